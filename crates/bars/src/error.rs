@@ -10,6 +10,7 @@ use crate::error::excluded::{Excluded, ExcludedLines};
 use crate::error::look_ahead::LookAhead;
 use crate::error::row_error::RowError;
 use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::listed;
 use crate::unknown_name::UnknownName;
 
 /// `Result` with this crate's [`Error`](enum@Error).
@@ -112,6 +113,42 @@ pub enum Error {
         first_line: u64,
         /// Fields, counted from 1, from which open, high, low and close were read.
         fields: [usize; 4],
+    },
+
+    /// Open and close of columns without names are probably exchanged.
+    #[error(
+        "{}: the columns have no names, and open and close are probably exchanged: with the open read from field {} and the close from field {}, the median bar of {pairs} opens {as_read:.2} % from the close before it, and {exchanged:.2} % with the two exchanged; name the columns in a first line, `{exchanged_header}`, or `{header}` if they are right as read",
+        path.display(), fields[0], fields[1]
+    )]
+    ExchangedOpenClose {
+        /// The file.
+        path: PathBuf,
+        /// Fields, counted from 1, from which open and close were read.
+        fields: [usize; 2],
+        /// Pairs of neighbouring bars that were compared.
+        pairs: usize,
+        /// Median distance from a close to the next open, in percent.
+        as_read: f64,
+        /// The same with open and close exchanged.
+        exchanged: f64,
+        /// Header of the columns as they were read.
+        header: String,
+        /// Header of the columns with open and close exchanged.
+        exchanged_header: String,
+    },
+
+    /// Each symbol of a file has its own columns.
+    #[error(
+        "{}: line {line}: the columns are those of several symbols, {}: state the symbol to read",
+        path.display(), listed(symbols)
+    )]
+    SymbolColumns {
+        /// The file.
+        path: PathBuf,
+        /// Line number, from 1, of the symbols.
+        line: u64,
+        /// The symbols.
+        symbols: Vec<String>,
     },
 
     /// The sixth of seven columns without names may be an adjusted close or a volume.
@@ -439,6 +476,8 @@ impl Error {
             | Error::UnknownFormat { path, .. }
             | Error::BadRow { path, .. }
             | Error::ColumnOrder { path, .. }
+            | Error::ExchangedOpenClose { path, .. }
+            | Error::SymbolColumns { path, .. }
             | Error::UnclearColumns { path, .. }
             | Error::AnotherHeader { path, .. }
             | Error::UnknownDateOrder { path, .. }

@@ -54,8 +54,8 @@ pub struct Recording {
 ///
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],
-/// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::UnclearColumns`],
-/// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be
+/// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::ExchangedOpenClose`],
+/// [`Error::UnclearColumns`], [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be
 /// used as it stands, under [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`];
 /// [`Error::UnknownBase`], [`Error::WrongBase`], [`Error::ShorterBars`]; [`Error::Overlap`],
 /// [`Error::UnlikeBars`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
@@ -251,6 +251,7 @@ fn read_sources(
     let of_zones: BTreeSet<String> = zones.iter().filter_map(|choice| choice.warning.clone()).collect();
     warnings.extend(of_zones);
     warnings.extend(sources.iter().filter_map(|source| source_warning(source, options)));
+    warnings.extend(sources.iter_mut().flat_map(|source| std::mem::take(&mut source.warnings)));
     for source in &mut sources {
         warnings.extend(spread::in_units_of_the_price(source)?);
     }

@@ -90,7 +90,7 @@ mod tests {
 
     /// True if rows of these closes and sixth fields are refused.
     fn is_refused(rows: &[(f64, &str)]) -> bool {
-        let format = RowFormat::detect(&[(1, b"2018-01-01,1,1,1,1,1,1".to_vec())], None).unwrap();
+        let format = RowFormat::detect(&[(1, b"2018-01-01,1,1,1,1,1,1".to_vec())], None, None).unwrap();
         let mut column = AdjustedColumn::of(&format).unwrap();
         for (line, (close, sixth)) in (1..).zip(rows) {
             let text = format!("2018-01-01,1,1,1,{close},{sixth},0");

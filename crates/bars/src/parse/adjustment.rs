@@ -145,7 +145,7 @@ mod tests {
 
     fn columns(header: &[u8]) -> BarColumns {
         let head = [(1, header.to_vec()), (2, b"2018-01-01,1,1,1,1,1,1,0,1".to_vec())];
-        RowFormat::detect(&head, None).unwrap().columns
+        RowFormat::detect(&head, None, None).unwrap().columns
     }
 
     #[test]

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::row_error::{RowError, RowFix};
-use crate::error::{Error, Result, shortened};
+use crate::error::{Error, Result};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::column_order::ColumnOrder;
 use crate::parse::date_order::order_of_dates;
 use crate::parse::digits::Digits;
 use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat};
-use crate::parse::format_name::TRIED;
 use crate::parse::ledger::RowLedger;
 use crate::parse::lines::TextLines;
+use crate::parse::open_close::OpenClose;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::RowStore;
@@ -38,8 +38,11 @@ pub(crate) struct BarFile {
     pub(crate) newest_first: bool,
     pub(crate) digits: Digits,
     pub(crate) ledger: RowLedger,
+    /// Warnings about the file, for people.
+    pub(crate) warnings: Vec<String>,
     header: Vec<u8>,
     column_order: ColumnOrder,
+    open_close: OpenClose,
     adjusted_column: Option<AdjustedColumn>,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
@@ -61,8 +64,10 @@ impl BarFile {
             newest_first: false,
             digits: Digits::default(),
             ledger: RowLedger::new(path.to_owned(), options.on_error),
+            warnings: Vec::new(),
             header: Vec::new(),
             column_order: ColumnOrder::default(),
+            open_close: OpenClose::default(),
             adjusted_column: AdjustedColumn::of(&format),
             stopped: None,
         };
@@ -77,6 +82,8 @@ impl BarFile {
             column.check(path, &source.format)?;
         }
         source.column_order.check(path, &source.format)?;
+        source.open_close.check(path, &source.format)?;
+        source.warnings.extend(source.open_close.warning(path, &source.format));
         if let Some(error) = source.stopped.take() {
             return Err(error);
         }
@@ -88,7 +95,10 @@ impl BarFile {
 
     fn add(&mut self, line: u64, text: &[u8]) -> Result<()> {
         match self.format.header_line {
-            Some(header_line) if line < header_line => self.preamble += u64::from(!text.is_empty()),
+            Some(header_line) if line + self.format.header_lines <= header_line => {
+                self.preamble += u64::from(!text.is_empty());
+            }
+            Some(header_line) if line < header_line => {}
             Some(header_line) if line == header_line => self.header = text.to_vec(),
             // Concatenated files repeat their header.
             Some(_) if text == self.header => {}
@@ -115,6 +125,7 @@ impl BarFile {
         match row.and_then(|row| self.checked(row)) {
             Ok(row) => {
                 self.digits.add(&fields, &self.format.columns);
+                self.open_close.add(&row);
                 self.rows.push(&row)
             }
             // The other rows show if the columns are wrong rather than this row.
@@ -182,12 +193,8 @@ fn read_head(lines: &mut TextLines<'_>) -> Result<Vec<(u64, Vec<u8>)>> {
 }
 
 fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Result<RowFormat> {
-    let mut format = RowFormat::detect(head, options.format).map_err(|reason| Error::UnknownFormat {
-        path: path.to_owned(),
-        reason,
-        tried: TRIED,
-        first_line: head.first().map_or_else(String::new, |(_, text)| shortened(text)),
-    })?;
+    let mut format = RowFormat::detect(head, options.format, options.symbol.as_deref())
+        .map_err(|unrecognised| unrecognised.into_error(path, head))?;
     if format.has_year_last() {
         let order = match options.date_order {
             Some(order) => order,

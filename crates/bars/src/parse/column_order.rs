@@ -87,7 +87,7 @@ mod tests {
                 _ = order.add(&BarRow::of(RowTime::Utc(0), prices[0], prices[1], prices[2], prices[3], line + 1));
             });
         }
-        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None).unwrap();
+        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None, None).unwrap();
         order.check(Path::new("EURUSD.csv"), &format).is_err()
     }
 

@@ -62,7 +62,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         dates.iter().for_each(|date| writeln!(file, "{date} 17:00,1,1,1,1").unwrap());
         let head = [(1, format!("{} 17:00,1,1,1,1", dates[0]).into_bytes())];
-        order_of_dates(file.path(), &RowFormat::detect(&head, None).unwrap())
+        order_of_dates(file.path(), &RowFormat::detect(&head, None, None).unwrap())
     }
 
     #[test]

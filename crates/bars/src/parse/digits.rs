@@ -92,7 +92,7 @@ mod tests {
     use crate::time::timestamp::RowTime;
 
     fn digits_of(prices: &[&str]) -> Digits {
-        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None).unwrap();
+        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None, None).unwrap();
         let mut digits = Digits::default();
         for price in prices {
             let line = format!("2018-01-01 00:00,{price},1,1,1");

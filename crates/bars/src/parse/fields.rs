@@ -2,7 +2,7 @@ use crate::parse::format::BarColumns;
 use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
 
 /// Most fields of a row that are kept; further ones are ignored.
-const FIELDS_MAX: usize = 32;
+const FIELDS_MAX: usize = 64;
 /// Bytes of the longest number with thousands groups that is read.
 const GROUPED_MAX: usize = 32;
 const QUOTE: &[u8] = b"\"";

@@ -2,8 +2,8 @@ use std::path::Path;
 
 use crate::error::{Error, shortened};
 use crate::parse::fields::{Commas, RowFields};
-use crate::parse::format_name::FormatName;
-use crate::parse::header::{self, HeaderLine};
+use crate::parse::format_name::{FormatName, TRIED};
+use crate::parse::header::{self, HeaderLine, NumberedLine, StackedHeader};
 use crate::time::timestamp::{DateStyle, is_date, parse_date_and_clock};
 
 const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
@@ -40,6 +40,27 @@ impl BarColumns {
     pub(crate) fn prices(&self) -> [usize; 4] {
         [self.open, self.high, self.low, self.close]
     }
+
+    /// The header line that names these columns.
+    pub(crate) fn header(&self, delimiter: char) -> String {
+        let named = [
+            (Some(self.time), "date"),
+            (self.clock, "time"),
+            (Some(self.open), "open"),
+            (Some(self.high), "high"),
+            (Some(self.low), "low"),
+            (Some(self.close), "close"),
+            (self.adjusted, "adj close"),
+            (self.split, "stock splits"),
+            (self.dividend, "dividends"),
+            (self.volume, "volume"),
+            (self.spread, "spread"),
+        ];
+        let last = named.iter().filter_map(|(column, _)| *column).max().unwrap_or_default();
+        let name =
+            |place: usize| named.iter().find(|(column, _)| *column == Some(place)).map_or("other", |(_, name)| name);
+        (0..=last).map(name).collect::<Vec<_>>().join(&delimiter.to_string())
+    }
 }
 
 /// A line after the first rows.
@@ -62,22 +83,36 @@ pub(crate) struct RowFormat {
     pub(crate) delimiter: u8,
     /// Columns by role.
     pub(crate) columns: BarColumns,
-    /// Line number, from 1, of the header, where there is one.
+    /// Line number, from 1, of the header, where there is one; of its last line, if it has several.
     pub(crate) header_line: Option<u64>,
+    /// Lines of the header.
+    pub(crate) header_lines: u64,
+    /// True if a header names the columns; else they are told from their positions.
+    pub(crate) is_named: bool,
     /// The column that is taken for the adjusted close by its position alone.
     pub(crate) assumed_adjusted: Option<usize>,
 }
 
 impl RowFormat {
     /// Recognises the format from the first lines of a file, of the family `wanted` if there is
-    /// one; the error names the missing part.
+    /// one; the error names the missing part. Of columns of several symbols those of `symbol` are
+    /// read.
     ///
     /// Lines that fit no format are skipped: those before a header are no rows, the others will
     /// be unreadable ones.
-    pub(crate) fn detect(head: &[(u64, Vec<u8>)], wanted: Option<FormatName>) -> Result<RowFormat, String> {
+    pub(crate) fn detect(
+        head: &[NumberedLine],
+        wanted: Option<FormatName>,
+        symbol: Option<&str>,
+    ) -> Result<RowFormat, Unrecognised> {
         let families = FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name));
         let styles: Vec<(FormatName, DateStyle)> =
             families.flat_map(|name| name.date_styles().into_iter().map(move |style| (name, style))).collect();
+        for delimiter in DELIMITERS {
+            if let Some(header) = StackedHeader::find(head, delimiter) {
+                return RowFormat::detect_stacked(head, &header, delimiter, &styles, symbol);
+            }
+        }
         for delimiter in DELIMITERS {
             if let Some((_, format)) = RowFormat::detect_delimited(head, delimiter, &styles, Commas::Refused)? {
                 return Ok(format);
@@ -85,13 +120,49 @@ impl RowFormat {
         }
         for delimiter in DELIMITERS {
             if let Some((line, _)) = RowFormat::detect_delimited(head, delimiter, &styles, Commas::PassedOver)? {
-                return Err(format!(
+                return Err(Unrecognised::Reason(format!(
                     "line {line} would be a row if its prices had no commas: decimal commas, and commas between thousands, are not read; write prices with a decimal point"
-                ));
+                )));
             }
         }
-        let timestamp = wanted.map_or("a timestamp".to_owned(), |name| format!("a timestamp of format {name}"));
-        Err(format!("no line has {timestamp} and four prices"))
+        Err(no_row(wanted))
+    }
+
+    /// The format of the rows under a header of several lines.
+    fn detect_stacked(
+        head: &[NumberedLine],
+        header: &StackedHeader,
+        delimiter: u8,
+        styles: &[(FormatName, DateStyle)],
+        symbol: Option<&str>,
+    ) -> Result<RowFormat, Unrecognised> {
+        let stated = symbol.and_then(|wanted| header.symbols.iter().find(|symbol| symbol.eq_ignore_ascii_case(wanted)));
+        let only = || header.symbols.first().filter(|_| header.symbols.len() == 1);
+        let Some(symbol) = stated.or_else(only) else {
+            let (line, symbols) = (header.symbols_line, header.symbols.clone());
+            return Err(Unrecognised::SeveralSymbols { line, symbols });
+        };
+        let columns = match header.columns_of(symbol) {
+            HeaderLine::Named(columns) => columns,
+            HeaderLine::Partial { missing } => return Err(partial(header.first_line, missing)),
+            HeaderLine::Words => return Err(partial(header.first_line, "open")),
+        };
+        let rows = head.iter().filter(|(line, _)| *line > header.last_line);
+        let fitting = rows.flat_map(|(_, text)| {
+            let fields = RowFields::split(text, delimiter);
+            styles.iter().find(|(_, style)| fields.fit(&columns, *style, Commas::Refused))
+        });
+        let Some(&(name, style)) = fitting.into_iter().next() else { return Err(no_row(None)) };
+        Ok(RowFormat {
+            name,
+            style,
+            delimiter,
+            columns,
+            header_line: Some(header.last_line),
+            header_lines: header.last_line + 1 - header.first_line,
+            is_named: true,
+            assumed_adjusted: None,
+        })
     }
 
     /// The columns that a line further down names, where it is a header; an error for one that
@@ -127,13 +198,13 @@ impl RowFormat {
         delimiter: u8,
         styles: &[(FormatName, DateStyle)],
         commas: Commas,
-    ) -> Result<Option<(u64, RowFormat)>, String> {
+    ) -> Result<Option<(u64, RowFormat)>, Unrecognised> {
         let mut header = None;
         for (line, text) in head {
             let fields = RowFields::split(text, delimiter);
             match header::parse(&fields) {
                 Some(HeaderLine::Partial { missing }) => {
-                    return Err(format!("the header in line {line} names some columns, but not `{missing}`"));
+                    return Err(partial(*line, missing));
                 }
                 Some(found) => header = Some((*line, found)),
                 None => {}
@@ -149,11 +220,59 @@ impl RowFormat {
             if let Some((name, style, columns)) = fitting {
                 let header_line = header.map(|(line, _)| line);
                 let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
-                return Ok(Some((*line, RowFormat { name, style, delimiter, columns, header_line, assumed_adjusted })));
+                let is_named = named.is_some();
+                let format = RowFormat {
+                    name,
+                    style,
+                    delimiter,
+                    columns,
+                    header_line,
+                    header_lines: 1,
+                    is_named,
+                    assumed_adjusted,
+                };
+                return Ok(Some((*line, format)));
             }
         }
         Ok(None)
     }
+}
+
+/// Why the first lines of a file are no bars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unrecognised {
+    /// They fit no format.
+    Reason(String),
+    /// Each symbol has its own columns, and none of them was stated.
+    SeveralSymbols {
+        /// Line number, from 1, of the symbols.
+        line: u64,
+        /// The symbols.
+        symbols: Vec<String>,
+    },
+}
+
+impl Unrecognised {
+    /// The error of the file at `path`.
+    pub(crate) fn into_error(self, path: &Path, head: &[NumberedLine]) -> Error {
+        let path = path.to_owned();
+        match self {
+            Unrecognised::SeveralSymbols { line, symbols } => Error::SymbolColumns { path, line, symbols },
+            Unrecognised::Reason(reason) => {
+                let first_line = head.first().map_or_else(String::new, |(_, text)| shortened(text));
+                Error::UnknownFormat { path, reason, tried: TRIED, first_line }
+            }
+        }
+    }
+}
+
+fn partial(line: u64, missing: &str) -> Unrecognised {
+    Unrecognised::Reason(format!("the header in line {line} names some columns, but not `{missing}`"))
+}
+
+fn no_row(wanted: Option<FormatName>) -> Unrecognised {
+    let timestamp = wanted.map_or("a timestamp".to_owned(), |name| format!("a timestamp of format {name}"));
+    Unrecognised::Reason(format!("no line has {timestamp} and four prices"))
 }
 
 /// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps
@@ -189,7 +308,14 @@ mod tests {
 
     fn detect(text: &str) -> Result<RowFormat, String> {
         let head: Vec<(u64, Vec<u8>)> = (1..).zip(text.lines().map(|line| line.as_bytes().to_vec())).collect();
-        RowFormat::detect(&head, None)
+        reason(RowFormat::detect(&head, None, None))
+    }
+
+    fn reason(found: Result<RowFormat, Unrecognised>) -> Result<RowFormat, String> {
+        found.map_err(|error| match error {
+            Unrecognised::Reason(reason) => reason,
+            Unrecognised::SeveralSymbols { symbols, .. } => panic!("{symbols:?}"),
+        })
     }
 
     #[test]
@@ -258,15 +384,16 @@ mod tests {
         let partial = detect("Date,Price,Open,High,Low\n2018-01-01,1,1,1,1").unwrap_err();
         assert_eq!(partial, "the header in line 1 names some columns, but not `close`");
         let head = [(1, b"20180101 170000;1.2;1.3;1.1;1.2;0".to_vec())];
-        assert!(RowFormat::detect(&head, Some(FormatName::HistData)).is_ok());
-        assert!(RowFormat::detect(&head, Some(FormatName::Iso)).unwrap_err().contains("a timestamp of format iso and"));
+        assert!(RowFormat::detect(&head, Some(FormatName::HistData), None).is_ok());
+        let iso = reason(RowFormat::detect(&head, Some(FormatName::Iso), None));
+        assert!(iso.unwrap_err().contains("a timestamp of format iso and"));
     }
 
     proptest! {
         #[test]
         fn never_panics(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8)) {
             let head: Vec<(u64, Vec<u8>)> = (1..).zip(lines).collect();
-            let _ = RowFormat::detect(&head, None);
+            let _ = RowFormat::detect(&head, None, None);
         }
     }
 }

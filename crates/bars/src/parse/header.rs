@@ -52,26 +52,34 @@ pub(crate) enum HeaderLine {
     },
 }
 
-/// Reads a line as a header; `None` for a line that is not one.
+/// Reads a line as a header; `None` for a line that is not one. The first name may be empty: that
+/// of an index, as pandas writes it.
 pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
     let names: Vec<String> = fields.iter().map(normalised).collect();
     let is_word = |name: &String| name.chars().next().is_some_and(char::is_alphabetic);
-    if names.len() < 5 || !names.iter().all(is_word) {
+    let named = &names[usize::from(names.first().is_some_and(String::is_empty))..];
+    if names.len() < 5 || !named.iter().all(is_word) {
         return None;
     }
+    Some(by_names(&names))
+}
+
+/// The columns of these names.
+fn by_names(names: &[String]) -> HeaderLine {
     let column = |known: &[&str]| known.iter().find_map(|wanted| names.iter().position(|name| name == wanted));
     let prices = [("open", column(OPENS)), ("high", column(HIGHS)), ("low", column(LOWS)), ("close", column(CLOSES))];
     if prices.iter().all(|(_, found)| found.is_none()) {
-        return Some(HeaderLine::Words);
+        return HeaderLine::Words;
     }
     let [Some(open), Some(high), Some(low), Some(close)] = prices.map(|(_, found)| found) else {
         let missing = prices.iter().find_map(|(name, found)| found.is_none().then_some(*name));
-        return Some(HeaderLine::Partial { missing: missing.expect("not all four were found") });
+        return HeaderLine::Partial { missing: missing.expect("not all four were found") };
     };
     let (date, clock, stamp) = (column(DATES), column(CLOCKS), column(STAMPS));
-    let Some(time) = stamp.or(date).or(clock) else { return Some(HeaderLine::Partial { missing: "date" }) };
+    let index = names.first().filter(|name| name.is_empty()).map(|_| 0);
+    let Some(time) = stamp.or(date).or(clock).or(index) else { return HeaderLine::Partial { missing: "date" } };
     let clock = clock.filter(|_| stamp.is_none() && date.is_some());
-    Some(HeaderLine::Named(BarColumns {
+    HeaderLine::Named(BarColumns {
         time,
         clock,
         open,
@@ -83,7 +91,93 @@ pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
         dividend: column(DIVIDENDS),
         volume: column(VOLUMES),
         spread: column(SPREADS),
-    }))
+    })
+}
+
+/// Header of two or three lines, as pandas writes columns of two levels: prices in one line,
+/// symbols in another, and perhaps the index's name alone in a third. yfinance makes such frames.
+pub(crate) struct StackedHeader {
+    /// Line numbers, from 1, of its first and last line, and of the symbols.
+    pub(crate) first_line: u64,
+    pub(crate) last_line: u64,
+    pub(crate) symbols_line: u64,
+    /// The symbols, in the order of their columns.
+    pub(crate) symbols: Vec<String>,
+    /// Name and symbol of each column after the first, which holds the times.
+    columns: Vec<StackedColumn>,
+}
+
+struct StackedColumn {
+    name: String,
+    symbol: String,
+}
+
+/// A line of a file.
+pub(crate) type NumberedLine = (u64, Vec<u8>);
+
+impl StackedHeader {
+    /// The header in the first lines of a file, if there is one.
+    pub(crate) fn find(head: &[NumberedLine], delimiter: u8) -> Option<Self> {
+        head.windows(2).enumerate().find_map(|(place, lines)| {
+            let [first, second] = lines else { return None };
+            let mut header =
+                Self::from_lines(first, second, delimiter).or_else(|| Self::from_lines(second, first, delimiter))?;
+            if let Some((line, text)) = head.get(place + 2)
+                && names_index_alone(&RowFields::split(text, delimiter), header.columns.len() + 1)
+            {
+                header.last_line = *line;
+            }
+            Some(header)
+        })
+    }
+
+    /// The header of a line of names and a line of symbols beside each other.
+    fn from_lines(names: &NumberedLine, symbols: &NumberedLine, delimiter: u8) -> Option<Self> {
+        let (named, symbol_fields) = (RowFields::split(&names.1, delimiter), RowFields::split(&symbols.1, delimiter));
+        let has_all = |known: &[&str]| named.iter().skip(1).any(|name| known.contains(&normalised(name).as_str()));
+        let is_time = |name: &str| [DATES, CLOCKS, STAMPS].into_iter().any(|known| known.contains(&name));
+        let begins = |fields: &RowFields<'_>| fields.get(0).map(normalised).filter(|name| is_no_number(name));
+        let is_whole = named.len() == symbol_fields.len()
+            && begins(&named).is_some_and(|name| !is_time(&name))
+            && begins(&symbol_fields).is_some()
+            && [OPENS, HIGHS, LOWS, CLOSES].into_iter().all(has_all)
+            && symbol_fields.iter().skip(1).all(|symbol| !symbol.is_empty());
+        if !is_whole {
+            return None;
+        }
+        let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+        let together = named.iter().zip(symbol_fields.iter()).skip(1);
+        let columns: Vec<StackedColumn> =
+            together.map(|(name, symbol)| StackedColumn { name: normalised(name), symbol: text(symbol) }).collect();
+        let mut distinct: Vec<String> = Vec::new();
+        for column in &columns {
+            if !distinct.contains(&column.symbol) {
+                distinct.push(column.symbol.clone());
+            }
+        }
+        let (first_line, last_line) = (names.0.min(symbols.0), names.0.max(symbols.0));
+        Some(StackedHeader { first_line, last_line, symbols_line: symbols.0, symbols: distinct, columns })
+    }
+
+    /// The columns of one symbol.
+    pub(crate) fn columns_of(&self, symbol: &str) -> HeaderLine {
+        let own = self.columns.iter().map(|column| match column.symbol == symbol {
+            true => column.name.clone(),
+            false => "-".to_owned(),
+        });
+        by_names(&[DATES[0].to_owned()].into_iter().chain(own).collect::<Vec<_>>())
+    }
+}
+
+/// True if a line of `len` fields names the first and no other.
+fn names_index_alone(fields: &RowFields<'_>, len: usize) -> bool {
+    let is_word = |field: &[u8]| !field.is_empty() && is_no_number(&normalised(field));
+    fields.len() == len && fields.get(0).is_some_and(is_word) && fields.iter().skip(1).all(<[u8]>::is_empty)
+}
+
+/// True for a name in lower case that is empty or begins with a letter.
+fn is_no_number(name: &str) -> bool {
+    name.chars().next().is_none_or(char::is_alphabetic)
 }
 
 fn normalised(name: &[u8]) -> String {
@@ -136,6 +230,9 @@ mod tests {
             ("2018-01-01,1,1,1,1", None),
             ("{", None),
             ("a,b", None),
+            (",Open,High,Low,Close,Volume", columns(0, None, 1, Some(5))),
+            (",Date,Open,High,Low,Close", columns(1, None, 2, None)),
+            (",,Open,High,Low,Close", None),
         ];
         for (line, expected) in cases {
             assert_eq!(parse(&RowFields::split(line.as_bytes(), b',')), expected, "{line}");

@@ -13,6 +13,7 @@ pub(crate) mod format_name;
 pub(crate) mod header;
 pub(crate) mod ledger;
 pub(crate) mod lines;
+pub(crate) mod open_close;
 pub(crate) mod options;
 pub(crate) mod row;
 pub(crate) mod row_store;

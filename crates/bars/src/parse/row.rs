@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<BarRow, RowFault> {
-        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None).unwrap();
+        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None, None).unwrap();
         let row = BarRow::parse(&RowFields::split(text.as_bytes(), b','), &format, 7)?;
         row.check().map(|()| row)
     }
@@ -206,7 +206,7 @@ mod tests {
     fn prices_are_scaled_with_the_adjusted_close() {
         let head =
             [(1, b"date,open,high,low,close,adj close,volume".to_vec()), (2, b"2018-01-01,4,8,2,4,2,9".to_vec())];
-        let format = RowFormat::detect(&head, None).unwrap();
+        let format = RowFormat::detect(&head, None, None).unwrap();
         let parse = |text: &str| BarRow::parse(&RowFields::split(text.as_bytes(), b','), &format, 2);
         let row = parse("2018-01-01,4,8,2,4,2,9").unwrap();
         assert_eq!([row.open, row.high, row.low, row.close, row.volume], [2.0, 4.0, 1.0, 2.0, 9.0]);

@@ -7,9 +7,9 @@ use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::bar_file::choose_prices;
 use crate::parse::fields::RowFields;
-use crate::parse::format::{LaterLine, RowFormat};
-use crate::parse::format_name::TRIED;
+use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
 use crate::parse::ledger::RowLedger;
+use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::row::{BarRow, RowFault};
 use crate::time::timeframe::Timeframe;
@@ -34,6 +34,8 @@ pub struct BarLines {
     base: Timeframe,
     format: Option<RowFormat>,
     adjusted_column: Option<AdjustedColumn>,
+    /// Distances of neighbouring bars, which show if open and close are exchanged.
+    open_close: OpenClose,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -61,6 +63,7 @@ impl BarLines {
             base,
             format: None,
             adjusted_column: None,
+            open_close: OpenClose::default(),
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -88,9 +91,9 @@ impl BarLines {
             return Ok(self.row(&format, self.count, text)?.into_iter().collect());
         }
         self.head.push((self.count, text.to_vec()));
-        match RowFormat::detect(&self.head, self.options.format) {
+        match self.detect() {
             Ok(format) => self.begin(format),
-            Err(reason) if self.head.len() >= HEAD_LINES_MAX => Err(self.unknown(reason)),
+            Err(reason) if self.head.len() >= HEAD_LINES_MAX => Err(reason.into_error(&self.name, &self.head)),
             Err(_) => Ok(Vec::new()),
         }
     }
@@ -100,9 +103,9 @@ impl BarLines {
     /// # Errors
     /// [`Error::UnknownFormat`].
     pub fn finish(&self) -> Result<()> {
-        match RowFormat::detect(&self.head, self.options.format) {
+        match self.detect() {
             Err(reason) if self.format.is_none() && self.head.iter().any(|(_, text)| !text.is_empty()) => {
-                Err(self.unknown(reason))
+                Err(reason.into_error(&self.name, &self.head))
             }
             _ => Ok(()),
         }
@@ -118,9 +121,8 @@ impl BarLines {
         self.passed_over
     }
 
-    fn unknown(&self, reason: String) -> Error {
-        let first_line = self.head.first().map_or_else(String::new, |(_, text)| shortened(text));
-        Error::UnknownFormat { path: self.name.clone(), reason, tried: TRIED, first_line }
+    fn detect(&self) -> Result<RowFormat, Unrecognised> {
+        RowFormat::detect(&self.head, self.options.format, self.options.symbol.as_deref())
     }
 
     /// Reads what came before the format was known.
@@ -161,6 +163,9 @@ impl BarLines {
             return Ok(None);
         }
         let row = row.and_then(|row| self.checked(row));
+        if let Ok(row) = &row {
+            self.check_open_close(row, format)?;
+        }
         let timed = match row {
             Ok(row) => self.open_time(&row)?.and_then(|open_time| self.placed(open_time, row)),
             Err(fault) => Err(fault),
@@ -169,6 +174,18 @@ impl BarLines {
             Ok(bar) => Ok(bar),
             Err(fault) => self.refuse(line, fault, text).map(|()| None),
         }
+    }
+
+    /// Refuses columns without names once the bars show that open and close are exchanged. They are
+    /// looked at whenever their number has doubled.
+    fn check_open_close(&mut self, row: &BarRow, format: &RowFormat) -> Result<()> {
+        let before = self.open_close.pairs();
+        self.open_close.add(row);
+        let pairs = self.open_close.pairs();
+        if pairs == before || !pairs.is_power_of_two() {
+            return Ok(());
+        }
+        self.open_close.check(&self.name, format)
     }
 
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {

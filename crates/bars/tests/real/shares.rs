@@ -168,3 +168,27 @@ fn samples_of_all_shares_stand_at_common_instants() {
     // A bar closes at the midnight after its day, when New York has long closed.
     assert!(daily.sample_time.iter().all(|time| time % DAY_NS == 0));
 }
+
+/// Without names the order of open and close shows in the bars of every share that has enough.
+#[test]
+fn exchanged_open_and_close_of_any_share_are_seen() {
+    let Some(Shares { quoted, .. }) = shares() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    for recording in quoted.recordings.iter().step_by(4).filter(|recording| recording.bars.len() > 100) {
+        let bars = &recording.bars;
+        let text = |is_exchanged: bool| -> String {
+            let row = |bar: megabatch_bars::Bar| {
+                let (first, last) = if is_exchanged { (bar.close, bar.open) } else { (bar.open, bar.close) };
+                format!("{},{first},{},{},{last},{}\n", bar.open_time / 1_000_000_000, bar.high, bar.low, bar.volume)
+            };
+            (0..bars.len()).map(|index| row(bars.bar(index))).collect()
+        };
+        std::fs::write(&path, text(false)).unwrap();
+        let right = megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap();
+        assert_eq!(&right.bars, bars, "{}", recording.symbol);
+        std::fs::write(&path, text(true)).unwrap();
+        let error = megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap_err();
+        assert!(matches!(error, Error::ExchangedOpenClose { .. }), "{}: {error}", recording.symbol);
+    }
+}

@@ -38,7 +38,7 @@ fn of_bars(error: &BarsError) -> Option<&'static str> {
         BarsError::Crossed { .. } => "`--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
         BarsError::Several { .. } => "`--on-error skip` leaves them out, where others are left",
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
-        BarsError::MixedSymbols { .. } => "use `--symbol`",
+        BarsError::MixedSymbols { .. } | BarsError::SymbolColumns { .. } => "use `--symbol`",
         BarsError::UnknownPipSize { .. } => "use `--target log_return` or `--pip-size`",
         BarsError::UnknownBase { .. } | BarsError::WrongBase { .. } | BarsError::ShorterBars { .. } => "use `--base`",
         BarsError::TooShort { segments, .. } if *segments > 1 => "use `--timeframes`, `--features` or `--longest-hole`",
