@@ -151,6 +151,22 @@ pub enum Error {
         symbols: Vec<String>,
     },
 
+    /// The rows of a file are of several symbols.
+    #[error(
+        "{}: line {line}: the column `{column}` has several symbols, {}: a file holds bars of one; write the rows of each symbol to a file of its own, or, if they are contracts of one series, rename the column",
+        path.display(), listed(symbols)
+    )]
+    SymbolRows {
+        /// The file.
+        path: PathBuf,
+        /// Line number, from 1, of the first row of a second symbol.
+        line: u64,
+        /// Name of the column.
+        column: String,
+        /// The symbols, in the order of their first rows.
+        symbols: Vec<String>,
+    },
+
     /// The sixth of seven columns without names may be an adjusted close or a volume.
     #[error(
         "{}: line {line}: the columns have no names, and field {field} {found}: it may be a volume, and prices would be multiplied by it if it were taken for Yahoo's adjusted close; name the columns in a first line, `{volume_header}` or `{adjusted_header}`",
@@ -478,6 +494,7 @@ impl Error {
             | Error::ColumnOrder { path, .. }
             | Error::ExchangedOpenClose { path, .. }
             | Error::SymbolColumns { path, .. }
+            | Error::SymbolRows { path, .. }
             | Error::UnclearColumns { path, .. }
             | Error::AnotherHeader { path, .. }
             | Error::UnknownDateOrder { path, .. }

@@ -157,3 +157,28 @@ fn an_index_column_of_pandas_is_passed_over_or_is_the_time() {
         assert_eq!(recording_of(&text).bars, expected.bars, "{text}");
     }
 }
+
+/// A column of symbols was passed over: one series of both came out.
+#[test]
+fn rows_of_several_symbols_are_refused_with_column_and_values() {
+    let row = |symbol: &str, day: usize| format!("{},1,2,1,2,5,{symbol}\n", date(day));
+    let header = "date,open,high,low,close,volume,symbol\n";
+    let turns: String = (0..20).map(|k| row(["AAA", "BBB"][k % 2], k)).collect();
+    let apart: String = (0..20).map(|k| row(if k < 10 { "AAA" } else { "BBB" }, k)).collect();
+    let one: String = (0..20).map(|k| row("AAA", k)).collect();
+    for on_error in OnError::ALL {
+        for rows in [&turns, &apart] {
+            for symbol in [None, Some("BBB".to_owned())] {
+                let error =
+                    error_of(&format!("{header}{rows}"), &ReadOptions { on_error, symbol, ..ReadOptions::default() });
+                assert!(error.contains("column `symbol`") && error.contains("AAA") && error.contains("BBB"), "{error}");
+                assert!(error.contains("line "), "{error}");
+            }
+        }
+        assert_eq!(recording_of(&format!("{header}{one}")).bars.len(), 20);
+    }
+    for name in ["Ticker", "<TICKER>", "instrument", "Symbol"] {
+        let text = format!("{}{turns}", header.replace("symbol", name));
+        assert!(error_of(&text, &ReadOptions::default()).contains("AAA"), "{name}");
+    }
+}

@@ -16,6 +16,7 @@ use crate::parse::open_close::OpenClose;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::RowStore;
+use crate::parse::symbol_column::SymbolColumn;
 use crate::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
 
@@ -43,6 +44,7 @@ pub(crate) struct BarFile {
     header: Vec<u8>,
     column_order: ColumnOrder,
     open_close: OpenClose,
+    symbol_column: SymbolColumn,
     adjusted_column: Option<AdjustedColumn>,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
@@ -68,6 +70,7 @@ impl BarFile {
             header: Vec::new(),
             column_order: ColumnOrder::default(),
             open_close: OpenClose::default(),
+            symbol_column: SymbolColumn::default(),
             adjusted_column: AdjustedColumn::of(&format),
             stopped: None,
         };
@@ -78,6 +81,7 @@ impl BarFile {
         while let Some(line) = lines.read_into(&mut text)? {
             source.add(line, &text)?;
         }
+        source.symbol_column.check(path, &source.header, &source.format)?;
         if let Some(column) = source.adjusted_column {
             column.check(path, &source.format)?;
         }
@@ -119,6 +123,9 @@ impl BarFile {
             return Ok(());
         }
         self.row_count += 1;
+        if row.is_ok() {
+            self.symbol_column.add(&fields, &self.format, line);
+        }
         let is_no_adjusted_close =
             self.adjusted_column.as_mut().is_some_and(|column| column.add(&fields, &self.format, line));
         let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row)) || is_no_adjusted_close;

@@ -33,6 +33,8 @@ pub(crate) struct BarColumns {
     pub(crate) volume: Option<usize>,
     /// Ask less bid.
     pub(crate) spread: Option<usize>,
+    /// The symbol of each row.
+    pub(crate) symbol: Option<usize>,
 }
 
 impl BarColumns {
@@ -55,6 +57,7 @@ impl BarColumns {
             (self.dividend, "dividends"),
             (self.volume, "volume"),
             (self.spread, "spread"),
+            (self.symbol, "symbol"),
         ];
         let last = named.iter().filter_map(|(column, _)| *column).max().unwrap_or_default();
         let name =
@@ -180,7 +183,7 @@ impl RowFormat {
 
     /// True if every column that is read is the same. A column that is not read may be anywhere.
     fn reads(&self, named: &BarColumns) -> bool {
-        let BarColumns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } =
+        let BarColumns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread, symbol } =
             self.columns;
         let same = |read: Option<usize>, named: Option<usize>| read.is_none() || read == named;
         [time, open, high, low, close] == [named.time, named.open, named.high, named.low, named.close]
@@ -190,6 +193,7 @@ impl RowFormat {
             && same(dividend, named.dividend)
             && same(volume, named.volume)
             && same(spread, named.spread)
+            && same(symbol, named.symbol)
     }
 
     /// The number of the first line that fits, and the format in which it does.
@@ -297,6 +301,7 @@ fn by_position(fields: &RowFields<'_>, style: DateStyle) -> Option<BarColumns> {
         dividend: None,
         volume: (volume < fields.len()).then_some(volume),
         spread: None,
+        symbol: None,
     })
 }
 

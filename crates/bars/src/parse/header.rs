@@ -33,6 +33,7 @@ const SPLITS: &[&str] = &["splitcoefficient", "stocksplits", "splitratio"];
 /// Column names of dividends.
 const DIVIDENDS: &[&str] = &["dividendamount", "dividends", "dividend"];
 const SPREADS: &[&str] = &["spread"];
+const SYMBOLS: &[&str] = &["symbol", "ticker", "instrument", "tic", "pair", "asset"];
 /// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks
 /// come first.
 const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
@@ -91,6 +92,7 @@ fn by_names(names: &[String]) -> HeaderLine {
         dividend: column(DIVIDENDS),
         volume: column(VOLUMES),
         spread: column(SPREADS),
+        symbol: column(SYMBOLS),
     })
 }
 
@@ -202,9 +204,11 @@ mod tests {
             dividend: None,
             volume,
             spread: None,
+            symbol: None,
         };
         let columns = |time, clock, first, volume| Some(HeaderLine::Named(named(time, clock, first, volume)));
         let with_spread = BarColumns { spread: Some(8), ..named(0, Some(1), 2, Some(6)) };
+        let with_ticker = BarColumns { symbol: Some(0), ..named(1, Some(2), 3, Some(7)) };
         let adjusted = BarColumns { adjusted: Some(5), ..named(0, None, 1, Some(6)) };
         let daily = BarColumns { split: Some(8), dividend: Some(7), ..adjusted };
         let cases = [
@@ -213,7 +217,7 @@ mod tests {
                 "<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<TICKVOL>,<VOL>,<SPREAD>",
                 Some(HeaderLine::Named(with_spread)),
             ),
-            ("<TICKER>,<DTYYYYMMDD>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>", columns(1, Some(2), 3, Some(7))),
+            ("<TICKER>,<DTYYYYMMDD>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>", Some(HeaderLine::Named(with_ticker))),
             ("FECHA,HORA,APERTURA,ALTO,BAJO,CERRAR,VOLUMEN", columns(0, Some(1), 2, Some(6))),
             ("timestamp,open,high,low,close", columns(0, None, 1, None)),
             ("Time (UTC);Open;High;Low;Close;Volume.", None),

@@ -18,4 +18,5 @@ pub(crate) mod options;
 pub(crate) mod row;
 pub(crate) mod row_store;
 pub(crate) mod symbol;
+pub(crate) mod symbol_column;
 pub(crate) mod symbol_pattern;

@@ -12,6 +12,7 @@ use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::row::{BarRow, RowFault};
+use crate::parse::symbol_column::SymbolColumn;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DateStyle, RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
@@ -36,6 +37,7 @@ pub struct BarLines {
     adjusted_column: Option<AdjustedColumn>,
     /// Distances of neighbouring bars, which show if open and close are exchanged.
     open_close: OpenClose,
+    symbol_column: SymbolColumn,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -64,6 +66,7 @@ impl BarLines {
             format: None,
             adjusted_column: None,
             open_close: OpenClose::default(),
+            symbol_column: SymbolColumn::default(),
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -82,8 +85,8 @@ impl BarLines {
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
     /// [`Error::UnknownDateOrder`], [`Error::NoAdjustedClose`], [`Error::UnclearColumns`],
-    /// [`Error::AnotherHeader`]; [`Error::Invalid`] where a timestamp needs a zone and none was
-    /// stated.
+    /// [`Error::AnotherHeader`], [`Error::ExchangedOpenClose`], [`Error::SymbolColumns`],
+    /// [`Error::SymbolRows`]; [`Error::Invalid`] where a timestamp needs a zone and none was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();
@@ -161,6 +164,10 @@ impl BarLines {
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
             return Ok(None);
+        }
+        if row.is_ok() {
+            self.symbol_column.add(&fields, format, line);
+            self.symbol_column.check(&self.name, &self.header, format)?;
         }
         let row = row.and_then(|row| self.checked(row));
         if let Ok(row) = &row {
@@ -400,6 +407,9 @@ mod tests {
         let other = format!("{GOOD}time,close,high,low,open,volume\n2018-01-02 00:07,1,2,1,2,0\n");
         let error = streamed(&other, &in_zone("UTC"), None).unwrap_err();
         assert!(matches!(error, Error::AnotherHeader { line: 2, .. }), "{error}");
+        let symbols = "time,open,high,low,close,ticker\n2018-01-02 00:05,1,2,1,2,A\n2018-01-02 00:06,1,2,1,2,B\n";
+        let error = streamed(symbols, &in_zone("UTC"), None).unwrap_err();
+        assert!(matches!(error, Error::SymbolRows { line: 3, .. }), "{error}");
         let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
         assert!(matches!(volume, Error::UnclearColumns { line: 1, .. }), "{volume}");
     }
