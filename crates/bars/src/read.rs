@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bar_source::BarSource;
 use crate::bars::Bars;
+use crate::clean::fillers::drop_fillers;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
@@ -246,6 +247,8 @@ fn read_sources(
         StampedAt::Open => 0,
         StampedAt::Close => base.duration_ns(),
     };
+    let have_volume = sources.iter().any(|source| source.has_volume);
+    sources.iter_mut().try_for_each(|source| drop_fillers(source, base, have_volume))?;
     let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base);
 
     let mut warnings = spacings.warnings(base);
@@ -363,7 +366,7 @@ fn choose_zones(sources: &[BarFile], options: &ReadOptions, close_delay_ns: i64,
     let stated = options.zone.as_ref();
     let of_source = |source: &BarFile| {
         let mut ends = WeekEnds::new(base);
-        ends.add(source.rows.stamps(), close_delay_ns);
+        ends.add(source.rows.stamps().filter(|stamp| !source.quiet.contains(*stamp)), close_delay_ns);
         FormatWeekEnds { format: source.format.name, ends }
     };
     let files: Vec<FormatWeekEnds> = sources.iter().map(of_source).collect();

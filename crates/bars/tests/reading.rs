@@ -3,7 +3,8 @@
 mod written;
 
 use megabatch_bars::{
-    Bar, Error, FormatName, Prices, ReadOptions, Recording, RowError, StampedAt, Timeframe, read, read_all, resample,
+    Bar, Error, FormatName, Prices, ReadOptions, Recording, RowError, StampedAt, Timeframe, Zone, read, read_all,
+    resample,
 };
 use written::{minutes, read_texts, repair, with_files};
 
@@ -58,7 +59,8 @@ fn a_file_of_which_nothing_is_left_is_an_error() {
 #[test]
 fn a_file_written_newest_first_is_turned_round() {
     let text: String = minutes("00", 5).lines().rev().map(|line| format!("{line}\n")).collect();
-    let recording = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap();
+    let options = ReadOptions { zone: Some(Zone::utc()), ..ReadOptions::default() };
+    let recording = read_texts(&[("EURUSD.csv", &text)], &options).unwrap();
     assert_eq!((recording.bars.len(), recording.bars.open_time[0]), (5, MONDAY_NS));
     let Recording { summary, .. } = &recording;
     assert!(
@@ -245,7 +247,8 @@ fn of_several_timeframes_the_shortest_is_read_and_the_others_are_compared() {
     ];
     for (five, (same, different, not_covered), warning) in cases {
         let files = [("EURUSD_M5.csv", five.as_str()), ("EURUSD_M1.csv", minutes.as_str())];
-        let Recording { bars, summary, .. } = read_texts(&files, &ReadOptions::default()).unwrap();
+        let options = ReadOptions { zone: Some(Zone::utc()), ..ReadOptions::default() };
+        let Recording { bars, summary, .. } = read_texts(&files, &options).unwrap();
         assert_eq!((&bars, summary.files.len(), summary.compared.len()), (&shorter, 1, 1));
         let compared = &summary.compared[0];
         assert_eq!((compared.same, compared.different.count, compared.not_covered), (same, different, not_covered));

@@ -1,5 +1,6 @@
 //! Rows to bars: order, gaps, jumps, spacing and clocks.
 
+pub(crate) mod fillers;
 pub(crate) mod gap;
 pub(crate) mod gaps;
 pub(crate) mod jumps;

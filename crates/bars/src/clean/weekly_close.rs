@@ -36,6 +36,8 @@ pub(crate) struct ZoneChoice {
 pub(crate) struct WeekEnds {
     weekends: Vec<Weekend>,
     base: Timeframe,
+    /// True if some time needs a clock.
+    need_a_clock: bool,
 }
 
 /// The pause between two weeks, on the clock of the file.
@@ -60,7 +62,7 @@ struct ClockFit {
 
 impl WeekEnds {
     pub(crate) fn new(base: Timeframe) -> Self {
-        WeekEnds { weekends: Vec::new(), base }
+        WeekEnds { weekends: Vec::new(), base, need_a_clock: false }
     }
 
     /// Adds the weekends of one file, whose stamps are `close_delay_ns` before the bars' closes.
@@ -71,6 +73,7 @@ impl WeekEnds {
         }
         let mut last = None;
         for next in stamps {
+            self.need_a_clock |= matches!(next, RowTime::Wall(_));
             if let (Some(RowTime::Wall(last_ns)), RowTime::Wall(next_ns)) = (last.replace(next), next) {
                 let close_ns = last_ns + close_delay_ns;
                 let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
@@ -84,6 +87,7 @@ impl WeekEnds {
 
     pub(crate) fn extend(&mut self, other: &WeekEnds) {
         self.weekends.extend(&other.weekends);
+        self.need_a_clock |= other.need_a_clock;
     }
 
     /// Time from Friday 17:00 in New York to the week's close, if the file's clock is `zone`'s.
@@ -144,7 +148,9 @@ impl WeekEnds {
         match stated {
             Some(stated) => self.kept(stated, "as stated", fits.then_some(best)),
             None if format == FormatName::Iso => {
-                self.kept(default, "the default of timestamps without offset", fits.then_some(best))
+                let choice = self.kept(default, "the default of timestamps without offset", fits.then_some(best));
+                let doubt = || (!fits).then(|| self.unsupported(default, format)).flatten();
+                ZoneChoice { warning: choice.warning.clone().or_else(doubt), ..choice }
             }
             None if fits => {
                 let warning = self.missed(best).or_else(|| self.too_long_to_tell(best, &candidates));
@@ -231,13 +237,25 @@ impl WeekEnds {
             let why = format!("the format's default: {} bars are told by their dates", self.base);
             return ZoneChoice { zone, why, warning: None };
         }
-        if weeks == 0 {
-            let why = "the format's default: there is no end of a week to tell it from".to_owned();
-            return ZoneChoice { zone, why, warning: None };
-        }
-        let why = format!("the format's default: no known clock fits the ends of the {weeks} weeks");
-        let warning = format!("the clock of this {format} file is uncertain: {zone} is assumed; state its zone");
-        ZoneChoice { zone, why, warning: Some(warning) }
+        let why = match weeks {
+            0 => "the format's default: there is no end of a week to tell it from".to_owned(),
+            _ => format!("the format's default: no known clock fits the ends of the {weeks} weeks"),
+        };
+        let warning = self.unsupported(&zone, format);
+        ZoneChoice { zone, why, warning }
+    }
+
+    /// A warning about a clock that no end of a week supports. Daily bars, and times with their own
+    /// offset, need none.
+    fn unsupported(&self, zone: &Zone, format: FormatName) -> Option<String> {
+        let found = match self.weekends.len() {
+            _ if !self.need_a_clock || self.base >= Timeframe::D1 => return None,
+            0 => "there is no end of a week".to_owned(),
+            weeks => format!("no known clock fits the ends of the {weeks} weeks"),
+        };
+        Some(format!(
+            "no evidence supports the clock of this {format} file, {zone}, which is assumed: {found}; state its zone"
+        ))
     }
 }
 

@@ -23,11 +23,13 @@ pub enum RowError {
     /// A time out of order, after which the rows go on as before it; or, in rows that are sorted, a
     /// time far from every other.
     Outlier,
+    /// A flat bar without volume of a closed market. It is dropped under every [`OnError`].
+    Filler,
 }
 
 impl RowError {
     /// Every kind.
-    pub const ALL: [RowError; 7] = [
+    pub const ALL: [RowError; 8] = [
         RowError::Unreadable,
         RowError::Inconsistent,
         RowError::NoSuchTime,
@@ -35,6 +37,7 @@ impl RowError {
         RowError::Duplicate,
         RowError::Backward,
         RowError::Outlier,
+        RowError::Filler,
     ];
 }
 
@@ -48,6 +51,7 @@ impl fmt::Display for RowError {
             RowError::Duplicate => "duplicate timestamp",
             RowError::Backward => "backward timestamp",
             RowError::Outlier => "stray timestamp",
+            RowError::Filler => "filler of a closed market",
         })
     }
 }

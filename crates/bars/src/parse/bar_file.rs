@@ -14,6 +14,7 @@ use crate::parse::ledger::RowLedger;
 use crate::parse::lines::TextLines;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{Prices, ReadOptions};
+use crate::parse::quiet::QuietTimes;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::RowStore;
 use crate::parse::symbol_column::SymbolColumn;
@@ -39,6 +40,11 @@ pub(crate) struct BarFile {
     pub(crate) newest_first: bool,
     pub(crate) digits: Digits,
     pub(crate) ledger: RowLedger,
+    /// Flat rows without volume, and whether any row has volume.
+    pub(crate) quiet_rows: u64,
+    pub(crate) has_volume: bool,
+    /// Times that fillers of a closed market take, once they are dropped.
+    pub(crate) quiet: QuietTimes,
     /// Warnings about the file, for people.
     pub(crate) warnings: Vec<String>,
     header: Vec<u8>,
@@ -66,6 +72,9 @@ impl BarFile {
             newest_first: false,
             digits: Digits::default(),
             ledger: RowLedger::new(path.to_owned(), options.on_error),
+            quiet_rows: 0,
+            has_volume: false,
+            quiet: QuietTimes::default(),
             warnings: Vec::new(),
             header: Vec::new(),
             column_order: ColumnOrder::default(),
@@ -133,6 +142,8 @@ impl BarFile {
             Ok(row) => {
                 self.digits.add(&fields, &self.format.columns);
                 self.open_close.add(&row);
+                self.quiet_rows += u64::from(row.is_quiet());
+                self.has_volume |= row.volume > 0.0;
                 self.rows.push(&row)
             }
             // The other rows show if the columns are wrong rather than this row.

@@ -1,5 +1,7 @@
 //! The rows of one file, in memory or in a temporary file.
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::parse::adjustment::RowAdjustment;
 use crate::parse::row::BarRow;
@@ -73,6 +75,19 @@ impl RowStore {
             }
         }
         self.check()
+    }
+
+    /// The rows but those of some ranges, which are in order and apart.
+    pub(crate) fn without(&self, dropped: &[Range<usize>]) -> Result<RowStore> {
+        let mut kept = RowStore { records: self.records.empty_like(), words: self.words, is_backward: false };
+        let mut next = 0;
+        for range in dropped {
+            (next..range.start).try_for_each(|index| kept.push(&self.get(index)))?;
+            next = range.end;
+        }
+        (next..self.len()).try_for_each(|index| kept.push(&self.get(index)))?;
+        self.check()?;
+        Ok(kept)
     }
 
     /// Gives memory back: the rows are complete.
@@ -158,6 +173,10 @@ mod tests {
             store.update(|row| row.spread += 1.0).unwrap();
             assert_eq!(store.get(1).spread, 1.125);
             assert_eq!(store.stamps().collect::<Vec<_>>(), [RowTime::Wall(9), RowTime::Utc(-5)]);
+            for (dropped, left) in [(0..0, vec![RowTime::Wall(9), RowTime::Utc(-5)]), (0..1, vec![RowTime::Utc(-5)])] {
+                let kept = store.without(std::slice::from_ref(&dropped)).unwrap();
+                assert_eq!(kept.stamps().collect::<Vec<_>>(), left, "{dropped:?}");
+            }
         }
     }
 }

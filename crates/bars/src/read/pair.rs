@@ -98,7 +98,9 @@ fn read_pair_in<B: AsRef<Path>, A: AsRef<Path>>(
         !bids.summary.jumps.iter().chain(&asks.summary.jumps).any(|jump| jump.to_string() == *warning)
     };
     let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_of_a_side).collect();
-    warnings.extend(asks.summary.warnings.into_iter().filter(is_of_a_side));
+    // Both sides share a clock, and doubts about it.
+    let ask_warnings: Vec<String> = asks.summary.warnings.into_iter().filter(is_of_a_side).collect();
+    warnings.extend(ask_warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
     let compared = [bids.summary.compared, asks.summary.compared].concat();
     let of_bars = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;
     let summary = ReadSummary { compared, pair: Some(pair), ..of_bars };

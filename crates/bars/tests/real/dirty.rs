@@ -19,19 +19,20 @@ fn found(summary: &ReadSummary) -> Found {
     (summary.rows(), bars.all, gap, summary.gaps.weekends(), bars.flat, summary.warnings.len())
 }
 
-/// Extracts whose defect is none to the reader.
+/// Extracts whose defect is none to the reader. Most are too short to show their clock, which is a
+/// warning.
 #[test]
 fn harmless_defects_are_read_whatever_is_wanted() {
     use GapKind::{Hours, Minutes, Months};
     use Timeframe::{M1, M5, M15};
     let cases: [(&str, Timeframe, Found); 7] = [
         ("03_EURUSD_2019_L148195-148290_outage_6h.csv", M1, (96, 96, Some(Hours), 1, 0, 0)),
-        ("06_EURUSD_2018_L366840-366860_xmas_gap.csv", M1, (21, 21, Some(Hours), 0, 0, 0)),
-        ("07_AAPL_M15_L23380-23420_unadjusted_split.tsv", M15, (41, 41, Some(Minutes), 1, 0, 1)),
-        ("09_asier_EURUSD5_old_L1-30_spanish_header.csv", M5, (29, 29, None, 0, 0, 0)),
-        ("11_jaffer_EURUSD_M1_L1-30_mt5_tab_spread_crlf.csv", M1, (29, 29, None, 0, 0, 0)),
-        ("13_silly_EURUSD_M1_last5_no_final_newline.csv", M1, (5, 5, None, 0, 0, 0)),
-        ("15_jd_EURUSD1_L6530-6550_32day_gap_crlf.csv", M1, (21, 21, Some(Months), 0, 1, 0)),
+        ("06_EURUSD_2018_L366840-366860_xmas_gap.csv", M1, (21, 21, Some(Hours), 0, 0, 1)),
+        ("07_AAPL_M15_L23380-23420_unadjusted_split.tsv", M15, (41, 41, Some(Minutes), 1, 0, 2)),
+        ("09_asier_EURUSD5_old_L1-30_spanish_header.csv", M5, (29, 29, None, 0, 0, 1)),
+        ("11_jaffer_EURUSD_M1_L1-30_mt5_tab_spread_crlf.csv", M1, (29, 29, None, 0, 0, 1)),
+        ("13_silly_EURUSD_M1_last5_no_final_newline.csv", M1, (5, 5, None, 0, 0, 1)),
+        ("15_jd_EURUSD1_L6530-6550_32day_gap_crlf.csv", M1, (21, 21, Some(Months), 0, 1, 1)),
     ];
     for (name, base, expected) in cases {
         for on_error in OnError::ALL {
@@ -49,8 +50,8 @@ fn an_unadjusted_split_is_named_by_its_ratio() {
     let summary = recording.unwrap().summary;
     let [jump] = summary.jumps[..] else { panic!("{:?}", summary.jumps) };
     assert_eq!((jump.from, jump.to, jump.split), (499.057, 127.527, Some((4, 1))));
-    let warning = &summary.warnings[0];
-    assert!(warning.contains("2020-08-31T13:30:00Z") && warning.contains("a split 4:1"), "{warning}");
+    let is_told = |warning: &String| warning.contains("2020-08-31T13:30:00Z") && warning.contains("a split 4:1");
+    assert!(summary.warnings.iter().any(is_told), "{:?}", summary.warnings);
 }
 
 #[test]

@@ -258,11 +258,12 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 }
 
 /// A warning where so many rows were dropped that the files are probably not what their reader
-/// takes them for. Copies of rows are no sign of that.
+/// takes them for. Copies of rows and fillers of a closed market are no sign of that.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;
-        let (rows, kept) = (summary.rows() - summary.dropped(RowError::Copy), summary.kept());
+        let expected_drops = summary.dropped(RowError::Copy) + summary.dropped(RowError::Filler);
+        let (rows, kept) = (summary.rows() - expected_drops, summary.kept());
         (kept < rows - rows / 20).then(|| {
             format!(
                 "{}: only {kept} of {rows} rows were kept; are these files of bars of one symbol?",

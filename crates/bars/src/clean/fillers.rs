@@ -1,0 +1,161 @@
+//! Flat bars without volume, in which vendors write the time that a market is closed.
+//!
+//! ```text
+//! a run: flat bars without volume, of one price, each a bar's length after the one before
+//! its bars after the first hour are fillers and dropped; after half a day where no bar has volume
+//! daily bars: those of Saturdays and Sundays, at the close before them, are fillers
+//! ```
+//!
+//! A run's first hour stays, as nothing tells it from quiet trade while it lasts. What is dropped
+//! does not depend on later bars, so that appended bars change nothing before them. The whole run is
+//! no evidence for a clock: it hides the end of the week.
+
+use std::ops::Range;
+
+use crate::error::Result;
+use crate::error::row_error::RowError;
+use crate::parse::bar_file::BarFile;
+use crate::parse::quiet::QuietTimes;
+use crate::parse::row::BarRow;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{DAY_NS, HOUR_NS, RowTime};
+
+/// Time after which a run is of a closed market, where other bars have volume, and where none has.
+const QUIET_NS: i64 = HOUR_NS;
+const QUIET_WITHOUT_VOLUME_NS: i64 = 12 * HOUR_NS;
+/// Days since 1970-01-01, a Thursday, of the first Saturday.
+const SATURDAY: i64 = 2;
+
+/// A run of flat bars without volume.
+struct Run {
+    first_ns: i64,
+    last_ns: i64,
+    price: f64,
+    bars: i64,
+    /// True once bars of it were dropped.
+    is_filler: bool,
+}
+
+/// Finder of fillers in rows as they come.
+struct FillerFinder {
+    base_ns: i64,
+    quiet_ns: i64,
+    are_days: bool,
+    run: Option<Run>,
+    last_close: Option<f64>,
+    quiet: Vec<Range<i64>>,
+}
+
+impl FillerFinder {
+    fn new(base: Timeframe, have_volume: bool) -> Self {
+        FillerFinder {
+            base_ns: base.duration_ns(),
+            quiet_ns: if have_volume { QUIET_NS } else { QUIET_WITHOUT_VOLUME_NS },
+            are_days: base >= Timeframe::D1,
+            run: None,
+            last_close: None,
+            quiet: Vec::new(),
+        }
+    }
+
+    /// Takes the next row; true if it is a filler.
+    fn add(&mut self, row: &BarRow) -> bool {
+        let before = self.last_close.replace(row.close);
+        if !row.is_quiet() {
+            self.end_run();
+            return false;
+        }
+        if self.are_days {
+            return before == Some(row.close) && is_at_a_weekend(row.stamp);
+        }
+        let stamp_ns = row.stamp.ns();
+        match &mut self.run {
+            Some(run) if run.price == row.close && stamp_ns - run.last_ns == self.base_ns => {
+                run.last_ns = stamp_ns;
+                run.is_filler = run.bars * self.base_ns >= self.quiet_ns;
+                run.bars += 1;
+                run.is_filler
+            }
+            _ => {
+                self.end_run();
+                let (first_ns, price) = (stamp_ns, row.close);
+                self.run = Some(Run { first_ns, last_ns: stamp_ns, price, bars: 1, is_filler: false });
+                false
+            }
+        }
+    }
+
+    fn end_run(&mut self) {
+        if let Some(run) = self.run.take().filter(|run| run.is_filler) {
+            self.quiet.push(run.first_ns..run.last_ns + 1);
+        }
+    }
+}
+
+/// True for a daily bar of a Saturday or Sunday, whichever midnight near its day it is stamped at.
+fn is_at_a_weekend(stamp: RowTime) -> bool {
+    (stamp.ns().saturating_add(DAY_NS / 2).div_euclid(DAY_NS) - SATURDAY).rem_euclid(7) < 2
+}
+
+/// Drops the fillers of a file of `base` bars, and counts them. `have_volume` is true if some bar of
+/// the symbol has volume.
+pub(crate) fn drop_fillers(source: &mut BarFile, base: Timeframe, have_volume: bool) -> Result<()> {
+    if source.quiet_rows == 0 {
+        return Ok(());
+    }
+    let mut finder = FillerFinder::new(base, have_volume);
+    let mut dropped: Vec<Range<usize>> = Vec::new();
+    for (index, row) in source.rows.iter().enumerate() {
+        if finder.add(&row) {
+            source.ledger.drop_row(row.line, RowError::Filler);
+            match dropped.last_mut().filter(|range| range.end == index) {
+                Some(range) => range.end += 1,
+                None => dropped.push(index..index + 1),
+            }
+        }
+    }
+    finder.end_run();
+    let count: usize = dropped.iter().map(ExactSizeIterator::len).sum();
+    if count > 0 {
+        source.rows = source.rows.without(&dropped)?;
+        source.quiet = QuietTimes::new(finder.quiet);
+        source.warnings.push(format!(
+            "{count} flat bars without volume of {} are not used: they fill time at which the market is closed",
+            source.path.display()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places of the fillers among rows of stamp, price and volume.
+    fn fillers(base: Timeframe, have_volume: bool, rows: &[(i64, f64, f64)]) -> Vec<usize> {
+        let mut finder = FillerFinder::new(base, have_volume);
+        let is_filler = |&(bars, price, volume): &(i64, f64, f64)| {
+            let stamp = RowTime::Wall(bars * base.duration_ns());
+            finder.add(&BarRow { volume, ..BarRow::flat(stamp, price, 1) })
+        };
+        let found: Vec<bool> = rows.iter().map(is_filler).collect();
+        (0..rows.len()).filter(|&place| found[place]).collect()
+    }
+
+    #[test]
+    fn a_run_is_of_a_closed_market_after_its_first_hour() {
+        let run = |bars: std::ops::Range<i64>, price: f64, volume: f64| bars.map(move |bar| (bar, price, volume));
+        let hours: Vec<_> = run(0..20, 1.0, 0.0).collect();
+        assert_eq!(fillers(Timeframe::H1, true, &hours), (1..20).collect::<Vec<_>>());
+        assert_eq!(fillers(Timeframe::H1, false, &hours), (12..20).collect::<Vec<_>>());
+        assert_eq!(fillers(Timeframe::M15, true, &hours), (4..20).collect::<Vec<_>>());
+        assert_eq!(fillers(Timeframe::M1, true, &hours), [] as [usize; 0]);
+        for broken in [(7, 1.0, 3.0), (7, 2.0, 0.0), (9, 1.0, 0.0)] {
+            let rows: Vec<_> = run(0..7, 1.0, 0.0).chain([broken]).chain(run(10..13, 1.0, 0.0)).collect();
+            assert_eq!(fillers(Timeframe::M15, true, &rows), [4, 5, 6], "{broken:?}");
+        }
+        // 1970-01-03 was a Saturday.
+        let days = [(0, 1.0, 0.0), (1, 1.0, 5.0), (2, 1.0, 0.0), (3, 1.0, 0.0), (4, 1.0, 0.0), (9, 1.5, 0.0)];
+        assert_eq!(fillers(Timeframe::D1, true, &days), [2, 3]);
+    }
+}
