@@ -167,9 +167,9 @@ pub enum Error {
         symbols: Vec<String>,
     },
 
-    /// The sixth of seven columns without names may be an adjusted close or a volume.
+    /// A column without a name may be an adjusted close or a volume.
     #[error(
-        "{}: line {line}: the columns have no names, and field {field} {found}: it may be a volume, and prices would be multiplied by it if it were taken for Yahoo's adjusted close; name the columns in a first line, `{volume_header}` or `{adjusted_header}`",
+        "{}: line {line}: the columns have no names, and field {field} {found}; name the columns in a first line, `{volume_header}` or `{adjusted_header}`",
         path.display()
     )]
     UnclearColumns {
@@ -179,7 +179,7 @@ pub enum Error {
         line: u64,
         /// The field in question, counted from 1.
         field: usize,
-        /// Why it is probably no adjusted close.
+        /// Why it is probably not the one that it was to be read as.
         found: &'static str,
         /// The header of files with volume and open interest.
         volume_header: String,

@@ -2,3 +2,297 @@
 
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod written;
+
+use std::fmt::Write as _;
+
+use megabatch_bars::{OnError, ReadOptions, Recording, RowError};
+use written::read_texts;
+
+/// A repeatable number between -1 and 1.
+fn noise(seed: usize) -> f64 {
+    let mixed = (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
+}
+
+/// Prices of a bar.
+#[derive(Clone, Copy)]
+struct Prices {
+    open: f64,
+    high: f64,
+    low: f64,
+    close: f64,
+}
+
+/// A walk of daily bars of a share.
+fn walk(bars: usize) -> Vec<Prices> {
+    let mut last = 100.0;
+    let bar = |k: usize| {
+        let open = last * (1.0 + 0.004 * noise(4 * k));
+        let close = open * (1.0 + 0.02 * noise(4 * k + 1));
+        last = close;
+        let (top, bottom) = (f64::max(open, close), f64::min(open, close));
+        let high = top * (1.0 + 0.005 * noise(4 * k + 2).abs());
+        Prices { open, high, low: bottom * (1.0 - 0.005 * noise(4 * k + 3).abs()), close }
+    };
+    (0..bars).map(bar).collect()
+}
+
+/// The `k`-th weekday from 2024-01-01 on, as days since then.
+fn weekday(k: usize) -> usize {
+    k / 5 * 7 + k % 5
+}
+
+/// The date that many days after 2024-01-01.
+fn date(days: usize) -> String {
+    let mut left = days;
+    let (mut year, mut month) = (2024, 1);
+    loop {
+        let len = match month {
+            2 if year % 4 == 0 => 29,
+            2 => 28,
+            4 | 6 | 9 | 11 => 30,
+            _ => 31,
+        };
+        if left < len {
+            return format!("{year}-{month:02}-{:02}", left + 1);
+        }
+        left -= len;
+        (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    }
+}
+
+/// Daily rows of a walk, in which `row` writes what follows the date.
+fn days(bars: usize, row: impl Fn(usize, Prices) -> String) -> String {
+    walk(bars).into_iter().enumerate().map(|(k, prices)| format!("{},{}\n", date(weekday(k)), row(k, prices))).collect()
+}
+
+fn error_of(text: &str, options: &ReadOptions) -> String {
+    read_texts(&[("AAPL.csv", text)], options).expect_err(text).to_string()
+}
+
+fn recording_of(text: &str) -> Recording {
+    read_texts(&[("AAPL.csv", text)], &ReadOptions::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Minutes of three weeks of a currency on a clock, with flat bars without volume where the market
+/// is closed, if they are `filled`.
+fn weeks_of_minutes(is_filled: bool, clock_hours: i64, volume: u32) -> String {
+    let mut text = String::new();
+    let mut last = 1.1;
+    for minute in (0..3 * 7 * 24 * 60_i64).step_by(5) {
+        // New York is five hours behind UTC in January.
+        let week_minute = (minute + 19 * 60 - 24 * 60).rem_euclid(7 * 24 * 60);
+        let is_open = !((4 * 24 + 17) * 60..(6 * 24 + 17) * 60).contains(&week_minute);
+        if !is_open && !is_filled {
+            continue;
+        }
+        let close = if is_open { last + 0.0001 * noise(minute as usize) } else { last };
+        let at = minute + 60 * clock_hours;
+        let (day, time) = (at.div_euclid(1440), at.rem_euclid(1440));
+        let stamp = format!("{} {:02}:{:02}", date(day as usize).replace('-', "."), time / 60, time % 60);
+        let (high, low) = (last.max(close), last.min(close));
+        let volume = if is_open { volume } else { 0 };
+        writeln!(text, "{},{last:.6},{high:.6},{low:.6},{close:.6},{volume}", stamp.replace(' ', ",")).unwrap();
+        last = format!("{close:.6}").parse().unwrap();
+    }
+    text
+}
+
+/// What remains of yfinance's file when its three header lines are deleted was read as open, high,
+/// low and close, and `leak` passed.
+#[test]
+fn exchanged_open_and_close_without_names_are_refused() {
+    let volume = |k: usize| 224_000 + 37 * k;
+    let ohlc = days(250, |k, Prices { open, high, low, close }| {
+        format!("{open:.4},{high:.4},{low:.4},{close:.4},{}", volume(k))
+    });
+    let chlo = days(250, |k, Prices { open, high, low, close }| {
+        format!("{close:.4},{high:.4},{low:.4},{open:.4},{}", volume(k))
+    });
+    let newest_first: String = chlo.lines().rev().map(|line| format!("{line}\n")).collect();
+    for on_error in OnError::ALL {
+        for text in [&chlo, &newest_first] {
+            let error = error_of(text, &ReadOptions { on_error, ..ReadOptions::default() });
+            assert!(error.contains("AAPL.csv: ") && error.contains("open and close are probably exchanged"), "{error}");
+            assert!(error.contains("from field 2 and the close from field 5"), "{error}");
+            assert!(error.contains("`date,close,high,low,open,volume`"), "{error}");
+            assert!(error.contains("`date,open,high,low,close,volume`"), "{error}");
+        }
+    }
+    let right = recording_of(&ohlc);
+    assert_eq!((right.bars.len(), right.summary.warnings.len()), (250, 0));
+    // Names are believed; a name that is probably wrong is warned of.
+    let named = recording_of(&format!("date,close,high,low,open,volume\n{chlo}"));
+    assert_eq!((&named.bars, named.summary.warnings.len()), (&right.bars, 0));
+    let wrong = recording_of(&format!("date,open,high,low,close,volume\n{chlo}"));
+    assert!(
+        wrong.summary.warnings[0].contains("are the names of these two columns right?"),
+        "{:?}",
+        wrong.summary.warnings
+    );
+}
+
+/// Header rows of yfinance's frames were refused: "names some columns, but not `date`".
+#[test]
+fn header_rows_of_yfinance_are_read() {
+    let expected = recording_of(&format!(
+        "date,open,high,low,close,volume\n{}",
+        days(30, |k, Prices { open, high, low, close }| { format!("{open},{high},{low},{close},{k}") })
+    ));
+    let one = days(30, |k, Prices { open, high, low, close }| format!("{close},{high},{low},{open},{k}"));
+    let two = days(30, |k, Prices { open, high, low, close }| format!("{close},7,{high},7,{low},7,{open},7,{k},9"));
+    let by_ticker =
+        days(30, |k, Prices { open, high, low, close }| format!("7,7,7,7,9,{open},{high},{low},{close},{k}"));
+    let names = "Price,Close,High,Low,Open,Volume\nTicker,AAPL,AAPL,AAPL,AAPL,AAPL\n";
+    let of_two = "Price,Close,Close,High,High,Low,Low,Open,Open,Volume,Volume\n\
+                  Ticker,AAPL,MSFT,AAPL,MSFT,AAPL,MSFT,AAPL,MSFT,AAPL,MSFT\nDate,,,,,,,,,,\n";
+    let of_tickers = "Ticker,MSFT,MSFT,MSFT,MSFT,MSFT,AAPL,AAPL,AAPL,AAPL,AAPL\n\
+                      Price,Open,High,Low,Close,Volume,Open,High,Low,Close,Volume\nDate,,,,,,,,,,\n";
+    for header in ["Date,,,,,\n", "Datetime,,,,,\n", ""] {
+        let recording = recording_of(&format!("{names}{header}{one}"));
+        assert_eq!((&recording.bars, recording.summary.files[0].preamble), (&expected.bars, 0), "{header}");
+    }
+    let unnamed = names.replace("Price,", ",").replace("Ticker,", ",");
+    assert_eq!(recording_of(&format!("{unnamed}{one}")).bars, expected.bars);
+    for text in [format!("{of_two}{two}"), format!("{of_tickers}{by_ticker}")] {
+        let error = error_of(&text, &ReadOptions::default());
+        assert!(error.contains("AAPL.csv: ") && error.contains("AAPL") && error.contains("MSFT"), "{error}");
+        assert!(error.contains("several symbols"), "{error}");
+        for (symbol, first) in [("AAPL", expected.bars.open[0]), ("MSFT", 7.0)] {
+            let options = ReadOptions { symbol: Some(symbol.to_owned()), ..ReadOptions::default() };
+            let bars = read_texts(&[("prices.csv", &text)], &options).unwrap().bars;
+            assert_eq!((bars.len(), bars.open[0]), (30, first), "{symbol}");
+        }
+    }
+}
+
+/// pandas' `to_csv()` writes the index as a column without a name.
+#[test]
+fn an_index_column_of_pandas_is_passed_over_or_is_the_time() {
+    let plain = days(9, |k, Prices { open, high, low, close }| format!("{open},{high},{low},{close},{k}"));
+    let header = "Date,Open,High,Low,Close,Volume";
+    let expected = recording_of(&format!("{header}\n{plain}"));
+    let numbered: String = plain.lines().enumerate().map(|(k, line)| format!("{k},{line}\n")).collect();
+    for text in [
+        format!(",{header}\n{numbered}"),
+        format!("Unnamed: 0,{header}\n{numbered}"),
+        format!("index,{header}\n{numbered}"),
+        format!(",Open,High,Low,Close,Volume\n{plain}"),
+    ] {
+        assert_eq!(recording_of(&text).bars, expected.bars, "{text}");
+    }
+}
+
+/// A column of symbols was passed over: one series of both came out.
+#[test]
+fn rows_of_several_symbols_are_refused_with_column_and_values() {
+    let row = |symbol: &str, day: usize| format!("{},1,2,1,2,5,{symbol}\n", date(day));
+    let header = "date,open,high,low,close,volume,symbol\n";
+    let turns: String = (0..20).map(|k| row(["AAA", "BBB"][k % 2], k)).collect();
+    let apart: String = (0..20).map(|k| row(if k < 10 { "AAA" } else { "BBB" }, k)).collect();
+    let one: String = (0..20).map(|k| row("AAA", k)).collect();
+    for on_error in OnError::ALL {
+        for rows in [&turns, &apart] {
+            for symbol in [None, Some("BBB".to_owned())] {
+                let error =
+                    error_of(&format!("{header}{rows}"), &ReadOptions { on_error, symbol, ..ReadOptions::default() });
+                assert!(error.contains("column `symbol`") && error.contains("AAA") && error.contains("BBB"), "{error}");
+                assert!(error.contains("line "), "{error}");
+            }
+        }
+        assert_eq!(recording_of(&format!("{header}{one}")).bars.len(), 20);
+    }
+    for name in ["Ticker", "<TICKER>", "instrument", "Symbol"] {
+        let text = format!("{}{turns}", header.replace("symbol", name));
+        assert!(error_of(&text, &ReadOptions::default()).contains("AAA"), "{name}");
+    }
+}
+
+/// Weekends filled with flat bars hid the ends of the weeks: the clock was taken for UTC without a
+/// word, and a third of the targets was 0.
+#[test]
+fn fillers_of_weekends_are_dropped_and_hide_no_clock() {
+    let with_weekends = weeks_of_minutes(false, 2, 7);
+    let plain = read_texts(&[("EURUSD.csv", &with_weekends)], &ReadOptions::default()).unwrap();
+    let filled = weeks_of_minutes(true, 2, 7);
+    for on_error in OnError::ALL {
+        let options = ReadOptions { on_error, ..ReadOptions::default() };
+        let Recording { bars, summary, .. } = read_texts(&[("EURUSD.csv", &filled)], &options).unwrap();
+        assert_eq!(summary.files[0].zone, plain.summary.files[0].zone, "{summary}");
+        let dropped = summary.dropped(RowError::Filler);
+        let fillers = (filled.lines().count() - with_weekends.lines().count()) as u64;
+        // The first hour of a run cannot be known for one when it is seen.
+        assert_eq!(dropped, fillers - 3 * 12, "{summary}");
+        assert_eq!(bars.len() as u64, plain.bars.len() as u64 + 3 * 12);
+        assert!(
+            summary.warnings.iter().any(|text| text.contains(&format!("{dropped} flat bars without volume"))),
+            "{summary}"
+        );
+        assert_eq!(summary.gaps.weekends(), 3);
+    }
+    // Without any volume half a day has to pass.
+    let summary =
+        read_texts(&[("EURUSD.csv", &weeks_of_minutes(true, 2, 0))], &ReadOptions::default()).unwrap().summary;
+    assert_eq!(summary.dropped(RowError::Filler), 3 * 36 * 12, "{summary}");
+    // Trade at one price for a while is none.
+    let quiet: String = (0..11).map(|k| format!("2024.01.01,00:{:02},1,1,1,1,0\n", 5 * k)).collect();
+    let busy = "2024.01.01,00:55,1,2,1,2,3\n2024.01.01,01:00,1,2,1,2,3\n";
+    let summary = read_texts(&[("EURUSD.csv", &format!("{quiet}{busy}"))], &ReadOptions::default()).unwrap().summary;
+    assert_eq!((summary.dropped(RowError::Filler), summary.bars.all), (0, 13));
+}
+
+/// MetaTrader's files without a weekend were taken for UTC without a word.
+#[test]
+fn a_clock_without_evidence_is_warned_of() {
+    let metatrader: String = (0..30).map(|k| format!("2024.01.02,00:{k:02},1,2,1,2,3\n")).collect();
+    let iso: String = (0..30).map(|k| format!("2024-01-02 00:{k:02},1,2,1,2,3\n")).collect();
+    let offset: String = (0..30).map(|k| format!("2024-01-02 00:{k:02}Z,1,2,1,2,3\n")).collect();
+    let shares: String = (0..40)
+        .flat_map(|day| (0..7).map(move |hour| format!("{} {:02}:30,1,2,1,2,3\n", date(weekday(day)), 9 + hour)))
+        .collect();
+    for (text, is_warned) in [(&metatrader, true), (&iso, true), (&shares, true), (&offset, false)] {
+        let warnings = recording_of(text).summary.warnings;
+        let found = warnings.iter().any(|text| text.contains("clock") && text.contains("state"));
+        assert_eq!(found, is_warned, "{warnings:?}\n{text}");
+        let options = ReadOptions { zone: Some("new-york+7".parse().unwrap()), ..ReadOptions::default() };
+        let stated = read_texts(&[("AAPL.csv", text)], &options).unwrap().summary.warnings;
+        assert!(stated.iter().all(|text| !text.contains("evidence")), "{stated:?}");
+    }
+}
+
+/// The adjusted close of rows of 8 or 9 columns without names became the volume.
+#[test]
+fn a_column_without_a_name_that_moves_as_the_close_is_no_volume() {
+    let rows = |after_close: &dyn Fn(usize, f64) -> String| {
+        days(40, |k, Prices { open, high, low, close }| {
+            format!("{open:.3},{high:.3},{low:.3},{close:.3},{}", after_close(k, close))
+        })
+    };
+    let volume = |k: usize| 1_200_345 + 977 * (k % 7);
+    let adjusted = |close: f64| format!("{:.4}", 0.97 * close);
+    for extra in [",0.0", ",0.0,1.0", ",0.0,0.0,x"] {
+        let text = rows(&|k, close| format!("{},{}{extra}", adjusted(close), volume(k)));
+        let bars = recording_of(&text).bars;
+        assert!((bars.close[0] / walk(40)[0].close - 0.97).abs() < 1e-4, "{extra}");
+        assert_eq!(bars.volume[1], volume(1) as f64, "{extra}");
+        let text = rows(&|k, _| format!("{},0{extra}", volume(k)));
+        let error = error_of(&text, &ReadOptions::default());
+        assert!(error.contains("field 6") && error.contains("date,open,high,low,close,volume,openint"), "{error}");
+    }
+    // With a time of day, and in the last of six columns, the sixth is read as the volume.
+    let timed = rows(&|k, close| format!("{},{}", adjusted(close), volume(k))).replace(",", " 00:00:00,");
+    let timed: String = timed
+        .lines()
+        .map(|line| {
+            format!(
+                "{}\n",
+                line.replacen(" 00:00:00,", "\u{1}", 1).replace(" 00:00:00,", ",").replace('\u{1}', " 00:00:00,")
+            )
+        })
+        .collect();
+    for text in [timed, rows(&|_, close| adjusted(close))] {
+        let error = error_of(&text, &ReadOptions::default());
+        assert!(error.contains("field 6 moves as the close does") && error.contains("adj close"), "{error}");
+    }
+}

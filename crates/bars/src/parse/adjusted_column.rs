@@ -1,5 +1,5 @@
-//! The sixth of seven columns without names: an adjusted close, as Yahoo writes it, or a volume
-//! before an open interest.
+//! The sixth of seven or more columns without names: an adjusted close, as Yahoo writes it, or a
+//! volume before an open interest.
 //!
 //! Prices are multiplied by adjusted close / close, so that a volume taken for an adjusted close
 //! would spoil every bar. An adjusted close is positive, of the size of the close, and moves as the
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
-use crate::parse::format::RowFormat;
+use crate::parse::format::{BarColumns, RowFormat};
 
 /// Largest factor between an adjusted close and its close.
 const FACTOR_MAX: f64 = 10.0;
@@ -64,23 +64,48 @@ impl AdjustedColumn {
     /// Refuses a file whose sixth column may be something else.
     pub(crate) fn check(&self, path: &Path, format: &RowFormat) -> Result<()> {
         let (line, found) = match self.far {
-            Some(line) => (line, "is not positive, or more than ten times the close or less than a tenth of it"),
-            None if self.moves_on_its_own() => (self.first_unlike, "does not move as the close does"),
+            Some(line) => (
+                line,
+                "is not positive, or more than ten times the close or less than a tenth of it: it may be a volume, and \
+                 prices would be multiplied by it if it were taken for Yahoo's adjusted close",
+            ),
+            None if self.moves_on_its_own() => (
+                self.first_unlike,
+                "does not move as the close does: it may be a volume, and prices would be multiplied by it if it were \
+                 taken for Yahoo's adjusted close",
+            ),
             None => return Ok(()),
         };
-        let named = |names: &str| names.replace(',', &char::from(format.delimiter).to_string());
-        Err(Error::UnclearColumns {
-            path: path.to_owned(),
-            line,
-            field: self.column + 1,
-            found,
-            volume_header: named("date,open,high,low,close,volume,openint"),
-            adjusted_header: named("date,open,high,low,close,adj close,volume"),
-        })
+        Err(Error::unclear_columns(path, line, self.column, found, format))
     }
 
     fn moves_on_its_own(&self) -> bool {
         self.unlike >= UNLIKE_ROWS_MIN && self.unlike as f64 > UNLIKE_SHARE_MAX * self.returns as f64
+    }
+}
+
+impl Error {
+    /// Refusal of a column, counted from 0, that may be a volume or an adjusted close.
+    pub(crate) fn unclear_columns(
+        path: &Path,
+        line: u64,
+        column: usize,
+        found: &'static str,
+        format: &RowFormat,
+    ) -> Self {
+        let BarColumns { time, clock, open, high, low, close, .. } = format.columns;
+        let prices = BarColumns { time, clock, open, high, low, close, ..BarColumns::NONE };
+        let volume = BarColumns { volume: Some(column), ..prices };
+        let adjusted = BarColumns { adjusted: Some(column), volume: Some(column + 1), ..prices };
+        let delimiter = char::from(format.delimiter);
+        Error::UnclearColumns {
+            path: path.to_owned(),
+            line,
+            field: column + 1,
+            found,
+            volume_header: format!("{}{delimiter}openint", volume.header(delimiter)),
+            adjusted_header: adjusted.header(delimiter),
+        }
     }
 }
 

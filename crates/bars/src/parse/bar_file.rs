@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::row_error::{RowError, RowFix};
 use crate::error::{Error, Result};
 use crate::parse::adjusted_column::AdjustedColumn;
+use crate::parse::assumed_volume::AssumedVolume;
 use crate::parse::column_order::ColumnOrder;
 use crate::parse::date_order::order_of_dates;
 use crate::parse::digits::Digits;
@@ -52,6 +53,7 @@ pub(crate) struct BarFile {
     open_close: OpenClose,
     symbol_column: SymbolColumn,
     adjusted_column: Option<AdjustedColumn>,
+    assumed_volume: Option<AssumedVolume>,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
     stopped: Option<Error>,
@@ -81,6 +83,7 @@ impl BarFile {
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             adjusted_column: AdjustedColumn::of(&format),
+            assumed_volume: AssumedVolume::new(&format),
             stopped: None,
         };
         for (line, text) in &head {
@@ -92,6 +95,9 @@ impl BarFile {
         }
         source.symbol_column.check(path, &source.header, &source.format)?;
         if let Some(column) = source.adjusted_column {
+            column.check(path, &source.format)?;
+        }
+        if let Some(column) = source.assumed_volume {
             column.check(path, &source.format)?;
         }
         source.column_order.check(path, &source.format)?;
@@ -134,6 +140,9 @@ impl BarFile {
         self.row_count += 1;
         if row.is_ok() {
             self.symbol_column.add(&fields, &self.format, line);
+        }
+        if let Some(column) = &mut self.assumed_volume {
+            column.add(&fields, &self.format, line);
         }
         let is_no_adjusted_close =
             self.adjusted_column.as_mut().is_some_and(|column| column.add(&fields, &self.format, line));

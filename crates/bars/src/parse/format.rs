@@ -38,6 +38,22 @@ pub(crate) struct BarColumns {
 }
 
 impl BarColumns {
+    /// The first column for every role that has to be.
+    pub(crate) const NONE: BarColumns = BarColumns {
+        time: 0,
+        clock: None,
+        open: 0,
+        high: 0,
+        low: 0,
+        close: 0,
+        adjusted: None,
+        split: None,
+        dividend: None,
+        volume: None,
+        spread: None,
+        symbol: None,
+    };
+
     /// Open, high, low and close.
     pub(crate) fn prices(&self) -> [usize; 4] {
         [self.open, self.high, self.low, self.close]
@@ -285,9 +301,9 @@ fn by_position(fields: &RowFields<'_>, style: DateStyle) -> Option<BarColumns> {
     let (first, second) = (fields.get(0)?, fields.get(1)?);
     let apart = parse_date_and_clock(first, second, style).is_some();
     let open = if apart { 2 } else { 1 };
-    // A date alone and six numbers are Yahoo's: the fifth is the adjusted close, and the last the
-    // volume. All rows together tell whether it is one.
-    let yahoo = !apart && fields.len() == 7 && is_date(first, style);
+    // A date alone and six numbers or more are Yahoo's: the fifth is the adjusted close, and the
+    // sixth the volume. All rows together tell whether it is one.
+    let yahoo = !apart && fields.len() >= 7 && is_date(first, style);
     let volume = if yahoo { 6 } else { open + 4 };
     Some(BarColumns {
         time: 0,

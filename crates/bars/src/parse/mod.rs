@@ -2,6 +2,7 @@
 
 pub(crate) mod adjusted_column;
 pub(crate) mod adjustment;
+pub(crate) mod assumed_volume;
 pub(crate) mod bar_file;
 pub(crate) mod column_order;
 pub(crate) mod date_order;

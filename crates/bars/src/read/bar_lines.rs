@@ -5,6 +5,7 @@ use crate::clean::order::no_such_time;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
+use crate::parse::assumed_volume::AssumedVolume;
 use crate::parse::bar_file::choose_prices;
 use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
@@ -35,6 +36,7 @@ pub struct BarLines {
     base: Timeframe,
     format: Option<RowFormat>,
     adjusted_column: Option<AdjustedColumn>,
+    assumed_volume: Option<AssumedVolume>,
     /// Distances of neighbouring bars, which show if open and close are exchanged.
     open_close: OpenClose,
     symbol_column: SymbolColumn,
@@ -65,6 +67,7 @@ impl BarLines {
             base,
             format: None,
             adjusted_column: None,
+            assumed_volume: None,
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             header: Vec::new(),
@@ -138,6 +141,7 @@ impl BarLines {
         }
         choose_prices(&self.name, &mut format, self.options.prices)?;
         self.adjusted_column = AdjustedColumn::of(&format);
+        self.assumed_volume = AssumedVolume::new(&format);
         self.format = Some(format);
         let mut bars = Vec::new();
         for (line, text) in std::mem::take(&mut self.head) {
@@ -157,6 +161,10 @@ impl BarLines {
         }
         let fields = RowFields::split(text, format.delimiter);
         if let Some(column) = &mut self.adjusted_column {
+            column.add(&fields, format, line);
+            column.check(&self.name, format)?;
+        }
+        if let Some(column) = &mut self.assumed_volume {
             column.add(&fields, format, line);
             column.check(&self.name, format)?;
         }

@@ -175,6 +175,39 @@ fn shares_that_begin_and_end_apart_are_those_in_memory() {
     }
 }
 
+/// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".
+#[test]
+fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = bars(folder.path(), "EURUSD.csv", 3, 1, &[]);
+    let in_points = |line: &str| -> String {
+        let fields: Vec<&str> = line.split(',').collect();
+        let price = |field: &str| field.parse::<f64>().map_or(field.to_owned(), |price| format!("{:.1}", price * 1e5));
+        let prices: Vec<String> = fields[1..5].iter().map(|field| price(field)).collect();
+        format!("{},{},{}\n", fields[0], prices.join(","), fields[5])
+    };
+    let text: String = fs::read_to_string(&plain).unwrap().lines().map(in_points).collect();
+    let points = folder.path().join("EURUSD_points.csv");
+    fs::write(&points, text).unwrap();
+    let recipe = |file: &Path| Recipe {
+        bars: vec![file.to_owned()],
+        timeframes: windows("M1:30,M5:6"),
+        horizon: 5,
+        ..Recipe::default()
+    };
+    let out = folder.path().join("out.h5");
+    let error = ingest(&recipe(&points), &out, &Host::silent()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Data);
+    let error = error.to_string();
+    assert!(error.starts_with("EURUSD: a close of 1") && error.contains("--pip-size"), "{error}");
+    ingest(&recipe(&plain), &out, &Host::silent()).unwrap();
+    let sized = Recipe { pip_size: Some("10".parse().unwrap()), ..recipe(&points) };
+    ingest(&sized, &out, &Host::silent()).unwrap();
+    let returns =
+        Recipe { target: TargetKind::LogReturn, features: FeatureList(vec![Feature::LogReturn]), ..recipe(&points) };
+    ingest(&returns, &out, &Host::silent()).unwrap();
+}
+
 /// Asks for the end at the n-th look.
 pub(in crate::ingest) struct StopsAt {
     pub(in crate::ingest) left: AtomicU64,

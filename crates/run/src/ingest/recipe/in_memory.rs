@@ -3,8 +3,8 @@
 use std::io;
 
 use megabatch_bars::{
-    AlignedSeries, Bars, CommonTimes, Instrument, OnError, ReadOptions, Recording, Scaling, TimeframeSeries, Universe,
-    align, align_usable, on_common_times, read_all, read_pair,
+    AlignedSeries, BarSource, Bars, CommonTimes, Instrument, OnError, ReadOptions, Recording, Scaling, TimeframeSeries,
+    Universe, align, align_usable, on_common_times, read_all, read_pair,
 };
 use megabatch_chunk_io::{Instruments, Scaler, Series, SeriesTimeframe};
 use serde_json::Value;
@@ -46,7 +46,9 @@ impl Recipe {
         if self.calendar == Calendar::Common {
             keep_common_times(&mut universe)?;
         }
-        self.with_pip_sizes(universe)
+        let bars: Vec<Bars> = universe.recordings.iter().map(|recording| recording.bars.clone()).collect();
+        let sources: Vec<&dyn BarSource> = bars.iter().map(|bars| bars as &dyn BarSource).collect();
+        self.with_pip_sizes(universe, &sources)
     }
 
     fn read_pairs(&self, options: &ReadOptions) -> Result<Universe> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Excluded, ReadOptions, Recording, Universe, pip_size_of};
+use megabatch_bars::{BarSource, Bars, Excluded, ReadOptions, Recording, Universe, pip_size_of};
 
 use super::Recipe;
 use super::lists::PipSizes;
@@ -31,10 +31,17 @@ impl Recordings {
 }
 
 impl Recipe {
-    /// Gives each instrument the size of its pip.
-    pub(super) fn with_pip_sizes(&self, universe: Universe) -> Result<Recordings> {
+    /// Gives each instrument the size of its pip; `bars` has those of each.
+    pub(super) fn with_pip_sizes(&self, universe: Universe, bars: &[&dyn BarSource]) -> Result<Recordings> {
         self.require_known_symbols(&universe.recordings)?;
-        let sizes = universe.recordings.iter().map(|recording| self.pip_size_of(&recording.symbol));
+        let sizes = universe.recordings.iter().zip(bars).map(|(recording, bars)| {
+            let size = self.pip_size_of(&recording.symbol)?;
+            // Common times may leave no bar.
+            if self.pip_size.is_none() && self.spec().uses_pips() && !bars.is_empty() {
+                require_fitting_pip(&recording.symbol, size, middle_close(*bars)?)?;
+            }
+            Ok(size)
+        });
         let pip_sizes = sizes.collect::<Result<_>>()?;
         Ok(Recordings { universe, pip_sizes })
     }
@@ -71,6 +78,33 @@ impl Recipe {
         }
         if self.spec().uses_pips() { Ok(pip_size_of(symbol)?) } else { Ok(1.0) }
     }
+}
+
+/// Pips that the price of a currency pair has: a yen is some 60 pips of a dollar, and a dollar some
+/// 400,000 of a lira.
+const PRICE_PIPS: std::ops::RangeInclusive<f64> = 20.0..=2e6;
+
+/// The close of the bar in the middle.
+fn middle_close(bars: &dyn BarSource) -> Result<f64> {
+    let middle = bars.len() / 2;
+    let mut one = Bars::with_capacity(bars.timeframe(), 1);
+    bars.read(middle..middle + 1, &mut one)?;
+    Ok(one.close[0])
+}
+
+/// Refuses prices that are not in units of the currency, by which the pip is known.
+fn require_fitting_pip(symbol: &str, pip_size: f64, close: f64) -> Result<()> {
+    let pips = close / pip_size;
+    if PRICE_PIPS.contains(&pips) {
+        return Ok(());
+    }
+    Err(Error::data(format!(
+        "{symbol}: a close of {close} is {pips:.3e} pips of {pip_size}: expected {} to {:.0}, as prices of currency pairs \
+         have; if the prices are in points or otherwise scaled, divide them, or state the size of a pip in their unit with \
+         --pip-size; or take --target log_return",
+        PRICE_PIPS.start(),
+        PRICE_PIPS.end()
+    )))
 }
 
 pub(super) fn common_times_warning(dropped: usize, all: usize) -> Option<String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    Bars, CommonSpool, OnError, ReadOptions, Recording, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
+    BarSource, Bars, CommonSpool, OnError, ReadOptions, Recording, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
     SpooledRecording, StreamedInstrument, SymbolRead, Universe, UsableSymbols, read_pair_spooled, read_spooled,
     spool_common_times, usable,
 };
@@ -117,7 +117,8 @@ impl Recipe {
         if self.calendar == Calendar::Common {
             bars = keep_common_times(&mut universe, &bars, folder.path())?;
         }
-        let recordings = self.with_pip_sizes(universe)?;
+        let sources: Vec<&dyn BarSource> = bars.iter().map(|bars| bars as &dyn BarSource).collect();
+        let recordings = self.with_pip_sizes(universe, &sources)?;
         Ok(StreamedRecordings { recordings, bars, fingerprints: Fingerprints::known(fingerprints) })
     }
 
@@ -155,7 +156,6 @@ fn parse(
 
 /// Drops the bars at times at which few instruments have one, and warns of them in the summaries.
 fn keep_common_times(universe: &mut Universe, bars: &[SpooledBars], folder: &Path) -> Result<Vec<SpooledBars>> {
-    use megabatch_bars::BarSource as _;
     let symbols: Vec<&str> = universe.recordings.iter().map(|recording| recording.symbol.as_str()).collect();
     let named: Vec<(&str, &SpooledBars)> = symbols.into_iter().zip(bars).collect();
     let paths: Vec<PathBuf> = (0..bars.len()).map(|k| folder.join(format!("common-{k}.bars"))).collect();
