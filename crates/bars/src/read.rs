@@ -13,6 +13,7 @@ use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
 use crate::clean::order::{RowClock, in_order};
+use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
 use crate::clean::weekly_close::{WeekEnds, ZoneChoice};
@@ -259,16 +260,17 @@ fn read_sources(
     for source in &mut sources {
         warnings.extend(spread::in_units_of_the_price(source)?);
     }
+    let days = session_days(&sources, base, stamp_delay_ns);
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
-        let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats };
+        let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats, days };
         pieces.push(FileBars::of(source, choice, clock, place)?);
     }
     let JoinedFiles { bars, files } = match options.overlaps {
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
-            join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, options, place })?
+            join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, days, options, place })?
         }
     };
     let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;
@@ -357,6 +359,16 @@ fn refuse_nothing(sources: &[BarFile]) -> Result<()> {
     let first = sources.iter().find_map(|source| source.ledger.first_fault()).unwrap_or("no rows").to_owned();
     let rows = sources.iter().map(|source| source.row_count).sum();
     Err(Error::NothingLeft { path: sources[0].path.clone(), rows, first })
+}
+
+/// The days of the bars of a symbol, if they are daily.
+fn session_days(sources: &[BarFile], base: Timeframe, stamp_delay_ns: i64) -> SessionDays {
+    if base != Timeframe::D1 {
+        return SessionDays::AsStamped;
+    }
+    SessionDays::told_by(
+        sources.iter().flat_map(|source| source.rows.stamps()).map(|stamp| stamp.ns() - stamp_delay_ns),
+    )
 }
 
 /// One clock a file. Files of one format come from one vendor, and a short file alone does not

@@ -5,8 +5,15 @@ mod written;
 
 use std::fmt::Write as _;
 
-use megabatch_bars::{OnError, ReadOptions, Recording, RowError};
-use written::read_texts;
+use megabatch_bars::{OnError, ReadOptions, Recording, RowError, read_all};
+use written::{read_texts, with_files};
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+const MINUTE_NS: i64 = 60_000_000_000;
+
+/// 2024-01-01 00:00 UTC, a Monday.
+const MONDAY_NS: i64 = 1_704_067_200_000_000_000;
 
 /// A repeatable number between -1 and 1.
 fn noise(seed: usize) -> f64 {
@@ -97,6 +104,10 @@ fn weeks_of_minutes(is_filled: bool, clock_hours: i64, volume: u32) -> String {
         last = format!("{close:.6}").parse().unwrap();
     }
     text
+}
+
+fn date_before(day: usize) -> String {
+    if day == 0 { "2023-12-31".to_owned() } else { date(day - 1) }
 }
 
 /// What remains of yfinance's file when its three header lines are deleted was read as open, high,
@@ -295,4 +306,36 @@ fn a_column_without_a_name_that_moves_as_the_close_is_no_volume() {
         let error = error_of(&text, &ReadOptions::default());
         assert!(error.contains("field 6 moves as the close does") && error.contains("adj close"), "{error}");
     }
+}
+
+/// Daily bars at an exchange's midnight had keys of the day before.
+#[test]
+fn a_daily_bar_is_of_its_session() {
+    let rows = |stamp: &dyn Fn(usize) -> String| -> String {
+        let header = "date,open,high,low,close,volume\n".to_owned();
+        header + &(0..60).map(|k| format!("{},1,2,1,2,3\n", stamp(weekday(k)))).collect::<String>()
+    };
+    let plain = recording_of(&rows(&date)).bars;
+    // Midnight in Berlin, with a change of clocks in between, in Tokyo, in New York; and the open
+    // in New York.
+    for (label, text) in [
+        ("Berlin", rows(&|day| format!("{} {}:00:00+00:00", date_before(day), if day < 60 { 23 } else { 22 }))),
+        ("Tokyo", rows(&|day| format!("{} 15:00:00+00:00", date_before(day)))),
+        ("New York", rows(&|day| format!("{} 00:00:00-0{}:00", date(day), if day < 60 { 5 } else { 4 }))),
+        ("open", rows(&|day| format!("{} {}:30:00+00:00", date(day), if day < 60 { 14 } else { 13 }))),
+    ] {
+        assert_eq!(recording_of(&text).bars, plain, "{label}");
+    }
+    let zone = ReadOptions { zone: Some("America/New_York".parse().unwrap()), ..ReadOptions::default() };
+    assert_eq!(read_texts(&[("AAPL.csv", &rows(&date))], &zone).unwrap().bars, plain);
+    // Bars of every day of the week are what their times say.
+    let coin: String = (0..60).map(|day| format!("{} 23:00:00+00:00,1,2,1,2,3\n", date(day))).collect();
+    assert_eq!(recording_of(&coin).bars.open_time[0], MONDAY_NS + 23 * 60 * MINUTE_NS);
+    // A universe of both stampings has common days.
+    let [berlin, plain] = [rows(&|day| format!("{} 23:00:00+00:00", date_before(day))), rows(&date)];
+    let files = [("SAP.csv", berlin.as_bytes()), ("AAPL.csv", plain.as_bytes())];
+    let universe = with_files(&files, |paths| read_all(paths, &ReadOptions::default())).unwrap();
+    let times: Vec<_> = universe.recordings.iter().map(|one| one.bars.open_time.clone()).collect();
+    assert_eq!(times[0], times[1]);
+    assert_eq!(times[0][0] % DAY_NS, 0);
 }

@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use crate::clean::sessions::is_at_a_weekend;
 use crate::error::Result;
 use crate::error::row_error::RowError;
 use crate::parse::bar_file::BarFile;
@@ -23,8 +24,6 @@ use crate::time::timestamp::{DAY_NS, HOUR_NS, RowTime};
 /// Time after which a run is of a closed market, where other bars have volume, and where none has.
 const QUIET_NS: i64 = HOUR_NS;
 const QUIET_WITHOUT_VOLUME_NS: i64 = 12 * HOUR_NS;
-/// Days since 1970-01-01, a Thursday, of the first Saturday.
-const SATURDAY: i64 = 2;
 
 /// A run of flat bars without volume.
 struct Run {
@@ -66,7 +65,7 @@ impl FillerFinder {
             return false;
         }
         if self.are_days {
-            return before == Some(row.close) && is_at_a_weekend(row.stamp);
+            return before == Some(row.close) && is_weekend_bar(row.stamp);
         }
         let stamp_ns = row.stamp.ns();
         match &mut self.run {
@@ -93,8 +92,8 @@ impl FillerFinder {
 }
 
 /// True for a daily bar of a Saturday or Sunday, whichever midnight near its day it is stamped at.
-fn is_at_a_weekend(stamp: RowTime) -> bool {
-    (stamp.ns().saturating_add(DAY_NS / 2).div_euclid(DAY_NS) - SATURDAY).rem_euclid(7) < 2
+fn is_weekend_bar(stamp: RowTime) -> bool {
+    is_at_a_weekend(stamp.ns().saturating_add(DAY_NS / 2).div_euclid(DAY_NS))
 }
 
 /// Drops the fillers of a file of `base` bars, and counts them. `have_volume` is true if some bar of

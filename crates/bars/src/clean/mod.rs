@@ -5,6 +5,7 @@ pub(crate) mod gap;
 pub(crate) mod gaps;
 pub(crate) mod jumps;
 pub(crate) mod order;
+pub(crate) mod sessions;
 pub(crate) mod spacing;
 pub(crate) mod spread;
 pub(crate) mod weekly_close;

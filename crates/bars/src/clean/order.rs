@@ -15,6 +15,7 @@
 
 use self::placed::{Placed, PlacedRow};
 use crate::bars::Bar;
+use crate::clean::sessions::SessionDays;
 use crate::error::Result;
 use crate::error::row_error::{RowError, RowFix};
 use crate::parse::ledger::RowLedger;
@@ -35,11 +36,21 @@ pub(crate) struct RowClock<'a> {
     /// Delay of a bar's stamp after its open.
     pub(crate) stamp_delay_ns: i64,
     pub(crate) repeats: Repeats,
+    /// Days of daily bars.
+    pub(crate) days: SessionDays,
 }
 
 impl RowClock<'_> {
+    /// When a daily bar opens, in UTC, if its day tells it.
+    fn session_open(&self, stamp: RowTime) -> Option<i64> {
+        self.days.open_time(stamp.ns() - self.stamp_delay_ns)
+    }
+
     /// When the bar of a row opens, in UTC, where its time occurs once.
     pub(crate) fn open_time(&self, row: &BarRow) -> i64 {
+        if let Some(open_time) = self.session_open(row.stamp) {
+            return open_time;
+        }
         let utc_ns = match row.stamp {
             RowTime::Utc(ns) => ns,
             RowTime::Wall(ns) => self.zone.utc_ns(ns),
@@ -110,6 +121,9 @@ impl RowSorter<'_> {
 
     /// When the bar of a row opens, in UTC; `None` for a time that the clock skips.
     fn open_time(&mut self, index: usize) -> Option<OpenTime> {
+        if let Some(time) = self.clock.session_open(self.rows.stamp(index)) {
+            return Some(OpenTime { time, in_second_pass: false });
+        }
         let (utc_ns, in_second_pass) = match self.rows.stamp(index) {
             RowTime::Utc(ns) => (ns, false),
             RowTime::Wall(ns) => match self.clock.zone.occurrence(ns) {

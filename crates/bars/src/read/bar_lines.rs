@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::Bar;
 use crate::clean::order::no_such_time;
+use crate::clean::sessions::SessionDays;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
@@ -15,7 +16,7 @@ use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol_column::SymbolColumn;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DateStyle, RowTime, display_utc};
+use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
 
 /// Most lines without a recognised format before an error.
@@ -216,11 +217,20 @@ impl BarLines {
             StampedAt::Open => 0,
             StampedAt::Close => self.base.duration_ns(),
         };
+        if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
+            return Ok(Ok(open_time));
+        }
         let utc_ns = match row.stamp {
             RowTime::Utc(ns) => Ok(ns),
             RowTime::Wall(ns) => self.utc_ns(ns, self.zone(row)?, delay_ns),
         };
         Ok(utc_ns.map(|utc_ns| utc_ns - delay_ns))
+    }
+
+    /// When a daily bar opens that follows bars of sessions, which open at midnights.
+    fn session_open(&self, open: i64) -> Option<i64> {
+        let are_sessions = self.base == Timeframe::D1 && self.known_until.is_some_and(|known| known % DAY_NS == 0);
+        SessionDays::of_one(open).open_time(open).filter(|_| are_sessions)
     }
 
     fn zone(&self, row: &BarRow) -> Result<&Zone> {
@@ -398,6 +408,25 @@ mod tests {
         let spring = "20180311 015900;1;2;1;2;0\n20180311 020000;1;2;1;2;0\n";
         let error = streamed(spring, &in_zone("America/New_York"), None).unwrap_err().to_string();
         assert!(error.contains("line 2: time that does not exist"), "{error}");
+    }
+
+    #[test]
+    fn a_daily_bar_is_of_its_session() {
+        let known = 17_532 * DAY_NS; // Monday 2018-01-01
+        for (stamp, days) in [
+            ("2018-01-02", 1),
+            ("2018-01-01 23:00:00+00:00", 1),
+            ("2018-01-02 00:00:00-05:00", 1),
+            ("2018-01-02 14:30:00+00:00", 1),
+            ("2018-01-01", 0),
+        ] {
+            let options = in_zone("America/New_York");
+            let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known));
+            let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();
+            let opens: Vec<i64> = bars.iter().map(|bar| bar.open_time).collect();
+            let expected: &[i64] = if days == 0 { &[] } else { &[known + DAY_NS] };
+            assert_eq!(opens, expected, "{stamp}");
+        }
     }
 
     #[test]

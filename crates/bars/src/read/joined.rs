@@ -11,6 +11,7 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::bars::Bar;
 use crate::clean::order::{RowClock, in_order};
+use crate::clean::sessions::SessionDays;
 use crate::clean::spread;
 use crate::error::row_error::RowError;
 use crate::error::{Error, Result};
@@ -31,6 +32,7 @@ pub(super) struct RowLines<'a> {
     pub(super) zones: Vec<Zone>,
     pub(super) base: Timeframe,
     pub(super) stamp_delay_ns: i64,
+    pub(super) days: SessionDays,
     pub(super) options: &'a ReadOptions,
     pub(super) place: &'a ReadPlace<'a>,
 }
@@ -41,7 +43,8 @@ impl RowLines<'_> {
         let mut source = BarFile::read(&summary.path, self.options, self.place)?;
         spread::in_units_of_the_price(&mut source)?;
         let (zone, repeats) = (&self.zones[file], self.options.repeats);
-        let clock = RowClock { zone, base: self.base, stamp_delay_ns: self.stamp_delay_ns, repeats };
+        let RowLines { base, stamp_delay_ns, days, .. } = *self;
+        let clock = RowClock { zone, base, stamp_delay_ns, repeats, days };
         let mut line = 0;
         in_order(&source.rows, clock, &mut source.ledger, self.place.rows(), |row, bar| {
             if bar.open_time == open_time {

@@ -41,6 +41,9 @@ impl RowSorter<'_> {
 
     /// Open time of a row's bar; of a repeated time, the first.
     fn first_open_time(&self, index: usize) -> i64 {
+        if let Some(open_time) = self.clock.session_open(self.rows.stamp(index)) {
+            return open_time;
+        }
         let utc_ns = match self.rows.stamp(index) {
             RowTime::Utc(ns) => ns,
             RowTime::Wall(ns) => match self.clock.zone.occurrence(ns) {

@@ -8,7 +8,7 @@ use crate::error::row_error::OnError;
 use crate::time::timestamp::{DAY_NS, DateStyle, HOUR_NS, MINUTE_NS, parse_stamp};
 
 fn clock(zone: &Zone) -> RowClock<'_> {
-    RowClock { zone, base: Timeframe::M1, stamp_delay_ns: 0, repeats: Repeats::Refuse }
+    RowClock { zone, base: Timeframe::M1, stamp_delay_ns: 0, repeats: Repeats::Refuse, days: SessionDays::AsStamped }
 }
 
 fn ledger(on_error: OnError) -> RowLedger {
