@@ -3,8 +3,7 @@
 mod written;
 
 use megabatch_bars::{
-    Bar, Error, FormatName, Prices, ReadOptions, Recording, RowError, StampedAt, Timeframe, Zone, read, read_all,
-    resample,
+    Bar, Error, FormatName, Prices, ReadOptions, Recording, StampedAt, Timeframe, Zone, read, read_all, resample,
 };
 use written::{minutes, read_texts, repair, with_files};
 
@@ -137,13 +136,6 @@ fn times_are_read_however_they_are_written() {
         assert_eq!(recording.bars.open_time[..2], [MONDAY_NS, MONDAY_NS + MINUTE_NS], "{text}");
         assert_eq!(recording.summary.files[0].format, format, "{text}");
     }
-}
-
-#[test]
-fn a_time_in_another_unit_is_an_unreadable_row() {
-    let text = "1530489600,1,1,1,1\n1530489660000,1,1,1,1\n1530489720,1,1,1,1\n1530489780,1,1,1,1";
-    let summary = read_texts(&[("EURUSD.csv", text)], &repair()).unwrap().summary;
-    assert_eq!((summary.dropped(RowError::Unreadable), summary.bars.all), (1, 3));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod written;
 
 use std::fmt::Write as _;
 
-use megabatch_bars::{OnError, ReadOptions, Recording, RowError, read_all};
+use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, RowError, Timeframe, read_all};
 use written::{read_texts, with_files};
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -306,6 +306,17 @@ fn a_column_without_a_name_that_moves_as_the_close_is_no_volume() {
         let error = error_of(&text, &ReadOptions::default());
         assert!(error.contains("field 6 moves as the close does") && error.contains("adj close"), "{error}");
     }
+}
+
+/// Binance's files went from thousandths to millionths of a second.
+#[test]
+fn each_epoch_time_has_its_own_unit() {
+    let start = MONDAY_NS / 1_000_000;
+    let row = |k: i64, digits: &str| format!("{}{digits},1,2,1,2,3\n", start + 60_000 * k);
+    let text: String = (0..10).map(|k| row(k, if k < 5 { "" } else { "000" })).collect();
+    let Recording { bars, summary, .. } = recording_of(&text);
+    assert_eq!((bars.len(), bars.timeframe, summary.files[0].format), (10, Timeframe::M1, FormatName::Epoch));
+    assert_eq!(bars.open_time[9], MONDAY_NS + 9 * MINUTE_NS);
 }
 
 /// Daily bars at an exchange's midnight had keys of the day before.

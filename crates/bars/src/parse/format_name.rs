@@ -2,7 +2,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::time::date_order::DateOrder;
-use crate::time::epoch::EpochUnit;
 use crate::time::timestamp::DateStyle;
 use crate::unknown_name::UnknownName;
 
@@ -27,7 +26,7 @@ pub enum FormatName {
     /// Dukascopy write it. The time is the bar's open.
     YearLast,
     /// `1517418000`: seconds since 1970 UTC, or thousandths, millionths or billionths of them,
-    /// distinguished by their size (1980 to 2099). The time is the bar's open.
+    /// distinguished row by row by their size (1980 to 2099). The time is the bar's open.
     Epoch,
 }
 
@@ -55,7 +54,7 @@ impl FormatName {
             FormatName::MetaTrader => vec![DateStyle::Dotted],
             FormatName::Iso => vec![DateStyle::Dashed],
             FormatName::YearLast => [DateOrder::DayFirst, DateOrder::MonthFirst].map(DateStyle::YearLast).to_vec(),
-            FormatName::Epoch => EpochUnit::ALL.map(DateStyle::Epoch).to_vec(),
+            FormatName::Epoch => vec![DateStyle::Epoch],
         }
     }
 }

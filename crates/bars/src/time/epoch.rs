@@ -2,9 +2,15 @@
 
 use crate::time::timestamp::{SECOND_NS, split_fraction};
 
+/// Nanoseconds since 1970 UTC of a number in whichever unit its size tells: one file may have
+/// several, as vendors change theirs. `None` outside 1980 to 2099.
+pub(crate) fn parse_epoch(field: &[u8]) -> Option<i64> {
+    EpochUnit::ALL.into_iter().find_map(|unit| unit.parse(field))
+}
+
 /// Unit of a number of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EpochUnit {
+enum EpochUnit {
     Seconds,
     Milliseconds,
     Microseconds,
@@ -15,7 +21,7 @@ pub(crate) enum EpochUnit {
 const PLAUSIBLE_S: std::ops::Range<i64> = 315_532_800..4_102_444_800;
 
 impl EpochUnit {
-    pub(crate) const ALL: [EpochUnit; 4] =
+    const ALL: [EpochUnit; 4] =
         [EpochUnit::Seconds, EpochUnit::Milliseconds, EpochUnit::Microseconds, EpochUnit::Nanoseconds];
 
     const fn ns(self) -> i64 {
@@ -29,7 +35,7 @@ impl EpochUnit {
 
     /// Nanoseconds since 1970 UTC of `1514764800`, `1514764800.5` or `1514764800000`; `None`
     /// outside 1980 to 2099.
-    pub(crate) fn parse(self, field: &[u8]) -> Option<i64> {
+    fn parse(self, field: &[u8]) -> Option<i64> {
         let len = field.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = field.split_at(len);
         let whole: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -59,6 +65,7 @@ mod tests {
                 let expected = (other == unit).then_some(1_514_764_800 * SECOND_NS + past_2018_ns);
                 assert_eq!(other.parse(text.as_bytes()), expected, "{text} {other:?}");
             }
+            assert_eq!(parse_epoch(text.as_bytes()), Some(1_514_764_800 * SECOND_NS + past_2018_ns), "{text}");
         }
     }
 
@@ -66,7 +73,7 @@ mod tests {
     fn other_numbers_are_no_times() {
         for text in ["", "1", "20180131", "20180131170000", "-1514764800", "1514764800x", "99999999999999999999", "1e9"]
         {
-            assert!(EpochUnit::ALL.iter().all(|unit| unit.parse(text.as_bytes()).is_none()), "{text}");
+            assert_eq!(parse_epoch(text.as_bytes()), None, "{text}");
         }
     }
 }

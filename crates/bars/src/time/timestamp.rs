@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use jiff::Timestamp;
 
 use crate::time::date_order::{DateOrder, split_year_last};
-use crate::time::epoch::EpochUnit;
+use crate::time::epoch::parse_epoch;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
@@ -43,14 +43,14 @@ pub(crate) enum DateStyle {
     /// `31/01/2018`
     YearLast(DateOrder),
     /// `1517356800`
-    Epoch(EpochUnit),
+    Epoch,
 }
 
 /// A date and a clock time in one field, `2018-01-31 17:00:00.5+02:00`: what follows the date is
 /// optional.
 pub(crate) fn parse_stamp(field: &[u8], style: DateStyle) -> Option<RowTime> {
-    if let DateStyle::Epoch(unit) = style {
-        return unit.parse(field).map(RowTime::Utc);
+    if style == DateStyle::Epoch {
+        return parse_epoch(field).map(RowTime::Utc);
     }
     let (midnight_ns, rest) = split_date(field, style)?;
     match rest {
@@ -128,7 +128,7 @@ fn split_date(field: &[u8], style: DateStyle) -> Option<(i64, &[u8])> {
         DateStyle::Dotted => split_year_first(field, b".")?,
         DateStyle::Dashed => split_year_first(field, b"-").or_else(|| split_year_first(field, b"/"))?,
         DateStyle::YearLast(order) => split_year_last(field, order)?,
-        DateStyle::Epoch(_) => return None,
+        DateStyle::Epoch => return None,
     };
     // The distance of two times is an i64 of nanoseconds too, which reaches over 292 years.
     let valid = (1850..=2140).contains(&year) && (1..=12).contains(&month) && day >= 1;
@@ -255,7 +255,7 @@ mod tests {
             ("2018-01-01", Dashed, Some(RowTime::Wall(midnight))),
             ("2018/01/01 17:00", Dashed, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
             ("2018/01-01", Dashed, None),
-            ("1514764800", DateStyle::Epoch(EpochUnit::Seconds), Some(RowTime::Utc(midnight))),
+            ("1514764800", DateStyle::Epoch, Some(RowTime::Utc(midnight))),
             ("02/01/2018 9:30", day_first, Some(RowTime::Wall(midnight + DAY_NS + 9 * HOUR_NS + 30 * MINUTE_NS))),
             ("1/2/2018 5:00 PM", month_first, Some(RowTime::Wall(midnight + DAY_NS + 17 * HOUR_NS))),
             ("1/1/2018 12:01:30am", month_first, Some(RowTime::Wall(midnight + MINUTE_NS + 30 * SECOND_NS))),
