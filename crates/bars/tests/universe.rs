@@ -59,7 +59,7 @@ fn one_file_that_cannot_be_used_costs_its_instrument() {
     let cases = [
         ("BAD.csv", SAVED_ERROR, [true, true, true]),
         ("BAD.csv", "", [true, true, true]),
-        ("BAD.csv", "Date,Price,Open,High,Low\n2018-01-01,1,1,1,1\n", [true, true, true]),
+        ("BAD.csv", "Date,Last,Open,High,Low\n2018-01-01,1,1,1,1\n", [true, true, true]),
         ("BAD.csv", NULLS, [true, false, false]),
         ("BAD.csv", CROSSED, [true, false, false]),
         ("BAD.csv", YAHOO, [false, false, false]),

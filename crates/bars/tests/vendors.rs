@@ -5,7 +5,7 @@ mod written;
 
 use std::fmt::Write as _;
 
-use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, RowError, Timeframe, read_all};
+use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, RowError, Timeframe, read, read_all};
 use written::{read_texts, with_files};
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -319,6 +319,59 @@ fn each_epoch_time_has_its_own_unit() {
     assert_eq!(bars.open_time[9], MONDAY_NS + 9 * MINUTE_NS);
 }
 
+/// A volume that is nothing throughout made every bar unusable, under every treatment.
+#[test]
+fn a_volume_that_is_nothing_throughout_is_none() {
+    for nothing in ["-1", "", "NaN", "-", "null", "N/A", "-1.0"] {
+        let rows = days(12, |_, Prices { open, high, low, close }| format!("{open},{high},{low},{close},{nothing}"));
+        for header in ["date,open,high,low,close,volume\n", ""] {
+            let Recording { bars, summary, .. } = recording_of(&format!("{header}{rows}"));
+            assert_eq!((bars.len(), bars.volume[3]), (12, 0.0), "{nothing}");
+            assert!(
+                summary.warnings.iter().any(|text| text.contains("no volume")),
+                "{nothing}: {:?}",
+                summary.warnings
+            );
+        }
+    }
+    // In single rows it is a defect.
+    let rows = days(12, |k, Prices { open, high, low, close }| {
+        format!("{open},{high},{low},{close},{}", if k == 5 { "-1" } else { "7" })
+    });
+    assert!(error_of(&rows, &ReadOptions::default()).contains("line 6: inconsistent prices: expected a volume"));
+    let skipped =
+        read_texts(&[("AAPL.csv", &rows)], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() });
+    assert_eq!(skipped.unwrap().bars.len(), 11);
+}
+
+#[test]
+fn volumes_are_read_as_they_are_written_and_named() {
+    for (text, expected) in [
+        ("14.80M", 14.8e6),
+        ("3.5K", 3500.0),
+        ("1.2B", 1.2e9),
+        ("\"1,234.5K\"", 1_234_500.0),
+        ("7e3", 7000.0),
+        ("2k", 2000.0),
+    ] {
+        let rows = days(3, |_, Prices { open, high, low, close }| format!("{open},{high},{low},{close},{text}"));
+        for header in ["Volume BTC", "Volume_(BTC)", "Vol.", "Volume (USD)", "Volume USDT", "Base Volume"] {
+            let bars = recording_of(&format!("Date,Open,High,Low,Close,{header}\n{rows}")).bars;
+            assert!((bars.volume[0] - expected).abs() < 1e-6, "{text} {header} {}", bars.volume[0]);
+        }
+    }
+    // Of several, the coin's own comes first, as it does in these files.
+    let rows = days(3, |_, Prices { open, high, low, close }| format!("{open},{high},{low},{close},2,99"));
+    assert_eq!(recording_of(&format!("Date,Open,High,Low,Close,Volume BTC,Volume USD\n{rows}")).bars.volume[0], 2.0);
+    // A price has no such ending.
+    assert!(error_of("2024-01-01,1K,1K,1K,1K,5\n", &ReadOptions::default()).contains("no bars recognised"));
+    let investing = "\"Date\",\"Price\",\"Open\",\"High\",\"Low\",\"Vol.\",\"Change %\"\n\
+                     \"01/16/2024\",\"2.0\",\"1.5\",\"3.0\",\"1.0\",\"14.80M\",\"0.5%\"\n\
+                     \"01/17/2024\",\"2.5\",\"2.0\",\"3.0\",\"1.0\",\"1.80M\",\"0.5%\"\n";
+    let bars = recording_of(investing).bars;
+    assert_eq!((bars.close[0], bars.open[0], bars.volume[0]), (2.0, 1.5, 14.8e6));
+}
+
 /// Daily bars at an exchange's midnight had keys of the day before.
 #[test]
 fn a_daily_bar_is_of_its_session() {
@@ -349,4 +402,13 @@ fn a_daily_bar_is_of_its_session() {
     let times: Vec<_> = universe.recordings.iter().map(|one| one.bars.open_time.clone()).collect();
     assert_eq!(times[0], times[1]);
     assert_eq!(times[0][0] % DAY_NS, 0);
+}
+
+/// Bars whose columns other words name are read by position.
+#[test]
+fn unknown_words_leave_the_columns_to_their_positions() {
+    let text = "Data,Otwarcie,Najwyzszy,Najnizszy,Zamkniecie,Wolumen\n2024-01-02,1,2,1,2,3\n2024-01-03,1,2,1,2,3\n";
+    assert_eq!(recording_of(text).bars.volume, [3.0; 2]);
+    let texts = [("a.csv", text.as_bytes())];
+    assert!(with_files(&texts, |paths| read(paths, &ReadOptions::default())).is_ok());
 }

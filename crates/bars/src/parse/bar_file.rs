@@ -12,7 +12,7 @@ use crate::parse::digits::Digits;
 use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat};
 use crate::parse::ledger::RowLedger;
-use crate::parse::lines::TextLines;
+use crate::parse::lines::{TextLines, text_of_line};
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::quiet::QuietTimes;
@@ -44,6 +44,9 @@ pub(crate) struct BarFile {
     /// Flat rows without volume, and whether any row has volume.
     pub(crate) quiet_rows: u64,
     pub(crate) has_volume: bool,
+    /// Rows with a volume, 0 or above, and rows that say that they have none.
+    volume_rows: u64,
+    no_volume_rows: u64,
     /// Times that fillers of a closed market take, once they are dropped.
     pub(crate) quiet: QuietTimes,
     /// Warnings about the file, for people.
@@ -76,6 +79,8 @@ impl BarFile {
             ledger: RowLedger::new(path.to_owned(), options.on_error),
             quiet_rows: 0,
             has_volume: false,
+            volume_rows: 0,
+            no_volume_rows: 0,
             quiet: QuietTimes::default(),
             warnings: Vec::new(),
             header: Vec::new(),
@@ -106,6 +111,7 @@ impl BarFile {
         if let Some(error) = source.stopped.take() {
             return Err(error);
         }
+        source.settle_volumes()?;
         source.denoise()?;
         source.put_oldest_first();
         source.rows.check()?;
@@ -151,6 +157,8 @@ impl BarFile {
             Ok(row) => {
                 self.digits.add(&fields, &self.format.columns);
                 self.open_close.add(&row);
+                self.volume_rows += u64::from(!row.volume.is_nan());
+                self.no_volume_rows += u64::from(row.volume.is_nan());
                 self.quiet_rows += u64::from(row.is_quiet());
                 self.has_volume |= row.volume > 0.0;
                 self.rows.push(&row)
@@ -166,7 +174,39 @@ impl BarFile {
         }
     }
 
+    /// Takes rows that say that they have no volume as they are where no row has one, and refuses
+    /// them otherwise.
+    fn settle_volumes(&mut self) -> Result<()> {
+        if self.no_volume_rows == 0 {
+            return Ok(());
+        }
+        if self.volume_rows == 0 {
+            self.warnings.push(format!(
+                "{} has no volume: its column of volumes has nothing but -1, NaN, dashes or empty fields",
+                self.path.display()
+            ));
+            self.quiet_rows = 0;
+            let quiet_rows = &mut self.quiet_rows;
+            return self.rows.update(|row| {
+                row.volume = 0.0;
+                *quiet_rows += u64::from(row.is_quiet());
+            });
+        }
+        let mut refused = Vec::new();
+        for (index, row) in self.rows.iter().enumerate().filter(|(_, row)| row.volume.is_nan()) {
+            let fault = row.check().expect_err("NaN is no volume");
+            self.ledger.refuse(row.line, fault, |path| text_of_line(path, row.line))?;
+            refused.push(index..index + 1);
+        }
+        self.rows = self.rows.without(&refused)?;
+        Ok(())
+    }
+
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
+        if let Some(with_zero) = row.without_volume() {
+            // The row waits with a volume of NaN until the others show if the file has volumes.
+            return self.checked(with_zero).map(|fixed| BarRow { volume: f64::NAN, ..fixed });
+        }
         let Err(fault) = row.check() else { return Ok(row) };
         match row.fixed().filter(|_| self.ledger.repairs()) {
             Some((row, fix)) => {

@@ -5,6 +5,8 @@ use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_sta
 const FIELDS_MAX: usize = 64;
 /// Bytes of the longest number with thousands groups that is read.
 const GROUPED_MAX: usize = 32;
+/// Fields that say that there is no volume; -1 says so too.
+const NO_VOLUME: [&[u8]; 8] = [b"", b"-", b"--", b"null", b"nan", b"n/a", b"na", b"none"];
 const QUOTE: &[u8] = b"\"";
 /// A quote within a field that is itself quoted.
 const DOUBLED: &[u8] = b"\"\"";
@@ -85,10 +87,19 @@ impl<'a> RowFields<'a> {
         std::str::from_utf8(self.get(column)?).ok()?.parse().ok()
     }
 
-    /// The number in a column of amounts, which may be written in groups of thousands: 1,234 is
-    /// 1234 there.
+    /// The number in a column of amounts, which may be written in groups of thousands and in
+    /// thousands, millions or billions: 1,234 is 1234 there, and 14.80M is 14,800,000.
     pub(crate) fn amount(&self, column: usize) -> Option<f64> {
-        self.number(column).or_else(|| grouped(self.get(column)?))
+        self.number(column).or_else(|| abbreviated(self.get(column)?))
+    }
+
+    /// The number in a column of volumes; NaN where the field says that there is none.
+    pub(crate) fn volume(&self, column: usize) -> Option<f64> {
+        let field = self.get(column)?;
+        if NO_VOLUME.iter().any(|nothing| field.eq_ignore_ascii_case(nothing)) {
+            return Some(f64::NAN);
+        }
+        self.amount(column).map(|volume| if volume == -1.0 { f64::NAN } else { volume })
     }
 
     /// True if a column holds a number with commas, be they decimal commas or between thousands.
@@ -136,8 +147,24 @@ fn closed<'a>(inner: &'a [u8], quote: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     }
 }
 
-/// The number in digits with a comma before each group of three, such as 1,234,567 or 1,234.5.
-fn grouped(field: &[u8]) -> Option<f64> {
+/// The number before `K`, `M` or `B`, if there is one of them, perhaps in groups of thousands.
+fn abbreviated(field: &[u8]) -> Option<f64> {
+    let (exponent, digits) = match field {
+        [digits @ .., b'K' | b'k'] => ("e3", digits),
+        [digits @ .., b'M' | b'm'] => ("e6", digits),
+        [digits @ .., b'B' | b'b'] => ("e9", digits),
+        _ => return grouped(field, ""),
+    };
+    if digits.contains(&b',') {
+        return grouped(digits, exponent);
+    }
+    let is_plain = digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    format!("{}{exponent}", std::str::from_utf8(digits).ok()?).parse().ok().filter(|_| is_plain)
+}
+
+/// The number in digits with a comma before each group of three, such as 1,234,567 or 1,234.5, times
+/// an exponent.
+fn grouped(field: &[u8], exponent: &str) -> Option<f64> {
     let point = field.iter().position(|&byte| byte == b'.').unwrap_or(field.len());
     let mut groups = field[..point].split(|&byte| byte == b',');
     let digits = |group: &[u8]| group.iter().all(u8::is_ascii_digit);
@@ -150,7 +177,10 @@ fn grouped(field: &[u8]) -> Option<f64> {
         *plain.get_mut(len)? = byte;
         len += 1;
     }
-    std::str::from_utf8(&plain[..len]).ok()?.parse().ok().filter(|_| is_grouped && !field[point..].contains(&b','))
+    if !is_grouped || field[point..].contains(&b',') {
+        return None;
+    }
+    format!("{}{exponent}", std::str::from_utf8(&plain[..len]).ok()?).parse().ok()
 }
 
 fn trimmed(mut field: &[u8]) -> &[u8] {
@@ -201,14 +231,21 @@ mod tests {
             ("\"1,234.5,678\"", None, None),
             ("12.5", Some(12.5), Some(12.5)),
             ("null", None, None),
+            ("14.80M", None, Some(14.8e6)),
+            ("2k", None, Some(2000.0)),
+            ("\"1,234.5B\"", None, Some(1.2345e12)),
+            ("M", None, None),
+            ("1e3M", None, None),
+            ("-1K", None, None),
         ];
         for (text, number, amount) in cases {
             let line = format!("x,{text},y");
             let fields = RowFields::split(line.as_bytes(), b',');
             assert_eq!((fields.number(1), fields.amount(1)), (number, amount), "{text}");
-            assert_eq!(fields.has_commas(1), text.contains(','), "{text}");
+            let is_of_digits = !text.ends_with("B\"");
+            assert_eq!(fields.has_commas(1), text.contains(',') && is_of_digits, "{text}");
         }
-        assert_eq!(grouped(&b"1,234,".repeat(9)), None);
+        assert_eq!(grouped(&b"1,234,".repeat(9), ""), None);
     }
 
     proptest::proptest! {

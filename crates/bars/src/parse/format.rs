@@ -402,7 +402,7 @@ mod tests {
             let reason = detect(text).unwrap_err();
             assert!(reason.contains("line 2 would be a row") && reason.contains("decimal commas"), "{reason}");
         }
-        let partial = detect("Date,Price,Open,High,Low\n2018-01-01,1,1,1,1").unwrap_err();
+        let partial = detect("Date,Last,Open,High,Low\n2018-01-01,1,1,1,1").unwrap_err();
         assert_eq!(partial, "the header in line 1 names some columns, but not `close`");
         let head = [(1, b"20180101 170000;1.2;1.3;1.1;1.2;0".to_vec())];
         assert!(RowFormat::detect(&head, Some(FormatName::HistData), None).is_ok());

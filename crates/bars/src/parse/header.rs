@@ -36,7 +36,11 @@ const SPREADS: &[&str] = &["spread"];
 const SYMBOLS: &[&str] = &["symbol", "ticker", "instrument", "tic", "pair", "asset"];
 /// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks
 /// come first.
-const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
+const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen", "basevolume", "totalvolume"];
+/// Beginning of a volume's name with its unit, such as `Volume BTC` or `Volume_(BTC)`.
+const VOLUME: &str = "volume";
+/// Name of the close in files that name open, high and low, and no close.
+const PRICE: &[&str] = &["price"];
 
 /// Columns named by a header line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +72,10 @@ pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
 /// The columns of these names.
 fn by_names(names: &[String]) -> HeaderLine {
     let column = |known: &[&str]| known.iter().find_map(|wanted| names.iter().position(|name| name == wanted));
-    let prices = [("open", column(OPENS)), ("high", column(HIGHS)), ("low", column(LOWS)), ("close", column(CLOSES))];
+    let (open, high, low) = (column(OPENS), column(HIGHS), column(LOWS));
+    let price = || column(PRICE).filter(|_| open.is_some() && high.is_some() && low.is_some());
+    let close = column(CLOSES).or_else(price);
+    let prices = [("open", open), ("high", high), ("low", low), ("close", close)];
     if prices.iter().all(|(_, found)| found.is_none()) {
         return HeaderLine::Words;
     }
@@ -90,7 +97,7 @@ fn by_names(names: &[String]) -> HeaderLine {
         adjusted: column(ADJUSTED_CLOSES),
         split: column(SPLITS),
         dividend: column(DIVIDENDS),
-        volume: column(VOLUMES),
+        volume: column(VOLUMES).or_else(|| names.iter().position(|name| name.starts_with(VOLUME))),
         spread: column(SPREADS),
         symbol: column(SYMBOLS),
     })
@@ -229,7 +236,8 @@ mod tests {
                 Some(HeaderLine::Named(daily)),
             ),
             ("kuupäev,avamine,kõrgeim,madalaim,sulgemine", Some(HeaderLine::Words)),
-            ("Date,Price,Open,High,Low,Vol.", Some(HeaderLine::Partial { missing: "close" })),
+            ("Date,Price,Open,High,Vol.", Some(HeaderLine::Partial { missing: "low" })),
+            ("Date,Price,High,Low,Vol.", Some(HeaderLine::Partial { missing: "open" })),
             ("open,high,low,close,volume", Some(HeaderLine::Partial { missing: "date" })),
             ("2018-01-01,1,1,1,1", None),
             ("{", None),

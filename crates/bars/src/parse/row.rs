@@ -13,6 +13,7 @@ pub(crate) struct BarRow {
     pub(crate) high: f64,
     pub(crate) low: f64,
     pub(crate) close: f64,
+    /// NaN where the row says that there is none.
     pub(crate) volume: f64,
     /// In the unit of the file.
     pub(crate) spread: f64,
@@ -38,7 +39,7 @@ impl BarRow {
         let columns = &format.columns;
         let number = |column: usize, what: &str| fields.number(column).ok_or_else(|| no_number(fields, column, what));
         let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
-        let volume = |column: usize| fields.amount(column).ok_or_else(|| no_number(fields, column, "volume"));
+        let volume = |column: usize| fields.volume(column).ok_or_else(|| no_number(fields, column, "volume"));
         let stamp = fields.stamp(columns, format.style).ok_or_else(|| {
             RowFault::unreadable(format!("a timestamp of format {} in field {}", format.name, columns.time + 1))
         })?;
@@ -85,6 +86,11 @@ impl BarRow {
             None => Ok(()),
             Some((_, expected)) => Err(RowFault { kind: RowError::Inconsistent, expected: expected.to_owned() }),
         }
+    }
+
+    /// The row with a volume of 0, if it says that there is none.
+    pub(crate) fn without_volume(&self) -> Option<BarRow> {
+        self.volume.is_nan().then_some(BarRow { volume: 0.0, ..*self })
     }
 
     /// The row with high and low fixed, if they are exchanged or miss open or close by noise.

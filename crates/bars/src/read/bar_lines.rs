@@ -41,6 +41,8 @@ pub struct BarLines {
     /// Distances of neighbouring bars, which show if open and close are exchanged.
     open_close: OpenClose,
     symbol_column: SymbolColumn,
+    /// True once a row had a volume.
+    has_volume: bool,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -71,6 +73,7 @@ impl BarLines {
             assumed_volume: None,
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
+            has_volume: false,
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -205,6 +208,9 @@ impl BarLines {
     }
 
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
+        // A row without volume is a bar as long as no row has one.
+        let row = row.without_volume().filter(|_| !self.has_volume).unwrap_or(row);
+        self.has_volume |= row.volume > 0.0;
         let Err(fault) = row.check() else { return Ok(row) };
         let (row, fix): (BarRow, RowFix) = row.fixed().filter(|_| self.ledger.repairs()).ok_or(fault)?;
         self.ledger.fix(row.line, fix);
@@ -427,6 +433,15 @@ mod tests {
             let expected: &[i64] = if days == 0 { &[] } else { &[known + DAY_NS] };
             assert_eq!(opens, expected, "{stamp}");
         }
+    }
+
+    #[test]
+    fn a_volume_may_be_missing_until_there_is_one() {
+        let text = "2018-01-02 00:05,1,2,1,2,-1\n2018-01-02 00:06,1,2,1,2,7\n2018-01-02 00:07,1,2,1,2,-1\n";
+        let options = ReadOptions { on_error: OnError::Skip, ..in_zone("UTC") };
+        let (bars, complaints) = streamed(text, &options, None).unwrap();
+        assert_eq!(bars.iter().map(|bar| bar.volume).collect::<Vec<_>>(), [0.0, 7.0]);
+        assert!(complaints[0].contains("line 3: inconsistent prices: expected a volume"), "{complaints:?}");
     }
 
     #[test]
