@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
+use crate::clean::grid::settle_off_grid;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
@@ -172,6 +173,15 @@ impl SpacedFile {
         }
     }
 
+    /// The file without single rows off the grid of `base`.
+    fn on_grid(mut self, base: Timeframe) -> Result<Self> {
+        if !self.spacings.are_multiples_of(base) && settle_off_grid(&mut self.file, base)? {
+            self.spacings = Spacings::default();
+            self.spacings.add(&self.file.rows);
+        }
+        Ok(self)
+    }
+
     /// A timeframe other than `base` in the file's name, if its bars can be of it.
     fn named_other_than(&self, base: Timeframe) -> Option<Timeframe> {
         timeframe_of(&self.file.path).filter(|named| *named != base && self.spacings.fits(*named))
@@ -242,8 +252,12 @@ fn read_sources(
 ) -> Result<StoredRecording> {
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
-    let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
     let base = spacings.base(options.base)?;
+    let sources = sources.into_iter().map(|source| source.on_grid(base));
+    let sources: Vec<SpacedFile> = sources.collect::<Result<_>>()?;
+    let mut spacings = Spacings::default();
+    sources.iter().for_each(|source| spacings.extend(&source.spacings));
+    let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
     let stamp_delay_ns = match options.stamped_at {
         StampedAt::Open => 0,
         StampedAt::Close => base.duration_ns(),

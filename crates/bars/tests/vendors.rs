@@ -5,8 +5,8 @@ mod written;
 
 use std::fmt::Write as _;
 
-use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, RowError, Timeframe, read, read_all};
-use written::{read_texts, with_files};
+use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, RowError, RowFix, Timeframe, read, read_all};
+use written::{read_texts, repair, with_files};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -370,6 +370,45 @@ fn volumes_are_read_as_they_are_written_and_named() {
                      \"01/17/2024\",\"2.5\",\"2.0\",\"3.0\",\"1.0\",\"1.80M\",\"0.5%\"\n";
     let bars = recording_of(investing).bars;
     assert_eq!((bars.close[0], bars.open[0], bars.volume[0]), (2.0, 1.5, 14.8e6));
+}
+
+/// One bar of 1,440 that was 15 s late refused the file, without a line.
+#[test]
+fn a_bar_off_the_grid_is_named_and_repaired_or_dropped() {
+    let rows = |second: &str, at: usize| -> String {
+        (0..240)
+            .map(|k| {
+                let second = if k == at { second } else { "00" };
+                format!("2024-01-01 {:02}:{:02}:{second},1,2,1,2,3\n", k / 60, k % 60)
+            })
+            .collect()
+    };
+    for (second, repaired) in [("15", 240), ("12", 240), ("31", 239)] {
+        for at in [59, 100, 239] {
+            let text = rows(second, at);
+            let error = error_of(&text, &ReadOptions::default());
+            assert!(
+                error.contains(&format!("AAPL.csv: line {}: ", at + 1)) && error.contains(&format!(":{second}")),
+                "{error}"
+            );
+            let skipped =
+                read_texts(&[("AAPL.csv", &text)], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() });
+            let summary = skipped.unwrap().summary;
+            assert_eq!((summary.bars.all, summary.dropped(RowError::OffGrid)), (239, 1));
+            let Recording { bars, summary, .. } = read_texts(&[("AAPL.csv", &text)], &repair()).unwrap();
+            assert_eq!(bars.len(), repaired, "{second} {at}");
+            assert_eq!(summary.fixed(RowFix::OnGrid), repaired as u64 - 239);
+            assert!(bars.open_time.iter().all(|ns| ns % MINUTE_NS == 0));
+        }
+    }
+    // A stretch of rows on another grid is no slip of one row.
+    let shifted: String = (0..400)
+        .map(|k| {
+            let minute = 60 * k + if (200..210).contains(&k) { 30 } else { 0 };
+            format!("{} {:02}:{:02},1,2,1,2,3\n", date(minute / 1440), minute / 60 % 24, minute % 60)
+        })
+        .collect();
+    assert_eq!(recording_of(&shifted).bars.len(), 400);
 }
 
 /// Daily bars at an exchange's midnight had keys of the day before.

@@ -84,7 +84,8 @@ impl Spacings {
         (self.total >= SHOWN_MIN && self.are_multiples_of(timeframe)).then_some(timeframe)
     }
 
-    fn are_multiples_of(&self, timeframe: Timeframe) -> bool {
+    /// True if every distance is a multiple of that timeframe.
+    pub(crate) fn are_multiples_of(&self, timeframe: Timeframe) -> bool {
         self.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0)
     }
 

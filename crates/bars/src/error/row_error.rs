@@ -25,11 +25,13 @@ pub enum RowError {
     Outlier,
     /// A flat bar without volume of a closed market. It is dropped under every [`OnError`].
     Filler,
+    /// A time off the grid of the bars around it, such as that of a minute bar at 10:59:15.
+    OffGrid,
 }
 
 impl RowError {
     /// Every kind.
-    pub const ALL: [RowError; 8] = [
+    pub const ALL: [RowError; 9] = [
         RowError::Unreadable,
         RowError::Inconsistent,
         RowError::NoSuchTime,
@@ -38,6 +40,7 @@ impl RowError {
         RowError::Backward,
         RowError::Outlier,
         RowError::Filler,
+        RowError::OffGrid,
     ];
 }
 
@@ -52,6 +55,7 @@ impl fmt::Display for RowError {
             RowError::Backward => "backward timestamp",
             RowError::Outlier => "stray timestamp",
             RowError::Filler => "filler of a closed market",
+            RowError::OffGrid => "time off the grid",
         })
     }
 }
@@ -73,12 +77,14 @@ pub enum RowFix {
     Rounded,
     /// A row out of order was put in its place, where there was no other.
     Sorted,
+    /// A time off the grid of the bars around it was moved to the grid.
+    OnGrid,
 }
 
 impl RowFix {
     /// Every kind.
-    pub const ALL: [RowFix; 5] =
-        [RowFix::SecondPass, RowFix::Exchanged, RowFix::Widened, RowFix::Rounded, RowFix::Sorted];
+    pub const ALL: [RowFix; 6] =
+        [RowFix::SecondPass, RowFix::Exchanged, RowFix::Widened, RowFix::Rounded, RowFix::Sorted, RowFix::OnGrid];
 }
 
 impl fmt::Display for RowFix {
@@ -89,6 +95,7 @@ impl fmt::Display for RowFix {
             RowFix::Widened => "high or low widened by noise",
             RowFix::Rounded => "noise rounded off",
             RowFix::Sorted => "sorted in",
+            RowFix::OnGrid => "moved to the grid",
         })
     }
 }

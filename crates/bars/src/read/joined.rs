@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use crate::bars::Bar;
+use crate::clean::grid::settle_off_grid;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spread;
@@ -41,6 +42,7 @@ impl RowLines<'_> {
     /// Line of the bar of the `file`-th file that opens at `open_time`.
     fn line_of(&self, file: usize, summary: &FileSummary, open_time: i64) -> Result<u64> {
         let mut source = BarFile::read(&summary.path, self.options, self.place)?;
+        settle_off_grid(&mut source, self.base)?;
         spread::in_units_of_the_price(&mut source)?;
         let (zone, repeats) = (&self.zones[file], self.options.repeats);
         let RowLines { base, stamp_delay_ns, days, .. } = *self;

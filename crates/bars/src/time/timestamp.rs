@@ -29,6 +29,14 @@ impl RowTime {
             RowTime::Wall(ns) | RowTime::Utc(ns) => ns,
         }
     }
+
+    /// The time on the same clock that is `ns` before.
+    pub(crate) fn earlier_by(self, ns: i64) -> Self {
+        match self {
+            RowTime::Wall(time_ns) => RowTime::Wall(time_ns - ns),
+            RowTime::Utc(time_ns) => RowTime::Utc(time_ns - ns),
+        }
+    }
 }
 
 /// Date styles.
