@@ -23,6 +23,7 @@ use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
 use crate::parse::options::{Overlaps, ReadOptions, StampedAt};
+use crate::parse::own_zone::OwnZone;
 use crate::parse::symbol::timeframe_of;
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
 use crate::read::compared::ComparedFiles;
@@ -399,9 +400,14 @@ fn choose_zones(sources: &[BarFile], options: &ReadOptions, close_delay_ns: i64,
     let of_all = common_choices(files.iter(), stated, base);
     let own: Vec<Option<ZoneChoice>> = files
         .iter()
-        .map(|file| match stated {
-            Some(_) => None,
-            None => file.ends.own_choice(file.format, &of_all[&file.format].zone),
+        .zip(sources)
+        .map(|(file, source)| match &source.own_zone {
+            Some(own) if own.is_in_rows() || stated.is_none() => {
+                let choice = file.ends.choose(file.format, Some(&own.zone));
+                Some(ZoneChoice { why: own.why().to_owned(), ..choice })
+            }
+            _ if stated.is_some() => None,
+            _ => file.ends.own_choice(file.format, &of_all[&file.format].zone),
         })
         .collect();
     let others = files.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(file, _)| file);
@@ -431,7 +437,8 @@ fn common_choices<'a>(
 fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {
     let path = source.path.display();
     let zone = options.zone.as_ref()?;
-    let has_offset = source.rows.stamps().any(|stamp| matches!(stamp, RowTime::Utc(_)));
+    let has_offset = source.own_zone.as_ref().is_some_and(OwnZone::is_in_rows)
+        || source.rows.stamps().any(|stamp| matches!(stamp, RowTime::Utc(_)));
     has_offset.then(|| {
         format!("the timestamps of {path} have their own offset; the stated zone {zone} was not used for them")
     })

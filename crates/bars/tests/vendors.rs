@@ -443,6 +443,65 @@ fn a_daily_bar_is_of_its_session() {
     assert_eq!(times[0][0] % DAY_NS, 0);
 }
 
+#[test]
+fn dates_are_read_however_they_are_written() {
+    let bars = |header: &str, stamps: [&str; 2]| {
+        recording_of(&format!("{header}{},1,2,1,2,3\n{},1,2,1,2,3\n", stamps[0], stamps[1]))
+    };
+    let minute = MONDAY_NS + MINUTE_NS;
+    let five = 5 * 60 * MINUTE_NS;
+    let plain = "time,open,high,low,close,volume\n";
+    for (header, stamps, first) in [
+        ("", ["2024/1/1 0:01", "2024/1/1 0:02"], minute),
+        ("", ["2024-1-1 00:01", "2024-1-1 00:02"], minute),
+        ("", ["2024-01-01  00:01", "2024-01-01  00:02"], minute),
+        ("", ["20240101  00:01:00", "20240101  00:02:00"], minute + five),
+        ("", ["20240101 00:01:00 US/Eastern", "20240101 00:02:00 US/Eastern"], minute + five),
+        (plain, ["2024-01-01 00:01:00 America/New_York", "2024-01-01 00:02:00 America/New_York"], minute + five),
+        ("", ["01-Jan-2024 00:01", "01-Jan-2024 00:02"], minute),
+        ("", ["1 January 2024 00:01", "1 January 2024 00:02"], minute),
+        ("Date,Timestamp,Open,High,Low,Close,Volume\n", ["2024-01-01,00:01:00", "2024-01-01,00:02:00"], minute),
+        ("Time (EET),Open,High,Low,Close,Volume\n", ["2024.01.01 02:01:00", "2024.01.01 02:02:00"], minute),
+        ("Time (UTC),Open,High,Low,Close,Volume\n", ["2024.01.01 00:01:00", "2024.01.01 00:02:00"], minute),
+    ] {
+        let recording = bars(header, stamps);
+        assert_eq!(recording.bars.open_time, [first, first + MINUTE_NS], "{header}{stamps:?}");
+    }
+    // The hour that a named zone repeats is told apart as ever.
+    let autumn: String = [(0, 0..60), (1, 0..60), (1, 0..60), (2, 0..5)]
+        .into_iter()
+        .flat_map(|(hour, minutes)| {
+            minutes.map(move |minute| format!("20241103 {hour:02}:{minute:02}:00 US/Eastern,1,2,1,2,{hour}\n"))
+        })
+        .collect();
+    assert_eq!(recording_of(&autumn.replace(",1\n", ",3\n").replacen(",3\n", ",4\n", 60)).bars.len(), 185);
+    let mixed = "20240101 00:01:00 US/Eastern,1,2,1,2,3\n20240101 00:02:00 US/Central,1,2,1,2,3\n";
+    let error = error_of(mixed, &ReadOptions::default());
+    assert!(error.contains("line 2: ") && error.contains("US/Eastern"), "{error}");
+}
+
+/// "No bars recognised" named neither a row nor a field.
+#[test]
+fn a_refusal_shows_the_row_and_the_field() {
+    for (text, says) in [
+        ("2nd of May 2024,1,2,1,2,3\n", "line 1: field 1, `2nd of May 2024`, is no time"),
+        ("date,open,high,low,close\nyesterday,1,2,1,2\n", "line 2: field 1, `yesterday`, is no time"),
+        ("date,open,high,low,close\n2024-01-01,1,x,1,2\n", "line 2: field 3, `x`, is no number for high"),
+        (
+            "#,a,b\ndate,open,high,low,close\n2024-01-01 25:00,1,2,1,2\n",
+            "line 3: field 1, `2024-01-01 25:00`, is no time",
+        ),
+    ] {
+        let error = error_of(text, &ReadOptions::default());
+        assert!(error.contains("no bars recognised") && error.contains(says), "{error}");
+    }
+    let error = error_of("2024-01-01 00:00,1,2,1,2,3\n2024-01-01 00:01,1,oops,1,2,3\n", &ReadOptions::default());
+    assert!(
+        error.contains("line 2: unreadable row: expected a number for high in field 3, which is `oops`"),
+        "{error}"
+    );
+}
+
 /// Bars whose columns other words name are read by position.
 #[test]
 fn unknown_words_leave_the_columns_to_their_positions() {

@@ -15,6 +15,7 @@ use crate::parse::ledger::RowLedger;
 use crate::parse::lines::{TextLines, text_of_line};
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{Prices, ReadOptions};
+use crate::parse::own_zone::OwnZone;
 use crate::parse::quiet::QuietTimes;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::RowStore;
@@ -51,6 +52,8 @@ pub(crate) struct BarFile {
     pub(crate) quiet: QuietTimes,
     /// Warnings about the file, for people.
     pub(crate) warnings: Vec<String>,
+    /// The zone that the file names, and where.
+    pub(crate) own_zone: Option<OwnZone>,
     header: Vec<u8>,
     column_order: ColumnOrder,
     open_close: OpenClose,
@@ -83,6 +86,7 @@ impl BarFile {
             no_volume_rows: 0,
             quiet: QuietTimes::default(),
             warnings: Vec::new(),
+            own_zone: None,
             header: Vec::new(),
             column_order: ColumnOrder::default(),
             open_close: OpenClose::default(),
@@ -124,7 +128,10 @@ impl BarFile {
                 self.preamble += u64::from(!text.is_empty());
             }
             Some(header_line) if line < header_line => {}
-            Some(header_line) if line == header_line => self.header = text.to_vec(),
+            Some(header_line) if line == header_line => {
+                self.header = text.to_vec();
+                self.own_zone = OwnZone::in_header(text, &self.format);
+            }
             // Concatenated files repeat their header.
             Some(_) if text == self.header => {}
             _ if text.is_empty() => {}
@@ -139,6 +146,7 @@ impl BarFile {
         }
         let fields = RowFields::split(text, self.format.delimiter);
         let row = BarRow::parse(&fields, &self.format, line);
+        let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, &self.format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {
             return Ok(());

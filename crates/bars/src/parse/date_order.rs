@@ -6,13 +6,13 @@ use crate::error::{Error, Result, shortened};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::lines::TextLines;
-use crate::time::date_order::{DateOrder, split_numbers};
+use crate::time::date_order::{DateOrder, split_named_month, split_numbers};
 use crate::time::timestamp::DateStyle;
 
 /// Reads through a file for the one order in which all its dates can be read.
 ///
 /// A number above twelve is a day. Dates with points are read with the day first, the only order
-/// that is written so.
+/// that is written so; a month that is a word leaves no doubt.
 pub(crate) fn order_of_dates(path: &Path, format: &RowFormat) -> Result<DateOrder> {
     let mut lines = TextLines::open(path)?;
     let (mut text, mut example) = (Vec::new(), Vec::new());
@@ -20,11 +20,11 @@ pub(crate) fn order_of_dates(path: &Path, format: &RowFormat) -> Result<DateOrde
     let (mut day_first, mut month_first) = (false, false);
     while lines.read_into(&mut text)?.is_some() {
         let fields = RowFields::split(&text, format.delimiter);
-        let Some((time, ([first, second, _], separator, _))) =
-            fields.get(format.columns.time).and_then(|time| Some((time, split_numbers(time)?)))
-        else {
-            continue;
-        };
+        let Some(time) = fields.get(format.columns.time) else { continue };
+        if split_named_month(time).is_some() {
+            return Ok(DateOrder::DayFirst);
+        }
+        let Some(([first, second, _], separator, _)) = split_numbers(time) else { continue };
         if separator == b'.' {
             return Ok(DateOrder::DayFirst);
         }
@@ -71,6 +71,7 @@ mod tests {
         assert_eq!(order_of(&["3/4/2018", "31/31/2018", "3/31/2018"]).unwrap(), DateOrder::MonthFirst);
         assert_eq!(order_of(&["03-04-2018", "13-04-2018"]).unwrap(), DateOrder::DayFirst);
         assert_eq!(order_of(&["03.04.2018", "04.04.2018"]).unwrap(), DateOrder::DayFirst);
+        assert_eq!(order_of(&["03-Apr-2018", "04-Apr-2018"]).unwrap(), DateOrder::DayFirst);
         for (dates, why) in
             [(["03/04/2018", "04/04/2018"], "no day is above 12"), (["13/04/2018", "04/13/2018"], "some dates have")]
         {

@@ -144,7 +144,8 @@ impl RowFormat {
                 )));
             }
         }
-        Err(no_row(wanted))
+        let miss = DELIMITERS.iter().find_map(|&delimiter| nearest_miss(head, delimiter, &styles));
+        Err(no_row(wanted, miss))
     }
 
     /// The format of the rows under a header of several lines.
@@ -171,7 +172,7 @@ impl RowFormat {
             let fields = RowFields::split(text, delimiter);
             styles.iter().find(|(_, style)| fields.fit(&columns, *style, Commas::Refused))
         });
-        let Some(&(name, style)) = fitting.into_iter().next() else { return Err(no_row(None)) };
+        let Some(&(name, style)) = fitting.into_iter().next() else { return Err(no_row(None, None)) };
         Ok(RowFormat {
             name,
             style,
@@ -188,7 +189,11 @@ impl RowFormat {
     /// names other columns than those that are read, or not all prices. Column names in another
     /// order would exchange prices.
     pub(crate) fn check_later_line(&self, path: &Path, line: u64, text: &[u8]) -> Result<LaterLine, Error> {
-        let found = match header::parse(&RowFields::split(text, self.delimiter)) {
+        let fields = RowFields::split(text, self.delimiter);
+        let found = match header::parse(&fields) {
+            Some(HeaderLine::Named(_)) if header::with_date_apart(&fields).is_some_and(|found| self.reads(&found)) => {
+                return Ok(LaterLine::Header);
+            }
             None | Some(HeaderLine::Words) => return Ok(LaterLine::Row),
             Some(HeaderLine::Named(found)) if self.reads(&found) => return Ok(LaterLine::Header),
             Some(HeaderLine::Named(_)) => "other columns than the rows above have".to_owned(),
@@ -219,24 +224,30 @@ impl RowFormat {
         styles: &[(FormatName, DateStyle)],
         commas: Commas,
     ) -> Result<Option<(u64, RowFormat)>, Unrecognised> {
-        let mut header = None;
+        let (mut header, mut date_apart) = (None, None);
         for (line, text) in head {
             let fields = RowFields::split(text, delimiter);
             match header::parse(&fields) {
                 Some(HeaderLine::Partial { missing }) => {
                     return Err(partial(*line, missing));
                 }
-                Some(found) => header = Some((*line, found)),
+                Some(found) => {
+                    header = Some((*line, found));
+                    date_apart = header::with_date_apart(&fields);
+                }
                 None => {}
             }
             let named = match header {
                 Some((_, HeaderLine::Named(columns))) => Some(columns),
                 _ => None,
             };
-            let fitting = styles.iter().find_map(|&(name, style)| {
-                let columns = named.or_else(|| by_position(&fields, style))?;
-                fields.fit(&columns, style, commas).then_some((name, style, columns))
-            });
+            let fitting_with = |apart: Option<BarColumns>| {
+                styles.iter().find_map(|&(name, style)| {
+                    let columns = apart.or(named).or_else(|| by_position(&fields, style))?;
+                    fields.fit(&columns, style, commas).then_some((name, style, columns))
+                })
+            };
+            let fitting = fitting_with(None).or_else(|| fitting_with(Some(date_apart?)));
             if let Some((name, style, columns)) = fitting {
                 let header_line = header.map(|(line, _)| line);
                 let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
@@ -290,9 +301,41 @@ fn partial(line: u64, missing: &str) -> Unrecognised {
     Unrecognised::Reason(format!("the header in line {line} names some columns, but not `{missing}`"))
 }
 
-fn no_row(wanted: Option<FormatName>) -> Unrecognised {
+fn no_row(wanted: Option<FormatName>, miss: Option<String>) -> Unrecognised {
     let timestamp = wanted.map_or("a timestamp".to_owned(), |name| format!("a timestamp of format {name}"));
-    Unrecognised::Reason(format!("no line has {timestamp} and four prices"))
+    let miss = miss.map_or_else(String::new, |miss| format!("; {miss}"));
+    Unrecognised::Reason(format!("no line has {timestamp} and four prices{miss}"))
+}
+
+/// The first line that is nearly a row, and the field that keeps it from being one.
+fn nearest_miss(head: &[NumberedLine], delimiter: u8, styles: &[(FormatName, DateStyle)]) -> Option<String> {
+    let mut named = None;
+    head.iter().find_map(|(line, text)| {
+        let fields = RowFields::split(text, delimiter);
+        if let Some(found) = header::parse(&fields) {
+            named = if let HeaderLine::Named(columns) = found { Some(columns) } else { None };
+            return None;
+        }
+        let is_number = |column: usize| fields.number(column).is_some();
+        let has_time = |columns: &BarColumns| styles.iter().any(|(_, style)| fields.stamp(columns, *style).is_some());
+        let columns = match named {
+            Some(columns) if columns.prices().into_iter().all(|column| column < fields.len()) => columns,
+            Some(_) => return None,
+            None => {
+                styles.iter().find_map(|(_, style)| by_position(&fields, *style).filter(has_time)).or_else(|| {
+                    let columns = BarColumns { open: 1, high: 2, low: 3, close: 4, ..BarColumns::NONE };
+                    columns.prices().into_iter().all(is_number).then_some(columns)
+                })?
+            }
+        };
+        let shown = |column: usize| format!("field {}, `{}`", column + 1, shortened(fields.get(column).unwrap_or(b"")));
+        if !has_time(&columns) {
+            return Some(format!("line {line}: {}, is no time in a known form", shown(columns.time)));
+        }
+        let prices = columns.prices().into_iter().zip(["open", "high", "low", "close"]);
+        let (column, name) = prices.into_iter().find(|(column, _)| !is_number(*column))?;
+        Some(format!("line {line}: {}, is no number for {name}", shown(column)))
+    })
 }
 
 /// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps

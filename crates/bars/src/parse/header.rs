@@ -2,6 +2,7 @@
 
 use crate::parse::fields::RowFields;
 use crate::parse::format::BarColumns;
+use crate::time::zone::Zone;
 
 /// Names by role, in lower case, letters and digits only.
 const DATES: &[&str] = &["date", "fecha", "datum", "data", "dtyyyymmdd"];
@@ -21,6 +22,8 @@ const STAMPS: &[&str] = &[
     "utc",
     "opentime",
 ];
+/// Names of times by UTC.
+const UTC_TIMES: &[&str] = &["gmttime", "utctime", "timeutc", "dateutc", "utc"];
 const OPENS: &[&str] = &["open", "apertura", "abertura", "eröffnung", "ouverture", "openprice"];
 const HIGHS: &[&str] = &["high", "alto", "máximo", "maximo", "massimo", "hoch", "haut", "máxima", "highprice"];
 const LOWS: &[&str] = &["low", "bajo", "mínimo", "minimo", "tief", "bas", "mínima", "baixo", "lowprice"];
@@ -60,13 +63,51 @@ pub(crate) enum HeaderLine {
 /// Reads a line as a header; `None` for a line that is not one. The first name may be empty: that
 /// of an index, as pandas writes it.
 pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
-    let names: Vec<String> = fields.iter().map(normalised).collect();
+    let names = names(fields);
     let is_word = |name: &String| name.chars().next().is_some_and(char::is_alphabetic);
     let named = &names[usize::from(names.first().is_some_and(String::is_empty))..];
     if names.len() < 5 || !named.iter().all(is_word) {
         return None;
     }
     Some(by_names(&names))
+}
+
+/// The columns of a header that names a date and a time stamp, of which the stamp is a time of day:
+/// `Date,Timestamp`.
+pub(crate) fn with_date_apart(fields: &RowFields<'_>) -> Option<BarColumns> {
+    let Some(HeaderLine::Named(columns)) = parse(fields) else { return None };
+    let names = names(fields);
+    let date = DATES.iter().find_map(|wanted| names.iter().position(|name| name == wanted))?;
+    let is_apart = columns.time != date && columns.clock.is_none();
+    is_apart.then_some(BarColumns { time: date, clock: Some(columns.time), ..columns })
+}
+
+/// The zone that a header names beside the time: `Time (EET)`, `Gmt time`.
+pub(crate) fn zone(fields: &RowFields<'_>) -> Option<Zone> {
+    fields.iter().find_map(|field| match in_parentheses(field) {
+        Some((name, zone)) => is_time(&normalised(name)).then(|| std::str::from_utf8(zone).ok()?.parse().ok())?,
+        None => UTC_TIMES.contains(&normalised(field).as_str()).then(Zone::utc),
+    })
+}
+
+/// The names of the fields. Those of times are without what stands behind them in parentheses.
+fn names(fields: &RowFields<'_>) -> Vec<String> {
+    let name = |field| match in_parentheses(field) {
+        Some((name, _)) if is_time(&normalised(name)) => normalised(name),
+        _ => normalised(field),
+    };
+    fields.iter().map(name).collect()
+}
+
+fn is_time(name: &str) -> bool {
+    [DATES, CLOCKS, STAMPS].into_iter().any(|known| known.contains(&name))
+}
+
+/// The parts of `Time (EET)`.
+fn in_parentheses(field: &[u8]) -> Option<(&[u8], &[u8])> {
+    let open = field.iter().position(|&byte| byte == b'(')?;
+    let inner = field[open + 1..].strip_suffix(b")")?;
+    Some((&field[..open], inner.trim_ascii()))
 }
 
 /// The columns of these names.
@@ -144,7 +185,6 @@ impl StackedHeader {
     fn from_lines(names: &NumberedLine, symbols: &NumberedLine, delimiter: u8) -> Option<Self> {
         let (named, symbol_fields) = (RowFields::split(&names.1, delimiter), RowFields::split(&symbols.1, delimiter));
         let has_all = |known: &[&str]| named.iter().skip(1).any(|name| known.contains(&normalised(name).as_str()));
-        let is_time = |name: &str| [DATES, CLOCKS, STAMPS].into_iter().any(|known| known.contains(&name));
         let begins = |fields: &RowFields<'_>| fields.get(0).map(normalised).filter(|name| is_no_number(name));
         let is_whole = named.len() == symbol_fields.len()
             && begins(&named).is_some_and(|name| !is_time(&name))
@@ -228,6 +268,7 @@ mod tests {
             ("FECHA,HORA,APERTURA,ALTO,BAJO,CERRAR,VOLUMEN", columns(0, Some(1), 2, Some(6))),
             ("timestamp,open,high,low,close", columns(0, None, 1, None)),
             ("Time (UTC);Open;High;Low;Close;Volume.", None),
+            ("Time (EET),Open,High,Low,Close,Volume ", columns(0, None, 1, Some(5))),
             ("Date (UTC),Open,High,Low,Close,Vol.", columns(0, None, 1, Some(5))),
             ("Time,Open,High,Low,Close", columns(0, None, 1, None)),
             ("Date,Open,High,Low,Close,Adj Close,Volume", Some(HeaderLine::Named(adjusted))),
@@ -248,6 +289,21 @@ mod tests {
         ];
         for (line, expected) in cases {
             assert_eq!(parse(&RowFields::split(line.as_bytes(), b',')), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn zones_that_headers_name() {
+        for (line, expected) in [
+            ("Time (EET),Open", Some("EET")),
+            ("Date (UTC),Open", Some("UTC")),
+            ("Gmt time,Open", Some("UTC")),
+            ("Time (America/New_York),Open", Some("America/New_York")),
+            ("Time (nowhere),Open", None),
+            ("Time,Volume (BTC)", None),
+        ] {
+            let found = zone(&RowFields::split(line.as_bytes(), b','));
+            assert_eq!(found.map(|zone| zone.to_string()).as_deref(), expected, "{line}");
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod ledger;
 pub(crate) mod lines;
 pub(crate) mod open_close;
 pub(crate) mod options;
+pub(crate) mod own_zone;
 pub(crate) mod quiet;
 pub(crate) mod row;
 pub(crate) mod row_store;

@@ -1,4 +1,5 @@
 use crate::error::row_error::{RowError, RowFix};
+use crate::error::shortened;
 use crate::parse::adjustment::RowAdjustment;
 use crate::parse::digits::NOISE_MAX;
 use crate::parse::fields::RowFields;
@@ -41,7 +42,8 @@ impl BarRow {
         let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
         let volume = |column: usize| fields.volume(column).ok_or_else(|| no_number(fields, column, "volume"));
         let stamp = fields.stamp(columns, format.style).ok_or_else(|| {
-            RowFault::unreadable(format!("a timestamp of format {} in field {}", format.name, columns.time + 1))
+            let found = found(fields, columns.time);
+            RowFault::unreadable(format!("a timestamp of format {} in field {}{found}", format.name, columns.time + 1))
         })?;
         let mut row = BarRow {
             stamp,
@@ -141,11 +143,20 @@ impl RowFault {
 
 fn no_number(fields: &RowFields<'_>, column: usize, what: &str) -> RowFault {
     let commas = if fields.has_commas(column) {
-        " written with a decimal point (decimal commas, and commas between the thousands of a price, are not read)"
+        ": write it with a decimal point (decimal commas, and commas between the thousands of a price, are not read)"
     } else {
         ""
     };
-    RowFault::unreadable(format!("a number for {what} in field {}{commas}", column + 1))
+    RowFault::unreadable(format!("a number for {what} in field {}{}{commas}", column + 1, found(fields, column)))
+}
+
+/// Content of a field, for a message.
+fn found(fields: &RowFields<'_>, column: usize) -> String {
+    match fields.get(column) {
+        None => ", which is missing".to_owned(),
+        Some(b"") => ", which is empty".to_owned(),
+        Some(field) => format!(", which is `{}`", shortened(field)),
+    }
 }
 
 #[cfg(test)]
@@ -172,9 +183,17 @@ mod tests {
     #[test]
     fn bad_rows_say_what_was_expected() {
         let cases = [
-            ("2018-01-01 00:00,null,null,null,null,null", RowError::Unreadable, "a number for open in field 2"),
-            ("2018-01-01 00:00,1,1,1,1", RowError::Unreadable, "a number for volume in field 6"),
-            ("-(2018-01-01 00:00,1,1,1,1,1", RowError::Unreadable, "a timestamp of format iso in field 1"),
+            (
+                "2018-01-01 00:00,null,null,null,null,null",
+                RowError::Unreadable,
+                "a number for open in field 2, which is `null`",
+            ),
+            ("2018-01-01 00:00,1,1,1,1", RowError::Unreadable, "a number for volume in field 6, which is missing"),
+            (
+                "-(2018-01-01 00:00,1,1,1,1,1",
+                RowError::Unreadable,
+                "a timestamp of format iso in field 1, which is `-(2018-01-01 00:00`",
+            ),
             ("2018-01-01 00:00,1,NaN,1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
             ("2018-01-01 00:00,1,inf,1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
             ("2018-01-01 00:00,1,1,0,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
@@ -218,7 +237,7 @@ mod tests {
         assert_eq!([row.open, row.high, row.low, row.close, row.volume], [2.0, 4.0, 1.0, 2.0, 9.0]);
         assert_eq!(
             parse("2018-01-01,4,8,2,4,null,9").unwrap_err().expected,
-            "a number for the adjusted close in field 6"
+            "a number for the adjusted close in field 6, which is `null`"
         );
         assert!(parse("2018-01-01,4,8,2,4,-1,9").unwrap().check().is_err());
     }

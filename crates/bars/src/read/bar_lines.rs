@@ -13,8 +13,10 @@ use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
 use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
+use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol_column::SymbolColumn;
+use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
@@ -41,6 +43,7 @@ pub struct BarLines {
     /// Distances of neighbouring bars, which show if open and close are exchanged.
     open_close: OpenClose,
     symbol_column: SymbolColumn,
+    own_zone: Option<OwnZone>,
     /// True once a row had a volume.
     has_volume: bool,
     header: Vec<u8>,
@@ -73,6 +76,7 @@ impl BarLines {
             assumed_volume: None,
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
+            own_zone: None,
             has_volume: false,
             header: Vec::new(),
             head: Vec::new(),
@@ -137,7 +141,11 @@ impl BarLines {
 
     /// Reads what came before the format was known.
     fn begin(&mut self, mut format: RowFormat) -> Result<Vec<Bar>> {
-        if format.has_year_last() {
+        let names_a_month = |(_, text): &(u64, Vec<u8>)| {
+            let fields = RowFields::split(text, format.delimiter);
+            fields.get(format.columns.time).and_then(split_named_month).is_some()
+        };
+        if format.has_year_last() && !self.head.iter().any(names_a_month) {
             let found = "a stream of bars does not show which";
             let example = self.head.last().map_or_else(String::new, |(_, text)| shortened(text));
             let unknown = Error::UnknownDateOrder { path: self.name.clone(), example, found };
@@ -151,7 +159,10 @@ impl BarLines {
         for (line, text) in std::mem::take(&mut self.head) {
             match format.header_line {
                 Some(header_line) if line < header_line => {}
-                Some(header_line) if line == header_line => self.header = text,
+                Some(header_line) if line == header_line => {
+                    self.own_zone = OwnZone::in_header(&text, &format);
+                    self.header = text;
+                }
                 _ => bars.extend(self.row(&format, line, &text)?),
             }
         }
@@ -173,6 +184,7 @@ impl BarLines {
             column.check(&self.name, format)?;
         }
         let row = BarRow::parse(&fields, format, line);
+        let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
             return Ok(None);
@@ -240,7 +252,9 @@ impl BarLines {
     }
 
     fn zone(&self, row: &BarRow) -> Result<&Zone> {
-        self.options.zone.as_ref().ok_or_else(|| {
+        let own = |is_wanted: fn(&&OwnZone) -> bool| self.own_zone.as_ref().filter(is_wanted).map(|own| &own.zone);
+        let zone = own(|own| own.is_in_rows()).or(self.options.zone.as_ref()).or_else(|| own(|_| true));
+        zone.ok_or_else(|| {
             let (line, name) = (row.line, self.name.display());
             let value = format!("not stated, and line {line} of {name} has a time without offset");
             let expected = "the clock of the timestamps, such as UTC or America/New_York";
@@ -371,6 +385,18 @@ mod tests {
                 ReadOptions { date_order: Some(crate::time::date_order::DateOrder::DayFirst), ..in_zone("UTC") },
             ),
             (&autumn, in_zone("America/New_York")),
+            (
+                "31-Jan-2018 17:00,1,1,1,1,0\n31-Jan-2018 17:01,1,1,1,1,0\n",
+                ReadOptions { base: Some(Timeframe::M1), ..in_zone("UTC") },
+            ),
+            (
+                "20180131 17:00:00 US/Eastern,1,1,1,1,0\n20180131 17:01:00 US/Eastern,1,1,1,1,0\n",
+                ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() },
+            ),
+            (
+                "Time (EET),open,high,low,close\n2018.01.31 17:00,1,1,1,1\n2018.01.31 17:01,1,1,1,1\n",
+                ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() },
+            ),
         ] {
             let (bars, complaints) = streamed(text, &options, None).unwrap();
             let expected = read_whole(text, &options);

@@ -48,7 +48,7 @@ pub(crate) enum DateStyle {
     Dotted,
     /// `2018-01-31` or `2018/01/31`
     Dashed,
-    /// `31/01/2018`
+    /// `31/01/2018`, `31-Jan-2018`
     YearLast(DateOrder),
     /// `1517356800`
     Epoch,
@@ -63,9 +63,19 @@ pub(crate) fn parse_stamp(field: &[u8], style: DateStyle) -> Option<RowTime> {
     let (midnight_ns, rest) = split_date(field, style)?;
     match rest {
         [] => Some(RowTime::Wall(midnight_ns)),
-        [b' ' | b'T' | b't', clock @ ..] => add_clock(midnight_ns, clock),
+        [b' ', clock @ ..] => add_clock(midnight_ns, clock.trim_ascii_start()),
+        [b'T' | b't', clock @ ..] => add_clock(midnight_ns, clock),
         _ => None,
     }
+}
+
+/// The name of a zone, such as `US/Eastern`, that stands behind a time.
+pub(crate) fn zone_name(field: &[u8]) -> Option<&[u8]> {
+    let place = field.iter().rposition(|&byte| byte == b' ')?;
+    let name = &field[place + 1..];
+    let is_of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"/_+-".contains(byte);
+    let is_name = name.first().is_some_and(u8::is_ascii_alphabetic) && name.contains(&b'/');
+    (is_name && name.iter().all(is_of_a_name)).then_some(name)
 }
 
 /// A date in one field and a clock time in another.
@@ -117,7 +127,12 @@ pub fn listed(entries: &[String]) -> String {
     }
 }
 
+/// Adds the time of day. One with the name of a zone is on the clock of that zone.
 fn add_clock(midnight_ns: i64, clock: &[u8]) -> Option<RowTime> {
+    let clock = match zone_name(clock) {
+        Some(name) => clock[..clock.len() - name.len()].trim_ascii_end(),
+        None => clock,
+    };
     let (clock_ns, rest) = split_clock(clock)?;
     let ns = midnight_ns + clock_ns;
     // `GMT+0100` is how Dukascopy writes an offset.
@@ -145,9 +160,11 @@ fn split_date(field: &[u8], style: DateStyle) -> Option<(i64, &[u8])> {
 
 /// Year, month and day, and what follows them.
 fn split_year_first<'a>(field: &'a [u8], separator: &[u8]) -> Option<([i64; 3], &'a [u8])> {
+    // Only separators tell where a number of one digit ends.
+    let lengths = if separator.is_empty() { 2..=2 } else { 1..=2 };
     let (year, rest) = split_digits(field, 4..=4)?;
-    let (month, rest) = two_digits(rest.strip_prefix(separator)?)?;
-    let (day, rest) = two_digits(rest.strip_prefix(separator)?)?;
+    let (month, rest) = split_digits(rest.strip_prefix(separator)?, lengths.clone())?;
+    let (day, rest) = split_digits(rest.strip_prefix(separator)?, lengths)?;
     Some(([year, month, day], rest))
 }
 
@@ -263,6 +280,17 @@ mod tests {
             ("2018-01-01", Dashed, Some(RowTime::Wall(midnight))),
             ("2018/01/01 17:00", Dashed, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
             ("2018/01-01", Dashed, None),
+            ("2018/1/1 0:01", Dashed, Some(RowTime::Wall(midnight + MINUTE_NS))),
+            ("2018.1.1  0:01", Dotted, Some(RowTime::Wall(midnight + MINUTE_NS))),
+            ("2018111", Compact, None),
+            ("20180101  17:00:00 US/Eastern", Compact, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
+            ("2018-01-01 17:00 America/New_York", Dashed, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
+            ("2018-01-01 17:00 about noon", Dashed, None),
+            ("01-Jan-2018 17:00", day_first, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
+            ("1 january 2018", month_first, Some(RowTime::Wall(midnight))),
+            ("Jan 01, 2018 5:00 PM", month_first, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
+            ("01-Foo-2018", day_first, None),
+            ("01-Ja-2018", day_first, None),
             ("1514764800", DateStyle::Epoch, Some(RowTime::Utc(midnight))),
             ("02/01/2018 9:30", day_first, Some(RowTime::Wall(midnight + DAY_NS + 9 * HOUR_NS + 30 * MINUTE_NS))),
             ("1/2/2018 5:00 PM", month_first, Some(RowTime::Wall(midnight + DAY_NS + 17 * HOUR_NS))),
