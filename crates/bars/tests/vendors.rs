@@ -502,6 +502,30 @@ fn a_refusal_shows_the_row_and_the_field() {
     );
 }
 
+/// MetaTrader's export of ticks was read as bars, and `repair` "mended" them.
+#[test]
+fn ticks_are_no_bars() {
+    let metatrader: String = (0..40)
+        .map(|k| {
+            format!(
+                "2024.01.02\t00:00:{k:02}.123\t{0}\t{1}\t{0}\t0\t6\n",
+                1.1 + f64::from(k) * 1e-5,
+                1.1002 + f64::from(k) * 1e-5
+            )
+        })
+        .collect();
+    let dukascopy: String = (0..40).map(|k| format!("2024-01-02 00:00:{k:02},1.1002,1.1001,1.2,1.1\n")).collect();
+    for (header, rows) in [
+        ("<DATE>\t<TIME>\t<BID>\t<ASK>\t<LAST>\t<VOLUME>\t<FLAGS>\n", &metatrader),
+        ("Gmt time,Ask,Bid,AskVolume,BidVolume\n", &dukascopy),
+    ] {
+        for on_error in OnError::ALL {
+            let error = error_of(&format!("{header}{rows}"), &ReadOptions { on_error, ..ReadOptions::default() });
+            assert!(error.contains("line 1") && error.contains("ticks"), "{error}");
+        }
+    }
+}
+
 /// Bars whose columns other words name are read by position.
 #[test]
 fn unknown_words_leave_the_columns_to_their_positions() {

@@ -165,7 +165,7 @@ impl RowFormat {
         let columns = match header.columns_of(symbol) {
             HeaderLine::Named(columns) => columns,
             HeaderLine::Partial { missing } => return Err(partial(header.first_line, missing)),
-            HeaderLine::Words => return Err(partial(header.first_line, "open")),
+            HeaderLine::Words | HeaderLine::Ticks => return Err(partial(header.first_line, "open")),
         };
         let rows = head.iter().filter(|(line, _)| *line > header.last_line);
         let fitting = rows.flat_map(|(_, text)| {
@@ -198,6 +198,7 @@ impl RowFormat {
             Some(HeaderLine::Named(found)) if self.reads(&found) => return Ok(LaterLine::Header),
             Some(HeaderLine::Named(_)) => "other columns than the rows above have".to_owned(),
             Some(HeaderLine::Partial { missing }) => format!("some columns, but not `{missing}`"),
+            Some(HeaderLine::Ticks) => "bid and ask of ticks".to_owned(),
         };
         Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
     }
@@ -231,6 +232,7 @@ impl RowFormat {
                 Some(HeaderLine::Partial { missing }) => {
                     return Err(partial(*line, missing));
                 }
+                Some(HeaderLine::Ticks) => return Err(ticks(*line)),
                 Some(found) => {
                     header = Some((*line, found));
                     date_apart = header::with_date_apart(&fields);
@@ -299,6 +301,12 @@ impl Unrecognised {
 
 fn partial(line: u64, missing: &str) -> Unrecognised {
     Unrecognised::Reason(format!("the header in line {line} names some columns, but not `{missing}`"))
+}
+
+fn ticks(line: u64) -> Unrecognised {
+    Unrecognised::Reason(format!(
+        "the header in line {line} names bid and ask: these are ticks, not bars; export bars, with open, high, low and close"
+    ))
 }
 
 fn no_row(wanted: Option<FormatName>, miss: Option<String>) -> Unrecognised {

@@ -37,6 +37,8 @@ const SPLITS: &[&str] = &["splitcoefficient", "stocksplits", "splitratio"];
 const DIVIDENDS: &[&str] = &["dividendamount", "dividends", "dividend"];
 const SPREADS: &[&str] = &["spread"];
 const SYMBOLS: &[&str] = &["symbol", "ticker", "instrument", "tic", "pair", "asset"];
+/// Both prices of a tick.
+const TICKS: [&str; 2] = ["bid", "ask"];
 /// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks
 /// come first.
 const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen", "basevolume", "totalvolume"];
@@ -53,6 +55,8 @@ pub(crate) enum HeaderLine {
     /// It has words in place of every number, none of them known: the columns are told from their
     /// positions.
     Words,
+    /// It names the bid and the ask of ticks, which are no bars.
+    Ticks,
     /// It names some prices and not others, so that neither names nor positions can be trusted.
     Partial {
         /// The price that is missing.
@@ -118,7 +122,8 @@ fn by_names(names: &[String]) -> HeaderLine {
     let close = column(CLOSES).or_else(price);
     let prices = [("open", open), ("high", high), ("low", low), ("close", close)];
     if prices.iter().all(|(_, found)| found.is_none()) {
-        return HeaderLine::Words;
+        let are_ticks = TICKS.iter().all(|side| names.iter().any(|name| name == side));
+        return if are_ticks { HeaderLine::Ticks } else { HeaderLine::Words };
     }
     let [Some(open), Some(high), Some(low), Some(close)] = prices.map(|(_, found)| found) else {
         let missing = prices.iter().find_map(|(name, found)| found.is_none().then_some(*name));
@@ -280,6 +285,9 @@ mod tests {
             ("Date,Price,Open,High,Vol.", Some(HeaderLine::Partial { missing: "low" })),
             ("Date,Price,High,Low,Vol.", Some(HeaderLine::Partial { missing: "open" })),
             ("open,high,low,close,volume", Some(HeaderLine::Partial { missing: "date" })),
+            ("<DATE>,<TIME>,<BID>,<ASK>,<LAST>,<VOLUME>,<FLAGS>", Some(HeaderLine::Ticks)),
+            ("Gmt time,Ask,Bid,AskVolume,BidVolume", Some(HeaderLine::Ticks)),
+            ("BidOpen,BidHigh,BidLow,BidClose,Date", Some(HeaderLine::Words)),
             ("2018-01-01,1,1,1,1", None),
             ("{", None),
             ("a,b", None),
