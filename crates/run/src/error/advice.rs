@@ -2,8 +2,9 @@
 //! themselves know nothing of the command line.
 
 use std::error::Error as StdError;
+use std::path::Path;
 
-use megabatch_bars::{Error as BarsError, RowError};
+use megabatch_bars::{Error as BarsError, Excluded, RowError};
 use megabatch_chunk_io::Error as FileError;
 use megabatch_nn::Error as ModelError;
 use megabatch_trainer::Error as TrainerError;
@@ -36,7 +37,13 @@ fn of_bars(error: &BarsError) -> Option<&'static str> {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }
         BarsError::Crossed { .. } => "`--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
-        BarsError::Several { .. } => "`--on-error skip` leaves them out, where others are left",
+        BarsError::Several { failed, .. } => for_instruments(failed),
+        BarsError::Overlap { earlier, later, .. } if are_sides(earlier, later) => {
+            "they look like bid and ask: name them with `--bid` and `--ask`"
+        }
+        BarsError::UnlikeBars { path, other, .. } if are_sides(path, other) => {
+            "they look like bid and ask: name them with `--bid` and `--ask`"
+        }
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } | BarsError::SymbolColumns { .. } => "use `--symbol`",
         BarsError::UnknownPipSize { .. } => "use `--target log_return` or `--pip-size`",
@@ -49,6 +56,27 @@ fn of_bars(error: &BarsError) -> Option<&'static str> {
         BarsError::Invalid { key: "zone", .. } => "use `--zone`",
         _ => return None,
     })
+}
+
+/// Options for instruments that cannot be used: a row costs no instrument, a file does.
+fn for_instruments(failed: &[Excluded]) -> &'static str {
+    let has_bad_row = |excluded: &Excluded| matches!(excluded.reason, BarsError::BadRow { .. });
+    match (failed.iter().any(has_bad_row), failed.iter().all(has_bad_row)) {
+        (_, true) => "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them",
+        (true, false) => {
+            "`--on-error skip` drops such rows, and leaves the other instruments out, as long as some are left"
+        }
+        (false, false) => "`--on-error skip` leaves these instruments out, as long as others are left",
+    }
+}
+
+/// True if the names of two files say that one has the bid and the other the ask.
+fn are_sides(one: &Path, other: &Path) -> bool {
+    let has = |path: &Path, side: &str| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        name.split(|c: char| !c.is_alphanumeric()).any(|word| word == side)
+    };
+    (has(one, "bid") && has(other, "ask")) || (has(one, "ask") && has(other, "bid"))
 }
 
 #[cfg(test)]
@@ -70,5 +98,40 @@ mod tests {
         );
         let error = BarsError::UnknownPipSize { symbol: "X".to_owned() };
         assert!(Error::from(error).to_string().ends_with("; use `--target log_return` or `--pip-size`"));
+    }
+
+    /// Thirty files with a bad row each were told that skipping leaves them out: it drops a row of
+    /// each.
+    #[test]
+    fn skipping_costs_a_row_or_an_instrument() {
+        let row = || BarsError::BadRow {
+            path: "A.csv".into(),
+            line: 3,
+            kind: RowError::Unreadable,
+            expected: "a number".to_owned(),
+            text: "x".to_owned(),
+        };
+        let excluded = |reason| Excluded { symbol: "A".to_owned(), reason };
+        for (failed, says) in [
+            (vec![row(), row()], "only drops them"),
+            (vec![row(), BarsError::NoFiles], "drops such rows, and leaves the other instruments out"),
+            (vec![BarsError::NoFiles, BarsError::NoFiles], "leaves these instruments out"),
+        ] {
+            let error = BarsError::Several { instruments: 3, failed: failed.into_iter().map(excluded).collect() };
+            let text = Error::from(error).to_string();
+            assert!(text.contains(says), "{text}");
+        }
+    }
+
+    #[test]
+    fn bid_and_ask_as_plain_files_are_told_how_to_be_named() {
+        let overlap = |earlier: &str, later: &str| {
+            let [begins, ends] = ["x", "y"].map(str::to_owned);
+            Error::from(BarsError::Overlap { earlier: earlier.into(), later: later.into(), begins, ends }).to_string()
+        };
+        let text = overlap("usdjpy-m1-bid-2013.csv.gz", "usdjpy-m1-ask-2013.csv.gz");
+        assert!(text.ends_with("name them with `--bid` and `--ask`"), "{text}");
+        let text = overlap("EURUSD_2018.csv", "EURUSD_task.csv");
+        assert!(!text.contains("--bid"), "{text}");
     }
 }
