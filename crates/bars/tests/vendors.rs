@@ -82,6 +82,11 @@ fn recording_of(text: &str) -> Recording {
     read_texts(&[("AAPL.csv", text)], &ReadOptions::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+/// A row with empty fields in place of 7 and 9.
+fn without_sevens(line: &str) -> String {
+    line.split(',').map(|field| if matches!(field, "7" | "9") { "" } else { field }).collect::<Vec<_>>().join(",")
+}
+
 /// Minutes of three weeks of a currency on a clock, with flat bars without volume where the market
 /// is closed, if they are `filled`.
 fn weeks_of_minutes(is_filled: bool, clock_hours: i64, volume: u32) -> String {
@@ -175,6 +180,22 @@ fn header_rows_of_yfinance_are_read() {
             let bars = read_texts(&[("prices.csv", &text)], &options).unwrap().bars;
             assert_eq!((bars.len(), bars.open[0]), (30, first), "{symbol}");
         }
+        // A share that is listed late has empty fields until then.
+        let late = ReadOptions { symbol: Some("MSFT".to_owned()), ..ReadOptions::default() };
+        let mut rows = 0;
+        let empty: String = text
+            .lines()
+            .map(|line| {
+                rows += usize::from(line.starts_with('2'));
+                let line = if line.starts_with('2') && rows <= 2 { without_sevens(line) } else { line.to_owned() };
+                line + "\n"
+            })
+            .collect();
+        assert_eq!(read_texts(&[("prices.csv", &empty)], &late).unwrap().bars.len(), 28);
+        let files = [("prices.csv", text.as_bytes())];
+        let all = with_files(&files, |paths| read_all(paths, &ReadOptions::default())).unwrap().recordings;
+        let found: Vec<_> = all.iter().map(|one| (one.symbol.as_str(), one.bars.len())).collect();
+        assert_eq!((found, &all[0].bars), (vec![("AAPL", 30), ("MSFT", 30)], &expected.bars));
     }
 }
 

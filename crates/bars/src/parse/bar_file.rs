@@ -11,6 +11,7 @@ use crate::parse::date_order::order_of_dates;
 use crate::parse::digits::Digits;
 use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat};
+use crate::parse::header::StackedHeader;
 use crate::parse::ledger::RowLedger;
 use crate::parse::lines::{TextLines, text_of_line};
 use crate::parse::open_close::OpenClose;
@@ -145,6 +146,9 @@ impl BarFile {
             return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
         }
         let fields = RowFields::split(text, self.format.delimiter);
+        if self.format.is_of_others(&fields) {
+            return Ok(());
+        }
         let row = BarRow::parse(&fields, &self.format, line);
         let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, &self.format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
@@ -265,6 +269,13 @@ fn read_head(lines: &mut TextLines<'_>) -> Result<Vec<(u64, Vec<u8>)>> {
         head.push((line, text.clone()));
     }
     Ok(head)
+}
+
+/// The symbols whose columns stand beside each other in a file, if there are several; none for a
+/// file that cannot be read, which is told when its bars are.
+pub(crate) fn symbols_of_columns(path: &Path) -> Vec<String> {
+    let head = TextLines::open(path).and_then(|mut lines| read_head(&mut lines)).unwrap_or_default();
+    StackedHeader::in_any(&head).map(|header| header.symbols).filter(|symbols| symbols.len() > 1).unwrap_or_default()
 }
 
 fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Result<RowFormat> {

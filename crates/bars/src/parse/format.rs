@@ -6,7 +6,8 @@ use crate::parse::format_name::{FormatName, TRIED};
 use crate::parse::header::{self, HeaderLine, NumberedLine, StackedHeader};
 use crate::time::timestamp::{DateStyle, is_date, parse_date_and_clock};
 
-const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
+/// Separators of fields that are tried.
+pub(crate) const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
 
 /// Columns by role, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +171,8 @@ impl RowFormat {
         let rows = head.iter().filter(|(line, _)| *line > header.last_line);
         let fitting = rows.flat_map(|(_, text)| {
             let fields = RowFields::split(text, delimiter);
-            styles.iter().find(|(_, style)| fields.fit(&columns, *style, Commas::Refused))
+            // Prices may be empty for long: until the symbol is listed.
+            styles.iter().find(|(_, style)| fields.stamp(&columns, *style).is_some())
         });
         let Some(&(name, style)) = fitting.into_iter().next() else { return Err(no_row(None, None)) };
         Ok(RowFormat {
@@ -201,6 +203,12 @@ impl RowFormat {
             Some(HeaderLine::Ticks) => "bid and ask of ticks".to_owned(),
         };
         Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
+    }
+
+    /// True for a row of other symbols alone, whose columns stand beside those that are read.
+    pub(crate) fn is_of_others(&self, fields: &RowFields<'_>) -> bool {
+        let is_empty = |column: usize| fields.get(column).is_some_and(<[u8]>::is_empty);
+        self.header_lines > 1 && self.columns.prices().into_iter().all(is_empty)
     }
 
     /// True if every column that is read is the same. A column that is not read may be anywhere.

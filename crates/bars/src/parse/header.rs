@@ -1,7 +1,7 @@
 //! Column names as exports of several languages write them.
 
 use crate::parse::fields::RowFields;
-use crate::parse::format::BarColumns;
+use crate::parse::format::{BarColumns, DELIMITERS};
 use crate::time::zone::Zone;
 
 /// Names by role, in lower case, letters and digits only.
@@ -171,6 +171,11 @@ struct StackedColumn {
 pub(crate) type NumberedLine = (u64, Vec<u8>);
 
 impl StackedHeader {
+    /// The header in the first lines of a file, with whichever delimiter.
+    pub(crate) fn in_any(head: &[NumberedLine]) -> Option<Self> {
+        DELIMITERS.into_iter().find_map(|delimiter| StackedHeader::find(head, delimiter))
+    }
+
     /// The header in the first lines of a file, if there is one.
     pub(crate) fn find(head: &[NumberedLine], delimiter: u8) -> Option<Self> {
         head.windows(2).enumerate().find_map(|(place, lines)| {

@@ -153,6 +153,8 @@ fn no_number(fields: &RowFields<'_>, column: usize, what: &str) -> RowFault {
 /// Content of a field, for a message.
 fn found(fields: &RowFields<'_>, column: usize) -> String {
     match fields.get(column) {
+        // The whole line is shown anyway.
+        Some(_) if fields.len() == 1 => String::new(),
         None => ", which is missing".to_owned(),
         Some(b"") => ", which is empty".to_owned(),
         Some(field) => format!(", which is `{}`", shortened(field)),

@@ -175,6 +175,9 @@ impl BarLines {
             return Ok(None);
         }
         let fields = RowFields::split(text, format.delimiter);
+        if format.is_of_others(&fields) {
+            return Ok(None);
+        }
         if let Some(column) = &mut self.adjusted_column {
             column.add(&fields, format, line);
             column.check(&self.name, format)?;

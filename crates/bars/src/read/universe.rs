@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::error::excluded::{Excluded, ExcludedLines, refused};
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
+use crate::parse::bar_file::symbols_of_columns;
 use crate::parse::lines::TextLines;
 use crate::parse::options::ReadOptions;
 use crate::read::{Recording, read};
@@ -60,11 +61,28 @@ impl Universe {
 pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Universe> {
     let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
     for path in paths.iter().map(AsRef::as_ref) {
-        by_symbol.entry(options.symbol_of(path)?).or_default().push(path);
+        for symbol in options.symbols_of(path)? {
+            by_symbol.entry(symbol).or_default().push(path);
+        }
     }
-    let read = by_symbol.into_iter().map(|(symbol, paths)| SymbolRead { read: read(&paths, options), symbol });
+    let read = by_symbol.into_iter().map(|(symbol, paths)| {
+        let own = ReadOptions { symbol: Some(symbol.clone()), ..options.clone() };
+        SymbolRead { read: read(&paths, &own), symbol }
+    });
     let UsableSymbols { recordings, excluded } = usable(read, options.on_error)?;
     Ok(Universe { recordings, excluded })
+}
+
+impl ReadOptions {
+    /// The symbols whose bars a file holds: the one that is stated; those of its columns, if each of
+    /// several symbols has its own; or what its name stands for.
+    ///
+    /// # Errors
+    /// [`Error::UnlikeName`] for a name that does not fit the pattern.
+    pub fn symbols_of(&self, path: &Path) -> Result<Vec<String>> {
+        let named = if self.symbol.is_none() { symbols_of_columns(path) } else { Vec::new() };
+        if named.is_empty() { Ok(vec![self.symbol_of(path)?]) } else { Ok(named) }
+    }
 }
 
 /// Result of reading the bars of one symbol.

@@ -133,8 +133,7 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
 fn require_known_symbols(kept: &KeptSeries, new: &Recipe, out: &Path) -> Result<()> {
     let (options, symbols) = (kept.recipe.read_options(), kept.symbols());
     for path in new.files() {
-        let symbol = options.symbol_of(path)?;
-        if !symbols.contains(&symbol) {
+        if let Some(symbol) = options.symbols_of(path)?.into_iter().find(|symbol| !symbols.contains(symbol)) {
             return Err(Error::data(format!(
                 "{}: bars of {symbol}, and {} has {}; a new symbol needs a scaler of its own: ingest all files anew",
                 path.display(),

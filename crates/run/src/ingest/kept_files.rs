@@ -72,12 +72,12 @@ impl KeptFiles {
         let left = |new: &[PathBuf], recorded: &[PathBuf]| -> Result<Vec<PathBuf>> {
             let mut known = BTreeSet::new();
             for path in recorded {
-                known.insert((options.symbol_of(path)?, self.fingerprints[path].clone()));
+                known.insert((options.symbols_of(path)?, self.fingerprints[path].clone()));
             }
             let mut left = Vec::new();
             for path in new {
                 let found = fingerprint(path).with_context(|| format!("cannot read {}", path.display()))?;
-                if known.insert((options.symbol_of(path)?, found)) {
+                if known.insert((options.symbols_of(path)?, found)) {
                     left.push(path.clone());
                 }
             }

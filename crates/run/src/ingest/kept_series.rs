@@ -346,7 +346,8 @@ impl KeptSeries {
     /// The error where bars or samples of an instrument would not be those of before.
     pub(super) fn changed(&self, symbol: &str, said: &str) -> Error {
         let options = self.recipe.read_options();
-        let is_own = |path: &&PathBuf| options.symbol_of(path).is_ok_and(|found| found == symbol);
+        let is_own =
+            |path: &&PathBuf| options.symbols_of(path).is_ok_and(|found| found.iter().any(|own| own == symbol));
         let rewritten: Vec<String> = self.files.rewritten.iter().filter(is_own).map(|path| shown(path)).collect();
         let out = self.path().display();
         Error::data(match rewritten.is_empty() {

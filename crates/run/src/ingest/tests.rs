@@ -78,6 +78,7 @@ fn the_file_is_that_of_all_bars_in_memory() {
     let short = at("AUDUSD.csv", 1, 4, &[]);
     let ask = at("ask.csv", 16, 1, std::slice::from_ref(&(100..300)));
     fs::write(folder.path().join("CHFUSD.csv"), "nothing\n").unwrap();
+    let beside = side_by_side(folder.path(), &eur, ["AAA", "BBB"]);
     let all = vec![eur.clone(), gbp.clone(), jpy.clone()];
     let base =
         Recipe { bars: vec![eur.clone()], timeframes: windows("M1:60,M5:24,H1:12"), horizon: 5, ..Recipe::default() };
@@ -143,6 +144,13 @@ fn the_file_is_that_of_all_bars_in_memory() {
                 (recipe.bid, recipe.ask) = (vec![eur.clone()], vec![gbp.clone()]);
             }),
         ),
+        (
+            "two symbols in the columns of one file",
+            one(&|recipe| {
+                recipe.bars = vec![beside.clone()];
+                recipe.target = TargetKind::LogReturn;
+            }),
+        ),
         ("an unknown pip", several(&|recipe| recipe.pip_size = Some("XAUUSD=0.1".parse().unwrap()))),
     ];
     for (label, recipe) in cases {
@@ -173,6 +181,40 @@ fn shares_that_begin_and_end_apart_are_those_in_memory() {
     {
         check(folder.path(), label, &Recipe { calendar, stride, ..recipe.clone() });
     }
+}
+
+/// A file of yfinance's header rows, whose symbols have the bars of `file` and twice their prices.
+fn side_by_side(folder: &Path, file: &Path, symbols: [&str; 2]) -> PathBuf {
+    let names = ["Open", "High", "Low", "Close", "Volume"];
+    let twice = |field: &str| field.parse::<f64>().map_or(String::new(), |price| format!("{:.6}", 2.0 * price));
+    let mut text = format!("Price,{0},{0}\n", names.join(","));
+    let of_symbols: Vec<String> = symbols.iter().map(|symbol| vec![*symbol; names.len()].join(",")).collect();
+    text.push_str(&format!("Ticker,{}\nDatetime{}\n", of_symbols.join(","), ",".repeat(2 * names.len())));
+    for line in fs::read_to_string(file).unwrap().lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let doubled: Vec<String> = fields[1..5].iter().map(|field| twice(field)).collect();
+        text.push_str(&format!("{line},{},{}\n", doubled.join(","), fields[5]));
+    }
+    let path = folder.join("yfinance.csv");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn columns_of_several_symbols_become_instruments() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = side_by_side(folder.path(), &bars(folder.path(), "one.csv", 3, 1, &[]), ["AAA", "BBB"]);
+    let recipe = Recipe {
+        bars: vec![file],
+        timeframes: windows("M1:30,M5:6"),
+        features: FeatureList(vec![Feature::LogReturn]),
+        target: TargetKind::LogReturn,
+        horizon: 5,
+        ..Recipe::default()
+    };
+    let out = folder.path().join("out.h5");
+    let findings = ingest(&recipe, &out, &Host::silent()).unwrap();
+    assert_eq!(findings.json["symbols"], serde_json::json!(["AAA", "BBB"]));
 }
 
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".

@@ -157,7 +157,8 @@ impl StreamingModel {
         };
         // Its own files are read as when the series was made of them.
         let base = if is_own { self.recipe.base } else { reading.base };
-        let reading = ReadOptions { base, ..reading };
+        let symbol = if is_own { Some(self.symbol.clone()) } else { reading.symbol.clone() };
+        let reading = ReadOptions { base, symbol, ..reading };
         let recording = read(&files, &reading).map_err(|error| match error {
             error @ megabatch_bars::Error::Open { .. } => Error::data(format!(
                 "{error}; say with --history where bars before those that come are, or begin without any with --cold"

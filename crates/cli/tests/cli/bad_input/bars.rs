@@ -19,7 +19,7 @@ const CASES: &[Case] = &[
     Case {
         what: "prices whose changes no target can hold",
         given: |stage| make_minutes(stage, 1e307, "5"),
-        command: "ingest huge.csv --out series.h5 --symbol EURUSD --timeframes M1:4",
+        command: "ingest huge.csv --out series.h5 --symbol EURUSD --pip-size 0.0001 --timeframes M1:4",
         exit_code: DATA,
         says: &[
             "series.h5: /targets[",

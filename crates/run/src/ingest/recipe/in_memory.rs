@@ -56,7 +56,8 @@ impl Recipe {
         let mut universe = Universe::default();
         for (symbol, bid) in bids {
             let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
-            universe.recordings.push(read_pair(&bid, &ask, options)?);
+            let own = ReadOptions { symbol: Some(symbol), ..options.clone() };
+            universe.recordings.push(read_pair(&bid, &ask, &own)?);
         }
         match asks.into_keys().next() {
             Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),

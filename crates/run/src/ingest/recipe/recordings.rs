@@ -49,7 +49,8 @@ impl Recipe {
     /// The files of a symbol.
     pub(crate) fn files_of(&self, symbol: &str) -> impl Iterator<Item = &Path> {
         let options = self.read_options();
-        self.files().into_iter().filter(move |path| options.symbol_of(path).is_ok_and(|found| found == symbol))
+        let has = move |path: &&Path| options.symbols_of(path).is_ok_and(|found| found.iter().any(|own| own == symbol));
+        self.files().into_iter().filter(has)
     }
 
     /// A size for a symbol that is not there is a slip of the keyboard, and the true symbol would
@@ -98,6 +99,7 @@ fn require_fitting_pip(symbol: &str, pip_size: f64, close: f64) -> Result<()> {
     if PRICE_PIPS.contains(&pips) {
         return Ok(());
     }
+    let close = if (1e-6..1e15).contains(&close) { close.to_string() } else { format!("{close:e}") };
     Err(Error::data(format!(
         "{symbol}: a close of {close} is {pips:.3e} pips of {pip_size}: expected {} to {:.0}, as prices of currency pairs \
          have; if the prices are in points or otherwise scaled, divide them, or state the size of a pip in their unit with \
@@ -118,7 +120,9 @@ pub(super) fn common_times_warning(dropped: usize, all: usize) -> Option<String>
 pub(super) fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut of: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in paths {
-        of.entry(options.symbol_of(path)?).or_default().push(path.clone());
+        for symbol in options.symbols_of(path)? {
+            of.entry(symbol).or_default().push(path.clone());
+        }
     }
     Ok(of)
 }

@@ -148,6 +148,8 @@ fn parse(
     pass: &Pass<'_>,
 ) -> Result<megabatch_bars::Result<Parsed>> {
     let observe = |bytes| pass.advance(bytes);
+    // A file may have columns of several symbols.
+    let options = &ReadOptions { symbol: Some(files.symbol.clone()), ..options.clone() };
     folder.parsed(files, options, |path| match files.ask.is_empty() {
         true => read_spooled(&files.bars, options, path, &observe),
         false => read_pair_spooled(&files.bars, &files.ask, options, path, &observe),
