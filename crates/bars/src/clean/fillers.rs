@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A run's first hour stays, as nothing tells it from quiet trade while it lasts. What is dropped
-//! does not depend on later bars, so that appended bars change nothing before them. The whole run is
-//! no evidence for a clock: it hides the end of the week.
+//! does not depend on later bars, so that appended bars change nothing before them. The whole run
+//! is no evidence for a clock: it hides the end of the week.
 
 use std::ops::Range;
 
@@ -96,8 +96,8 @@ fn is_weekend_bar(stamp: RowTime) -> bool {
     is_at_a_weekend(stamp.ns().saturating_add(DAY_NS / 2).div_euclid(DAY_NS))
 }
 
-/// Drops the fillers of a file of `base` bars, and counts them. `have_volume` is true if some bar of
-/// the symbol has volume.
+/// Drops the fillers of a file of `base` bars, and counts them. `have_volume` is true if some bar
+/// of the symbol has volume.
 pub(crate) fn drop_fillers(source: &mut BarFile, base: Timeframe, have_volume: bool) -> Result<()> {
     if source.quiet_rows == 0 {
         return Ok(());

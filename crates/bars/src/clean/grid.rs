@@ -56,8 +56,8 @@ struct OffGrid {
     can_move: bool,
 }
 
-/// Repairs, drops or refuses the single rows of a file that are off the grid; true if there are any.
-/// Daily bars have no grid.
+/// Repairs, drops or refuses the single rows of a file that are off the grid; true if there are
+/// any. Daily bars have no grid.
 pub(crate) fn settle_off_grid(source: &mut BarFile, base: Timeframe) -> Result<bool> {
     if base >= Timeframe::D1 {
         return Ok(false);

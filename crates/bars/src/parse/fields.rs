@@ -162,8 +162,8 @@ fn abbreviated(field: &[u8]) -> Option<f64> {
     format!("{}{exponent}", std::str::from_utf8(digits).ok()?).parse().ok().filter(|_| is_plain)
 }
 
-/// The number in digits with a comma before each group of three, such as 1,234,567 or 1,234.5, times
-/// an exponent.
+/// The number in digits with a comma before each group of three, such as 1,234,567 or 1,234.5,
+/// times an exponent.
 fn grouped(field: &[u8], exponent: &str) -> Option<f64> {
     let point = field.iter().position(|&byte| byte == b'.').unwrap_or(field.len());
     let mut groups = field[..point].split(|&byte| byte == b',');

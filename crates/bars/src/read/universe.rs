@@ -74,8 +74,8 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
 }
 
 impl ReadOptions {
-    /// The symbols whose bars a file holds: the one that is stated; those of its columns, if each of
-    /// several symbols has its own; or what its name stands for.
+    /// The symbols whose bars a file holds: the one that is stated; those of its columns, if each
+    /// of several symbols has its own; or what its name stands for.
     ///
     /// # Errors
     /// [`Error::UnlikeName`] for a name that does not fit the pattern.
