@@ -161,9 +161,9 @@ fn header_rows_of_yfinance_are_read() {
     let by_ticker =
         days(30, |k, Prices { open, high, low, close }| format!("7,7,7,7,9,{open},{high},{low},{close},{k}"));
     let names = "Price,Close,High,Low,Open,Volume\nTicker,AAPL,AAPL,AAPL,AAPL,AAPL\n";
-    let of_two = "Price,Close,Close,High,High,Low,Low,Open,Open,Volume,Volume\n\
+    let header_of_two = "Price,Close,Close,High,High,Low,Low,Open,Open,Volume,Volume\n\
                   Ticker,AAPL,MSFT,AAPL,MSFT,AAPL,MSFT,AAPL,MSFT,AAPL,MSFT\nDate,,,,,,,,,,\n";
-    let of_tickers = "Ticker,MSFT,MSFT,MSFT,MSFT,MSFT,AAPL,AAPL,AAPL,AAPL,AAPL\n\
+    let header_by_ticker = "Ticker,MSFT,MSFT,MSFT,MSFT,MSFT,AAPL,AAPL,AAPL,AAPL,AAPL\n\
                       Price,Open,High,Low,Close,Volume,Open,High,Low,Close,Volume\nDate,,,,,,,,,,\n";
     for header in ["Date,,,,,\n", "Datetime,,,,,\n", ""] {
         let recording = recording_of(&format!("{names}{header}{one}"));
@@ -171,7 +171,7 @@ fn header_rows_of_yfinance_are_read() {
     }
     let unnamed = names.replace("Price,", ",").replace("Ticker,", ",");
     assert_eq!(recording_of(&format!("{unnamed}{one}")).bars, expected.bars);
-    for text in [format!("{of_two}{two}"), format!("{of_tickers}{by_ticker}")] {
+    for text in [format!("{header_of_two}{two}"), format!("{header_by_ticker}{by_ticker}")] {
         let error = error_of(&text, &ReadOptions::default());
         assert!(error.contains("AAPL.csv: ") && error.contains("AAPL") && error.contains("MSFT"), "{error}");
         assert!(error.contains("several symbols"), "{error}");

@@ -29,7 +29,7 @@ struct Grid {
 
 impl Grid {
     /// The grid of rows, if nearly all of them are on one and some are not.
-    fn of_rows(rows: &RowStore, base: Timeframe) -> Option<Self> {
+    fn from_rows(rows: &RowStore, base: Timeframe) -> Option<Self> {
         let base_ns = base.duration_ns();
         let mut counts: HashMap<i64, u64> = HashMap::new();
         for stamp in rows.stamps() {
@@ -62,7 +62,7 @@ pub(crate) fn settle_off_grid(source: &mut BarFile, base: Timeframe) -> Result<b
     if base >= Timeframe::D1 {
         return Ok(false);
     }
-    let Some(grid) = Grid::of_rows(&source.rows, base) else { return Ok(false) };
+    let Some(grid) = Grid::from_rows(&source.rows, base) else { return Ok(false) };
     let slips = slips(&source.rows, grid);
     let (mut moved, mut dropped): (HashMap<usize, i64>, Vec<Range<usize>>) = (HashMap::new(), Vec::new());
     for OffGrid { index, line, late_ns, can_move } in &slips {

@@ -54,7 +54,7 @@ impl SessionDays {
 
     /// The way of one bar that follows others of sessions. Midnights of exchanges in the East are
     /// afternoons in UTC; so are New York's opens.
-    pub(crate) fn of_one(open: i64) -> Self {
+    pub(crate) fn for_one(open: i64) -> Self {
         let past_noon = open.rem_euclid(DAY_NS) - DAY_NS / 2;
         let is_new_yorks_open = [HOUR_NS, 2 * HOUR_NS].contains(&(past_noon - 30 * MINUTE_NS));
         if is_new_yorks_open { SessionDays::SameDay } else { SessionDays::NextDay }
@@ -109,7 +109,7 @@ mod tests {
         }
         let cases = [(23, 0, NextDay), (15, 0, NextDay), (18, 30, NextDay), (14, 30, SameDay), (13, 30, SameDay)];
         for (hour, minute, expected) in cases {
-            assert_eq!(SessionDays::of_one(hour * HOUR_NS + minute * MINUTE_NS), expected, "{hour}:{minute}");
+            assert_eq!(SessionDays::for_one(hour * HOUR_NS + minute * MINUTE_NS), expected, "{hour}:{minute}");
         }
         assert_eq!(NextDay.open_time(5 * HOUR_NS), Some(0));
         assert_eq!(AsStamped.open_time(5 * HOUR_NS), None);

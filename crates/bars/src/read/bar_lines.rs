@@ -252,7 +252,7 @@ impl BarLines {
     /// When a daily bar opens that follows bars of sessions, which open at midnights.
     fn session_open(&self, open: i64) -> Option<i64> {
         let are_sessions = self.base == Timeframe::D1 && self.known_until.is_some_and(|known| known % DAY_NS == 0);
-        SessionDays::of_one(open).open_time(open).filter(|_| are_sessions)
+        SessionDays::for_one(open).open_time(open).filter(|_| are_sessions)
     }
 
     fn zone(&self, row: &BarRow) -> Result<&Zone> {

@@ -188,8 +188,8 @@ fn side_by_side(folder: &Path, file: &Path, symbols: [&str; 2]) -> PathBuf {
     let names = ["Open", "High", "Low", "Close", "Volume"];
     let twice = |field: &str| field.parse::<f64>().map_or(String::new(), |price| format!("{:.6}", 2.0 * price));
     let mut text = format!("Price,{0},{0}\n", names.join(","));
-    let of_symbols: Vec<String> = symbols.iter().map(|symbol| vec![*symbol; names.len()].join(",")).collect();
-    text.push_str(&format!("Ticker,{}\nDatetime{}\n", of_symbols.join(","), ",".repeat(2 * names.len())));
+    let symbol_fields: Vec<String> = symbols.iter().map(|symbol| vec![*symbol; names.len()].join(",")).collect();
+    text.push_str(&format!("Ticker,{}\nDatetime{}\n", symbol_fields.join(","), ",".repeat(2 * names.len())));
     for line in fs::read_to_string(file).unwrap().lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let doubled: Vec<String> = fields[1..5].iter().map(|field| twice(field)).collect();
