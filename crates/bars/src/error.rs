@@ -117,8 +117,8 @@ pub enum Error {
 
     /// Open and close of columns without names are probably exchanged.
     #[error(
-        "{}: the columns have no names, and open and close are probably exchanged: with the open read from field {} and the close from field {}, the median bar of {pairs} opens {as_read:.2} % from the close before it, and {exchanged:.2} % with the two exchanged; name the columns in a first line, `{exchanged_header}`, or `{header}` if they are right as read",
-        path.display(), fields[0], fields[1]
+        "{}: the columns have no names, and open and close are probably exchanged: with the open read from field {} and the close from field {}, the median bar of {pairs} opens {} from the close before it, and {} with the two exchanged; name the columns in a first line, `{exchanged_header}`, or `{header}` if they are right as read",
+        path.display(), fields[0], fields[1], Percent(*as_read), Percent(*exchanged)
     )]
     ExchangedOpenClose {
         /// The file.
@@ -555,6 +555,16 @@ impl fmt::Display for Shortages<'_> {
     }
 }
 
+/// A share in percent, with two significant digits at least.
+pub(crate) struct Percent(pub(crate) f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let zeros = if self.0 > 0.0 { (-self.0.log10()).floor().clamp(0.0, 12.0) } else { 0.0 };
+        write!(f, "{:.*} %", zeros as usize + 2, self.0)
+    }
+}
+
 /// `text` cut to a length that fits a message, with marks in place of what would disturb a
 /// terminal.
 pub(crate) fn shortened(text: &[u8]) -> String {
@@ -569,6 +579,13 @@ pub(crate) fn shortened(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_shares_keep_their_digits() {
+        for (percent, text) in [(0.0, "0.00 %"), (12.345, "12.35 %"), (0.14, "0.14 %"), (0.009_33, "0.0093 %")] {
+            assert_eq!(Percent(percent).to_string(), text);
+        }
+    }
 
     #[test]
     fn long_and_invisible_text_is_made_fit_for_a_message() {

@@ -188,10 +188,14 @@ fn nearly_rows() -> impl Strategy<Value = String> {
             format!("2018-11-04 {:02}:{:02},1,{price},1,1,2", minute / 60, minute % 60)
         }),
         1 => "[-0-9:., a-z\"\t;/]{0,40}",
+        1 => (0..90u8).prop_map(|bar| format!("2018-11-03 {:02}:00,1,1,1,1,0", bar % 24)),
         1 => (0..20u8).prop_map(|day| format!("{day}/{}/2018 1:00 PM,1,1,1,1", day / 2)),
         1 => Just("15304896001,1,1,1,1".to_owned()),
         1 => prop::sample::select(vec![
             "1850-01-01 00:00,1,1,1,1,2", "2140-12-31 23:59,1e308,1e308,1e-308,1,1e308", "2018-11-04 01:00,1.1000000000000001,1e308,1e-9,1,0",
+            "2018-11-04 00:05,1,1,1,1,-1", "2018-11-04 00:06,1,1,1,1,1.5M", "2018-11-04 00:07 US/Eastern,1,1,1,1,2",
+            "2018-11-04 00:07:15,1,1,1,1,2", "04-Nov-2018 00:09,1,2,1,1,2", ",2018-11-04,1,1,1,1,-", "Price,Open,High,Low,Close",
+            "Ticker,A,A,B,B", "time,open,high,low,close,symbol", "2018-11-04 00:08,1,1,1,1,2,A",
         ]).prop_map(str::to_owned),
         1 => Just("date,open,high,low,close,spread".to_owned()),
     ];

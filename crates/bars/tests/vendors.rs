@@ -115,8 +115,8 @@ fn date_before(day: usize) -> String {
     if day == 0 { "2023-12-31".to_owned() } else { date(day - 1) }
 }
 
-/// What remains of yfinance's file when its three header lines are deleted was read as open, high,
-/// low and close, and `leak` passed.
+/// The rows under yfinance's three header lines, which have the close first, were read as open,
+/// high, low and close without them, and `leak` passed.
 #[test]
 fn exchanged_open_and_close_without_names_are_refused() {
     let volume = |k: usize| 224_000 + 37 * k;

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Percent, Result};
 use crate::parse::format::RowFormat;
 use crate::parse::row::BarRow;
 
@@ -99,11 +99,11 @@ impl OpenClose {
     pub(crate) fn warning(&self, path: &Path, format: &RowFormat) -> Option<String> {
         let Exchanged { pairs, as_read, exchanged } = self.exchanged().filter(|_| format.is_named)?;
         Some(format!(
-            "the bars of {} open {:.2} % from the close before (median of {pairs}), and with open and close exchanged \
-             {:.2} %: are the names of these two columns right?",
+            "the bars of {} open {} from the close before (median of {pairs}), and with open and close exchanged {}: are \
+             the names of these two columns right?",
             path.display(),
-            100.0 * as_read,
-            100.0 * exchanged
+            Percent(100.0 * as_read),
+            Percent(100.0 * exchanged)
         ))
     }
 }
