@@ -26,6 +26,7 @@ const QUIET_NS: i64 = HOUR_NS;
 const QUIET_WITHOUT_VOLUME_NS: i64 = 12 * HOUR_NS;
 
 /// A run of flat bars without volume.
+#[derive(Debug)]
 struct Run {
     first_ns: i64,
     last_ns: i64,
@@ -36,9 +37,9 @@ struct Run {
 }
 
 /// Finder of fillers in rows as they come.
-struct FillerFinder {
+#[derive(Debug)]
+pub(crate) struct FillerFinder {
     base_ns: i64,
-    quiet_ns: i64,
     are_days: bool,
     run: Option<Run>,
     last_close: Option<f64>,
@@ -46,10 +47,9 @@ struct FillerFinder {
 }
 
 impl FillerFinder {
-    fn new(base: Timeframe, have_volume: bool) -> Self {
+    pub(crate) fn new(base: Timeframe) -> Self {
         FillerFinder {
             base_ns: base.duration_ns(),
-            quiet_ns: if have_volume { QUIET_NS } else { QUIET_WITHOUT_VOLUME_NS },
             are_days: base >= Timeframe::D1,
             run: None,
             last_close: None,
@@ -57,8 +57,9 @@ impl FillerFinder {
         }
     }
 
-    /// Takes the next row; true if it is a filler.
-    fn add(&mut self, row: &BarRow) -> bool {
+    /// Takes the next row; true if it is a filler. `have_volume` is true if some bar has volume.
+    pub(crate) fn add(&mut self, row: &BarRow, have_volume: bool) -> bool {
+        let quiet_ns = if have_volume { QUIET_NS } else { QUIET_WITHOUT_VOLUME_NS };
         let before = self.last_close.replace(row.close);
         if !row.is_quiet() {
             self.end_run();
@@ -71,7 +72,7 @@ impl FillerFinder {
         match &mut self.run {
             Some(run) if run.price == row.close && stamp_ns - run.last_ns == self.base_ns => {
                 run.last_ns = stamp_ns;
-                run.is_filler = run.bars * self.base_ns >= self.quiet_ns;
+                run.is_filler = run.bars * self.base_ns >= quiet_ns;
                 run.bars += 1;
                 run.is_filler
             }
@@ -102,10 +103,10 @@ pub(crate) fn drop_fillers(source: &mut BarFile, base: Timeframe, have_volume: b
     if source.quiet_rows == 0 {
         return Ok(());
     }
-    let mut finder = FillerFinder::new(base, have_volume);
+    let mut finder = FillerFinder::new(base);
     let mut dropped: Vec<Range<usize>> = Vec::new();
     for (index, row) in source.rows.iter().enumerate() {
-        if finder.add(&row) {
+        if finder.add(&row, have_volume) {
             source.ledger.drop_row(row.line, RowError::Filler);
             match dropped.last_mut().filter(|range| range.end == index) {
                 Some(range) => range.end += 1,
@@ -132,10 +133,10 @@ mod tests {
 
     /// Places of the fillers among rows of stamp, price and volume.
     fn fillers(base: Timeframe, have_volume: bool, rows: &[(i64, f64, f64)]) -> Vec<usize> {
-        let mut finder = FillerFinder::new(base, have_volume);
+        let mut finder = FillerFinder::new(base);
         let is_filler = |&(bars, price, volume): &(i64, f64, f64)| {
             let stamp = RowTime::Wall(bars * base.duration_ns());
-            finder.add(&BarRow { volume, ..BarRow::flat(stamp, price, 1) })
+            finder.add(&BarRow { volume, ..BarRow::flat(stamp, price, 1) }, have_volume)
         };
         let found: Vec<bool> = rows.iter().map(is_filler).collect();
         (0..rows.len()).filter(|&place| found[place]).collect()

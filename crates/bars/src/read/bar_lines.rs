@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bars::Bar;
+use crate::clean::fillers::FillerFinder;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
 use crate::error::row_error::{OnError, RowError, RowFix};
@@ -46,6 +47,7 @@ pub struct BarLines {
     own_zone: Option<OwnZone>,
     /// True once a row had a volume.
     has_volume: bool,
+    fillers: FillerFinder,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -78,6 +80,7 @@ impl BarLines {
             symbol_column: SymbolColumn::default(),
             own_zone: None,
             has_volume: false,
+            fillers: FillerFinder::new(base),
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -200,6 +203,10 @@ impl BarLines {
         let row = row.and_then(|row| self.checked(row));
         if let Ok(row) = &row {
             self.check_open_close(row, format)?;
+        }
+        if row.as_ref().is_ok_and(|row| self.fillers.add(row, self.has_volume)) {
+            self.ledger.drop_row(line, RowError::Filler);
+            return Ok(None);
         }
         let timed = match row {
             Ok(row) => self.open_time(&row)?.and_then(|open_time| self.placed(open_time, row)),
@@ -378,7 +385,15 @@ mod tests {
         for (hour, minutes) in [(0, 58..60), (1, 0..31), (1, 32..60), (1, 0..50), (1, 55..60), (2, 0..3)] {
             minutes.for_each(|minute| autumn.push_str(&format!("20181104 {hour:02}{minute:02}00;1;2;1;2;0\n")));
         }
+        // Two hours without trade between two bars with volume.
+        let filled: String = (0..122)
+            .map(|k| {
+                let (prices, volume) = if k % 121 == 0 { ("1,2,1,2", 5) } else { ("2,2,2,2", 0) };
+                format!("2018-01-01 {:02}:{:02},{prices},{volume}\n", 10 + k / 60, k % 60)
+            })
+            .collect();
         for (text, options) in [
+            (filled.as_str(), in_zone("UTC")),
             (header, in_zone("+02:00")),
             (metatrader, in_zone("new-york+7")),
             (metatrader, ReadOptions { stamped_at: StampedAt::Close, ..in_zone("UTC") }),
