@@ -198,6 +198,57 @@ class Frames(InFolder):
         mb.leak(later, samples=2)
 
 
+    def test_an_ingest_that_fails_leaves_file_and_bars_as_they_were(self) -> None:
+        frame = self.frame()
+        out, bars = self.folder / "own.h5", self.folder / "own.bars"
+        first = mb.ingest(frame[:9000], symbol="EURUSD", out=out, **BARS).append(frame[9000:])
+
+        def contents() -> dict[str, bytes]:
+            files = [out, *(file for file in bars.rglob("*") if file.is_file())]
+            return {str(file): file.read_bytes() for file in files}
+
+        before = contents()
+        self.assertGreater(len(before), 2)
+        for wrong in (
+            {"horizon": 10**6},
+            {"horizn": 3},
+            {"features": ["none"]},
+        ):
+            with self.assertRaises(mb.MegabatchError):
+                mb.ingest(frame, symbol="EURUSD", out=out, **{**BARS, **wrong})
+            self.assertEqual(contents(), before, wrong)
+        for symbol, own in (("EURUSD", frame.assign(high=0.0)), ("A/B", frame)):
+            with self.assertRaises(mb.DataError):
+                mb.ingest(own, symbol=symbol, out=out, **BARS)
+            self.assertEqual(contents(), before, symbol)
+        mb.leak(first, samples=2)
+        # A file in the place of an old one takes the bars of the old one with it.
+        later = mb.ingest({"EURUSD": frame}, out=out, **BARS)
+        mb.leak(later, samples=2)
+        self.assertEqual(len(list(bars.rglob("*.csv"))), 1)
+        mb.leak(later.append(frame[-100:]), samples=2)
+
+    def test_a_folder_that_ingest_did_not_make_is_not_touched(self) -> None:
+        frame = self.frame()
+        own = self.folder / "own.bars"
+        own.mkdir()
+        (own / "EURUSD.csv").write_text("bars of my own")
+        with self.assertRaisesRegex(mb.ConfigError, "own.bars: .* not made by megabatch"):
+            mb.ingest(frame, symbol="EURUSD", out=self.folder / "own.h5", **BARS)
+        self.assertEqual([file.name for file in own.iterdir()], ["EURUSD.csv"])
+        self.assertFalse((self.folder / "own.h5").exists())
+        # Files of others in our folder stay.
+        (own / "EURUSD.csv").unlink()
+        own.rmdir()
+        mb.ingest(frame, symbol="EURUSD", out=self.folder / "own.h5", **BARS)
+        (own / "notes.txt").write_text("notes")
+        (own / "GBPUSD.csv").write_text("bars of my own")
+        (own / "mine").mkdir()
+        mb.ingest(frame[:9000], symbol="EURUSD", out=self.folder / "own.h5", **BARS)
+        names = sorted(file.name for file in own.iterdir())
+        self.assertEqual([name for name in names if not name.startswith(".")], ["2", "GBPUSD.csv", "mine", "notes.txt"])
+
+
 class Stream:
     """A frame of a library that nobody knows."""
 

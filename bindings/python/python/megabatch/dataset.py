@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
 import os
 import pathlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _frames, _megabatch, _settings
+from ._bars_folder import BarsFolder
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
@@ -236,12 +235,12 @@ class Dataset:
                 f"its own: ingest all bars anew",
                 column="symbol",
             )
-        frames = _folder_of_bars(self._path)
-        folder = next(own for n in itertools.count(2) if not (own := frames / str(n)).exists())
-        with _written(by_symbol, folder, self._path) as paths:
+        folder = BarsFolder(self._path)
+        before = folder.files()
+        with folder.with_files(by_symbol) as paths:
             _, facts = _megabatch.append(paths, _options(named), self._path)
         if not facts["appended"]["files"]:
-            shutil.rmtree(folder)
+            folder.keep_only(before)
         return self._again()
 
     def _again(self) -> Dataset:
@@ -330,16 +329,16 @@ def ingest(
         return Dataset(file, _keeps=keeps)
     zone = options.get("zone")
     by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone))
-    folder = _folder_of_bars(file)
-    if out is not None and folder.exists():
-        shutil.rmtree(folder)
+    folder = BarsFolder(file)
+    before = folder.files()
     if len(by_symbol) == 1:
         named["symbol"] = next(iter(by_symbol))
     else:
         named["symbol-pattern"] = "{}"
     named.setdefault("format", "iso")
-    with _written(by_symbol, folder, file) as paths:
+    with folder.with_files(by_symbol) as paths:
         _megabatch.ingest(paths, _options(named), file)
+    folder.keep_only(name for name in folder.files() if name not in before)
     return Dataset(file, _keeps=keeps)
 
 
@@ -358,42 +357,6 @@ def _paths(bars: _Bars) -> list[str]:
     if wrong:
         raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
     return [os.path.abspath(path) for path in paths]
-
-
-def _folder_of_bars(file: pathlib.Path) -> pathlib.Path:
-    """The folder of a series with the bars of its frames."""
-    return file.parent / f"{file.stem}.bars"
-
-
-def _identity(file: pathlib.Path) -> tuple[int, ...] | None:
-    try:
-        found = file.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
-
-
-@contextlib.contextmanager
-def _written(by_symbol: dict[str, _frames.Bars], folder: pathlib.Path, series: pathlib.Path) -> Iterator[list[str]]:
-    """The paths of the bars, written into `folder`, which goes again if an error follows that leaves the file `series`
-    as it was."""
-    before = _identity(series)
-    folder.mkdir(parents=True)
-    paths = []
-    try:
-        for name, own in by_symbol.items():
-            if not name or os.path.basename(name) != name:
-                raise DataError(f"symbol {name!r}: expected a name that a file may have", column="symbol")
-            paths.append(os.path.abspath(folder / f"{name}.csv"))
-            _megabatch.write_bars(paths[-1], own.native())
-        yield paths
-    except BaseException as error:
-        if _identity(series) == before:
-            shutil.rmtree(folder, ignore_errors=True)
-        # The file has a header, and counts lines from 1.
-        if isinstance(error, DataError) and isinstance(line := error.fields.get("line"), int):
-            error.fields["row"] = line - 2
-        raise
 
 
 def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:
