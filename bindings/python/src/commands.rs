@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, GraphKind, Options, Place, Symmetry, Widths};
-use megabatch_run::ingest::{BarColumns, BarTimes, Recipe};
+use megabatch_run::ingest::{BarColumn, BarColumns, BarTimes, Recipe, TableColumns};
 use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
 use megabatch_run::text::ByteSize;
@@ -18,44 +18,38 @@ use crate::host::PythonHost;
 use crate::process;
 use crate::training::{Told, told};
 
-/// Columns of bars: 64-bit integers and floats.
+/// Bars in columns: 64-bit integers of time, and floats by the names that a header may have.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Columns {
     time_ns: Vec<u8>,
     is_utc: bool,
-    open: Vec<u8>,
-    high: Vec<u8>,
-    low: Vec<u8>,
-    close: Vec<u8>,
-    volume: Option<Vec<u8>>,
-    spread: Option<Vec<u8>>,
+    columns: Vec<(String, Vec<u8>)>,
 }
 
 /// Writes bars as CSV.
 #[pyfunction]
 pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>) -> PyResult<()> {
     process::check(py)?;
-    let Named(columns) = columns;
-    let time_ns: Vec<i64> = numbers(&columns.time_ns)?;
-    let prices = [&columns.open, &columns.high, &columns.low, &columns.close];
-    let prices = prices.map(|bytes| numbers::<f64>(bytes));
-    let [open, high, low, close] = prices;
-    let (open, high, low, close) = (open?, high?, low?, close?);
-    let volume: Option<Vec<f64>> = columns.volume.as_deref().map(numbers).transpose()?;
-    let spread: Option<Vec<f64>> = columns.spread.as_deref().map(numbers).transpose()?;
-    let times = if columns.is_utc { BarTimes::Utc } else { BarTimes::Wall };
-    let bars = BarColumns {
-        time_ns: &time_ns,
-        times,
-        open: &open,
-        high: &high,
-        low: &low,
-        close: &close,
-        volume: volume.as_deref(),
-        spread: spread.as_deref(),
-    };
+    let Named(Columns { time_ns, is_utc, columns }) = columns;
+    let time_ns: Vec<i64> = numbers(&time_ns)?;
+    let columns = columns.into_iter().map(|(name, bytes)| Ok((name, numbers::<f64>(&bytes)?)));
+    let columns: Vec<(String, Vec<f64>)> = columns.collect::<PyResult<_>>()?;
+    let columns: Vec<BarColumn<'_>> = columns.iter().map(|(name, values)| BarColumn { name, values }).collect();
+    let times = if is_utc { BarTimes::Utc } else { BarTimes::Wall };
+    let bars = BarColumns { time_ns: &time_ns, times, columns: &columns };
     py.detach(|| bars.write_csv(&path)).or_raise(py)
+}
+
+/// Places of a table's columns by role.
+type Places = (Option<usize>, Option<usize>, Option<usize>, Vec<(&'static str, usize)>);
+
+/// Places of stamp, date, clock and numbers in a table with columns of these names, as a file has
+/// them; numbers with the names that a header may have.
+#[pyfunction]
+pub(crate) fn bar_columns(names: Vec<String>) -> Places {
+    let TableColumns { stamp, date, clock, numbers } = TableColumns::find(&names);
+    (stamp, date, clock, numbers.iter().map(|column| (column.name, column.place)).collect())
 }
 
 /// Recipe of a series of files of bars.

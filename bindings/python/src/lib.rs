@@ -20,7 +20,9 @@ mod training;
 #[pyo3::pymodule]
 mod _megabatch {
     #[pymodule_export]
-    use crate::commands::{append, build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars};
+    use crate::commands::{
+        append, bar_columns, build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars,
+    };
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+import random
 import shutil
 from typing import Any
 
@@ -247,6 +249,135 @@ class Frames(InFolder):
         mb.ingest(frame[:9000], symbol="EURUSD", out=self.folder / "own.h5", **BARS)
         names = sorted(file.name for file in own.iterdir())
         self.assertEqual([name for name in names if not name.startswith(".")], ["2", "GBPUSD.csv", "mine", "notes.txt"])
+
+
+class Columns(InFolder):
+    """Columns that files know are those that frames know."""
+
+    DAILY: dict[str, Any] = {
+        "timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01,
+        "features": ["log_return", "range", "log_volume", "spread_pips"],
+    }
+
+    def test_a_file_and_its_frame_have_one_fingerprint(self) -> None:
+        seen: dict[str, int] = {}
+        for seed in range(24):
+            chance = random.Random(seed)
+            frame = self.daily_bars(chance)
+            file = self.folder / "AAA.csv"
+            frame.to_csv(file, index=False)
+            by_file = mb.ingest(file, **self.DAILY)
+            frames: dict[str, Any] = {"pandas": frame, "by its index": frame.set_index("Date")}
+            if frame.columns.is_unique:
+                frames["polars"] = polars.DataFrame({name: frame[name].to_numpy() for name in frame})
+                frames["pyarrow"] = pyarrow.table({name: pyarrow.array(frame[name]) for name in frame})
+            if "Time" in frame:
+                del frames["by its index"]
+            for name, own in frames.items():
+                by_frame = mb.ingest(own, symbol="AAA", **self.DAILY)
+                self.assertEqual(by_frame.fingerprint(), by_file.fingerprint(), (seed, name, list(frame)))
+            for name in frame:
+                seen[name] = seen.get(name, 0) + 1
+        self.assertLessEqual({"Adj Close", "adjusted_close", "Tick Volume", "Spread", "Time", "Stock Splits"}, set(seen))
+
+    def daily_bars(self, chance: random.Random) -> pandas.DataFrame:
+        """Bars of days with columns of many names in any order."""
+        rows = 90
+        close = [100.0]
+        while len(close) < rows:
+            close.append(round(close[-1] * math.exp(chance.gauss(0, 0.02)), 4))
+        first = [close[0], *close[:-1]]
+        factor = [0.125 if row < rows // 2 else 1.0 for row in range(rows)]
+
+        def volumes() -> list[float]:
+            return [float(chance.randrange(1, 10**6)) for _ in range(rows)]
+
+        columns: dict[str, list[Any]] = {
+            chance.choice(["Open", "open", "OPEN", "Open price"]): first,
+            chance.choice(["High", "high"]): [round(max(pair) * 1.01, 4) for pair in zip(first, close)],
+            chance.choice(["Low", "low"]): [round(min(pair) * 0.99, 4) for pair in zip(first, close)],
+            chance.choice(["Close", "close"]): close,
+        }
+        adjusted = [price * share for price, share in zip(close, factor)]
+        others: dict[str, list[Any]] = {
+            chance.choice(["Adj Close", "adjusted_close", "Close_adj"]): adjusted,
+            chance.choice(["Volume", "volume", "Vol.", "VOL"]): volumes(),
+            chance.choice(["Tick Volume", "TickVol", "tick_volume"]): volumes(),
+            chance.choice(["Spread", "spread"]): [round(chance.random() / 10, 3) for _ in range(rows)],
+            chance.choice(["Stock Splits", "split_coefficient"]): [0.0 if row != rows // 2 else 8.0 for row in range(rows)],
+            chance.choice(["Dividends", "dividend_amount"]): [0.0] * rows,
+            "Own": volumes(),
+            "Note": ["text"] * rows,
+        }
+        columns.update({name: own for name, own in others.items() if chance.random() < 0.6})
+        names = list(columns)
+        chance.shuffle(names)
+        frame = pandas.DataFrame({name: columns[name] for name in names})
+        days = pandas.bdate_range("2020-01-01", periods=rows)
+        if chance.random() < 0.2:
+            frame.insert(0, "Time", [datetime.time(0, 0)] * rows)
+        frame.insert(0, "Date", days)
+        return frame
+
+    def test_a_split_is_no_fall_of_the_price(self) -> None:
+        close = [700.0 + day for day in range(60)] + [100.0 + day for day in range(60)]
+        days = pandas.bdate_range("2020-01-01", periods=len(close))
+        prices = {"Open": close, "High": close, "Low": close, "Close": close}
+        frame = pandas.DataFrame({"Date": days, **prices})
+        frame["Adj Close"] = [price / 7 if day < 60 else price for day, price in enumerate(close)]
+        ds = mb.ingest(frame, symbol="AAA", **self.DAILY)
+        self.assertLess(np.abs(ds[np.arange(len(ds))]["targets"]).max(), 0.1)
+        quoted = mb.ingest(frame, symbol="AAA", prices="quoted", **self.DAILY)
+        self.assertGreater(np.abs(quoted[np.arange(len(quoted))]["targets"]).max(), 1.5)
+
+    def test_the_columns_of_yfinance(self) -> None:
+        days = pandas.bdate_range("2020-01-01", periods=100)
+        tables = {}
+        for k, name in enumerate(("AAA", "BBB")):
+            close = 50 * np.exp(np.cumsum(np.random.default_rng(k).normal(0, 0.02, 100)))
+            table = pandas.DataFrame({"Adj Close": close / 2, "Close": close, "High": close * 1.01, "Low": close * 0.99,
+                                      "Open": close, "Volume": np.arange(100) + 1000}, index=days)
+            table.index.name = "Date"
+            tables[name] = table
+        tables["BBB"] = tables["BBB"].drop(days[40:43])
+        expected = mb.ingest(tables, **self.DAILY)
+        by_ticker = pandas.concat(tables, axis=1, names=["Ticker", "Price"])
+        by_price = by_ticker.swaplevel(axis=1).sort_index(axis=1)
+        self.assertTrue(by_price.isna().any(axis=None))
+        for frame in (by_ticker, by_price, by_price.reset_index(), by_price.stack(future_stack=True).dropna()):
+            ds = mb.ingest(frame, **self.DAILY)
+            self.assertEqual((ds.instruments, ds.fingerprint()), (("AAA", "BBB"), expected.fingerprint()))
+        alone = mb.ingest(tables["AAA"], symbol="AAA", **self.DAILY).fingerprint()
+        self.assertEqual(mb.ingest(by_price, symbol="AAA", **self.DAILY).fingerprint(), alone)
+        one = by_price.loc[:, by_price.columns.get_level_values(1) == "AAA"]
+        self.assertEqual(mb.ingest(one, **self.DAILY).fingerprint(), alone)
+        with self.assertRaisesRegex(mb.DataError, "no column of the frame has the symbol CCC; there are AAA, BBB"):
+            mb.ingest(by_price, symbol="CCC", **self.DAILY)
+        with self.assertRaisesRegex(mb.DataError, "have 2 levels; expected one, or one of open, high"):
+            mb.ingest(by_price.drop(columns="Open", level=0), **self.DAILY)
+
+    def test_a_date_and_a_time_of_day_are_one_time(self) -> None:
+        file = self.bars(3)
+        frame = pandas.read_csv(file, parse_dates=[0])
+        time = frame[frame.columns[0]]
+        expected = mb.ingest(frame, symbol="EURUSD", **BARS).fingerprint()
+        prices = frame.drop(columns=frame.columns[0])
+        dates = prices.assign(Date=time.dt.tz_localize(None).dt.normalize())
+        clocks: dict[str, Any] = {
+            "text": time.dt.strftime("%H:%M"),
+            "times": time.dt.time,
+            "since midnight": time.dt.tz_localize(None) - dates["Date"],
+            "whole": time.dt.tz_localize(None),
+        }
+        for name, clock in clocks.items():
+            self.assertEqual(mb.ingest(dates.assign(Time=clock), symbol="EURUSD", **BARS).fingerprint(), expected, name)
+        for wrong, message in [
+            (dates.assign(Time="noon"), "Time is of dtype .*: expected times"),
+            (dates.assign(Time=clocks["whole"] + pandas.Timedelta(days=400)), "two columns of times, Date and Time"),
+            (dates.assign(Date=clocks["whole"], Time=clocks["text"]), "two columns of times, Date and Time"),
+        ]:
+            with self.assertRaisesRegex(mb.DataError, message):
+                mb.ingest(wrong, symbol="EURUSD", **BARS)
 
 
 class Stream:

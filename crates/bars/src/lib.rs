@@ -27,6 +27,7 @@ pub use error::row_error::{OnError, RowError, RowFix};
 pub use error::{BarShortage, Error, Result};
 pub use parse::adjustment::{Adjustments, ShareSplit};
 pub use parse::format_name::FormatName;
+pub use parse::header::{NumberColumn, TableColumns};
 pub use parse::ledger::RowCount;
 pub use parse::lines::LINE_BYTES_MAX;
 pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};

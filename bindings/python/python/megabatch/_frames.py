@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _megabatch
 from .errors import DataError
 
-_TIMES = ("datetime", "timestamp", "time", "date", "open_time", "utc")
 _SYMBOLS = ("symbol", "ticker", "instrument")
 _PRICES = ("open", "high", "low", "close")
+_UNNEEDED = ("split_coefficient", "dividend_amount")
+"""Columns that are only reported: other values than numbers are no fault of a file either."""
+_DAY_NS = 86_400_000_000_000
+_NAT = np.iinfo(np.int64).min
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +28,19 @@ class Bars:
     time_ns: npt.NDArray[np.int64]
     is_utc: bool
     columns: dict[str, npt.NDArray[np.float64]]
+    """Numbers by the names that a header of a file may have."""
+    rows: npt.NDArray[np.int64]
+    """The rows of the frame that they are, counted from 0."""
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
-        names = (*_PRICES, "volume", "spread")
-        values = {name: self.columns[name].tobytes() if name in self.columns else None for name in names}
-        return {"time_ns": self.time_ns.tobytes(), "is_utc": self.is_utc, **values}
+        columns = [(name, values.tobytes()) for name, values in self.columns.items()]
+        return {"time_ns": self.time_ns.tobytes(), "is_utc": self.is_utc, "columns": columns}
+
+    def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
+        """The bars in some of these rows."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,45 +63,86 @@ def by_symbol(frame: Any, symbol: str | None, zone: str | None, unnamed: str = "
         for name, own in frame.items():
             all_bars.update(by_symbol(own, str(name), zone))
         return all_bars
-    table = _Table.of(frame)
-    times, name_of_time = table.times()
-    columns = {name: table.numbers(name) for name in _PRICES}
-    for name in ("volume", "spread"):
-        if table.has(name):
-            columns[name] = table.numbers(name)
-    _refuse_nat(times, name_of_time)
-    # With a zone, times without one are a clock on a wall; else they are UTC.
-    is_utc = times.is_utc or zone is None
+    tables = _by_ticker(frame)
+    if tables is None:
+        return _by_rows(_Table.open(frame), symbol, zone, unnamed)
+    if symbol is not None and symbol not in tables:
+        raise DataError(
+            f"no column of the frame has the symbol {symbol}; there are {', '.join(tables)}",
+            column="symbol",
+            found=symbol,
+        )
+    chosen = tables if symbol is None else {symbol: tables[symbol]}
+    found = {name: _bars(_Table.open(own), zone) for name, own in chosen.items()}
+    # Tickers share the rows, and one that was not traded has no bar in its.
+    return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
+
+
+def _by_rows(table: _Table, symbol: str | None, zone: str | None, unnamed: str) -> dict[str, Bars]:
+    bars = _bars(table, zone)
     symbols = table.symbols()
     if symbols is None:
-        return {symbol or unnamed: Bars(times.time_ns, is_utc, columns)}
+        return {symbol or unnamed: bars}
     found: dict[str, Bars] = {}
     for one in dict.fromkeys(symbols.tolist()) if symbol is None else [symbol]:
         own_rows = np.flatnonzero(symbols == one)
         if not own_rows.size:
             raise DataError(f"no row of the frame has the symbol {one}", column="symbol", found=str(one))
-        own_columns = {name: column[own_rows] for name, column in columns.items()}
-        found[str(one)] = Bars(times.time_ns[own_rows], is_utc, own_columns)
+        found[str(one)] = bars.at_rows(own_rows)
     return found
 
 
-def _refuse_nat(times: _Times, name: str) -> None:
-    missing = np.flatnonzero(times.time_ns == np.iinfo(np.int64).min)
+def _bars(table: _Table, zone: str | None) -> Bars:
+    columns = table.numbers()
+    times, name_of_time = table.times()
+    missing = np.flatnonzero(times.time_ns == _NAT)
     if missing.size:
         row = int(missing[0])
         raise DataError(
-            f"row {row} of the frame: {name} is NaT; drop the {missing.size} rows without a time", column=name, row=row
+            f"row {row} of the frame: {name_of_time} is NaT; drop the {missing.size} rows without a time",
+            column=name_of_time,
+            row=row,
         )
+    # With a zone, times without one are a clock on a wall; else they are UTC.
+    return Bars(times.time_ns, times.is_utc or zone is None, columns, np.arange(len(times.time_ns)))
+
+
+def _known_rows(bars: Bars) -> npt.NDArray[np.int64]:
+    """Rows that have a price."""
+    return np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in _PRICES], axis=0))
+
+
+def _by_ticker(frame: Any) -> dict[str, Any] | None:
+    """The frame of each ticker, where pandas' columns have two levels, as those of yfinance; else `None`."""
+    if type(frame).__module__.split(".")[0] != "pandas" or getattr(frame.columns, "nlevels", 1) == 1:
+        return None
+    for level in range(frame.columns.nlevels if frame.columns.nlevels == 2 else 0):
+        names = [str(name) for name in frame.columns.get_level_values(level)]
+        *_, numbers = _megabatch.bar_columns(names)
+        if not {*_PRICES} <= {name for name, _ in numbers}:
+            continue
+        tickers = frame.columns.get_level_values(1 - level)
+        # `reset_index` gives the time no ticker: it is every one's.
+        own = {str(ticker): frame.loc[:, (tickers == ticker) | (tickers == "")] for ticker in tickers if ticker != ""}
+        return {ticker: table.droplevel(1 - level, axis=1) for ticker, table in own.items()}
+    raise DataError(
+        f"the columns of the frame have {frame.columns.nlevels} levels; expected one, or one of open, high, low and close "
+        f"and one of symbols",
+        column="open",
+    )
 
 
 class _Table:
     """A frame of one library."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: list[str]) -> None:
         self._names = names
+        self._stamp, self._date, self._clock, numbers = _megabatch.bar_columns(names)
+        self._numbers = dict(numbers)
 
     @staticmethod
-    def of(frame: Any) -> _Table:
+    def open(frame: Any) -> _Table:
+        """A table of any library."""
         module = type(frame).__module__.split(".")[0]
         if module == "pandas":
             return _Pandas(frame)
@@ -98,13 +151,13 @@ class _Table:
         if module == "pyarrow":
             return _Arrow(frame)
         if hasattr(frame, "__arrow_c_stream__"):
-            return _Table._of_stream(frame)
+            return _Table._from_stream(frame)
         raise DataError(
             f"a {type(frame).__name__} is no frame of bars; expected one of pandas, polars or pyarrow, or paths of files"
         )
 
     @staticmethod
-    def _of_stream(frame: Any) -> _Table:
+    def _from_stream(frame: Any) -> _Table:
         """A table of another library, by the Arrow C stream."""
         try:
             import pyarrow
@@ -118,58 +171,106 @@ class _Table:
             raise DataError("frames of other libraries are read by pyarrow or polars; install one of them") from None
         return _Polars(polars.DataFrame(frame))
 
-    def has(self, name: str) -> bool:
-        return name in self._names
-
-    def _column(self, name: str) -> Any:
-        if name not in self._names:
-            raise DataError(
-                f"the frame has no column {name}; expected open, high, low and close, and found "
-                f"{', '.join(map(str, self._names.values())) or 'no columns'}",
-                column=name,
-            )
-        return self._names[name]
-
-    def numbers(self, name: str) -> npt.NDArray[np.float64]:
-        """A column of numbers; missing ones are NaN."""
-        values = self._values(self._column(name))
-        if values.dtype.kind not in "fiu":
-            raise DataError(
-                f"column {name} is of dtype {values.dtype}: expected numbers; convert it, such as with "
-                f"frame[{name!r}].astype(float)",
-                column=name,
-                found=str(values.dtype),
-            )
-        return np.ascontiguousarray(values, dtype=np.float64)
+    def numbers(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Every column of numbers that a file may have; missing ones are NaN."""
+        for name in _PRICES:
+            if name not in self._numbers:
+                raise DataError(
+                    f"the frame has no column {name}; expected open, high, low and close, and found "
+                    f"{', '.join(self._names) or 'no columns'}",
+                    column=name,
+                )
+        found = {}
+        for role, place in self._numbers.items():
+            values, name = self._values(place), self._names[place]
+            if values.dtype.kind not in "fiu":
+                if role in _UNNEEDED:
+                    continue
+                raise DataError(
+                    f"column {name} is of dtype {values.dtype}: expected numbers; convert it, such as with "
+                    f"frame[{name!r}].astype(float)",
+                    column=name,
+                    found=str(values.dtype),
+                )
+            found[role] = np.ascontiguousarray(values, dtype=np.float64)
+        return found
 
     def times(self) -> tuple[_Times, str]:
         """The times, and the name of their column."""
-        for name in _TIMES:
-            if name in self._names:
-                return self._times(self._names[name], name), name
+        place = next((place for place in (self._stamp, self._date, self._clock) if place is not None), None)
         index = self._index()
-        if index is not None:
+        if place is None:
+            if index is not None:
+                return index, "the index"
+            raise DataError(
+                "the frame has no times; name a column of them datetime, timestamp, time or date, or make them the index",
+                column="time",
+            )
+        name = self._names[place]
+        try:
+            if self._stamp is None and self._date is not None and self._clock is not None:
+                return self._date_and_clock(self._date, self._clock), name
+            return self._times(place, name), name
+        except DataError:
+            if index is None:
+                raise
             return index, "the index"
+
+    def _date_and_clock(self, date: int, clock: int) -> _Times:
+        """Times whose dates and times of day stand in two columns."""
+        date_name, clock_name = self._names[date], self._names[clock]
+        dates = self._times(date, date_name)
+        try:
+            whole: _Times | None = self._times(clock, clock_name)
+        except DataError:
+            whole = None
+        is_known = dates.time_ns != _NAT
+        if whole is not None:
+            if np.array_equal(whole.time_ns[is_known] // _DAY_NS, dates.time_ns[is_known] // _DAY_NS):
+                return whole
+        elif not np.any(dates.time_ns[is_known] % _DAY_NS):
+            clock_ns = _clock_ns(self._values(clock), clock_name)
+            return _Times(np.where(is_known, dates.time_ns + clock_ns, _NAT), dates.is_utc)
         raise DataError(
-            f"the frame has no times; name a column of them {', '.join(_TIMES[:3])} or {_TIMES[3]}, or make them the index",
-            column="time",
+            f"the frame has two columns of times, {date_name} and {clock_name}, that are no date and time of day; keep "
+            f"one of them",
+            column=clock_name,
         )
 
     def symbols(self) -> npt.NDArray[Any] | None:
         """The instrument of each row."""
         for name in _SYMBOLS:
-            if name in self._names:
-                return np.asarray(self._values(self._names[name]), dtype=object)
+            for place, own in enumerate(self._names):
+                if own.strip().lower() == name:
+                    return np.asarray(self._values(place), dtype=object)
         return None
 
     def _index(self) -> _Times | None:
         return None
 
-    def _values(self, column: Any) -> npt.NDArray[Any]:
+    def _values(self, place: int) -> npt.NDArray[Any]:
         raise NotImplementedError
 
-    def _times(self, column: Any, name: str) -> _Times:
+    def _times(self, place: int, name: str) -> _Times:
         raise NotImplementedError
+
+
+def _clock_ns(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
+    """Times of day, ns."""
+    if values.dtype.kind == "m":
+        own: npt.NDArray[np.int64] = values.astype("timedelta64[ns]").view(np.int64)
+        return own
+
+    def one(value: object) -> int:
+        try:
+            clock = datetime.time.fromisoformat(value) if isinstance(value, str) else value
+        except ValueError:
+            clock = None
+        if not isinstance(clock, datetime.time):
+            raise _no_times(name, values.dtype)
+        return ((clock.hour * 60 + clock.minute) * 60 + clock.second) * 1_000_000_000 + clock.microsecond * 1000
+
+    return np.array([one(value) for value in values], dtype=np.int64)
 
 
 def _no_times(name: str, found: object) -> DataError:
@@ -188,24 +289,27 @@ def _nanoseconds(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 class _Pandas(_Table):
     def __init__(self, frame: Any) -> None:
-        super().__init__({str(name).strip().lower(): name for name in frame.columns})
+        if frame.index.nlevels > 1:
+            frame = frame.reset_index()
+        super().__init__([str(name) for name in frame.columns])
         self._frame = frame
 
-    def _values(self, column: Any) -> npt.NDArray[Any]:
-        values: npt.NDArray[Any] = self._frame[column].to_numpy()
-        if values.dtype.kind == "O" and self._frame[column].dtype.name.startswith(("Float", "Int", "UInt")):
-            values = self._frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    def _values(self, place: int) -> npt.NDArray[Any]:
+        column = self._frame.iloc[:, place]
+        values: npt.NDArray[Any] = column.to_numpy()
+        if values.dtype.kind == "O" and column.dtype.name.startswith(("Float", "Int", "UInt")):
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return values
 
-    def _times(self, column: Any, name: str) -> _Times:
-        return self._of(self._frame[column], name)
+    def _times(self, place: int, name: str) -> _Times:
+        return self._from_series(self._frame.iloc[:, place], name)
 
     def _index(self) -> _Times | None:
         index = self._frame.index
-        return self._of(index.to_series(), "the index") if index.dtype.kind == "M" else None
+        return self._from_series(index.to_series(), "the index") if index.dtype.kind == "M" else None
 
     @staticmethod
-    def _of(series: Any, name: str) -> _Times:
+    def _from_series(series: Any, name: str) -> _Times:
         if series.dtype.kind != "M":
             raise _no_times(name, series.dtype)
         if getattr(series.dtype, "tz", None) is None:
@@ -215,20 +319,20 @@ class _Pandas(_Table):
 
 class _Polars(_Table):
     def __init__(self, frame: Any) -> None:
-        super().__init__({name.strip().lower(): name for name in frame.columns})
+        super().__init__(list(frame.columns))
         self._frame = frame
 
-    def _values(self, column: Any) -> npt.NDArray[Any]:
-        series = self._frame[column]
+    def _values(self, place: int) -> npt.NDArray[Any]:
+        series = self._frame.to_series(place)
         if series.dtype.is_decimal():
             series = series.cast(float)
         values: npt.NDArray[Any] = series.to_numpy()
         return values
 
-    def _times(self, column: Any, name: str) -> _Times:
+    def _times(self, place: int, name: str) -> _Times:
         import polars
 
-        series = self._frame[column]
+        series = self._frame.to_series(place)
         if series.dtype == polars.Date:
             series = series.cast(polars.Datetime("ns"))
         if not isinstance(series.dtype, polars.Datetime):
@@ -236,33 +340,32 @@ class _Polars(_Table):
         zone = series.dtype.time_zone
         # Physical values are those of UTC where there is a zone.
         ticks = series.cast(polars.Datetime("ns", zone)).to_physical()
-        filled = ticks.fill_null(np.iinfo(np.int64).min)
+        filled = ticks.fill_null(_NAT)
         return _Times(np.ascontiguousarray(filled.to_numpy(), dtype=np.int64), is_utc=zone is not None)
 
 
 class _Arrow(_Table):
     def __init__(self, table: Any) -> None:
-        super().__init__({name.strip().lower(): name for name in table.schema.names})
+        super().__init__(list(table.schema.names))
         self._table = table
 
-    def _chunked(self, column: Any) -> Any:
-        found = self._table.column(self._table.schema.names.index(column))
+    def _chunked(self, place: int) -> Any:
+        found = self._table.column(place)
         return found.combine_chunks() if hasattr(found, "combine_chunks") else found
 
-    def _values(self, column: Any) -> npt.NDArray[Any]:
-        found = self._chunked(column)
-        values: npt.NDArray[Any] = found.to_numpy(zero_copy_only=False)
+    def _values(self, place: int) -> npt.NDArray[Any]:
+        values: npt.NDArray[Any] = self._chunked(place).to_numpy(zero_copy_only=False)
         return values
 
-    def _times(self, column: Any, name: str) -> _Times:
+    def _times(self, place: int, name: str) -> _Times:
         import pyarrow
 
-        found = self._chunked(column)
+        found = self._chunked(place)
         if pyarrow.types.is_date(found.type):
             found = found.cast(pyarrow.timestamp("ns"))
         if not pyarrow.types.is_timestamp(found.type):
             raise _no_times(name, found.type)
         ticks = found.cast(pyarrow.timestamp("ns", found.type.tz)).cast(pyarrow.int64())
-        filled = ticks.fill_null(np.iinfo(np.int64).min)
+        filled = ticks.fill_null(_NAT)
         values = np.ascontiguousarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
         return _Times(values, is_utc=found.type.tz is not None)

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Loader", "Table", "append", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Loader", "Table", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -130,6 +130,12 @@ def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGet
     """
     Adds the bars of files to the series `out`. `options` are stated to be those that it was made
     with.
+    """
+
+def bar_columns(names: SupportsGetItem[int, str]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]]]:
+    """
+    Places of stamp, date, clock and numbers in a table with columns of these names, as a file has
+    them; numbers with the names that a header may have.
     """
 
 def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

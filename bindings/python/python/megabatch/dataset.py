@@ -313,8 +313,8 @@ def ingest(
     """Makes a dataset of aligned series of bars.
 
     `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, or paths of files. A frame has the
-    columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have `volume`, `spread` and
-    `symbol`. Times without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside
+    columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have the other columns of a
+    file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside
     `out`, so that `leak` and `follow` find them. Without `out`, files go with the dataset.
 
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`.

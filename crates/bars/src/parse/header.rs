@@ -47,6 +47,19 @@ const VOLUME: &str = "volume";
 /// Name of the close in files that name open, high and low, and no close.
 const PRICE: &[&str] = &["price"];
 
+/// Columns of numbers: a name by which a header names the role, and all of them.
+const NUMBERS: [(&str, &[&str]); 9] = [
+    ("open", OPENS),
+    ("high", HIGHS),
+    ("low", LOWS),
+    ("close", CLOSES),
+    ("adj_close", ADJUSTED_CLOSES),
+    ("split_coefficient", SPLITS),
+    ("dividend_amount", DIVIDENDS),
+    ("volume", VOLUMES),
+    ("spread", SPREADS),
+];
+
 /// Columns named by a header line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderLine {
@@ -62,6 +75,49 @@ pub(crate) enum HeaderLine {
         /// The price that is missing.
         missing: &'static str,
     },
+}
+
+/// Columns of a table in memory by role: those that a header with its names would give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableColumns {
+    /// Date and time.
+    pub stamp: Option<usize>,
+    /// The date.
+    pub date: Option<usize>,
+    /// The time of day.
+    pub clock: Option<usize>,
+    /// Columns of numbers.
+    pub numbers: Vec<NumberColumn>,
+}
+
+/// A column of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberColumn {
+    /// Name by which a header names its role.
+    pub name: &'static str,
+    /// Its place in the table, counted from 0.
+    pub place: usize,
+}
+
+impl TableColumns {
+    /// The columns of a table with these names.
+    pub fn find(names: &[String]) -> Self {
+        let names: Vec<String> = names.iter().map(|name| normalised(name.as_bytes())).collect();
+        let numbers = NUMBERS.iter().filter_map(|&(name, known)| {
+            let place = match name {
+                "close" => close(&names),
+                "volume" => volume(&names),
+                _ => column(&names, known),
+            }?;
+            Some(NumberColumn { name, place })
+        });
+        TableColumns {
+            stamp: column(&names, STAMPS),
+            date: column(&names, DATES),
+            clock: column(&names, CLOCKS),
+            numbers: numbers.collect(),
+        }
+    }
 }
 
 /// Reads a line as a header; `None` for a line that is not one. The first name may be empty: that
@@ -116,11 +172,8 @@ fn in_parentheses(field: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The columns of these names.
 fn by_names(names: &[String]) -> HeaderLine {
-    let column = |known: &[&str]| known.iter().find_map(|wanted| names.iter().position(|name| name == wanted));
-    let (open, high, low) = (column(OPENS), column(HIGHS), column(LOWS));
-    let price = || column(PRICE).filter(|_| open.is_some() && high.is_some() && low.is_some());
-    let close = column(CLOSES).or_else(price);
-    let prices = [("open", open), ("high", high), ("low", low), ("close", close)];
+    let column = |known: &[&str]| column(names, known);
+    let prices = [("open", column(OPENS)), ("high", column(HIGHS)), ("low", column(LOWS)), ("close", close(names))];
     if prices.iter().all(|(_, found)| found.is_none()) {
         let are_ticks = TICKS.iter().all(|side| names.iter().any(|name| name == side));
         return if are_ticks { HeaderLine::Ticks } else { HeaderLine::Words };
@@ -143,7 +196,7 @@ fn by_names(names: &[String]) -> HeaderLine {
         adjusted: column(ADJUSTED_CLOSES),
         split: column(SPLITS),
         dividend: column(DIVIDENDS),
-        volume: column(VOLUMES).or_else(|| names.iter().position(|name| name.starts_with(VOLUME))),
+        volume: volume(names),
         spread: column(SPREADS),
         symbol: column(SYMBOLS),
     })
@@ -239,6 +292,20 @@ fn is_no_number(name: &str) -> bool {
     name.chars().next().is_none_or(char::is_alphabetic)
 }
 
+fn close(names: &[String]) -> Option<usize> {
+    let has_others = [OPENS, HIGHS, LOWS].into_iter().all(|known| column(names, known).is_some());
+    column(names, CLOSES).or_else(|| column(names, PRICE).filter(|_| has_others))
+}
+
+fn volume(names: &[String]) -> Option<usize> {
+    column(names, VOLUMES).or_else(|| names.iter().position(|name| name.starts_with(VOLUME)))
+}
+
+/// The column with the first of the names in `known` that one has.
+fn column(names: &[String], known: &[&str]) -> Option<usize> {
+    known.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
+}
+
 fn normalised(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
@@ -318,5 +385,30 @@ mod tests {
             let found = zone(&RowFields::split(line.as_bytes(), b','));
             assert_eq!(found.map(|zone| zone.to_string()).as_deref(), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_table_has_the_columns_of_a_file_with_its_names() {
+        let line = "Volume,Datetime,Time,Open,High,Low,Close,Adj Close,Tick Volume,Dividends,Stock Splits,Spread,Own";
+        let names: Vec<String> = line.split(',').map(str::to_owned).collect();
+        let table = TableColumns::find(&names);
+        let Some(HeaderLine::Named(file)) = parse(&RowFields::split(line.as_bytes(), b',')) else {
+            panic!("no header")
+        };
+        assert_eq!((table.stamp, table.date, table.clock), (Some(file.time), None, Some(2)));
+        // The canonical names are those of the same roles, in any order.
+        let header: Vec<&str> = std::iter::once("datetime").chain(table.numbers.iter().map(|one| one.name)).collect();
+        let header = header.join(",");
+        let Some(HeaderLine::Named(again)) = parse(&RowFields::split(header.as_bytes(), b',')) else {
+            panic!("{header}")
+        };
+        let place = |column: usize| table.numbers[column - 1].place;
+        let places = |columns: BarColumns| {
+            [columns.adjusted, columns.split, columns.dividend, columns.volume, columns.spread]
+                .map(|one| one.map(place))
+        };
+        assert_eq!(again.prices().map(place), file.prices());
+        assert_eq!(places(again), [file.adjusted, file.split, file.dividend, file.volume, file.spread]);
+        assert_eq!(TableColumns::find(&[]).numbers, []);
     }
 }

@@ -60,9 +60,12 @@ impl BarRow {
             let factor = number(column, "the adjusted close")? / row.close;
             // The factor includes splits and dividends already; the vendor's values are only
             // reported.
-            let told = |column: Option<usize>, usual| column.and_then(|column| fields.number(column)).unwrap_or(usual);
-            row.event =
-                RowAdjustment { factor, split: told(columns.split, 1.0), dividend: told(columns.dividend, 0.0) };
+            let told = |column: Option<usize>| {
+                column.and_then(|column| fields.number(column)).filter(|number| number.is_finite())
+            };
+            // yfinance writes 0 on days without a split.
+            let split = told(columns.split).filter(|split| *split != 0.0).unwrap_or(1.0);
+            row.event = RowAdjustment { factor, split, dividend: told(columns.dividend).unwrap_or(0.0) };
             row.scale(factor);
         }
         Ok(row)
@@ -242,5 +245,19 @@ mod tests {
             "a number for the adjusted close in field 6, which is `null`"
         );
         assert!(parse("2018-01-01,4,8,2,4,-1,9").unwrap().check().is_err());
+    }
+
+    #[test]
+    fn a_day_without_a_split_has_0_or_1_in_its_column() {
+        let head = [
+            (1, b"date,open,high,low,close,adj close,volume,stock splits".to_vec()),
+            (2, b"2018-01-01,4,8,2,4,2,9,0".to_vec()),
+        ];
+        let format = RowFormat::detect(&head, None, None).unwrap();
+        for (written, split) in [("0.0", 1.0), ("1", 1.0), ("7.0", 7.0), ("", 1.0), ("NaN", 1.0)] {
+            let line = format!("2018-01-01,4,8,2,4,2,9,{written}");
+            let row = BarRow::parse(&RowFields::split(line.as_bytes(), b','), &format, 2).unwrap();
+            assert_eq!(row.event.split, split, "{written}");
+        }
     }
 }

@@ -15,18 +15,17 @@ pub struct BarColumns<'a> {
     pub time_ns: &'a [i64],
     /// Meaning of the times.
     pub times: BarTimes,
-    /// First price.
-    pub open: &'a [f64],
-    /// Highest price.
-    pub high: &'a [f64],
-    /// Lowest price.
-    pub low: &'a [f64],
-    /// Last price.
-    pub close: &'a [f64],
-    /// Volume, where the table has it.
-    pub volume: Option<&'a [f64]>,
-    /// Ask less bid, where the table has it.
-    pub spread: Option<&'a [f64]>,
+    /// Prices, and other numbers that a file may have.
+    pub columns: &'a [BarColumn<'a>],
+}
+
+/// Numbers of bars.
+#[derive(Clone, Copy, Debug)]
+pub struct BarColumn<'a> {
+    /// Name in a header, which tells their role.
+    pub name: &'a str,
+    /// A number a bar.
+    pub values: &'a [f64],
 }
 
 /// Clock of times.
@@ -40,39 +39,37 @@ pub enum BarTimes {
 
 impl BarColumns<'_> {
     /// Writes the bars to `path` as CSV. Each number is written in the fewest digits that read back
-    /// as itself, and each time to the nanosecond.
+    /// as itself, NaN as an empty field, and each time to the nanosecond.
     ///
     /// # Errors
     /// A data error for columns of other lengths or no rows; those of writing.
     pub fn write_csv(&self, path: &Path) -> Result<()> {
         let rows = self.time_ns.len();
-        let prices = [("open", self.open), ("high", self.high), ("low", self.low), ("close", self.close)];
-        let others = [("volume", self.volume), ("spread", self.spread)];
-        let others: Vec<(&str, &[f64])> =
-            others.into_iter().filter_map(|(name, column)| Some((name, column?))).collect();
-        let columns: Vec<(&str, &[f64])> = prices.into_iter().chain(others).collect();
-        if let Some((name, column)) = columns.iter().find(|(_, column)| column.len() != rows) {
-            return Err(Error::data(format!("column {name} has {} rows, and the times are {rows}", column.len()))
+        if let Some(BarColumn { name, values }) = self.columns.iter().find(|column| column.values.len() != rows) {
+            return Err(Error::data(format!("column {name} has {} rows, and the times are {rows}", values.len()))
                 .with_field("column", *name));
         }
         if rows == 0 {
             return Err(Error::data("the table has no rows"));
         }
-        atomic_file::write(path, &self.to_csv(&columns)?)?;
+        atomic_file::write(path, &self.to_csv()?)?;
         Ok(())
     }
 
-    fn to_csv(self, columns: &[(&str, &[f64])]) -> io::Result<Vec<u8>> {
-        let mut text = Vec::with_capacity(self.time_ns.len() * (24 + 9 * columns.len()));
+    fn to_csv(self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::with_capacity(self.time_ns.len() * (24 + 9 * self.columns.len()));
         text.extend_from_slice(b"datetime");
-        columns.iter().try_for_each(|(name, _)| write!(text, ",{name}"))?;
+        self.columns.iter().try_for_each(|column| write!(text, ",{}", column.name))?;
         for (row, &time_ns) in self.time_ns.iter().enumerate() {
             let time = Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
             match self.times {
                 BarTimes::Utc => write!(text, "\n{time}")?,
                 BarTimes::Wall => write!(text, "\n{}", time.to_string().trim_end_matches('Z'))?,
             }
-            columns.iter().try_for_each(|(_, column)| write!(text, ",{}", column[row]))?;
+            self.columns.iter().map(|column| column.values[row]).try_for_each(|number| match number.is_nan() {
+                true => text.write_all(b","),
+                false => write!(text, ",{number}"),
+            })?;
         }
         text.push(b'\n');
         Ok(text)
@@ -94,25 +91,19 @@ mod tests {
         let high: Vec<f64> = open.iter().map(|price| price + 1.0 / 7.0).collect();
         let low: Vec<f64> = open.iter().map(|price| price - 1.0 / 7.0).collect();
         let volume: Vec<f64> = (0..200).map(|n| n as f64 + 1.0).collect();
-        let columns = BarColumns {
-            time_ns: &time_ns,
-            times: BarTimes::Utc,
-            open: &open,
-            high: &high,
-            low: &low,
-            close: &open,
-            volume: Some(&volume),
-            spread: None,
-        };
+        let columns = [("open", &open), ("high", &high), ("low", &low), ("close", &open), ("volume", &volume)]
+            .map(|(name, values)| BarColumn { name, values });
+        let columns = BarColumns { time_ns: &time_ns, times: BarTimes::Utc, columns: &columns };
         columns.write_csv(&path).unwrap();
         let bars = megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap().bars;
         assert_eq!((bars.timeframe, &bars.open_time), (Timeframe::M1, &time_ns));
         for (read, written) in [(&bars.open, &open), (&bars.high, &high), (&bars.low, &low), (&bars.volume, &volume)] {
             assert_eq!(read, written);
         }
-        let wrong = BarColumns { high: &high[1..], ..columns };
+        let short = [BarColumn { name: "high", values: &high[1..] }];
+        let wrong = BarColumns { columns: &short, ..columns };
         assert!(wrong.write_csv(&path).unwrap_err().to_string().contains("column high has 199 rows"));
-        let none = BarColumns { time_ns: &[], open: &[], high: &[], low: &[], close: &[], volume: None, ..columns };
+        let none = BarColumns { time_ns: &[], columns: &[], ..columns };
         assert!(none.write_csv(&path).unwrap_err().to_string().contains("no rows"));
     }
 }
