@@ -193,6 +193,22 @@ class States(InFolder):
         with self.assertRaises(mb.ConfigError):
             ds.loader(50).load_state_dict({})
 
+    def test_a_loop_that_stops_at_the_last_batch_has_ended_its_epoch(self) -> None:
+        ds = self.series()
+        whole = ds.loader(50, shuffle=True, seed=4)
+        epochs = [[batch["sample"].tolist() for batch in whole] for _ in range(3)]
+        # As Lightning's loop, which counts batches and never asks for one after the last.
+        counted = ds.loader(50, shuffle=True, seed=4)
+        for number, epoch in enumerate(epochs):
+            found = [batch["sample"].tolist() for _, batch in zip(range(len(counted)), counted)]
+            self.assertEqual(found, epoch, number)
+            self.assertEqual(counted.epoch, number + 1)
+            resumed = ds.loader(50, shuffle=True, seed=4)
+            resumed.load_state_dict(counted.state_dict())
+            follows = [batch["sample"].tolist() for _, batch in zip(range(len(resumed)), resumed)]
+            whole.set_epoch(number + 1)
+            self.assertEqual(follows, [batch["sample"].tolist() for batch in whole], number)
+
     def test_a_broken_off_epoch_begins_anew(self) -> None:
         loader = self.series().loader(50, shuffle=True)
         first = next(iter(loader))["sample"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import types
 import unittest
 from typing import Any
 
@@ -60,6 +61,48 @@ class Tensors(InFolder):
         for one, same in zip(batches, other.train_dataloader()):
             np.testing.assert_array_equal(one["sample"], same["sample"])
         self.assertNotEqual(first.tolist(), same["sample"].tolist())
+
+    @unittest.skipIf(IS_REAL, "the trainer is made up")
+    def test_each_process_of_lightning_has_its_part_of_each_batch(self) -> None:
+        ds = self.series()
+
+        def module(rank: int, world: int, batch_size: int = 64) -> Any:
+            made: Any = mb.lightning.DataModule(ds, batch_size, seed=3)
+            made.trainer = types.SimpleNamespace(global_rank=rank, world_size=world)
+            return made
+
+        def samples(loader: Any) -> list[list[int]]:
+            return [np.asarray(batch["sample"]).tolist() for batch in loader]
+
+        loaders = ("train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader")
+        # The parts have 280, 36 and 36 samples. With 279 and 35 a last batch has fewer than there are processes.
+        for world, batch_size in ((2, 64), (3, 64), (3, 279), (2, 35)):
+            alone = module(0, 1, batch_size)
+            ranks = [module(rank, world, batch_size) for rank in range(world)]
+            for name in loaders:
+                whole = samples(getattr(alone, name)())
+                parts = [samples(getattr(rank, name)()) for rank in ranks]
+                self.assertTrue(all(batch for part in parts for batch in part), "no process has an empty batch")
+                self.assertEqual(len({len(part) for part in parts}), 1, "all have as many batches")
+                joined = [sum(batches, []) for batches in zip(*parts)]
+                if name == "train_dataloader":
+                    self.assertEqual(joined, whole[: len(joined)])
+                    self.assertLess(sum(map(len, whole[len(joined) :])), world)
+                else:
+                    self.assertEqual(sum(joined, []), sum(whole, []))
+        for wrong in (module(0, 4, 3).train_dataloader, module(0, 37).val_dataloader, module(0, 4, 3).test_dataloader):
+            with self.assertRaisesRegex(mb.ConfigError, "too few for each to have one"):
+                wrong()
+        # A place is one of any number of processes.
+        one = module(0, 1)
+        batches = iter(one.train_dataloader())
+        next(batches), next(batches)
+        state, rest = one.state_dict(), samples(batches)
+        ranks = [module(rank, 2) for rank in range(2)]
+        for rank in ranks:
+            rank.load_state_dict(state)
+        parts = [samples(rank.train_dataloader()) for rank in ranks]
+        self.assertEqual([sum(own, []) for own in zip(*parts)], rest)
 
     @unittest.skipIf(IS_REAL, "a worker is made up with the stand-in only")
     def test_a_worker_is_told_what_to_do(self) -> None:

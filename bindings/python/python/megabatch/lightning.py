@@ -8,6 +8,8 @@ from typing import Any
 import torch.utils.data
 
 from .dataset import Dataset
+from .errors import ConfigError
+from .loader import TensorOptions
 
 try:
     from lightning.pytorch import LightningDataModule
@@ -19,7 +21,9 @@ __all__ = ["DataModule"]
 
 class DataModule(LightningDataModule):
     """The parts of a dataset, split as training does, as batches of tensors. Batches of training are shuffled, and
-    the place among them is kept in Lightning's checkpoints."""
+    the place among them is kept in Lightning's checkpoints.
+
+    `batch_size` counts the samples of all processes of the trainer together; each has its part of every batch."""
 
     def __init__(
         self,
@@ -34,7 +38,47 @@ class DataModule(LightningDataModule):
         super().__init__()
         self.train_part, self.validation_part, self.test_part = dataset.split(fractions, purge=purge)
         self.batch_size = batch_size
-        self.train_batches = self.train_part.torch(batch_size, shuffle=True, seed=seed, run_length=run_length)
+        self._order: TensorOptions = {"shuffle": True, "seed": seed, "run_length": run_length}
+        self._training: Any = None
+        self._ranks = (0, 0)
+
+    def _process(self) -> tuple[int, int]:
+        """The number of this process among those of the trainer, and their number."""
+        trainer: Any = getattr(self, "trainer", None)
+        return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+
+    @property
+    def train_batches(self) -> Any:
+        """Batches of training, as `Dataset.torch` gives them."""
+        if self._training is None or self._ranks != self._process():
+            rank, world = self._process()
+            if self.batch_size < world:
+                raise self._too_few(self.train_part, world)
+            options: TensorOptions = {**self._order, "rank": rank, "world_size": world}
+            # A process without a sample in the last batch would leave the others waiting for its gradients.
+            options["drop_last"] = 0 < len(self.train_part) % self.batch_size < world
+            batches: Any = self.train_part.torch(self.batch_size, **options)
+            if self._training is not None:
+                batches.load_state_dict(self._training.state_dict())
+            self._training, self._ranks = batches, (rank, world)
+        return self._training
+
+    def _in_order(self, part: Dataset) -> torch.utils.data.DataLoader[Any]:
+        """All batches of a part, in the order of time."""
+        rank, world = self._process()
+        # The same samples in batches of another size, where a process would have none of the last one.
+        sizes = [*range(self.batch_size, world - 1, -1), *range(self.batch_size + 1, self.batch_size + world)]
+        size = next((size for size in sizes if not 0 < len(part) % size < world), None)
+        if size is None or self.batch_size < world:
+            raise self._too_few(part, world)
+        return self._data_loader(part.torch(size, rank=rank, world_size=world))
+
+    def _too_few(self, part: Dataset, world: int) -> ConfigError:
+        return ConfigError(
+            f"{world} processes take their samples of each batch, and the part {part.part} has {len(part)} samples in "
+            f"batches of {self.batch_size}: too few for each to have one; take larger batches or fewer processes",
+            key="batch_size",
+        )
 
     def _data_loader(self, batches: Any) -> torch.utils.data.DataLoader[Any]:
         return torch.utils.data.DataLoader(batches, batch_size=None, num_workers=0)
@@ -45,21 +89,19 @@ class DataModule(LightningDataModule):
 
     def val_dataloader(self) -> torch.utils.data.DataLoader[Any]:
         """Batches of validation, in the order of time."""
-        return self._data_loader(self.validation_part.torch(self.batch_size))
+        return self._in_order(self.validation_part)
 
     def test_dataloader(self) -> torch.utils.data.DataLoader[Any]:
         """Batches of the test, in the order of time."""
-        return self._data_loader(self.test_part.torch(self.batch_size))
+        return self._in_order(self.test_part)
 
     predict_dataloader = test_dataloader
 
     def state_dict(self) -> dict[str, Any]:
         """The place among the batches of training."""
-        batches: Any = self.train_batches
-        state: dict[str, Any] = batches.state_dict()
+        state: dict[str, Any] = self.train_batches.state_dict()
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on at that place."""
-        batches: Any = self.train_batches
-        batches.load_state_dict(state_dict)
+        self.train_batches.load_state_dict(state_dict)

@@ -65,8 +65,8 @@ class Loader:
     """Batches of a dataset, as dicts of arrays: a window `[B, T, F]` for each timeframe, `targets` `[B, K]` and
     `sample` `[B]`, the numbers of the samples in their file.
 
-    A loop over the loader is one epoch. After the last batch the loader stands at the next epoch, whose order is
-    another one. `batch_size` counts the samples of all ranks together, as in training.
+    A loop over the loader is one epoch. After the last batch, seen by the loop or counted by it, the loader stands at
+    the next epoch, whose order is another one. `batch_size` counts the samples of all ranks together, as in training.
     """
 
     def __init__(self, dataset: Dataset, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> None:
@@ -101,7 +101,7 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch of the next batch, counted from 0."""
-        return self._epoch
+        return self._place()[0]
 
     @property
     def run_length(self) -> int | None:
@@ -123,24 +123,26 @@ class Loader:
 
     def _batches(self, take: Callable[[_megabatch.Epoch], _T | None]) -> Iterator[_T]:
         """The batches of an epoch, as `take` takes them."""
-        epoch = self._epoch
-        first = self._batch if self._resumes else 0
+        epoch, batch = self._place()
+        first = batch if self._resumes else 0
         self._resumes = False
-        self._batch = first
+        self._epoch, self._batch = epoch, first
         native = self._native.epoch(epoch, first)
-        while (batch := take(native)) is not None:
+        while (taken := take(native)) is not None:
             self._epoch, self._batch = epoch, self._batch + 1
-            yield batch
+            yield taken
             # Only the caller holds the batch while the next one is gathered.
-            del batch
+            del taken
         self._epoch, self._batch = epoch + 1, 0
+
+    def _place(self) -> tuple[int, int]:
+        """Epoch and batch that come next. An epoch of which every batch was given is over, whether or not the loop has
+        seen its end."""
+        return (self._epoch, self._batch) if self._batch < len(self) else (self._epoch + 1, 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, for `load_state_dict` of a loader of any rank and world size."""
-        # An epoch of which every batch was given is over, whether or not the loop has seen its end.
-        epoch, batch = self._epoch, self._batch
-        if batch >= len(self):
-            epoch, batch = epoch + 1, 0
+        epoch, batch = self._place()
         return {"version": 1, "epoch": epoch, "batch": batch, "order": dict(self._order)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
