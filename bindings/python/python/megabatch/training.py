@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from . import _frames, _megabatch, _settings
 from ._display import display, log
+from ._evaluation import Evaluation, table
 from .dataset import Dataset, StrPath, _Temporary
 from .errors import ConfigError, DataError
 
@@ -274,7 +275,7 @@ class Run:
         device: str = "auto",
     ) -> Evaluation:
         """Errors by horizon beside those of baselines, on the part that the model did not see: `train`, `validation`,
-        `test` or `all`. A part of a dataset names itself."""
+        `test` or `all`. A part of a dataset names itself. Of a run of several folds, the errors of each."""
         if isinstance(data, Dataset) and data.part is not None:
             part = part or data.part
         if part not in (None, "train", "validation", "test", "all"):
@@ -319,9 +320,21 @@ class Run:
             raise ConfigError(f"{path}: the run has no report yet; it is written at its end")
         return Report(path)
 
+    @property
+    def folds(self) -> list[Run]:
+        """The run of each fold; empty for a run of one model."""
+        numbered = {int(path.name[5:]): path for path in self.path.glob("fold-*") if path.name[5:].isdigit()}
+        return [Run(numbered[number], _keeps=self._keeps) for number in sorted(numbered)]
+
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`: steps, validations, checkpoints."""
-        with (self.path / "metrics.jsonl").open() as lines:
+        """The lines of `metrics.jsonl`: steps, validations, checkpoints. Those of a run of several folds have their
+        `fold`, from 1."""
+        file = self.path / "metrics.jsonl"
+        if not file.exists():
+            if self.folds:
+                return [{**line, "fold": n} for n, fold in enumerate(self.folds, 1) for line in fold.metrics()]
+            raise ConfigError(f"{file}: no step was recorded here")
+        with file.open() as lines:
             return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def export(
@@ -398,70 +411,6 @@ class Report:
         return f'<iframe src="data:text/html;base64,{page}" width="100%" height="800" style="border: 0"></iframe>'
 
 
-def _table(columns: Mapping[str, Any], library: str) -> Any:
-    if library == "pandas":
-        import pandas
-
-        return pandas.DataFrame(dict(columns))
-    import polars
-
-    return polars.DataFrame(dict(columns))
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """Errors of a model beside those of baselines."""
-
-    text: str
-    facts: dict[str, Any]
-    """As `megabatch eval --json` has them."""
-
-    def __repr__(self) -> str:
-        return self.text
-
-    @property
-    def model(self) -> dict[str, npt.NDArray[np.float64]]:
-        """The model's errors by name, a number a horizon."""
-        return _by_horizon(self.facts)
-
-    @property
-    def baselines(self) -> dict[str, dict[str, npt.NDArray[np.float64]]]:
-        """Those of each baseline."""
-        return {name: _by_horizon(errors) for name, errors in self.facts["baselines"].items()}
-
-    def _columns(self) -> dict[str, Any]:
-        contenders = {"model": self.model, **self.baselines}
-        horizons = len(self.model["rmse"])
-        columns: dict[str, Any] = {
-            "predictor": np.repeat(np.array(list(contenders), dtype=object), horizons).tolist(),
-            "horizon": np.tile(np.arange(1, horizons + 1), len(contenders)),
-        }
-        for name in self.model:
-            unknown = np.full(horizons, np.nan)
-            columns[name] = np.concatenate([errors.get(name, unknown) for errors in contenders.values()])
-        return columns
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """A row for each predictor and horizon."""
-        frame: pandas.DataFrame = _table(self._columns(), "pandas")
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """A row for each predictor and horizon."""
-        frame: polars.DataFrame = _table(self._columns(), "polars")
-        return frame
-
-
-def _by_horizon(facts: Mapping[str, Any]) -> dict[str, npt.NDArray[np.float64]]:
-    horizons = len(facts["rmse"])
-
-    def is_column(values: Any) -> bool:
-        numbers = (int, float, type(None))
-        return isinstance(values, list) and len(values) == horizons and all(isinstance(x, numbers) for x in values)
-
-    return {name: np.array(values, dtype=np.float64) for name, values in facts.items() if is_column(values)}
-
-
 @dataclasses.dataclass(frozen=True)
 class Predictions:
     """Predictions of samples."""
@@ -524,12 +473,12 @@ class Predictions:
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each sample, with the columns of `megabatch predict`."""
-        frame: pandas.DataFrame = _table(self._columns(), "pandas")
+        frame: pandas.DataFrame = table(self._columns(), "pandas")
         return frame
 
     def to_polars(self) -> polars.DataFrame:
         """A row for each sample, with the columns of `megabatch predict`."""
-        frame: polars.DataFrame = _table(self._columns(), "polars")
+        frame: polars.DataFrame = table(self._columns(), "polars")
         return frame
 
 

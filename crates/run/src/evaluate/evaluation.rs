@@ -1,6 +1,7 @@
 //! A model's errors by horizon beside those of baselines that anyone could use instead.
 
 mod information;
+mod instruments;
 mod text;
 
 use std::borrow::Cow;
@@ -16,6 +17,8 @@ use serde::Serialize;
 use crate::adapters::data::Data;
 use crate::nouns::{Nouns, TargetKind};
 use crate::text::plural;
+
+pub(crate) use instruments::{BASELINES_ARE_OF_ALL, InstrumentColumn};
 
 /// A part of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,7 +80,7 @@ pub struct Evaluation {
     pub step: u64,
     /// True if the model learnt only to rank, so that its outputs have no unit and their errors say
     /// nothing.
-    #[serde(skip)]
+    #[serde(rename = "ranks_only", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ranks: bool,
     /// Nouns of the data, for tables and sentences.
     #[serde(skip)]
@@ -161,11 +164,6 @@ impl Evaluation {
         contenders(&self.model, &self.baselines)
     }
 
-    /// Rows of tables by instrument; empty for data of one instrument.
-    pub(crate) fn by_instrument(&self) -> impl Iterator<Item = (&str, OverHorizons)> {
-        self.instruments.iter().map(|(name, errors)| (name.as_str(), OverHorizons::of(errors)))
-    }
-
     /// One sentence, or one a task: how the model stands against the best baseline, by RMSE
     /// averaged over the horizons; of a classification, its accuracy; and of cross-sections, how
     /// well it ranks them, which is all that is said of a model of ranks: its outputs have no unit.
@@ -224,33 +222,6 @@ impl Evaluation {
         };
         let targets = self.nouns.target;
         format!("RMSE {model:.3}, averaged over the {targets}s: {stand} the best baseline ({name}, {best:.3}).")
-    }
-}
-
-/// Note on the baselines in a table by instrument.
-pub(crate) const BASELINES_ARE_OF_ALL: &str = "baselines are fitted on all instruments together";
-
-/// Errors on the samples of an instrument, averaged over the horizons.
-pub(crate) struct OverHorizons {
-    pub(crate) samples: usize,
-    /// RMSE of each contender, the model first.
-    pub(crate) rmse: Vec<f64>,
-    /// The model's.
-    pub(crate) mae: f64,
-    /// The model's share of signs, over the horizons that have any.
-    pub(crate) direction: Option<f64>,
-}
-
-impl OverHorizons {
-    fn of(errors: &InstrumentEvaluation) -> Self {
-        let shares: Vec<f64> = errors.metrics.direction_accuracy.iter().copied().flatten().collect();
-        let rmse = contenders(&errors.metrics, &errors.baselines).map(|(_, metrics)| mean(&metrics.rmse));
-        OverHorizons {
-            samples: errors.samples,
-            rmse: rmse.collect(),
-            mae: mean(&errors.metrics.mae),
-            direction: (!shares.is_empty()).then(|| mean(&shares)),
-        }
     }
 }
 
@@ -340,6 +311,34 @@ mod tests {
         assert_eq!(json["baselines"]["mean"]["direction_accuracy"][0], 0.5);
     }
 
+    /// Fields of an instrument's row in the text of an evaluation.
+    fn instrument_row(evaluation: &Evaluation, name: &str) -> Vec<String> {
+        let text = evaluation.to_text();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// `eval` of a classifier over two symbols printed the RMSE of its probabilities by symbol.
+    #[test]
+    fn classes_by_instrument_have_accuracies_and_ranks_have_nothing() {
+        let mut classes = Evaluation::of_one_horizon([("model", 777.0), ("most_frequent", 777.0)]).of_two_instruments();
+        let errors = |accuracy: f64| {
+            let (accuracy, balanced_accuracy, cross_entropy) = (vec![accuracy], vec![accuracy / 2.0], vec![0.75]);
+            Some(Box::new(ClassErrors { accuracy, balanced_accuracy, cross_entropy, confusion: Vec::new() }))
+        };
+        classes.model.classes = errors(0.5);
+        for own in classes.instruments.values_mut() {
+            own.metrics.classes = errors(0.25);
+            own.baselines.get_mut("most_frequent").unwrap().classes = errors(0.125);
+        }
+        let expected = ["USDJPY", "4", "0.2500", "0.1250", "0.1250", "0.0625", "0.7500", "0.7500"];
+        assert_eq!(instrument_row(&classes, "USDJPY"), expected);
+        assert!(!classes.to_text().contains("777"), "{}", classes.to_text());
+        let ranks = Evaluation { ranks: true, ..Evaluation::of_one_horizon([("model", 777.0)]).of_two_instruments() };
+        assert!(!ranks.to_text().contains("by instrument"), "{}", ranks.to_text());
+        assert_eq!(serde_json::to_value(&ranks).unwrap()["ranks_only"], true);
+    }
+
     #[test]
     fn several_instruments_have_a_row_each_and_one_has_none() {
         let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
@@ -347,14 +346,9 @@ mod tests {
         assert_eq!(serde_json::to_value(&one).unwrap().get("instruments"), None);
 
         let two = one.of_two_instruments();
-        let text = two.to_text();
-        let row = |name: &str| {
-            let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
-            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(row("EURUSD"), ["EURUSD", "6", "1.0000", "2.0000", "1.0000", "0.5000"]);
-        assert_eq!(row("USDJPY"), ["USDJPY", "4", "2.0000", "4.0000", "1.0000", "0.5000"]);
-        assert!(text.contains("fitted on all instruments together"), "{text}");
+        assert_eq!(instrument_row(&two, "EURUSD"), ["EURUSD", "6", "1.0000", "2.0000", "1.0000", "0.5000"]);
+        assert_eq!(instrument_row(&two, "USDJPY"), ["USDJPY", "4", "2.0000", "4.0000", "1.0000", "0.5000"]);
+        assert!(two.to_text().contains("fitted on all instruments together"), "{}", two.to_text());
         let json = serde_json::to_value(&two).unwrap();
         assert_eq!(json["instruments"]["USDJPY"]["samples"], 4);
         assert_eq!(json["instruments"]["USDJPY"]["baselines"]["mean"]["rmse"][0], 4.0);

@@ -1,10 +1,10 @@
 //! The model's error at each horizon beside those of the baselines.
 
-use megabatch_trainer::Metrics;
+use megabatch_trainer::{InstrumentEvaluation, Metrics};
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, escape, paragraph, side_by_side};
-use crate::evaluate::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, Part};
+use crate::evaluate::{BASELINES_ARE_OF_ALL, Evaluation, Part};
 use crate::nouns::TargetKind;
 use crate::text::number::{grouped, plural, significant};
 
@@ -98,9 +98,7 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
     let unit =
         if evaluation.model.classes.is_some() || evaluation.model.accuracy.is_some() { "probabilities" } else { unit };
     body.push_str(&table(evaluation, unit).to_html());
-    if !evaluation.instruments.is_empty() {
-        body.push_str(&instruments_table(evaluation, unit).to_html());
-    }
+    body.extend(instruments_table(evaluation, unit).map(|table| table.to_html()));
     body
 }
 
@@ -134,23 +132,33 @@ fn table(evaluation: &Evaluation, unit: &str) -> Table {
     }
 }
 
-/// A row an instrument.
-fn instruments_table(evaluation: &Evaluation, unit: &str) -> Table {
-    let names = evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " ")));
-    let head = ["instrument".to_owned(), "samples".to_owned()].into_iter().chain(names);
-    let row = |(name, errors): (&str, OverHorizons)| {
-        let direction = errors.direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-        [name.to_owned(), grouped(errors.samples as u64)]
-            .into_iter()
-            .chain(errors.rmse.iter().map(|&rmse| significant(rmse, 4)))
-            .chain([significant(errors.mae, 4), direction])
-            .collect()
-    };
-    Table {
-        caption: format!("Errors by instrument, averaged over the horizons, in {unit}; {BASELINES_ARE_OF_ALL}"),
-        head: head.chain(["MAE model".to_owned(), "direction model".to_owned()]).collect(),
-        rows: evaluation.by_instrument().map(row).collect(),
+/// A row an instrument; `None` where nothing by instrument means something.
+fn instruments_table(evaluation: &Evaluation, unit: &str) -> Option<Table> {
+    let columns = evaluation.instrument_columns();
+    if columns.is_empty() {
+        return None;
     }
+    let head = ["instrument", "samples"].into_iter().chain(columns.iter().map(|column| column.name.as_str()));
+    let row = |(name, errors): (&String, &InstrumentEvaluation)| {
+        let cells = columns.iter().map(|column| match column.value(errors) {
+            None => "-".to_owned(),
+            Some(share) if column.is_share() => format!("{:.1} %", 100.0 * share),
+            Some(value) => significant(value, 4),
+        });
+        [name.clone(), grouped(errors.samples as u64)].into_iter().chain(cells).collect()
+    };
+    // Shares and entropies have no unit.
+    let unit = if evaluation.model.classes.is_some() || evaluation.model.accuracy.is_some() {
+        String::new()
+    } else {
+        format!(", in {unit}")
+    };
+    let target = evaluation.nouns.target;
+    Some(Table {
+        caption: format!("Errors by instrument, averaged over the {target}s{unit}; {BASELINES_ARE_OF_ALL}"),
+        head: head.map(str::to_owned).collect(),
+        rows: evaluation.instruments.iter().map(row).collect(),
+    })
 }
 
 #[cfg(test)]

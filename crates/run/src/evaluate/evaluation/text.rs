@@ -3,7 +3,7 @@
 use megabatch_nn::loss::{Ascending, Loss};
 use megabatch_trainer::ClassErrors;
 
-use super::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, mean};
+use super::{BASELINES_ARE_OF_ALL, Evaluation, InstrumentColumn, mean};
 use crate::nouns::TargetKind;
 
 impl Evaluation {
@@ -25,7 +25,7 @@ impl Evaluation {
     fn errors_text(&self) -> String {
         let mut text = String::new();
         if self.model.accuracy.is_some() {
-            return self.accuracy_text();
+            return self.accuracy_text() + &self.instruments_text();
         }
         if self.ranks {
             // Outputs of a model of ranks have no unit, so that their errors say nothing.
@@ -120,23 +120,23 @@ impl Evaluation {
 
     /// A row an instrument.
     fn instruments_text(&self) -> String {
-        if self.instruments.is_empty() {
+        let columns = self.instrument_columns();
+        if columns.is_empty() {
             return String::new();
         }
         let width = self.instruments.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(10);
-        let mut text = format!("\nby instrument, averaged over the horizons; {BASELINES_ARE_OF_ALL}\n\n");
+        let cell_width = |column: &InstrumentColumn| column.name.len().max(14);
+        let mut text = format!("\nby instrument, averaged over the {}s; {BASELINES_ARE_OF_ALL}\n\n", self.nouns.target);
         text.push_str(&format!("{:<width$}  {:>8}", "instrument", "samples"));
-        for (name, _) in self.contenders() {
-            text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
+        columns.iter().for_each(|column| text.push_str(&format!("  {:>w$}", column.name, w = cell_width(column))));
+        for (name, errors) in &self.instruments {
+            text.push_str(&format!("\n{name:<width$}  {:>8}", errors.samples));
+            for column in &columns {
+                let value = column.value(errors).unwrap_or(f64::NAN);
+                text.push_str(&format!("  {:>w$}", shown(value), w = cell_width(column)));
+            }
         }
-        text.push_str(&format!("  {:>10}  {:>10}\n", "mae", "direction"));
-        for (name, OverHorizons { samples, rmse, mae, direction }) in self.by_instrument() {
-            text.push_str(&format!("{name:<width$}  {samples:>8}"));
-            rmse.iter().for_each(|rmse| text.push_str(&format!("  {rmse:>14.4}")));
-            let direction = direction.map_or("-".to_owned(), |share| format!("{share:.4}"));
-            text.push_str(&format!("  {mae:>10.4}  {direction:>10}\n"));
-        }
-        text
+        text + "\n"
     }
 }
 

@@ -142,7 +142,7 @@ impl Folds<'_> {
         };
         let metrics = |evaluation: &Value| {
             let mut metrics = evaluation.as_object().cloned().unwrap_or_default();
-            ["split", "samples", "step", "baselines", "instruments", "graphs"]
+            ["split", "samples", "step", "ranks_only", "baselines", "instruments", "graphs"]
                 .iter()
                 .for_each(|key| drop(metrics.remove(*key)));
             Value::Object(metrics)

@@ -1,0 +1,135 @@
+"""Tables of errors: the measures that mean something for what a model predicts."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import megabatch as mb
+import numpy as np
+from shared import BARS, MODEL, InFolder
+
+BASELINES = {"mean", "no_change", "linear"}
+
+
+class Evaluations(InFolder):
+    def evaluated(self, ds: mb.Dataset, **settings: Any) -> mb.Evaluation:
+        return mb.train(ds, MODEL, out=self.folder / "run", max_steps=4, **settings).evaluate()
+
+    def columns(self, evaluation: mb.Evaluation, horizons: int, predictors: set[str]) -> list[str]:
+        """The columns of the measures; the table is the same in both libraries, and has a row a predictor and horizon."""
+        frame = evaluation.to_pandas()
+        self.assertEqual(len(frame), horizons * (1 + len(predictors)))
+        self.assertEqual(set(frame["predictor"]), {"model", *predictors})
+        self.assertEqual(list(frame["horizon"][:horizons]), [*range(1, horizons + 1)])
+        self.assertEqual(evaluation.to_polars().columns, list(frame.columns))
+        columns = [name for name in frame.columns if name not in ("predictor", "horizon")]
+        self.assertEqual(list(evaluation.model), columns)
+        for name in columns:
+            model = frame[frame["predictor"] == "model"][name]
+            np.testing.assert_array_equal(model, evaluation.model[name])
+            self.assertTrue(np.isfinite(model).all(), name)
+        return columns
+
+    def test_of_classes(self) -> None:
+        ds = self.series()
+        found = self.evaluated(ds, training={"loss": "cross_entropy", "thresholds": [-0.5, 0.5]})
+        columns = self.columns(found, 2, {"most_frequent"})
+        self.assertEqual(columns, ["accuracy", "balanced_accuracy", "cross_entropy"])
+        np.testing.assert_array_equal(found.model["balanced_accuracy"], found.facts["classes"]["balanced_accuracy"])
+        frequent = found.facts["baselines"]["most_frequent"]["classes"]["accuracy"]
+        np.testing.assert_array_equal(found.baselines["most_frequent"]["accuracy"], frequent)
+
+    def test_of_quantiles(self) -> None:
+        found = self.evaluated(self.series(), training={"loss": "quantile", "quantile": [0.1, 0.5, 0.9]})
+        columns = self.columns(found, 2, BASELINES)
+        levels = ("0.1", "0.5", "0.9")
+        expected = [f"{name}_{level}" for name in ("pinball_loss", "coverage") for level in levels]
+        self.assertEqual(columns, ["rmse", "mae", "direction_accuracy", *expected, "crossing"])
+        np.testing.assert_array_equal(found.model["coverage_0.9"], found.facts["quantiles"]["coverage"][2])
+        self.assertTrue(np.isnan(found.to_pandas().iloc[-1]["coverage_0.9"]), "baselines have no quantiles")
+
+    def test_of_molecules(self) -> None:
+        found = self.evaluated(self.rings())
+        self.assertEqual(self.columns(found, 1, {"most_frequent"}), ["accuracy"])
+        np.testing.assert_array_equal(found.model["accuracy"], [found.facts["accuracy"]])
+
+    def rings(self) -> mb.Dataset:
+        """Rings of three and of four atoms, in the format of TU datasets."""
+        folder = self.folder / "RINGS"
+        folder.mkdir()
+        edges, graphs, labels, atoms = [], [], [], 0
+        for graph in range(60):
+            size = 3 + graph % 2
+            edges += [f"{atoms + k + 1}, {atoms + (k + 1) % size + 1}" for k in range(size)]
+            edges += [f"{atoms + (k + 1) % size + 1}, {atoms + k + 1}" for k in range(size)]
+            graphs += [str(graph + 1)] * size
+            labels.append(str(graph % 2))
+            atoms += size
+        nodes = [str(k % 2) for k in range(atoms)]
+        files = {"A": edges, "graph_indicator": graphs, "graph_labels": labels, "node_labels": nodes}
+        for name, lines in files.items():
+            (folder / f"RINGS_{name}.txt").write_text("\n".join(lines) + "\n")
+        out = self.folder / "rings.mbg"
+        mb.graph.build(folder, out, kind="tu")
+        return mb.open(out)
+
+    def test_of_several_tasks(self) -> None:
+        tasks = [{"loss": "mse", "targets": "0..1"}, {"loss": "cross_entropy", "targets": "1..2", "thresholds": [0.0]}]
+        found = self.evaluated(self.series(), training={"tasks": tasks})
+        frame = found.to_pandas()
+        model = frame[frame["predictor"] == "model"]
+        self.assertEqual(list(model["horizon"]), [1, 2])
+        self.assertEqual(np.isnan(model["rmse"]).tolist(), [False, True])
+        self.assertEqual(np.isnan(model["accuracy"]).tolist(), [True, False])
+        self.assertEqual(set(found.baselines), {*BASELINES, "most_frequent"})
+        self.assertTrue(np.isnan(found.baselines["most_frequent"]["accuracy"][0]))
+
+    def test_of_a_walk_forward(self) -> None:
+        run = mb.train(self.series(), MODEL, out=self.folder / "run", max_steps=4, data={"walk_forward": 3})
+        found = run.evaluate()
+        self.assertEqual([len(fold.model["rmse"]) for fold in found.folds], [2, 2, 2])
+        mean = np.mean([fold.model["rmse"] for fold in found.folds], axis=0)
+        np.testing.assert_allclose(found.model["rmse"], mean)
+        frame = found.to_pandas()
+        self.assertEqual(len(frame), 3 * 2 * (1 + len(BASELINES)))
+        self.assertEqual(sorted(set(frame["fold"])), [1, 2, 3])
+        own = frame[(frame["fold"] == 2) & (frame["predictor"] == "mean")]
+        np.testing.assert_array_equal(own["mae"], found.folds[1].baselines["mean"]["mae"])
+        self.assertEqual(found.to_polars().columns, list(frame.columns))
+        self.assertEqual([fold.path.name for fold in run.folds], ["fold-1", "fold-2", "fold-3"])
+        metrics = run.metrics()
+        steps = [line["fold"] for line in metrics if line["event"] == "step"]
+        self.assertEqual(steps, [1] * 4 + [2] * 4 + [3] * 4)
+        self.assertEqual([line for line in metrics if line["fold"] == 2][0]["event"], run.folds[1].metrics()[0]["event"])
+        alone = self.evaluated_alone()
+        self.assertEqual((alone.evaluate().folds, alone.folds), ([], []))
+
+    def evaluated_alone(self) -> mb.Run:
+        return mb.train(self.series(), MODEL, out=self.folder / "alone", max_steps=2)
+
+    def test_by_instrument(self) -> None:
+        ds = mb.ingest(self.two_symbols(), **BARS)
+        found = self.evaluated(ds, training={"loss": "cross_entropy", "thresholds": [0.0]})
+        self.assertEqual(list(found.instruments), ["AAA", "BBB"])
+        one = found.instruments["BBB"]
+        self.assertEqual(self.columns(one, 3, {"most_frequent"}), ["accuracy", "balanced_accuracy", "cross_entropy"])
+        self.assertEqual(one.facts["samples"], found.facts["instruments"]["BBB"]["samples"])
+        rows = [line.split() for line in found.text.splitlines() if line.startswith(("AAA", "BBB"))]
+        accuracy = np.mean(one.model["accuracy"])
+        self.assertAlmostEqual(float(rows[1][2]), accuracy, places=3)
+        self.assertNotIn("rmse", found.text)
+
+    def two_symbols(self) -> dict[str, Any]:
+        import pandas
+
+        frame = pandas.read_csv(self.bars(5), parse_dates=[0])
+        return {"AAA": frame, "BBB": frame[: len(frame) * 9 // 10]}
+
+    def test_a_run_without_metrics_says_so(self) -> None:
+        run = self.evaluated_alone()
+        pathlib.Path(run.path / "metrics.jsonl").unlink()
+        with self.assertRaisesRegex(mb.ConfigError, "metrics.jsonl: no step was recorded"):
+            run.metrics()
+        json.dumps(run.evaluate().facts)

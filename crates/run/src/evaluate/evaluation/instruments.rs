@@ -1,0 +1,96 @@
+//! Errors by instrument: the measures that mean something for what a model predicts.
+
+use megabatch_trainer::{ClassErrors, InstrumentEvaluation, Metrics};
+
+use super::{Evaluation, mean};
+
+/// Note on the baselines in a table by instrument.
+pub(crate) const BASELINES_ARE_OF_ALL: &str = "baselines are fitted on all instruments together";
+
+/// A column of the table by instrument: a measure of a contender, averaged over the horizons.
+pub(crate) struct InstrumentColumn {
+    pub(crate) name: String,
+    measure: Measure,
+    /// The baseline that is measured; `None` for the model.
+    baseline: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Rmse,
+    Mae,
+    /// Share of signs, over the horizons that have any.
+    Direction,
+    Accuracy,
+    Balanced,
+    CrossEntropy,
+    /// Share of rows whose one class was predicted.
+    RowAccuracy,
+}
+
+impl Evaluation {
+    /// The columns; none where nothing by instrument means something.
+    pub(crate) fn instrument_columns(&self) -> Vec<InstrumentColumn> {
+        let model = &self.model;
+        let (compared, own): (&[Measure], &[Measure]) = match (model.accuracy, &model.classes) {
+            _ if self.instruments.is_empty() => (&[], &[]),
+            (Some(_), _) => (&[Measure::RowAccuracy], &[]),
+            (None, Some(_)) => (&[Measure::Accuracy, Measure::Balanced, Measure::CrossEntropy], &[]),
+            // Outputs of a model of ranks have no unit.
+            (None, None) if self.ranks => (&[], &[]),
+            (None, None) => (&[Measure::Rmse], &[Measure::Mae, Measure::Direction]),
+        };
+        let column = |measure: Measure, baseline: Option<&'static str>| {
+            let contender = baseline.unwrap_or("model").replace('_', " ");
+            InstrumentColumn { name: format!("{} {contender}", measure.title()), measure, baseline }
+        };
+        let contenders = || std::iter::once(None).chain(self.baselines.keys().copied().map(Some));
+        let compared = compared.iter().flat_map(|&measure| contenders().map(move |baseline| column(measure, baseline)));
+        compared.chain(own.iter().map(|&measure| column(measure, None))).collect()
+    }
+}
+
+impl InstrumentColumn {
+    /// The number of an instrument; `None` where it has none.
+    pub(crate) fn value(&self, errors: &InstrumentEvaluation) -> Option<f64> {
+        let metrics = match self.baseline {
+            None => &errors.metrics,
+            Some(name) => errors.baselines.get(name)?,
+        };
+        self.measure.value(metrics).filter(|value| value.is_finite())
+    }
+
+    /// True for shares from 0 to 1.
+    pub(crate) fn is_share(&self) -> bool {
+        !matches!(self.measure, Measure::Rmse | Measure::Mae | Measure::CrossEntropy)
+    }
+}
+
+impl Measure {
+    fn title(self) -> &'static str {
+        match self {
+            Measure::Rmse => "rmse",
+            Measure::Mae => "mae",
+            Measure::Direction => "direction",
+            Measure::Accuracy | Measure::RowAccuracy => "accuracy",
+            Measure::Balanced => "balanced",
+            Measure::CrossEntropy => "cross entropy",
+        }
+    }
+
+    fn value(self, metrics: &Metrics) -> Option<f64> {
+        let classes = |values: fn(&ClassErrors) -> &[f64]| metrics.classes.as_ref().map(|own| mean(values(own)));
+        match self {
+            Measure::Rmse => Some(mean(&metrics.rmse)),
+            Measure::Mae => Some(mean(&metrics.mae)),
+            Measure::Direction => {
+                let shares: Vec<f64> = metrics.direction_accuracy.iter().copied().flatten().collect();
+                Some(mean(&shares))
+            }
+            Measure::Accuracy => classes(|own| &own.accuracy),
+            Measure::Balanced => classes(|own| &own.balanced_accuracy),
+            Measure::CrossEntropy => classes(|own| &own.cross_entropy),
+            Measure::RowAccuracy => metrics.accuracy,
+        }
+    }
+}
