@@ -25,6 +25,8 @@ enum Said {
     Forecast(String),
     /// A remark.
     Note(String),
+    /// A row that cannot be used.
+    Refused(Error),
     /// The end.
     Done(megabatch_run::Result<Findings>),
 }
@@ -75,8 +77,26 @@ impl FollowCall {
     }
 }
 
-/// Predictions, JSON objects, and remarks.
-type Answer = (Vec<String>, Vec<String>);
+/// Answer to some lines.
+#[derive(Default)]
+struct Answer {
+    /// Predictions, JSON objects.
+    forecasts: Vec<String>,
+    notes: Vec<String>,
+    /// The first row that cannot be used, and the number of predictions before it.
+    refused: Option<(usize, Error)>,
+}
+
+/// Predictions, remarks, and the exception of the first row that cannot be used with the number of
+/// predictions before it.
+type Answered<'py> = (Vec<String>, Vec<String>, Option<(usize, Bound<'py, PyAny>)>);
+
+impl Answer {
+    fn into_python(self, py: Python<'_>) -> Answered<'_> {
+        let refused = self.refused.map(|(place, error)| (place, exception(py, &error).into_value(py).into_bound(py)));
+        (self.forecasts, self.notes, refused.map(|(place, error)| (place, error.into_any())))
+    }
+}
 
 #[pymethods]
 impl Follower {
@@ -90,7 +110,13 @@ impl Follower {
             let notes = Notes(Mutex::new(to.clone()));
             let host = Host { environment: Vec::new(), cache_folder: None, observer: &notes, cancel: &Silent };
             let reader = Lines { from, said: to.clone(), buffer: Vec::new(), at: 0 };
-            let source = BarSource::Lines { name: "bars", lines: Box::new(reader) };
+            let refusals = to.clone();
+            let source = BarSource::Lines {
+                name: "bars",
+                lines: Box::new(reader),
+                // Nobody listens to a follower that was dropped.
+                refused: Some(Box::new(move |error| drop(refusals.send(Said::Refused(error))))),
+            };
             let output = LineOutput::Writer {
                 to: Box::new(Forecasts { said: to.clone(), line: Vec::new() }),
                 form: LineForm::Json,
@@ -107,7 +133,7 @@ impl Follower {
     }
 
     /// Takes lines of bars, and gives the predictions that they make.
-    fn push(&self, py: Python<'_>, lines: Vec<u8>) -> PyResult<Answer> {
+    fn push<'py>(&self, py: Python<'py>, lines: Vec<u8>) -> PyResult<Answered<'py>> {
         process::check(py)?;
         let pushed = py.detach(|| {
             let mut state = self.lock();
@@ -115,20 +141,21 @@ impl Follower {
             to.send(lines).map_err(|_| closed())?;
             state.answer()
         });
-        pushed.or_raise(py)
+        Ok(pushed.or_raise(py)?.into_python(py))
     }
 
-    /// Ends the bars: the last predictions and remarks, and the totals.
-    fn close<'py>(&self, py: Python<'py>) -> PyResult<(Answer, Told<'py>)> {
+    /// Ends the bars: the totals.
+    fn close<'py>(&self, py: Python<'py>) -> PyResult<Told<'py>> {
         process::check(py)?;
         let closed = py.detach(|| {
             let mut state = self.lock();
             state.lines = None;
-            let answer = if state.findings.is_none() { state.answer()? } else { Answer::default() };
-            Ok((answer, state.findings.clone().expect("a stream that has ended has totals")))
+            if state.findings.is_none() {
+                state.answer()?;
+            }
+            Ok(state.findings.clone().expect("a stream that has ended has totals"))
         });
-        let (answer, findings) = closed.or_raise(py)?;
-        Ok((answer, told(py, &findings)?))
+        told(py, &closed.or_raise(py)?)
     }
 }
 
@@ -145,16 +172,19 @@ fn closed() -> Error {
 impl State {
     /// Answers of the thread until it wants more lines.
     fn answer(&mut self) -> megabatch_run::Result<Answer> {
-        let (mut forecasts, mut notes) = Answer::default();
+        let mut answer = Answer::default();
         loop {
             match self.said.recv() {
-                Ok(Said::Ready) => return Ok((forecasts, notes)),
-                Ok(Said::Forecast(line)) => forecasts.push(line),
-                Ok(Said::Note(text)) => notes.push(text),
+                Ok(Said::Ready) => return Ok(answer),
+                Ok(Said::Forecast(line)) => answer.forecasts.push(line),
+                Ok(Said::Note(text)) => answer.notes.push(text),
+                Ok(Said::Refused(error)) => {
+                    answer.refused.get_or_insert((answer.forecasts.len(), error));
+                }
                 Ok(Said::Done(outcome)) => {
                     self.lines = None;
                     self.findings = Some(outcome?);
-                    return Ok((forecasts, notes));
+                    return Ok(answer);
                 }
                 Err(_) => return Err(closed()),
             }

@@ -191,6 +191,52 @@ class Frames(InFolder):
             with self.assertRaisesRegex(mb.ConfigError, message):
                 mb.ingest(frame, symbol="EURUSD", **{**BARS, **options})
 
+    def test_an_error_names_the_row_of_the_frame(self) -> None:
+        frame = self.frame(3)
+        bad = frame["high"].where(frame.index != 5)
+        both = pandas.concat([frame.assign(symbol="AAA"), frame.assign(symbol="BBB", high=bad)], ignore_index=True)
+        mixed = both.sort_values(["time", "symbol"], ignore_index=True)
+        wide = pandas.concat({name: both[both["symbol"] == name].set_index("time").iloc[:, :-1] for name in ("AAA", "BBB")}, axis=1)
+        for own, row in [
+            (both, len(frame) + 5),
+            (mixed, 11),
+            (wide, 5),
+            (polars.from_pandas(mixed), 11),
+            ({"AAA": frame, "BBB": frame.assign(high=bad)}, 5),
+        ]:
+            with self.assertRaisesRegex(mb.DataError, f"^row {row} of the frame.*BBB.csv: line 7") as caught:
+                mb.ingest(own, **BARS)
+            self.assertEqual((caught.exception.row, caught.exception.line), (row, 7))
+        ds = mb.ingest(both[: len(frame)], out=self.folder / "own.h5", **BARS)
+        later = frame.assign(symbol="AAA", time=frame["time"] + pandas.Timedelta(days=7), high=bad)
+        with self.assertRaisesRegex(mb.DataError, "^row 5 of the frame"):
+            ds.append(later)
+
+    def test_a_frame_in_the_place_of_a_file_is_answered_plainly(self) -> None:
+        frame = self.frame(3)
+        ds = mb.ingest(frame, symbol="EURUSD", **BARS)
+        run = mb.train(ds, {"model": {"hidden": 4}}, out=self.folder / "run", max_steps=1)
+        calls: dict[str, Any] = {
+            "train": lambda: mb.train(frame),
+            "plan": lambda: mb.plan(frame),
+            "open": lambda: mb.open(frame),
+            "leak": lambda: mb.leak(frame),
+            "predict": lambda: run.predict(frame),
+            "evaluate": lambda: run.evaluate(polars.from_pandas(frame)),
+            "follow": lambda: run.follow(data=frame),
+            "export": lambda: run.export(self.folder / "model.onnx", data=frame),
+        }
+        for name, call in calls.items():
+            with self.assertRaisesRegex(mb.ConfigError, rf"^{name} takes .*, and this is a frame of (pandas|polars): .*mb\.ingest"):
+                call()
+        with self.assertRaisesRegex(mb.ConfigError, r"^graph\.build takes paths of files, and this is a frame .*to_csv"):
+            mb.graph.build(frame, self.folder / "graphs.mbg", kind="correlation")
+        for own in ([frame, frame], (frame,), [self.folder / "EURUSD.csv", frame]):
+            with self.assertRaisesRegex(mb.DataError, "a list has a frame of pandas in it: .*mapping of frames by symbol"):
+                mb.ingest(own, **BARS)
+        with self.assertRaisesRegex(mb.ConfigError, "graph.build takes paths of files, and this is a dataset"):
+            mb.graph.build(ds, self.folder / "graphs.mbg", kind="correlation")
+
     def test_an_old_frame_of_the_same_file_is_replaced(self) -> None:
         frame = self.frame()
         out = self.folder / "own.h5"

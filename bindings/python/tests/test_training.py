@@ -433,3 +433,43 @@ class Following(InFolder):
         backward.push(rows[1])
         with self.assertRaises(mb.DataError):
             backward.push(rows[0])
+        self.bad_bars_are_refused(run, rows, by_frame)
+        # Forecasts before a bad bar of a frame come, then its row.
+        bad = coming.assign(high=coming["high"].where(np.arange(len(coming)) != 250))
+        seen = []
+        with self.assertRaisesRegex(mb.DataError, "row 250 of the frame: bars: line 252: ") as caught:
+            seen.extend(run.follow(bad))
+            self.fail("no end")
+        self.assertEqual(caught.exception.row, 250)
+        until = bad["time"].iloc[250].tz_localize(None).to_datetime64()
+        self.assertEqual([one.time for one in seen], [one.time for one in by_frame if one.time <= until])
+        # Other columns of files go on too.
+        split = {**rows[0], "adj_close": rows[0]["close"] / 7}
+        with run.follow(cold=True) as follower:
+            follower.push(split)
+            with self.assertRaisesRegex(mb.DataError, "the bar has no 'adj_close', which the first bar had"):
+                follower.push(rows[1])
+
+    def bad_bars_are_refused(self, run: mb.Run, rows: list[dict[str, Any]], expected: list[mb.Forecast]) -> None:
+        found: list[mb.Forecast | None] = []
+        sent = 0
+        with run.follow() as follower:
+            with self.assertRaisesRegex(mb.DataError, "the time of the bar is 'noon': expected"):
+                follower.push({**rows[0], "time": "noon"})
+            for number, row in enumerate(rows):
+                for wrong, message in [
+                    ({**row, "high": row["low"] / 2}, "inconsistent prices"),
+                    ({**row, "close": float("nan")}, "inconsistent prices|unreadable row"),
+                ]:
+                    if number in (0, 150):
+                        with self.assertRaisesRegex(mb.DataError, message) as caught:
+                            follower.push(wrong)
+                        self.assertEqual(caught.exception.row, number + sent)
+                        sent += 1
+                found.append(follower.push(row))
+        self.assertEqual([one.time for one in found if one], [one.time for one in expected])
+        for one, other in zip(filter(None, found), expected):
+            np.testing.assert_array_equal(one.values, other.values)
+        # What ends a block is told, not that the stream has ended.
+        with self.assertRaisesRegex(mb.DataError, "inconsistent prices"), run.follow() as follower:
+            follower.push({**rows[0], "high": 0.5})

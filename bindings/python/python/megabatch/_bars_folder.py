@@ -47,9 +47,10 @@ class BarsFolder:
         except BaseException as error:
             if _identity(self._series) == before:
                 self.keep_only(own)
-            # The file has a header, and counts lines from 1.
-            if isinstance(error, DataError) and isinstance(line := error.fields.get("line"), int):
-                error.fields["row"] = line - 2
+            if isinstance(error, DataError):
+                for file, bars in files.items():
+                    if os.path.abspath(file) == error.fields.get("file"):
+                        bars.with_row(error)
             raise
 
     def files(self) -> list[str]:

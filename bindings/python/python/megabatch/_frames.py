@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from .errors import DataError
+from .errors import ConfigError, DataError
 
 _SYMBOLS = ("symbol", "ticker", "instrument")
 _PRICES = ("open", "high", "low", "close")
@@ -37,6 +37,17 @@ class Bars:
         columns = [(name, values.tobytes()) for name, values in self.columns.items()]
         return {"time_ns": self.time_ns.tobytes(), "is_utc": self.is_utc, "columns": columns}
 
+    def with_row(self, error: DataError, lines_before: int = 0, name: str = "the frame") -> DataError:
+        """An error in a file of these bars, which stand after a header and as many other lines, with the row that it
+        is of."""
+        line = error.fields.get("line")
+        place = line - lines_before - 2 if isinstance(line, int) else -1
+        if 0 <= place < len(self.rows):
+            row = int(self.rows[place])
+            error.fields["row"] = row
+            error.args = (f"row {row} of {name}: {error}",)
+        return error
+
     def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
         """The bars in some of these rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
@@ -53,7 +64,22 @@ class _Times:
 
 def is_frame(data: object) -> bool:
     """True for a table: not for paths."""
-    return hasattr(data, "__arrow_c_stream__") or type(data).__module__.split(".")[0] in ("pandas", "polars", "pyarrow")
+    return hasattr(data, "__arrow_c_stream__") or library(data) in ("pandas", "polars", "pyarrow")
+
+
+def refuse(data: object, purpose: str) -> None:
+    """Refuses a frame in the place of a dataset."""
+    if is_frame(data):
+        raise ConfigError(
+            f"{purpose} takes a dataset or the path of one, and this is a frame of {library(data)}: make a dataset of it "
+            f"with mb.ingest(frame, …)",
+            key="data",
+        )
+
+
+def library(frame: object) -> str:
+    """The library of a frame."""
+    return type(frame).__module__.split(".")[0]
 
 
 def by_symbol(frame: Any, symbol: str | None, zone: str | None, unnamed: str = "BARS") -> dict[str, Bars]:
@@ -114,7 +140,7 @@ def _known_rows(bars: Bars) -> npt.NDArray[np.int64]:
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:
     """The frame of each ticker, where pandas' columns have two levels, as those of yfinance; else `None`."""
-    if type(frame).__module__.split(".")[0] != "pandas" or getattr(frame.columns, "nlevels", 1) == 1:
+    if library(frame) != "pandas" or getattr(frame.columns, "nlevels", 1) == 1:
         return None
     for level in range(frame.columns.nlevels if frame.columns.nlevels == 2 else 0):
         names = [str(name) for name in frame.columns.get_level_values(level)]
@@ -143,7 +169,7 @@ class _Table:
     @staticmethod
     def open(frame: Any) -> _Table:
         """A table of any library."""
-        module = type(frame).__module__.split(".")[0]
+        module = library(frame)
         if module == "pandas":
             return _Pandas(frame)
         if module == "polars":

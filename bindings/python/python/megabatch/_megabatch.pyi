@@ -75,11 +75,11 @@ class Follower:
         """
         Opens the model and lets it see the bars before those that come.
         """
-    def close(self, /) -> tuple[tuple[list[str], list[str]], tuple[str, dict[str, Any]]]:
+    def close(self, /) -> tuple[str, dict[str, Any]]:
         """
-        Ends the bars: the last predictions and remarks, and the totals.
+        Ends the bars: the totals.
         """
-    def push(self, /, lines: SupportsGetItem[int, SupportsIndex]) -> tuple[list[str], list[str]]:
+    def push(self, /, lines: SupportsGetItem[int, SupportsIndex]) -> tuple[list[str], list[str], tuple[int, Any] | None]:
         """
         Takes lines of bars, and gives the predictions that they make.
         """

@@ -69,6 +69,7 @@ class Dataset:
         _part: str | None = None,
         _keeps: _Temporary | None = None,
     ) -> None:
+        _frames.refuse(path, "open")
         self._path = pathlib.Path(path).absolute()
         self._resident = resident
         self._native = _native or _megabatch.Dataset(self._path, resident=resident)
@@ -353,6 +354,12 @@ def _is_frames(bars: _Bars) -> bool:
 def _paths(bars: _Bars) -> list[str]:
     """Paths of files of bars."""
     paths = [bars] if isinstance(bars, (str, os.PathLike)) else list(bars)
+    frames = [own for own in paths if _frames.is_frame(own)]
+    if frames:
+        raise DataError(
+            f"a list has a frame of {_frames.library(frames[0])} in it: expected paths of files; frames of several symbols "
+            f"are a mapping of frames by symbol, and frames of one are one frame, such as of pandas.concat"
+        )
     wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
     if wrong:
         raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
@@ -399,6 +406,7 @@ def leak(
 
     The series is made again from its bars and compared. `source` says where the bars are now, if they were moved.
     """
+    _frames.refuse(dataset, "leak")
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)

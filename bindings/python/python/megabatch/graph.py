@@ -6,8 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any, Union
 
-from . import _megabatch
+from . import _frames, _megabatch
 from ._display import display
+from .dataset import Dataset
+from .errors import ConfigError
 
 __all__ = ["build"]
 
@@ -47,6 +49,7 @@ def build(
     Graphs that have features of their own open with `megabatch.open(out)`; graphs between instruments are named by the
     setting `model.graph`.
     """
+    _require_paths(inputs)
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     options = {
         "lookback": lookback,
@@ -80,3 +83,13 @@ def build(
     _, facts = _megabatch.build_graphs(call)
     return facts
 
+
+
+def _require_paths(inputs: object) -> None:
+    if _frames.is_frame(inputs):
+        found = f"a frame of {_frames.library(inputs)}: write it to a file, such as with to_csv, and name that"
+    elif isinstance(inputs, Dataset):
+        found = f"a dataset: name the files that {inputs.path} was made of"
+    else:
+        return
+    raise ConfigError(f"graph.build takes paths of files, and this is {found}", key="inputs")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import datetime
 import json
 import os
 import pathlib
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
@@ -19,7 +21,7 @@ from . import _frames, _megabatch, _settings
 from ._display import display, log
 from ._evaluation import Evaluation, table
 from .dataset import Dataset, StrPath, _Temporary
-from .errors import ConfigError, DataError
+from .errors import ConfigError, DataError, MegabatchError
 
 if TYPE_CHECKING:
     import pandas
@@ -46,9 +48,16 @@ def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
     if isinstance(data, Dataset):
         data._require_whole(purpose)
         return data.path
+    _frames.refuse(data, purpose)
     if data is not None and not isinstance(data, (str, os.PathLike)):
         raise ConfigError(f"the data of {purpose} are {data!r}: expected a dataset or the path of one")
     return None if data is None else pathlib.Path(data)
+
+
+def _path_of(data: _Data, purpose: str) -> StrPath | None:
+    """The file of a dataset, of a part of one or of a path."""
+    _frames.refuse(data, purpose)
+    return data.path if isinstance(data, Dataset) else data
 
 
 def _job(
@@ -250,12 +259,17 @@ class Run:
         return f"<megabatch.Run {self.path}>"
 
     def _asked(
-        self, data: _Data, checkpoint: str, int8: bool, changed_data: bool, other_instruments: bool, device: str
+        self,
+        data: StrPath | None,
+        checkpoint: str,
+        int8: bool,
+        changed_data: bool,
+        other_instruments: bool,
+        device: str,
     ) -> dict[str, Any]:
-        path = data.path if isinstance(data, Dataset) else data
         return {
             "run": self.path,
-            "data": path,
+            "data": data,
             "last_checkpoint": _is_last(checkpoint),
             "int8": int8,
             "changed_data": changed_data,
@@ -280,7 +294,8 @@ class Run:
             part = part or data.part
         if part not in (None, "train", "validation", "test", "all"):
             raise ConfigError(f"part={part}: expected train, validation, test or all", key="part")
-        asked = self._asked(data, checkpoint, int8, changed_data, other_instruments, device)
+        file = _path_of(data, "evaluate")
+        asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
         return Evaluation(*_megabatch.evaluate(asked, part))
 
     def predict(
@@ -305,7 +320,8 @@ class Run:
             if not len(chosen):
                 raise ConfigError("no samples were asked for", key="samples")
             bounds = (int(chosen.min()), int(chosen.max()) + 1)
-        asked = self._asked(data, checkpoint, int8, changed_data, other_instruments, device)
+        file = _path_of(data, "predict")
+        asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
         return Predictions._of(_megabatch.predict(asked, bounds, display(progress)), chosen)
 
     def weights(self, *, checkpoint: str = "best") -> dict[str, npt.NDArray[np.float32]]:
@@ -356,7 +372,7 @@ class Run:
             "last_checkpoint": _is_last(checkpoint),
             "batch": batch,
             "fold_scaler": fold_scaler,
-            "data": data.path if isinstance(data, Dataset) else data,
+            "data": _path_of(data, "export"),
             "instrument": instrument,
             "stateless": stateless,
         }
@@ -383,7 +399,7 @@ class Run:
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
         call = {
             "run": self.path,
-            "data": data.path if isinstance(data, Dataset) else data,
+            "data": _path_of(data, "follow"),
             "last_checkpoint": _is_last(checkpoint),
             "other_instruments": other_instruments,
             "cold": cold,
@@ -506,9 +522,6 @@ class Forecast:
         return Forecast(time, values, named)
 
 
-_HEADER = "datetime,open,high,low,close,volume\n"
-
-
 class Follower:
     """A model that predicts bars as they come."""
 
@@ -517,43 +530,58 @@ class Follower:
         self._bars = bars
         self._symbol = symbol
         self._zone = zone
-        self._has_begun = False
+        self._columns: list[tuple[str, Any]] = []
+        """Numbers of a bar that is pushed: their names in a header, and in the bar."""
+        self._lines = 0
+        self._pushed = 0
         self.totals: dict[str, Any] | None = None
-        """Bars, predictions, dropped rows and holes, once the stream has ended."""
+        """Bars, predictions, dropped and refused rows and holes, once the stream has ended."""
 
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
         """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time or a text), `open`, `high`,
-        `low`, `close` and, if it is known, `volume`. `None` while windows are not full."""
-        try:
-            line = ",".join([_time(bar["time"], self._zone), *(_price(bar, name) for name in ("open", "high", "low", "close"))])
-        except KeyError as missing:
-            raise DataError(f"the bar has no {missing}; expected time, open, high, low, close and perhaps volume") from None
-        line += f",{_price(bar, 'volume')}" if "volume" in bar else ",0"
-        found = self._push(line + "\n")
-        return found[-1] if found else None
+        `low`, `close` and, if they are known, `volume` and the other columns of a file. `None` while windows are not
+        full. A bar that cannot be used raises `DataError` and counts for nothing: the stream goes on with the next."""
+        if "time" not in bar:
+            raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
+        header = ""
+        columns = self._columns
+        if not columns:
+            columns = _columns_of_bar(bar)
+            header = ",".join(["datetime", *(name for name, _ in columns)]) + "\n"
+        numbers = [_number(bar, name, own) for name, own in columns]
+        line = ",".join([_time(bar["time"], self._zone), *numbers])
+        self._columns = columns
+        self._pushed += 1
+        forecasts, refused = self._push((header + line + "\n").encode())
+        if refused is not None:
+            refused.fields["row"] = self._pushed - 1
+            raise refused
+        return forecasts[-1] if forecasts else None
 
-    def _push(self, lines: str) -> list[Forecast]:
-        text = lines if self._has_begun else _HEADER + lines
-        self._has_begun = True
-        return self._said(self._native.push(text.encode()))
-
-    @staticmethod
-    def _said(answer: tuple[list[str], list[str]]) -> list[Forecast]:
-        lines, notes = answer
+    def _push(self, text: bytes) -> tuple[list[Forecast], DataError | None]:
+        """The forecasts before the first row that cannot be used, and its error."""
+        self._lines += text.count(b"\n")
+        lines, notes, refused = self._native.push(text)
         for note in notes:
             log.warning("%s", note)
-        return [Forecast._of(line) for line in lines]
+        forecasts = [Forecast._of(line) for line in lines]
+        return (forecasts, None) if refused is None else (forecasts[: refused[0]], refused[1])
 
     def __enter__(self) -> Follower:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+            return
+        # The exception that ends the block is the one to tell.
+        with contextlib.suppress(MegabatchError):
+            self.close()
 
     def close(self) -> dict[str, Any]:
         """Ends the stream, and gives its totals."""
         if self.totals is None:
-            _, (_, self.totals) = self._native.close()
+            _, self.totals = self._native.close()
         return self.totals
 
     def __iter__(self) -> Iterator[Forecast]:
@@ -569,21 +597,35 @@ class Follower:
                     yield forecast
         self.close()
 
-    def _frame(self, frame: Any) -> list[Forecast]:
+    def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
-            return []
+            return
         by_symbol = list(_frames.by_symbol(frame, self._symbol, self._zone).values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
         with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:
             path = pathlib.Path(folder) / "bars.csv"
             _megabatch.write_bars(path, by_symbol[0].native())
-            self._has_begun = True
-            return self._said(self._native.push(path.read_bytes()))
+            lines_before = self._lines
+            forecasts, refused = self._push(path.read_bytes())
+        yield from forecasts
+        if refused is not None:
+            raise by_symbol[0].with_row(refused, lines_before)
+
+
+def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The numbers of a bar by the names that a header of a file may have; the volume is 0 where it has none."""
+    keys = list(bar)
+    *_, numbers = _megabatch.bar_columns([str(key) for key in keys])
+    known = {name: keys[place] for name, place in numbers}
+    names = dict.fromkeys(["open", "high", "low", "close", "volume", *known])
+    return [(name, known.get(name, name)) for name in names]
 
 
 def _time(time: Any, zone: str | None) -> str:
     if isinstance(time, str):
+        if not re.match(r"\s*\d{4}[-/]\d{1,2}[-/]\d{1,2}", time):
+            raise DataError(f"the time of the bar is {time!r}: expected one such as 2024-01-31 17:00", column="time")
         return time
     if isinstance(time, np.datetime64):
         text = str(np.datetime_as_string(time, unit="ns"))
@@ -596,8 +638,15 @@ def _time(time: Any, zone: str | None) -> str:
     return text if zone else f"{text}Z"
 
 
-def _price(bar: Mapping[str, Any], name: str) -> str:
+def _number(bar: Mapping[str, Any], name: str, own: Any) -> str:
+    """The number of a bar that is `own` in it and `name` in a header."""
+    if own not in bar:
+        if name == "volume":
+            return "0"
+        expected = "; expected time, open, high, low, close and perhaps volume"
+        reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
+        raise DataError(f"the bar has no {own!r}{reason}", column=name)
     try:
-        return repr(float(bar[name]))
+        return repr(float(bar[own]))
     except (TypeError, ValueError):
-        raise DataError(f"{name} of the bar is {bar[name]!r}: expected a number", column=name) from None
+        raise DataError(f"{own} of the bar is {bar[own]!r}: expected a number", column=name) from None

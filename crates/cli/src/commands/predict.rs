@@ -132,7 +132,7 @@ fn follow_bars(args: &Args, bars: &Path, form: Form) -> Result<Answer> {
         on_error: options.on_error,
     };
     let source = match bars == Path::new("-") {
-        true => BarSource::Lines { name: "standard input", lines: Box::new(io::stdin().lock()) },
+        true => BarSource::Lines { name: "standard input", lines: Box::new(io::stdin().lock()), refused: None },
         false => BarSource::File { path: bars, at_end: if options.stop_at_end { AtEnd::Stop } else { AtEnd::Wait } },
     };
     let output = match &args.out {

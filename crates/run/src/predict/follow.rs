@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{BarLines, DateOrder, FormatName, OnError, SeriesStream, Zone};
+use megabatch_bars::{BarLines, DateOrder, Error as BarsError, FormatName, OnError, SeriesStream, Zone};
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::StreamingPredictor;
 use serde_json::json;
@@ -102,6 +102,8 @@ pub(super) struct StreamTotals {
     pub(super) predictions: u64,
     /// Lines that were dropped.
     dropped: usize,
+    /// Lines that whoever gave them was told of.
+    refused: usize,
     /// Holes at which the states began anew.
     holes: u64,
 }
@@ -230,7 +232,15 @@ impl Stream<'_, '_> {
     fn run(&mut self, tail: &mut Tail<'_>, forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
         let mut text = Vec::new();
         while tail.next_into(&mut text)? {
-            for bar in self.lines.push(&text)? {
+            let bars = match self.lines.push(&text) {
+                Err(error @ BarsError::BadRow { .. }) => {
+                    tail.refuse(error.into())?;
+                    self.totals.refused += 1;
+                    continue;
+                }
+                bars => bars?,
+            };
+            for bar in bars {
                 let step = self.live.close(&bar)?;
                 self.totals.bars += 1;
                 self.totals.holes += u64::from(step.hole.is_some());
@@ -258,13 +268,16 @@ fn findings(
     passed_over: u64,
     needed: &[(String, usize)],
 ) -> Findings {
-    let StreamTotals { bars, predictions, dropped, holes } = *tally;
+    let StreamTotals { bars, predictions, dropped, refused, holes } = *tally;
     let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
     if passed_over > 0 {
         text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));
     }
     if dropped > 0 {
         text.push_str(&format!("; {dropped} rows were dropped"));
+    }
+    if refused > 0 {
+        text.push_str(&format!("; {refused} rows were refused"));
     }
     if holes > 0 {
         let plural = if holes == 1 { "" } else { "s" };
@@ -281,6 +294,7 @@ fn findings(
         "predictions": predictions,
         "passed_over": passed_over,
         "dropped": dropped,
+        "refused": refused,
         "holes": holes,
         "bars_needed": needed.iter().cloned().collect::<BTreeMap<_, _>>(),
         "streaming": match subject.streaming() {

@@ -40,6 +40,9 @@ pub enum BarSource<'a> {
         name: &'a str,
         /// The lines.
         lines: Box<dyn BufRead + 'a>,
+        /// Who hears of a row that cannot be used and goes on with the next; such a row ends the
+        /// stream if `None`.
+        refused: Option<Box<dyn FnMut(Error) + 'a>>,
     },
 }
 
@@ -47,6 +50,7 @@ pub enum BarSource<'a> {
 pub(super) struct Tail<'a> {
     name: PathBuf,
     input: Input<'a>,
+    refused: Option<Box<dyn FnMut(Error) + 'a>>,
 }
 
 enum Input<'a> {
@@ -58,7 +62,9 @@ impl<'a> Tail<'a> {
     /// Opens the source.
     pub(super) fn open(source: BarSource<'a>) -> Result<Self> {
         let (path, at_end) = match source {
-            BarSource::Lines { name, lines } => return Ok(Tail { name: name.into(), input: Input::Lines(lines) }),
+            BarSource::Lines { name, lines, refused } => {
+                return Ok(Tail { name: name.into(), input: Input::Lines(lines), refused });
+            }
             BarSource::File { path, at_end } => (path, at_end),
         };
         let file = File::open(path).map_err(|error| unusable(path, "opened", &error))?;
@@ -72,12 +78,26 @@ impl<'a> Tail<'a> {
                 "{path}: is compressed with gzip; bars are followed as plain lines: `zcat {path} | megabatch predict --follow - …`"
             )));
         }
-        Ok(Tail { name: path.to_owned(), input: Input::File { reader, read_bytes: 0, at_end } })
+        Ok(Tail { name: path.to_owned(), input: Input::File { reader, read_bytes: 0, at_end }, refused: None })
     }
 
     /// Name in messages.
     pub(super) fn name(&self) -> &Path {
         &self.name
+    }
+
+    /// Tells of a row that cannot be used.
+    ///
+    /// # Errors
+    /// `error`, where nobody goes on after one.
+    pub(super) fn refuse(&mut self, error: Error) -> Result<()> {
+        match &mut self.refused {
+            Some(refused) => {
+                refused(error);
+                Ok(())
+            }
+            None => Err(error),
+        }
     }
 
     /// Puts the next line into `line` once it is whole, or where nothing follows; false after the
