@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import logging
 import os
 import pathlib
 import subprocess
@@ -32,6 +33,8 @@ class InFolder(unittest.TestCase):
     def setUp(self) -> None:
         faulthandler.dump_traceback_later(TEST_SECONDS_MAX, exit=True)
         self.addCleanup(faulthandler.cancel_dump_traceback_later)
+        # A log without a handler prints its warnings.
+        logging.getLogger("megabatch").addHandler(logging.NullHandler())
         kept = tempfile.TemporaryDirectory(prefix="megabatch-test-")
         self.addCleanup(kept.cleanup)
         self.folder = pathlib.Path(kept.name)

@@ -191,6 +191,32 @@ class Frames(InFolder):
             with self.assertRaisesRegex(mb.ConfigError, message):
                 mb.ingest(frame, symbol="EURUSD", **{**BARS, **options})
 
+    def test_what_became_of_the_rows_is_told(self) -> None:
+        frame = self.frame()
+        holed = frame.assign(close=frame["close"].where((frame.index < 100) | (frame.index >= 130)))
+        copied = pandas.concat([holed, holed[500:600]]).sort_values("time")
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            ds = mb.ingest({"AAA": copied, "BBB": frame, "CCC": frame[:20]}, on_error="skip", **BARS)
+        report = ds.report
+        assert report is not None
+        self.assertEqual(report.dropped, {"AAA": {"unreadable row": 30, "copy of an earlier row": 100}})
+        self.assertEqual((list(report.left_out), report.repaired, report.warnings), (["CCC"], {}, []))
+        self.assertIn("left out, 1:", repr(report))
+        said = "\n".join(logs.output)
+        self.assertIn("AAA: 30 as unreadable row, 100 as copy of an earlier row dropped", said)
+        self.assertIn("left out: CCC: too few bars", said)
+        self.assertIsNone(mb.open(ds.path).report)
+        file = self.folder / "AAA.csv"
+        copied.to_csv(file, index=False)
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            by_file = mb.ingest(file, on_error="skip", **BARS).report
+        assert by_file is not None
+        self.assertEqual(by_file.dropped, report.dropped)
+        with self.assertNoLogs("megabatch", "WARNING"):
+            longer = mb.ingest(frame[:9000], symbol="AAA", **BARS).append(frame[8900:])
+        assert longer.report is not None
+        self.assertGreater(longer.report.facts["appended"]["samples"], 0)
+
     def test_an_error_names_the_row_of_the_frame(self) -> None:
         frame = self.frame(3)
         bad = frame["high"].where(frame.index != 5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import graph, memory, synth
+from ._ingest_report import IngestReport
 from ._megabatch import __version__
 from .dataset import Dataset, LeakProof, Timeframe, ingest, leak, open
 from .errors import (
@@ -51,6 +52,7 @@ __all__ = [
     "Follower",
     "Forecast",
     "ForkError",
+    "IngestReport",
     "LeakProof",
     "Loader",
     "LoaderOptions",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from . import _frames, _megabatch, _settings
 from ._bars_folder import BarsFolder
+from ._ingest_report import IngestReport
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
@@ -68,6 +69,7 @@ class Dataset:
         _indices: npt.NDArray[np.int64] | None = None,
         _part: str | None = None,
         _keeps: _Temporary | None = None,
+        _report: IngestReport | None = None,
     ) -> None:
         _frames.refuse(path, "open")
         self._path = pathlib.Path(path).absolute()
@@ -76,6 +78,7 @@ class Dataset:
         self._indices = _indices
         self._part = _part
         self._keeps = _keeps
+        self._report = _report
         self._facts: dict[str, Any] = self._native.facts()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,6 +98,12 @@ class Dataset:
     def part(self) -> str | None:
         """`train`, `validation` or `test`; `None` for the whole file."""
         return self._part
+
+    @property
+    def report(self) -> IngestReport | None:
+        """What became of the rows of a series that `ingest` or `append` just made; `None` for a file that was
+        opened."""
+        return self._report
 
     @property
     def indices(self) -> npt.NDArray[np.int64]:
@@ -222,8 +231,8 @@ class Dataset:
         self._require_whole("append")
         named = _named(options)
         if not _is_frames(bars):
-            _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path)
-            return self._again()
+            answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path)
+            return self._again(_told(answer))
         zone = options.get("zone")
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
@@ -239,13 +248,14 @@ class Dataset:
         folder = BarsFolder(self._path)
         before = folder.files()
         with folder.with_files(by_symbol) as paths:
-            _, facts = _megabatch.append(paths, _options(named), self._path)
-        if not facts["appended"]["files"]:
+            answer = _megabatch.append(paths, _options(named), self._path)
+        report = _told(answer)
+        if not report.facts["appended"]["files"]:
             folder.keep_only(before)
-        return self._again()
+        return self._again(report)
 
-    def _again(self) -> Dataset:
-        return Dataset(self._path, resident=self._resident, _keeps=self._keeps)
+    def _again(self, report: IngestReport) -> Dataset:
+        return Dataset(self._path, resident=self._resident, _keeps=self._keeps, _report=report)
 
     def loader(self, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> Loader:
         """Batches of the samples, see `Loader`; `LoaderOptions` says its options."""
@@ -318,7 +328,8 @@ def ingest(
     file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside
     `out`, so that `leak` and `follow` find them. Without `out`, files go with the dataset.
 
-    `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`.
+    `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
+    is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
     named.update({"timeframes": timeframes, "target": target, "horizon": horizon, "features": features})
@@ -326,8 +337,8 @@ def ingest(
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
     if not _is_frames(bars):
         named["symbol"] = symbol
-        _megabatch.ingest(_paths(bars), _options(named), file)
-        return Dataset(file, _keeps=keeps)
+        report = _told(_megabatch.ingest(_paths(bars), _options(named), file))
+        return Dataset(file, _keeps=keeps, _report=report)
     zone = options.get("zone")
     by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone))
     folder = BarsFolder(file)
@@ -338,9 +349,16 @@ def ingest(
         named["symbol-pattern"] = "{}"
     named.setdefault("format", "iso")
     with folder.with_files(by_symbol) as paths:
-        _megabatch.ingest(paths, _options(named), file)
+        answer = _megabatch.ingest(paths, _options(named), file)
     folder.keep_only(name for name in folder.files() if name not in before)
-    return Dataset(file, _keeps=keeps)
+    return Dataset(file, _keeps=keeps, _report=_told(answer))
+
+
+def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
+    """The report, which has been said to the log."""
+    report = IngestReport(*answer)
+    report.log()
+    return report
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:

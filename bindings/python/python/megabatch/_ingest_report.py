@@ -1,0 +1,78 @@
+"""What became of the rows that a series was made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from ._display import log
+
+_SYMBOLS_MAX = 10
+"""Symbols that the log has a line of, each."""
+_COPY = "copy of an earlier row"
+
+
+@dataclasses.dataclass(frozen=True)
+class IngestReport:
+    """What became of the rows that a series was made of."""
+
+    text: str
+    """As `megabatch ingest` prints it."""
+    facts: dict[str, Any]
+    """As `megabatch ingest --json` has them."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+    @property
+    def warnings(self) -> list[str]:
+        """Doubts about the bars."""
+        return list(self.facts.get("warnings", []))
+
+    @property
+    def dropped(self) -> dict[str, dict[str, int]]:
+        """Rows that became no bar, by symbol and reason; symbols without such rows are not in it."""
+        return self._rows("dropped")
+
+    @property
+    def repaired(self) -> dict[str, dict[str, int]]:
+        """Rows that were repaired, by symbol and repair."""
+        return self._rows("repaired")
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Reason of each symbol that has no part in the series."""
+        return {one["symbol"]: one["reason"] for one in self.facts.get("universe", {}).get("left_out", [])}
+
+    def _rows(self, treatment: str) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for instrument in self.facts.get("source", {}).get("instruments", []):
+            for file in instrument["files"]:
+                for reason, count in file[treatment].items():
+                    own = found.setdefault(instrument["symbol"], {})
+                    own[reason] = own.get(reason, 0) + count["rows"]
+        return found
+
+    def log(self) -> None:
+        """Says to the log `megabatch` what a user would want to know before training."""
+        # Bars that are appended may overlap those of before.
+        usual = {_COPY} if "appended" in self.facts else set()
+        dropped = {symbol: rows for symbol, rows in self.dropped.items() if rows.keys() - usual}
+        told = [f"{symbol}: {_counted(rows)} dropped" for symbol, rows in dropped.items()]
+        told += [f"{symbol}: {_counted(rows)} repaired" for symbol, rows in self.repaired.items()]
+        told += [f"left out: {reason}" for reason in self.left_out.values()]
+        for sentence in [*self.warnings, *_first(told)]:
+            log.warning("%s", sentence)
+        log.info("%s", self.text)
+
+
+def _counted(rows: dict[str, int]) -> str:
+    return ", ".join(f"{count} as {reason}" for reason, count in rows.items())
+
+
+def _first(sentences: list[str]) -> Iterable[str]:
+    yield from sentences[:_SYMBOLS_MAX]
+    more = len(sentences) - _SYMBOLS_MAX
+    if more > 0:
+        yield f"{more} more of this kind: the dataset's report has all"
