@@ -23,7 +23,7 @@ class Display(Protocol):
 
 
 class _Log:
-    """Remarks go to the log `megabatch`."""
+    """Remarks go to the log `megabatch`; notes on settings and data, and warnings, as warnings."""
 
     def begin(self, label: str, total: int, unit: str) -> Display:
         return self
@@ -35,7 +35,8 @@ class _Log:
         pass
 
     def note(self, text: str) -> None:
-        log.info("%s", text)
+        level = logging.WARNING if text.startswith(("note: ", "warning: ")) else logging.INFO
+        log.log(level, "%s", text)
 
     def end(self) -> None:
         pass

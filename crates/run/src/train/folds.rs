@@ -42,7 +42,8 @@ pub(super) fn train_folds(
     let plan = look_ahead(request, &config, folds, host)?;
     let _taken = folder.take()?;
     folder.begin(&config, &plan)?;
-    drop(plan);
+    plan.notes.iter().for_each(|note| host.observer.note(&format!("note: {note}")));
+    let told = plan.notes;
 
     let mut done = Vec::new();
     for fold in 0..folds.folds {
@@ -50,7 +51,7 @@ pub(super) fn train_folds(
         let own = folder.fold(fold);
         let mut of_fold = config.clone();
         folds.choose(&mut of_fold, fold);
-        let trained = train_fold(request, &own, of_fold, host).with_context(|| format!("fold {}", fold + 1))?;
+        let trained = train_fold(request, &own, of_fold, host, &told).with_context(|| format!("fold {}", fold + 1))?;
         let Trained { outcome, split, evaluation, .. } = trained;
         let all = |done| Folds { plan: folds, run: folder.root(), done };
         let Some(evaluation) = evaluation.filter(|_| outcome.end != End::Stopped) else {
@@ -81,10 +82,16 @@ fn training(folder: &RunFolder, done: Vec<Fold>, findings: Findings) -> Training
     }
 }
 
-fn train_fold(request: &TrainRequest, folder: &RunFolder, mut config: Config, host: &Host<'_>) -> Result<Trained> {
+fn train_fold(
+    request: &TrainRequest,
+    folder: &RunFolder,
+    mut config: Config,
+    host: &Host<'_>,
+    told: &[String],
+) -> Result<Trained> {
     config.set_path("output.dir", folder.root())?;
     let begin = if folder.has_begun() { Begin::AtTheLastCheckpoint } else { Begin::Anew };
-    train(request, folder.clone(), config, begin, host, None)
+    train(request, folder.clone(), config, begin, host, None, told)
 }
 
 /// The plan of the last fold, which may have most to train on, after a look at the splits of all:

@@ -128,7 +128,7 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
         Start::Anew => Begin::Anew,
     };
     let root = folder.root().to_owned();
-    Ok(session::train(request, folder, config, begin, host, ranks)?.into_training(&root))
+    Ok(session::train(request, folder, config, begin, host, ranks, &[])?.into_training(&root))
 }
 
 #[cfg(test)]
@@ -154,9 +154,13 @@ mod tests {
         /// Steps after which the run is to end, or work that it is to end in as soon as it begins.
         ends_after: u64,
         ends_in: &'static str,
+        /// Milestones other than of the plan are heard of.
+        any_milestone: bool,
         steps: AtomicU64,
         planned: AtomicU64,
         works: Mutex<Vec<String>>,
+        /// Notes, and after how many steps each came.
+        notes: Mutex<Vec<(u64, String)>>,
     }
 
     impl Listener {
@@ -175,10 +179,13 @@ mod tests {
             Box::new(Silent)
         }
 
-        fn note(&self, _text: &str) {}
+        fn note(&self, text: &str) {
+            let step = self.steps.load(Ordering::Relaxed);
+            self.notes.lock().unwrap().push((step, text.to_owned()));
+        }
 
         fn milestone(&self, milestone: &Milestone<'_>) {
-            assert!(matches!(milestone, Milestone::Planned(_)));
+            assert!(self.any_milestone || matches!(milestone, Milestone::Planned(_)));
             self.planned.fetch_add(1, Ordering::Relaxed);
         }
 
@@ -244,6 +251,22 @@ mod tests {
         let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
         assert_eq!((finished.steps, finished.is_finished, finished.evaluations.len()), (5, true, 1));
         assert_eq!(*listener.works.lock().unwrap(), ["train 5 steps"]);
+    }
+
+    /// `training.quantile` without its loss was told at the end of a run that had learnt means.
+    #[test]
+    fn notes_come_before_the_first_step_and_once() {
+        for (setting, folds) in [("data.split=[0.7, 0.15, 0.15]", 1), ("data.walk_forward=2", 2)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut request = request(folder.path(), Start::Anew);
+            request.settings.set.extend([setting.to_owned(), "training.quantile=0.9".to_owned()]);
+            let listener = Listener { ends_after: u64::MAX, any_milestone: true, ..Listener::default() };
+            assert_eq!(train(&request, &listener.host()).unwrap().evaluations.len(), folds);
+            let notes = listener.notes.lock().unwrap();
+            let own: Vec<&(u64, String)> = notes.iter().filter(|note| note.1.contains("training.quantile")).collect();
+            let [(0, text)] = own.as_slice() else { panic!("{setting}: {notes:?}") };
+            assert!(text.starts_with("note: training.quantile does nothing"), "{text}");
+        }
     }
 
     /// A run keeps the fingerprint of its file, with a mark of verification or without; the other

@@ -63,8 +63,9 @@ pub(super) fn train(
     begin: Begin,
     host: &Host<'_>,
     mut ranks: Option<Ranks>,
+    told: &[String],
 ) -> Result<Trained> {
-    let prepared = prepare(request, folder, config, begin, host, ranks.as_ref());
+    let prepared = prepare(request, folder, config, begin, host, ranks.as_ref(), told);
     let (session, mut trainer) = match &mut ranks {
         Some(ranks) => ranks.settle(prepared).and_then(|(session, trainer)| {
             ranks.require_same(&session.facts())?;
@@ -98,6 +99,7 @@ fn prepare(
     begin: Begin,
     host: &Host<'_>,
     ranks: Option<&Ranks>,
+    told: &[String],
 ) -> Result<(Session, Trainer)> {
     // Processes of one machine share its memory.
     let memory_bytes = ranks.filter(|ranks| ranks.share.processes > 1);
@@ -134,7 +136,7 @@ fn prepare(
     if let Some(weights) = &request.init {
         trainer.load_weights(weights)?;
     }
-    Ok((Session { job, plan, folder }, trainer))
+    Ok((Session { job, plan, folder, told: told.to_vec() }, trainer))
 }
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other
@@ -210,6 +212,8 @@ pub(super) struct Session {
     pub(super) job: TrainingSetup,
     pub(super) plan: Plan,
     pub(super) folder: RunFolder,
+    /// Notes that the user has read.
+    pub(super) told: Vec<String>,
 }
 
 impl Session {
@@ -236,6 +240,8 @@ impl Session {
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
         record_trace(&self.job, &self.folder)?;
+        let notes = self.plan.notes.iter().filter(|note| !self.told.contains(note));
+        notes.for_each(|note| host.observer.note(&format!("note: {note}")));
         if begin == Begin::Anew {
             host.observer.milestone(&Milestone::Planned(&self.plan.uses));
         }

@@ -151,7 +151,7 @@ fn session_with_refused(requests: std::ops::Range<u64>, folder: &std::path::Path
     let trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone()).unwrap();
     job.device.refuse_requests(requests);
     let run = RunFolder::new(&folder.join("run")).unwrap();
-    let session = Session { job, plan, folder: RunFolder::new(&folder.join("run")).unwrap() };
+    let session = Session { job, plan, folder: RunFolder::new(&folder.join("run")).unwrap(), told: Vec::new() };
     let outcome = session.train(trainer, Begin::Anew, &Host::silent()).map(drop);
     (outcome.map_err(|error| advise_smaller_model(&session.job, error)), run)
 }
