@@ -13,7 +13,7 @@ use megabatch_run::{ChangedData, CheckpointChoice, Findings, Instruments, Kind, 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::{Facts, Named, broken, bytes_of, dict, facts, serialized};
+use crate::convert::{Facts, Named, broken, bytes_of, dict, facts, index_bytes, serialized};
 use crate::failure::{OrRaise as _, of_kind};
 use crate::host::PythonHost;
 use crate::process;
@@ -126,19 +126,23 @@ pub(crate) fn train<'py>(py: Python<'py>, call: Named<TrainCall>) -> PyResult<Fa
     Ok(dict(answer))
 }
 
+fn part_of(name: Option<&str>) -> PyResult<Option<Part>> {
+    match name {
+        None => Ok(None),
+        Some("train") => Ok(Some(Part::Train)),
+        Some("validation") => Ok(Some(Part::Validation)),
+        Some("test") => Ok(Some(Part::Test)),
+        Some("all") => Ok(Some(Part::All)),
+        Some(_) => Err(broken("a part that there is not")),
+    }
+}
+
 /// Errors of a model beside those of baselines.
 #[pyfunction]
 pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Named<Asked>, part: Option<&str>) -> PyResult<Told<'py>> {
     process::check(py)?;
     let Named(asked) = asked;
-    let part = match part {
-        None => None,
-        Some("train") => Some(Part::Train),
-        Some("validation") => Some(Part::Validation),
-        Some("test") => Some(Part::Test),
-        Some("all") => Some(Part::All),
-        Some(_) => return Err(broken("a part that there is not")),
-    };
+    let part = part_of(part)?;
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());
     let Asked { run, data, device, .. } = asked;
@@ -150,26 +154,28 @@ pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Named<Asked>, part: Option<&
     told(py, &errors.findings)
 }
 
-/// Predictions of the samples of a range.
+/// Predictions of the samples of a range, or of a part.
 #[pyfunction]
 pub(crate) fn predict<'py>(
     py: Python<'py>,
     asked: Named<Asked>,
     samples: Option<(usize, usize)>,
+    part: Option<&str>,
     display: Option<Py<PyAny>>,
 ) -> PyResult<Facts<'py>> {
     process::check(py)?;
     let Named(asked) = asked;
     let samples = samples.map(|(start, end)| Range { start, end });
+    let part = part_of(part)?;
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());
     let Asked { run, data, device, .. } = asked;
-    let request = PredictRequest { run, data, samples, checkpoint, weights, changed_data, device, instruments };
+    let request = PredictRequest { run, data, samples, part, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, display);
     let predicted = host.run(py, |host| megabatch_run::predict::predict(&request, host))?.or_raise(py)?;
     let Predicted { samples, values, named, horizons, sample_times, instruments, step, notes, .. } = predicted;
     let answer = PyDict::new(py);
-    answer.set_item("first", samples.start)?;
+    answer.set_item("samples", index_bytes(py, samples.iter()))?;
     answer.set_item("values", bytes_of(py, &values))?;
     let named: Vec<_> = named.iter().map(|(name, values)| (name, bytes_of(py, values))).collect();
     answer.set_item("named", named)?;

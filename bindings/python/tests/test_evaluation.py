@@ -50,6 +50,19 @@ class Evaluations(InFolder):
         np.testing.assert_array_equal(found.model["coverage_0.9"], found.facts["quantiles"]["coverage"][2])
         self.assertTrue(np.isnan(found.to_pandas().iloc[-1]["coverage_0.9"]), "baselines have no quantiles")
 
+    def test_the_parts_of_a_random_split_can_be_listed(self) -> None:
+        ds = self.rings()
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=4)
+        parts = [run.predict(part=part).samples for part in ("train", "validation", "test")]
+        np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(60))
+        self.assertEqual([len(part) for part in parts], [42, 9, 9])
+        for part, own in zip(parts, ds.split()):
+            np.testing.assert_array_equal(part, np.sort(own.indices))
+        file = self.folder / "test.csv"
+        self.program("predict", "--run", run.path, "--split", "test", "--out", file)
+        np.testing.assert_array_equal(np.loadtxt(file, delimiter=",", skiprows=1, usecols=0), parts[2])
+        self.assertEqual(run.evaluate().facts["samples"], 9)
+
     def test_of_molecules(self) -> None:
         found = self.evaluated(self.rings())
         self.assertEqual(self.columns(found, 1, {"most_frequent"}), ["accuracy"])

@@ -333,7 +333,7 @@ class Columns(InFolder):
 
     def test_a_file_and_its_frame_have_one_fingerprint(self) -> None:
         seen: dict[str, int] = {}
-        for seed in range(24):
+        for seed in range(16):
             chance = random.Random(seed)
             frame = self.daily_bars(chance)
             file = self.folder / "AAA.csv"

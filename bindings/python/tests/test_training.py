@@ -200,6 +200,15 @@ class Training(InFolder):
         predictions = run.predict(test)
         np.testing.assert_array_equal(predictions.samples, test.indices)
         np.testing.assert_array_equal(predictions.times, test.times)
+        for part, own in (("train", train), ("validation", validation), ("test", test)):
+            by_part = run.predict(part=part)
+            np.testing.assert_array_equal(by_part.samples, own.indices)
+            np.testing.assert_array_equal(by_part.values, run.predict(own).values)
+        file = self.folder / "test.csv"
+        self.program("predict", "--run", run.path, "--split", "test", "--out", file)
+        listed = np.loadtxt(file, delimiter=",", skiprows=1, usecols=(0, -2, -1), dtype=np.float32)
+        np.testing.assert_array_equal(listed[:, 0], test.indices)
+        np.testing.assert_array_equal(listed[:, 1:], predictions.values)
         some = run.predict(samples=[7, 3, 20])
         everything = run.predict(self.ds)
         np.testing.assert_array_equal(some.values, everything.values[[7, 3, 20]])
@@ -209,7 +218,8 @@ class Training(InFolder):
         self.assertEqual(repr(evaluation), evaluation.text)
         errors = predictions.values - np.concatenate([batch["targets"] for batch in test.loader()])
         np.testing.assert_allclose(np.sqrt((errors.astype(float) ** 2).mean(axis=0)), evaluation.model["rmse"], rtol=1e-5)
-        for wrong in ({"samples": []}, {"samples": [9999]}, {"checkpoint": "first"}):
+        for wrong in ({"samples": []}, {"samples": [9999]}, {"checkpoint": "first"}, {"part": "some"},
+                      {"part": "test", "samples": [3]}):
             with self.assertRaises(mb.ConfigError):
                 run.predict(**wrong)
         with self.assertRaises(mb.ConfigError):
@@ -222,6 +232,13 @@ class Training(InFolder):
             run.export(self.folder / "model.txt")
         again = mb.load_run(run.path)
         self.assertEqual(again.evaluate().facts["rmse"], evaluation.facts["rmse"])
+
+    def test_notes_that_change_a_training_come_before_it(self) -> None:
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            said: list[int] = []
+            self.run_of(training={"quantile": 0.9}, on_step=lambda _: said.append(len(logs.output)))
+        self.assertIn("note: training.quantile does nothing", logs.output[0])
+        self.assertGreater(said[0], 0)
 
     def test_a_run_without_a_folder_goes_with_itself(self) -> None:
         run = mb.train(self.ds, MODEL, max_steps=2)

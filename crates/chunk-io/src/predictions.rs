@@ -6,9 +6,11 @@ use crate::atomic::write_atomically;
 use crate::error::{Error, Result};
 use crate::storage::{OutputFile, Storage};
 
-/// Predictions of a model for a run of samples.
+/// Predictions of a model for some samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Predictions<'a> {
+    /// Number of each sample in its file, `[n]`, from 0.
+    pub samples: &'a [i64],
     /// `[n, K]`, row-major.
     pub values: &'a [f32],
     /// Further predictions for each horizon, by name: `[n, K]` each.
@@ -21,7 +23,7 @@ pub struct Predictions<'a> {
     pub instruments: Option<SampleInstruments<'a>>,
 }
 
-/// The instrument of each of a run of samples.
+/// The instrument of each of some samples.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleInstruments<'a> {
     /// Names of the instruments, `[I]`.
@@ -39,9 +41,9 @@ impl<'a> SampleInstruments<'a> {
     }
 }
 
-/// Writes `/predictions` `[n, K]` f32, `/predictions_<name>` likewise for each that has a name and,
-/// where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text with `/instrument` `[n]`
-/// int32. The file appears whole or not at all.
+/// Writes `/predictions` `[n, K]` f32, `/predictions_<name>` likewise for each that has a name,
+/// `/sample` `[n]` int64 and, where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text
+/// with `/instrument` `[n]` int32. The file appears whole or not at all.
 ///
 /// # Errors
 /// [`Error::BadRequest`] if the lengths disagree or a sample's instrument has no name;
@@ -49,13 +51,14 @@ impl<'a> SampleInstruments<'a> {
 pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) -> Result<()> {
     let path = path.as_ref();
     let samples = check(path, predictions)?;
-    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
+    let Predictions { samples: numbers, values, named, horizons, sample_times, instruments } = *predictions;
     write_atomically(path, |file| {
         let output = OutputFile { path, file, storage: Storage::Contiguous };
         output.write("/predictions", &[samples, horizons], values)?;
         for (name, values) in named {
             output.write(&format!("/predictions_{name}"), &[samples, horizons], values)?;
         }
+        output.write("/sample", &[samples], numbers)?;
         if let Some(times) = sample_times {
             output.write("/timestamps", &[samples], times)?;
         }
@@ -69,16 +72,17 @@ pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) 
 
 /// The number of samples, n.
 fn check(path: &Path, predictions: &Predictions<'_>) -> Result<usize> {
-    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
+    let Predictions { samples: numbers, values, named, horizons, sample_times, instruments } = *predictions;
     let samples = values.len().checked_div(horizons).unwrap_or(0);
     let times = sample_times.map_or(samples, <[i64]>::len);
     let is_whole = |values: &[f32]| values.len() == samples * horizons;
-    if !is_whole(values) || !named.iter().all(|(_, values)| is_whole(values)) || times != samples {
+    let is_numbered = numbers.len() == samples;
+    if !is_whole(values) || !named.iter().all(|(_, values)| is_whole(values)) || times != samples || !is_numbered {
         return Err(Error::BadRequest {
             path: path.to_owned(),
             asked: format!("predictions of {horizons} horizons for {times} samples"),
             found: format!("there are {} values", values.len()),
-            fix: "give K values and one time for each sample, and K values under each name".to_owned(),
+            fix: "give K values, one number and one time for each sample, and K values under each name".to_owned(),
         });
     }
     let named = |instruments: SampleInstruments<'_>| (0..samples).filter(|&n| instruments.name(n).is_some()).count();
@@ -108,14 +112,16 @@ mod tests {
         let of = |of_sample| Some(SampleInstruments { names: &names, of_sample });
         let named = [("q0.9".to_owned(), values.map(|value| value + 1.0).to_vec())];
         let sample_times = Some(&[7, 8][..]);
-        let whole =
-            Predictions { values: &values, named: &named, horizons: 3, sample_times, instruments: of(&[2, 0][..]) };
+        let instruments = of(&[2, 0][..]);
+        let samples = &[4, 9][..];
+        let whole = Predictions { samples, values: &values, named: &named, horizons: 3, sample_times, instruments };
         write_predictions(&path, &whole).unwrap();
         let file = hdf5::File::open(&path).unwrap();
         assert_eq!(file.dataset("predictions").unwrap().shape(), [2, 3]);
         assert_eq!(file.dataset("predictions").unwrap().read_raw::<f32>().unwrap(), values);
         assert_eq!(file.dataset("predictions_q0.9").unwrap().shape(), [2, 3]);
         assert_eq!(file.dataset("predictions_q0.9").unwrap().read_raw::<f32>().unwrap(), named[0].1);
+        assert_eq!(file.dataset("sample").unwrap().read_raw::<i64>().unwrap(), [4, 9]);
         assert_eq!(file.dataset("timestamps").unwrap().read_raw::<i64>().unwrap(), [7, 8]);
         assert_eq!(file.dataset("instrument").unwrap().read_raw::<i32>().unwrap(), [2, 0]);
         assert_eq!(read_texts(&file.dataset("instruments").unwrap()).unwrap(), names);
@@ -128,9 +134,12 @@ mod tests {
             (3, None, of(&[0, 3])),
             (3, None, of(&[0, -1])),
         ] {
-            let wrong = Predictions { values: &values, named: &[], horizons, sample_times: times, instruments };
+            let wrong =
+                Predictions { samples, values: &values, named: &[], horizons, sample_times: times, instruments };
             assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
         }
+        let wrong = Predictions { samples: &[4], ..whole };
+        assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
         let wrong = Predictions { named: &[("q0.9".to_owned(), vec![1.0])], ..whole };
         assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
     }
@@ -139,8 +148,9 @@ mod tests {
     fn what_is_not_known_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("predictions.h5");
-        let bare = Predictions { values: &[1.0], named: &[], horizons: 1, sample_times: None, instruments: None };
+        let (sample_times, instruments) = (None, None);
+        let bare = Predictions { samples: &[0], values: &[1.0], named: &[], horizons: 1, sample_times, instruments };
         write_predictions(&path, &bare).unwrap();
-        assert_eq!(hdf5::File::open(&path).unwrap().member_names().unwrap(), ["predictions"]);
+        assert_eq!(hdf5::File::open(&path).unwrap().member_names().unwrap(), ["predictions", "sample"]);
     }
 }

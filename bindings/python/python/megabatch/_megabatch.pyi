@@ -173,9 +173,9 @@ def plan(job: Mapping[str, Any], memory_bytes: SupportsIndex | None) -> tuple[st
     The plan of a run: its text, and `plan.json`.
     """
 
-def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, display: Any | None) -> dict[str, Any]:
+def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, part: str | None, display: Any | None) -> dict[str, Any]:
     """
-    Predictions of the samples of a range.
+    Predictions of the samples of a range, or of a part.
     """
 
 def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_split_size: str | None) -> tuple[str, dict[str, Any]]:

@@ -292,8 +292,7 @@ class Run:
         `test` or `all`. A part of a dataset names itself. Of a run of several folds, the errors of each."""
         if isinstance(data, Dataset) and data.part is not None:
             part = part or data.part
-        if part not in (None, "train", "validation", "test", "all"):
-            raise ConfigError(f"part={part}: expected train, validation, test or all", key="part")
+        _check_part(part)
         file = _path_of(data, "evaluate")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
         return Evaluation(*_megabatch.evaluate(asked, part))
@@ -303,6 +302,7 @@ class Run:
         data: _Data = None,
         samples: range | Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
         *,
+        part: str | None = None,
         checkpoint: str = "best",
         int8: bool = False,
         changed_data: bool = False,
@@ -311,9 +311,13 @@ class Run:
         progress: bool | None = None,
     ) -> Predictions:
         """Predictions of the samples of `data`, a dataset, a part of one or a path; by default of the data that the
-        run was trained on. `samples` chooses among them by their numbers in the file."""
+        run was trained on. `samples` chooses among them by their numbers in the file, and `part` those of `train`,
+        `validation` or `test`, as training split them."""
+        _check_part(part)
+        if part is not None and samples is not None:
+            raise ConfigError("part and samples choose both; give one of them", key="part")
         chosen = None if samples is None else np.asarray(samples, dtype=np.int64)
-        if chosen is None and isinstance(data, Dataset):
+        if chosen is None and part is None and isinstance(data, Dataset):
             chosen = data._indices
         bounds = None
         if chosen is not None:
@@ -322,7 +326,7 @@ class Run:
             bounds = (int(chosen.min()), int(chosen.max()) + 1)
         file = _path_of(data, "predict")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
-        return Predictions._of(_megabatch.predict(asked, bounds, display(progress)), chosen)
+        return Predictions._of(_megabatch.predict(asked, bounds, part, display(progress)), chosen)
 
     def weights(self, *, checkpoint: str = "best") -> dict[str, npt.NDArray[np.float32]]:
         """The weights by their names in PyTorch's module, see docs/reference/weights.md."""
@@ -410,6 +414,11 @@ class Run:
         return Follower(_megabatch.Follower(call), bars, symbol, zone)
 
 
+def _check_part(part: str | None) -> None:
+    if part not in (None, "train", "validation", "test", "all"):
+        raise ConfigError(f"part={part}: expected train, validation, test or all", key="part")
+
+
 def _is_last(checkpoint: str) -> bool:
     if checkpoint not in ("best", "last"):
         raise ConfigError(f"checkpoint={checkpoint}: expected best or last", key="checkpoint")
@@ -453,9 +462,9 @@ class Predictions:
             return np.frombuffer(values, dtype=np.float32).reshape(-1, horizons)
 
         values = rows(answer["values"])
-        first = answer["first"]
-        samples = np.arange(first, first + len(values))
-        own = slice(None) if chosen is None or np.array_equal(chosen, samples) else chosen - first
+        samples = np.frombuffer(answer["samples"], dtype=np.int64)
+        # Those that were chosen lie among samples that follow each other.
+        own = slice(None) if chosen is None or np.array_equal(chosen, samples) else chosen - samples[0]
         times = answer["times"]
         names, of_sample = answer["instruments"] or (None, b"")
         return Predictions(

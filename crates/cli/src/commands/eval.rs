@@ -3,11 +3,10 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use megabatch_run::Result;
 use megabatch_run::evaluate::{EvaluateRequest, Part, evaluate};
 
-use super::trained::{CheckpointArg, changed_data, instruments, weights};
+use super::trained::{CheckpointArg, PartArg, changed_data, instruments, weights};
 use crate::answer::Answer;
 use crate::host::host;
 
@@ -43,29 +42,6 @@ pub(crate) struct Args {
     /// Accept instruments that the model was not trained on
     #[arg(long)]
     allow_other_instruments: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PartArg {
-    /// Samples that the model was trained on
-    Train,
-    /// Samples that chose the best checkpoint
-    Validation,
-    /// Samples that influenced no choice
-    Test,
-    /// Every sample of the file, including purged ones
-    All,
-}
-
-impl From<PartArg> for Part {
-    fn from(part: PartArg) -> Self {
-        match part {
-            PartArg::Train => Part::Train,
-            PartArg::Validation => Part::Validation,
-            PartArg::Test => Part::Test,
-            PartArg::All => Part::All,
-        }
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {

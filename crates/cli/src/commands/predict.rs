@@ -4,19 +4,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use megabatch_run::Result;
+use megabatch_run::evaluate::Part;
 use megabatch_run::ingest::{DateOrder, FormatName, OnError, SampleRange, Zone};
 use megabatch_run::predict::{
     AtEnd, BarSource, FollowRequest, History, LineForm, LineOutput, PredictRequest, follow, predict_to_file,
 };
 
-use super::trained::{CheckpointArg, changed_data, instruments, weights};
+use super::trained::{CheckpointArg, PartArg, changed_data, instruments, weights};
 use crate::answer::{Answer, Form};
 use crate::host::host;
 
-/// Write predictions for samples A..B, or for each bar as it closes
+/// Write predictions for samples A..B or a part of the data, or for each bar as it closes
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch predict --run runs/first --data series.h5 --samples 0..100 --out predictions.csv
+  megabatch predict --run runs/first --split test --out predictions.csv
   megabatch predict --run runs/carried --follow live.csv --out predictions.csv
   tail -n +1 -f live.csv | megabatch predict --run runs/carried --follow - --json")]
 pub(crate) struct Args {
@@ -29,6 +31,9 @@ pub(crate) struct Args {
     /// Samples A..B, half-open, from 0; graphs A..B for a model of whole graphs [default: all]
     #[arg(long, value_name = "A..B")]
     samples: Option<SampleRange>,
+    /// Part of the data, split as in training [default: all]
+    #[arg(long, value_enum, conflicts_with = "samples")]
+    split: Option<PartArg>,
     /// File to write, .h5 or .csv; optional with --follow. The dataset `predictions` [n, K] holds
     /// numbers, the quantile nearest to the median, or the most probable class. Quantiles and class
     /// probabilities have datasets of their own: `predictions_q0.1`, `predictions_p0`
@@ -61,7 +66,7 @@ struct FollowOptions {
     /// of CSV, or of JSON with --json or --out FILE.jsonl; without --out they go to standard
     /// output. A model with training.carry_state or training.loss_on: every_step computes one step
     /// a bar; any other recomputes its windows
-    #[arg(long, value_name = "BARS", conflicts_with = "samples")]
+    #[arg(long, value_name = "BARS", conflicts_with_all = ["samples", "split"])]
     follow: Option<PathBuf>,
     /// Files of earlier bars that initialise the states [default: the bars of the data file]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "follow", conflicts_with = "cold")]
@@ -103,6 +108,7 @@ fn predict_samples(args: &Args, out: &Path) -> Result<Answer> {
         run: args.run.clone(),
         data: args.data.clone(),
         samples: args.samples.as_ref().map(|SampleRange(samples)| samples.clone()),
+        part: args.split.map(Part::from),
         checkpoint: args.checkpoint.into(),
         weights: weights(args.int8),
         changed_data: changed_data(args.force),

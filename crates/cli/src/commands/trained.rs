@@ -1,6 +1,7 @@
 //! Arguments that several commands on a trained model have.
 
 use clap::ValueEnum;
+use megabatch_run::evaluate::Part;
 use megabatch_run::{ChangedData, CheckpointChoice, Instruments, Weights};
 
 /// Which checkpoint of a run is used.
@@ -17,6 +18,30 @@ impl From<CheckpointArg> for CheckpointChoice {
         match checkpoint {
             CheckpointArg::Best => CheckpointChoice::Best,
             CheckpointArg::Last => CheckpointChoice::Last,
+        }
+    }
+}
+
+/// Part of the data, split as in training.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum PartArg {
+    /// Samples that the model was trained on
+    Train,
+    /// Samples that chose the best checkpoint
+    Validation,
+    /// Samples that influenced no choice
+    Test,
+    /// Every sample of the file, including purged ones
+    All,
+}
+
+impl From<PartArg> for Part {
+    fn from(part: PartArg) -> Self {
+        match part {
+            PartArg::Train => Part::Train,
+            PartArg::Validation => Part::Validation,
+            PartArg::Test => Part::Test,
+            PartArg::All => Part::All,
         }
     }
 }

@@ -13,7 +13,9 @@ use megabatch_trainer::{SampleRanges, Selection};
 use serde_json::json;
 
 use crate::adapters::data::{Data, times_of};
+use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::evaluate::Part;
 use crate::findings::Findings;
 use crate::host::{Host, Work};
 use crate::nouns::Nouns;
@@ -31,6 +33,8 @@ pub struct PredictRequest {
     pub data: Option<PathBuf>,
     /// Samples, or graphs where the model predicts these as wholes; all if `None`.
     pub samples: Option<Range<usize>>,
+    /// Part of the data, split as in training; all of `samples` if `None`.
+    pub part: Option<Part>,
     /// Which checkpoint.
     pub checkpoint: CheckpointChoice,
     /// Arithmetic of the LSTMs' matrices.
@@ -50,6 +54,7 @@ impl PredictRequest {
             run: run.into(),
             data: None,
             samples: None,
+            part: None,
             checkpoint: CheckpointChoice::default(),
             weights: Weights::default(),
             changed_data: ChangedData::default(),
@@ -75,8 +80,8 @@ impl PredictRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Predicted {
-    /// The samples, or graphs.
-    pub samples: Range<usize>,
+    /// The samples, or graphs, in ascending order.
+    pub samples: SampleRanges,
     /// `[n, K]`: of several quantiles the one nearest to the median, of classes the most probable
     /// one; NaN for a sample that is in no graph.
     pub values: Vec<f32>,
@@ -104,8 +109,9 @@ pub struct InstrumentsOfSamples {
 }
 
 impl Predicted {
-    fn predictions(&self) -> Predictions<'_> {
+    fn predictions<'p>(&'p self, samples: &'p [i64]) -> Predictions<'p> {
         Predictions {
+            samples,
             values: &self.values,
             named: &self.named,
             horizons: self.horizons,
@@ -137,9 +143,10 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
     let mut trained = Trained::open(request.opening(), host)?;
     output::check(out, &[trained.data.path()])?;
     let predicted = predict_with(&mut trained, request, host)?;
-    let predictions = predicted.predictions();
+    let numbers: Vec<i64> = predicted.samples.iter().map(|sample| sample as i64).collect();
+    let predictions = predicted.predictions(&numbers);
     match format {
-        Format::Csv => atomic_file::write(out, to_csv(predicted.samples.start, &predictions).as_bytes())?,
+        Format::Csv => atomic_file::write(out, to_csv(&predictions).as_bytes())?,
         Format::Hdf5 => write_predictions(out, &predictions)?,
     }
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
@@ -164,24 +171,21 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
 
 fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
-    let Trained { data, predictor, .. } = trained;
+    let Trained { data, predictor, config, .. } = trained;
     let rows = Rows::of(data, predictor.model().config().readout);
-    let range = request.samples.clone().unwrap_or(0..rows.len());
-    if range.end > rows.len() {
-        let file = data.path().display();
-        let (Range { start, end }, found) = (&range, rows.len());
-        return Err(Error::usage(format!("--samples {start}..{end}: {file} has {found} {}s", rows.noun())));
-    }
+    let chosen = chosen_rows(request, data, config, &rows)?;
+    let (places, count) = (Places::new(&chosen), chosen.len());
     let horizons = data.samples().shape().outputs;
     // What is in no graph stays unknown.
     let outputs = predictor.model().outputs();
-    let mut predicted = vec![f32::NAN; range.len() * outputs];
+    let mut predicted = vec![f32::NAN; count * outputs];
     let unit = format!("{}s", rows.noun());
-    let mut progress = host.observer.begin(Work { label: "predict", total: range.len() as u64, unit: &unit });
-    let (indices, mut done) = (rows.units(&range), 0);
+    let mut progress = host.observer.begin(Work { label: "predict", total: count as u64, unit: &unit });
+    let (indices, mut done) = (rows.units(&chosen, &places), 0);
     predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
-        for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)).filter(|(row, _)| range.contains(row)) {
-            predicted[(row - range.start) * outputs..][..outputs].copy_from_slice(own);
+        for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)) {
+            let Some(place) = places.find(*row) else { continue };
+            predicted[place * outputs..][..outputs].copy_from_slice(own);
             done += 1;
         }
         progress.at(done, "");
@@ -191,20 +195,63 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
     let of_source = |source: &Source| {
-        let of_sample = range.clone().map(|sample| source.instrument_of(sample).map(|place| place as i32));
+        let of_sample = chosen.iter().map(|sample| source.instrument_of(sample).map(|place| place as i32));
         let of_sample = of_sample.collect::<Option<Vec<i32>>>().filter(|_| !source.instruments().is_empty())?;
         Some(InstrumentsOfSamples { names: source.instruments().to_vec(), of_sample })
     };
     Ok(Predicted {
-        horizons: values.len() / range.len().max(1),
+        horizons: values.len() / count.max(1),
         values,
         named,
-        sample_times: source.map_or(Ok(None), |source| times_of(source, &range.clone().into()))?,
+        sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
         instruments: source.and_then(of_source),
         step: trained.step,
         notes: trained.notes.clone(),
-        samples: range,
+        samples: chosen,
     })
+}
+
+/// The rows that are asked for, in ascending order.
+fn chosen_rows(request: &PredictRequest, data: &Data, config: &Config, rows: &Rows<'_>) -> Result<SampleRanges> {
+    let range = request.samples.clone().unwrap_or(0..rows.len());
+    if range.end > rows.len() {
+        let file = data.path().display();
+        let (Range { start, end }, found) = (&range, rows.len());
+        return Err(Error::usage(format!("--samples {start}..{end}: {file} has {found} {}s", rows.noun())));
+    }
+    let Some(part) = request.part else { return Ok(range.into()) };
+    let split = data.split(config)?;
+    let mut own = rows.rows_of(&part.indices(&split, data.units()));
+    own.retain(|row| range.contains(row));
+    if own.is_empty() {
+        return Err(Error::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
+    }
+    // Parts that are drawn by chance are in the order in which they were drawn.
+    own.sort_unstable();
+    Ok(own.into_iter().collect())
+}
+
+/// Places of chosen rows among themselves.
+struct Places {
+    /// Rows that follow each other, and the place of the first, in ascending order.
+    runs: Vec<(Range<usize>, usize)>,
+}
+
+impl Places {
+    fn new(chosen: &SampleRanges) -> Self {
+        let mut before = 0;
+        let place = |run: Range<usize>| {
+            let first = before;
+            before += run.len();
+            (run, first)
+        };
+        Places { runs: chosen.runs().map(place).collect() }
+    }
+
+    fn find(&self, row: usize) -> Option<usize> {
+        let (run, first) = self.runs.get(self.runs.partition_point(|(run, _)| run.end <= row))?;
+        run.contains(&row).then(|| first + row - run.start)
+    }
 }
 
 /// What a model's outputs say of each horizon, [n, K], or of the one class [n, 1] that
@@ -287,14 +334,22 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The units to be computed for the rows of `range`: graphs are computed whole.
-    fn units(&self, range: &Range<usize>) -> SampleRanges {
+    /// The units to be computed for chosen rows: graphs are computed whole.
+    fn units(&self, chosen: &SampleRanges, places: &Places) -> SampleRanges {
         match self {
-            Rows::Units { .. } => range.clone().into(),
+            Rows::Units { .. } => chosen.clone(),
             Rows::Nodes { graphs, .. } => {
-                let has_some = |&graph: &usize| graphs.nodes(graph).iter().any(|sample| range.contains(sample));
+                let has_some = |&graph: &usize| graphs.nodes(graph).iter().any(|sample| places.find(*sample).is_some());
                 (0..graphs.len()).filter(has_some).collect()
             }
+        }
+    }
+
+    /// The rows of units.
+    fn rows_of(&self, units: &SampleRanges) -> Vec<usize> {
+        match self {
+            Rows::Units { .. } => units.iter().collect(),
+            Rows::Nodes { graphs, .. } => units.iter().flat_map(|graph| graphs.nodes(graph).iter().copied()).collect(),
         }
     }
 }
@@ -332,8 +387,8 @@ fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec
 
 /// One line a sample: its index, its time and its instrument where known, and a column a horizon;
 /// then those that have a name.
-fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
-    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
+fn to_csv(predictions: &Predictions<'_>) -> String {
+    let Predictions { samples, values, named, horizons, sample_times, instruments } = *predictions;
     let mut csv = "sample".to_owned();
     if sample_times.is_some() {
         csv.push_str(",time");
@@ -355,7 +410,7 @@ fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
     }
     csv.push('\n');
     for (k, row) in values.chunks_exact(horizons).enumerate() {
-        csv.push_str(&format!("{}", first + k));
+        csv.push_str(&samples[k].to_string());
         if let Some(times) = sample_times {
             let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
             csv.push_str(&format!(",{time}"));
@@ -392,6 +447,7 @@ mod tests {
     #[test]
     fn a_line_is_a_sample_with_its_time_and_horizons() {
         let predictions = Predictions {
+            samples: &[7, 12],
             values: &[1.5, -2.0, 0.25, 3.0],
             named: &[],
             horizons: 2,
@@ -399,17 +455,27 @@ mod tests {
             instruments: None,
         };
         assert_eq!(
-            to_csv(7, &predictions),
-            "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n8,1970-01-01T00:01:00Z,0.25,3\n"
+            to_csv(&predictions),
+            "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n12,1970-01-01T00:01:00Z,0.25,3\n"
         );
-        let untimed = Predictions { sample_times: None, ..predictions };
-        assert_eq!(to_csv(0, &untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
+        let untimed = Predictions { samples: &[0, 1], sample_times: None, ..predictions };
+        assert_eq!(to_csv(&untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
         let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
         let instruments = Some(SampleInstruments { names: &names, of_sample: &[1, 0] });
         assert_eq!(
-            to_csv(0, &Predictions { instruments, ..untimed }),
+            to_csv(&Predictions { instruments, ..untimed }),
             "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
         );
+    }
+
+    #[test]
+    fn chosen_rows_have_places_in_their_order() {
+        for chosen in [vec![], vec![3], vec![0, 1, 4, 5, 9], (2..70).collect()] {
+            let places = Places::new(&chosen.iter().copied().collect());
+            for row in 0..100 {
+                assert_eq!(places.find(row), chosen.iter().position(|&own| own == row), "{chosen:?}, {row}");
+            }
+        }
     }
 
     #[test]
@@ -441,10 +507,11 @@ mod tests {
         let outputs: Vec<f32> = (0..12u8).map(f32::from).collect();
         let (values, named) = by_name(Loss::Quantile { levels }, &outputs, 2);
         assert_eq!(values, [1.0, 4.0, 7.0, 10.0]);
+        let (samples, sample_times, instruments) = (&[5, 6][..], None, None);
         let predictions =
-            Predictions { values: &values, named: &named, horizons: 2, sample_times: None, instruments: None };
+            Predictions { samples, values: &values, named: &named, horizons: 2, sample_times, instruments };
         assert_eq!(
-            to_csv(5, &predictions),
+            to_csv(&predictions),
             "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
         );
         for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {
