@@ -244,6 +244,15 @@ pub enum Error {
         problems: Vec<String>,
     },
 
+    /// A weights file has numbers that no model computes with.
+    #[error("{}: weights that are not finite; take those of before the fault:\n{}", path.display(), problems.join("\n"))]
+    WeightsNotFinite {
+        /// The file.
+        path: PathBuf,
+        /// One line for each tensor that has some.
+        problems: Vec<String>,
+    },
+
     /// A file is not in the safetensors format.
     #[error("{}: not a readable safetensors file: {reason}", path.display())]
     Safetensors {

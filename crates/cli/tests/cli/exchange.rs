@@ -122,3 +122,50 @@ fn the_parts_of_a_split_are_evaluated_apart() {
     assert_eq!(parts.iter().sum::<u64>(), 200);
     assert!(parts[3] > 0, "{parts:?}");
 }
+
+/// A NaN among the weights passed `import`, `predict`, `eval` ("NaN % worse") and ONNX.
+#[test]
+fn weights_that_are_not_finite_are_refused_wherever_they_are_read() {
+    let stage = Stage::new();
+    stage.succeeds("synth series.h5 --samples 60 --timeframes M1:4 --features 2 --targets 2");
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 2 {SMALL}"));
+    stage.succeeds("export --run run --out model.safetensors");
+    let spoil = |path: &std::path::Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let last = bytes.len() - 4;
+        bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+        std::fs::write(path, bytes).unwrap();
+    };
+    spoil(&stage.path("model.safetensors"));
+    let folders = std::fs::read_dir(stage.path("run/checkpoints")).unwrap().map(|one| one.unwrap().path());
+    let folders: Vec<std::path::PathBuf> = folders.collect();
+    folders.iter().for_each(|folder| spoil(&folder.join("model.safetensors")));
+    // As if they had been written so.
+    for _ in &folders {
+        for which in ["best", "last"] {
+            let line = format!("predict --run run --checkpoint {which} --out predictions.csv");
+            let [message, _] = stage.fails(&line, 3);
+            let word_after = |text: &str| message.split_once(text).and_then(|(_, rest)| rest.split([',', ';']).next());
+            let sums = ["its checksum is ", "checksums.xxh128 says "].map(word_after);
+            let [Some(found), Some(recorded)] = sums else { continue };
+            for file in folders.iter().map(|folder| folder.join("checksums.xxh128")) {
+                std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replace(recorded, found)).unwrap();
+            }
+        }
+    }
+    for command in [
+        &format!("import model.safetensors --data series.h5 --out imported {SMALL}"),
+        &format!("train --data series.h5 --out other --init model.safetensors {SMALL}"),
+        "predict --run run --out predictions.csv",
+        "eval --run run",
+        "export --run run --out model.onnx",
+        "export --run run --out again.safetensors",
+    ] {
+        let [message, _] = stage.fails(command, 3);
+        assert!(message.contains("model.safetensors: weights that are not finite"), "{command}: {message}");
+        assert!(message.contains("expected finite numbers, found NaN at index"), "{command}: {message}");
+    }
+    for file in ["imported/config.yaml", "predictions.csv", "model.onnx", "again.safetensors"] {
+        assert!(!stage.path(file).exists(), "{file}");
+    }
+}

@@ -466,3 +466,23 @@ fn a_changed_graph_file_is_named_and_not_evaluated_on() {
     let [message, _] = stage.fails("train --out run --resume --max-steps 8", 3);
     assert!(message.starts_with("shares.mbg: not the data that the run in run was trained on"), "{message}");
 }
+
+/// Graphs without nodes passed `graph build`, `graph verify` and `plan`, and ended a training.
+#[test]
+fn graphs_without_nodes_are_told_of_before_training() {
+    let stage = Stage::new();
+    write_shapes(&stage, 24);
+    let labels = stage.text("shapes/SHAPES_graph_labels.txt");
+    stage.write("shapes/SHAPES_graph_labels.txt", &(labels + "1\n"));
+    let built = stage.said("graph build shapes --kind tu --out shapes.mbg");
+    assert!(built.contains("1 of the graphs have no nodes, and no model is trained on such: 25"), "{built}");
+    for command in ["graph verify shapes.mbg", "plan --data shapes.mbg", "train --data shapes.mbg --out run"] {
+        let [message, _] = stage.fails(command, 3);
+        assert!(message.contains("shapes.mbg: graph 25 has no nodes, as 1 of the 25 graphs; leave"), "{message}");
+    }
+    assert!(!stage.path("run").exists());
+    let header = "none\n  made up\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n$$$$\n";
+    stage.write("none.sdf", header);
+    let [message, _] = stage.fails("graph build none.sdf --kind sdf --out none.mbg", 3);
+    assert!(message.contains("none.sdf: line 4, column 1: expected an atom at least"), "{message}");
+}

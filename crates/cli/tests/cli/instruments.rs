@@ -52,7 +52,7 @@ fn predictions_name_the_instrument_of_each_sample() {
     let named: Vec<&str> = lines.map(|line| line.split(',').nth(2).unwrap()).collect();
     assert_eq!(named, [[NAMES[0]; 5].as_slice(), &[NAMES[1]; 7]].concat());
 
-    assert_eq!(members(&stage, "part.h5"), ["instrument", "instruments", "predictions", "timestamps"]);
+    assert_eq!(members(&stage, "part.h5"), ["instrument", "instruments", "predictions", "sample", "timestamps"]);
     assert_eq!(dataset::<i32>(&stage.path("part.h5"), "instrument"), (vec![12], all[range].to_vec()));
     let (_, names) = dataset::<hdf5::types::VarLenUnicode>(&stage.path("part.h5"), "instruments");
     assert_eq!(names.iter().map(hdf5::types::VarLenUnicode::as_str).collect::<Vec<_>>(), NAMES);
@@ -64,7 +64,7 @@ fn predictions_of_one_instrument_name_none() {
     stage.succeeds("predict --run run --samples 0..3 --out part.csv");
     stage.succeeds("predict --run run --samples 0..3 --out part.h5");
     assert_eq!(stage.text("part.csv").lines().next(), Some("sample,time,h1,h2"));
-    assert_eq!(members(&stage, "part.h5"), ["predictions", "timestamps"]);
+    assert_eq!(members(&stage, "part.h5"), ["predictions", "sample", "timestamps"]);
 }
 
 #[test]

@@ -82,8 +82,21 @@ pub fn tu_texts(texts: &[Text]) -> Result<Imported> {
         keys: numbered(graphs.len()),
         graphs: ImportedGraphs::Each(graphs),
         identity: identity(&used, "tu/1", "{}".to_owned()),
-        notes: Vec::new(),
+        notes: note_on_empty_graphs(&owners.offsets).into_iter().collect(),
     })
+}
+
+/// Graphs that a note names one by one.
+const NAMED_MAX: usize = 10;
+
+/// A sentence on graphs without nodes, where there are some; their nodes begin at `offsets`.
+fn note_on_empty_graphs(offsets: &[usize]) -> Option<String> {
+    let empty = offsets.windows(2).enumerate().filter(|(_, ends)| ends[0] == ends[1]);
+    let empty: Vec<String> = empty.map(|(graph, _)| (graph + 1).to_string()).collect();
+    let named = empty[..empty.len().min(NAMED_MAX)].join(", ");
+    let more = if empty.len() > NAMED_MAX { ", …" } else { "" };
+    (!empty.is_empty())
+        .then(|| format!("{} of the graphs have no nodes, and no model is trained on such: {named}{more}", empty.len()))
 }
 
 /// The name that the files begin with.
@@ -287,6 +300,7 @@ mod tests {
             ("edge_attributes", "1, 2\n3, 4\n5, 6\n7, 8\n"),
         ]))
         .unwrap();
+        assert!(imported.notes().is_empty());
         let schema = imported.schema();
         assert_eq!(schema.node_features, ["attribute_1", "label=3", "label=7", "label_2=0", "label_2=1"]);
         assert_eq!(schema.edge_attributes, ["attribute_1", "attribute_2", "label=0", "label=1"]);
@@ -316,6 +330,7 @@ mod tests {
         .unwrap();
         let sizes = (0..4).map(|index| imported.build(index).unwrap().len()).collect::<Vec<_>>();
         assert_eq!(sizes, [0, 3, 2, 0]);
+        assert_eq!(imported.notes(), ["2 of the graphs have no nodes, and no model is trained on such: 1, 4"]);
         assert_eq!(imported.build(3).unwrap().targets, Targets::Graph(vec![7.0, 8.0]));
     }
 

@@ -27,10 +27,12 @@ pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Weights`] listing every tensor that is missing, unknown, misshapen or of another type;
-/// [`Error::Safetensors`], [`Error::File`]. `parameters` are then as before.
+/// [`Error::WeightsNotFinite`], [`Error::Safetensors`], [`Error::File`]. `parameters` are then as
+/// before.
 pub fn load_weights(path: &Path, parameters: &mut TensorSet) -> Result<()> {
     let file = TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)?;
     file.check(&[("", parameters.layout())])?;
+    file.require_finite(parameters.layout())?;
     file.copy("", parameters);
     Ok(())
 }
@@ -95,6 +97,23 @@ impl TensorFile {
         unknown.sort_by(|a, b| a.0.cmp(&b.0));
         problems.extend(unknown.iter().map(|(name, found)| format!("  {name}: not known, found {:?}", found.shape())));
         if problems.is_empty() { Ok(()) } else { Err(Error::Weights { path: self.path.clone(), problems }) }
+    }
+
+    /// Refuses tensors with numbers that are NaN or infinite, or too large for an f32; all are
+    /// there, as [`TensorFile::check`] found.
+    fn require_finite(&self, layout: &Layout) -> Result<()> {
+        let file = self.tensors();
+        let problem = |(name, _): (&str, &[usize])| {
+            let view = file.tensor(name).expect("the file was checked");
+            let (width, decode) = decoder(view.dtype()).expect("the file was checked");
+            let numbers = view.data().chunks_exact(width).map(decode);
+            let mut bad = numbers.enumerate().filter(|(_, number)| !(*number as f32).is_finite());
+            let (index, number) = bad.next()?;
+            let count = 1 + bad.count();
+            Some(format!("  {name}: expected finite numbers, found {number} at index {index} ({count} in all)"))
+        };
+        let problems: Vec<String> = layout.tensors().filter_map(problem).collect();
+        if problems.is_empty() { Ok(()) } else { Err(Error::WeightsNotFinite { path: self.path.clone(), problems }) }
     }
 
     /// Fills `set` from the tensors under `prefix`, which [`TensorFile::check`] found to be there.
@@ -211,6 +230,29 @@ mod tests {
                 "  x: not known, found [1]",
             ]
         );
+    }
+
+    /// A NaN among the weights passed `import`, `predict` and ONNX, and `eval` said "NaN % worse".
+    #[test]
+    fn weights_that_are_not_finite_are_refused_by_name_and_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let bytes = |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        file(
+            &[
+                ("a", Dtype::F32, &[3], &bytes(&[1.0, f32::NAN, f32::INFINITY])),
+                ("b", Dtype::F32, &[1], &bytes(&[f32::MAX])),
+                ("c", Dtype::F64, &[1], &1e39f64.to_le_bytes()),
+            ],
+            &path,
+        );
+        let mut loaded = set(&[("a", &[3]), ("b", &[1]), ("c", &[1])]);
+        let message = load_weights(&path, &mut loaded).unwrap_err().to_string();
+        let lines: Vec<_> = message.lines().skip(1).collect();
+        assert_eq!(lines.len(), 2, "{message}");
+        assert_eq!(lines[0], "  a: expected finite numbers, found NaN at index 1 (2 in all)");
+        assert!(lines[1].starts_with("  c: expected finite numbers, found 1") && lines[1].ends_with("(1 in all)"));
+        assert_eq!(loaded.values(), [0.0; 5], "the parameters are as before");
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl GraphSamples {
                 path.display()
             )));
         }
+        require_nodes(&file)?;
         let seen = EdgeFeatureSelection::of(config);
         let (edges, edge_attributes) = (StoredEdges::of(&file, seen)?, seen.width(schema));
         let mut rows = Rows { offsets: vec![0], ..Rows::default() };
@@ -183,6 +184,18 @@ impl GraphSamples {
         };
         (0..self.file.len()).map(|graph| if self.targets_graphs() { class(graph) } else { 0 }).collect()
     }
+}
+
+/// Refuses graphs without nodes: a model has nothing to compute of them.
+pub(crate) fn require_nodes(file: &GraphFile) -> Result<()> {
+    let mut empty = (0..file.len()).filter(|&graph| file.size(graph).0 == 0);
+    let Some(first) = empty.next() else { return Ok(()) };
+    let (path, key, count) = (file.path().display(), file.key(first), 1 + empty.count());
+    let message = format!(
+        "{path}: graph {key} has no nodes, as {count} of the {} graphs; leave those out, and build the file anew",
+        file.len()
+    );
+    Err(Error::data(message).with_field("object", key).with_field("expected", "a node at least"))
 }
 
 /// Nodes as samples, graph after graph.

@@ -92,9 +92,11 @@ fn of_model(error: &megabatch_nn::Error) -> Option<Kind> {
         }
         Error::Memory(error) => of_device(error),
         Error::Threads { .. } => Some(Kind::Capacity),
-        Error::SamplesShape { .. } | Error::Targets { .. } | Error::Weights { .. } | Error::Safetensors { .. } => {
-            Some(Kind::Data)
-        }
+        Error::SamplesShape { .. }
+        | Error::Targets { .. }
+        | Error::Weights { .. }
+        | Error::WeightsNotFinite { .. }
+        | Error::Safetensors { .. } => Some(Kind::Data),
         Error::Quantize { .. } => Some(Kind::Numeric),
         _ => None,
     }

@@ -6,6 +6,7 @@ use megabatch_graph_cache::GraphFile;
 use serde_json::json;
 
 use super::counted;
+use crate::adapters::graphs::require_nodes;
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::text::{bytes, shown};
@@ -14,10 +15,10 @@ use crate::text::{bytes, shown};
 const NAMED_MAX: usize = 10;
 
 /// Checks every byte of the file of graphs `path` against its checksums, and every graph for its
-/// form.
+/// form; those that have features of their own have nodes.
 ///
 /// # Errors
-/// A data error that names the damaged graphs.
+/// A data error that names the damaged graphs, or one without nodes.
 pub fn verify(path: &Path) -> Result<Findings> {
     let file = GraphFile::open(path)?;
     let damaged = file.damaged();
@@ -30,6 +31,10 @@ pub fn verify(path: &Path) -> Result<Findings> {
             damaged.len(),
             keys.join(", ")
         )));
+    }
+    // Graphs between instruments may be of days on which none was traded.
+    if !file.schema().node_features.is_empty() {
+        require_nodes(&file)?;
     }
     let text = format!(
         "{}: {}, {}: all as they were written",

@@ -77,6 +77,9 @@ fn counts(line: &FixedLine<'_>) -> Result<(u16, u16)> {
         _ => return Err(line.error(33..39, "the version V2000, in the line of the numbers of atoms and bonds")),
     }
     let atoms = line.number(0..3, "the number of atoms")?;
+    if atoms == 0 {
+        return Err(line.error(0..3, "an atom at least; leave out molecules without atoms, of which nothing is learnt"));
+    }
     Ok((atoms, line.number(3..6, "the number of bonds")?))
 }
 

@@ -126,6 +126,7 @@ fn what_is_not_of_the_format_is_told() {
             "m.sdf: line 4, column 34: expected version V2000; convert",
         ),
         ("  2  1  0  0  0  0  0  0  0  0999 V2000", "  2  1", "line 4, column 34: expected the version V2000"),
+        ("  2  1  0", "  0  0  0", "line 4, column 1: expected an atom at least; leave out molecules without atoms"),
         ("  2  1  0", "  x  1  0", "line 4, column 1: expected the number of atoms"),
         ("0.9700 H", "0.9700 R#", "line 6, column 32: expected the symbol of an element, found `R#`"),
         ("    0.9700 H", "       inf H", "line 6, column 21: expected a finite coordinate"),
