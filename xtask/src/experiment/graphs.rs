@@ -90,7 +90,7 @@ pub(super) fn proteins(runner: &Runner) -> Result<String> {
 /// Accuracy over all folds, the model's beside that of the most frequent class where the answer has
 /// it.
 fn cross_validated(runner: &Runner, name: &str, graphs: &str, recipe: &[&str]) -> Result<String> {
-    let answer = runner.train(graphs, "folds", &[recipe, &["data.fold=all"]].concat())?;
+    let answer = runner.train(graphs, "folds", &[recipe, &["data.fold_number=all"]].concat())?;
     let percent = |place: &str| -> Result<String> {
         let share = |what: &str| number(&answer, &format!("{place}/accuracy/{what}"));
         Ok(format!("{:.1} ± {:.1} %", 100.0 * share("mean")?, 100.0 * share("deviation")?))

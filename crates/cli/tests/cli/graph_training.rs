@@ -214,32 +214,38 @@ fn graphs_are_classified_fold_by_fold() {
     let recipe = "--set training.loss=cross_entropy --set training.optimizer=adam --set training.lr=0.02 --set training.epochs=60 \
                   --set gpu_optimization.batch_size=8 --set data.folds=4 --set model.graph_layers=1";
     let train = |fold: usize| {
-        stage.succeeds(&format!("train --data shapes.mbg --out fold-{fold} {recipe} --set data.fold={fold}"))
+        stage.succeeds(&format!("train --data shapes.mbg --out fold-{fold} {recipe} --set data.fold_number={fold}"))
     };
-    for fold in [0, 3] {
+    for fold in [1, 4] {
         let evaluation = train(fold)["evaluation"].clone();
         assert_eq!((&evaluation["samples"], &evaluation["accuracy"]), (&json!(6), &json!(1.0)), "{evaluation}");
     }
-    stage.succeeds("predict --run fold-0 --out shapes.csv");
+    stage.succeeds("predict --run fold-1 --out shapes.csv");
     assert_eq!(stage.text("shapes.csv").lines().count(), 1 + 24);
 
     // All folds of a file of graphs had to be trained one by one, and put together by hand.
-    let all = stage.succeeds(&format!("train --data shapes.mbg --out all {recipe} --set data.fold=all"));
+    let all = stage.succeeds(&format!("train --data shapes.mbg --out all {recipe} --set data.fold_number=all"));
     assert_eq!((&all["kind"], all["folds"].as_array().unwrap().len()), (&json!("cross_validation"), 4));
     assert_eq!(all["model"]["accuracy"], json!({ "mean": 1.0, "deviation": 0.0 }), "{all}");
     let tested: u64 = all["folds"].as_array().unwrap().iter().map(|fold| fold["split"]["test"].as_u64().unwrap()).sum();
     assert_eq!(tested, 24);
-    assert_eq!(all["folds"][3]["evaluation"], stage.succeeds("eval --run fold-3"));
+    assert_eq!(all["folds"][3]["evaluation"], stage.succeeds("eval --run fold-4"));
+    // Runs of before have the part by a key that counts from 0.
+    let config = stage.text("fold-4/config.yaml");
+    let old = config.replace("  fold_number: 4\n", "").replace("  fold: none\n", "  fold: 3\n");
+    assert!(old != config && old.contains("fold: 3"), "{config}");
+    stage.write("fold-4/config.yaml", &old);
+    assert_eq!(all["folds"][3]["evaluation"], stage.succeeds("eval --run fold-4"));
     let text = stage.said("eval --run all");
     assert!(text.contains("accuracy 100.00 % ± 0.00 %") && text.contains("over 4 folds"), "{text}");
     assert!(stage.text("all/report.html").contains("accuracy by fold"));
     let saved: serde_json::Value = serde_json::from_str(&stage.text("all/cross-validation.json")).unwrap();
     assert_eq!(saved, all);
-    let [message, _] = stage.fails("train --data shapes.mbg --out no --set data.fold=all", 2);
-    assert!(message.contains("data.fold=all: expected a number of folds, such as data.folds=10"), "{message}");
+    let [message, _] = stage.fails("train --data shapes.mbg --out no --set data.fold_number=all", 2);
+    assert!(message.contains("data.fold_number=all: expected a number of folds, such as data.folds=10"), "{message}");
 
-    let [message, _] = stage.fails(&format!("train --data shapes.mbg --out no {recipe} --set data.fold=4"), 2);
-    assert!(message.contains("data.fold=4 of data.folds=4 over 24 graphs"), "{message}");
+    let [message, _] = stage.fails(&format!("train --data shapes.mbg --out no {recipe} --set data.fold_number=5"), 2);
+    assert!(message.contains("data.fold_number=5 of data.folds=4 over 24 graphs"), "{message}");
 }
 
 /// Files of molecules are often sorted by class. In runs of a batch, 4,110 of them ended at a cross

@@ -24,9 +24,11 @@ impl Folds {
     pub(super) fn split(self, classes: &[usize]) -> Result<Split> {
         let Folds { folds, fold } = self;
         if fold >= folds || folds > classes.len() {
-            let reason = if fold >= folds { "folds count from 0" } else { "a fold needs a graph at least" };
-            let graphs = classes.len();
-            return Err(Error::usage(format!("data.fold={fold} of data.folds={folds} over {graphs} graphs: {reason}")));
+            let reason = if fold >= folds { "folds count from 1" } else { "a fold needs a graph at least" };
+            let (graphs, number) = (classes.len(), fold + 1);
+            return Err(Error::usage(format!(
+                "data.fold_number={number} of data.folds={folds} over {graphs} graphs: {reason}"
+            )));
         }
         let mut dealt = shuffled(classes.len())?;
         dealt.sort_by_key(|&unit| classes[unit]);
@@ -95,7 +97,7 @@ mod tests {
             assert_eq!(units, (0..23).collect::<Vec<_>>());
         }
         let error = Folds { folds: 5, fold: 5 }.split(&classes).unwrap_err().to_string();
-        assert!(error.contains("data.fold=5 of data.folds=5 over 23 graphs: folds count from 0"), "{error}");
+        assert!(error.contains("data.fold_number=6 of data.folds=5 over 23 graphs: folds count from 1"), "{error}");
     }
 
     #[test]

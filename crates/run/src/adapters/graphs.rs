@@ -145,7 +145,7 @@ impl GraphSamples {
         match config.optional_count("data.folds") {
             // Of all folds together, the last.
             Some(folds) => {
-                let fold = config.optional_count("data.fold").unwrap_or(folds - 1);
+                let fold = config.cross_validation_fold().unwrap_or(folds - 1);
                 Folds { folds, fold }.split(&self.classes())
             }
             None => split_by_chance(self.file.len(), config.split()),
@@ -164,8 +164,8 @@ impl GraphSamples {
         match (self.parts(), config.optional_count("data.folds")) {
             (Some(_), _) => "Split by the keys of the graphs: train, validation and test.".to_owned(),
             (None, Some(folds)) => {
-                let test = match config.optional_count("data.fold") {
-                    Some(fold) => format!("fold {fold} is for the test"),
+                let test = match config.cross_validation_fold() {
+                    Some(fold) => format!("fold {} is for the test", fold + 1),
                     None => "each is the test once".to_owned(),
                 };
                 format!("Split by chance into {folds} folds, each class dealt evenly; {test}.")

@@ -31,6 +31,9 @@ pub(crate) const VALIDATION_SAMPLES_AUTO: usize = 20_000;
 const FOLD_NUMBER: &str = "data.walk_forward_number";
 /// The key that counted folds from 0, which runs of before have saved.
 const FOLD_FROM_ZERO: &str = "data.walk_forward_fold";
+const PART_NUMBER: &str = "data.fold_number";
+/// The key that counted parts of a cross-validation from 0, which runs of before have saved.
+const PART_FROM_ZERO: &str = "data.fold";
 
 /// Where settings come from besides the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -284,6 +287,23 @@ impl Config {
         self.set_count(FOLD_NUMBER, fold as u64 + 1);
         // A configuration of before may have it too.
         self.settings.remove(FOLD_FROM_ZERO);
+    }
+
+    /// The one part of a cross-validation that is to be the test, counted from 0 whichever key says
+    /// it; `None` for each once.
+    pub(crate) fn cross_validation_fold(&self) -> Option<usize> {
+        let is_given = self.value(PART_FROM_ZERO).is_some_and(|value| *value != Value::Text("none".to_owned()));
+        match is_given {
+            true => self.optional_count(PART_FROM_ZERO),
+            false => self.optional_count(PART_NUMBER).map(|number| number.saturating_sub(1)),
+        }
+    }
+
+    /// Asks for the `fold`-th part as test, counted from 0.
+    pub(crate) fn set_cross_validation_fold(&mut self, fold: usize) {
+        self.set_count(PART_NUMBER, fold as u64 + 1);
+        // A configuration of before may have it too.
+        self.settings.remove(PART_FROM_ZERO);
     }
 
     /// `data.purge` in nanoseconds, or `None` for `auto`.

@@ -30,7 +30,7 @@ pub(super) fn train_folds(
 ) -> Result<Training> {
     if request.init.is_some() {
         return Err(Error::usage(
-            "--init: each fold begins with weights of its own, which have seen nothing of its test; train one with --set data.walk_forward_number=N or data.fold=N",
+            "--init: each fold begins with weights of its own, which have seen nothing of its test; train one with --set data.walk_forward_number=N or data.fold_number=N",
         ));
     }
     if let Some(steps) = request.max_steps {

@@ -92,11 +92,18 @@ pub(super) const KEYS: &[Key] = &[
     )
     .only(&[Acts::OnGraphFiles]),
     key(
+        "data.fold_number",
+        Kind::OrWord { word: "all", otherwise: &COUNT },
+        "1",
+        "Part to test, numbered from 1. `all` tests each part once, with a model and a folder of its \
+         own; `cross-validation.json` and `report.html` hold mean and deviation.",
+    )
+    .only(&[Acts::OnGraphFiles, Acts::Without { key: "data.folds", value: "none" }]),
+    key(
         "data.fold",
-        Kind::OrWord { word: "all", otherwise: &COUNT_OR_ZERO },
-        "0",
-        "Part to test, from 0. `all` tests each part once, with a model and a folder of its own; \
-         `cross-validation.json` and `report.html` hold mean and deviation.",
+        Kind::OrWord { word: "none", otherwise: &Kind::OrWord { word: "all", otherwise: &COUNT_OR_ZERO } },
+        "none",
+        "Older name of `data.fold_number`, counted from 0; where it is given, it is used in its place.",
     )
     .only(&[Acts::OnGraphFiles, Acts::Without { key: "data.folds", value: "none" }]),
 ];

@@ -42,7 +42,7 @@ impl FoldPlan {
     /// The folds of `config`; `None` where it asks for one model.
     ///
     /// # Errors
-    /// A usage failure for `data.fold=all` without a number of folds.
+    /// A usage failure for `data.fold_number=all` without a number of folds.
     pub(crate) fn of(config: &Config) -> Result<Option<Self>> {
         if let Some(walk) = walk_forward(config) {
             let one = config.walk_forward_fold();
@@ -52,11 +52,11 @@ impl FoldPlan {
             let plan = FoldPlan { kind: FoldKind::WalkForward, folds: walk.folds, overlap };
             return Ok(Some(plan).filter(|_| one.is_none()));
         }
-        match (config.optional_count("data.fold"), config.optional_count("data.folds")) {
+        match (config.cross_validation_fold(), config.optional_count("data.folds")) {
             (Some(_), _) => Ok(None),
             (None, Some(folds)) => Ok(Some(FoldPlan { kind: FoldKind::CrossValidation, folds, overlap: 0 })),
             (None, None) => Err(Error::usage(
-                "data.fold=all: expected a number of folds, such as data.folds=10; data.folds is none",
+                "data.fold_number=all: expected a number of folds, such as data.folds=10; data.folds is none",
             )),
         }
     }
@@ -65,7 +65,7 @@ impl FoldPlan {
     pub(crate) fn choose(self, config: &mut Config, fold: usize) {
         match self.kind {
             FoldKind::WalkForward => config.set_walk_forward_fold(fold),
-            FoldKind::CrossValidation => config.set_count("data.fold", fold as u64),
+            FoldKind::CrossValidation => config.set_cross_validation_fold(fold),
         }
     }
 
@@ -353,14 +353,22 @@ mod tests {
         let plan = |settings: &[&str]| plan_of(settings).unwrap().map(|plan| (plan.kind, plan.folds, plan.overlap));
         assert_eq!(plan(&[]), None);
         assert_eq!(plan(&["data.folds=10"]), None);
-        assert_eq!(plan(&["data.folds=10", "data.fold=all"]), Some((FoldKind::CrossValidation, 10, 0)));
+        for all in ["data.fold_number=all", "data.fold=all"] {
+            assert_eq!(plan(&["data.folds=10", all]), Some((FoldKind::CrossValidation, 10, 0)), "{all}");
+        }
+        for (one, fold) in [("data.fold_number=3", 2), ("data.fold=2", 2), ("data.folds=10", 0), ("data.fold=0", 0)] {
+            let mut config = Config::load(None, &[], &["data.folds=10".to_owned(), one.to_owned()]).unwrap();
+            assert_eq!((plan(&["data.folds=10", one]), config.cross_validation_fold()), (None, Some(fold)), "{one}");
+            config.set_cross_validation_fold(7);
+            assert_eq!(config.cross_validation_fold(), Some(7), "{one}");
+        }
         for (overlap, expected) in [("0", 0), ("0.25", 1), ("0.5", 1), ("0.6", 2), ("0.75", 3), ("0.9", 4)] {
             let overlap = format!("data.walk_forward_overlap={overlap}");
             let found = plan(&["data.walk_forward=5", &overlap]);
             assert_eq!(found, Some((FoldKind::WalkForward, 5, expected)), "{overlap}");
         }
-        let error = plan_of(&["data.fold=all"]).unwrap_err().to_string();
-        assert!(error.starts_with("data.fold=all: expected a number of folds"), "{error}");
+        let error = plan_of(&["data.fold_number=all"]).unwrap_err().to_string();
+        assert!(error.starts_with("data.fold_number=all: expected a number of folds"), "{error}");
     }
 
     /// A fold whose test has two days with these correlations, learnt with a loss of ranks.
