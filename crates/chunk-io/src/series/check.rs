@@ -237,8 +237,8 @@ fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Resu
 struct LastBar {
     end: usize,
     closed: i64,
-    /// When the next bar of the instrument closed; `None` if there is none, or it may not be written
-    /// yet.
+    /// When the next bar of the instrument closed; `None` if there is none, or if it is not
+    /// written yet.
     next: Option<i64>,
 }
 

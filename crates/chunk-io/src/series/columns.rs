@@ -70,8 +70,8 @@ impl SeriesFile {
         self.column(column).is_some()
     }
 
-    /// Copies `rows` of a list to `out`, from memory where it is there. From the file they come with
-    /// the rules of the layout held against them, as far as other lists of the same rows tell.
+    /// Copies `rows` of a list to `out`, from memory where it is there. Rows from the file are
+    /// checked against the rules of the layout, as far as other lists of the same rows tell.
     ///
     /// # Errors
     /// [`Error::Rows`], and [`Error::Invalid`] for rows that break a rule.
