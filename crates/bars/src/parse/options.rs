@@ -17,9 +17,9 @@ pub struct ReadOptions {
     /// The order of day and month in dates with the year last; when `None`, the one in which all
     /// dates of a file can be read.
     pub date_order: Option<DateOrder>,
-    /// The clock of timestamps without offset. When `None`: UTC for ISO timestamps; for the other
-    /// formats the clock on which the weeks close on Friday at 17:00 in New York. An offset in the
-    /// file always counts.
+    /// The clock of timestamps without offset. When `None`: the zone that the header names; UTC for
+    /// ISO timestamps; for the other formats the clock on which the weeks close on Friday at 17:00
+    /// in New York. An offset or a zone in the rows always counts.
     pub zone: Option<Zone>,
     /// End of the bar that is stamped.
     pub stamped_at: StampedAt,
