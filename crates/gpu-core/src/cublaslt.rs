@@ -27,8 +27,9 @@ impl CublasLt {
         Ok(cuda::CublasLt::open(&cuda.shared_gpu())?.map(|of_gpu| CublasLt { of_gpu }))
     }
 
-    /// Adds folders where the library is looked for if the system's loader finds none, such as those
-    /// of NVIDIA's Python wheels. To be called before the first [`CublasLt::open`] of the process.
+    /// Adds folders where the library is looked for if the system's loader finds none, such as
+    /// those of NVIDIA's Python wheels. To be called before the first [`CublasLt::open`] of the
+    /// process.
     pub fn search_in(folders: Vec<PathBuf>) {
         cuda::CublasLt::search_in(folders);
     }

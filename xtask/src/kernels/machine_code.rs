@@ -5,9 +5,10 @@
 //! before the product, every step takes as long as memory; the compiler may place it there where
 //! the source does not. PTX does not show it, the control bits of the machine code do.
 //!
-//! Control bits of an instruction of 128 bits since compute capability 7.0: bits 110 to 112 name the
-//! barrier that its result sets (7: none), bits 116 to 121 the barriers that it waits for. Source:
-//! Jia et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking (2018), 2.1.
+//! Control bits of an instruction of 128 bits since compute capability 7.0: bits 110 to 112 name
+//! the barrier that its result sets (7: none), bits 116 to 121 the barriers that it waits for.
+//! Source: Jia et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking (2018),
+//! 2.1.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -101,8 +102,8 @@ fn early_waits(body: &[Instruction]) -> Vec<String> {
     waits.collect()
 }
 
-/// The kernels of `nvdisasm -hex`: a line an instruction with its lower half as a number, and a line
-/// with the upper half.
+/// The kernels of `nvdisasm -hex`: a line an instruction with its lower half as a number, and a
+/// line with the upper half.
 fn kernels(listing: &str) -> Vec<Kernel> {
     let mut kernels: Vec<Kernel> = Vec::new();
     let mut text = None;

@@ -1,7 +1,7 @@
 //! `cargo xtask kernels [--check]`: every `.cu` compiled by pinned packages to the `.ptx` in its
 //! crate's folder `ptx`, and assembled for every GPU. The machine code of the recurrences is read
-//! for waits. `cargo xtask kernels --variant NAME=PATCH`: what a patch makes of them, to be measured
-//! beside them.
+//! for waits. `cargo xtask kernels --variant NAME=PATCH`: what a patch makes of them, to be
+//! measured beside them.
 
 mod assembly;
 mod compiler;

@@ -237,7 +237,7 @@ impl Gpu {
         captures.time_work(self.context()).map_err(|fault| self.context().error(fault))
     }
 
-    /// Seconds in which the GPU worked on what `captures` submitted and is done since the last call.
+    /// Seconds of the work of `captures` that the GPU has done since the last call.
     pub(crate) fn take_busy_s(&self, captures: &mut Captures) -> Result<f64> {
         let seconds = self.context().enter().and_then(|()| captures.take_busy_s());
         seconds.map_err(|fault| self.context().error(fault))
