@@ -187,3 +187,36 @@ fn parts_without_a_known_target_are_refused_before_the_first_step() {
         assert!(!stage.path("run").exists());
     }
 }
+
+/// Unknown targets in the evenly spaced samples alone failed a run at its first validation, or at
+/// its end, and again whenever it was resumed.
+#[test]
+fn an_estimate_without_a_known_target_is_refused_before_the_first_step() {
+    for (layout, known, fault, fix) in [
+        ("series", 155..160, "to validate", "set training.validation_samples=all"),
+        ("windows", 185..190, "to test", "set training.validation_samples=all"),
+    ] {
+        let stage = Stage::new();
+        stage.succeeds(&format!(
+            "synth data.h5 --layout {layout} --samples 200 --timeframes M1:4 --features 3 --targets 2"
+        ));
+        stage.with_hdf5("data.h5", |path| {
+            let targets = File::open_rw(path).unwrap().dataset("targets").unwrap();
+            let mut values = targets.read_raw::<f32>().unwrap();
+            let part = if known.start < 170 { 140..170 } else { 170..200 };
+            part.filter(|sample| !known.contains(sample)).for_each(|sample| values[sample * 2..][..2].fill(f32::NAN));
+            targets.write_raw(&values).unwrap();
+        });
+        for command in ["plan --data data.h5", "train --data data.h5 --out run"] {
+            let [message, _] = stage.fails(&format!("{command} --set training.validation_samples=4"), 3);
+            assert!(
+                message.contains("data.h5: none of the targets of the 4 samples that are taken")
+                    && message.contains(fault),
+                "{message}"
+            );
+            assert!(message.contains(fix), "{message}");
+        }
+        assert!(!stage.path("run").exists());
+        stage.succeeds("plan --data data.h5 --set training.validation_samples=all");
+    }
+}

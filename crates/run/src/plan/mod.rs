@@ -78,7 +78,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
     job.require_settings_of_its_data()?;
-    require_known_targets(&job.data, &job.split)?;
+    require_known_targets(&job.data, &job.split, &job.training)?;
     Ok(plan)
 }
 

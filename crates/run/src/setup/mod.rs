@@ -378,21 +378,31 @@ fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>
 }
 
 /// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
-/// end of the run.
+/// end of the run: a part as a whole, and the samples of it that `training` estimates errors from.
 ///
 /// # Errors
 /// A data failure that names the part.
-pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
+pub(crate) fn require_known_targets(data: &Data, split: &Split, training: &trainer::Config) -> Result<()> {
     let Split { train, validation, test, .. } = split;
     let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
+    let (path, unit) = (data.path().display(), Nouns::of(data).unit);
     for (part, purpose, units) in parts {
         if !units.is_empty() && !data.any_target_known(units)? {
             return Err(Error::data(format!(
-                "{}: none of the targets of the {} {}s to {purpose} is known, so that {part} has no loss; change data.split, or give data whose \
-                 targets are known there",
-                data.path().display(),
+                "{path}: none of the targets of the {} {unit}s to {purpose} is known, so that {part} has no loss; change data.split, or give \
+                 data whose targets are known there",
                 units.len(),
-                Nouns::of(data).unit
+            )));
+        }
+    }
+    for (_, purpose, units) in &parts[1..] {
+        let taken = training.evaluated(units);
+        if taken.len() < units.len() && !data.any_target_known(&taken)? {
+            return Err(Error::data(format!(
+                "{path}: none of the targets of the {} {unit}s that are taken, evenly spaced, of the {} to {purpose} is known; set \
+                 training.validation_samples=all, or another number",
+                taken.len(),
+                units.len(),
             )));
         }
     }

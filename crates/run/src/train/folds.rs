@@ -119,7 +119,7 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
     for fold in 0..folds.folds {
         let split = job.data.split(&of_fold(fold));
         split
-            .and_then(|split| require_known_targets(&job.data, &split))
+            .and_then(|split| require_known_targets(&job.data, &split, &job.training))
             .with_context(|| format!("fold {}", fold + 1))?;
     }
     let plan = Plan::of(&job)?;

@@ -125,7 +125,7 @@ fn prepare(
     if begin == Begin::Anew {
         job.require_settings_of_its_data()?;
     }
-    require_known_targets(&job.data, &job.split)?;
+    require_known_targets(&job.data, &job.split, &job.training)?;
     if begin == Begin::AtTheLastCheckpoint {
         require_same_data(&folder, &job.data, &plan, host)?;
     }
