@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use hdf5::File;
+use hdf5::types::VarLenUnicode;
 use jiff::ToSpan as _;
 use jiff::civil::{Weekday, date};
 
@@ -112,9 +113,74 @@ fn windows_are_purged_over_weekends() {
     let of_plain = parts(&stage, "plan --data plain.h5");
     assert_eq!(train, of_series[0]);
     assert!(validation <= of_plain[1] && test <= of_plain[2] && validation > 0, "{validation}, {test}: {of_plain:?}");
-    let notes = stage.succeeds("plan --data windows.h5")["notes"].to_string();
-    assert!(notes.contains("windows.h5 does not tell how far its samples look back and ahead"), "{notes}");
-    assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=2d")["notes"], serde_json::json!([]));
+    let warnings = stage.succeeds("plan --data windows.h5")["warnings"].to_string();
+    assert!(warnings.contains("windows.h5 does not tell when its labels end"), "{warnings}");
+    assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=2d")["warnings"], serde_json::json!([]));
+}
+
+/// Minutes of two instruments in turn, one of which has no bar in every other minute: the window
+/// of four of its bars reaches back over twice as many times as the purge counts.
+#[test]
+fn a_purge_that_rests_on_an_assumption_is_a_warning() {
+    let stage = Stage::new();
+    let write = |has_instruments: bool, horizon_bars: Option<i64>| {
+        stage.with_hdf5("windows.h5", |path| {
+            let file = File::create(path).unwrap();
+            let windows = file.create_group("features").unwrap().new_dataset::<f32>().shape([300, 4, 2]);
+            windows.create("M1").unwrap().write_raw(&vec![0.5f32; 300 * 8]).unwrap();
+            file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
+            let times: Vec<i64> = (0..300).map(|k| (k - k / 3) * 60_000_000_000).collect();
+            file.new_dataset::<i64>().shape([300]).create("timestamps").unwrap().write_raw(&times).unwrap();
+            if let Some(bars) = horizon_bars {
+                file.new_attr::<i64>().create("horizon_bars").unwrap().write_scalar(&bars).unwrap();
+            }
+            if has_instruments {
+                let rows: Vec<i32> = (0..300).map(|k| i32::from(k % 3 == 1)).collect();
+                let names = ["EURUSD", "USDJPY"].map(|name| name.parse::<VarLenUnicode>().unwrap());
+                let list = file.new_dataset::<VarLenUnicode>().shape([2]).create("instruments").unwrap();
+                list.write_raw(&names).unwrap();
+                let samples = file.create_group("samples").unwrap();
+                samples.new_dataset::<i32>().shape([300]).create("instrument").unwrap().write_raw(&rows).unwrap();
+            }
+        });
+    };
+    let warnings = |line: &str| stage.succeeds(line)["warnings"].as_array().unwrap().clone();
+    write(false, None);
+    let warned = warnings("plan --data windows.h5");
+    let [warning] = warned.as_slice() else { panic!("{warned:?}") };
+    let warning = warning.as_str().unwrap();
+    assert!(warning.contains("takes each to end 1 sample later"), "{warning}");
+    assert!(warning.contains("as if all samples were of one instrument"), "{warning}");
+    assert!(stage.said("plan --data windows.h5").contains(&format!("\nWarning: {warning}.\n")));
+    // Told before the first step, and once more with the errors that it is about.
+    let train = format!("train --data windows.h5 --out run --max-steps 2 {SMALL}");
+    let trained = stage.run(&train).success();
+    let output = trained.get_output();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(stderr.matches(&format!("warning: {warning}\n")).count(), 1, "{stderr}");
+    assert!(stdout.contains(&format!("\nwarning: {warning}\n")), "{stdout}");
+    assert!(stage.text("run/report.html").contains("takes each to end 1 sample later"));
+    assert_eq!(warnings("plan --data windows.h5 --set data.purge=5m").len(), 0);
+    // What the file tells is not assumed.
+    write(true, Some(5));
+    let warned = warnings("plan --data windows.h5");
+    let warning = warned[0].as_str().unwrap();
+    assert!(warning.contains("takes each to end 5 samples later") && !warning.contains("as if"), "{warning}");
+}
+
+/// Labels of many bars were taken to be as long as there are targets where windows have no times.
+#[test]
+fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::create(path).unwrap();
+        let windows = file.new_dataset::<f32>().shape([300, 4, 2]).create("features").unwrap();
+        windows.write_raw(&vec![0.5f32; 300 * 8]).unwrap();
+        file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
+        file.new_attr::<i64>().create("horizon_bars").unwrap().write_scalar(&30).unwrap();
+    });
+    let [train, validation, _] = parts(&stage, "plan --data windows.h5");
+    assert_eq!((train, validation), (210, 45 - 33));
 }
 
 #[test]

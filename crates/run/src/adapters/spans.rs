@@ -8,6 +8,7 @@ use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, fill_l
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::text::plural;
 
 /// Spans of the samples of a file.
 pub(crate) struct SampleSpans<'a> {
@@ -16,8 +17,11 @@ pub(crate) struct SampleSpans<'a> {
     pub(crate) reach_ns: Cow<'a, [i64]>,
     /// `[N]` when the last bar closed that each sample's targets read, ns.
     pub(crate) label_end_ns: Cow<'a, [i64]>,
-    /// A sentence, without its stop, where spans are reckoned because the file does not tell them.
+    /// A sentence, without its stop, where spans are bounded because the file does not tell them.
     pub(crate) note: Option<String>,
+    /// A sentence, without its stop, where spans rest on an assumption about the file: labels reach
+    /// into later parts where it does not hold.
+    pub(crate) warning: Option<String>,
 }
 
 impl<'a> SampleSpans<'a> {
@@ -46,7 +50,7 @@ fn of_series<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<SampleS
         None => Cow::Owned(window_starts(source, series)?),
     };
     if let Some(label_end_ns) = source.sample_label_end_times() {
-        return Ok(SampleSpans { reach_ns, label_end_ns: Cow::Borrowed(label_end_ns), note: None });
+        return Ok(SampleSpans { reach_ns, label_end_ns: Cow::Borrowed(label_end_ns), note: None, warning: None });
     }
     let file = series.file();
     let (times, bars) = (file.sample_times(), horizon_bars(source)?);
@@ -62,7 +66,8 @@ fn of_series<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<SampleS
         }
         _ => (series.close_times_ahead(bars).collect(), None),
     };
-    Ok(SampleSpans { reach_ns, label_end_ns: Cow::Owned(fill_label_ends(times, &label_end_ns)), note })
+    let label_end_ns = Cow::Owned(fill_label_ends(times, &label_end_ns));
+    Ok(SampleSpans { reach_ns, label_end_ns, note, warning: None })
 }
 
 /// Label ends, at the latest, where labels count bars that are shorter than any of the series.
@@ -125,6 +130,7 @@ fn of_windows<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>> 
             reach_ns: Cow::Borrowed(reach_ns),
             label_end_ns: Cow::Borrowed(label_end_ns),
             note: None,
+            warning: None,
         });
     }
     let reckoned = match source.sample_times() {
@@ -134,7 +140,33 @@ fn of_windows<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>> 
     Ok(SampleSpans {
         reach_ns: reach.map_or(Cow::Owned(reckoned.reach_ns), Cow::Borrowed),
         label_end_ns: label_end.map_or(Cow::Owned(reckoned.label_end_ns), Cow::Borrowed),
-        note: Some(reckoned.note),
+        note: None,
+        warning: Some(assumptions(source)?),
+    })
+}
+
+/// What is assumed of windows that do not tell their spans, and what to do about it.
+fn assumptions(source: &Source) -> Result<String> {
+    let path = source.path().display();
+    let apart = match (source.sample_times().is_some(), source.calendar_of_samples().is_some()) {
+        (false, _) => "from its number to the next, as if every bar had a sample and all were of one instrument",
+        (true, false) => {
+            "from one time in /timestamps to the next, as if all samples were of one instrument (/samples/instrument \
+             is not there)"
+        }
+        (true, true) => "from one time in /timestamps of its instrument to the next",
+    };
+    let ahead = plural(horizon_bars(source)?, "sample");
+    let window = "the time from the first bar of a window to the end of its label, such as data.purge=8d";
+    Ok(match source.sample_label_end_times() {
+        None => format!(
+            "{path} does not tell when its labels end (/samples/label_end_time): data.purge=auto takes each to end {ahead} later, {apart}. \
+             Labels that end later leak into validation and test, whose errors then flatter the model: store the list, or give {window}"
+        ),
+        Some(_) => format!(
+            "{path} does not tell how far its samples look back (/samples/reach_time): data.purge=auto counts the bars of a window {apart}. \
+             Windows and features that look back further see labels of an earlier part: store the list, or give {window}"
+        ),
     })
 }
 
@@ -142,7 +174,6 @@ fn of_windows<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>> 
 struct WindowsReckoning {
     reach_ns: Vec<i64>,
     label_end_ns: Vec<i64>,
-    note: String,
 }
 
 impl WindowsReckoning {
@@ -173,15 +204,7 @@ impl WindowsReckoning {
         };
         let ahead = calendars.ahead(BarCount { bars: horizon_bars(source)?, bar_ns });
         let label_end: Vec<Option<i64>> = ahead.into_iter().map(|end| end.map(|end| end + beyond_ns)).collect();
-        let path = source.path().display();
-        let mut note = format!(
-            "{path} does not tell how far its samples look back and ahead (/samples/reach_time, /samples/label_end_time): data.purge reckons \
-             it from /timestamps, and may leave out more than it must; what features look back at before their window is not known"
-        );
-        if source.calendar_of_samples().is_none() && calendars.repeats_times() {
-            note.push_str("; times repeat, and every instrument is taken to have a bar wherever one has");
-        }
-        Ok(WindowsReckoning { reach_ns, label_end_ns: fill_label_ends(times, &label_end), note })
+        Ok(WindowsReckoning { reach_ns, label_end_ns: fill_label_ends(times, &label_end) })
     }
 
     /// From `numbers`, where the file has no times: the shortest timeframe is taken to have a bar a
@@ -195,15 +218,10 @@ impl WindowsReckoning {
         };
         let windows = shape.timeframes.iter().enumerate();
         let back = windows.map(|(k, timeframe)| (timeframe.steps as i64).saturating_mul(ratio(k))).max().unwrap_or(0);
-        let ahead = shape.horizons as i64;
+        let ahead = i64::try_from(horizon_bars(source)?).unwrap_or(i64::MAX);
         Ok(WindowsReckoning {
             reach_ns: numbers.iter().map(|number| number.saturating_sub(back)).collect(),
             label_end_ns: numbers.iter().map(|number| number.saturating_add(ahead)).collect(),
-            note: format!(
-                "{} has no /timestamps: data.purge takes each sample to be one bar after the one before, so that windows reach back over \
-                 {back} samples and labels ahead over {ahead}",
-                source.path().display()
-            ),
         })
     }
 }

@@ -198,19 +198,34 @@ fn times(source: &Source) -> Result<Cow<'_, [i64]>> {
     })
 }
 
-/// Notes on the purge between the parts of `split`, one sentence each, without its stop.
-pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) -> Result<Vec<String>> {
+/// Remarks on the purge between the parts of a split, one sentence each, without its stop.
+#[derive(Default)]
+pub(crate) struct PurgeRemarks {
+    /// Assumptions that the errors rest on.
+    pub(crate) warnings: Vec<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl PurgeRemarks {
+    /// The remarks on `spans`.
+    pub(crate) fn on_spans(spans: SampleSpans<'_>) -> Self {
+        PurgeRemarks { warnings: spans.warning.into_iter().collect(), notes: spans.note.into_iter().collect() }
+    }
+}
+
+/// Remarks on the purge between the parts of `split`.
+pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) -> Result<PurgeRemarks> {
     if split.validation.is_empty() && split.test.is_empty() {
-        return Ok(Vec::new());
+        return Ok(PurgeRemarks::default());
     }
     if config.purge_ns().is_some() && !SampleSpans::is_known(source) {
-        return Ok(Vec::new());
+        return Ok(PurgeRemarks::default());
     }
     let in_file = source.series().filter(|series| !series.file().has_index());
     let tells = |column| in_file.is_some_and(|series| series.file().has_column(column));
     let is_by_spans = config.purge_ns().is_none() && !config.purges_by_bars();
     if is_by_spans && tells(SeriesColumn::LabelEndTime) {
-        return Ok(Vec::new());
+        return Ok(PurgeRemarks::default());
     }
     let before_test = if split.validation.is_empty() { &split.train } else { &split.validation };
     let pairs = [(&split.train, &split.validation), (before_test, &split.test)];
@@ -232,7 +247,7 @@ pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) ->
         (None, None) => {
             let spans = SampleSpans::of(source, &times(source)?)?;
             if is_by_spans {
-                return Ok(spans.note.into_iter().collect());
+                return Ok(PurgeRemarks::on_spans(spans));
             }
             pairs.map(|(before, after)| {
                 let last_label_ns = before.iter().map(|n| spans.label_end_ns[n]).max().unwrap_or(i64::MIN);
@@ -240,7 +255,7 @@ pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) ->
             })
         }
     };
-    Ok(match overlaps {
+    let notes = match overlaps {
         [0, 0] => Vec::new(),
         [validation, test] => vec![format!(
             "data.purge leaves {validation} samples to validate and {test} to test that look back to before the end of labels of the part \
@@ -250,7 +265,8 @@ pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) ->
                 false => "auto leaves such samples out",
             }
         )],
-    })
+    };
+    Ok(PurgeRemarks { notes, ..PurgeRemarks::default() })
 }
 
 /// Says why so much was left out between the parts, where nothing remained of one.

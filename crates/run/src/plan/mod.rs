@@ -26,7 +26,7 @@ use crate::host::Host;
 use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
 use crate::text::{plural, utc};
 use memory::{no_way_through, tensors_text, would_not_fit};
-use notes::{notes, uses};
+use notes::{Remarks, remarks, uses};
 use ranks::RanksPlan;
 
 /// A run to plan.
@@ -119,6 +119,8 @@ pub struct Plan {
     /// Plan of a run of several processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) distributed: Option<RanksPlan>,
+    /// Assumptions that the errors of the run rest on, for people.
+    pub(crate) warnings: Vec<String>,
     /// Notes on the settings, for people.
     pub(crate) notes: Vec<String>,
     /// Exports and streaming of the trained model, as far as the settings decide them.
@@ -161,6 +163,7 @@ impl Plan {
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
         let steps = training.max_steps.unwrap_or(training.epochs.saturating_mul(steps_per_epoch));
         let parameters = Model::new(shape.clone(), training.model)?.layout().len();
+        let Remarks { warnings, notes } = remarks(job, steps)?;
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job, chunks)?,
@@ -182,7 +185,8 @@ impl Plan {
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
             gpu: GpuPlan::of(job)?,
             distributed: RanksPlan::of(job, parameters)?,
-            notes: notes(job, steps)?,
+            warnings,
+            notes,
             uses: uses(job),
             model: training.model,
             shape,
@@ -202,6 +206,11 @@ impl Plan {
             return Err(would_not_fit(job, total_bytes)?);
         }
         self.gpu.as_ref().map_or(Ok(()), |gpu| gpu.require_fit(job))
+    }
+
+    /// Tells `host` of the assumptions that the errors of the run rest on.
+    pub(crate) fn warn(&self, host: &Host<'_>) {
+        self.warnings.iter().for_each(|warning| host.observer.note(&format!("warning: {warning}")));
     }
 
     /// Every tensor, as `megabatch plan --tensors` prints them below the plan.
@@ -228,7 +237,9 @@ impl Plan {
             ),
             format!("{}. The model has {} weights.", self.sample(), self.parameters),
         ];
-        sentences.into_iter().chain(self.notes.iter().map(|note| format!("Note: {note}."))).collect()
+        let warnings = self.warnings.iter().map(|warning| format!("Warning: {warning}."));
+        let notes = self.notes.iter().map(|note| format!("Note: {note}."));
+        sentences.into_iter().chain(warnings).chain(notes).collect()
     }
 
     /// Line on the samples of a validation.

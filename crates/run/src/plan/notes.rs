@@ -9,13 +9,20 @@ use megabatch_trainer::LrSchedule;
 
 use crate::adapters::data::Data;
 use crate::adapters::spans::SampleSpans;
-use crate::adapters::split::{notes_on_purge, walk_forward};
+use crate::adapters::split::{PurgeRemarks, remarks_on_purge, walk_forward};
 use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::setup::settings::{precision, streams};
 
-/// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
-pub(crate) fn notes(job: &TrainingSetup, steps: u64) -> Result<Vec<String>> {
+/// Remarks on a job, a sentence each, without its stop.
+pub(crate) struct Remarks {
+    /// Assumptions that the errors of the run rest on.
+    pub(crate) warnings: Vec<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Remarks on a job of `steps` optimizer steps.
+pub(crate) fn remarks(job: &TrainingSetup, steps: u64) -> Result<Remarks> {
     let idle = job.config.idle(&job.traits());
     let mut notes: Vec<String> =
         idle.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
@@ -27,13 +34,13 @@ pub(crate) fn notes(job: &TrainingSetup, steps: u64) -> Result<Vec<String>> {
         )
     }));
     notes.extend(job.gpu_passed_over.clone());
-    match &job.data {
-        Data::Samples(samples) => notes.extend(notes_on_purge(samples.source(), &job.config, &job.split)?),
-        Data::CrossSections(sections) => {
+    let purge = match &job.data {
+        Data::Samples(samples) => remarks_on_purge(samples.source(), &job.config, &job.split)?,
+        Data::CrossSections(sections) if job.config.purge_ns().is_none() => {
             let source = sections.source().source();
-            let spans = SampleSpans::of(source, source.sample_times().unwrap_or_default())?;
-            notes.extend(spans.note.filter(|_| job.config.purge_ns().is_none()));
+            PurgeRemarks::on_spans(SampleSpans::of(source, source.sample_times().unwrap_or_default())?)
         }
+        Data::CrossSections(_) => PurgeRemarks::default(),
         Data::Graphs(graphs) => {
             let loss = job.training.loss;
             if matches!(loss, Loss::Mse | Loss::Huber { .. }) && graphs.targets_are_labels() {
@@ -43,9 +50,11 @@ pub(crate) fn notes(job: &TrainingSetup, steps: u64) -> Result<Vec<String>> {
                     job.data.path().display()
                 ));
             }
+            PurgeRemarks::default()
         }
-    }
-    Ok(notes)
+    };
+    notes.extend(purge.notes);
+    Ok(Remarks { warnings: purge.warnings, notes })
 }
 
 /// Which exports and which streaming the job's model allows, a line each. Both follow from the

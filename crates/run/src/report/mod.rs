@@ -92,6 +92,7 @@ impl Report<'_> {
             None => format!("Stopped after {} of {} steps; --resume goes on.", self.last_step(), self.plan.steps),
         };
         head.push_str(&format!("<p class=\"verdict\">{}</p>\n", escape(&verdict)));
+        head.extend(self.plan.warnings.iter().map(|warning| html::paragraph(&format!("Warning: {warning}."))));
         head.push_str(&html::paragraph(&self.subject()));
         let cards = self.facts().into_iter().map(|(name, value, note)| {
             format!("<div><dt>{name}</dt><dd>{}<small>{}</small></dd></div>", escape(&value), escape(&note))
@@ -239,6 +240,7 @@ mod tests {
             steps_per_epoch: 2,
             steps: 4,
             validation_samples: 20,
+            warnings: vec![],
             notes: vec!["x does nothing".to_owned()],
             uses: Vec::new(),
             memory: MemoryPlan {

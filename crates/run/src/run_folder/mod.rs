@@ -27,6 +27,8 @@ const UNFINISHED: &str = ".tmp";
 #[derive(Clone)]
 pub(crate) struct RunFolder {
     root: PathBuf,
+    /// Part of a run of several folds, which speaks for it.
+    is_fold: bool,
 }
 
 impl RunFolder {
@@ -35,7 +37,7 @@ impl RunFolder {
     /// # Errors
     /// A usage failure where a run is there already: nothing is ever written over.
     pub(crate) fn new(root: &Path) -> Result<Self> {
-        let run = RunFolder { root: root.to_owned() };
+        let run = RunFolder { root: root.to_owned(), is_fold: false };
         let refuse = |reason: &str| Err(Error::usage(format!("{}: {reason}", root.display())));
         if run.walk_forward_file().exists() {
             return refuse(
@@ -125,7 +127,12 @@ impl RunFolder {
     /// Names count from 1, but from 0 in a run of before, which has a `fold-0`.
     pub(crate) fn fold(&self, fold: usize) -> RunFolder {
         let first = usize::from(!self.root.join("fold-0").exists());
-        RunFolder { root: self.root.join(format!("fold-{}", fold + first)) }
+        RunFolder { root: self.root.join(format!("fold-{}", fold + first)), is_fold: true }
+    }
+
+    /// True if it is the folder of one of several folds that are trained together.
+    pub(crate) fn is_fold(&self) -> bool {
+        self.is_fold
     }
 
     /// True if a run has begun here.
@@ -138,7 +145,7 @@ impl RunFolder {
     /// # Errors
     /// A usage failure where there is none.
     pub(crate) fn open(root: &Path) -> Result<Self> {
-        let run = RunFolder { root: root.to_owned() };
+        let run = RunFolder { root: root.to_owned(), is_fold: false };
         if !run.has_begun() {
             return Err(Error::usage(format!(
                 "{}: not a run folder: it has no config.yaml; `megabatch train --out` makes one",

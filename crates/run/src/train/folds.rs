@@ -42,6 +42,7 @@ pub(super) fn train_folds(
     let plan = look_ahead(request, &config, folds, host)?;
     let _taken = folder.take()?;
     folder.begin(&config, &plan)?;
+    plan.warn(host);
     plan.notes.iter().for_each(|note| host.observer.note(&format!("note: {note}")));
     let told = plan.notes;
 

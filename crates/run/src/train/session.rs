@@ -240,6 +240,9 @@ impl Session {
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
         record_trace(&self.job, &self.folder)?;
+        if !self.folder.is_fold() {
+            self.plan.warn(host);
+        }
         let notes = self.plan.notes.iter().filter(|note| !self.told.contains(note));
         notes.for_each(|note| host.observer.note(&format!("note: {note}")));
         if begin == Begin::Anew {

@@ -101,6 +101,7 @@ impl Summary<'_> {
             let (measured, planned) = (bytes(measured), bytes(planned));
             text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
         }
+        text.extend(plan.warnings.iter().map(|warning| format!("\nwarning: {warning}")));
         text.extend(plan.notes.iter().map(|note| format!("\nnote: {note}")));
         text.extend(warning.iter().map(|warning| format!("\nwarning: {warning}")));
         text.extend(plan.uses.iter().map(|line| format!("\nuse: {line}")));
@@ -122,6 +123,7 @@ impl Summary<'_> {
             "evaluation": evaluation,
             "memory": { "planned_bytes": planned, "peak_bytes": peak_bytes, "peak_rss_bytes": resident },
             "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
+            "warnings": plan.warnings,
             "notes": plan.notes,
             "uses": plan.uses,
             "warning": warning,
