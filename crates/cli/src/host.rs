@@ -30,6 +30,13 @@ impl Observer for StandardError {
         eprintln!("megabatch: {text}");
     }
 
+    fn warning(&self, text: &str) {
+        // A program finds it in the answer, and its standard error has nothing but errors.
+        if !asks_for_json() {
+            self.note(&format!("warning: {text}"));
+        }
+    }
+
     fn milestone(&self, milestone: &Milestone<'_>) {
         match milestone {
             // A program finds them in the answer, and its standard error has nothing but errors.
@@ -40,6 +47,11 @@ impl Observer for StandardError {
             _ => {}
         }
     }
+}
+
+/// True if a program asked, which wants one JSON object.
+pub(crate) fn asks_for_json() -> bool {
+    std::env::args_os().any(|word| word == "--json")
 }
 
 /// The signals of the process.

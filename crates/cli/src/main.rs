@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         // Help and the version come this way too, and a program that asks for JSON wants its
         // errors, not its help, as JSON.
-        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
+        Err(error) if error.use_stderr() && host::asks_for_json() => {
             return fail(Form::Json, Kind::Usage, error.render().to_string().trim());
         }
         Err(error) => error.exit(),

@@ -76,6 +76,11 @@ pub trait Observer: Sync {
     /// A remark for the user, a sentence without its stop.
     fn note(&self, text: &str);
 
+    /// A remark on what the errors of a run rest on, a sentence without its stop.
+    fn warning(&self, text: &str) {
+        self.note(&format!("warning: {text}"));
+    }
+
     /// A milestone is reached.
     fn milestone(&self, _milestone: &Milestone<'_>) {}
 

@@ -13,6 +13,7 @@ pub use config::divergence::{Divergence, DivergenceState};
 pub use config::early_stopping::{EarlyStopping, EarlyStoppingState};
 pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use config::optimizer::{OptimizerConfig, OptimizerKind};
+pub use data::evenly_spaced::DrawnSamples;
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 pub use data::sample_ranges::SampleRanges;
 pub use data::samples::{Batch, InMemory, Samples, StreamedSeries};
@@ -28,7 +29,8 @@ pub use evaluate::metrics::{
 };
 pub use evaluate::predict::{Predictor, Selection};
 pub use evaluate::{
-    Evaluation, EvaluationProgress, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss,
+    Evaluation, EvaluationProgress, InstrumentEvaluation, StandardErrors, TaskEvaluation, cross_sectional_deviation,
+    uninformed_loss,
 };
 pub use megabatch_order::LastBatch;
 pub use peers::exchange::{Difference, first_difference, first_failure};

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Part of the data, split as in training [default: test, or validation or all if it is empty]
     #[arg(long, value_enum)]
     split: Option<PartArg>,
-    /// Most samples, or graphs, evenly spaced, for the errors and for the fit of the baselines
+    /// Most samples, or graphs, evenly spaced: the errors are then estimates, with standard errors
     /// [default: all]
     #[arg(long)]
     samples: Option<NonZeroUsize>,

@@ -108,7 +108,9 @@ fn text_and_json_tell_the_same() {
     let text = stage.said("eval --run run --data series.h5");
     let answer = stage.succeeds("eval --run run --data series.h5");
     for rmse in numbers(&answer["rmse"]) {
-        assert!(text.contains(&format!("{rmse:.4}")), "{rmse} is not in\n{text}");
+        // Four significant digits.
+        let decimals = (3 - rmse.log10().floor() as i64).max(0) as usize;
+        assert!(text.contains(&format!("{rmse:.decimals$}")), "{rmse} is not in\n{text}");
     }
     assert!(text.contains("the best baseline (linear"), "{text}");
 }

@@ -259,8 +259,8 @@ fn parts_without_a_known_target_are_refused_before_the_first_step() {
 #[test]
 fn an_estimate_without_a_known_target_is_refused_before_the_first_step() {
     for (layout, known, fault, fix) in [
-        ("series", 155..160, "to validate", "set training.validation_samples=all"),
-        ("windows", 185..190, "to test", "set training.validation_samples=all"),
+        ("series", 155..160, "to validate", "training.validation_samples"),
+        ("windows", 185..190, "to test", "training.test_samples"),
     ] {
         let stage = Stage::new();
         stage.succeeds(&format!(
@@ -274,15 +274,15 @@ fn an_estimate_without_a_known_target_is_refused_before_the_first_step() {
             targets.write_raw(&values).unwrap();
         });
         for command in ["plan --data data.h5", "train --data data.h5 --out run"] {
-            let [message, _] = stage.fails(&format!("{command} --set training.validation_samples=4"), 3);
+            let [message, _] = stage.fails(&format!("{command} --set {fix}=4"), 3);
             assert!(
                 message.contains("data.h5: none of the targets of the 4 samples that are taken")
                     && message.contains(fault),
                 "{message}"
             );
-            assert!(message.contains(fix), "{message}");
+            assert!(message.contains(&format!("; set {fix}=all, or another number")), "{message}");
         }
         assert!(!stage.path("run").exists());
-        stage.succeeds("plan --data data.h5 --set training.validation_samples=all");
+        stage.succeeds(&format!("plan --data data.h5 --set {fix}=all"));
     }
 }

@@ -25,6 +25,7 @@ use value::Value;
 
 const RECKONING: &str = "data.purge_reckoning";
 const VALIDATION_SAMPLES: &str = "training.validation_samples";
+const TEST_SAMPLES: &str = "training.test_samples";
 /// `training.validation_samples: auto`: the standard error of a mean over so many independent
 /// samples is 0.7 % of their deviation.
 pub(crate) const VALIDATION_SAMPLES_AUTO: usize = 20_000;
@@ -270,6 +271,14 @@ impl Config {
         }
     }
 
+    /// The most samples that the errors at the end of training are computed from.
+    pub(crate) fn test_samples(&self) -> SampleLimit {
+        match self.text(TEST_SAMPLES) {
+            Some("auto") => SampleLimit::Auto,
+            _ => self.optional_count(TEST_SAMPLES).map_or(SampleLimit::None, SampleLimit::Samples),
+        }
+    }
+
     /// True if `data.split` leaves samples to validate or to test.
     pub(crate) fn has_unseen(&self) -> bool {
         let [_, validation, test] = self.split();
@@ -313,6 +322,15 @@ impl Config {
             _ => None,
         }
     }
+}
+
+/// `training.test_samples`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SampleLimit {
+    /// As many as take little time beside training.
+    Auto,
+    Samples(usize),
+    None,
 }
 
 /// A setting without effect.

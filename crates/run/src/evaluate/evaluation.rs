@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use megabatch_nn::loss::Loss;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
-    ClassErrors, GraphCorrelations, InstrumentEvaluation, Metrics, SampleRanges, Split, TaskEvaluation,
+    ClassErrors, DrawnSamples, GraphCorrelations, InstrumentEvaluation, Metrics, SampleRanges, Split, StandardErrors,
+    TaskEvaluation,
 };
 use serde::Serialize;
 
 use crate::adapters::data::Data;
 use crate::nouns::{Nouns, TargetKind};
-use crate::text::plural;
+use crate::text::number::{grouped, plural, significant};
 
 pub(crate) use instruments::{BASELINES_ARE_OF_ALL, InstrumentColumn};
 
@@ -76,6 +77,12 @@ pub struct Evaluation {
     /// Samples of the part, or graphs, where only some were predicted, evenly spaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drawn_from: Option<usize>,
+    /// How many they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drawn: Option<usize>,
+    /// Standard errors of what is estimated from them, for a model of one loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_errors: Option<StandardErrors>,
     /// The checkpoint's step.
     pub step: u64,
     /// True if the model learnt only to rank, so that its outputs have no unit and their errors say
@@ -119,7 +126,8 @@ impl Evaluation {
     /// The errors of the checkpoint of `step`, trained with `loss`, on `split` of `data`. Where
     /// targets are no moves, there are neither directions nor a prediction of no change.
     pub(crate) fn new(split: Part, step: u64, loss: Loss, errors: trainer::Evaluation, data: &Data) -> Self {
-        let trainer::Evaluation { samples, mut metrics, mut baselines, tasks, instruments, graphs, .. } = errors;
+        let trainer::Evaluation { samples, mut metrics, mut baselines, standard_errors, .. } = errors;
+        let trainer::Evaluation { tasks, instruments, graphs, .. } = errors;
         let (nouns, times) = (Nouns::of(data).with(loss), data.graph_times());
         if nouns.targets == TargetKind::Quantities {
             baselines.remove("no_change");
@@ -132,19 +140,62 @@ impl Evaluation {
         };
         let graphs = graphs.into_iter().map(ranking).collect();
         let ranks = loss.ranks();
-        let (model, drawn_from) = (metrics, None);
-        Evaluation { split, samples, drawn_from, step, ranks, nouns, model, baselines, tasks, instruments, graphs }
+        Evaluation {
+            split,
+            samples,
+            drawn_from: None,
+            drawn: None,
+            standard_errors,
+            step,
+            ranks,
+            nouns,
+            model: metrics,
+            baselines,
+            tasks,
+            instruments,
+            graphs,
+        }
     }
 
-    /// The errors on `evaluated` of a part's samples, or graphs, for that part.
-    pub(crate) fn drawn_from(self, part: &SampleRanges, evaluated: &SampleRanges) -> Self {
-        Evaluation { drawn_from: (evaluated.len() < part.len()).then_some(part.len()), ..self }
+    /// The errors on the samples, or graphs, that were drawn from the part.
+    pub(crate) fn with_draw(self, drawn: &DrawnSamples<'_>) -> Self {
+        let (all, taken) = (drawn.part_len(), drawn.samples.len());
+        let is_estimate = drawn.is_estimate();
+        Evaluation { drawn_from: is_estimate.then_some(all), drawn: is_estimate.then_some(taken), ..self }
+    }
+
+    /// Samples, or graphs, that were taken and those of their part, where not all were:
+    /// `20,000 of 55,823`.
+    pub(crate) fn draw(&self) -> Option<String> {
+        Some(format!("{} of {}", grouped(self.drawn? as u64), grouped(self.drawn_from? as u64)))
     }
 
     /// The part, and how its samples were drawn from it where not all were: `test`.
     pub(crate) fn part(&self) -> String {
-        let drawn = self.drawn_from.map_or(String::new(), |all| format!(", evenly spaced among {all}"));
+        let drawn = self
+            .draw()
+            .map_or(String::new(), |draw| format!(", an estimate from {draw} {}s, evenly spaced", self.nouns.unit));
         format!("{}{drawn}", self.split.name())
+    }
+
+    /// A sentence after a blank that calls the errors estimates, where they are.
+    fn estimate_sentence(&self) -> String {
+        let has_errors = self.standard_errors.is_some() || self.tasks.iter().any(|task| task.standard_errors.is_some());
+        let plus_minus = if has_errors && !self.ranks { "; ± is one standard error" } else { "" };
+        let sentence = |draw| format!(" An estimate from {draw} {}s{plus_minus}.", self.nouns.unit);
+        self.draw().map_or(String::new(), sentence)
+    }
+
+    /// ` ± 0.021` of an estimate of the RMSE.
+    pub(crate) fn rmse_error(&self) -> String {
+        let error = self.standard_errors.as_ref().map(|errors| errors.rmse);
+        error.map_or(String::new(), |error| format!(" ± {}", significant(error, 2)))
+    }
+
+    /// ` ± 0.21` of an estimate of the accuracy in percent.
+    pub(crate) fn accuracy_error(&self) -> String {
+        let error = self.standard_errors.as_ref().and_then(|errors| errors.accuracy);
+        error.map_or(String::new(), |error| format!(" ± {}", significant(100.0 * error, 2)))
     }
 
     /// Each task with its name, as if it were all that the model learnt; none for a model of one
@@ -155,7 +206,8 @@ impl Evaluation {
             let name = format!("targets {start}..{end}, {objective}, weight {weight:.3}, loss {:.6}", task.loss);
             let (model, baselines) = (task.metrics.clone(), task.baselines.clone());
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
-            (name, Evaluation { model, baselines, tasks, instruments, graphs, ..*self })
+            let standard_errors = task.standard_errors.clone();
+            (name, Evaluation { model, baselines, standard_errors, tasks, instruments, graphs, ..*self })
         })
     }
 
@@ -168,8 +220,13 @@ impl Evaluation {
     /// averaged over the horizons; of a classification, its accuracy; and of cross-sections, how
     /// well it ranks them, which is all that is said of a model of ranks: its outputs have no unit.
     pub fn verdict(&self) -> String {
+        self.verdict_on_samples() + &self.estimate_sentence()
+    }
+
+    /// The verdict on the samples that were taken.
+    fn verdict_on_samples(&self) -> String {
         if !self.tasks.is_empty() {
-            let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict());
+            let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict_on_samples());
             return self.by_task().map(of_task).collect::<Vec<_>>().join("\n");
         }
         if let Some(accuracy) = self.model.accuracy {
@@ -189,39 +246,46 @@ impl Evaluation {
     /// The accuracy of a model that predicts one class a row, beside that of the baselines.
     fn accuracy_verdict(&self, accuracy: f64) -> String {
         let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.accuracy?)));
-        let beside: String =
-            beside.map(|(name, share)| format!("; {}: {:.2} %", name.replace('_', " "), 100.0 * share)).collect();
-        format!("Accuracy {:.2} % of {}{beside}.", 100.0 * accuracy, plural(self.samples, self.nouns.row))
+        let beside: String = beside
+            .map(|(name, share)| format!("; {}: {} %", name.replace('_', " "), significant(100.0 * share, 3)))
+            .collect();
+        let (accuracy, error) = (significant(100.0 * accuracy, 3), self.accuracy_error());
+        format!("Accuracy {accuracy}{error} % of {}{beside}.", plural(self.samples, self.nouns.row))
     }
 
     fn class_verdict(&self, classes: &ClassErrors) -> String {
-        let facts = |classes: &ClassErrors| {
-            let (accuracy, balanced) = (100.0 * mean(&classes.accuracy), 100.0 * mean(&classes.balanced_accuracy));
-            format!("{accuracy:.1} % (balanced {balanced:.1} %), cross entropy {:.4}", mean(&classes.cross_entropy))
+        let facts = |classes: &ClassErrors, error: &str| {
+            let percent = |shares: &[f64]| significant(100.0 * mean(shares), 3);
+            let (accuracy, balanced) = (percent(&classes.accuracy), percent(&classes.balanced_accuracy));
+            let cross_entropy = significant(mean(&classes.cross_entropy), 3);
+            format!("{accuracy}{error} % (balanced {balanced} %), cross entropy {cross_entropy}")
         };
         let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.classes.as_ref()?)));
         let beside: String =
-            beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes))).collect();
-        format!("Accuracy {}, averaged over the {}s{beside}.", facts(classes), self.nouns.target)
+            beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes, ""))).collect();
+        let own = facts(classes, &self.accuracy_error());
+        format!("Accuracy {own}, averaged over the {}s{beside}.", self.nouns.target)
     }
 
     fn error_verdict(&self) -> String {
         let model = mean(&self.model.rmse);
         let each = self.baselines.iter().map(|(name, metrics)| (name, mean(&metrics.rmse)));
         let best = each.min_by(|a, b| a.1.total_cmp(&b.1));
+        let (rmse, targets) = (format!("RMSE {}{}", significant(model, 3), self.rmse_error()), self.nouns.target);
         let Some((name, best)) = best else {
-            return format!("RMSE {model:.3}, averaged over the {}s.", self.nouns.target);
+            return format!("{rmse}, averaged over the {targets}s.");
         };
-        let name = name.replace('_', " ");
         let share = 100.0 * (model / best - 1.0);
+        let error = self.standard_errors.as_ref().and_then(|errors| errors.rmse_ratio.get(name));
+        let error = error.map_or(String::new(), |error| format!(" ± {}", significant(100.0 * error, 2)));
         let stand = match share {
-            share if share <= -0.05 => format!("{:.1} % better than", -share),
+            share if share <= -0.05 => format!("{}{error} % better than", significant(-share, 3)),
             share if share < 0.05 => "level with".to_owned(),
-            share if share >= 1000.0 => format!("{:.0} times as large as", model / best),
-            share => format!("{share:.1} % worse than"),
+            share if share >= 1000.0 => format!("{} times as large as", significant(model / best, 3)),
+            share => format!("{}{error} % worse than", significant(share, 3)),
         };
-        let targets = self.nouns.target;
-        format!("RMSE {model:.3}, averaged over the {targets}s: {stand} the best baseline ({name}, {best:.3}).")
+        let (name, best) = (name.replace('_', " "), significant(best, 3));
+        format!("{rmse}, averaged over the {targets}s: {stand} the best baseline ({name}, {best}).")
     }
 }
 
@@ -255,8 +319,21 @@ mod tests {
             let model = metrics(rmse[0].1);
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
             let (split, ranks, nouns) = (Part::Test, false, Nouns::SAMPLES);
-            let (samples, step, drawn_from) = (10, 3, None);
-            Evaluation { split, samples, drawn_from, step, ranks, nouns, model, baselines, tasks, instruments, graphs }
+            Evaluation {
+                split,
+                samples: 10,
+                drawn_from: None,
+                drawn: None,
+                standard_errors: None,
+                step: 3,
+                ranks,
+                nouns,
+                model,
+                baselines,
+                tasks,
+                instruments,
+                graphs,
+            }
         }
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has
@@ -280,8 +357,8 @@ mod tests {
         let verdict = |model, other| {
             Evaluation::of_one_horizon([("model", model), ("mean", other), ("no_change", 9.0)]).verdict()
         };
-        assert!(verdict(1.0, 2.0).contains("50.0 % better than the best baseline (mean, 2.000)"));
-        assert!(verdict(2.0, 1.0).contains("100.0 % worse than the best baseline (mean"));
+        assert!(verdict(1.0, 2.0).contains("50.0 % better than the best baseline (mean, 2.00)"));
+        assert!(verdict(2.0, 1.0).contains("100 % worse than the best baseline (mean"));
         assert!(verdict(1.0, 1.0002).contains("level with the best baseline (mean"));
     }
 
@@ -292,7 +369,7 @@ mod tests {
         evaluation.nouns = Nouns { row: "graph", ..Nouns::SAMPLES.with(Loss::CrossEntropy) };
         evaluation.model.accuracy = Some(0.8);
         evaluation.baselines.get_mut("most_frequent").unwrap().accuracy = Some(0.5);
-        assert_eq!(evaluation.verdict(), "Accuracy 80.00 % of 10 graphs; most frequent: 50.00 %.");
+        assert_eq!(evaluation.verdict(), "Accuracy 80.0 % of 10 graphs; most frequent: 50.0 %.");
         let text = evaluation.to_text();
         assert!(text.starts_with("10 graphs (test), checkpoint of step 3\n"), "{text}");
         assert!(text.contains("model  most frequent") && !text.contains("horizon"), "{text}");
@@ -346,8 +423,8 @@ mod tests {
         assert_eq!(serde_json::to_value(&one).unwrap().get("instruments"), None);
 
         let two = one.of_two_instruments();
-        assert_eq!(instrument_row(&two, "EURUSD"), ["EURUSD", "6", "1.0000", "2.0000", "1.0000", "0.5000"]);
-        assert_eq!(instrument_row(&two, "USDJPY"), ["USDJPY", "4", "2.0000", "4.0000", "1.0000", "0.5000"]);
+        assert_eq!(instrument_row(&two, "EURUSD"), ["EURUSD", "6", "1.000", "2.000", "1.000", "0.5000"]);
+        assert_eq!(instrument_row(&two, "USDJPY"), ["USDJPY", "4", "2.000", "4.000", "1.000", "0.5000"]);
         assert!(two.to_text().contains("fitted on all instruments together"), "{}", two.to_text());
         let json = serde_json::to_value(&two).unwrap();
         assert_eq!(json["instruments"]["USDJPY"]["samples"], 4);

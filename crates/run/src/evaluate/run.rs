@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer as trainer;
 use megabatch_trainer::{Baselines, Predictor, SampleRanges, Selection};
 use serde::Serialize;
 
@@ -30,8 +29,8 @@ pub struct EvaluateRequest {
     /// Which part of the data, split as in training; the test split if `None`, or validation or all
     /// where it is empty.
     pub part: Option<Part>,
-    /// Most samples of the part, or graphs, evenly spaced, and of the training part that the
-    /// baselines are fitted on; all if `None`.
+    /// Most samples of the part, or graphs, evenly spaced, by which errors are estimates; all if
+    /// `None`.
     pub samples_max: Option<NonZeroUsize>,
     /// Which checkpoint.
     pub checkpoint: CheckpointChoice,
@@ -159,40 +158,37 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
         Weights::AsTrained => None,
     };
     let units = trained.units_of_errors()?;
-    let rule = trainer::Config {
-        validation_samples: request.samples_max.map(NonZeroUsize::get),
-        ..training_config(&trained.config, &trained.data, None)?
-    };
+    let training = training_config(&trained.config, &trained.data, None)?;
+    let drawn = training.draw(&indices, request.samples_max.map(NonZeroUsize::get));
     let Trained { device, data, predictor, step, notes, .. } = trained;
     let samples = data.samples();
-    let (fitted_on, evaluated) = (rule.evaluated(&split.train), rule.evaluated(&indices));
-    let in_use = |predictor: Predictor| {
-        if evaluated.len() < indices.len() { predictor.with_warm_up() } else { predictor }
-    };
+    let in_use = |predictor: Predictor| if drawn.is_estimate() { predictor.with_warm_up() } else { predictor };
     let mut predictor = in_use(predictor);
     let unit = format!("{}s", Nouns::of(&data).unit);
     let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
     let baselines = Baselines::fit_watched(
         &device,
-        Selection { samples, indices: &fitted_on },
+        Selection { samples, indices: &split.train },
         predictor.model().config().readout,
         loss,
-        &mut follow("baselines", &fitted_on),
+        &mut follow("baselines", &split.train),
     )?;
-    let selection = Selection { samples, indices: &evaluated };
-    let errors = predictor.evaluate_watched(selection, loss, Some(&baselines), &mut follow("evaluate", &evaluated))?;
+    let selection = Selection { samples, indices: &drawn.samples };
+    let mut progress = follow("evaluate", &drawn.samples);
+    let errors = predictor.evaluate_drawn(samples, &drawn, loss, Some(&baselines), &mut progress)?;
+    drop(progress);
     let (errors, int8) = match int8 {
         None => (errors, None),
         Some(int8) => {
             let mut int8 = in_use(int8);
-            let mut follow_int8 = follow("evaluate in eight bits", &evaluated);
-            let of_int8 = int8.evaluate_watched(selection, loss, Some(&baselines), &mut follow_int8)?;
+            let mut follow_int8 = follow("evaluate in eight bits", &drawn.samples);
+            let of_int8 = int8.evaluate_drawn(samples, &drawn, loss, Some(&baselines), &mut follow_int8)?;
             drop(follow_int8);
-            let follow = || follow("compare with eight bits", &evaluated);
+            let follow = || follow("compare with eight bits", &drawn.samples);
             (of_int8, Some(Report::of(errors.metrics, &mut predictor, &mut int8, selection, follow)?))
         }
     };
-    let evaluation = Evaluation::new(part, step, loss, errors, &data).drawn_from(&indices, &evaluated);
+    let evaluation = Evaluation::new(part, step, loss, errors, &data).with_draw(&drawn);
     let device = predictor.device();
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
     let evaluated = Evaluated { evaluation, int8, gpu, units, notes };

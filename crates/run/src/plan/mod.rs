@@ -24,6 +24,7 @@ use crate::config::SettingSources;
 use crate::error::Result;
 use crate::host::Host;
 use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
+use crate::text::number::grouped;
 use crate::text::{plural, utc};
 use memory::{no_way_through, tensors_text, would_not_fit};
 use notes::{Remarks, remarks, uses};
@@ -78,7 +79,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
     job.require_settings_of_its_data()?;
-    require_known_targets(&job.data, &job.split, &job.training)?;
+    require_known_targets(&job, &job.split)?;
     Ok(plan)
 }
 
@@ -112,6 +113,8 @@ pub struct Plan {
     pub(crate) steps: u64,
     /// Samples, or graphs, that a validation takes.
     pub(crate) validation_samples: usize,
+    /// Samples, or graphs, of the test that the errors at the end are computed from.
+    pub(crate) test_samples: usize,
     pub(crate) memory: MemoryPlan,
     /// Plan of a run on a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +164,7 @@ impl Plan {
         let (training, shape) = (&job.training, job.data.samples().shape().clone());
         let footprint = job.footprint(training)?;
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
-        let steps = training.max_steps.unwrap_or(training.epochs.saturating_mul(steps_per_epoch));
+        let steps = job.planned_steps();
         let parameters = Model::new(shape.clone(), training.model)?.layout().len();
         let Remarks { warnings, notes } = remarks(job, steps)?;
         Ok(Plan {
@@ -182,6 +185,7 @@ impl Plan {
             steps_per_epoch,
             steps,
             validation_samples: training.evaluated(&job.split.validation).len(),
+            test_samples: job.draw_for_errors(&job.split.test, steps)?.samples.len(),
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
             gpu: GpuPlan::of(job)?,
             distributed: RanksPlan::of(job, parameters)?,
@@ -210,7 +214,7 @@ impl Plan {
 
     /// Tells `host` of the assumptions that the errors of the run rest on.
     pub(crate) fn warn(&self, host: &Host<'_>) {
-        self.warnings.iter().for_each(|warning| host.observer.note(&format!("warning: {warning}")));
+        self.warnings.iter().for_each(|warning| host.observer.warning(warning));
     }
 
     /// Every tensor, as `megabatch plan --tensors` prints them below the plan.
@@ -242,13 +246,15 @@ impl Plan {
         sentences.into_iter().chain(warnings).chain(notes).collect()
     }
 
-    /// Line on the samples of a validation.
-    fn validation(&self) -> String {
-        let (taken, all, unit) = (self.validation_samples, self.split.validation, self.data.unit);
+    /// Line on the samples that are taken of `all`, by `setting`.
+    fn taken(&self, taken: usize, all: usize, setting: &str) -> String {
         match taken {
             0 => "nothing".to_owned(),
-            taken if taken == all => format!("all {}", plural(all, unit)),
-            taken => format!("{taken} of {}, evenly spaced (training.validation_samples)", plural(all, unit)),
+            taken if taken == all => format!("all {}", plural(all, self.data.unit)),
+            taken => {
+                let (taken, all) = (grouped(taken as u64), plural(all, self.data.unit));
+                format!("{taken} of {all}, evenly spaced: an estimate ({setting})")
+            }
         }
     }
 
@@ -282,7 +288,12 @@ impl Plan {
             self.batch_size, self.data.unit, self.accumulation_steps, self.run_length
         ));
         text.push_str(&format!("steps     {} an epoch, {} in all\n", self.steps_per_epoch, self.steps));
-        text.push_str(&format!("validate  {}\n\n", self.validation()));
+        let validation = (self.validation_samples, self.split.validation, "training.validation_samples");
+        let test = (self.test_samples, self.split.test, "training.test_samples");
+        for (label, (taken, all, setting)) in [("validate", validation), ("test    ", test)] {
+            text.push_str(&format!("{label}  {}\n", self.taken(taken, all, setting)));
+        }
+        text.push('\n');
         text.push_str(&self.memory.to_text());
         text.push_str(&self.uses_text());
         text.extend(self.distributed.as_ref().map(RanksPlan::to_text));

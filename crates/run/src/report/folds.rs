@@ -29,7 +29,7 @@ fn table(folds: &Folds<'_>) -> Section {
     let head = ["fold", "test begins", "train", "test"].map(str::to_owned).into_iter().chain(names).collect();
     let of_fold = |fold: &Fold| -> Vec<String> {
         let begins = fold.split.test_start_ns.map_or("-".to_owned(), |time| utc(time).replace(" UTC", ""));
-        let counts = [fold.fold.to_string(), begins, fold.split.train.to_string(), fold.split.test.to_string()];
+        let counts = [fold.fold.to_string(), begins, fold.split.train.to_string(), fold.judged()];
         let cells = columns.iter().map(|column| column.cell(column.value(&fold.evaluation)));
         counts.into_iter().chain(cells).collect()
     };
@@ -125,7 +125,7 @@ mod tests {
         let plan = FoldPlan { kind: FoldKind::WalkForward, folds: 2, overlap: 0 };
         let html = folds_page(&Folds { plan, run: Path::new("<walk>"), done: &done });
         for part in [
-            "rmse 3.0000 ± 1.4142; rmse no change 5.0000 ± 0.0000: mean ± deviation over 2 folds.",
+            "rmse 3.000 ± 1.414; rmse no change 5.000 ± 0.000: mean ± deviation over 2 folds.",
             "&lt;walk&gt;",
             "rmse by fold",
             "1970-01-01 00:00",

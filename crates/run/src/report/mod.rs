@@ -136,12 +136,17 @@ impl Report<'_> {
         if let Some(evaluation) = self.evaluation.filter(|evaluation| evaluation.tasks.is_empty()) {
             let horizons = plural(evaluation.model.rmse.len(), evaluation.nouns.target);
             facts.extend(match &evaluation.model.classes {
-                Some(classes) => Some(("Accuracy", percent(mean(&classes.accuracy)), format!("mean of {horizons}"))),
+                Some(classes) => {
+                    let note =
+                        format!("{}mean of {horizons}", estimate(evaluation, &evaluation.accuracy_error(), " %"));
+                    Some(("Accuracy", percent(mean(&classes.accuracy)), note))
+                }
                 None if evaluation.ranks => rank_fact(evaluation),
                 None if evaluation.model.accuracy.is_some() => evaluation.model.accuracy.map(accuracy_fact(evaluation)),
                 None => {
                     let rmse = significant(mean(&evaluation.model.rmse), 4);
-                    Some(("RMSE", rmse, format!("{}, mean of {horizons}", self.data.unit)))
+                    let note = estimate(evaluation, &evaluation.rmse_error(), "");
+                    Some(("RMSE", rmse, format!("{note}{}, mean of {horizons}", self.data.unit)))
                 }
             });
             let shares: Vec<f64> = evaluation.model.direction_accuracy.iter().flatten().copied().collect();
@@ -161,12 +166,19 @@ impl Report<'_> {
     }
 }
 
+/// The beginning of a note on a number that is an estimate, with its standard error; empty for one
+/// that is not.
+fn estimate(evaluation: &Evaluation, error: &str, unit: &str) -> String {
+    let with_error = if error.is_empty() { String::new() } else { format!("{error}{unit}") };
+    evaluation.draw().map_or(String::new(), |draw| format!("estimate from {draw}{with_error}; "))
+}
+
 /// The accuracy of a model that predicts one class a row, beside that of the most frequent one.
 fn accuracy_fact(evaluation: &Evaluation) -> impl Fn(f64) -> (&'static str, String, String) + '_ {
     let beside = evaluation.baselines.get("most_frequent").and_then(|metrics| metrics.accuracy);
     move |accuracy| {
         let note = beside.map_or(String::new(), |share| format!("{} by the most frequent class", percent(share)));
-        ("Accuracy", percent(accuracy), note)
+        ("Accuracy", percent(accuracy), estimate(evaluation, &evaluation.accuracy_error(), " %") + &note)
     }
 }
 
@@ -240,6 +252,7 @@ mod tests {
             steps_per_epoch: 2,
             steps: 4,
             validation_samples: 20,
+            test_samples: 20,
             warnings: vec![],
             notes: vec!["x does nothing".to_owned()],
             uses: Vec::new(),

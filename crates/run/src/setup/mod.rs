@@ -16,19 +16,28 @@ use megabatch_nn::model::{Encoder, Model, SampleShape};
 use megabatch_order::Rank;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
-    CarriedStates, Checkpoints, Footprint, GpuFootprint, Predictor, Run, SampleRanges, Samples, Selection, Split,
-    Trainer, cross_sectional_deviation, reduction_blocks,
+    CarriedStates, Checkpoints, DrawnSamples, Footprint, GpuFootprint, Predictor, Run, SampleRanges, Samples,
+    Selection, Split, Trainer, cross_sectional_deviation, reduction_blocks,
 };
 
 use crate::adapters::data::{Data, DataFile};
 use crate::adapters::neighbours::Neighbours;
-use crate::config::{Config, IdleSetting, JobTraits};
+use crate::config::{Config, IdleSetting, JobTraits, SampleLimit};
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::nouns::Nouns;
 use crate::text::bytes;
 use computing::{Computing, DeviceRequest, RequestedGpu};
 use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
+
+/// `training.test_samples: auto`: the standard error of a mean over so many independent samples is
+/// 0.7 % of their deviation.
+const TEST_SAMPLES_AUTO: usize = 20_000;
+/// Passes that a step makes over each of its samples, where an evaluation makes one: forward, and
+/// backward to the inputs and to the weights.
+const TRAINING_PASSES: u64 = 3;
+/// All samples are taken for the errors up to this part of the work of training.
+const TEST_SHARE: u64 = 10;
 
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
@@ -129,6 +138,34 @@ impl TrainingSetup {
         let predictor = Predictor::open(device, model, weights, compute)?.with_precision(training.precision)?;
         let predictor = if training.streams() { predictor.with_carried_state() } else { predictor };
         Ok(if training.evaluated(part).len() < part.len() { predictor.with_warm_up() } else { predictor })
+    }
+
+    /// Optimizer steps of the whole run.
+    pub(crate) fn planned_steps(&self) -> u64 {
+        let steps_per_epoch = self.split.train.len().div_ceil(self.training.step_samples()) as u64;
+        self.training.max_steps.unwrap_or(self.training.epochs.saturating_mul(steps_per_epoch))
+    }
+
+    /// The samples of `part`, or graphs, that the errors after training of `steps` steps are
+    /// computed from. It takes all where only some are allowed of which no target is known, and
+    /// nobody asked for these.
+    pub(crate) fn draw_for_errors<'a>(&self, part: &'a SampleRanges, steps: u64) -> Result<DrawnSamples<'a>> {
+        let samples_max = match self.config.test_samples() {
+            SampleLimit::None => None,
+            SampleLimit::Samples(samples) => Some(samples),
+            SampleLimit::Auto => {
+                let trained = steps.saturating_mul(self.training.step_samples() as u64);
+                let work = trained.saturating_mul(TRAINING_PASSES) / TEST_SHARE;
+                let is_little = part.len() as u64 <= work;
+                (!is_little).then_some(TEST_SAMPLES_AUTO)
+            }
+        };
+        let drawn = self.training.draw(part, samples_max);
+        let may_take_all = self.config.test_samples() == SampleLimit::Auto && drawn.is_estimate();
+        match may_take_all && !self.data.any_target_known(&drawn.samples)? {
+            true => Ok(self.training.draw(part, None)),
+            false => Ok(drawn),
+        }
     }
 
     /// Traits that decide which settings act.
@@ -378,11 +415,12 @@ fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>
 }
 
 /// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
-/// end of the run: a part as a whole, and the samples of it that `training` estimates errors from.
+/// end of the run: a part as a whole, and the samples of it that errors are estimated from.
 ///
 /// # Errors
 /// A data failure that names the part.
-pub(crate) fn require_known_targets(data: &Data, split: &Split, training: &trainer::Config) -> Result<()> {
+pub(crate) fn require_known_targets(job: &TrainingSetup, split: &Split) -> Result<()> {
+    let data = &job.data;
     let Split { train, validation, test, .. } = split;
     let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
     let (path, unit) = (data.path().display(), Nouns::of(data).unit);
@@ -395,13 +433,17 @@ pub(crate) fn require_known_targets(data: &Data, split: &Split, training: &train
             )));
         }
     }
-    for (_, purpose, units) in &parts[1..] {
-        let taken = training.evaluated(units);
-        if taken.len() < units.len() && !data.any_target_known(&taken)? {
+    let unseen = if test.is_empty() { validation } else { test };
+    let estimates = [
+        ("validate", validation, job.training.draw(validation, job.training.validation_samples), "validation_samples"),
+        ("test", unseen, job.draw_for_errors(unseen, job.planned_steps())?, "test_samples"),
+    ];
+    for (purpose, units, drawn, setting) in estimates {
+        if drawn.is_estimate() && !data.any_target_known(&drawn.samples)? {
             return Err(Error::data(format!(
                 "{path}: none of the targets of the {} {unit}s that are taken, evenly spaced, of the {} to {purpose} is known; set \
-                 training.validation_samples=all, or another number",
-                taken.len(),
+                 training.{setting}=all, or another number",
+                drawn.samples.len(),
                 units.len(),
             )));
         }

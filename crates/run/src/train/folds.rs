@@ -119,9 +119,7 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
     let job = TrainingSetup::open(job).with_context(|| format!("fold {}", folds.folds))?;
     for fold in 0..folds.folds {
         let split = job.data.split(&of_fold(fold));
-        split
-            .and_then(|split| require_known_targets(&job.data, &split, &job.training))
-            .with_context(|| format!("fold {}", fold + 1))?;
+        split.and_then(|split| require_known_targets(&job, &split)).with_context(|| format!("fold {}", fold + 1))?;
     }
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;

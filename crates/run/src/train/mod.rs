@@ -361,21 +361,36 @@ mod tests {
         assert!(std::fs::read_to_string(&config).unwrap().contains("  validation_samples: all\n"));
     }
 
-    /// The errors at the end are those of as many samples as a validation takes, and say so.
+    /// Errors at the end are those of the whole test unless it is large or told otherwise: those of
+    /// a part are called estimates wherever they are shown. Baselines are fitted on all samples.
     #[test]
-    fn a_validation_and_the_errors_at_the_end_take_as_many_samples_as_are_allowed() {
+    fn errors_at_the_end_are_called_estimates_where_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let mut request = request(folder.path(), Start::Anew);
         request.settings.set.push("training.validation_samples=10".to_owned());
+        let all = TrainRequest { out: Some(folder.path().join("all")), ..request.clone() };
+        let all = train(&all, &Host::silent()).unwrap();
+        assert_eq!((all.evaluations[0].samples, all.evaluations[0].drawn_from), (25, None));
+        assert!(!all.findings.text.contains("estimate") && !all.findings.text.contains('±'), "{}", all.findings.text);
+        request.settings.set.push("training.test_samples=10".to_owned());
         let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
         let trained = train(&request, &listener.host()).unwrap();
-        let works = ["validate 10 samples", "baselines 10 samples", "evaluate 10 samples", "report 10 samples"];
+        let works = ["validate 10 samples", "baselines 140 samples", "evaluate 10 samples", "report 10 samples"];
         assert_eq!(listener.works.lock().unwrap()[1..], works);
         let [evaluation] = trained.evaluations.as_slice() else { panic!("{trained:?}") };
         assert_eq!((evaluation.samples, evaluation.drawn_from), (10, Some(25)));
-        assert!(evaluation.to_text().starts_with("10 samples (test, evenly spaced among 25), checkpoint of step 5"));
+        let head = "10 samples (test, an estimate from 10 of 25 samples, evenly spaced), checkpoint of step 5";
+        assert!(evaluation.to_text().starts_with(head), "{}", evaluation.to_text());
+        let errors = evaluation.standard_errors.as_ref().unwrap();
+        assert!(errors.rmse > 0.0 && errors.rmse_ratio.keys().eq(["linear", "mean", "no_change"].iter()), "{errors:?}");
+        let verdict = evaluation.verdict();
+        let end = "An estimate from 10 of 25 samples; ± is one standard error.";
+        assert!(verdict.starts_with("RMSE ") && verdict.contains(" ± ") && verdict.ends_with(end), "{verdict}");
+        assert!(trained.findings.text.contains(&verdict));
+        let page = std::fs::read_to_string(folder.path().join("run/report.html")).unwrap();
+        assert!(page.contains(&verdict) && page.contains("<small>estimate from 10 of 25 ± "));
         let plan = std::fs::read_to_string(folder.path().join("run/plan.json")).unwrap();
-        assert!(plan.contains("\"validation_samples\": 10"), "{plan}");
+        assert!(plan.contains("\"validation_samples\": 10") && plan.contains("\"test_samples\": 10"), "{plan}");
         let run = folder.path().join("run");
         let eval = |samples| {
             let samples_max = NonZeroUsize::new(samples);

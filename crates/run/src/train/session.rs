@@ -125,7 +125,7 @@ fn prepare(
     if begin == Begin::Anew {
         job.require_settings_of_its_data()?;
     }
-    require_known_targets(&job.data, &job.split, &job.training)?;
+    require_known_targets(&job, &job.split)?;
     if begin == Begin::AtTheLastCheckpoint {
         require_same_data(&folder, &job.data, &plan, host)?;
     }
@@ -405,22 +405,18 @@ impl Session {
         let (samples, part) = (data.samples(), Part::unseen(split));
         let unit = format!("{}s", Nouns::of(data).unit);
         let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
-        let fitted_on = training.evaluated(&split.train);
         let baselines = Baselines::fit_watched(
             device,
-            Selection { samples, indices: &fitted_on },
+            Selection { samples, indices: &split.train },
             trainer.model().config().readout,
             training.loss,
-            &mut follow("baselines", &fitted_on),
+            &mut follow("baselines", &split.train),
         )?;
         let indices = part.indices(split, data.units());
-        let evaluated = training.evaluated(&indices);
-        let errors = trainer.evaluate_some(
-            Selection { samples, indices: &indices },
-            Some(&baselines),
-            &mut follow("evaluate", &evaluated),
-        )?;
-        let evaluation = Evaluation::new(part, step, training.loss, errors, data).drawn_from(&indices, &evaluated);
+        let drawn = self.job.draw_for_errors(&indices, outcome.steps)?;
+        let mut progress = follow("evaluate", &drawn.samples);
+        let errors = trainer.evaluate_drawn(samples, &drawn, Some(&baselines), &mut progress)?;
+        let evaluation = Evaluation::new(part, step, training.loss, errors, data).with_draw(&drawn);
         atomic_file::write(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }

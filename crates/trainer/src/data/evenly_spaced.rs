@@ -15,28 +15,73 @@ const EVALUATED_RUN: usize = 64;
 /// Stretches of an evaluation of some of a part where states run through: each has a warm-up.
 const EVALUATED_STRETCHES: usize = 16;
 
+/// Samples of a part that an evaluation takes, or graphs: all, or an even choice of them from which
+/// the errors on the part are estimated.
+#[derive(Clone, Debug)]
+pub struct DrawnSamples<'a> {
+    /// The samples, in the order of the part.
+    pub samples: Cow<'a, SampleRanges>,
+    /// How they were chosen; `None` where they are the whole part.
+    pub(crate) choice: Option<Choice>,
+}
+
+/// Choice of runs of consecutive samples of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Samples of each run but the last, which may be shorter.
+    pub(crate) run_length: usize,
+    /// Samples that are chosen.
+    pub(crate) taken: usize,
+    /// Samples of the part.
+    pub(crate) part: usize,
+}
+
+impl DrawnSamples<'_> {
+    /// True if errors on them are estimates of those on the part.
+    pub fn is_estimate(&self) -> bool {
+        self.choice.is_some()
+    }
+
+    /// Samples of the part that they are taken from.
+    pub fn part_len(&self) -> usize {
+        self.choice.map_or(self.samples.len(), |choice| choice.part)
+    }
+}
+
 impl Config {
-    /// The samples of `part`, or its graphs, that a validation takes: all of them, or
-    /// [`Config::validation_samples`] in evenly spaced runs of 64, the first and the last of `part`
-    /// among them. Where the model is evaluated in one pass over each segment
-    /// ([`Config::streams`]), there are 16 runs or fewer, none shorter than 64 but the last, and
-    /// the states of each begin with a warm-up of four windows.
+    /// The samples of `part`, or its graphs, that a validation takes
+    /// ([`Config::validation_samples`]), drawn as [`Config::draw`] does.
+    pub fn evaluated<'a>(&self, part: &'a SampleRanges) -> Cow<'a, SampleRanges> {
+        self.draw(part, self.validation_samples).samples
+    }
+
+    /// At most `samples_max` samples of `part`, or graphs, or all without a limit: evenly spaced
+    /// runs of 64, the first and the last of `part` among them. Where the model is evaluated in one
+    /// pass over each segment ([`Config::streams`]), there are 16 runs or fewer, none shorter than
+    /// 64 but the last, and the states of each begin with a warm-up of four windows.
     ///
     /// Nothing else decides which they are: neither the seed nor batches.
-    pub fn evaluated<'a>(&self, part: &'a SampleRanges) -> Cow<'a, SampleRanges> {
-        let Some(count) = self.validation_samples.filter(|&count| count < part.len()) else {
-            return Cow::Borrowed(part);
+    pub fn draw<'a>(&self, part: &'a SampleRanges, samples_max: Option<usize>) -> DrawnSamples<'a> {
+        let Some(count) = samples_max.filter(|&count| count < part.len()) else {
+            return DrawnSamples { samples: Cow::Borrowed(part), choice: None };
         };
         let run_length = match self.streams() {
             true => count.div_ceil(EVALUATED_STRETCHES).max(EVALUATED_RUN),
             false => EVALUATED_RUN,
         };
-        let mut evaluated = SampleRanges::default();
+        let mut drawn = SampleRanges::default();
         for positions in evenly_spaced(part.len(), count, run_length) {
-            evaluated.extend(part.slice(positions).runs());
+            drawn.extend(part.slice(positions).runs());
         }
-        Cow::Owned(evaluated)
+        let run_length = run_length_for(count, run_length);
+        let choice = Choice { run_length, taken: count, part: part.len() };
+        DrawnSamples { samples: Cow::Owned(drawn), choice: Some(choice) }
     }
+}
+
+/// Length of the runs that make up `count` places: two of half the length where one would do.
+fn run_length_for(count: usize, run_length: usize) -> usize {
+    run_length.min(count.div_ceil(2)).max(1)
 }
 
 /// Positions of `count` out of `len` places, or of all where there are no more: runs of
@@ -48,7 +93,7 @@ fn evenly_spaced(len: usize, count: usize, run_length: usize) -> Vec<Range<usize
     if count == len {
         return (len > 0).then_some(0..len).into_iter().collect();
     }
-    let run_length = run_length.min(count.div_ceil(2)).max(1);
+    let run_length = run_length_for(count, run_length);
     let runs = count.div_ceil(run_length);
     let skipped = len - count;
     let run = |k: usize| {

@@ -2,7 +2,7 @@
 
 pub(crate) mod carried_rows;
 pub(crate) mod data_check;
-mod evenly_spaced;
+pub(crate) mod evenly_spaced;
 pub(crate) mod level;
 pub(crate) mod prefetch;
 pub(crate) mod prefetching;

@@ -5,6 +5,7 @@ mod information;
 pub(crate) mod metrics;
 pub(crate) mod predict;
 pub(crate) mod shared;
+mod standard_error;
 mod sums;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use megabatch_nn::loss::{Group, Loss, is_labelled, known_targets, labelled_rows}
 use megabatch_nn::model::{Model, ModelConfig};
 use serde::Serialize;
 
+use crate::data::evenly_spaced::Choice;
 use crate::data::level::{Level, check_readout_of};
 use crate::data::sample_ranges::Remaining;
 use crate::error::{Error, Result};
@@ -23,6 +25,7 @@ use crate::evaluate::baseline::Baselines;
 use crate::evaluate::metrics::{GraphCorrelations, Metrics, overlap};
 use crate::evaluate::predict::{Next, Predictions, Selection};
 pub use information::{cross_sectional_deviation, uninformed_loss};
+pub use standard_error::StandardErrors;
 use sums::{GroupSums, MeanLoss, Rows};
 
 /// Hears how many samples of an evaluation, or graphs, are done, and may end it by answering
@@ -49,6 +52,10 @@ pub struct Evaluation {
     /// `most_frequent`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
+    /// Standard errors, where the errors are estimates from some of a part's samples; of several
+    /// tasks, each has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_errors: Option<StandardErrors>,
     /// Loss and errors of each task by itself, for a model of several; their horizons stand in the
     /// lists above too, in the order of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -93,6 +100,9 @@ pub struct TaskEvaluation {
     /// Each baseline's errors by horizon, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
+    /// Standard errors of an estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_errors: Option<StandardErrors>,
 }
 
 /// Targets and baselines of a batch, known before its outputs.
@@ -148,6 +158,10 @@ struct EvaluationSums<'a> {
     mean: MeanLoss,
     all: GroupSums,
     by_instrument: BTreeMap<&'a str, GroupSums>,
+    /// How the selection was drawn from its part, if it is not all of it.
+    choice: Option<Choice>,
+    /// Samples, or graphs, seen.
+    done: usize,
 }
 
 impl<'a> EvaluationSums<'a> {
@@ -158,6 +172,8 @@ impl<'a> EvaluationSums<'a> {
             mean: MeanLoss::new(&groups),
             all: GroupSums::new(&groups).with_lags(&lags(selection, outputs)),
             by_instrument: BTreeMap::new(),
+            choice: None,
+            done: 0,
             selection,
             loss,
             level,
@@ -166,9 +182,30 @@ impl<'a> EvaluationSums<'a> {
         }
     }
 
+    /// The sums of an estimate, which tells its standard errors.
+    fn with_choice(self, choice: Option<Choice>) -> Self {
+        EvaluationSums { choice, ..self }
+    }
+
+    /// Samples, or graphs, until the run of an estimate ends.
+    fn left_in_run(&self) -> usize {
+        self.choice.map_or(usize::MAX, |choice| choice.run_length - self.done % choice.run_length)
+    }
+
+    /// Counts so many samples, or graphs, none of which lies beyond the end of the run.
+    fn pass(&mut self, count: usize) {
+        let left = self.left_in_run();
+        self.done += count;
+        if let Some(choice) = self.choice
+            && (count == left || self.done == choice.taken)
+        {
+            self.all.end_run();
+        }
+    }
+
     fn add(&mut self, expected: &Expected, predictions: &[f32]) {
         let Expected { indices, targets, baselines, graphs, .. } = expected;
-        let (loss, outputs, groups) = (self.loss, self.outputs, &self.groups);
+        let (loss, outputs) = (self.loss, self.outputs);
         let per_target = loss.outputs_per_target();
         let rows = Rows { predictions, targets, baselines };
         for rows_of_graph in graphs {
@@ -178,37 +215,47 @@ impl<'a> EvaluationSums<'a> {
             let terms = loss.graph_terms(labelled_rows(targets, outputs), outputs);
             self.mean.add_graph(loss.graph_sum(y, targets, outputs), terms);
             self.all.add_graph(rows, rows_of_graph.clone());
+            self.pass(1);
         }
         if self.level == Level::Sample {
-            self.mean.add(groups, predictions, targets);
-            self.all.add(rows, 0..indices.len());
+            self.mean.add(&self.groups, predictions, targets);
+            let mut first = 0;
+            while first < indices.len() {
+                let end = indices.len().min(first.saturating_add(self.left_in_run()));
+                self.all.add(rows, first..end);
+                self.pass(end - first);
+                first = end;
+            }
         }
         for (row, &index) in indices.iter().enumerate() {
             let name = self.selection.samples.instrument(index).filter(|_| self.level != Level::Graph);
             let targets = &targets[row * outputs..(row + 1) * outputs];
             let counts = if self.level == Level::Sample { known_targets(targets) > 0 } else { is_labelled(targets) };
             if let Some(name) = name.filter(|_| counts) {
-                self.by_instrument.entry(name).or_insert_with(|| GroupSums::new(groups)).add(rows, row..row + 1);
+                self.by_instrument.entry(name).or_insert_with(|| GroupSums::new(&self.groups)).add(rows, row..row + 1);
             }
         }
     }
 
     fn finish(self) -> Result<Evaluation> {
-        let EvaluationSums { selection, groups, mean, all, by_instrument, .. } = self;
+        let EvaluationSums { selection, groups, mean, all, by_instrument, choice, .. } = self;
         let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
         if samples == 0 {
             let advice = "none of their targets is known; evaluate those of which some are";
             return Err(Error::NothingLeft { part: "evaluation", before: selection.indices.len(), after: 0, advice });
         }
         let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
-        let tasks = if groups.len() > 1 { all.tasks(&mean) } else { Vec::new() };
+        let tasks = if groups.len() > 1 { all.tasks(&mean, choice) } else { Vec::new() };
+        let standard_errors = choice.and_then(|choice| all.standard_errors(choice));
         let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices.at(of.graph), ..of };
         let graphs = all.by_graph().into_iter().map(of_source).collect();
-        Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments, graphs })
+        let loss = mean.finish();
+        Ok(Evaluation { samples, loss, metrics, baselines, standard_errors, tasks, instruments, graphs })
     }
 }
 
-/// Errors of a model and of baselines over the same samples, in one pass.
+/// Errors of a model and of baselines over the same samples, in one pass; `choice` says how they
+/// were drawn from their part.
 ///
 /// # Errors
 /// [`Error::Interrupted`] where `progress` breaks, among others.
@@ -217,12 +264,13 @@ pub(crate) fn evaluate(
     selection: Selection<'_>,
     loss: Loss,
     baselines: Option<&Baselines>,
+    choice: Option<Choice>,
     progress: &mut EvaluationProgress<'_>,
 ) -> Result<Evaluation> {
     check(predictions.model, selection, loss)?;
     predictions.reads_bars = baselines.is_some();
     let mut observed = Observed::new(predictions.model, selection, loss);
-    let mut sums = EvaluationSums::new(predictions.model, selection, loss);
+    let mut sums = EvaluationSums::new(predictions.model, selection, loss).with_choice(choice);
     let mut is_interrupted = false;
     let see = |batch: &BatchView<'_>| observed.see(batch, baselines);
     predictions.for_each(selection, see, |expected, outputs| {

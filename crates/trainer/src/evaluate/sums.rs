@@ -7,7 +7,9 @@ use std::ops::Range;
 
 use megabatch_nn::loss::{Group, Loss, known_targets};
 
+use super::standard_error::{RunSums, StandardErrors, standard_errors};
 use super::{InstrumentEvaluation, TaskEvaluation};
+use crate::data::evenly_spaced::Choice;
 use crate::evaluate::metrics::{GraphCorrelations, Metrics, MetricsSum};
 
 /// Predictions of a model and the baselines for a batch, and its targets, [R, K]. The model's
@@ -113,6 +115,20 @@ impl GroupSums {
         self.groups[0].1.add(RowsOfGroup::of(batch, 0), rows, MetricsSum::add_graph);
     }
 
+    /// Ends a run of an estimate.
+    pub(super) fn end_run(&mut self) {
+        self.groups.iter_mut().for_each(|(_, sums)| sums.end_run());
+    }
+
+    /// Standard errors where there is one group; several have their own, see
+    /// [`GroupSums::tasks`].
+    pub(super) fn standard_errors(&self, choice: Choice) -> Option<StandardErrors> {
+        match self.groups.as_slice() {
+            [(_, sums)] => sums.standard_errors(choice),
+            _ => None,
+        }
+    }
+
     /// The model's correlations within each graph, whose targets are one group.
     pub(super) fn by_graph(&self) -> Vec<GraphCorrelations> {
         self.groups[0].1.model.by_graph()
@@ -161,7 +177,7 @@ impl GroupSums {
     }
 
     /// Each group by itself.
-    pub(super) fn tasks(&self, mean: &MeanLoss) -> Vec<TaskEvaluation> {
+    pub(super) fn tasks(&self, mean: &MeanLoss, choice: Option<Choice>) -> Vec<TaskEvaluation> {
         let of_group = |(k, (group, sums)): (usize, &(Group, Sums))| {
             let InstrumentEvaluation { metrics, baselines, .. } = sums.finish();
             TaskEvaluation {
@@ -171,6 +187,7 @@ impl GroupSums {
                 loss: mean.of_group(k),
                 metrics,
                 baselines,
+                standard_errors: choice.and_then(|choice| sums.standard_errors(choice)),
             }
         };
         self.groups.iter().enumerate().map(of_group).collect()
@@ -207,6 +224,9 @@ struct Sums {
     lags: Vec<usize>,
     model: MetricsSum,
     baselines: BTreeMap<&'static str, MetricsSum>,
+    /// Sums at the end of each run of an estimate.
+    model_runs: RunSums,
+    baseline_runs: BTreeMap<&'static str, RunSums>,
 }
 
 impl Sums {
@@ -214,7 +234,15 @@ impl Sums {
         // Beside classes baselines are classes too, and beside quantiles they are numbers.
         let of_baselines = if let Loss::Classes(_) | Loss::CrossEntropy = loss { loss } else { Loss::Mse };
         let model = MetricsSum::of_loss(loss, outputs);
-        Sums { outputs, losses: [loss, of_baselines], lags: Vec::new(), model, baselines: BTreeMap::new() }
+        Sums {
+            outputs,
+            losses: [loss, of_baselines],
+            lags: Vec::new(),
+            model,
+            baselines: BTreeMap::new(),
+            model_runs: RunSums::default(),
+            baseline_runs: BTreeMap::new(),
+        }
     }
 
     /// Adds some rows of a batch.
@@ -231,6 +259,18 @@ impl Sums {
             let sum = self.baselines.entry(name).or_insert_with(new);
             add(sum, &predictions[of_baselines.clone()], targets);
         }
+    }
+
+    /// Ends a run of an estimate.
+    fn end_run(&mut self) {
+        self.model_runs.end_run(&self.model);
+        for (name, sum) in &self.baselines {
+            self.baseline_runs.entry(name).or_default().end_run(sum);
+        }
+    }
+
+    fn standard_errors(&self, choice: Choice) -> Option<StandardErrors> {
+        standard_errors(choice, &self.model_runs, &self.baseline_runs)
     }
 
     fn finish(&self) -> InstrumentEvaluation {

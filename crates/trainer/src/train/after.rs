@@ -156,7 +156,7 @@ impl Trainer {
         let (step, samples) = (self.step, indices.len());
         let mut progress = |done| observer(Event::Validating(ValidatingEvent { step, done, samples }));
         let evaluation = match self.shares_validations(states) {
-            false => evaluate(Predictions { states, ..self.predictions() }, selection, loss, None, &mut progress),
+            false => evaluate(Predictions { states, ..self.predictions() }, selection, loss, None, None, &mut progress),
             true => self.evaluate_together(selection, states, &mut progress),
         };
         let evaluation = self.settle(evaluation)?;

@@ -28,6 +28,7 @@ use crate::config::countable::check_countable;
 use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
+use crate::data::evenly_spaced::{Choice, DrawnSamples};
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
@@ -428,25 +429,26 @@ impl Trainer {
     /// # Errors
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
-        self.evaluate_on(selection, baselines, States::Segments, &mut unwatched)
+        self.evaluate_on(selection, baselines, States::Segments, None, &mut unwatched)
     }
 
-    /// The errors of the weights as they are now on the samples of `part` that a validation takes
-    /// ([`Config::evaluated`]), or on its graphs. `progress` hears after every batch how many are
-    /// done.
+    /// The errors of the weights as they are now on samples, or graphs, that were drawn from their
+    /// part ([`Config::draw`]), with standard errors where they are some of them. `progress` hears
+    /// after every batch how many are done.
     ///
     /// # Errors
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate); [`Error::Interrupted`] where
     /// `progress` breaks.
-    pub fn evaluate_some(
+    pub fn evaluate_drawn(
         &mut self,
-        part: Selection<'_>,
+        samples: &dyn Samples,
+        drawn: &DrawnSamples<'_>,
         baselines: Option<&Baselines>,
         progress: &mut EvaluationProgress<'_>,
     ) -> Result<Evaluation> {
-        let indices = self.config.evaluated(part.indices).into_owned();
-        let states = self.states_for(&indices, part.indices);
-        self.evaluate_on(Selection { indices: &indices, ..part }, baselines, states, progress)
+        let states = if drawn.is_estimate() { States::Stretches } else { States::Segments };
+        let selection = Selection { samples, indices: &drawn.samples };
+        self.evaluate_on(selection, baselines, states, drawn.choice, progress)
     }
 
     fn evaluate_on(
@@ -454,13 +456,14 @@ impl Trainer {
         selection: Selection<'_>,
         baselines: Option<&Baselines>,
         states: States,
+        choice: Option<Choice>,
         progress: &mut EvaluationProgress<'_>,
     ) -> Result<Evaluation> {
         self.sync_to_host()?;
         let loss = self.config.loss;
         let states = if self.config.streams() { states } else { States::Windows };
         let predictions = Predictions { gpu: None, states, ..self.predictions() };
-        evaluate(predictions, selection, loss, baselines, progress)
+        evaluate(predictions, selection, loss, baselines, choice, progress)
     }
 
     /// Initial states for the samples `indices` of `part`.

@@ -139,11 +139,11 @@ fn a_validation_takes_the_samples_that_are_chosen() {
             heard.push(done);
             ControlFlow::Continue(())
         };
-        let some = trainer.evaluate_some(Selection { samples: &all, indices: &part }, None, hear).unwrap();
+        let some = trainer.evaluate_drawn(&all, &config.draw(&part, Some(100)), None, hear).unwrap();
         assert_eq!((losses.as_slice(), some.samples), (&[some.loss][..], 100));
         assert_eq!(heard, [32, 64, 96, 100]);
 
-        let chosen = config.evaluated(&part);
+        let chosen = config.draw(&part, Some(100));
         let folder = tempfile::tempdir().unwrap();
         let weights = folder.path().join("w.safetensors");
         trainer.save_weights(&weights).unwrap();
@@ -151,8 +151,8 @@ fn a_validation_takes_the_samples_that_are_chosen() {
         let compute = Compute { threads: 1, batch_size: 8 };
         let open = Predictor::open(&Device::cpu(), model, &weights, compute).unwrap();
         let mut other = if carry_state { open.with_carried_state().with_warm_up() } else { open.with_warm_up() };
-        let selection = Selection { samples: &all, indices: &chosen };
-        assert_eq!(other.evaluate(selection, Loss::Mse, None).unwrap(), some, "{carry_state}");
+        let quiet = &mut |_| ControlFlow::Continue(());
+        assert_eq!(other.evaluate_drawn(&all, &chosen, Loss::Mse, None, quiet).unwrap(), some, "{carry_state}");
         let whole = trainer.evaluate(Selection { samples: &all, indices: &part }, None).unwrap();
         assert!(whole.samples == 250 && whole.loss != some.loss);
     }
@@ -225,7 +225,7 @@ fn an_evaluation_and_a_fit_end_when_they_are_asked_to() {
     let mut trainer = trainer(&config());
     let until =
         |last: usize| move |done: usize| if done >= last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    let error = trainer.evaluate_some(selection, None, &mut until(16)).unwrap_err();
+    let error = trainer.evaluate_drawn(&samples, &config().draw(&all, None), None, &mut until(16)).unwrap_err();
     assert!(matches!(error, Error::Interrupted { .. }), "{error}");
     let fit = |progress: &mut EvaluationProgress<'_>| {
         Baselines::fit_watched(&Device::cpu(), selection, None, Loss::Mse, progress)

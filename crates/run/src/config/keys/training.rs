@@ -171,11 +171,20 @@ pub(super) const KEYS: &[Key] = &[
         "training.validation_samples",
         Kind::OrWord { word: "auto", otherwise: &Kind::OrWord { word: "all", otherwise: &COUNT } },
         "auto",
-        "Most samples, cross-sections or graphs that a validation takes, and the same for the \
-         errors at the end of `train` and the baselines beside them: evenly spaced runs of 64, the \
-         same every time, the first and the last of their part among them. With carried state and \
-         in dense training, up to 16 longer runs, each after a warm-up of four windows. `auto` is \
-         20000; `eval` takes all, unless `--samples` says otherwise. A resumed run keeps it.",
+        "Most samples, cross-sections or graphs that a validation takes: evenly spaced runs of \
+         64, the same every time, the first and the last of their part among them. With carried \
+         state and in dense training, up to 16 longer runs, each after a warm-up of four windows. \
+         `auto` is 20000. A resumed run keeps it.",
+    ),
+    key(
+        "training.test_samples",
+        Kind::OrWord { word: "auto", otherwise: &Kind::OrWord { word: "all", otherwise: &COUNT } },
+        "auto",
+        "Most samples, cross-sections or graphs that the errors at the end of `train` are computed \
+         from, chosen as `training.validation_samples` says. `auto` takes all where that is at \
+         most a tenth of the work of training, or 20000 samples; from fewer than all, errors are \
+         estimates, with their standard errors. `eval` takes all, unless `--samples` says \
+         otherwise.",
     ),
     key(
         "training.early_stopping",

@@ -244,7 +244,7 @@ mod tests {
         let text = evaluation.to_text();
         let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
         assert!(place("rmse model") < place("rank IC linear"), "{text}");
-        assert!(evaluation.verdict().starts_with("RMSE 777.000"), "{}", evaluation.verdict());
+        assert!(evaluation.verdict().starts_with("RMSE 777,"), "{}", evaluation.verdict());
         assert!(evaluation.verdict().contains(" IC 0.0100 (t = 1.50)"), "{}", evaluation.verdict());
     }
 }

@@ -5,12 +5,13 @@ use megabatch_trainer::ClassErrors;
 
 use super::{BASELINES_ARE_OF_ALL, Evaluation, InstrumentColumn, mean};
 use crate::nouns::TargetKind;
+use crate::text::number::{plural, significant};
 
 impl Evaluation {
     /// The table that `eval` prints.
     pub fn to_text(&self) -> String {
         let mut text =
-            format!("{} {}s ({}), checkpoint of step {}\n\n", self.samples, self.nouns.row, self.part(), self.step);
+            format!("{} ({}), checkpoint of step {}\n\n", plural(self.samples, self.nouns.row), self.part(), self.step);
         if !self.tasks.is_empty() {
             // Horizons of a task are counted from its first target.
             let of_task =
@@ -100,7 +101,7 @@ impl Evaluation {
         for (level, (loss, coverage)) in
             quantiles.levels.iter().zip(quantiles.pinball_loss.iter().zip(&quantiles.coverage))
         {
-            text.push_str(&format!("{level:>8}  {:>14.4}  {:>10.4}\n", mean(loss), mean(coverage)));
+            text.push_str(&format!("{level:>8}  {:>14}  {:>10}\n", shown(mean(loss)), shown(mean(coverage))));
         }
         if quantiles.levels.len() > 1 {
             let (crossing, shown) = (100.0 * mean(&quantiles.crossing), self.of_level());
@@ -140,7 +141,7 @@ impl Evaluation {
     }
 }
 
-/// Four digits; of a horizon without known targets, a dash.
+/// Four significant digits; of a horizon without known targets, a dash.
 fn shown(value: f64) -> String {
-    if value.is_nan() { "-".to_owned() } else { format!("{value:.4}") }
+    significant(value, 4)
 }

@@ -3,6 +3,7 @@
 use megabatch_trainer::{ClassErrors, Metrics};
 
 use crate::evaluate::{Evaluation, mean};
+use crate::text::number::significant;
 
 /// A measure of a contender, a number a fold.
 pub(crate) struct FoldColumn {
@@ -73,10 +74,11 @@ impl FoldColumn {
     pub(crate) fn cell(&self, value: Option<f64>) -> String {
         let shown = |value: f64| match self.measure {
             FoldMeasure::Accuracy | FoldMeasure::ClassAccuracy | FoldMeasure::Direction => {
-                format!("{:.2} %", 100.0 * value)
+                format!("{} %", significant(100.0 * value, 3))
             }
             FoldMeasure::IcT | FoldMeasure::RankIcT => format!("{value:.2}"),
-            _ => format!("{value:.4}"),
+            FoldMeasure::Ic | FoldMeasure::RankIc => format!("{value:.4}"),
+            FoldMeasure::Rmse | FoldMeasure::CrossEntropy => significant(value, 4),
         };
         value.map_or("-".to_owned(), shown)
     }

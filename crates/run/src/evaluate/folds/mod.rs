@@ -89,6 +89,14 @@ pub(crate) struct Fold {
     pub(crate) evaluation: Evaluation,
 }
 
+impl Fold {
+    /// Samples, or graphs, of the test that was judged: those taken, and those that there are where
+    /// not all were.
+    pub(crate) fn judged(&self) -> String {
+        self.evaluation.draw().unwrap_or_else(|| self.split.test.to_string())
+    }
+}
+
 /// True if all folds of a run are done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -142,9 +150,20 @@ impl Folds<'_> {
         };
         let metrics = |evaluation: &Value| {
             let mut metrics = evaluation.as_object().cloned().unwrap_or_default();
-            ["split", "samples", "step", "ranks_only", "baselines", "instruments", "graphs"]
-                .iter()
-                .for_each(|key| drop(metrics.remove(*key)));
+            [
+                "split",
+                "samples",
+                "drawn",
+                "drawn_from",
+                "standard_errors",
+                "step",
+                "ranks_only",
+                "baselines",
+                "instruments",
+                "graphs",
+            ]
+            .iter()
+            .for_each(|key| drop(metrics.remove(*key)));
             Value::Object(metrics)
         };
         let horizons = self.horizons();
@@ -176,7 +195,8 @@ impl Folds<'_> {
         if has_times {
             text.push_str(&format!("  {:<16}", "test begins"));
         }
-        text.push_str(&format!("  {:>8}  {:>8}", "train", "test"));
+        let judged_width = self.done.iter().map(|fold| fold.judged().len()).max().unwrap_or(0).max(8);
+        text.push_str(&format!("  {:>8}  {:>judged_width$}", "train", "test"));
         let columns = columns(&first.evaluation);
         columns.iter().for_each(|column| text.push_str(&format!("  {:>w$}", column.name, w = column.width())));
         text.push('\n');
@@ -186,14 +206,14 @@ impl Folds<'_> {
                 let begins = fold.split.test_start_ns.map_or("-".to_owned(), |time| utc(time).replace(" UTC", ""));
                 text.push_str(&format!("  {begins:<16}"));
             }
-            text.push_str(&format!("  {:>8}  {:>8}", fold.split.train, fold.split.test));
+            text.push_str(&format!("  {:>8}  {:>judged_width$}", fold.split.train, fold.judged()));
             for column in &columns {
                 text.push_str(&format!("  {:>w$}", column.cell(column.value(&fold.evaluation)), w = column.width()));
             }
             text.push('\n');
         }
         for (name, values) in self.summary_rows(&columns) {
-            let blank = if has_times { 16 + 2 } else { 0 } + 2 * (2 + 8);
+            let blank = if has_times { 16 + 2 } else { 0 } + 2 + 8 + 2 + judged_width;
             text.push_str(&format!("{name:>9}{:blank$}", ""));
             for (column, value) in columns.iter().zip(values) {
                 text.push_str(&format!("  {:>w$}", value, w = column.width()));
@@ -242,6 +262,11 @@ impl Folds<'_> {
         {
             let t = rank_ic_t.map_or(String::new(), |t| format!(" (t = {t:.2})"));
             text.push_str(&format!(" Over the days of all tests: rank IC {rank_ic:.4}{t} at the first horizon."));
+        }
+        if self.done.iter().any(|fold| fold.evaluation.drawn.is_some()) {
+            text.push_str(
+                " Estimates: of some tests only a part was taken, as the table says (training.test_samples).",
+            );
         }
         text
     }

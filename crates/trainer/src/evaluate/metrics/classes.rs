@@ -5,6 +5,8 @@
 use megabatch_nn::loss::{Classes, softmax};
 use serde::Serialize;
 
+use super::Ratio;
+
 /// Errors of classes, by horizon; NaN, which JSON has null for, where no target is known. Predicted
 /// is the most probable class, of those that are equally probable the first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -48,6 +50,15 @@ impl ClassSums {
         let errors = || shares.iter().enumerate().map(|(c, share)| share - f64::from(u8::from(c == came)));
         let mean = |sum: f64| sum / shares.len() as f64;
         [mean(errors().map(|error| error * error).sum()), mean(errors().map(f64::abs).sum())]
+    }
+
+    /// Targets whose class was predicted, by horizon.
+    pub(super) fn hits(&self) -> Vec<Ratio> {
+        let hits = |counts: &Vec<Vec<usize>>| Ratio {
+            sum: (0..counts.len()).map(|class| counts[class][class]).sum::<usize>() as f64,
+            terms: counts.iter().flatten().sum::<usize>() as f64,
+        };
+        self.confusion.iter().map(hits).collect()
     }
 
     pub(super) fn finish(&self) -> ClassErrors {

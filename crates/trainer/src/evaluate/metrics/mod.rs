@@ -73,6 +73,23 @@ pub struct MetricsSum {
     correlated: Vec<usize>,
 }
 
+/// Sum over samples and its number of terms.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Ratio {
+    pub(crate) sum: f64,
+    pub(crate) terms: f64,
+}
+
+impl Ratio {
+    pub(crate) fn minus(self, other: Ratio) -> Ratio {
+        Ratio { sum: self.sum - other.sum, terms: self.terms - other.terms }
+    }
+
+    pub(crate) fn mean(self) -> f64 {
+        self.sum / self.terms
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct HorizonSum {
     /// Targets that are known.
@@ -202,6 +219,21 @@ impl MetricsSum {
             classes: self.classes.as_ref().map(|classes| Box::new(classes.finish())),
             quantiles: self.quantiles.as_ref().map(|quantiles| Box::new(quantiles.finish())),
             information: (!self.correlations.is_empty()).then(|| InformationCoefficients::of(&self.correlations, lags)),
+        }
+    }
+
+    /// Squared errors seen so far, by horizon.
+    pub(crate) fn squared_errors(&self) -> Vec<Ratio> {
+        self.horizons.iter().map(|sum| Ratio { sum: sum.squared, terms: sum.count as f64 }).collect()
+    }
+
+    /// Classes that were predicted so far, by horizon; of a row with one class, one number; none
+    /// where numbers are predicted.
+    pub(crate) fn hits(&self) -> Vec<Ratio> {
+        match (&self.classes, self.classified) {
+            (Some(classes), _) => classes.hits(),
+            (None, Some(right)) => vec![Ratio { sum: right as f64, terms: self.samples as f64 }],
+            (None, None) => Vec::new(),
         }
     }
 

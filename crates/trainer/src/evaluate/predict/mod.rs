@@ -17,6 +17,7 @@ use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
 
 use crate::config::refuse_on_gpu;
 use crate::data::carried_rows::HELD_SAMPLES;
+use crate::data::evenly_spaced::DrawnSamples;
 use crate::data::level::Level;
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
@@ -117,7 +118,7 @@ impl Predictor {
     }
 
     /// The predictor for samples that are few among those of their segments, as
-    /// [`Config::evaluated`](crate::Config::evaluated) takes them: with carried state, each stretch
+    /// [`Config::draw`](crate::Config::draw) takes them: with carried state, each stretch
     /// of them begins with a warm-up in place of its segment, and what lies between is not
     /// computed. Without carried state it changes nothing.
     #[must_use]
@@ -266,22 +267,25 @@ impl Predictor {
         loss: Loss,
         baselines: Option<&Baselines>,
     ) -> Result<Evaluation> {
-        self.evaluate_watched(selection, loss, baselines, &mut unwatched)
+        evaluate(self.source(selection.samples)?, selection, loss, baselines, None, &mut unwatched)
     }
 
-    /// [`Predictor::evaluate`] that tells `progress` after every batch how many samples, or graphs,
-    /// are done.
+    /// The model's errors on samples that were drawn from their part
+    /// ([`Config::draw`](crate::Config::draw)), with standard errors where they are some of them.
+    /// `progress` hears after every batch how many samples, or graphs, are done.
     ///
     /// # Errors
     /// As [`Predictor::evaluate`]; [`Error::Interrupted`] where `progress` breaks.
-    pub fn evaluate_watched(
+    pub fn evaluate_drawn(
         &mut self,
-        selection: Selection<'_>,
+        samples: &dyn Samples,
+        drawn: &DrawnSamples<'_>,
         loss: Loss,
         baselines: Option<&Baselines>,
         progress: &mut EvaluationProgress<'_>,
     ) -> Result<Evaluation> {
-        evaluate(self.source(selection.samples)?, selection, loss, baselines, progress)
+        let selection = Selection { samples, indices: &drawn.samples };
+        evaluate(self.source(samples)?, selection, loss, baselines, drawn.choice, progress)
     }
 
     /// The model in use on `samples`.
