@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Side;
 use crate::evaluate::folds::Spread;
+use crate::text::number::grouped;
 
 /// A measure: its name for a reader, its key in JSON, and its place among the metrics of a
 /// contender.
@@ -84,6 +85,18 @@ impl<'a> Errors<'a> {
         self.evaluations[0]["split"].as_str().unwrap_or("unknown")
     }
 
+    /// The part, and where errors are estimates, how many of its samples or graphs were taken.
+    pub(super) fn judged_on(&self) -> String {
+        let draw = |key: &str| self.evaluations.iter().map(|evaluation| evaluation[key].as_u64()).sum::<Option<u64>>();
+        match draw("drawn").zip(draw("drawn_from")) {
+            Some((taken, all)) => format!("{}, estimate from {} of {}", self.split(), grouped(taken), grouped(all)),
+            None if self.evaluations.iter().any(|evaluation| evaluation["drawn"].is_u64()) => {
+                format!("{}, in part estimates", self.split())
+            }
+            None => self.split().to_owned(),
+        }
+    }
+
     /// The model's, averaged over the horizons of which something is known; those of ranks at the
     /// first horizon.
     pub(super) fn model(&self, measure: Measure) -> Option<Measured> {
@@ -123,6 +136,7 @@ impl<'a> Errors<'a> {
         });
         let mut json = json!({
             "split": self.evaluations[0]["split"],
+            "drawn": self.evaluations.iter().map(|evaluation| evaluation["drawn"].as_u64()).sum::<Option<u64>>(),
             "samples": self.evaluations.iter().filter_map(|evaluation| evaluation["samples"].as_u64()).sum::<u64>(),
             "step": self.evaluations[0]["step"],
             "model": of(&|measure| self.model(measure)),

@@ -60,7 +60,7 @@ pub(crate) struct Side {
     folder: PathBuf,
     /// Distinguishing part of the folder's name.
     label: String,
-    /// Which samples it trains on and is judged by: runs with the same letter have the same.
+    /// Which samples it is judged by: runs with the same letter have the same.
     samples: char,
     settings: BTreeMap<&'static str, String>,
     plan: Value,
@@ -106,7 +106,7 @@ impl Comparison {
         let mut comparison = Comparison { sides: sides.collect::<Result<_>>()?, unclear: Vec::new() };
         let mut groups: Vec<RunSamples> = Vec::new();
         for side in &mut comparison.sides {
-            let mut own = RunSamples::of(&side.plan, side.folds.map(|folds| folds.folds));
+            let mut own = RunSamples::of(side);
             let (mut same, mut unclear) = (None, Vec::new());
             for (place, group) in groups.iter_mut().enumerate() {
                 match group.compare(&mut own, host)? {
@@ -282,12 +282,18 @@ fn told(samples: char, sides: &[(usize, &Side)]) -> String {
     let plan = &sides[0].1.plan;
     let names: Vec<&str> = sides.iter().map(|(_, side)| side.label.as_str()).collect();
     let count = |key: &str| plan["split"][key].as_u64().map_or("?".to_owned(), grouped);
+    let mut trained: Vec<Option<u64>> = sides.iter().map(|(_, side)| side.plan["split"]["train"].as_u64()).collect();
+    trained.sort_unstable();
+    trained.dedup();
+    let trained: Vec<String> = trained.into_iter().map(|count| count.map_or("?".to_owned(), grouped)).collect();
+    let validated = plan["validation_samples"].as_u64().filter(|&taken| plan["split"]["validation"] != taken);
+    let validated = validated.map_or(String::new(), |taken| format!(" ({} of them taken)", grouped(taken)));
     let folds = sides[0].1.folds.map_or(String::new(), |folds| format!(" in the last of {} folds", folds.folds));
     format!(
-        "{samples}: {}: {}, {} to train on, {} to validate, {} to test{folds}.",
+        "{samples}: {}: {}, {} to train on, {} to validate{validated}, {} to test{folds}.",
         names.join(", "),
         plan["data"]["path"].as_str().unwrap_or("unknown data"),
-        count("train"),
+        trained.join(" or "),
         count("validation"),
         count("test"),
     )

@@ -44,8 +44,7 @@ impl Comparison {
     /// Every measure that some run has, and below it that of each baseline.
     fn errors(&self) -> Vec<Row> {
         let judged: Vec<Errors<'_>> = self.sides.iter().filter_map(Errors::of).collect();
-        let mut rows: Vec<Row> =
-            vec![("judged on".to_owned(), Box::new(|side| Some(Errors::of(side)?.split().to_owned())))];
+        let mut rows: Vec<Row> = vec![("judged on".to_owned(), Box::new(|side| Some(Errors::of(side)?.judged_on())))];
         for measure in MEASURES {
             let of_model = move |side: &Side| Some(error_text(measure, Errors::of(side)?.model(measure)?));
             rows.push((measure.name.to_owned(), Box::new(of_model)));

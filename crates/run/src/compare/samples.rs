@@ -1,4 +1,5 @@
-//! Samples that a run trains on and is judged by, from the plan that it keeps.
+//! Samples that a run is judged by, from the plan and the evaluation that it keeps. What it learns
+//! from them, be it a graph between them, is a setting of its model.
 
 use std::path::PathBuf;
 
@@ -6,6 +7,7 @@ use megabatch_chunk_io::is_fingerprint_of_blocks;
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
+use super::Side;
 use crate::adapters::samples::SourceSamples;
 use crate::error::{Kind, Result};
 use crate::host::Host;
@@ -19,15 +21,11 @@ pub(super) enum SampleMatch {
     Unknown,
 }
 
-/// Samples of a run, or of several runs that have the same.
+/// Samples that a run is judged by, or several runs that have the same.
 pub(super) struct RunSamples {
-    /// Parts of the split, and number of folds.
-    split: Value,
-    /// Fingerprint of the data file together with that of graphs between its samples.
-    of_all: Value,
+    /// Which of the data they are.
+    judged: Value,
     layout: Value,
-    /// Fingerprints of files beside the data file.
-    graphs: Vec<Value>,
     /// Data file, where the run had it.
     path: PathBuf,
     /// Fingerprints of the data file; none in plans from before there were any.
@@ -44,19 +42,16 @@ struct Fingerprints {
 }
 
 impl RunSamples {
-    /// Samples of the run that keeps `plan` and has `folds` folds.
-    pub(super) fn of(plan: &Value, folds: Option<usize>) -> Self {
-        let data = &plan["data"];
-        let mut of_files = data["files"].as_array().into_iter().flatten().map(|file| file["fingerprint"].clone());
+    /// Samples of a run.
+    pub(super) fn of(side: &Side) -> Self {
+        let data = &side.plan["data"];
         // Plans from before there were files have the fingerprint of all alone.
-        let of_data = of_files.next().unwrap_or_else(|| data["fingerprint"].clone());
+        let of_data = data["files"].get(0).map_or(&data["fingerprint"], |file| &file["fingerprint"]);
         let mut fingerprints = Fingerprints::default();
         of_data.as_str().into_iter().for_each(|known| fingerprints.add(known.to_owned()));
         RunSamples {
-            split: json!([plan["split"], folds]),
-            of_all: data["fingerprint"].clone(),
+            judged: judged(side),
             layout: data["layout"].clone(),
-            graphs: of_files.collect(),
             path: data["path"].as_str().unwrap_or_default().into(),
             fingerprints,
         }
@@ -69,17 +64,17 @@ impl RunSamples {
     /// A cancelled failure where the host ends the reading.
     pub(super) fn compare(&mut self, other: &mut RunSamples, host: &Host<'_>) -> Result<SampleMatch> {
         let known = |is_same| if is_same { SampleMatch::Same } else { SampleMatch::Different };
-        if self.split != other.split {
+        if self.judged != other.judged {
             return Ok(SampleMatch::Different);
         }
         let [kept, others] = [&self.fingerprints, &other.fingerprints].map(|known| known.any().map(str::to_owned));
         let (Some(kept), Some(others)) = (&kept, &others) else {
             return Ok(known(kept == others && self.path == other.path));
         };
-        if self.of_all == other.of_all {
+        if kept == others {
             return Ok(SampleMatch::Same);
         }
-        if self.layout != other.layout || self.graphs != other.graphs {
+        if self.layout != other.layout {
             return Ok(SampleMatch::Different);
         }
         // A file with a mark need not be read for the fingerprint that its run kept.
@@ -118,6 +113,35 @@ impl RunSamples {
         }
         Ok(())
     }
+}
+
+/// Which samples of its data a run is judged by: parts, folds, and the choice from a part that is
+/// not taken as a whole. Samples to train on count where nothing else says where the others begin.
+fn judged(side: &Side) -> Value {
+    let (split, data) = (&side.plan["split"], &side.plan["data"]);
+    let begins = json!([split["validation_start_ns"], split["test_start_ns"]]);
+    let before = if begins == json!([null, null]) { json!([split["train"], split["purged"]]) } else { Value::Null };
+    // Plans from before there was a choice validated on all.
+    let chosen = |taken: &Value, part: &str| if *taken == split[part] { Value::Null } else { taken.clone() };
+    let validated = chosen(&side.plan["validation_samples"], "validation");
+    let tested: Vec<Value> = match side.evaluations.iter().any(Value::is_object) {
+        true => side.evaluations.iter().map(|evaluation| evaluation["drawn"].clone()).collect(),
+        false => vec![chosen(&side.plan["test_samples"], "test")],
+    };
+    let is_some = !validated.is_null() || tested.iter().any(|taken| !taken.is_null());
+    let setting = |key: &str, value: &str| side.settings.get(key).is_some_and(|set| set == value);
+    let has_stretches = setting("training.carry_state", "true") || setting("training.loss_on", "every_step");
+    json!({
+        "parts": [split["validation"], split["test"]],
+        "begins": begins,
+        "before": before,
+        "rule": side.plan["split_rule"],
+        "folds": side.folds.map(|folds| folds.folds),
+        "units": [data["unit"], data["units"]],
+        "validated": validated,
+        "tested": if tested.iter().all(Value::is_null) { Value::Null } else { json!(tested) },
+        "has_stretches": is_some && has_stretches,
+    })
 }
 
 impl Fingerprints {

@@ -97,6 +97,49 @@ fn other_data_and_another_split_are_other_samples() {
     assert_eq!(comparison.to_json()["same_samples"], false);
 }
 
+/// Runs with the same weights were ranked by 18 %, as their validations took other samples, and the
+/// control with a random graph was said to have other data.
+#[test]
+fn letters_are_of_the_samples_that_runs_are_judged_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = json!({
+        "data": { "path": "shares.h5", "fingerprint": "all", "unit": "cross-section", "units": 100,
+            "files": [{ "path": "shares.h5", "fingerprint": "x" }, { "path": "correlation.mbg", "fingerprint": "g" }] },
+        "split": { "train": 70, "validation": 20, "test": 10, "purged": 0, "validation_start_ns": 7, "test_start_ns": 9 },
+        "validation_samples": 20, "test_samples": 10, "steps": 4,
+    });
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut plan = whole.clone();
+        change(&mut plan);
+        plan
+    };
+    let plans = [
+        whole.clone(),
+        with(&|plan| {
+            plan["data"]["fingerprint"] = json!("other");
+            plan["data"]["files"][1] = json!({ "path": "random.mbg", "fingerprint": "h" });
+        }),
+        with(&|plan| plan["split"]["train"] = json!(35)),
+        with(&|plan| plan["validation_samples"] = json!(5)),
+        with(&|plan| plan["test_samples"] = json!(5)),
+        with(&|plan| plan["split"]["test_start_ns"] = json!(8)),
+    ];
+    let runs = runs_of(folder.path(), &plans);
+    let comparison = Comparison::open(&runs, &Host::silent()).unwrap();
+    assert_eq!(comparison.sides.iter().map(|side| side.samples).collect::<String>(), "AAABCD");
+    let sentences = comparison.sentences();
+    assert!(sentences[0].contains("35 or 70 to train on, 20 to validate, 10 to test"), "{sentences:?}");
+    assert!(sentences[1].contains("20 to validate (5 of them taken)"), "{sentences:?}");
+    // The choice that was made counts, and not the one that was planned.
+    let taken = json!({ "split": "test", "rmse": [1.0], "samples": 5, "drawn": 5, "drawn_from": 10 });
+    for run in [0, 4] {
+        fs::write(runs[run].join("evaluation.json"), taken.to_string()).unwrap();
+    }
+    let comparison = Comparison::open(&[runs[0].clone(), runs[4].clone()], &Host::silent()).unwrap();
+    assert_eq!(comparison.to_json()["same_samples"], true);
+    assert_eq!(cells(&comparison, "judged on"), ["test, estimate from 5 of 10"; 2]);
+}
+
 /// Runs on one series, with its mark of verification and without, were shown as on other samples.
 #[test]
 fn data_with_a_mark_and_without_are_the_same_where_their_numbers_are() {
