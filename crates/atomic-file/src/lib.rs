@@ -6,7 +6,7 @@ mod sibling;
 mod stale;
 mod target;
 
-pub use new_file::{NewFile, WriteError, write};
+pub use new_file::{NewFile, WriteError, remove_unfinished, write};
 pub use sibling::{beside, open_sibling};
 pub use stale::{remove_stale, remove_stale_in};
 pub use target::{check_replaceable, folder_of, resolve_target, sync_folder};

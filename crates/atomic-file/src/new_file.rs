@@ -1,11 +1,13 @@
 //! A file under its temporary name.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::{Builder, NamedTempFile};
 
@@ -64,6 +66,44 @@ const ATTEMPTS_MAX: usize = 8;
 pub struct NewFile {
     target: PathBuf,
     temporary: NamedTempFile,
+    listed: Listed,
+}
+
+/// Temporary files of this process.
+static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Entry of a temporary file in the list, for as long as it may have to be removed.
+#[derive(Debug)]
+struct Listed {
+    path: PathBuf,
+}
+
+impl Listed {
+    fn add(path: &Path) -> Self {
+        unfinished().insert(path.to_owned());
+        Listed { path: path.to_owned() }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        unfinished().remove(&self.path);
+    }
+}
+
+fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the temporary files that this process is writing, for a program that ends at once, as
+/// after a signal. No file begins or is finished afterwards: whoever tries waits for that end.
+pub fn remove_unfinished() {
+    let list = unfinished();
+    for path in list.iter() {
+        // What is gone has its place, or was removed.
+        let _ = fs::remove_file(path);
+    }
+    std::mem::forget(list);
 }
 
 impl NewFile {
@@ -77,7 +117,8 @@ impl NewFile {
         check_replaceable(&target)?;
         remove_stale(&target);
         let temporary = create_locked(&target)?;
-        Ok(NewFile { target, temporary })
+        let listed = Listed::add(temporary.path());
+        Ok(NewFile { target, temporary, listed })
     }
 
     /// The temporary path, for a library that opens files by name.
@@ -97,8 +138,9 @@ impl NewFile {
     /// Errors of the file system; the temporary file is removed then, and the target stays as it
     /// was.
     pub fn rename(self) -> io::Result<PathBuf> {
-        let NewFile { target, temporary } = self;
+        let NewFile { target, temporary, listed } = self;
         temporary.persist(&target).map_err(|refused| refused.error)?;
+        drop(listed);
         Ok(target)
     }
 
@@ -140,8 +182,6 @@ fn create_locked(target: &Path) -> io::Result<NamedTempFile> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn names_in(folder: &Path) -> Vec<OsString> {
@@ -159,6 +199,13 @@ mod tests {
         NewFile::create(&path).unwrap().file().write_all(b"half").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names_in(folder.path()), ["file"]);
+        // What a signal would remove is what is being written.
+        let listed = || unfinished().iter().filter(|path| path.starts_with(folder.path())).count();
+        assert_eq!(listed(), 0);
+        let new = NewFile::create(&path).unwrap();
+        assert_eq!(listed(), 1);
+        new.publish(&path).unwrap();
+        assert_eq!(listed(), 0);
     }
 
     // `megabatch ingest bars.csv --out link.h5` with a link made a file of the link and left the

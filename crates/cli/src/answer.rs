@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::exit;
+use crate::host::tell;
 
 /// The outcome of a command.
 pub(crate) struct Answer {
@@ -52,7 +53,7 @@ impl Answer {
 
     /// Prints the text where progress goes, for a command that is a part of another.
     pub(crate) fn print_to_stderr(&self) {
-        eprintln!("{}", self.text.trim_end());
+        tell(self.text.trim_end());
     }
 
     /// Prints the answer. A reader that went away, as `head` does, is no error.
@@ -66,7 +67,7 @@ impl Answer {
             Form::Json => self.json.to_string(),
         };
         if self.is_aside {
-            eprintln!("{text}");
+            tell(text);
             return Ok(());
         }
         let mut stdout = io::stdout().lock();

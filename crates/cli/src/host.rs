@@ -1,6 +1,7 @@
 //! The terminal around a run: environment, progress bars, remarks on standard error, signals.
 
-use std::io::IsTerminal as _;
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use megabatch_run::{Cancel, Host, Milestone, Observer, Progress, Result, Work, cache_folder};
@@ -18,6 +19,12 @@ pub(crate) fn host() -> Host<'static> {
     }
 }
 
+/// Writes a line to standard error. One that nobody reads any more, as that of a terminal that was
+/// closed, is no reason to lose a run.
+pub(crate) fn tell(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// Everything goes to standard error; standard output is for the answer.
 struct StandardError;
 
@@ -27,7 +34,7 @@ impl Observer for StandardError {
     }
 
     fn note(&self, text: &str) {
-        eprintln!("megabatch: {text}");
+        tell(format_args!("megabatch: {text}"));
     }
 
     fn warning(&self, text: &str) {
@@ -41,9 +48,9 @@ impl Observer for StandardError {
         match milestone {
             // A program finds them in the answer, and its standard error has nothing but errors.
             Milestone::Planned(uses) if std::io::stderr().is_terminal() => {
-                uses.iter().for_each(|line| eprintln!("after training: {line}"));
+                uses.iter().for_each(|line| tell(format_args!("after training: {line}")));
             }
-            Milestone::Fold { number, of } => eprintln!("fold {number} of {of}"),
+            Milestone::Fold { number, of } => tell(format_args!("fold {number} of {of}")),
             _ => {}
         }
     }
@@ -59,7 +66,7 @@ struct Signals;
 
 impl Cancel for Signals {
     fn watch(&self, patience: Duration) -> Result<()> {
-        Interruption::watch(patience).map(|_| ())
+        Interruption::watch(patience)
     }
 
     fn is_requested(&self) -> bool {

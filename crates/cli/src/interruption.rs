@@ -1,16 +1,20 @@
-//! Signals that ask the process to stop. The first lets the command end in order; the second ends
-//! the process at once, and so does the first where the command does not look for it in time, as
-//! when a library never returns.
+//! Signals that ask the process to stop: SIGINT, SIGTERM and, unless it is ignored as under `nohup`,
+//! SIGHUP, which a terminal that is closed sends. The first lets a command that looks for it end in
+//! order; a command that does not is ended at once, with a word, and its temporary files are
+//! removed. So are, by a second signal, those that take too long, as when a library never returns.
 
+use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use megabatch_run::{Context as _, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use megabatch_run::{Context as _, Result, remove_unfinished};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
+
+use crate::host::tell;
 
 static ONLY: OnceLock<Interruption> = OnceLock::new();
 
@@ -23,41 +27,52 @@ pub(crate) struct Interruption {
     is_seen: AtomicBool,
     looked_ms: AtomicU64,
     longest_ms: AtomicU64,
-    /// Least time that the command may go on without looking.
-    patience: Duration,
+    /// Least time that the command may go on without looking; 0 for one that never looks.
+    patience_ms: AtomicU64,
 }
 
 impl Interruption {
-    /// Watches from the first call on. The process ends when the command has not looked for a
-    /// signal `patience` after it came, or twice the longest time that it went without looking
-    /// before.
+    /// Begins to listen, for a command that does not look for signals itself.
     ///
     /// # Errors
     /// If the system refuses a handler or a thread.
-    pub(crate) fn watch(patience: Duration) -> Result<&'static Self> {
+    pub(crate) fn listen() -> Result<&'static Self> {
         if let Some(only) = ONLY.get() {
             return Ok(only);
         }
-        let signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
-        let only = ONLY.get_or_init(|| Interruption::new(patience));
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup));
+        let signals = signals.context("cannot watch for signals")?;
+        let only = ONLY.get_or_init(Interruption::new);
         let follow = move || only.follow(signals);
         thread::Builder::new().name("signals".to_owned()).spawn(follow).context("cannot watch for signals")?;
         Ok(only)
     }
 
-    /// The signals, once they are watched.
+    /// The command looks for signals from now on. The process ends when it has not done so
+    /// `patience` after one came, or twice the longest time that it went without looking before.
+    ///
+    /// # Errors
+    /// As [`Interruption::listen`].
+    pub(crate) fn watch(patience: Duration) -> Result<()> {
+        let only = Interruption::listen()?;
+        only.patience_ms.fetch_max(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Relaxed);
+        Ok(())
+    }
+
+    /// The signals, once they are listened for.
     pub(crate) fn current() -> Option<&'static Self> {
         ONLY.get()
     }
 
-    fn new(patience: Duration) -> Self {
+    fn new() -> Self {
         Interruption {
             start: Instant::now(),
             signal: AtomicI32::new(0),
             is_seen: AtomicBool::new(false),
             looked_ms: AtomicU64::new(0),
             longest_ms: AtomicU64::new(0),
-            patience,
+            patience_ms: AtomicU64::new(0),
         }
     }
 
@@ -74,29 +89,52 @@ impl Interruption {
 
     /// Time after a signal within which the command may look for it.
     fn grace(&self) -> Duration {
-        self.patience.max(2 * Duration::from_millis(self.longest_ms.load(Relaxed)))
+        match self.patience_ms.load(Relaxed) {
+            0 => Duration::ZERO,
+            patience_ms => Duration::from_millis(patience_ms.max(2 * self.longest_ms.load(Relaxed))),
+        }
     }
 
     fn follow(&'static self, mut signals: Signals) {
         let mut signals = signals.forever();
         let Some(first) = signals.next() else { return };
         self.signal.store(first, Relaxed);
+        if self.grace().is_zero() {
+            end(first, &format!("megabatch: ended by {}", name(first)));
+        }
         let end_late = move || {
             thread::sleep(self.grace());
             if !self.is_seen.load(Relaxed) {
-                eprintln!(
-                    "megabatch: the work under way did not stop in {:.0} s; ended without it",
-                    self.grace().as_secs_f64()
-                );
-                low_level::exit(128 + first);
+                let waited_s = self.grace().as_secs_f64();
+                end(first, &format!("megabatch: the work under way did not stop in {waited_s:.0} s; ended without it"));
             }
         };
         // Without the thread the second signal still ends the process.
         let _ = thread::Builder::new().name("signals".to_owned()).spawn(end_late);
-        if let Some(second) = signals.next() {
-            low_level::exit(128 + second);
+        // A terminal that is closed may send its signal twice, by the system and by the shell.
+        if let Some(second) = signals.find(|&signal| signal != SIGHUP) {
+            end(second, &format!("megabatch: ended by {}, before the work under way had stopped", name(second)));
         }
     }
+}
+
+/// Ends the process, with a word, and removes what it was writing.
+fn end(signal: i32, word: &str) {
+    remove_unfinished();
+    tell(word);
+    low_level::exit(128 + signal);
+}
+
+fn name(signal: i32) -> &'static str {
+    low_level::signal_name(signal).unwrap_or("a signal")
+}
+
+/// True if the process was started with `signal` ignored, where the system tells.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// The first signal that came, if any did.
@@ -110,8 +148,9 @@ mod tests {
 
     #[test]
     fn a_command_is_waited_for_as_long_as_its_work_suggests() {
-        let interruption = Interruption::new(Duration::from_secs(5));
-        assert!(!interruption.is_asked());
+        let interruption = Interruption::new();
+        assert!(!interruption.is_asked() && interruption.grace().is_zero());
+        interruption.patience_ms.store(5_000, Relaxed);
         assert_eq!(interruption.grace(), Duration::from_secs(5));
         interruption.longest_ms.store(20_000, Relaxed);
         assert_eq!(interruption.grace(), Duration::from_secs(40));

@@ -16,6 +16,8 @@ use megabatch_run::Kind;
 
 use crate::answer::Form;
 use crate::commands::Cli;
+use crate::host::tell;
+use crate::interruption::Interruption;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -28,7 +30,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let form = if cli.json { Form::Json } else { Form::Text };
-    let printed = commands::run(cli.command, form).and_then(|answer| {
+    let printed = Interruption::listen().and_then(|_| commands::run(cli.command, form)).and_then(|answer| {
         answer.print(form)?;
         Ok(answer.exit_code())
     });
@@ -41,8 +43,8 @@ fn main() -> ExitCode {
 fn fail(form: Form, kind: Kind, message: &str) -> ExitCode {
     let code = exit::code(kind);
     match form {
-        Form::Text => eprintln!("megabatch: {message}"),
-        Form::Json => eprintln!("{}", serde_json::json!({ "error": message, "exit_code": code })),
+        Form::Text => tell(format_args!("megabatch: {message}")),
+        Form::Json => tell(serde_json::json!({ "error": message, "exit_code": code })),
     }
     ExitCode::from(code)
 }

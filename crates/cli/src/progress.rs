@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use megabatch_run::{Progress, Work};
 
+use crate::host::tell;
+
 /// Interval of lines in a log that is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -75,7 +77,7 @@ impl Progress for WorkDisplay {
             Display::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
                 let pace = Throughput { first: self.first, done, total: self.total, elapsed: self.start.elapsed() };
-                eprintln!("{}", pace.line(self.label, message));
+                tell(pace.line(self.label, message));
             }
             Display::Lines { .. } => {}
         }
@@ -85,7 +87,7 @@ impl Progress for WorkDisplay {
     fn note(&self, text: &str) {
         match &self.display {
             Display::Bar { bar, is_shown: true } => bar.println(text),
-            Display::Bar { .. } | Display::Lines { .. } => eprintln!("{text}"),
+            Display::Bar { .. } | Display::Lines { .. } => tell(text),
         }
     }
 }

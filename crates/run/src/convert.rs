@@ -5,14 +5,14 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use megabatch_chunk_io::{Conversion, ConversionProgress, ConversionStage, ConvertOptions, StorageChoice, layout_of};
 use megabatch_gpu_core::Device;
 
 use crate::error::{Error, Result};
 use crate::findings::Findings;
-use crate::host::{Host, Progress, Work};
+use crate::host::{Host, PATIENCE, Progress, Work};
 use crate::output;
 use crate::plan::{PlanRequest, plan};
 use crate::text::{ByteSize, bytes, shown};
@@ -111,7 +111,7 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     output::check(out, &[input])?;
     let (planned, options) = options.resolve(input, host)?;
     // What is in the spool is safe at any moment.
-    host.cancel.watch(Duration::from_secs(5))?;
+    host.cancel.watch(PATIENCE)?;
     let mut progress: Option<Box<dyn Progress>> = None;
     let mut observe = |report: ConversionProgress| {
         // Work of an earlier run is the first report.

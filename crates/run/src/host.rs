@@ -115,6 +115,9 @@ pub trait Progress: Send {
     fn note(&self, text: &str);
 }
 
+/// Time within which work looks for the wish to end it, unless its steps may be longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
 /// A wish to end work early, but in order.
 pub trait Cancel: Sync {
     /// Work begins that looks for the wish at least once in `patience`.

@@ -38,5 +38,6 @@ mod usage;
 pub use error::{Context, Error, Kind, Result};
 pub use findings::Findings;
 pub use host::{Cancel, Host, Milestone, Observer, Progress, Silent, Work};
+pub use megabatch_atomic_file::remove_unfinished;
 pub use setup::cache::folder as cache_folder;
 pub use trained::{ChangedData, CheckpointChoice, Instruments, Weights};

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::Cli;
 use crate::answer::{Answer, Form};
+use crate::host::tell;
 
 /// Run ingest, plan, train, evaluation and report on synthetic bars, in about a minute
 #[derive(clap::Args)]
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     for (title, step) in STEPS {
         let command = step.replace("SETTINGS", SETTINGS);
         let words: Vec<String> = command.split(' ').map(|word| fill_in(word, &names)).collect();
-        eprintln!("\n== {title}\n$ megabatch {}\n", words.join(" "));
+        tell(format_args!("\n== {title}\n$ megabatch {}\n", words.join(" ")));
         let cli = Cli::try_parse_from(std::iter::once("megabatch".to_owned()).chain(words));
         let cli = cli.map_err(|error| Error::failed(error.to_string()))?;
         super::run(cli.command, Form::Text)?.print_to_stderr();

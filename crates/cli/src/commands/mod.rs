@@ -41,7 +41,7 @@ use crate::answer::{Answer, Form};
     version,
     max_term_width = 110,
     after_help = "Exit codes: 0 done, 1 run failed, 2 usage or configuration, \
-3 data, 4 would not fit, 5 NaN or infinity, 6 device, 130 SIGINT, 143 SIGTERM."
+3 data, 4 would not fit, 5 NaN or infinity, 6 device, 129 SIGHUP, 130 SIGINT, 143 SIGTERM."
 )]
 pub(crate) struct Cli {
     /// Print the answer, and any error, as JSON

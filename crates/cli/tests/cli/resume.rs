@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -103,13 +104,18 @@ fn a_run_that_was_killed_goes_on() {
 #[test]
 fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
     // `kill -INT` of a run ended it with exit code 0, as the end of training does.
-    for (signal, exit_code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, exit_code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let stage = Stage::with_series();
-        let Long { process, mut stderr } = Long::start(&stage);
-        let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {}", process.id())]).status().unwrap();
-        assert!(kill.success());
+        let Long { process, stderr } = Long::start(&stage);
+        // Nobody reads what is said to a terminal that was closed, which may signal twice.
+        let (signals, stderr) = if signal == "HUP" { (2, None) } else { (1, Some(stderr)) };
+        for _ in 0..signals {
+            kill(&process, signal);
+        }
         let mut rest = String::new();
-        stderr.read_to_string(&mut rest).unwrap();
+        if let Some(mut stderr) = stderr {
+            stderr.read_to_string(&mut rest).unwrap();
+        }
         let output = process.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(exit_code), "{signal}: {rest}");
 
@@ -122,6 +128,44 @@ fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
         check_same(&stage, SMALL, stopped_at + 3);
         check_same_best(&stage);
     }
+}
+
+/// A signal to a command that does not look for one left its temporary file, without a word.
+#[cfg(unix)]
+#[test]
+fn a_command_that_a_signal_ends_says_so_and_leaves_nothing() {
+    for (signal, exit_code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let stage = Stage::new();
+        let mut command = stage.command("synth bars.csv --days 3650");
+        let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let begun = Instant::now();
+        while !stage.contents().keys().any(|path| path.extension().is_some_and(|ending| ending == "tmp")) {
+            assert!(process.try_wait().unwrap().is_none(), "it ended before its signal");
+            assert!(begun.elapsed() < Duration::from_secs(60), "no file was begun");
+        }
+        kill(&process, signal);
+        let output = process.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(exit_code), "{signal}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("megabatch: ended by SIG{signal}\n"));
+        assert!(stage.contents().is_empty(), "{:?}", stage.contents().keys());
+    }
+}
+
+/// Under `nohup` a run goes on without its terminal.
+#[cfg(unix)]
+#[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let stage = Stage::new();
+    let program = stage.command("synth series.h5 --samples 200000").get_program().to_owned();
+    let line = format!("trap '' HUP; {} synth series.h5 --samples 200000 & kill -HUP $!; wait $!", program.display());
+    let status = Command::new("sh").args(["-c", &line]).current_dir(stage.path("")).status().unwrap();
+    assert!(status.success() && stage.path("series.h5").exists(), "{status}");
+}
+
+#[cfg(unix)]
+fn kill(process: &Child, signal: &str) {
+    let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {}", process.id())]).status().unwrap();
+    assert!(kill.success());
 }
 
 /// A run that goes on for much longer than the tests that end it in the midst.

@@ -12,7 +12,7 @@ use super::int8::Report;
 use super::{Evaluation, Part};
 use crate::error::{Context as _, Error, Result};
 use crate::findings::Findings;
-use crate::host::{Host, Work};
+use crate::host::{Host, PATIENCE, Work};
 use crate::nouns::Nouns;
 use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
@@ -77,6 +77,7 @@ pub struct Errors {
 /// A usage error for a part that is empty or a fold that has not been trained, a data error for
 /// data that are not as in training.
 pub fn evaluate(request: &EvaluateRequest, host: &Host<'_>) -> Result<Errors> {
+    host.cancel.watch(PATIENCE)?;
     let folder = RunFolder::open(&request.run)?;
     if let Some(folds) = FoldPlan::of(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun()) {
         return evaluate_folds(request, &folder, folds, host);

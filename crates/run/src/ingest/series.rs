@@ -1,7 +1,7 @@
 //! Bars as text become aligned multi-timeframe series in one HDF5 file.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use megabatch_bars::{RowError, SeriesHeader, SeriesPiece, SpooledBars, estimated_rows, listed};
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
@@ -19,7 +19,7 @@ use super::{Recipe, Recordings, universe};
 use crate::adapters::series::{Origin, series_description};
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::host::Host;
+use crate::host::{Host, PATIENCE};
 use crate::output;
 use crate::text::{bytes, shown, utc};
 
@@ -57,7 +57,7 @@ pub(super) fn in_folder(
     work: impl FnOnce(&SpoolFolder) -> Result<Findings> + Send,
 ) -> Result<Findings> {
     // What is in the folder is safe at any moment.
-    host.cancel.watch(Duration::from_secs(5))?;
+    host.cancel.watch(PATIENCE)?;
     let folder = SpoolFolder::open(out)?;
     let threads = ThreadPoolBuilder::new().num_threads(rayon::current_num_threads().min(THREADS_MAX)).build()?;
     let written = threads.install(|| work(&folder));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -26,7 +26,7 @@ use crate::adapters::series::{Origin, series_description};
 use crate::config::{Config, SettingSources};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::findings::Findings;
-use crate::host::{Host, Work};
+use crate::host::{Host, PATIENCE, Work};
 use crate::ingest::disk::{require_free, share_under_way};
 use crate::ingest::provenance::{KeptScaler, LISTS, SeriesAccount, account_of, fingerprint, recorded_files};
 use crate::ingest::spool::{PARSED_ROW_BYTES, SpoolFolder};
@@ -76,7 +76,7 @@ impl Default for Options {
 /// [`Kind::Data`] where the proof fails, [`Kind::Capacity`] for a disk without room for the bars,
 /// [`Kind::Cancelled`] where the host ended it.
 pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
-    host.cancel.watch(Duration::from_secs(5))?;
+    host.cancel.watch(PATIENCE)?;
     match prove_file(path, options, host) {
         Err(error) if error.kind() == Kind::Cancelled => {
             Err(Error::new(Kind::Cancelled, "interrupted; nothing is proven"))

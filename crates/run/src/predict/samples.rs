@@ -1,7 +1,7 @@
 //! A model's outputs for some samples.
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use megabatch_atomic_file as atomic_file;
@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::evaluate::Part;
 use crate::findings::Findings;
-use crate::host::{Host, Work};
+use crate::host::{Host, PATIENCE, Work};
 use crate::nouns::Nouns;
 use crate::output;
 use crate::setup::settings::loss;
@@ -139,6 +139,7 @@ pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
 /// # Errors
 /// Those of [`predict`], and a usage error for an output that cannot be written.
 pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) -> Result<Findings> {
+    host.cancel.watch(PATIENCE)?;
     let format = Format::of(out)?;
     let mut trained = Trained::open(request.opening(), host)?;
     output::check(out, &[trained.data.path()])?;
@@ -180,7 +181,7 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
     let outputs = predictor.model().outputs();
     let mut predicted = vec![f32::NAN; count * outputs];
     let unit = format!("{}s", rows.noun());
-    let mut progress = host.observer.begin(Work { label: "predict", total: count as u64, unit: &unit });
+    let mut follow = host.follow(Work { label: "predict", total: count as u64, unit: &unit });
     let (indices, mut done) = (rows.units(&chosen, &places), 0);
     predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
         for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)) {
@@ -188,10 +189,12 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
             predicted[place * outputs..][..outputs].copy_from_slice(own);
             done += 1;
         }
-        progress.at(done, "");
-        Ok::<(), megabatch_trainer::Error>(())
+        match follow(done) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(megabatch_trainer::Error::Interrupted { work: "the prediction" }),
+        }
     })?;
-    drop(progress);
+    drop(follow);
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
     let of_source = |source: &Source| {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use megabatch_run::monitor::{MonitoredRun, READINGS, Reading};
 use megabatch_run::{Error, Result};
 
+use crate::host::tell;
+
 /// Limits of a client's time and request: clients are answered one after the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
@@ -20,7 +22,7 @@ pub(super) fn listen(address: &str) -> Result<TcpListener> {
     let refuse =
         |error: io::Error| Error::usage(format!("--prometheus {address}: cannot listen here: {error}; give HOST:PORT"));
     let listener = TcpListener::bind(address).map_err(refuse)?;
-    eprintln!("metrics at http://{}/metrics", listener.local_addr().map_err(refuse)?);
+    tell(format_args!("metrics at http://{}/metrics", listener.local_addr().map_err(refuse)?));
     Ok(listener)
 }
 
