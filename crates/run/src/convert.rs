@@ -7,12 +7,15 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Instant;
 
-use megabatch_chunk_io::{Conversion, ConversionProgress, ConversionStage, ConvertOptions, StorageChoice, layout_of};
+use megabatch_chunk_io::{
+    Conversion, ConversionProgress, ConversionStage, ConvertOptions, Source, SourceOptions, StorageChoice, layout_of,
+};
 use megabatch_gpu_core::Device;
 
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::host::{Host, PATIENCE, Progress, Work};
+use crate::ingest::disk::require_free;
 use crate::output;
 use crate::plan::{PlanRequest, plan};
 use crate::text::{ByteSize, bytes, shown};
@@ -110,6 +113,8 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     output::require_ending(out, &["h5", "hdf5"])?;
     output::check(out, &[input])?;
     let (planned, options) = options.resolve(input, host)?;
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    require_free(folder, room_needed(input, &options), "the converted file")?;
     // What is in the spool is safe at any moment.
     host.cancel.watch(PATIENCE)?;
     let mut progress: Option<Box<dyn Progress>> = None;
@@ -128,6 +133,39 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     let done = megabatch_chunk_io::convert(input, out, &options, &scope, &mut observe);
     drop(progress);
     Ok(describe(out, &done?, planned, start.elapsed().as_secs_f64()))
+}
+
+/// Bytes of the new file, where they can be told before it is written: not those of a series made
+/// of windows, nor those of tables that are compressed for the first time. A file that cannot be
+/// read has its error when it is.
+fn room_needed(input: &Path, options: &ConvertOptions) -> u64 {
+    let reading = SourceOptions {
+        resident_bytes_max: 0,
+        series_cache_bytes: Some(1 << 20),
+        is_checked: true,
+        ..SourceOptions::default()
+    };
+    let Ok(source) = Source::open_with(input, &Device::cpu().scope("convert/room"), reading) else { return 0 };
+    let windows_bytes = source.shape().windows_bytes();
+    let (before, after) = match (source.series(), options.to) {
+        (Some(series), Some(Layout::Windows)) => (series.file().array_bytes(), windows_bytes),
+        (Some(series), _) => (series.file().array_bytes(), series.file().array_bytes()),
+        (None, Some(Layout::Series)) => return 0,
+        (None, _) => (windows_bytes, windows_bytes),
+    };
+    let stored = std::fs::metadata(input).map_or(0, |found| found.len());
+    let share = (stored as f64 / before.max(1) as f64).min(1.0);
+    let (storage, is_compressed) = (&options.storage, share < 0.95);
+    let stays = options.to.is_none_or(|to| to == source.layout());
+    match storage.compression {
+        Some(Compression::None) => after,
+        _ if storage.form == Some(StorageForm::Contiguous) => after,
+        // Other chunks may be packed somewhat better.
+        None if stays && is_compressed => (after as f64 * share * 0.8) as u64,
+        None if stays && storage.form.is_none() && storage.chunk_rows.is_none() => after,
+        // Nothing tells how small what is compressed for the first time will be.
+        _ => 0,
+    }
 }
 
 fn stage(stage: ConversionStage) -> &'static str {
@@ -225,6 +263,7 @@ fn describe(out: &Path, done: &Conversion, planned: Option<PlannedChunks>, secon
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synth::{Filter as SynthFilter, SampleOptions, make_samples};
 
     #[test]
     fn rows_of_chunks_are_read() {
@@ -233,6 +272,37 @@ mod tests {
         for wrong in ["", "0", "-1", "Auto", "1.5"] {
             assert!(wrong.parse::<ChunkRows>().is_err(), "{wrong}");
         }
+    }
+
+    /// A conversion of 148 GB was begun on a disk with 66 GB.
+    #[test]
+    fn room_is_asked_for_before_a_file_is_converted() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        let made = |name: &str, compression| {
+            let path = folder.path().join(name);
+            let options = SampleOptions { samples: count(3000), compression, ..SampleOptions::default() };
+            make_samples(&path, &options).unwrap();
+            path
+        };
+        let needed = |path: &Path, to, compression| {
+            let storage = StorageChoice { compression, ..StorageChoice::default() };
+            room_needed(path, &ConvertOptions { to, storage, ..ConvertOptions::default() })
+        };
+        let (plain, packed) = (made("plain.h5", SynthFilter::None), made("packed.h5", SynthFilter::Gzip));
+        let source = Source::open(&plain, &Device::cpu().scope("test")).unwrap();
+        let windows = source.shape().windows_bytes();
+        assert_eq!(needed(&plain, Some(Layout::Windows), None), 0, "nothing tells how small they will be");
+        assert_eq!(needed(&packed, Some(Layout::Windows), Some(Compression::None)), windows);
+        let again = needed(&plain, None, None);
+        assert!(again > 0 && again < windows && again <= std::fs::metadata(&plain).unwrap().len(), "{again}");
+        assert!(needed(&packed, None, None) < again);
+        assert_eq!(needed(&plain, None, Some(Compression::Lzf)), 0);
+        let out = folder.path().join("out.h5");
+        let compression = Some(Filter(Compression::None));
+        let options = Options { to: Some(Layout::Windows), compression, ..Options::default() };
+        convert(&plain, &out, &options, &Host::silent()).unwrap();
+        assert!(std::fs::metadata(&out).unwrap().len() >= windows);
     }
 
     #[test]

@@ -96,6 +96,9 @@ fn the_second_half_is_predicted_as_the_whole_series_is() {
             stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --out none.csv")["predictions"],
             0
         );
+        // Predictions of before stay where nothing new came.
+        stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --out again.csv");
+        assert_eq!(stage.text("again.csv"), followed);
     }
 }
 
@@ -117,7 +120,7 @@ fn an_appended_series_is_trained_on_and_followed_from_its_last_bar() {
     let rows = bars[first..second].lines().count();
     assert_eq!(answer["appended"]["bars"]["EURUSD"], rows);
     assert_eq!(answer["appended"]["files_read_again"], 1);
-    stage.succeeds("leak nightly.h5 --samples 4");
+    stage.succeeds("leak nightly.h5 --samples 4 --set data.split=[1,0,0]");
 
     let settings = format!("--max-steps 2 {CARRIED} {SMALL}");
     stage.succeeds("export --run before --format safetensors --out before.safetensors");

@@ -41,7 +41,7 @@ fn every_instrument_is_proven() {
     let made = MADE.replace("bars.csv", "EURUSD.csv USDJPY.csv").replace("--symbol EURUSD ", "");
     let symbols = serde_json::json!(["EURUSD", "USDJPY"]);
     assert_eq!(stage.succeeds(&made)["symbols"], symbols);
-    let answer = stage.succeeds("leak series.h5 --samples 8");
+    let answer = stage.answers("leak series.h5 --samples 8", 3);
     assert_eq!((&answer["instruments"], &answer["samples_proven"]), (&symbols, &8.into()));
 }
 
@@ -54,7 +54,8 @@ fn memory_does_not_grow_with_bars() {
     let proven = |days: u32| {
         stage.succeeds(&format!("synth bars.csv --days {days}"));
         stage.succeeds("ingest bars.csv --out series.h5 --symbol EURUSD");
-        let peak = stage.succeeds("leak series.h5 --samples 2")["peak_rss_bytes"].as_u64().unwrap();
+        let peak =
+            stage.succeeds("leak series.h5 --samples 2 --set data.split=[1,0,0]")["peak_rss_bytes"].as_u64().unwrap();
         (fs::metadata(stage.path("series.h5")).unwrap().len(), peak)
     };
     let ((small, peak_of_small), (large, peak_of_large)) = (proven(60), proven(240));
@@ -68,7 +69,10 @@ fn bars_are_found_where_they_were_moved() {
     fs::rename(stage.path("bars.csv"), stage.path("moved.csv")).unwrap();
     let [message, _] = stage.fails("leak series.h5", 3);
     assert!(message.contains("bars.csv: ") && message.contains("--source"), "{message}");
-    stage.succeeds("leak series.h5 --samples 1 --source moved.csv");
+    // All else is proven of a file that is too short to be split.
+    let proven = stage.answers("leak series.h5 --samples 1 --source moved.csv", 3);
+    assert!(proven["split"]["none_because"].as_str().unwrap().contains("no samples are left"), "{proven}");
+    stage.succeeds("leak series.h5 --samples 1 --source moved.csv --set data.split=[1,0,0]");
     stage.succeeds("synth other.csv --days 4 --seed 9");
     let [message, _] = stage.fails("leak series.h5 --source other.csv", 3);
     assert!(message.contains("--source: none of the files has the bytes of bars.csv"), "{message}");

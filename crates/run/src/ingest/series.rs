@@ -157,17 +157,17 @@ fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of input below which nobody asks for the room on the disk before bars are read.
-const SMALL_INPUT_BYTES: u64 = 64 << 20;
-
 /// Refuses a disk that cannot take the parsed bars and the series, as far as the files' first lines
 /// tell how many bars there are.
 fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
+    let needed = room_needed(recipe).saturating_sub(folder.bytes());
+    require_free(folder.path(), needed, "parsed bars and the series")
+}
+
+/// Bytes of the parsed bars and the series, as far as the files' first lines tell how many bars
+/// there are.
+fn room_needed(recipe: &Recipe) -> u64 {
     let files = recipe.files();
-    let size: u64 = files.iter().filter_map(|file| file.metadata().ok()).map(|found| found.len()).sum();
-    if size < SMALL_INPUT_BYTES {
-        return Ok(());
-    }
     // Files that cannot be read have their errors when they are.
     let bars: u64 = files.iter().filter_map(|file| estimated_rows(file).ok()).sum();
     let bars = bars as f64;
@@ -177,11 +177,12 @@ fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
     let rows: f64 = spec.windows.iter().map(|window| shortest / window.timeframe.duration_ns() as f64).sum();
     let sample_bytes = (28 + 8 * spec.windows.len() + 4 * spec.horizon) as f64 / spec.stride.max(1) as f64;
     let share = share_under_way(files.len());
-    let series = bars * (rows * row_bytes + sample_bytes);
+    // The last bars have no whole horizon.
+    let samples = (bars - spec.horizon as f64).max(0.0);
+    let series = bars * rows * row_bytes + samples * sample_bytes;
     let spool = bars * (SpooledBars::BAR_BYTES as f64 + PARSED_ROW_BYTES as f64 * share);
     // The estimate is a tenth too high where gaps and warm-ups take many bars.
-    let needed = (0.9 * (series + spool)) as u64;
-    require_free(folder.path(), needed.saturating_sub(folder.bytes()), "parsed bars and the series")
+    (0.9 * (series + spool)) as u64
 }
 
 pub(super) struct SeriesFindings {

@@ -73,7 +73,7 @@ impl Default for Options {
 /// in the cache folder where that cannot be written, and the series is made and read in pieces.
 ///
 /// # Errors
-/// [`Kind::Data`] where the proof fails, [`Kind::Capacity`] for a disk without room for the bars,
+/// [`Kind::Data`] where the proof fails, also the verdict of findings without a proven split, [`Kind::Capacity`] for a disk without room for the bars,
 /// [`Kind::Cancelled`] where the host ended it.
 pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
     host.cancel.watch(PATIENCE)?;
@@ -228,7 +228,9 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
         facts["seconds"].as_f64().unwrap_or_default(),
         split_text(split),
     );
-    Findings::new(text, &json)
+    let findings = Findings::new(text, &json);
+    // A file without a proven split is not one that was found good.
+    if split.none_because.is_some() { findings.with_verdict(Kind::Data) } else { findings }
 }
 
 fn split_text(split: &SplitProof) -> String {

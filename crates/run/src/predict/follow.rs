@@ -84,7 +84,7 @@ impl FollowRequest {
 /// Where predictions go, a line a bar.
 pub enum LineOutput<'a> {
     /// A file: CSV, or JSON where its name ends in `.jsonl`. Its old contents go when the first of
-    /// the new come.
+    /// the new come, and stay where there are none.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -158,12 +158,13 @@ pub fn follow(
     let (mut live, history) = begin(&subject, request)?;
     let mut tail = Tail::open(source)?;
     let mut lines = BarLines::new(tail.name(), &subject.line_options(request), subject.base, history.until);
-    let to: Box<dyn Write + '_> = match output {
+    let (to, keeps_old): (Box<dyn Write + '_>, bool) = match output {
         LineOutput::File(out) => {
             output::check(out, &[tail.name(), &subject.data])?;
-            Box::new(EmptiedLate::open(out)?)
+            let has_contents = std::fs::metadata(out).is_ok_and(|found| found.len() > 0);
+            (Box::new(EmptiedLate::open(out)?), has_contents)
         }
-        LineOutput::Writer { to, .. } => to,
+        LineOutput::Writer { to, .. } => (to, false),
     };
     host.observer.note(&greeting(&subject, &history, tail.name()));
     let mut course = StreamProgress::new(&subject.symbol, host.observer);
@@ -171,8 +172,8 @@ pub fn follow(
     let (horizons, outputs) = subject.outputs();
     let loss = loss(&subject.config, horizons)?;
     let mut forecasts = ForecastLines::new(to, line_form, loss, horizons, outputs, subject.name_told());
-    let mut stream =
-        Stream { live: &mut live, lines: &mut lines, course: &mut course, totals: StreamTotals::default() };
+    let totals = StreamTotals::default();
+    let mut stream = Stream { live: &mut live, lines: &mut lines, course: &mut course, totals, keeps_old };
     match stream.run(&mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
@@ -225,6 +226,8 @@ struct Stream<'s, 'o> {
     lines: &'s mut BarLines,
     course: &'s mut StreamProgress<'o>,
     totals: StreamTotals,
+    /// Without a prediction, what was in the output stays there.
+    keeps_old: bool,
 }
 
 impl Stream<'_, '_> {
@@ -256,6 +259,9 @@ impl Stream<'_, '_> {
             }
         }
         self.lines.finish()?;
+        if self.keeps_old && self.totals.predictions == 0 {
+            return Ok(());
+        }
         Ok(forecasts.finish()?)
     }
 }
