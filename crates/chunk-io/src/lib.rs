@@ -39,8 +39,8 @@ pub use inspect::{
 };
 pub use loader::{BatchRows, LoadedBatch, Loader, LoaderOptions, LoaderStats, SeriesWindows};
 pub use plan::{
-    CHUNK_SHARE, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence,
-    read_amplification, recommend, remedy,
+    CHUNK_SHARE, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadAmplification, Remedy, Residence,
+    read_amplification, remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};

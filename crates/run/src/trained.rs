@@ -131,7 +131,7 @@ impl Trained {
             let (model, samples) = (model.shape().to_string(), data.samples().shape().to_string());
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
-        let predictor = open_predictor(&device, model, &file, &config, weights)?;
+        let predictor = open_predictor(&device, model, &file, &config, weights, data.units())?;
         let Computing { gpu, skip_reason } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;
         let mut notes: Vec<String> = skip_reason.into_iter().collect();
@@ -161,7 +161,8 @@ impl Trained {
     pub(crate) fn int8(&self, run: &Path, which: CheckpointChoice) -> Result<Predictor> {
         let folder = RunFolder::open(run)?;
         let (_, file) = weights_file(&folder, which)?;
-        let predictor = open_predictor(&self.device, trained_model(&folder)?, &file, &self.config, Weights::Int8)?;
+        let model = trained_model(&folder)?;
+        let predictor = open_predictor(&self.device, model, &file, &self.config, Weights::Int8, self.units())?;
         on(Some(self.predictor.device()).filter(|device| matches!(device, Device::Cuda(_))), predictor)
     }
 
@@ -193,8 +194,16 @@ fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result
     Ok(())
 }
 
-fn open_predictor(device: &Device, model: Model, file: &Path, config: &Config, weights: Weights) -> Result<Predictor> {
-    let batch_size = config.count("gpu_optimization.batch_size");
+/// The predictor for `units` samples or graphs, which are as much as a batch can have.
+fn open_predictor(
+    device: &Device,
+    model: Model,
+    file: &Path,
+    config: &Config,
+    weights: Weights,
+    units: usize,
+) -> Result<Predictor> {
+    let batch_size = config.count("gpu_optimization.batch_size").min(units.max(1));
     let compute = Compute { threads: threads(config), batch_size };
     let predictor = Predictor::open(device, model, file, compute)?;
     let predictor = match weights {

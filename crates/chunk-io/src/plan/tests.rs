@@ -23,25 +23,6 @@ fn request(shape: &Shape, device_bytes: u64) -> PlanRequest<'_> {
 }
 
 #[test]
-fn devices_have_their_recommended_chunks_and_batches() {
-    for (device, chunk, batch_size) in [
-        (8, 6.0, 64),
-        (12, 9.0, 96),
-        (16, 12.0, 128),
-        (24, 18.0, 192),
-        (10, 7.5, 80),
-        (40, 30.0, 320),
-        (48, 36.0, 384),
-        (80, 60.0, 640),
-        (141, 105.75, 1128),
-    ] {
-        let chunk_bytes = (chunk * GIB as f64) as u64;
-        assert_eq!(recommend(device * GIB), Recommendation { chunk_bytes, batch_size }, "{device} GiB");
-    }
-    assert_eq!(recommend(0).batch_size, 8);
-}
-
-#[test]
 fn a_sample_takes_its_windows_and_targets() {
     let five = shape(1, &[480, 288, 192, 96, 48].map(|steps| (steps, 128)), 36);
     assert_eq!(five.timeframes.iter().map(|timeframe| timeframe.steps).sum::<usize>(), 1104);

@@ -9,7 +9,7 @@ use super::settings;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Compute memory, steps and time of a run; refuse one that does not fit and name one that does
+/// Compute memory and steps of a run; refuse one that does not fit and name one that does
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch plan --data series.h5

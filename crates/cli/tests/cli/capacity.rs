@@ -251,3 +251,36 @@ fn what_an_order_decodes_in_vain_is_told_with_what_mends_it() {
     let in_runs = features("--set training.run_length=32");
     assert!(in_runs["read_amplification"].as_f64().unwrap() < amplification / 4.0, "{in_runs}");
 }
+
+/// `batch_size` above the samples that there are planned 18 TB, and was refused for them.
+#[test]
+fn a_batch_is_no_larger_than_the_samples_to_train_on() {
+    let stage = Stage::with_series();
+    let settings =
+        |batch: usize| format!("--data series.h5 --set model.hidden=4 --set gpu_optimization.batch_size={batch}");
+    let total = |plan: &serde_json::Value| plan["memory"]["total_bytes"].as_u64().unwrap();
+    let [all, many] = [140, 1_000_000_000].map(|batch| stage.succeeds(&format!("plan {}", settings(batch))));
+    assert_eq!((total(&all), &all["batch_size"], &many["batch_size"]), (total(&many), &140.into(), &140.into()));
+    let note = "an optimizer step takes 1000000000 samples and there are 140 to train on";
+    assert!(many["notes"].to_string().contains(note), "{}", many["notes"]);
+    for (run, batch) in [("all", 140), ("many", 1_000_000_000)] {
+        stage.succeeds(&format!("train --out {run} --max-steps 3 {}", settings(batch)));
+        stage.succeeds(&format!("eval --run {run} --split all"));
+    }
+    assert!(stage.checkpoint("all", 3) == stage.checkpoint("many", 3));
+}
+
+/// The pages that the plan promised were fewer than those that a series took.
+#[test]
+fn a_series_takes_no_more_pages_than_planned() {
+    let stage = Stage::new();
+    stage.succeeds("synth series.h5 --samples 60000 --timeframes M1:20,M5:6,M15:4 --features 5 --targets 3");
+    let set = "--set model.hidden=4 --set training.threads=1 --set data.residency=resident \
+               --set gpu_optimization.batch_size=4000 --set training.epochs=1";
+    let plan = stage.succeeds(&format!("plan --data series.h5 {set}"));
+    stage.succeeds(&format!("train --data series.h5 --out run {set}"));
+    let taken = stage.metrics("run", "epoch").iter().filter_map(|epoch| epoch["reserved_bytes_peak"].as_u64()).max();
+    let taken = taken.expect("an epoch has ended");
+    let planned = plan["memory"]["reserved_bytes"].as_u64().unwrap();
+    assert!(taken <= planned && planned < taken * 5 / 4, "{taken} of {planned}");
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use megabatch_chunk_io::{ChunkPlan, Recommendation, Residence, recommend};
+use megabatch_chunk_io::{ChunkPlan, Residence};
 use serde::Serialize;
 
 use super::reads::{DatasetReads, StreamedReads, epoch_reads};
@@ -38,8 +38,6 @@ pub(crate) struct DataPlan {
     pub(crate) chunks: ChunkPlan,
     /// Batches in each chunk but the last.
     pub(crate) batches_per_chunk: usize,
-    /// Recommended start on a device with as much memory.
-    pub(crate) recommended: Recommendation,
     /// Reads of an epoch of training, by dataset; empty for data that stay in memory.
     pub(crate) reads: Vec<DatasetReads>,
     /// Reads of a streamed series.
@@ -62,7 +60,6 @@ impl DataPlan {
             windows_bytes: shape.windows_bytes(),
             resident_bytes: job.data_bytes(&chunks),
             batches_per_chunk: chunks.samples_per_chunk.div_ceil(job.training.batch_size),
-            recommended: recommend(job.memory_bytes as u64),
             reads: match chunks.residence {
                 Residence::Resident | Residence::Streamed => Vec::new(),
                 Residence::Chunked => epoch_reads(job, chunks.samples_per_chunk)?,
@@ -85,7 +82,7 @@ impl DataPlan {
             let (nodes, held) = (plural(self.samples, "node"), bytes(self.resident_bytes));
             return format!("data      {held} stay in memory ({nodes})\n");
         }
-        let DataPlan { windows_bytes, resident_bytes, chunks, batches_per_chunk, recommended, .. } = self;
+        let DataPlan { windows_bytes, resident_bytes, chunks, batches_per_chunk, .. } = self;
         let windows_bytes = bytes(usize::try_from(*windows_bytes).unwrap_or(usize::MAX));
         let residence = match chunks.residence {
             Residence::Resident => format!("{} stay in memory ({windows_bytes} as windows)", bytes(*resident_bytes)),
@@ -102,10 +99,6 @@ impl DataPlan {
         };
         let reads: String = self.reads.iter().map(DatasetReads::to_text).collect();
         let reads = reads + &self.streamed.as_ref().map_or(String::new(), StreamedReads::to_text);
-        format!(
-            "data      {residence}\nadvised   chunks of {}, batches of {} for as much memory as is available\n{reads}",
-            bytes(recommended.chunk_bytes as usize),
-            recommended.batch_size
-        )
+        format!("data      {residence}\n{reads}")
     }
 }

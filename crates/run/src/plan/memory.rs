@@ -1,6 +1,6 @@
 //! The memory of a run by what it is for and by phase, and what to change where it is too much.
 
-use megabatch_chunk_io::MemoryShortage;
+use megabatch_chunk_io::{MemoryShortage, Residence};
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::memory::{PlannedTensor, StepPhase};
 use megabatch_trainer as trainer;
@@ -55,7 +55,7 @@ impl MemoryPlan {
         let tensors = training.tensors(&job.training, samples.shape(), largest)?;
         let step_phases = step_phases(&tensors);
         let available_bytes = job.memory_bytes;
-        let reserved_bytes = reserved(data_bytes, &training, &tensors);
+        let reserved_bytes = reserved(&data_blocks(job, data_bytes)?, &training, &tensors);
         Ok(MemoryPlan {
             data_bytes,
             training,
@@ -93,13 +93,40 @@ impl MemoryPlan {
     }
 }
 
+/// Blocks of the data in memory, which take `data_bytes` together: a table and a list each.
+fn data_blocks(job: &TrainingSetup, data_bytes: usize) -> Result<Vec<usize>> {
+    let Some(source) = job.data.source() else { return Ok(vec![data_bytes]) };
+    let is_resident = job.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
+    if !is_resident {
+        return Ok(vec![data_bytes]);
+    }
+    let (shape, tables) = (source.shape(), source.storage()?);
+    let mut blocks: Vec<usize> =
+        tables.iter().map(|table| table.shape.iter().product::<usize>() * size_of::<f32>()).collect();
+    let times = shape.samples * size_of::<i64>();
+    if source.series().is_some() {
+        // Closes of each timeframe's bars, and the bar at which each sample ends.
+        let bars = tables.iter().take(shape.timeframes.len()).map(|table| table.shape[0]);
+        blocks.extend(bars.flat_map(|bars| [bars * size_of::<i64>(), times]));
+    }
+    blocks.push(times);
+    // What else there is: instruments, spans, segments.
+    let listed: usize = blocks.iter().sum();
+    match data_bytes.checked_sub(listed) {
+        Some(rest) => blocks.push(rest),
+        None => return Ok(vec![data_bytes]),
+    }
+    Ok(blocks)
+}
+
 /// Bytes in whole huge pages: weights, gradients and moments are a block each, the others a block a
 /// tensor.
-fn reserved(data_bytes: usize, training: &Footprint, tensors: &[PlannedTensor]) -> usize {
-    let whole = [data_bytes, training.parameters_bytes, training.gradients_bytes, training.optimizer_bytes];
+fn reserved(data: &[usize], training: &Footprint, tensors: &[PlannedTensor]) -> usize {
+    let weights = [training.parameters_bytes, training.gradients_bytes, training.optimizer_bytes];
+    let whole = data.iter().copied().chain(weights);
     let others = tensors.iter().filter(|tensor| !["parameters", "gradients", "optimizer"].contains(&tensor.part));
     let others = others.flat_map(|tensor| std::iter::repeat_n(tensor.bytes / tensor.count, tensor.count));
-    megabatch_gpu_core::reserved_bytes(whole.into_iter().chain(others))
+    megabatch_gpu_core::reserved_bytes(whole.chain(others))
 }
 
 /// Part of `tensors` that each phase of a step uses.

@@ -87,6 +87,9 @@ pub(crate) fn uses(job: &TrainingSetup) -> Vec<String> {
 /// Settings that do other than they seem to beside the others.
 fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
     let trainer::Config { model, dropout, loss, .. } = &job.training;
+    let step_samples = job.config.count("gpu_optimization.batch_size").saturating_mul(job.training.accumulation_steps);
+    let threads = job.training.threads;
+    let cores = std::thread::available_parallelism().map_or(threads, usize::from);
     let walks = walk_forward(&job.config).is_some() && job.config.walk_forward_fold().is_none();
     let findings = [
         (
@@ -106,14 +109,19 @@ fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
                 .to_owned(),
         ),
         (
+            threads > cores,
+            format!(
+                "training.threads is {threads} and this machine has {cores} cores: more threads than cores take turns, and memory grows with them"
+            ),
+        ),
+        (
             walks,
             "data.walk_forward: this is the plan of the last fold, which trains on the latest samples".to_owned(),
         ),
         (
-            job.training.step_samples() > job.split.train.len(),
+            step_samples > job.split.train.len(),
             format!(
-                "an optimizer step takes {} samples and there are {} to train on: an epoch is one smaller step",
-                job.training.step_samples(),
+                "an optimizer step takes {step_samples} samples and there are {} to train on: an epoch is one smaller step",
                 job.split.train.len()
             ),
         ),

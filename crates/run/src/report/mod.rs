@@ -227,7 +227,6 @@ mod tests {
                     1,
                 ),
                 batches_per_chunk: 2,
-                recommended: megabatch_chunk_io::recommend(1 << 30),
                 reads: Vec::new(),
                 streamed: None,
             },

@@ -296,7 +296,9 @@ impl TrainingSetup {
             false => None,
         };
         let neighbours = data_choose_order(&config).then(|| Neighbours::of(&data)).transpose()?;
-        let training = training_config(&config, &data, neighbours)?;
+        let mut training = training_config(&config, &data, neighbours)?;
+        // More make no other step, and much memory.
+        training.batch_size = training.batch_size.min(split.train.len().max(1));
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         let mut computing = named.computing(training.check_on_gpu())?;

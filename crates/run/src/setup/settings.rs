@@ -79,7 +79,7 @@ pub(crate) fn training_config(
         loss,
         epochs: config.count("training.epochs") as u64,
         max_steps: config.optional_count("training.max_steps").map(|steps| steps as u64),
-        batch_size: config.count("gpu_optimization.batch_size"),
+        batch_size: config.count("gpu_optimization.batch_size").min(data.units().max(1)),
         accumulation_steps: config.count("gpu_optimization.gradient_accumulation_steps"),
         run_length: match neighbours {
             Some(Neighbours::Apart) => Some(1),
