@@ -22,6 +22,10 @@ use crate::interruption::Interruption;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        Err(error) if error.use_stderr() && set_without_equals().is_some() => {
+            let form = if host::asks_for_json() { Form::Json } else { Form::Text };
+            return fail(form, Kind::Usage, &set_without_equals().unwrap_or_default());
+        }
         // Help and the version come this way too, and a program that asks for JSON wants its
         // errors, not its help, as JSON.
         Err(error) if error.use_stderr() && host::asks_for_json() => {
@@ -38,6 +42,17 @@ fn main() -> ExitCode {
         Ok(exit_code) => exit_code,
         Err(error) => fail(form, error.kind(), &error.to_string()),
     }
+}
+
+/// What to type in place of `--set KEY VALUE`, which names no setting and leaves a word over.
+fn set_without_equals() -> Option<String> {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.windows(3).find_map(|words| match words {
+        [set, key, value] if set == "--set" && !key.contains('=') && !value.starts_with('-') => {
+            Some(format!("--set {key} {value}: a setting and its value are one word; write --set {key}={value}"))
+        }
+        _ => None,
+    })
 }
 
 fn fail(form: Form, kind: Kind, message: &str) -> ExitCode {

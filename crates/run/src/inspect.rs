@@ -166,7 +166,8 @@ fn describe(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
         text.push_str(&format!("\nverified when it was written and now, fingerprint {fingerprint}\n"));
     }
     text.push_str("\ndatasets\n");
-    inspection.datasets.iter().for_each(|dataset| text.push_str(&dataset_line(dataset)));
+    inspection.datasets.iter().take(DATASETS_MAX).for_each(|dataset| text.push_str(&dataset_line(dataset)));
+    text.push_str(&more(inspection.datasets.len(), DATASETS_MAX));
     text.push_str(&problems(&inspection.problems));
     text
 }
@@ -202,8 +203,21 @@ fn columns(columns: &[ColumnStatistics]) -> String {
         let ColumnStatistics { name, min, max, mean, std, .. } = column;
         std::iter::once(name.clone()).chain([min, max, mean, std].map(|value| number(*value))).collect()
     };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(columns.iter().map(row)).collect();
-    table(&rows, 24, 10)
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(columns.iter().take(COLUMNS_MAX).map(row)).collect();
+    table(&rows, 24, 10) + &more(columns.len(), COLUMNS_MAX)
+}
+
+/// Columns of a table that are printed.
+const COLUMNS_MAX: usize = 12;
+/// Datasets that are printed.
+const DATASETS_MAX: usize = 24;
+
+/// A line that tells of the rows that are left out.
+fn more(rows: usize, shown: usize) -> String {
+    match rows.checked_sub(shown) {
+        Some(more @ 1..) => format!("  … and {more} more, which --json lists\n"),
+        _ => String::new(),
+    }
 }
 
 /// Lines of cells, two blanks apart: the first flush left, the others flush right. The tables of a
@@ -237,16 +251,31 @@ fn problems(problems: &[Problem]) -> String {
     if problems.is_empty() {
         return "\nno problems found\n".to_owned();
     }
-    let line = |problem: &Problem| {
+    let place = |problem: &Problem| {
         let index = problem.index.iter().map(|k| format!("[{k}]")).collect::<String>();
-        format!("{}: {}{index}: {}; {}\n", problem.severity, problem.object, problem.message, problem.fix)
+        format!("{}{index}", problem.object)
     };
-    problems.iter().fold("\n".to_owned(), |text, problem| text + &line(problem))
+    let same = |a: &Problem, b: &Problem| (a.severity, &a.message, &a.fix) == (b.severity, &b.message, &b.fix);
+    let mut text = "\n".to_owned();
+    for (k, problem) in problems.iter().enumerate() {
+        if problems[..k].iter().any(|earlier| same(earlier, problem)) {
+            continue;
+        }
+        // One problem of several objects is told once.
+        let places: Vec<String> = problems.iter().filter(|other| same(other, problem)).map(place).collect();
+        text.push_str(&format!("{}: {}: {}; {}\n", problem.severity, places.join(", "), problem.message, problem.fix));
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_are_left_out_are_counted() {
+        assert_eq!((more(12, 12).as_str(), more(14, 12).trim()), ("", "… and 2 more, which --json lists"));
+    }
 
     #[test]
     fn wide_cells_widen_their_column_and_touch_nothing() {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use megabatch_atomic_file::{check_replaceable, resolve_target};
+use megabatch_atomic_file::{NewFile, check_replaceable, resolve_target};
 
 use crate::error::{Error, Result};
 
@@ -25,6 +25,11 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
     }
     if let Err(error) = resolve_target(out).and_then(|target| check_replaceable(&target)) {
         return refuse(&error.to_string());
+    }
+    // The same refusal by every command, whichever way it writes: the system alone knows whether it
+    // lets a file be made here.
+    if let Err(error) = NewFile::create(out) {
+        return refuse(&format!("no file can be made beside it: {error}"));
     }
     // Compared as the system resolves them, so that a link or another spelling is seen through.
     let same = |input: &&&Path| matches!((fs::canonicalize(out), fs::canonicalize(input)), (Ok(a), Ok(b)) if a == b);

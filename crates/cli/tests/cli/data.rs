@@ -201,3 +201,37 @@ fn a_file_of_which_little_is_kept_is_doubted() {
     std::fs::write(stage.path("bars.csv"), stage.text("bars.csv") + &garbage).unwrap();
     assert!(doubts(&stage));
 }
+
+/// `inspect` of a series of five timeframes printed 202 lines, and one warning five times.
+#[test]
+fn inspect_tells_a_problem_of_several_tables_once_and_is_short() {
+    let stage = Stage::new();
+    stage.succeeds("synth series.h5 --samples 200 --timeframes M1:4,M5:3,M15:2,H1:2,H4:2 --features 30 --targets 36");
+    stage.with_hdf5("series.h5", |path| {
+        let file = hdf5::File::open_rw(path).unwrap();
+        for timeframe in ["M1", "M5", "H4"] {
+            let table = file.dataset(&format!("series/{timeframe}/values")).unwrap();
+            let mut values = table.read_raw::<f32>().unwrap();
+            values.iter_mut().step_by(30).for_each(|value| *value = 1.0);
+            table.write_raw(&values).unwrap();
+        }
+    });
+    let text = stage.said("inspect series.h5");
+    assert_eq!(text.matches("is constant at 1").count(), 1, "{text}");
+    assert!(text.contains("warning: /series/M1/values, /series/M5/values, /series/H4/values: column"), "{text}");
+    assert!(
+        text.contains("… and 18 more, which --json lists") && text.lines().count() < 130,
+        "{}",
+        text.lines().count()
+    );
+    assert_eq!(stage.succeeds("inspect series.h5")["problems"].as_array().unwrap().len(), 3);
+}
+
+/// 1,024 threads on two cores were planned and run without a word.
+#[test]
+fn more_threads_than_cores_are_noted() {
+    let stage = Stage::with_series();
+    let notes = |threads: &str| stage.succeeds(&format!("plan --data series.h5 {threads}"))["notes"].to_string();
+    assert!(notes("--set training.threads=1024").contains("training.threads is 1024 and this machine has"));
+    assert!(!notes("").contains("training.threads"));
+}

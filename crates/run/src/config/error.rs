@@ -15,7 +15,7 @@ pub(crate) enum ConfigError {
     #[error("{}, line {line}: {message}", file.display())]
     Yaml { file: PathBuf, line: usize, message: String },
 
-    #[error("--set {argument}: expected key=value")]
+    #[error("--set {argument}: expected key=value{}", hint(argument))]
     NotAnAssignment { argument: String },
 
     #[error(
@@ -41,4 +41,13 @@ pub(crate) enum ConfigError {
 
     #[error("{written} contradicts {other}: they mean one setting; keep one")]
     Contradiction { written: Box<Written>, other: Box<Written> },
+}
+
+/// What was probably meant by an argument without `=`.
+fn hint(argument: &str) -> String {
+    let argument = argument.trim();
+    match argument.split_once([' ', ':']) {
+        Some((key, value)) => format!("; write `--set {}={}`", key.trim(), value.trim()),
+        None => format!(", such as --set {argument}=VALUE, without a blank"),
+    }
 }

@@ -153,13 +153,19 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let target = plural(predicted.horizons, Nouns::of(&trained.data).with(loss).target);
     let samples = predicted.samples.len();
-    let mut text = format!("{}: {samples} predictions of {target}", out.display());
+    let unknown = predicted.values.chunks_exact(predicted.horizons.max(1)).filter(|row| row.iter().all(|x| x.is_nan()));
+    let unknown = unknown.count();
+    let mut text = format!("{}: {} predictions of {target}", out.display(), samples - unknown);
+    if unknown > 0 {
+        text.push_str(&format!("; {unknown} rows without one are NaN: these samples are in no graph"));
+    }
     text.extend(predicted.notes.iter().map(|note| format!("\nnote: {note}")));
     Ok(Findings::new(
         text,
         &json!({
             "out": shown(out),
             "samples": samples,
+            "predictions": samples - unknown,
             "horizons": predicted.horizons,
             "named": predicted.named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             "step": predicted.step,

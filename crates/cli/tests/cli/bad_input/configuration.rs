@@ -89,7 +89,21 @@ const SETTINGS: &[Case] = &[
         given: make_nothing,
         command: "train --data series.h5 --out run --set training.lr",
         exit_code: USAGE,
-        says: &["--set training.lr: expected key=value"],
+        says: &["--set training.lr: expected key=value, such as --set training.lr=VALUE"],
+    },
+    Case {
+        what: "a blank in place of the equals sign",
+        given: make_nothing,
+        command: "train --data series.h5 --out run --set training.lr 0.001",
+        exit_code: USAGE,
+        says: &["--set training.lr 0.001: a setting and its value are one word; write --set training.lr=0.001"],
+    },
+    Case {
+        what: "a colon in place of the equals sign",
+        given: make_nothing,
+        command: "plan --data series.h5 --set training.lr:0.001",
+        exit_code: USAGE,
+        says: &["--set training.lr:0.001: expected key=value; write `--set training.lr=0.001`"],
     },
     Case {
         what: "no data",
