@@ -123,7 +123,7 @@ pub const READINGS: [Reading; 27] = [
     reading("finished", "1 for a run that has ended and is evaluated, else 0.", |vitals| {
         Some(f64::from(u8::from(vitals.has_ended)))
     }),
-    reading("silence_seconds", "Time since the run last told anything.", |vitals| {
+    reading("silence_seconds", "Time since the run last wrote to its log.", |vitals| {
         vitals.silence.map(|silence| silence.as_secs_f64())
     }),
 ];

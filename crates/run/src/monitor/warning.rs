@@ -55,7 +55,7 @@ fn lost_to(cause: &str) -> &str {
         "data" => "waiting for data",
         "saving" => "saving checkpoints",
         "host" => "work of the host",
-        "threads" => "threads without work",
+        "threads" => "idle threads",
         other => other,
     }
 }
@@ -83,7 +83,7 @@ mod tests {
             ),
             (
                 json!({ "event": "leak", "growth_bytes": 2_000_000, "owners": [{ "owner": "batches" }, { "owner": "x" }] }),
-                "memory grows from epoch to epoch, 2.000 MB so far: batches, x",
+                "memory grows from epoch to epoch, 2.00 MB so far: batches, x",
             ),
             (
                 json!({ "event": "loss_scale", "loss_scale": 0.5, "overflows": 26, "of_steps": 100 }),

@@ -69,7 +69,7 @@ fn by_fold(folds: &Folds<'_>) -> Option<Section> {
                     description: "On the test of each fold. One line a contender.".to_owned(),
                 },
                 size: Size::Half,
-                x: Axis::number("fold"),
+                x: Axis::count("fold"),
                 y: Axis::number(model.name.clone()),
                 series: lines.enumerate().map(line).collect(),
             }

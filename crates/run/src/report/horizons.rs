@@ -75,9 +75,9 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
         Chart {
             words: Words { title: format!("{title} by {noun}"), description: (*description).to_owned() },
             size: Size::Half,
-            x: Axis::number(x_label.clone()),
+            x: Axis::count(x_label.clone()),
             y: Axis::number(*y_label),
-            series: lines.map(|(color, contender)| line(contender.0, contender.1, color, *metric)).collect(),
+            series: behind(lines.map(|(color, contender)| line(contender.0, contender.1, color, *metric)).collect()),
         }
         .to_html()
     };
@@ -101,6 +101,22 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
     body.extend(instruments_table(evaluation, unit).map(|table| table.to_html()));
     body
 }
+
+/// Lines whose straw men stand behind: a baseline that is many times as high as the lowest
+/// contender would flatten all others.
+fn behind(mut series: Vec<Series>) -> Vec<Series> {
+    let highest = |series: &Series| series.points.iter().map(|point| point.1).fold(f64::NEG_INFINITY, f64::max);
+    let lowest = series.iter().map(highest).filter(|high| high.is_finite()).fold(f64::INFINITY, f64::min);
+    for baseline in series.iter_mut().skip(1).filter(|series| highest(series) > STRAW_FACTOR * lowest) {
+        baseline.mark = Mark::Faint;
+        baseline.name.push_str(", beyond the picture");
+    }
+    series
+}
+
+/// Height of a baseline, as a multiple of the lowest contender's, above which it does not decide
+/// the range of a chart.
+const STRAW_FACTOR: f64 = 4.0;
 
 /// A contender without directions, as `no_change` is, has no line of them: one at zero would only
 /// squeeze the others.
@@ -164,6 +180,15 @@ fn instruments_table(evaluation: &Evaluation, unit: &str) -> Option<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_straw_man_does_not_flatten_the_others() {
+        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 1.1), ("linear", 50.0)]);
+        let html = section(&one, "bars of M1", "pips").body;
+        assert!(html.contains("linear, beyond the picture") && !html.contains("mean, beyond"), "{html}");
+        let weak = Evaluation::of_one_horizon([("model", 50.0), ("mean", 1.1)]);
+        assert!(!section(&weak, "bars of M1", "pips").body.contains("beyond the picture"), "the model is always seen");
+    }
 
     #[test]
     fn several_instruments_have_a_table_of_their_own() {

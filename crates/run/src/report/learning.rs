@@ -74,7 +74,7 @@ fn by_epoch(metrics: &[Value]) -> Chart {
     Chart {
         words: words("Loss by epoch", "Mean training loss of each epoch, and validation loss at its end."),
         size: Size::Half,
-        x: Axis::number("epoch"),
+        x: Axis::count("epoch"),
         y: Axis::number("loss"),
         series: vec![
             series(

@@ -182,7 +182,7 @@ fn columns(first_epoch: usize, epochs: &[Times]) -> String {
             title: "Time of each epoch by phase".to_owned(),
             description: "Stacked columns, one an epoch.".to_owned(),
         },
-        x: Axis::number("epoch"),
+        x: Axis::count("epoch"),
         y: Axis::number("seconds"),
         first: first_epoch as f64 + (together - 1) as f64 / 2.0,
         step: together as f64,
@@ -250,8 +250,7 @@ mod tests {
             passing[key] = json!(value);
         }
         let body = section(&[step(0, 2.0), passing.clone(), passing]).body;
-        for part in ["3.000 MB read in all", "1.00 s were for the file", "500 ms for its filters", "4.00 s for values"]
-        {
+        for part in ["3.00 MB read in all", "1.00 s were for the file", "500 ms for its filters", "4.00 s for values"] {
             assert!(body.contains(part), "{part}: {body}");
         }
         assert!(!section(&[step(0, 2.0)]).body.contains("passed through memory"));

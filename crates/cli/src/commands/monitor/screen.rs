@@ -1,5 +1,7 @@
 //! The screen: a pure function of what is known of a run.
 
+use std::time::Duration;
+
 use megabatch_run::monitor::RunStatus;
 use megabatch_run::text::bytes;
 use megabatch_run::text::number::{fixed, grouped, percent, seconds, significant};
@@ -47,9 +49,17 @@ pub(super) fn to_text(buffer: &Buffer) -> String {
 }
 
 fn draw_head(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
+    let standing = standing(vitals);
+    // The run's name gives way before how it stands.
+    let room = usize::from(area.width).saturating_sub(standing.chars().count() + 2);
+    let name = match name.chars().count() {
+        length if length <= room => format!("{name}: "),
+        length if room > 4 => format!("…{}: ", name.chars().skip(length + 1 - room).collect::<String>()),
+        _ => String::new(),
+    };
     let [title, gauge] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    Line::styled(format!("{name}: {}", standing(vitals)), bold).render(title, buffer);
+    Line::styled(name + &standing, bold).render(title, buffer);
     let share = vitals.progress().unwrap_or(0.0).clamp(0.0, 1.0);
     LineGauge::default().ratio(share).label(percent(share)).filled_style(Color::Cyan).render(gauge, buffer);
 }
@@ -59,15 +69,31 @@ fn standing(vitals: &RunStatus) -> String {
     let Some(step) = vitals.get("step") else { return "no step yet; q ends".to_owned() };
     let steps = vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = vitals.get("epoch").unwrap_or(0.0) as u64 + 1;
+    let is_silent = vitals.silence.is_some_and(|silence| silence > SILENCE_MAX);
     let left = match vitals.time_left_s() {
         _ if vitals.has_ended => "ended".to_owned(),
+        // A run that was killed says nothing of it.
+        _ if is_silent => "no longer running, or stalled".to_owned(),
         Some(left_s) => format!("{} left", seconds(left_s)),
         None => "time left unknown".to_owned(),
     };
     let silence = vitals.silence.filter(|_| !vitals.has_ended);
-    let silence = silence
-        .map_or_else(String::new, |silence| format!("; last told of {} ago", seconds(silence.as_secs_f64().round())));
+    let silence =
+        silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
     format!("step {}{steps}, epoch {epoch}; {left}{silence}; q ends", grouped(step as u64))
+}
+
+/// Age of the last line above which a run may have been killed.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
+
+/// The range of most losses: a few spikes run out of the picture rather than flatten the curve.
+fn usual_range(values: &[f64]) -> [f64; 2] {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (Some(&low), Some(&high)) = (sorted.first(), sorted.last()) else { return [-0.5, 0.5] };
+    let most = sorted[(sorted.len() - 1) * 19 / 20];
+    let high = if sorted.len() >= 20 { high.min(most + 2.0 * (most - low).max(most.abs() * 0.05)) } else { high };
+    if low < high { [low, high] } else { [low - 0.5, high + 0.5] }
 }
 
 fn draw_losses(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
@@ -81,7 +107,8 @@ fn draw_losses(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     if all().next().is_none() {
         return Paragraph::new("nothing to show yet").block(block).render(area, buffer);
     }
-    let (x, y) = (range(&mut all().map(|point| point.0)), range(&mut all().map(|point| point.1)));
+    let x = range(&mut all().map(|point| point.0));
+    let y = usual_range(&all().map(|point| point.1).collect::<Vec<_>>());
     let dataset = |name: &'static str, points, (marker, kind, color): (Marker, GraphType, Color)| {
         Dataset::default().name(name).marker(marker).graph_type(kind).style(color).data(points)
     };
@@ -167,7 +194,6 @@ fn means(points: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -191,7 +217,7 @@ mod tests {
         (vitals.available_bytes, vitals.silence) = (Some(1e9), Some(Duration::from_millis(2_400)));
         let text = shown(&vitals, 100, 30);
         for part in [
-            "runs/first: step 3 of 10, epoch 1; 5.83 s left; last told of 2.00 s ago; q ends",
+            "runs/first: step 3 of 10, epoch 1; 5.83 s left; silent 2.00 s; q ends",
             "30.0 %",
             "loss by step",
             "loss        1.0000",
@@ -201,9 +227,9 @@ mod tests {
             "speed       20 samples/s",
             "computing   50.0 % of the step",
             "data wait   25.0 % of the step",
-            "allocated   300.000 MB",
-            "reserved    400.000 MB",
-            "free        600.000 MB",
+            "allocated   300 MB",
+            "reserved    400 MB",
+            "free        600 MB",
             "warnings: 1",
             "step 3: steps wait for data for 50.0 % of their time, 40.0 % for disk",
         ] {
@@ -213,12 +239,9 @@ mod tests {
         assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
         vitals.gpu = Some(gpu(43.0));
         let text = shown(&vitals, 100, 30);
-        for part in [
-            "gpu busy    43.0 % of the time",
-            "  power     351 W, 61 °C",
-            "  memory    3.000 GB",
-            "free        600.000 MB",
-        ] {
+        for part in
+            ["gpu busy    43.0 % of the time", "  power     351 W, 61 °C", "  memory    3.00 GB", "free        600 MB"]
+        {
             assert!(text.contains(part), "{part}:\n{text}");
         }
         let mut line = step(4, 1.0);
@@ -234,6 +257,23 @@ mod tests {
         (vitals.has_ended, vitals.silence) = (true, Some(Duration::from_secs(9)));
         let text = shown(&vitals, 80, 24);
         assert!(text.contains("step 10 of 10, epoch 1; ended; q ends") && text.contains("100.0 %"), "{text}");
+    }
+
+    /// One spike flattened the curve, a killed run had a time left, and 60 columns cut off how the
+    /// run stands.
+    #[test]
+    fn spikes_silence_and_narrow_screens_hide_nothing() {
+        let losses: Vec<f64> = (0..100).map(|k| if k == 50 { 1e6 } else { 2.0 - f64::from(k) * 0.01 }).collect();
+        let [low, high] = usual_range(&losses);
+        assert!(low == 1.01 && high < 5.0, "{low} {high}");
+        assert_eq!((usual_range(&[1.0, 9.0]), usual_range(&[])), ([1.0, 9.0], [-0.5, 0.5]));
+        let mut vitals = seen(&[step(1, 4.0), step(3, 1.0)]);
+        vitals.silence = Some(Duration::from_secs(9));
+        let text = shown(&vitals, 60, 24);
+        assert!(text.lines().next().unwrap().ends_with("silent 9.00 s; q ends"), "{text}");
+        vitals.silence = Some(Duration::from_secs(900));
+        let text = shown(&vitals, 100, 24);
+        assert!(text.contains("no longer running, or stalled") && !text.contains(" left;"), "{text}");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Axis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     Number,
+    /// Whole numbers, between which nothing lies.
+    Count,
     /// Nanoseconds since 1970 UTC.
     Time,
 }
@@ -57,6 +59,10 @@ impl Axis {
         Axis { label: label.into(), scale: Scale::Number, includes: None }
     }
 
+    pub(crate) fn count(label: impl Into<String>) -> Self {
+        Axis { label: label.into(), scale: Scale::Count, includes: None }
+    }
+
     pub(crate) fn time(label: impl Into<String>) -> Self {
         Axis { label: label.into(), scale: Scale::Time, includes: None }
     }
@@ -69,15 +75,16 @@ impl Axis {
     /// About `count` ticks between `low` and `high`.
     pub(crate) fn ticks(&self, low: f64, high: f64, count: usize) -> Vec<Tick> {
         match self.scale {
-            Scale::Number => number_ticks(low, high, count),
+            Scale::Number => number_ticks(low, high, count, 0.0),
+            Scale::Count => number_ticks(low, high, count, 1.0),
             Scale::Time => time_ticks(low, high, count),
         }
     }
 }
 
-/// At most `count` + 1 multiples of 1, 2 or 5 times a power of ten.
-fn number_ticks(low: f64, high: f64, count: usize) -> Vec<Tick> {
-    let rough = (high - low) / count as f64;
+/// At most `count` + 1 multiples of 1, 2 or 5 times a power of ten, `step_min` apart or more.
+fn number_ticks(low: f64, high: f64, count: usize, step_min: f64) -> Vec<Tick> {
+    let rough = ((high - low) / count as f64).max(step_min);
     let magnitude = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * magnitude).find(|&step| step >= rough).unwrap_or(rough);
     let (first, last) = ((low / step - 1e-9).ceil() as i64, (high / step + 1e-9).floor() as i64);
@@ -143,6 +150,10 @@ mod tests {
         assert_eq!(texts(&axis, (-0.1, 0.1), 2), ["-0.1", "0.0", "0.1"]);
         assert_eq!(texts(&axis, (0.0, 25_000.0), 3), ["0", "10,000", "20,000"]);
         assert!(axis.ticks(-3.0, 1e6, 8).len() <= 9);
+        // No epoch, fold or target lies between two.
+        let axis = Axis::count("");
+        assert_eq!(texts(&axis, (0.9, 3.1), 8), ["1", "2", "3"]);
+        assert_eq!(texts(&axis, (0.0, 25_000.0), 3), ["0", "10,000", "20,000"]);
     }
 
     #[test]
