@@ -97,7 +97,10 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     let listed = stage.said(&format!(
         "plan --data series.h5 --device cpu {SMALL} --set data.residency=streamed --set data.cache_gb=0.00005"
     ));
-    let cache = format!("streamed through a cache of {}.{:03} kB", cache_bytes / 1_000, cache_bytes % 1_000);
+    // Three significant digits.
+    let kilobytes = cache_bytes as f64 / 1e3;
+    let decimals = (2 - kilobytes.log10().floor() as i64).max(0) as usize;
+    let cache = format!("streamed through a cache of {kilobytes:.decimals$} kB");
     assert!(listed.contains(&cache), "{listed}");
     assert!(listed.contains(" an epoch: 10 steps a second take "), "{listed}");
 }

@@ -64,7 +64,7 @@ fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
     assert_eq!(cells(&comparison, "samples/s in steps"), ["20", "20"]);
     assert_eq!(cells(&comparison, "time"), ["1.50 s", "1.50 s"]);
     assert_eq!(cells(&comparison, "  forward"), ["500 ms (33.3 %)"; 2]);
-    assert_eq!(cells(&comparison, "allocated, peak"), ["5.000 kB", "5.000 kB"]);
+    assert_eq!(cells(&comparison, "allocated, peak"), ["5.00 kB", "5.00 kB"]);
     let differences: Vec<&str> = comparison.differences().iter().map(|difference| difference.key).collect();
     assert_eq!(differences, ["training.lr"]);
     let text = comparison.to_text();

@@ -238,7 +238,7 @@ mod tests {
     fn sizes_are_told_to_the_byte_except_of_what_does_not_fit() {
         let text = "the file has 1234567 bytes";
         assert_eq!(Error::data(text).to_string(), text);
-        assert_eq!(Error::capacity(text).to_string(), "the file has 1.235 MB");
+        assert_eq!(Error::capacity(text).to_string(), "the file has 1.23 MB");
         assert_eq!(Error::capacity(text).exact_message(), text);
     }
 

@@ -203,7 +203,8 @@ impl Evaluation {
     pub(crate) fn by_task(&self) -> impl Iterator<Item = (String, Evaluation)> {
         self.tasks.iter().map(|task| {
             let TaskEvaluation { targets: [start, end], objective, weight, .. } = task;
-            let name = format!("targets {start}..{end}, {objective}, weight {weight:.3}, loss {:.6}", task.loss);
+            let (weight, loss) = (significant(*weight, 3), significant(task.loss, 4));
+            let name = format!("targets {start}..{end}, {objective}, weight {weight}, loss {loss}");
             let (model, baselines) = (task.metrics.clone(), task.baselines.clone());
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
             let standard_errors = task.standard_errors.clone();

@@ -212,10 +212,14 @@ fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String
     };
     match history.closes {
         Some(closes) => {
-            format!("{symbol}: the states of {} {base} bars up to {} go on with {name}{way}", history.bars, utc(closes))
+            format!(
+                "{symbol}: continues with {name} after {} {base} bars, of which the last closed at {}{way}",
+                history.bars,
+                utc(closes)
+            )
         }
         None => format!(
-            "{symbol}: begins with the first {base} bar of {name}; predictions follow once every window is full{way}"
+            "{symbol}: begins with the first {base} bar of {name}; the first prediction comes when all windows are full{way}"
         ),
     }
 }

@@ -94,7 +94,7 @@ mod tests {
         let rows: Vec<GpuRow> = [40.0, 60.0, 95.0].iter().enumerate().map(row).collect();
         let html = section(&rows).unwrap().body;
         for part in
-            ["3 looks at the GPU", "Busy for 65.0 % of the time", ">40 %<", ">65 %<", ">95 %<", "351 W", "3.000 GB"]
+            ["3 looks at the GPU", "Busy for 65.0 % of the time", ">40 %<", ">65 %<", ">95 %<", "351 W", "3.00 GB"]
         {
             assert!(html.contains(part), "{part}: {html}");
         }

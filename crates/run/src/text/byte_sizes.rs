@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
-/// A size as people read it, in powers of 1000.
+use super::number::significant;
+
+/// A size as people read it, in powers of 1000, with three significant digits.
 pub fn bytes(size: usize) -> String {
     let (mut value, mut unit) = (size as f64, "B");
     for larger in ["kB", "MB", "GB", "TB"] {
@@ -11,7 +13,7 @@ pub fn bytes(size: usize) -> String {
         }
         (value, unit) = (value / 1000.0, larger);
     }
-    if unit == "B" { format!("{value} B") } else { format!("{value:.3} {unit}") }
+    if unit == "B" { format!("{value} B") } else { format!("{} {unit}", significant(value, 3)) }
 }
 
 /// `text` with every large number of bytes as people read it: sizes that libraries tell to the
@@ -92,9 +94,9 @@ mod tests {
     #[test]
     fn sizes_in_messages_read_well() {
         for (text, readable) in [
-            ("asked for 3215392416 bytes, and 100 bytes are free", "asked for 3.215 GB, and 100 bytes are free"),
-            ("of 1000000 bytes", "of 1.000 MB"),
-            ("12345678 steps; 7654321 bytes; more", "12345678 steps; 7.654 MB; more"),
+            ("asked for 3215392416 bytes, and 100 bytes are free", "asked for 3.22 GB, and 100 bytes are free"),
+            ("of 1000000 bytes", "of 1.00 MB"),
+            ("12345678 steps; 7654321 bytes; more", "12345678 steps; 7.65 MB; more"),
             ("no size at all", "no size at all"),
         ] {
             assert_eq!(with_readable_sizes(text), readable);
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        for (size, text) in [(0, "0 B"), (999, "999 B"), (1_000, "1.000 kB"), (44_180_000_000, "44.180 GB")] {
+        for (size, text) in [(0, "0 B"), (999, "999 B"), (1_000, "1.00 kB"), (44_180_000_000, "44.2 GB")] {
             assert_eq!(bytes(size), text);
         }
     }

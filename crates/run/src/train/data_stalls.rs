@@ -194,7 +194,7 @@ mod tests {
         );
         let long =
             told(Kept::Windows, 100, 0.4, Some(Waits { disk: Duration::from_millis(400), ..decoding(0.1).unwrap() }));
-        assert!(long[0].1.contains("40 % of the step is reading the file, 3.000 MB a second"), "{long:?}");
+        assert!(long[0].1.contains("40 % of the step is reading the file, 3.00 MB a second"), "{long:?}");
     }
 
     #[test]

@@ -30,6 +30,7 @@ use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{ResumePoint, RunFolder, RunLock};
 use crate::setup::{Intent, Request, TrainingSetup, data_path, free_memory_bytes, require_known_targets};
+use crate::text::number::significant;
 use crate::trained::{CheckpointChoice, changed_files, named, weights_file};
 
 /// Result of a session.
@@ -436,9 +437,9 @@ impl Session {
                 ),
                 _ => "raise training.lr, or train for longer".to_owned(),
             };
-            let loss = best.loss;
+            let (loss, none) = (significant(best.loss, 4), significant(none, 4));
             format!(
-                "the best validation loss, {loss:.6}, is no better than {none:.6}, which a model without any information has; {advice}"
+                "the best validation loss, {loss}, is no better than {none}, that of a model without any information; {advice}"
             )
         }))
     }

@@ -10,6 +10,7 @@ use crate::findings::Findings;
 use crate::plan::Plan;
 use crate::run_folder::RunFolder;
 use crate::setup::TrainingSetup;
+use crate::text::number::significant;
 use crate::text::{bytes, shown};
 use crate::usage::peak_rss_bytes;
 
@@ -86,20 +87,20 @@ impl Summary<'_> {
             text.push_str(&format!("\nrollbacks: {rollbacks}; metrics.jsonl says when and why"));
         }
         if let Some(best) = outcome.best {
-            text.push_str(&format!("\nbest validation loss {:.6} at step {}", best.loss, best.step));
+            text.push_str(&format!("\nbest validation loss {} at step {}", significant(best.loss, 4), best.step));
         }
         if let Some(evaluation) = evaluation {
             text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
         }
         let (planned, resident) = (plan.memory.total_bytes, peak_rss_bytes());
         let beside =
-            resident.map_or(String::new(), |resident| format!("; the process held {}", bytes(resident as usize)));
-        text.push_str(&format!("\npeak memory: {} of the {} planned{beside}", bytes(peak_bytes), bytes(planned)));
+            resident.map_or(String::new(), |resident| format!("; {} of the whole process", bytes(resident as usize)));
+        text.push_str(&format!("\npeak memory: {} allocated, {} planned{beside}", bytes(peak_bytes), bytes(planned)));
         let of_gpu = plan.gpu.as_ref().zip(job.gpu.as_ref());
         let of_gpu = of_gpu.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
         if let Some((planned, measured)) = of_gpu {
             let (measured, planned) = (bytes(measured), bytes(planned));
-            text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
+            text.push_str(&format!("\npeak memory of the GPU: {measured} allocated, {planned} planned"));
         }
         text.extend(plan.warnings.iter().map(|warning| format!("\nwarning: {warning}")));
         text.extend(plan.notes.iter().map(|note| format!("\nnote: {note}")));
@@ -170,7 +171,7 @@ mod tests {
         let waited = Waited { seconds: 12.3, causes: Some(waits) };
         assert_eq!(
             waited.sentence(20.0).unwrap(),
-            "waited for data: 12.3 s, 62 % of the training: 12.1 s for the disk (605.000 MB read), 0.1 s for decoding, 0.1 s for moving values"
+            "waited for data: 12.3 s, 62 % of the training: 12.1 s for the disk (605 MB read), 0.1 s for decoding, 0.1 s for moving values"
         );
         assert_eq!(waited.sentence(300.0), None);
         assert_eq!(Waited::default().sentence(0.0), None);

@@ -65,7 +65,7 @@ impl Cause {
             Cause::Validation => "validation",
             Cause::Saving => "saving checkpoints",
             Cause::Host => "work of the host between the parts of a step",
-            Cause::Threads => "threads without work",
+            Cause::Threads => "idle",
         }
     }
 
@@ -267,8 +267,7 @@ mod tests {
         assert_eq!(losses, [Loss { step: 100, share: 1.0, cause: Cause::Threads }]);
         let sentence = losses[0].sentence();
         assert!(
-            sentence
-                .starts_with("threads: 100 % of the threads' time is threads without work; threads share 32 samples"),
+            sentence.starts_with("threads: 100 % of the threads' time is idle; threads share 32 samples"),
             "{sentence}"
         );
         assert_eq!(told(100, [0.0, 0.0], 4, || None), [], "nothing is said where the system does not tell");

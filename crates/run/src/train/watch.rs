@@ -19,6 +19,7 @@ use crate::nouns::Nouns;
 use crate::report::Peaks;
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
 use crate::setup::TrainingSetup;
+use crate::text::number::significant;
 use crate::usage::cpu_seconds;
 
 /// Time limit of a step or a validation after a signal, before the process ends without a
@@ -203,8 +204,10 @@ impl<'a> Watch<'a> {
             Event::Validation(validation) => {
                 let best = if validation.best { ", the best so far" } else { "" };
                 let (epoch, step) = (validation.epoch + 1, validation.step);
-                self.progress
-                    .note(&format!("epoch {epoch}, step {step}: validation loss {:.6}{best}", validation.loss));
+                self.progress.note(&format!(
+                    "epoch {epoch}, step {step}: validation loss {}{best}",
+                    significant(validation.loss, 4)
+                ));
             }
             Event::Rollback(rollback) => {
                 let RollbackEvent { step, cause, rollbacks, rollbacks_max, rate_factor, .. } = rollback;

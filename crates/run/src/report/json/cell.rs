@@ -73,7 +73,7 @@ mod tests {
             ("from_ns", json!(1_514_764_800_000_000_000_i64), "2018-01-01 00:00 UTC"),
             ("longest_ns", json!(7_200_000_000_000_i64), "2 h 0 min"),
             ("wait_s", json!(0.25), "250 ms"),
-            ("data_bytes", json!(1_500), "1.500 kB"),
+            ("data_bytes", json!(1_500), "1.50 kB"),
             ("share", json!(0.123_456), "0.12346"),
             ("pip_size", json!(0.0001), "0.0001"),
             ("shift", json!(-5), "-5"),

@@ -69,7 +69,7 @@ mod tests {
         let areas: Vec<_> = chart.areas.iter().map(|area| (area.name.as_str(), area.heights.as_slice())).collect();
         assert_eq!(areas.len(), 7);
         assert_eq!((areas[0], areas[6]), (("h", [0.0, 8.0, 0.0].as_slice()), ("others", [0.0, 3.0, 3.0].as_slice())));
-        assert!(chart.areas[6].text.contains("3.000 MB at most"));
+        assert!(chart.areas[6].text.contains("3.00 MB at most"));
         assert_eq!(chart.line.1, [40.0; 3]);
     }
 }

@@ -168,7 +168,7 @@ mod tests {
         let spans: usize = chart.rows.iter().map(|row| row.spans.len()).sum();
         assert!(spans < 8_000, "{spans}");
         assert!(chart.rows[0].spans[0].text.contains("blocks, "), "{}", chart.rows[0].spans[0].text);
-        assert!(chart.rows.last().unwrap().spans[0].text.starts_with("large: 153.600 MB at "));
+        assert!(chart.rows.last().unwrap().spans[0].text.starts_with("large: 154 MB at "));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let (chart, left_out) = map(&snapshot(&segments));
         assert_eq!(chart.rows.len(), ROWS_MAX);
         assert!(chart.rows.iter().any(|row| row.spans[0].text.starts_with("b: ")));
-        assert_eq!(left_out.unwrap(), "Not drawn: 61 segments, the smallest, with 249.856 kB together.");
+        assert_eq!(left_out.unwrap(), "Not drawn: 61 segments, the smallest, with 250 kB together.");
     }
 
     #[test]

@@ -219,7 +219,7 @@ mod tests {
         let leak = |bytes: u64| json!({ "event": "leak", "step": 9, "growth_bytes": bytes, "owners": [owner(bytes)] });
         assert!(leaks(&[json!({ "event": "step" })]).is_empty());
         let html = leaks(&[leak(3_000_000), leak(6_000_000)]);
-        for part in ["grew from epoch to epoch, by 6.000 MB up to step 9", "x&lt;y", "2.000 MB"] {
+        for part in ["grew from epoch to epoch, by 6.00 MB up to step 9", "x&lt;y", "2.00 MB"] {
             assert!(html.contains(part), "{part}: {html}");
         }
     }

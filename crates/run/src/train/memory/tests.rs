@@ -66,7 +66,7 @@ fn a_leak_is_named_at_the_end_of_the_epoch_in_which_it_passes_the_threshold() {
         assert_eq!(found.as_ref().map(|found| found.epoch + 1), expected, "{setting}");
         if let (Some(found), "1") = (found, setting) {
             let sentence =
-                "memory grows from epoch to epoch, 3.000 MB so far: forgotten/states by 1.000 MB in each of 3 epochs";
+                "memory grows from epoch to epoch, 3.00 MB so far: forgotten/states by 1.00 MB in each of 3 epochs";
             assert_eq!(found.sentence(), sentence);
             let metric = found.metric();
             assert_eq!((&metric["event"], &metric["step"]), (&json!("leak"), &json!(50)));
