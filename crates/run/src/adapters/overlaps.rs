@@ -122,7 +122,7 @@ mod tests {
     };
     use megabatch_gpu_core::Device;
 
-    use crate::adapters::split::{notes_on_purge, split_source};
+    use crate::adapters::split::{remarks_on_purge, split_source};
     use crate::config::Config;
 
     const MINUTE_NS: i64 = 60_000_000_000;
@@ -171,8 +171,8 @@ mod tests {
             let (in_file, in_memory) = (open(), open());
             in_memory.series().unwrap().file().load_index().unwrap();
             let split = split_source(&in_file, &config).unwrap();
-            let notes = notes_on_purge(&in_file, &config, &split).unwrap();
-            assert_eq!(notes, notes_on_purge(&in_memory, &config, &split).unwrap(), "{purge}");
+            let notes = remarks_on_purge(&in_file, &config, &split).unwrap().notes;
+            assert_eq!(notes, remarks_on_purge(&in_memory, &config, &split).unwrap().notes, "{purge}");
             assert!(!in_file.series().unwrap().file().has_index(), "{purge}");
             noted += notes.len();
         }

@@ -105,7 +105,7 @@ fn mean_over_targets(ends: &[Vec<Ratio>], form: Mean) -> Option<Estimate> {
         (Mean::Root, _) => 0.0,
     };
     let before = |run: usize, k: usize| run.checked_sub(1).map_or(Ratio::default(), |before| ends[before][k]);
-    let of_run = |run: usize| {
+    let added_by = |run: usize| {
         let adds = known.iter().map(|&k| {
             let own = ends[run][k].minus(before(run, k));
             slope(k) * (own.sum - all[k].mean() * own.terms) / all[k].terms
@@ -113,7 +113,7 @@ fn mean_over_targets(ends: &[Vec<Ratio>], form: Mean) -> Option<Estimate> {
         adds.sum::<f64>() / count
     };
     let mean = known.iter().map(|&k| value(k)).sum::<f64>() / count;
-    Some(Estimate { mean, by_run: (0..ends.len()).map(of_run).collect() })
+    Some(Estimate { mean, by_run: (0..ends.len()).map(added_by).collect() })
 }
 
 #[cfg(test)]
@@ -138,8 +138,8 @@ mod tests {
         let choice = Choice { run_length: 1, taken: 4, part: 8 };
         let twice = BTreeMap::from([("twice", runs(&[&[2.0], &[4.0], &[2.0], &[4.0]]))]);
         let StandardErrors { rmse, rmse_ratio, accuracy } = standard_errors(choice, &model, &twice).unwrap();
-        let of_mean_square = 0.5_f64.sqrt() * 3_f64.sqrt() / 2.0;
-        assert!((rmse - of_mean_square / (2.0 * 2.5_f64.sqrt())).abs() < 1e-12, "{rmse}");
+        let mean_square_error = 0.5_f64.sqrt() * 3_f64.sqrt() / 2.0;
+        assert!((rmse - mean_square_error / (2.0 * 2.5_f64.sqrt())).abs() < 1e-12, "{rmse}");
         // An error that is always half of another one is so without doubt.
         assert!(rmse_ratio["twice"] < 1e-12 && accuracy.is_none(), "{rmse_ratio:?}");
         let all = Choice { part: 4, ..choice };
