@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use megabatch_run::train::Event;
-use megabatch_run::{Cancel, Host, Observer, Progress, Work, cache_folder};
+use megabatch_run::{Cancel, Host, Milestone, Observer, Progress, Work, cache_folder};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
@@ -149,6 +149,12 @@ impl Observer for PythonHost {
     fn note(&self, text: &str) {
         if let Some(display) = &self.display {
             self.end.show(display, |display| display.call_method1("note", (text,)).map(drop));
+        }
+    }
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        if let Milestone::Notes(notes) = milestone {
+            notes.iter().for_each(|note| self.note(&format!("note: {note}")));
         }
     }
 

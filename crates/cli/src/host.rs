@@ -50,6 +50,10 @@ impl Observer for StandardError {
             Milestone::Planned(uses) if std::io::stderr().is_terminal() => {
                 uses.iter().for_each(|line| tell(format_args!("after training: {line}")));
             }
+            // As of errors: a program that asks for JSON finds them in the answer.
+            Milestone::Notes(notes) if std::env::args_os().all(|word| word != "--json") => {
+                notes.iter().for_each(|note| tell(format_args!("megabatch: note: {note}")));
+            }
             Milestone::Fold { number, of } => tell(format_args!("fold {number} of {of}")),
             _ => {}
         }

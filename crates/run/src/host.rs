@@ -92,6 +92,8 @@ pub trait Observer: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Milestone<'a> {
+    /// A run is about to train: notes on its settings and data, a sentence each without its stop.
+    Notes(&'a [String]),
     /// A new run is planned: which exports and which streaming its model allows, a line each.
     Planned(&'a [String]),
     /// Training of a fold begins, counted from 1.

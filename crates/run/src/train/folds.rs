@@ -43,7 +43,9 @@ pub(super) fn train_folds(
     let _taken = folder.take()?;
     folder.begin(&config, &plan)?;
     plan.warn(host);
-    plan.notes.iter().for_each(|note| host.observer.note(&format!("note: {note}")));
+    if !plan.notes.is_empty() {
+        host.observer.milestone(&Milestone::Notes(&plan.notes));
+    }
     let told = plan.notes;
 
     let mut done = Vec::new();

@@ -244,8 +244,10 @@ impl Session {
         if !self.folder.is_fold() {
             self.plan.warn(host);
         }
-        let notes = self.plan.notes.iter().filter(|note| !self.told.contains(note));
-        notes.for_each(|note| host.observer.note(&format!("note: {note}")));
+        let notes: Vec<String> = self.plan.notes.iter().filter(|note| !self.told.contains(note)).cloned().collect();
+        if !notes.is_empty() {
+            host.observer.milestone(&Milestone::Notes(&notes));
+        }
         if begin == Begin::Anew {
             host.observer.milestone(&Milestone::Planned(&self.plan.uses));
         }
