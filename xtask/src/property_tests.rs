@@ -2,7 +2,7 @@
 //!
 //! The usual run draws the same cases each time, so that a failure belongs to the change at hand.
 //! Rare faults stay hidden by it. A second run draws few cases from a seed that depends on the
-//! contents of all files: another one after every change, the same one wherever this state is
+//! contents of all Rust files: another one after every change, the same one wherever this state is
 //! tested.
 
 use std::process::Command;
@@ -22,7 +22,7 @@ pub(crate) fn with_changing_seed(command: &mut Command, session: &Session) {
 
 /// Seed of the second run.
 pub(crate) fn seed(session: &Session) -> u64 {
-    session.sources.contents()
+    session.sources.rust_contents()
 }
 
 /// Filter of nextest that chooses the property tests of `programs`; `None` if there are none.

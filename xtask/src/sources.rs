@@ -47,9 +47,11 @@ impl Sources {
         Ok(Sources { files, surroundings: hash_of(&(toolchain, variables)) })
     }
 
-    /// Hash of the contents of all files, whatever the toolchain and the environment.
-    pub(crate) fn contents(&self) -> u64 {
-        hash_of(&self.files)
+    /// Hash of the contents of the Rust files, whatever the toolchain and the environment, and
+    /// whatever else lies in the tree.
+    pub(crate) fn rust_contents(&self) -> u64 {
+        let files = self.files.iter().filter(|(path, _)| has_extension(path, &["rs"]));
+        hash_of(&files.collect::<Vec<_>>())
     }
 
     /// Paths of the Rust files, relative to the root.
