@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::exit;
-use crate::host::tell;
+use crate::standard_error::tell;
 
 /// The outcome of a command.
 pub(crate) struct Answer {

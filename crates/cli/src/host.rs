@@ -1,13 +1,13 @@
 //! The terminal around a run: environment, progress bars, remarks on standard error, signals.
 
-use std::fmt::Display;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use megabatch_run::{Cancel, Host, Milestone, Observer, Progress, Result, Work, cache_folder};
 
 use crate::interruption::Interruption;
 use crate::progress::WorkDisplay;
+use crate::standard_error::tell;
 
 /// The host of every command.
 pub(crate) fn host() -> Host<'static> {
@@ -17,12 +17,6 @@ pub(crate) fn host() -> Host<'static> {
         observer: &StandardError,
         cancel: &Signals,
     }
-}
-
-/// Writes a line to standard error. One that nobody reads any more, as that of a terminal that was
-/// closed, is no reason to lose a run.
-pub(crate) fn tell(line: impl Display) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Everything goes to standard error; standard output is for the answer.

@@ -1,7 +1,8 @@
-//! Signals that ask the process to stop: SIGINT, SIGTERM and, unless it is ignored as under `nohup`,
-//! SIGHUP, which a terminal that is closed sends. The first lets a command that looks for it end in
-//! order; a command that does not is ended at once, with a word, and its temporary files are
-//! removed. So are, by a second signal, those that take too long, as when a library never returns.
+//! Signals that ask the process to stop: SIGINT, SIGTERM and, unless it is ignored as under
+//! `nohup`, SIGHUP, which a terminal that is closed sends. The first lets a command that looks for
+//! it end in order; a command that does not is ended at once, with a word, and its temporary files
+//! are removed. So are, by a second signal, those that take too long, as when a library never
+//! returns.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -14,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use crate::host::tell;
+use crate::standard_error::tell;
 
 static ONLY: OnceLock<Interruption> = OnceLock::new();
 

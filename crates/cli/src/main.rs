@@ -8,6 +8,7 @@ mod exit;
 mod host;
 mod interruption;
 mod progress;
+mod standard_error;
 
 use std::process::ExitCode;
 
@@ -16,8 +17,8 @@ use megabatch_run::Kind;
 
 use crate::answer::Form;
 use crate::commands::Cli;
-use crate::host::tell;
 use crate::interruption::Interruption;
+use crate::standard_error::tell;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use megabatch_run::{Progress, Work};
 
-use crate::host::tell;
+use crate::standard_error::tell;
 
 /// Interval of lines in a log that is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);

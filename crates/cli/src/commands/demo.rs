@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Cli;
 use crate::answer::{Answer, Form};
-use crate::host::tell;
+use crate::standard_error::tell;
 
 /// Run ingest, plan, train, evaluation and report on synthetic bars, in about a minute
 #[derive(clap::Args)]

@@ -73,8 +73,9 @@ impl Default for Options {
 /// in the cache folder where that cannot be written, and the series is made and read in pieces.
 ///
 /// # Errors
-/// [`Kind::Data`] where the proof fails, also the verdict of findings without a proven split, [`Kind::Capacity`] for a disk without room for the bars,
-/// [`Kind::Cancelled`] where the host ended it.
+/// [`Kind::Data`] where the proof fails, also the verdict of findings without a proven split,
+/// [`Kind::Capacity`] for a disk without room for the bars, [`Kind::Cancelled`] where the host
+/// ended it.
 pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
     host.cancel.watch(PATIENCE)?;
     match prove_file(path, options, host) {

@@ -11,8 +11,8 @@
 //! se^2  = (1 - taken / part) R / (R - 1) sum_r z_r^2
 //! ```
 //!
-//! Samples of a run share their windows, so that runs and not samples are independent. A sample that
-//! is taken is no guess, by which the error vanishes where all are taken (Cochran, Sampling
+//! Samples of a run share their windows, so that runs and not samples are independent. A sample
+//! that is taken is no guess, by which the error vanishes where all are taken (Cochran, Sampling
 //! Techniques, sections 6.4 and 9.3).
 
 use std::collections::BTreeMap;

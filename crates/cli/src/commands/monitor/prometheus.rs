@@ -8,7 +8,7 @@ use std::time::Duration;
 use megabatch_run::monitor::{MonitoredRun, READINGS, Reading};
 use megabatch_run::{Error, Result};
 
-use crate::host::tell;
+use crate::standard_error::tell;
 
 /// Limits of a client's time and request: clients are answered one after the other.
 const PATIENCE: Duration = Duration::from_secs(5);
