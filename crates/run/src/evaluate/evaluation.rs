@@ -409,7 +409,7 @@ mod tests {
             own.metrics.classes = errors(0.25);
             own.baselines.get_mut("most_frequent").unwrap().classes = errors(0.125);
         }
-        let expected = ["USDJPY", "4", "0.2500", "0.1250", "0.1250", "0.0625", "0.7500", "0.7500"];
+        let expected = ["USDJPY", "4", "0.2500", "0.1250", "0.1250", "0.06250", "0.7500", "0.7500"];
         assert_eq!(instrument_row(&classes, "USDJPY"), expected);
         assert!(!classes.to_text().contains("777"), "{}", classes.to_text());
         let ranks = Evaluation { ranks: true, ..Evaluation::of_one_horizon([("model", 777.0)]).of_two_instruments() };
