@@ -188,8 +188,7 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
     let path = folder.path().join("w.safetensors");
     let train = SampleRanges::from(0..40);
     let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
-    let names = ["head.weight", "outputs in head"];
-    for (value, name) in [f32::NAN, f32::MAX].into_iter().zip(names) {
+    for value in [f32::NAN, f32::MAX] {
         let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
         let scope = Device::cpu().scope("test");
         let mut weights = trainer.model().initial_parameters(&scope, 1).unwrap();
@@ -198,10 +197,15 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
         weights.get_mut("head.weight").unwrap().fill(value);
         weights.get_mut("head.bias").unwrap().copy_from_slice(&[f32::MAX, -f32::MAX]);
         save_weights(&path, &weights).unwrap();
+        if value.is_nan() {
+            let error = trainer.load_weights(&path).unwrap_err().to_string();
+            assert!(error.contains("head.weight"), "{error}");
+            continue;
+        }
         trainer.load_weights(&path).unwrap();
         match trainer.train(&run, &mut listen) {
-            Err(Error::NotFinite { step: 1, tensor, .. }) => assert_eq!(tensor, name),
-            other => panic!("{name}: {other:?}"),
+            Err(Error::NotFinite { step: 1, tensor, .. }) => assert_eq!(tensor, "outputs in head"),
+            other => panic!("{other:?}"),
         }
     }
 }
