@@ -139,7 +139,7 @@ fn a_command_that_a_signal_ends_says_so_and_leaves_nothing() {
         let mut command = stage.command("synth bars.csv --days 3650");
         let mut process = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let begun = Instant::now();
-        while !stage.contents().keys().any(|path| path.extension().is_some_and(|ending| ending == "tmp")) {
+        while !stage.has_temporary_file() {
             assert!(process.try_wait().unwrap().is_none(), "it ended before its signal");
             assert!(begun.elapsed() < Duration::from_secs(60), "no file was begun");
         }

@@ -167,6 +167,12 @@ impl Stage {
         contents
     }
 
+    /// True once a running command has begun a file. The file may be gone before it could be read.
+    pub(crate) fn has_temporary_file(&self) -> bool {
+        let mut entries = fs::read_dir(self.path("")).unwrap();
+        entries.any(|entry| entry.unwrap().path().extension().is_some_and(|ending| ending == "tmp"))
+    }
+
     /// The lines of `RUN/metrics.jsonl` about `event`.
     pub(crate) fn metrics(&self, run: &str, event: &str) -> Vec<Value> {
         let text = self.text(&format!("{run}/metrics.jsonl"));
