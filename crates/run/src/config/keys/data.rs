@@ -9,35 +9,33 @@ pub(super) const KEYS: &[Key] = &[
         "data.residency",
         Kind::Choice { now: &["auto", "resident", "streamed"], later: "" },
         "auto",
-        "Where bars and targets of a series are during a run. `resident`: in memory. `streamed`: in \
-         the file, read as batches need them, through a cache. `auto`: in memory where they fit. \
-         Order, weights and errors are the same.",
+        "Place of bars and targets during a run. `resident`: in memory. `streamed`: read from the \
+         file through a cache. `auto`: in memory if they fit. The results are the same.",
     )
     .only(&[Acts::OnSeries]),
     key(
         "data.cache_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
         "auto",
-        "Size of the cache of a streamed series, in units of 10^9 bytes. `auto` is half of the \
-         memory left by the model, or as much as the series takes.",
+        "Cache of a streamed series, in 10^9 bytes. `auto`: half of the memory left by the model, \
+         or the size of the series.",
     )
     .only(&[Acts::OnSeries, Acts::Without { key: "data.residency", value: "resident" }]),
     key(
         "data.split",
         Kind::Fractions,
         "[0.7, 0.15, 0.15]",
-        "Shares of training, validation and test samples, in time order. They sum to one; \
-         validation and test may be 0.",
+        "Shares of training, validation and test samples, in time order; validation and test may \
+         be 0.",
     )
     .only(&[Acts::With { key: "data.folds", values: &["none"] }]),
     key(
         "data.purge",
         Kind::OrWord { word: "auto", otherwise: &Kind::Duration },
         "auto",
-        "Distance between an earlier and a later split. `auto`: no window of the later one reaches \
-         back before the last label of the earlier one ends. A time such as `8d`, `36h` or `90m`: \
-         their samples lie that far apart. Samples of the later split are excluded; of \
-         walk-forward folds, those of the earlier one.",
+        "Distance between two neighbouring splits. `auto`: no window of the later one reaches \
+         back before the last label of the earlier one ends. Samples of the later split are \
+         excluded; of walk-forward folds, those of the earlier one.",
     )
     .only(&[Acts::OnSamples]),
     key(
@@ -52,9 +50,9 @@ pub(super) const KEYS: &[Key] = &[
         "data.walk_forward",
         Kind::OrWord { word: "none", otherwise: &Kind::Count { min: 1, max: 100 } },
         "none",
-        "Walk-forward validation: number of test folds in the last part of `data.split`. Each \
-         fold has a model of its own, trained on the samples before it, in `fold-1`, `fold-2`, … \
-         of the run's folder. The purge shortens training and validation, never a test.",
+        "Number of walk-forward test folds in the last part of `data.split`. Each has a model \
+         trained on the samples before it, in `fold-1`, `fold-2`, … of the run's folder. The purge \
+         never shortens a test.",
     )
     .only(&[Acts::OnSamples]),
     key(
@@ -62,7 +60,7 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Choice { now: &["expanding", "sliding"], later: "" },
         "expanding",
         "Training window of a fold. `expanding`: all samples before its validation part. \
-         `sliding`: the first share of `data.split` right before it.",
+         `sliding`: the first share of `data.split` before it.",
     )
     .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
     key("data.walk_forward_overlap", Kind::Probability, "0", "Share of a fold's test that the next fold tests again.")
@@ -71,7 +69,7 @@ pub(super) const KEYS: &[Key] = &[
         "data.walk_forward_number",
         Kind::OrWord { word: "all", otherwise: &COUNT },
         "all",
-        "Trains only this fold, numbered from 1, as an ordinary run.",
+        "Trains only this fold, from 1, as an ordinary run.",
     )
     .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
     key(
@@ -86,17 +84,16 @@ pub(super) const KEYS: &[Key] = &[
         "data.folds",
         Kind::OrWord { word: "none", otherwise: &Kind::Count { min: 3, max: 1000 } },
         "none",
-        "Cross-validation on a file of graphs: number of parts of equal size, random and \
-         stratified by class, in place of `data.split`. One part is the test, the next the \
-         validation, the others the training set.",
+        "Cross-validation: number of equal parts, random and stratified by class, in place of \
+         `data.split`. One part is the test, the next the validation, the others the training set.",
     )
     .only(&[Acts::OnGraphFiles]),
     key(
         "data.fold_number",
         Kind::OrWord { word: "all", otherwise: &COUNT },
         "1",
-        "Part to test, numbered from 1. `all` tests each part once, with a model and a folder of its \
-         own; `cross-validation.json` and `report.html` hold mean and deviation.",
+        "Part to test, from 1. `all` tests each part once; `cross-validation.json` and \
+         `report.html` have mean and deviation.",
     )
     .only(&[Acts::OnGraphFiles, Acts::Without { key: "data.folds", value: "none" }]),
     key(

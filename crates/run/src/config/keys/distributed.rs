@@ -8,21 +8,16 @@ pub(super) const KEYS: &[Key] = &[
         "distributed.backend",
         Kind::Choice { now: &["auto", "mpi", "off"], later: "" },
         "auto",
-        "Training by all processes that an MPI launcher started, with the same weights for any \
-         number of them. `auto`: where `mpirun`, `mpiexec` or `srun` started more than one. `mpi`: \
-         always; without an MPI library it is an error. `off`: each process is a run of its own.",
+        "Training by all processes that an MPI launcher started, to the same weights. `auto`: if \
+         `mpirun`, `mpiexec` or `srun` started more than one. `mpi`: always. `off`: each process \
+         is a run of its own.",
     ),
-    key(
-        "distributed.library",
-        Kind::Text,
-        "",
-        "MPI library, by path or name; the system's, in the order of the launcher, if not set.",
-    ),
-    key("distributed.timeout", POSITIVE, "60", "Seconds after which a process that does not answer counts as lost."),
+    key("distributed.library", Kind::Text, "", "MPI library, by path or name; else the system's."),
+    key("distributed.timeout", POSITIVE, "60", "Seconds without an answer after which a process counts as lost."),
     key(
         "distributed.idle_ranks",
         Kind::Choice { now: &["refuse", "allow"], later: "" },
         "refuse",
-        "Processes for which a step has no block of samples. `allow` lets them wait for the others.",
+        "Processes without a block of samples in a step. `allow` lets them wait for the others.",
     ),
 ];

@@ -21,33 +21,30 @@ pub(super) const KEYS: &[Key] = &[
         "gpu_optimization.use_chunk_loader",
         Kind::Bool,
         "true",
-        "Data that do not fit in memory are loaded in large chunks; `false` loads them batch by \
-         batch. Data that fit stay resident either way.",
+        "Data that do not fit in memory are loaded in large chunks; `false`: batch by batch.",
     )
     .only(&[Acts::OnWindows]),
     key(
         "gpu_optimization.chunk_size_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
         "auto",
-        "Size of a chunk of data that do not fit in memory, in units of 10^9 bytes. Two chunks \
-         are in memory at a time. `auto` is half of the memory left by the model, at most three \
-         eighths of all memory.",
+        "Size of such a chunk, in 10^9 bytes; two are in memory. `auto`: half of the memory left \
+         by the model, at most three eighths of all memory.",
     )
     .only(&[Acts::OnWindows]),
     key(
         "gpu_optimization.driver_reserve_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
         "auto",
-        "Memory of a GPU that is left to the driver for kernels and cuBLASLt, in units of 10^9 \
-         bytes. `auto` is 1 GiB, or an eighth of the memory of a smaller GPU.",
+        "GPU memory left to the driver, in 10^9 bytes. `auto`: 1 GiB, or an eighth of a smaller \
+         GPU's memory.",
     )
     .only(&[Acts::OnGpus]),
     key(
         "gpu_optimization.num_workers",
         COUNT_OR_ZERO,
         "0",
-        "Accepted, without effect: one background thread loads the next chunk during training, \
-         and reading and decoding use all free CPU cores.",
+        "Accepted, without effect: a background thread loads ahead, on all free CPU cores.",
     )
     .only(&[Acts::Never { because: "one background thread loads ahead of training, on all CPU cores" }]),
     key("gpu_optimization.pin_memory", Kind::Bool, "true", "Accepted, without effect on the CPU.")
@@ -63,38 +60,34 @@ pub(super) const KEYS: &[Key] = &[
         "gpu_optimization.empty_cache_every_n_epochs",
         COUNT_OR_ZERO,
         "0",
-        "Epochs after which unused cached memory is returned to the system; 0 for never.",
+        "Epochs after which unused cached memory is returned to the system; 0: never.",
     ),
     key(
         "gpu_optimization.empty_cache_every_n_batches",
         COUNT_OR_ZERO,
         "0",
-        "Batches after which unused cached memory is returned to the system, at the end of an \
-         optimizer step; 0 for never. Taking the memory again costs time.",
+        "Batches after which unused cached memory is returned to the system; 0: never. Taking it \
+         again costs time.",
     ),
     key(
         "gpu_optimization.leak_warning_mb",
         Kind::OrWord { word: "none", otherwise: &POSITIVE },
         "100",
-        "Growth of live memory from epoch to epoch above which a warning names the owner, in \
-         units of 10^6 bytes. Growth is reported after at least three rises since the first \
-         epoch, without a fall.",
+        "Growth of live memory, in 10^6 bytes, from which a warning names the owner: at least \
+         three rises over the epochs, without a fall.",
     ),
     key(
         "gpu_optimization.record_memory",
         Kind::Choice { now: &["events", "trace", "off"], later: "" },
         "events",
-        "Record of memory use. `events`: memory over time, peak and last allocations, for the \
-         report, memory.json and oom-<n>.json. `trace`: also every allocation, in \
-         memory-trace.jsonl, for `megabatch memory replay`.",
+        "Record of memory use. `events`: memory over time, peak and last allocations, in \
+         memory.json and the report. `trace`: also every allocation, in memory-trace.jsonl.",
     ),
     key(
         "gpu_optimization.log_gpu_stats_every_n_batches",
         COUNT_OR_ZERO,
         "0",
-        "Batches between two rows of gpu.csv: utilisation, memory, power, temperature and clocks \
-         of the training GPU. 0 samples once a second. Without effect on the CPU, where every \
-         step's line of metrics.jsonl has the memory use.",
+        "Batches between two rows of gpu.csv; 0: a row a second.",
     )
     .only(&[Acts::OnGpus]),
 ];

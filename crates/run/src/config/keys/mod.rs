@@ -54,18 +54,13 @@ const NOT_NEGATIVE: Kind = Kind::Number { above: -f64::MIN_POSITIVE };
 /// Output of a run.
 const OUTPUT: &[Key] = &[
     key("output.dir", Kind::Text, "", "Folder of the run; the same as `--out`."),
-    key(
-        "output.tensorboard",
-        Kind::Bool,
-        "true",
-        "The course of the run is also written to tb/, for `tensorboard --logdir RUN`.",
-    ),
+    key("output.tensorboard", Kind::Bool, "true", "Also writes tb/, for `tensorboard --logdir RUN`."),
     key(
         "output.trace_steps",
         Kind::OrWord { word: "none", otherwise: &COUNT },
         "1000",
-        "Steps of each session whose phases are written to trace.json, for Perfetto and Chrome's \
-         about:tracing; about 700 bytes a step.",
+        "Steps of each session in trace.json, for Perfetto and about:tracing; about 700 bytes a \
+         step.",
     ),
 ];
 

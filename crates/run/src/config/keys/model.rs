@@ -7,35 +7,28 @@ pub(super) const KEYS: &[Key] = &[
     key("model.hidden", WIDTH, "64", "Hidden units H of each LSTM.").only(&[Acts::WithLstms]),
     key("model.layers", DEPTH, "1", "Layers of each LSTM.").only(&[Acts::WithLstms]),
     key("model.bias", Kind::Bool, "true", "The LSTMs have bias terms.").only(&[Acts::WithLstms]),
-    key(
-        "model.dropout",
-        Kind::Probability,
-        "0",
-        "Dropout rate between LSTM layers; without effect for one layer, as in PyTorch.",
-    )
-    .only(&[Acts::WithLstms]),
+    key("model.dropout", Kind::Probability, "0", "Dropout rate between LSTM layers.").only(&[Acts::WithLstms]),
     key(
         "model.layer_norm",
         Kind::Bool,
         "false",
         "Layer norm on the outputs of every LSTM layer, before dropout. The recurrence uses the \
-         states before the norm.",
+         states before it.",
     )
     .only(&[Acts::WithLstms]),
     key(
         "model.pooling",
         Kind::Choice { now: &["last", "attention"], later: "" },
         "last",
-        "Pooling of a sequence into one vector. `last`: the last hidden state. `attention`: \
-         attention of a learned query over all hidden states.",
+        "Pooling of a sequence. `last`: the last hidden state. `attention`: attention of a \
+         learned query over all hidden states.",
     )
     .only(&[Acts::WithLstms]),
     key(
         "model.pooling_heads",
         Kind::OrWord { word: "auto", otherwise: &WIDTH },
         "auto",
-        "Heads of attention pooling; they divide H. `auto` is 4, or the largest number below it \
-         that divides H.",
+        "Heads of attention pooling. They divide H; `auto` is the largest such number up to 4.",
     )
     .only(&[Acts::WithLstms, Acts::With { key: "model.pooling", values: &["attention"] }]),
     key(
@@ -43,39 +36,33 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Choice { now: &["concat", "attention"], later: "" },
         "concat",
         "Fusion of the timeframes' vectors. `concat`: concatenated, shortest timeframe first. \
-         `attention`: one transformer encoder layer over the vectors, then the mean.",
+         `attention`: a transformer encoder layer, then the mean.",
     )
     .only(&[Acts::WithLstms]),
     key(
         "model.fusion_heads",
         Kind::OrWord { word: "auto", otherwise: &WIDTH },
         "auto",
-        "Heads of attention fusion; they divide H. `auto` is 4, or the largest number below it \
-         that divides H.",
+        "Heads of attention fusion. They divide H; `auto` is the largest such number up to 4.",
     )
     .only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
-    key(
-        "model.fusion_feed_forward",
-        DEPTH,
-        "4",
-        "Width of the feed-forward network of attention fusion, in multiples of H.",
-    )
-    .only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
+    key("model.fusion_feed_forward", DEPTH, "4", "Width of the feed-forward network of fusion, in multiples of H.")
+        .only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
     key(
         "model.encoder",
         Kind::Choice { now: &["auto", "lstm", "none"], later: "" },
         "auto",
         "Encoder before graph attention. `lstm`: an LSTM for each timeframe. `none`: the last bar \
-         as it is. `auto` is `lstm` for bars and `none` for a file of graphs.",
+         itself. `auto`: `lstm` for bars, `none` for a file of graphs.",
     )
     .only(&[Acts::WithGraphs]),
     key(
         "model.graph",
         Kind::OrWord { word: "none", otherwise: &Kind::Text },
         "none",
-        "File of graphs over the instruments, such as `G.mbg` from `megabatch graph build`. A \
-         sample is then all instruments at one time, and each attends to its neighbours; a batch \
-         is a number of times. Leave it `none` if `data.path` is a file of graphs.",
+        "File of graphs over the instruments, such as `G.mbg` of `megabatch graph build`. A \
+         sample is then all instruments at one time; a batch is a number of times. Leave it `none` \
+         if `data.path` is a file of graphs.",
     ),
     key(
         "model.graph_attention",
@@ -94,10 +81,10 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Choice { now: &["linear", "attention"], later: "" },
         "linear",
         "Output layer. `linear`: a linear head on the last attention layer. `attention`: the last \
-         attention layer itself, as the mean of its heads.",
+         attention layer itself, averaged over its heads.",
     )
     .only(&[Acts::WithGraphAttention]),
-    key("model.graph_output_heads", WIDTH, "1", "Heads of the last layer with `model.graph_output: attention`.")
+    key("model.graph_output_heads", WIDTH, "1", "Heads of the output layer.")
         .only(&[Acts::WithGraphAttention, Acts::With { key: "model.graph_output", values: &["attention"] }]),
     key(
         "model.graph_activation",
@@ -112,17 +99,12 @@ pub(super) const KEYS: &[Key] = &[
         "model.graph_self_loops",
         Kind::Bool,
         "true",
-        "Each node attends to itself, once; self-loops of the graph are then ignored.",
+        "Each node attends to itself once; self-loops of the graph are ignored.",
     )
     .only(&[Acts::WithGraphAttention]),
-    key(
-        "model.graph_edge_attributes",
-        Kind::Bool,
-        "true",
-        "Attention uses weights and attributes of edges, if they have any.",
-    )
-    .only(&[Acts::WithGraphAttention]),
-    key("model.graph_dropout", Kind::Probability, "0", "Dropout rate of the inputs of each graph attention layer.")
+    key("model.graph_edge_attributes", Kind::Bool, "true", "Attention uses weights and attributes of edges.")
+        .only(&[Acts::WithGraphAttention]),
+    key("model.graph_dropout", Kind::Probability, "0", "Dropout rate of the inputs of graph attention layers.")
         .only(&[Acts::WithGraphAttention]),
     key("model.graph_attention_dropout", Kind::Probability, "0", "Dropout rate of the attention weights.")
         .only(&[Acts::WithGraphAttention]),
@@ -131,7 +113,7 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Choice { now: &["auto", "node", "mean", "sum", "max"], later: "" },
         "auto",
         "Level of the predictions. `node`: each node. `mean`, `sum`, `max`: each graph, pooled \
-         over its nodes. `auto` is `mean` if targets belong to whole graphs, else `node`.",
+         over its nodes. `auto`: `mean` if targets belong to graphs, else `node`.",
     )
     .only(&[Acts::WithGraphs]),
 ];
