@@ -50,8 +50,8 @@ cargo xtask COMMAND
                   lack of it
   test --timings [ROUNDS]
                   times `demo` and `test` on clean clones, cold, warm and after a change of one
-                  function in each crate, in 3 rounds or ROUNDS; writes the table of
-                  docs/measurements/gate.md. Takes hours on a quiet machine
+                  function in each crate, in 3 rounds or ROUNDS; writes a table,
+                  target/timings.md. Takes hours on a quiet machine
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
                   whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag,

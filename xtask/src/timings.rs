@@ -1,5 +1,5 @@
-//! `cargo xtask test --timings`: times of both commands on clean clones, as the table of
-//! `docs/measurements/gate.md`.
+//! `cargo xtask test --timings`: times of both commands on clean clones, as a table in
+//! `target/timings.md`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::limits::succeed;
 use crate::workspace::{Workspace, cargo_program};
-
-/// The page, and the lines between which the table stands.
-const PAGE: &str = "docs/measurements/gate.md";
-const MARKS: [&str; 2] = ["<!-- timings -->", "<!-- end of timings -->"];
 
 /// Files that get one more function each, by crate.
 const CHANGED: [(&str, &str); 7] = [
@@ -48,8 +44,7 @@ struct Clone {
 }
 
 pub(crate) fn run(workspace: &Workspace, rounds: usize) -> Result<()> {
-    let page = workspace.root.join(PAGE);
-    let text = fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    let page = workspace.target_dir.join("timings.md");
     let mut rows: Vec<Row> = Vec::new();
     for round in 1..=rounds {
         println!("round {round} of {rounds}");
@@ -67,7 +62,7 @@ pub(crate) fn run(workspace: &Workspace, rounds: usize) -> Result<()> {
         let clone = Clone::make(workspace)?;
         add("`.ci/run`, clean clone", "≤ 18 min", clone.time(".ci/run", clone.command(Path::new(".ci/run"), &[]))?);
         let table = format!("{}\n{}", machine(workspace)?, table(&rows));
-        fs::write(&page, between_marks(&text, &table)?).with_context(|| format!("cannot write {}", page.display()))?;
+        fs::write(&page, table).with_context(|| format!("cannot write {}", page.display()))?;
         clone.remove()?;
     }
     println!("written: {}", page.display());
@@ -183,20 +178,12 @@ impl Spent {
     }
 }
 
-/// `page` with `table` between its marks.
-fn between_marks(page: &str, table: &str) -> Result<String> {
-    let [first, last] = MARKS;
-    let (before, rest) = page.split_once(first).with_context(|| format!("{PAGE} has no line `{first}`"))?;
-    let (_, after) = rest.split_once(last).with_context(|| format!("{PAGE} has no line `{last}`"))?;
-    Ok(format!("{before}{first}\n{table}{last}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_medians_and_replaces_the_one_before() {
+    fn the_table_has_medians() {
         let spent = |wall_s| Spent { wall_s, cpu_s: wall_s * 2.0 };
         let mut rows = Vec::new();
         for wall_s in [300.0, 61.0, 90.5] {
@@ -204,10 +191,6 @@ mod tests {
         }
         let table = table(&rows);
         assert!(table.ends_with("| demo | ≤ 5 min | 1 min 30 s / 3 min 01 s | 3 |\n"), "{table}");
-        let page = format!("a\n{}\nold\n{}\nb\n", MARKS[0], MARKS[1]);
-        let page = between_marks(&page, "new\n").unwrap();
-        assert_eq!(page, format!("a\n{}\nnew\n{}\nb\n", MARKS[0], MARKS[1]));
-        assert!(between_marks("no marks", "").is_err());
     }
 
     #[cfg(target_os = "linux")]
