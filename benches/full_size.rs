@@ -64,11 +64,11 @@ impl FullSize {
 
     /// `samples` samples of made-up series.
     pub fn series(&self, samples: usize) -> SeriesInMemory {
-        let of = |&WindowSize { steps, minutes, .. }: &WindowSize| {
+        let series_shape = |&WindowSize { steps, minutes, .. }: &WindowSize| {
             let ends: Vec<i64> = (0..samples).map(|n| (steps - 1 + n * self.apart / minutes) as i64).collect();
             (noise((ends[samples - 1] as usize + 1) * self.features), ends)
         };
-        let series = self.windows.iter().map(of).collect();
+        let series = self.windows.iter().map(series_shape).collect();
         SeriesInMemory::new(self.shape(), series, noise(samples * TARGETS)).expect("the arrays have the shape's sizes")
     }
 }

@@ -87,8 +87,8 @@ fn seal(file: &mut [u8]) {
         let Some(entry) = file.get(at..at + ENTRY_BYTES).map(<[u8]>::to_vec) else { continue };
         let Some(block) = range(file, number(&entry, 0), number(&entry, 8)) else { continue };
         let mut hasher = Xxh3::new();
-        let of_graph = [graph, number(&entry, 24), number(&entry, 32), number(&entry, 40), number(&entry, 48)];
-        said.iter().chain(&of_graph).for_each(|number| hasher.update(&number.to_le_bytes()));
+        let graph_facts = [graph, number(&entry, 24), number(&entry, 32), number(&entry, 40), number(&entry, 48)];
+        said.iter().chain(&graph_facts).for_each(|number| hasher.update(&number.to_le_bytes()));
         hasher.update(&file[block]);
         put(file, at + 16, hasher.digest());
     }

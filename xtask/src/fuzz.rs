@@ -93,6 +93,6 @@ fn seeds(workspace: &Workspace, target: &str) -> Vec<PathBuf> {
         return vec![own];
     }
     let folders = std::fs::read_dir(seeds).into_iter().flatten().flatten();
-    let of_bars = folders.filter(|folder| !folder.file_name().to_str().is_some_and(is_no_bar_format));
-    of_bars.map(|folder| folder.path()).filter(|path| path.is_dir()).collect()
+    let bar_folders = folders.filter(|folder| !folder.file_name().to_str().is_some_and(is_no_bar_format));
+    bar_folders.map(|folder| folder.path()).filter(|path| path.is_dir()).collect()
 }

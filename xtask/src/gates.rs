@@ -52,7 +52,7 @@ fn clippy(session: &Session) -> Result<()> {
 fn each_library_alone(session: &Session) -> Result<()> {
     let workspace = &session.workspace;
     for library in workspace.packages.iter().filter(|package| package.is_published_library) {
-        let key = session.sources.of_package(workspace, library);
+        let key = session.sources.package_key(workspace, library);
         session.passed.unless_unchanged(&format!("alone {}", library.name), key, || {
             succeed(&mut session.cargo(&["check", "--locked", "--package", &library.name])?)
         })?;
@@ -61,8 +61,8 @@ fn each_library_alone(session: &Session) -> Result<()> {
     let package = workspace.packages.iter().find(|package| package.name == name).context("gpu-core is a member")?;
     let with_tests =
         workspace.packages.iter().filter(|package| package.name.contains("-simt") || package.name.contains("-test-"));
-    let mut keys = vec![session.sources.of_package(workspace, package)];
-    keys.extend(with_tests.map(|package| session.sources.of_package(workspace, package)));
+    let mut keys = vec![session.sources.package_key(workspace, package)];
+    keys.extend(with_tests.map(|package| session.sources.package_key(workspace, package)));
     session.passed.unless_unchanged("gpu-core without CUDA", hash_of(&keys), || without_cuda(session))
 }
 
@@ -79,14 +79,14 @@ fn without_cuda(session: &Session) -> Result<()> {
 
 /// The targets are a workspace of their own, which no other gate compiles.
 fn fuzz_targets_compile(session: &Session) -> Result<()> {
-    session.passed.unless_unchanged("fuzz targets", session.sources.of_fuzz_targets(), || {
+    session.passed.unless_unchanged("fuzz targets", session.sources.fuzz_targets_key(), || {
         let mut check = session.cargo(&["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"])?;
         succeed(check.arg("--target-dir").arg(session.workspace.target_dir.join("fuzz-check")))
     })
 }
 
 fn docs(session: &Session) -> Result<()> {
-    session.passed.unless_unchanged("docs", session.sources.of_crates(), || {
+    session.passed.unless_unchanged("docs", session.sources.crates_key(), || {
         let mut doc = session.cargo(&["doc", "--workspace", "--no-deps", "--locked"])?;
         succeed(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })

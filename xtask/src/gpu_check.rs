@@ -74,7 +74,7 @@ pub(crate) fn rehearsal(session: &Session) -> Result<()> {
         }
         Ok(())
     };
-    session.passed.unless_unchanged("gpu rehearsal", session.sources.of_rehearsal(), || {
+    session.passed.unless_unchanged("gpu rehearsal", session.sources.rehearsal_key(), || {
         script(&["build", "--dev"])?;
         REHEARSED.iter().try_for_each(|call| script(&[&["rehearse", "--dev"], *call].concat()))
     })

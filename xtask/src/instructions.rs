@@ -79,8 +79,8 @@ fn count(workspace: &Workspace) -> Result<Counts> {
     for (case, arguments) in CASES {
         let [one, three] = [1, 3].map(|steps| functions(&program, arguments, steps, &workspace.target_dir));
         let (one, three) = (one?, three?);
-        let of = |run: &BTreeMap<String, u64>, function: &str| run.get(function).copied().unwrap_or(0);
-        let step = |function: &str| of(&three, function).saturating_sub(of(&one, function)) / 2;
+        let count = |run: &BTreeMap<String, u64>, function: &str| run.get(function).copied().unwrap_or(0);
+        let step = |function: &str| count(&three, function).saturating_sub(count(&one, function)) / 2;
         if !three.keys().any(|function| kernel_of(function).is_some()) {
             return Ok(Counts::new());
         }
@@ -114,18 +114,18 @@ fn functions(program: &Path, arguments: &[&str], steps: u64, folder: &Path) -> R
 /// COST`; the line after `calls=` has what a callee took.
 fn self_costs(profile: &str) -> BTreeMap<String, u64> {
     let mut costs = BTreeMap::new();
-    let (mut function, mut of_callee) = (None, false);
+    let (mut function, mut in_callee) = (None, false);
     for line in profile.lines() {
         if let Some(name) = line.strip_prefix("fn=") {
             function = Some(name);
         } else if line.starts_with("calls=") {
-            of_callee = true;
+            in_callee = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit()) {
             let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<u64>().ok());
-            if let (false, Some(name), Some(cost)) = (of_callee, function, cost) {
+            if let (false, Some(name), Some(cost)) = (in_callee, function, cost) {
                 *costs.entry(name.to_owned()).or_default() += cost;
             }
-            of_callee = false;
+            in_callee = false;
         }
     }
     costs
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn a_table_is_read_as_it_is_written_and_more_than_two_percent_are_told() {
-        let counts = |of: &[(&str, u64)]| -> Counts {
-            of.iter().map(|&(function, count)| (("a case".to_owned(), function.to_owned()), count)).collect()
+        let counts = |cost: &[(&str, u64)]| -> Counts {
+            cost.iter().map(|&(function, count)| (("a case".to_owned(), function.to_owned()), count)).collect()
         };
         let table = counts(&[("outer", 1000), ("product", 2000)]);
         assert_eq!(parsed(&text_of(&table)).unwrap(), table);

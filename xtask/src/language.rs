@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
-use crate::house::{is_of_tests, rust_files};
+use crate::house::is_for_tests;
+use crate::workspace::rust_files;
 
 /// Libraries whose texts are held to the rule.
 const LIBRARIES: [&str; 6] = ["bars", "chunk-io", "graph-cache", "nn", "order", "trainer"];
@@ -31,7 +32,7 @@ struct Texts {
 }
 
 impl Texts {
-    fn of(library: &str) -> Self {
+    fn read(library: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(library).join("src");
         let mut texts = Texts::default();
         let is_of_product = |file: &PathBuf| !file.iter().any(|part| part == "tests" || part == "tests.rs");
@@ -44,7 +45,7 @@ impl Texts {
 
 impl<'ast> Visit<'ast> for Texts {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        if !is_of_tests(item) {
+        if !is_for_tests(item) {
             visit::visit_item(self, item);
         }
     }
@@ -122,7 +123,7 @@ fn quoted_paths(text: &str) -> Vec<String> {
 #[test]
 fn libraries_name_no_settings_flags_or_commands() {
     let faults = LIBRARIES.iter().flat_map(|library| {
-        let texts = Texts::of(library).literals;
+        let texts = Texts::read(library).literals;
         texts.into_iter().filter_map(move |text| Some(format!("{library}: {} in {text:?}", foreign_words(&text)?)))
     });
     let faults: Vec<String> = faults.collect();
@@ -131,7 +132,7 @@ fn libraries_name_no_settings_flags_or_commands() {
 
 #[test]
 fn every_field_that_a_text_names_is_in_the_list() {
-    let texts = WITH_FIELDS.map(Texts::of);
+    let texts = WITH_FIELDS.map(Texts::read);
     let fields: Vec<&String> = texts.iter().flat_map(|texts| &texts.fields).collect();
     let named = texts.iter().flat_map(|texts| {
         let quoted = texts.literals.iter().flat_map(|text| quoted_paths(text));
@@ -163,12 +164,12 @@ fn words_of_the_program_are_found() {
 #[test]
 fn texts_of_errors_and_macros_are_read() {
     let source = r#"
-        /// Of training.lr.
+        /// Sets training.lr.
         #[error("an error")]
         struct S;
         const FIELDS: &[&str] = &["a.b"];
         fn f() { setting("path", 1); format!("a {} \" b", "c"); let d = "d"; }
-        macro_rules! m { () => { /// Of `path`.
+        macro_rules! m { () => { /// Sets `path`.
             struct T; } }
         #[cfg(test)]
         mod tests { const T: &str = "of tests"; }

@@ -16,6 +16,7 @@ mod kill;
 mod language;
 mod layers;
 mod limits;
+mod lines;
 mod mpi;
 mod nextest;
 mod passed;
@@ -76,6 +77,7 @@ cargo xtask COMMAND
   python stubs    its types: writes those of the native part, and checks all: mypy in strict mode,
                   stubtest
   python measure  its loader beside the same loop in Rust, and beside h5py; in release
+  lines           lines of the product by crate: code, comments and blank lines, without tests
   mpi [KILLS]     a year of EURUSD minutes from $MEGABATCH_DATA trained by 1 to 4 processes under Open
                   MPI and MPICH, against one alone; 50 or KILLS of them killed with recovery and
                   without, one stopped, one with a full disk; two of Python (installs both under
@@ -135,6 +137,7 @@ fn run(args: &[String]) -> Result<()> {
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "python" => python::run(rest),
+        "lines" => lines::run(rest),
         "mpi" => mpi::run(rest),
         "report" => report::run(rest),
         "simulate" => simulate::run(rest),

@@ -68,7 +68,7 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     let package = workspace.packages.iter().find(|package| package.name == PACKAGE);
     let package = package.context("the Python module is a member of the workspace")?;
     let key =
-        hash_of(&[session.sources.of_package(workspace, package), session.sources.of_page("docs/guide/python.md")]);
+        hash_of(&[session.sources.package_key(workspace, package), session.sources.page_key("docs/guide/python.md")]);
     session.passed.unless_unchanged("python", key, || {
         let module = Module::build(workspace)?;
         let venv = environment(workspace)?;
@@ -91,7 +91,7 @@ pub(crate) fn module_and_interpreter(workspace: &Workspace) -> Result<(PathBuf, 
     Ok((module.path, environment(workspace)?.python()))
 }
 
-/// That of the peers, which has PyTorch.
+/// The environment of the peers, which has PyTorch.
 fn torch_environment(workspace: &Workspace) -> Result<Venv> {
     let venv = Venv::open(workspace.target_dir.join("peers"))?;
     venv.ensure("python-tests", &[TEST_PACKAGES, TORCH_PACKAGES].concat())?;

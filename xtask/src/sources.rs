@@ -60,49 +60,49 @@ impl Sources {
     }
 
     /// Key of the inputs of tests: all files that are neither Rust nor pages.
-    pub(crate) fn inputs_of_tests(&self) -> u64 {
-        self.key_of_files(|path| !has_extension(path, &["rs", "md", "svg"]))
+    pub(crate) fn test_inputs_key(&self) -> u64 {
+        self.files_key(|path| !has_extension(path, &["rs", "md", "svg"]))
     }
 
     /// Key of the inputs of the tests of pages: all files that are not Rust.
-    pub(crate) fn inputs_of_page_tests(&self) -> u64 {
-        self.key_of_files(|path| !has_extension(path, &["rs"]))
+    pub(crate) fn page_test_inputs_key(&self) -> u64 {
+        self.files_key(|path| !has_extension(path, &["rs"]))
     }
 
     /// Key of the inputs of the crates' documentation: all files except the pages below `docs`.
-    pub(crate) fn of_crates(&self) -> u64 {
-        self.key_of_files(|path| !path.starts_with("docs"))
+    pub(crate) fn crates_key(&self) -> u64 {
+        self.files_key(|path| !path.starts_with("docs"))
     }
 
     /// Key of the fuzz targets: their workspace and the crates.
-    pub(crate) fn of_fuzz_targets(&self) -> u64 {
-        self.key_of_files(|path| path.starts_with("fuzz") || path.starts_with("crates"))
+    pub(crate) fn fuzz_targets_key(&self) -> u64 {
+        self.files_key(|path| path.starts_with("fuzz") || path.starts_with("crates"))
     }
 
     /// Key of the rehearsal on a made-up GPU: the crates, the scripts and the peers' side.
-    pub(crate) fn of_rehearsal(&self) -> u64 {
-        self.key_of_files(|path| ["crates", "scripts", "benches/peers"].iter().any(|folder| path.starts_with(folder)))
+    pub(crate) fn rehearsal_key(&self) -> u64 {
+        self.files_key(|path| ["crates", "scripts", "benches/peers"].iter().any(|folder| path.starts_with(folder)))
     }
 
     /// Key of one page.
-    pub(crate) fn of_page(&self, page: &str) -> u64 {
-        self.key_of_files(|path| path == Path::new(page))
+    pub(crate) fn page_key(&self, page: &str) -> u64 {
+        self.files_key(|path| path == Path::new(page))
     }
 
-    fn key_of_files(&self, counts: impl Fn(&Path) -> bool) -> u64 {
+    fn files_key(&self, counts: impl Fn(&Path) -> bool) -> u64 {
         let counted = self.files.iter().filter(|(path, _)| counts(path));
         hash_of(&(counted.collect::<Vec<_>>(), self.surroundings))
     }
 
     /// Key of a package: its folder, those of the members that it depends on, and the files at the
     /// root.
-    pub(crate) fn of_package(&self, workspace: &Workspace, package: &Package) -> u64 {
+    pub(crate) fn package_key(&self, workspace: &Workspace, package: &Package) -> u64 {
         let folders: Vec<&Path> = workspace.with_dependencies(package).iter().map(|one| one.folder.as_path()).collect();
         let counts = |path: &Path| {
             let at_root = path.parent() == Some(Path::new("")) && !has_extension(path, &["md"]);
             at_root || path.starts_with("patches") || folders.iter().any(|folder| path.starts_with(folder))
         };
-        self.key_of_files(counts)
+        self.files_key(counts)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(session: &Session) -> Result<()> {
 
 /// Documentation tests, unless no library has changed since they passed.
 fn documentation_tests(session: &Session) -> Result<()> {
-    let mut key = vec![session.sources.of_crates(), u64::from(session.depth == Depth::Thorough)];
+    let mut key = vec![session.sources.crates_key(), u64::from(session.depth == Depth::Thorough)];
     key.extend(session.packages.iter().map(hash_of));
     session.passed.unless_unchanged("documentation tests", hash_of(&key), || {
         // The packages that the other tests are built for: a smaller choice would unify other
@@ -140,8 +140,8 @@ fn record(session: &Session, suites: &[Suite], programs: &[(&TestProgram, u64)])
             continue;
         }
         let name = program.path.file_name().unwrap_or_default().to_string_lossy();
-        let of_program = skipped.iter().filter(|one| one.program == name);
-        session.passed.record(&program.id, *key, &of_program.map(Skipped::line).collect::<Vec<_>>())?;
+        let in_program = skipped.iter().filter(|one| one.program == name);
+        session.passed.record(&program.id, *key, &in_program.map(Skipped::line).collect::<Vec<_>>())?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ fn record_times(session: &Session, suites: &[Suite]) {
 /// Key of a program: itself, what tests read, and for the CLI's tests the program that they start.
 fn key(session: &Session, program: &TestProgram) -> Result<u64> {
     let reads_pages = program.id == PAGES || program.id.starts_with("xtask");
-    let inputs = if reads_pages { session.sources.inputs_of_page_tests() } else { session.sources.inputs_of_tests() };
+    let inputs = if reads_pages { session.sources.page_test_inputs_key() } else { session.sources.test_inputs_key() };
     let mut parts = vec![stamp_of_file(&program.path)?, inputs];
     parts.push(u64::from(session.depth == Depth::Thorough));
     if program.id.starts_with("megabatch::") {

@@ -59,7 +59,7 @@ fn generate(workspace: &Workspace) -> Result<String> {
 /// The text of the file, from the text of the bindings.
 fn write(source: &str, version: &str) -> Result<String> {
     let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
-    let types = Types::of(&source);
+    let types = Types::read(&source);
     let mut functions = String::new();
     for declaration in source.split("pub fn cu").skip(1) {
         let (name, rest) = declaration.split_once('(').context("a function has parameters")?;
@@ -92,7 +92,7 @@ struct Types<'a> {
 }
 
 impl<'a> Types<'a> {
-    fn of(source: &'a str) -> Self {
+    fn read(source: &'a str) -> Self {
         let after = |start: &'static str| source.split(start).skip(1);
         let mut aliases: HashMap<_, _> = after("pub type ")
             .filter_map(|rest| rest.split_once(';')?.0.split_once('='))

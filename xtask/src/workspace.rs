@@ -69,8 +69,8 @@ impl Package {
     fn from_metadata(package: &Value, members: &[&str], root: &Path) -> Self {
         let dependencies = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
         let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
-        let of_kind = |kind| targets.iter().filter(move |target| target["kind"][0].as_str() == Some(kind));
-        let is_library = of_kind("lib").next().is_some();
+        let targets_of_kind = |kind| targets.iter().filter(move |target| target["kind"][0].as_str() == Some(kind));
+        let is_library = targets_of_kind("lib").next().is_some();
         Package {
             name: package["name"].as_str().unwrap_or_default().to_owned(),
             folder: folder_of(package, root),
@@ -82,7 +82,7 @@ impl Package {
                 .map(str::to_owned)
                 .collect(),
             is_published_library: is_library && package["publish"].is_null(),
-            tests: of_kind("test").filter_map(|target| target["name"].as_str()).map(str::to_owned).collect(),
+            tests: targets_of_kind("test").filter_map(|target| target["name"].as_str()).map(str::to_owned).collect(),
         }
     }
 }
@@ -91,6 +91,22 @@ fn folder_of(package: &Value, root: &Path) -> PathBuf {
     let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
     let folder = manifest.parent().unwrap_or(root);
     folder.strip_prefix(root).unwrap_or(folder).to_owned()
+}
+
+/// Every `.rs` below `folder`, in order, without build outputs.
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// `cargo ARGS` in `root`, with what [`crate::tools`] found on its path.

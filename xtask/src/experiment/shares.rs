@@ -120,7 +120,7 @@ pub(super) fn sp500(runner: &Runner) -> Result<String> {
                 }
             }
         }
-        rows.iter_mut().zip(&coefficients).for_each(|(rows, of_horizon)| rows.push_str(&of_horizon.row(name)));
+        rows.iter_mut().zip(&coefficients).for_each(|(rows, coefficients)| rows.push_str(&coefficients.row(name)));
     }
     let mut text = format!(
         "S&P 500: {} samples of {} shares on {} days; test split, mean ± deviation over {SEEDS} seeds, coefficients in hundredths\n",

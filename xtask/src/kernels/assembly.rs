@@ -30,7 +30,8 @@ pub(super) fn report(compiler: &Compiler, source: &Path, ptx: &str) -> Result<()
         }
     }
     for (kernel, uses) in kernels {
-        let list = |of: fn(&Use) -> u32| uses.iter().map(|used| of(used).to_string()).collect::<Vec<_>>().join(" ");
+        let list =
+            |value: fn(&Use) -> u32| uses.iter().map(|used| value(used).to_string()).collect::<Vec<_>>().join(" ");
         let shared_bytes = uses.iter().map(|used| used.shared_bytes).max().unwrap_or_default();
         let (registers, spilled) = (list(|used| used.registers), list(|used| used.spilled_bytes));
         println!("  {kernel:20} registers {registers}  spilled {spilled}  shared {shared_bytes} bytes");

