@@ -19,6 +19,8 @@ mod limits;
 mod lines;
 mod mpi;
 mod nextest;
+#[cfg(test)]
+mod orphans;
 mod passed;
 mod property_tests;
 mod python;
