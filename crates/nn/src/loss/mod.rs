@@ -4,8 +4,8 @@
 
 mod ascending;
 mod classes;
+mod graph;
 mod needs;
-mod of_graph;
 mod tasks;
 
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,9 @@ use crate::model::dropout::StepDropout;
 use crate::model::readout::Readout;
 pub use ascending::Ascending;
 pub use classes::Classes;
+use graph::wide;
+pub use graph::{is_labelled, labelled_rows, softmax};
 pub use needs::TargetNeeds;
-use of_graph::wide;
-pub use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
 
 /// Losses. A target of NaN is not known, and counts nowhere; in graphs, a node whose targets are
