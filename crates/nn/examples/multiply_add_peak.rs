@@ -28,22 +28,22 @@ struct InstructionSet {
 
 fn main() {
     let threads = std::env::args().nth(1).and_then(|threads| threads.parse().ok()).unwrap_or(1);
-    let rates = instruction_sets().into_iter().map(|of| format!("\"{}\": {:.0}", of.name, rate(&of, threads)));
+    let rates = instruction_sets().into_iter().map(|set| format!("\"{}\": {:.0}", set.name, rate(&set, threads)));
     println!("{{{}}}", rates.collect::<Vec<_>>().join(", "));
 }
 
 /// The most multiply-adds a second on so many threads together.
-fn rate(of: &InstructionSet, threads: usize) -> f64 {
+fn rate(set: &InstructionSet, threads: usize) -> f64 {
     let barrier = Barrier::new(threads);
     let fastest_s = |_| {
         (0..MEASUREMENTS).fold(f64::INFINITY, |fastest, _| {
             barrier.wait();
             let start = Instant::now();
-            (of.run)();
+            (set.run)();
             fastest.min(start.elapsed().as_secs_f64())
         })
     };
-    let multiply_adds = (ROUNDS * SUMS * of.lanes) as f64;
+    let multiply_adds = (ROUNDS * SUMS * set.lanes) as f64;
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || fastest_s(thread))).collect();
         workers.into_iter().map(|worker| multiply_adds / worker.join().expect("a loop of arithmetic ends")).sum()

@@ -46,7 +46,7 @@ fn products_by_cublaslt_in_all_layouts() {
 #[test]
 fn a_gpu_without_room_for_a_group_goes_step_by_step() {
     let name = "a layer that is too wide for a block is the CPU's, shared by a group";
-    let (_, case) = CASES.iter().find(|(of, _)| *of == name).unwrap();
+    let (_, case) = CASES.iter().find(|(case_name, _)| *case_name == name).unwrap();
     // A group of eight blocks of 256 threads, on four multiprocessors.
     for (resident_threads, launches) in [(2 * 256, 2), (2 * 256 - 1, 0)] {
         let (driver, device) = with_kernels();
@@ -67,7 +67,7 @@ fn layers_are_timed_on_a_device_in_every_precision() {
         let launches = driver.calls("cuLaunchKernel");
         let answer = measure::measure(&device, &Case { precision, ..LAYERS }).unwrap();
         let times = [answer.layers, answer.recurrence];
-        assert!(times.iter().all(|of| of.forward_us > 0.0 && of.both_us > 0.0), "{answer:?}");
+        assert!(times.iter().all(|time| time.forward_us > 0.0 && time.both_us > 0.0), "{answer:?}");
         assert!(answer.peak_allocated_bytes > 0 && driver.calls("cuLaunchKernel") > launches, "{answer:?}");
         // A card of no name that is known.
         assert_eq!((answer.floor, answer.predicted), (None, None), "{answer:?}");

@@ -65,13 +65,13 @@ impl OwnedGraphs {
 
     /// The same for the oracle.
     fn described(&self, drops: bool) -> Vec<Graph> {
-        let graph = |(index, of): (usize, &OwnedGraph)| {
-            let csr = of.received.csr(of.samples.len()).unwrap();
+        let graph = |(index, owned): (usize, &OwnedGraph)| {
+            let csr = owned.received.csr(owned.samples.len()).unwrap();
             let received = |node: usize| csr.edges_of(node).map(move |edge| (node, csr.col()[edge] as usize));
-            let (dst, src) = (0..of.samples.len()).flat_map(received).unzip();
+            let (dst, src) = (0..owned.samples.len()).flat_map(received).unzip();
             let dropout = GraphDropout { seed: STEP.seed, step: STEP.step, graph: index };
             let dropout = drops.then_some(dropout);
-            Graph { nodes: of.samples.len(), src, dst, attributes: wide(&of.attributes), dropout }
+            Graph { nodes: owned.samples.len(), src, dst, attributes: wide(&owned.attributes), dropout }
         };
         self.0.iter().enumerate().map(graph).collect()
     }
@@ -97,7 +97,7 @@ impl Graphs for OwnedGraphs {
     }
 
     fn largest(&self) -> (usize, usize) {
-        let most = |of: fn(&OwnedGraph) -> usize| self.0.iter().map(of).max().unwrap();
+        let most = |size: fn(&OwnedGraph) -> usize| self.0.iter().map(size).max().unwrap();
         (most(|graph| graph.samples.len()), most(|graph| graph.attributes.len() / 2))
     }
 
@@ -140,7 +140,7 @@ impl Problem {
         // A node without a label.
         targets.iter_mut().skip(2 * model.shape().outputs).take(1).for_each(|target| *target = f32::NAN);
         Problem {
-            bars: timeframes.map(|(k, of)| numbers(k, samples * of.steps * of.features)).collect(),
+            bars: timeframes.map(|(k, timeframe)| numbers(k, samples * timeframe.steps * timeframe.features)).collect(),
             model,
             parameters,
             graphs,
@@ -152,8 +152,8 @@ impl Problem {
 
     /// Targets of a graph's outputs: those of its nodes, or of the first for all.
     fn targets_of(&self, samples: std::ops::Range<usize>) -> &[f32] {
-        let (width, of_all) = (self.model.shape().outputs, samples.start..samples.start + 1);
-        let rows = if self.model.config().readout == Some(Readout::Node) { samples } else { of_all };
+        let (width, sample_range) = (self.model.shape().outputs, samples.start..samples.start + 1);
+        let rows = if self.model.config().readout == Some(Readout::Node) { samples } else { sample_range };
         &self.targets[rows.start * width..rows.end * width]
     }
 
@@ -189,7 +189,7 @@ impl Problem {
         let mut outputs = vec![f32::NAN; batch.outputs_len(model)];
         engine.predict(model, &self.parameters, &batch, &mut outputs);
 
-        let between_layers = self.drops.then(|| Dropout::of_step(RATE, STEP.seed, STEP.step).unwrap());
+        let between_layers = self.drops.then(|| Dropout::for_step(RATE, STEP.seed, STEP.step).unwrap());
         let dropout = StepDropout { between_layers, in_graphs: STEP };
         let objective = Objective { loss: self.loss, count: self.count(), position: 0, dropout, scale: 1.0 };
         let mut gradients = TensorSet::zeros(&device.scope("gradients"), model.layout()).unwrap();
@@ -202,8 +202,8 @@ impl Problem {
     /// Terms of the loss, or 1.
     fn count(&self) -> usize {
         let width = self.model.shape().outputs;
-        let of_graph = |targets: &[f32]| self.loss.graph_terms(labelled_rows(targets, width), width);
-        self.targets_by_graph().into_iter().map(of_graph).sum::<usize>().max(1)
+        let graph_terms = |targets: &[f32]| self.loss.graph_terms(labelled_rows(targets, width), width);
+        self.targets_by_graph().into_iter().map(graph_terms).sum::<usize>().max(1)
     }
 
     /// By the oracle, from parameters and bars that are shifted by `shift` times a number of the
@@ -220,13 +220,14 @@ impl Problem {
         let outputs = reference.forward(&inputs).outputs;
 
         inputs.graphs = self.graphs.described(true);
-        inputs.dropout = self.drops.then(|| Dropout::of_step(RATE, STEP.seed, STEP.step).unwrap());
+        inputs.dropout = self.drops.then(|| Dropout::for_step(RATE, STEP.seed, STEP.step).unwrap());
         let (dropped, width) = (reference.forward(&inputs).outputs, self.model.shape().outputs);
         let targets: Vec<Vec<f64>> = self.targets_by_graph().into_iter().map(wide).collect();
         let mut rest = dropped.as_slice();
-        let mut of_graph = |targets: &Vec<f64>| rest.split_off(..targets.len()).unwrap();
-        let of_graphs: Vec<_> = targets.iter().map(|targets| (of_graph(targets), targets.as_slice())).collect();
-        let loss = loss_of_graphs(self.loss, &of_graphs, width);
+        let mut graph_gradient = |targets: &Vec<f64>| rest.split_off(..targets.len()).unwrap();
+        let graph_gradients: Vec<_> =
+            targets.iter().map(|targets| (graph_gradient(targets), targets.as_slice())).collect();
+        let loss = loss_of_graphs(self.loss, &graph_gradients, width);
         let gradients = reference.gradients(&inputs, &loss.gradient).parameters;
         let gradients = self.model.layout().tensors().flat_map(|(name, _)| gradients[name].clone()).collect();
         Results { outputs, loss: loss.mean, gradients }

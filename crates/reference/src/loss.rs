@@ -148,7 +148,7 @@ fn cross_entropy<'t>(probabilities: Var<'t>, y: Var<'t>) -> Var<'t> {
 
 /// The classes that targets name, as rows with a one.
 fn one_hot(classes: Classes, targets: &[f64]) -> Matrix {
-    let class = |i: usize| classes.of(targets[i]).unwrap_or_else(|| panic!("{} names no class", targets[i]));
+    let class = |i: usize| classes.index(targets[i]).unwrap_or_else(|| panic!("{} names no class", targets[i]));
     Matrix::from_fn(targets.len(), classes.count(), |i, c| if class(i) == c { 1.0 } else { 0.0 })
 }
 

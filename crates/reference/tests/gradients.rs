@@ -156,7 +156,7 @@ proptest! {
             reference: reference(&model),
             inputs: Inputs {
                 timeframes: timeframes.collect(),
-                dropout: drops.then(|| Dropout::of_step(0.4, 3, 14).unwrap()),
+                dropout: drops.then(|| Dropout::for_step(0.4, 3, 14).unwrap()),
                 ..Inputs::default()
             },
             targets,
@@ -370,7 +370,7 @@ fn states_are_carried_from_one_sequence_to_the_next() {
 #[test]
 fn dropout_multiplies_what_the_layer_above_reads() {
     let (mut reference, mut inputs) = two_layers(Pooling::Last);
-    let dropout = Dropout::of_step(0.5, 9, 2).unwrap();
+    let dropout = Dropout::for_step(0.5, 9, 2).unwrap();
     let mask = dropout.mask("T0", 0);
     inputs.dropout = Some(dropout);
     let kept: Vec<usize> = (0..6).filter(|&unit| mask.factor(480, 8, unit) > 0.0).collect();

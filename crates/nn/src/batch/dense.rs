@@ -92,7 +92,7 @@ impl Runs {
     /// The runs of steps of `step_samples` samples, of which `batch_size` are computed at once, in
     /// an order of runs of `run_samples`: enough side by side for a product to pay, few enough for
     /// a step to have two shards. Where a batch holds a run, nothing depends on `batch_size`.
-    pub fn of_steps(step_samples: usize, batch_size: usize, run_samples: usize) -> Self {
+    pub fn for_steps(step_samples: usize, batch_size: usize, run_samples: usize) -> Self {
         let longest = run_samples.min(batch_size).max(1);
         let side_by_side = if run_samples <= batch_size { step_samples.div_ceil(longest) / 2 } else { 1 };
         Runs { longest, at_once: side_by_side.clamp(1, AT_ONCE_MAX), piece: run_samples.max(1) }
@@ -148,7 +148,7 @@ impl Runs {
     /// Two samples of a cell are of one run if the windows of the second begin at those of the
     /// first or within them, in every timeframe: then no segment ends between them. A run is over
     /// when it is as long as runs are, in samples or in bars of any timeframe.
-    pub fn of_batch(self, batch: &BatchView<'_>, position: usize) -> Vec<Range<usize>> {
+    pub fn in_batch(self, batch: &BatchView<'_>, position: usize) -> Vec<Range<usize>> {
         let start = |k: usize, sample: usize| batch.starts(k)[sample] as i64;
         let mut runs: Vec<Range<usize>> = Vec::new();
         for cell in self.cells(position..position + batch.len()) {
@@ -166,7 +166,7 @@ impl Runs {
 
     /// The runs of `batch` in shards: lists of runs that are computed side by side.
     pub fn shards_of_batch(self, batch: &BatchView<'_>, position: usize) -> Vec<Vec<Range<usize>>> {
-        let runs = self.of_batch(batch, position);
+        let runs = self.in_batch(batch, position);
         let mut rest = runs.as_slice();
         let mut shards = Vec::new();
         for block in self.blocks_of(position..position + batch.len(), self.at_once) {
@@ -205,20 +205,20 @@ mod tests {
         for (batch_size, longest, expected) in
             [(64, 64, (64, 1)), (4096, 512, (512, 4)), (4096, 64, (64, 16)), (10, 100, (10, 1)), (7, 1, (1, 3))]
         {
-            let runs = Runs::of_steps(batch_size, batch_size, longest);
+            let runs = Runs::for_steps(batch_size, batch_size, longest);
             assert_eq!((runs.longest, runs.at_once), expected, "{batch_size}, {longest}");
         }
-        assert_eq!(Runs::of_steps(4096, 4096, 512).shards(4096), 2);
+        assert_eq!(Runs::for_steps(4096, 4096, 512).shards(4096), 2);
         // Steps that are computed in several batches have the shards of those that are computed at
         // once, as long as a batch holds a run.
         for batch_size in [24, 32, 64, 128] {
             assert_eq!(
-                Runs::of_steps(128, batch_size, 24),
+                Runs::for_steps(128, batch_size, 24),
                 Runs { longest: 24, at_once: 3, piece: 24 },
                 "{batch_size}"
             );
         }
-        assert_eq!(Runs::of_steps(128, 16, 24), Runs { longest: 16, at_once: 1, piece: 24 });
+        assert_eq!(Runs::for_steps(128, 16, 24), Runs { longest: 16, at_once: 1, piece: 24 });
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
             (&[], 9, &[]),
         ] {
             let runs = Runs { longest, at_once: 1, piece: usize::MAX };
-            assert_eq!(runs.of_batch(&batch(list).view(), 0), expected, "{list:?}");
+            assert_eq!(runs.in_batch(&batch(list).view(), 0), expected, "{list:?}");
         }
         // Shards by where their runs begin, and where the last one ends.
         let shards = |all: &[&[usize]]| -> Vec<Vec<Range<usize>>> {
@@ -266,7 +266,7 @@ mod tests {
         // Pieces of three, of which the batch has the last sample of the first one.
         let batch_of_pieces = batch(&[3, 4, 5, 6, 0, 1, 2]);
         let runs = Runs { longest: 3, at_once: 2, piece: 3 };
-        assert_eq!(runs.of_batch(&batch_of_pieces.view(), 2), [0..1, 1..4, 4..7]);
+        assert_eq!(runs.in_batch(&batch_of_pieces.view(), 2), [0..1, 1..4, 4..7]);
         assert_eq!(runs.shards_of_batch(&batch_of_pieces.view(), 2), shards(&[&[0, 1, 4], &[4, 7]]));
         // Runs that end at a gap leave shards of the other blocks alone.
         let batch = batch(&[1, 2, 3, 4, 5, 6]);

@@ -16,7 +16,10 @@ pub(crate) struct SeriesBatch<'a> {
 impl<'a> SeriesBatch<'a> {
     /// Samples whose windows end at these rows of the series, a list a timeframe.
     pub(crate) fn new(shape: &'a SampleShape, series: &'a [Vec<f32>], ends: Vec<Vec<usize>>) -> Self {
-        let starts = ends.iter().zip(&shape.timeframes).map(|(ends, of)| ends.iter().map(|end| end + 1 - of.steps));
+        let starts = ends
+            .iter()
+            .zip(&shape.timeframes)
+            .map(|(ends, timeframe)| ends.iter().map(|end| end + 1 - timeframe.steps));
         let starts = starts.map(Iterator::collect).collect();
         let targets = vec![0.0; ends[0].len() * shape.outputs];
         SeriesBatch { shape, series, offsets: WindowOffsets { starts, ends }, targets }

@@ -35,7 +35,7 @@ pub enum Initial<'a> {
 
 impl<'a> Initial<'a> {
     /// The state before the first bar of the window that ends at row `end`; `None` for zero.
-    pub fn of_window(self, end: usize) -> Option<&'a [f32]> {
+    pub fn window_state(self, end: usize) -> Option<&'a [f32]> {
         match self {
             Initial::Zero => None,
             Initial::Carried(timeframe, states) => timeframe.before(end, states),

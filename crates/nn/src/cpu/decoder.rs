@@ -141,10 +141,11 @@ impl Decoding {
     pub(crate) fn new(scope: &Scope, decoder: &Decoder, room: Capacity, purpose: Purpose) -> Result<Self> {
         let [encodings, outputs, d_outputs, d_encodings, d_fused, attended, d_attended, pooled, d_pooled] =
             decoder.lens(room);
-        let fusion = decoder.fusion.map(|of| FusionMemory::new(scope, of.sizes, room.samples, purpose));
+        let fusion = decoder.fusion.map(|fusion| FusionMemory::new(scope, fusion.sizes, room.samples, purpose));
         let zeros = |len| Buffer::zeros(scope, len);
         let attention = decoder.attention.as_ref();
-        let attention = attention.map(|of| AttentionPass::new(scope, of, room.samples, room.edges, passes(purpose)));
+        let attention =
+            attention.map(|attention| AttentionPass::new(scope, attention, room.samples, room.edges, passes(purpose)));
         Ok(Decoding {
             samples: 0,
             pair_isa: None,

@@ -19,7 +19,7 @@ pub trait GemmElement: Copy {
     /// # Safety
     /// Every element that the shapes and strides reach lies inside the allocation of its pointer;
     /// c's elements are distinct, valid for writing and overlap neither a nor b.
-    unsafe fn gemm(of: Gemm<Self>);
+    unsafe fn gemm(gemm: Gemm<Self>);
 }
 
 /// Arguments of a product of a [m, k] and b [k, n] to c [m, n], whose rows follow one another.
@@ -48,8 +48,8 @@ macro_rules! product {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
 
-            unsafe fn gemm(of: Gemm<Self>) {
-                let Gemm { m, k, n, a, b, beta, c } = of;
+            unsafe fn gemm(gemm: Gemm<Self>) {
+                let Gemm { m, k, n, a, b, beta, c } = gemm;
                 let c_row = n as isize;
                 // SAFETY: the caller keeps this function's contract, which is that of `$gemm`.
                 unsafe { $gemm(m, k, n, 1.0, a.first, a.row, a.column, b.first, b.row, b.column, beta, c, c_row, 1) }
@@ -117,12 +117,12 @@ pub fn multiply<S: GemmElement>(a: Matrix<'_, S>, b: Matrix<'_, S>, into: Output
         let [row, column] = x.strides.map(|stride| stride as isize);
         Strided { first: x.values.as_ptr(), row, column }
     };
-    let of = Gemm { m, k, n, a: strided(a), b: strided(b), beta, c: c.as_mut_ptr() };
+    let gemm = Gemm { m, k, n, a: strided(a), b: strided(b), beta, c: c.as_mut_ptr() };
     // SAFETY: a and b hold as many elements as their shapes and strides reach, either way round,
     // which was checked when they were made; c holds m·n elements, checked above, reached once each
     // by the strides [n, 1]; it is borrowed exclusively, so that it overlaps neither. A slice has
     // at most isize::MAX bytes, so that strides fit in isize.
-    unsafe { S::gemm(of) }
+    unsafe { S::gemm(gemm) }
 }
 
 /// [`multiply`] or, with an instruction set for pairs, the same of operands that are rounded to

@@ -47,8 +47,8 @@ impl LayerNorm {
     /// Replaces one row [width] by itself after the norm.
     pub(crate) fn row(&self, parameters: &TensorSet, row: &mut [f32]) {
         let [mean, scale] = moments(row);
-        let of_units = parameters.slot(self.weight).iter().zip(parameters.slot(self.bias));
-        row.iter_mut().zip(of_units).for_each(|(x, (&weight, &bias))| *x = (*x - mean) * scale * weight + bias);
+        let unit_parameters = parameters.slot(self.weight).iter().zip(parameters.slot(self.bias));
+        row.iter_mut().zip(unit_parameters).for_each(|(x, (&weight, &bias))| *x = (*x - mean) * scale * weight + bias);
     }
 
     /// Adds to the gradients of γ and β.

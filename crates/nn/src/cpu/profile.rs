@@ -113,7 +113,7 @@ impl Clock {
 
 impl Profile {
     /// Nothing yet, for a step of `model`.
-    pub fn of(model: &Model) -> Self {
+    pub fn for_model(model: &Model) -> Self {
         let timeframes = &model.shape().timeframes;
         let layer =
             |timeframe: &str, layer| LayerTimes { timeframe: timeframe.to_owned(), layer, ..LayerTimes::default() };

@@ -210,8 +210,8 @@ impl StatefulInference {
         let StatefulInference { timeframes, warm_up_windows, readers, resumable, .. } = self;
         let mut all = Vec::new();
         for (k, timeframe) in timeframes.iter_mut().enumerate() {
-            let of = PassagesOfTimeframe { model, timeframe: k, warm_up_windows: *warm_up_windows, resumable };
-            of.add(timeframe, |row| bars.segment_start(k, row), &mut all);
+            let cutter = PassagesOfTimeframe { model, timeframe: k, warm_up_windows: *warm_up_windows, resumable };
+            cutter.add(timeframe, |row| bars.segment_start(k, row), &mut all);
         }
         // The longest ones first, so that threads end at about the same time.
         all.sort_by_key(|passage| std::cmp::Reverse(passage.rows.len()));
@@ -220,7 +220,7 @@ impl StatefulInference {
         work(&passages, readers.iter_mut().map(|reader| reader.bars.as_mut_slice()).collect());
         let Passages { kept, failure, .. } = passages;
         let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-        resumable.retain(|(k, _), _| !kept.keys().any(|(of_kept, _)| of_kept == k));
+        resumable.retain(|(k, _), _| !kept.keys().any(|(kept_key, _)| kept_key == k));
         resumable.extend(kept);
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
@@ -249,8 +249,8 @@ impl StatefulInference {
         let model = weights.model;
         self.read(batch, to, model.pooling_weights_len(), |reader, sample, mut row| {
             reader.pool(weights, sample);
-            for (pooled, of) in reader.poolings.iter().zip(model.poolings()) {
-                let weights = pooled.memory.weights(of, 0);
+            for (pooled, pooling) in reader.poolings.iter().zip(model.poolings()) {
+                let weights = pooled.memory.weights(pooling, 0);
                 let (own, rest) = row.split_at_mut(weights.len());
                 own.copy_from_slice(weights);
                 row = rest;
@@ -290,17 +290,17 @@ impl<'a> Streaming<'a> {
     /// The row of the last bar of the sample's window of timeframe `k`, and the states [steps, H]
     /// up to there.
     fn window(self, k: usize, steps: usize, hidden: usize) -> (usize, &'a [f32]) {
-        let (of, end) = (&self.timeframes[k], self.batch.ends(k)[self.sample]);
-        let last = of.rows.binary_search(&end).expect("the end of a streamed sample");
-        (end, &of.hidden.as_slice()[(last + 1 - steps) * hidden..(last + 1) * hidden])
+        let (timeframe, end) = (&self.timeframes[k], self.batch.ends(k)[self.sample]);
+        let last = timeframe.rows.binary_search(&end).expect("the end of a streamed sample");
+        (end, &timeframe.hidden.as_slice()[(last + 1 - steps) * hidden..(last + 1) * hidden])
     }
 }
 
 impl Reader {
     fn new(scope: &Scope, model: &Model) -> Result<Self> {
         let decoding = Decoding::new(scope, model.decoder(), ONE_SAMPLE, Purpose::Prediction)?;
-        let pooled = |(of, timeframe): (_, &Timeframe)| {
-            Ok(PooledWindow { memory: WindowPooling::new(scope, of, timeframe.steps, 1)?, end: None })
+        let pooled = |(pooling, timeframe): (_, &Timeframe)| {
+            Ok(PooledWindow { memory: WindowPooling::new(scope, pooling, timeframe.steps, 1)?, end: None })
         };
         let poolings = model.poolings().iter().zip(&model.shape().timeframes).map(pooled).collect::<Result<_>>()?;
         Ok(Reader { poolings, decoding, bars: Buffer::zeros(scope, largest_window_len(model))? })
@@ -317,17 +317,17 @@ impl Reader {
             let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
             part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, 1, hidden).1));
         }
-        self.decoding.forward_in(precision, PairIsa::of(precision), model.decoder(), parameters, None, None);
+        self.decoding.forward_in(precision, PairIsa::for_precision(precision), model.decoder(), parameters, None, None);
     }
 
     /// Pools a sample's windows by attention.
     fn pool(&mut self, Weights { model, parameters, precision, .. }: Weights<'_>, sample: Streaming<'_>) {
         let timeframes = model.poolings().iter().zip(&model.shape().timeframes);
-        for (k, (pooled, (of, timeframe))) in self.poolings.iter_mut().zip(timeframes).enumerate() {
+        for (k, (pooled, (pooling, timeframe))) in self.poolings.iter_mut().zip(timeframes).enumerate() {
             let (end, states) = sample.window(k, timeframe.steps, model.config().hidden);
             // Samples that follow each other share the windows of long timeframes.
             if pooled.end != Some(end) {
-                pooled.memory.forward(PairIsa::of(precision), of, parameters, states);
+                pooled.memory.forward(PairIsa::for_precision(precision), pooling, parameters, states);
                 pooled.end = Some(end);
             }
         }
@@ -354,12 +354,12 @@ impl PassagesOfTimeframe<'_> {
         while let Some(&last) = asked.last() {
             // From the last passage to the first: what comes before its start is split off.
             let segment_start = segment_start_of(last);
-            let of_segment = asked.partition_point(|&row| row < segment_start);
+            let first_in_segment = asked.partition_point(|&row| row < segment_start);
             let (before, BoundaryState { row, state }) = match self.warm_up_windows {
-                None => (of_segment, self.start(segment_start, asked[of_segment])),
+                None => (first_in_segment, self.start(segment_start, asked[first_in_segment])),
                 Some(windows) => {
                     let bars = windows.saturating_mul(timeframe.steps);
-                    let before = of_segment + last_stretch(&asked[of_segment..], bars);
+                    let before = first_in_segment + last_stretch(&asked[first_in_segment..], bars);
                     (before, self.zero(asked[before].saturating_sub(bars).max(segment_start)))
                 }
             };
@@ -568,8 +568,8 @@ mod tests {
             let bars = FromFile::new(None);
             let found = states_of(&model, &pieces, threads, &bars).unwrap();
             let whole = states_of(&model, &[rows], 1, &FromFile::new(None)).unwrap();
-            for (n, of_piece) in found.into_iter().enumerate() {
-                for (row, state) in of_piece {
+            for (n, piece) in found.into_iter().enumerate() {
+                for (row, state) in piece {
                     let place = whole[n % 2].binary_search_by_key(&row, |(row, _)| *row).unwrap();
                     prop_assert_eq!(&state, &whole[n % 2][place].1, "timeframe {}, row {}", n % 2, row);
                 }

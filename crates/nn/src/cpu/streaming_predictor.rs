@@ -63,7 +63,7 @@ impl StreamingPredictor {
         let scope = device.scope("carried");
         let timeframes = &model.shape().timeframes;
         let state = |timeframe| Ok(Buffer::zeros(&scope, followed_len(&model, timeframe))?);
-        let pooling = |(of, timeframe): (_, &Timeframe)| WindowPooling::new(&scope, of, timeframe.steps, 1);
+        let pooling = |(pooling, timeframe): (_, &Timeframe)| WindowPooling::new(&scope, pooling, timeframe.steps, 1);
         Ok(StreamingPredictor {
             states: timeframes.iter().map(state).collect::<Result<_>>()?,
             poolings: model.poolings().iter().zip(timeframes).map(pooling).collect::<Result<_>>()?,
@@ -118,8 +118,13 @@ impl StreamingPredictor {
             let (state, recent) = state.as_slice().split_at(state_len(&self.model));
             match self.poolings.get_mut(k) {
                 Some(memory) => {
-                    let of = &self.model.poolings()[k];
-                    part.copy_from_slice(memory.forward(PairIsa::of(precision), of, parameters, recent));
+                    let pooling = &self.model.poolings()[k];
+                    part.copy_from_slice(memory.forward(
+                        PairIsa::for_precision(precision),
+                        pooling,
+                        parameters,
+                        recent,
+                    ));
                 }
                 None => {
                     part.copy_from_slice(top_hidden(state, hidden));
@@ -127,7 +132,14 @@ impl StreamingPredictor {
                 }
             }
         }
-        self.decoding.forward_in(precision, PairIsa::of(precision), self.model.decoder(), parameters, None, None);
+        self.decoding.forward_in(
+            precision,
+            PairIsa::for_precision(precision),
+            self.model.decoder(),
+            parameters,
+            None,
+            None,
+        );
         self.decoding.outputs().to_vec()
     }
 

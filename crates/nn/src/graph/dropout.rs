@@ -19,7 +19,7 @@ pub struct GraphDropout {
 impl GraphDropout {
     /// The dropout of the graph `graph` at optimizer step `step`, counted from 0. Any number that
     /// the graph keeps tells it from others.
-    pub fn of_step(seed: u64, step: u64, graph: usize) -> Self {
+    pub fn for_step(seed: u64, step: u64, graph: usize) -> Self {
         GraphDropout { key: bits(Stream { seed, name: "graph dropout" }, step), graph }
     }
 

@@ -57,7 +57,7 @@ pub struct SeenEdges {
 
 impl SeenEdges {
     /// Edges that the attention of a model of `config` sees.
-    pub fn of(config: &ModelConfig) -> Self {
+    pub fn for_config(config: &ModelConfig) -> Self {
         let self_loops = config.graph.unwrap_or_default().self_loops;
         SeenEdges { self_loops, attributes: config.edge_attributes }
     }
@@ -106,8 +106,8 @@ impl BatchEdges {
         assert_eq!(csc.columns(), nodes, "columns of the same graph");
         for j in 0..nodes {
             self.src_starts.push(self.places.len() as u32);
-            let of_node = csc.offsets()[j] as usize..csc.offsets()[j + 1] as usize;
-            for (&i, &edge) in csc.rows()[of_node.clone()].iter().zip(&csc.edges()[of_node]) {
+            let node_entries = csc.offsets()[j] as usize..csc.offsets()[j + 1] as usize;
+            for (&i, &edge) in csc.rows()[node_entries.clone()].iter().zip(&csc.edges()[node_entries]) {
                 let (i, edge) = (i as usize, edge as usize);
                 assert!(i < nodes && edge < graph.edges(), "edge {edge} to node {i} of {nodes}");
                 if !(self_loops && i == j) {
@@ -165,7 +165,7 @@ mod tests {
             }
             let places = from.len() as u32;
             let expected = [(7, 0, 0), (2, 3, places / 2), (0, 6, places)];
-            let found: Vec<_> = lists.graphs.iter().map(|of| (of.index, of.node, of.place)).collect();
+            let found: Vec<_> = lists.graphs.iter().map(|place| (place.index, place.node, place.place)).collect();
             assert_eq!((found, &lists.graph_of[..]), (expected.to_vec(), &[0, 0, 0, 1, 1, 1][..]));
         }
         // Given attributes by place, and the means of what nodes receive from others.

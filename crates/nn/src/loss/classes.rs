@@ -31,7 +31,7 @@ impl Classes {
     }
 
     /// The class of a target; `None` for a number that names none.
-    pub fn of(self, target: f64) -> Option<usize> {
+    pub fn index(self, target: f64) -> Option<usize> {
         match self {
             Classes::Labels(count) => {
                 let is_label = target >= 0.0 && target < count as f64 && target.fract() == 0.0;
@@ -89,7 +89,7 @@ mod tests {
             (Classes::Labels(3), 0.5, None),
             (Classes::Labels(3), f64::NAN, None),
         ] {
-            assert_eq!(classes.of(target), expected, "{target} in {classes:?}");
+            assert_eq!(classes.index(target), expected, "{target} in {classes:?}");
         }
         assert_eq!((thresholds.count(), Classes::Labels(7).count()), (3, 7));
     }

@@ -41,8 +41,8 @@ impl Loss {
             }
             Loss::CrossEntropy => rows().map(|(y, targets)| cross_entropy(y, targets)).sum(),
             Loss::RankPairwise | Loss::RankListwise { .. } => {
-                let of_column = |k| self.rank_loss(&Column::new(outputs, targets, width, k), None);
-                (0..width).map(of_column).sum::<f64>() / width as f64
+                let column_loss = |k| self.rank_loss(&Column::new(outputs, targets, width, k), None);
+                (0..width).map(column_loss).sum::<f64>() / width as f64
             }
             Loss::Tasks(_) => panic!("tasks are for samples that stand alone"),
         }
@@ -154,10 +154,10 @@ fn pairwise(column: &Column, slopes: Option<&mut [f64]>) -> f64 {
     let below: Vec<usize> = targets.iter().map(|target| targets.partition_point(|other| other < target)).collect();
     let count = below.iter().sum::<usize>().max(1) as f64;
     let mut sorted_slopes = vec![0.0; y.len()];
-    let sum: f64 = match Exponentials::of(&y) {
+    let sum: f64 = match Exponentials::new(&y) {
         Some(exponentials) => {
-            let of_row = |high: usize| exponentials.pairs(high, &mut sorted_slopes, below[high]);
-            (0..y.len()).map(of_row).sum()
+            let row_pairs = |high: usize| exponentials.pairs(high, &mut sorted_slopes, below[high]);
+            (0..y.len()).map(row_pairs).sum()
         }
         None => (0..y.len()).map(|high| far_pairs(&y, high, &mut sorted_slopes, below[high])).sum(),
     };
@@ -179,7 +179,7 @@ impl Exponentials {
     /// double precision.
     const REACH: f64 = 40.0;
 
-    fn of(y: &[f64]) -> Option<Self> {
+    fn new(y: &[f64]) -> Option<Self> {
         let (least, most) = y.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &y| (a.min(y), b.max(y)));
         let middle = 0.5 * (least + most);
         let near = y.iter().all(|y| (y - middle).abs() <= Self::REACH);
@@ -285,7 +285,7 @@ mod tests {
         /// what they are made of: 1 + e^x.
         #[test]
         fn near_outputs_are_ranked_as_far_ones(y in prop::collection::vec(-40.0f64..40.0, 1..40)) {
-            let exponentials = Exponentials::of(&y).expect("outputs no farther than eighty from each other");
+            let exponentials = Exponentials::new(&y).expect("outputs no farther than eighty from each other");
             let (mut near, mut far) = (vec![0.0; y.len()], vec![0.0; y.len()]);
             for high in 0..y.len() {
                 let found = exponentials.pairs(high, &mut near, high);

@@ -232,11 +232,11 @@ impl Loss {
     pub fn add_to(self, sum: f64, outputs: &[f32], targets: &[f32]) -> f64 {
         let pairs = outputs.chunks_exact(self.outputs_per_target()).zip(targets);
         let known = pairs.filter(|(_, target)| is_known(**target));
-        known.fold(sum, |sum, (y, target)| sum + self.of_target(y, f64::from(*target)))
+        known.fold(sum, |sum, (y, target)| sum + self.target_loss(y, f64::from(*target)))
     }
 
     /// The loss of the outputs [M] for one target. Of classes, NaN for a target that names none.
-    fn of_target(&self, y: &[f32], target: f64) -> f64 {
+    fn target_loss(&self, y: &[f32], target: f64) -> f64 {
         let error = |y: f32| f64::from(y) - target;
         match *self {
             Loss::Mse => error(y[0]) * error(y[0]),
@@ -245,8 +245,8 @@ impl Loss {
                 y.iter().zip(levels.as_slice()).map(|(&y, &level)| pinball(error(y), level)).sum()
             }
             Loss::Classes(classes) => {
-                let of_class = |class: usize| softmax(&wide(y)).1 - f64::from(y[class]);
-                classes.of(target).map_or(f64::NAN, of_class)
+                let class_slope = |class: usize| softmax(&wide(y)).1 - f64::from(y[class]);
+                classes.index(target).map_or(f64::NAN, class_slope)
             }
             Loss::CrossEntropy | Loss::RankPairwise | Loss::RankListwise { .. } | Loss::Tasks(_) => {
                 panic!("{} has no value for one target", self.name())
@@ -264,8 +264,8 @@ impl Loss {
             return tasks.gradient(outputs, targets, count, d_outputs);
         }
         let width = self.outputs_per_target();
-        let of_targets = outputs.chunks_exact(width).zip(targets).zip(d_outputs.chunks_exact_mut(width));
-        for ((y, &target), d) in of_targets {
+        let each_target = outputs.chunks_exact(width).zip(targets).zip(d_outputs.chunks_exact_mut(width));
+        for ((y, &target), d) in each_target {
             match is_known(target) {
                 true => self.slopes(y, f64::from(target), count, d),
                 false => d.fill(0.0),
@@ -286,7 +286,7 @@ impl Loss {
                 }
             }
             Loss::Classes(classes) => {
-                let class = classes.of(target);
+                let class = classes.index(target);
                 for (c, (d, share)) in d.iter_mut().zip(softmax(&wide(y)).0).enumerate() {
                     let wanted = class.map_or(f64::NAN, |class| f64::from(u8::from(c == class)));
                     *d = over_count(share - wanted);

@@ -29,7 +29,7 @@ pub enum TargetNeeds {
 impl Loss {
     /// The requirements on the targets of a sample; one for each group of [`Loss::groups`].
     pub fn needs(self, targets: usize) -> Vec<TargetNeeds> {
-        let of_group = |loss: Loss| match loss {
+        let group_needs = |loss: Loss| match loss {
             Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } | Loss::RankPairwise | Loss::RankListwise { .. } => {
                 TargetNeeds::Numbers
             }
@@ -37,7 +37,7 @@ impl Loss {
             Loss::CrossEntropy => TargetNeeds::Probabilities,
             Loss::Tasks(_) => unreachable!("a group of targets has one loss"),
         };
-        self.groups(targets).into_iter().map(|group| of_group(group.loss)).collect()
+        self.groups(targets).into_iter().map(|group| group_needs(group.loss)).collect()
     }
 
     /// Refuses rows of targets [.., K = `width`] that are known and that the loss has no meaning
@@ -87,7 +87,7 @@ impl TargetNeeds {
     /// Fault of a row of targets of one group.
     fn fault(self, row: &[f32]) -> Option<String> {
         let is_fault = |target: f64| match self {
-            TargetNeeds::Classes(classes) => classes.of(target).is_none(),
+            TargetNeeds::Classes(classes) => classes.index(target).is_none(),
             TargetNeeds::Numbers | TargetNeeds::Probabilities => false,
         };
         if self == TargetNeeds::Probabilities {

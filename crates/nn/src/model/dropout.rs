@@ -55,7 +55,7 @@ impl Dropout {
     ///
     /// # Errors
     /// [`Error::Setting`] for a rate that is not in [0, 1).
-    pub fn of_step(rate: f32, seed: u64, step: u64) -> Result<Self> {
+    pub fn for_step(rate: f32, seed: u64, step: u64) -> Result<Self> {
         check_rate(rate)?;
         Ok(Dropout { rate, key: bits(Stream { seed, name: "dropout" }, step) })
     }
@@ -120,7 +120,7 @@ mod tests {
 
     impl At {
         fn is_dropped(self, rate: f32) -> bool {
-            let dropout = Dropout::of_step(rate, self.seed, self.step).unwrap();
+            let dropout = Dropout::for_step(rate, self.seed, self.step).unwrap();
             dropout.mask(self.timeframe, self.layer).factor(self.end, self.t, self.unit) == 0.0
         }
     }
@@ -172,7 +172,7 @@ mod tests {
     /// mean; ends past 2³² are told apart.
     #[test]
     fn factors_are_those_of_inverted_dropout() {
-        let mask = |rate| Dropout::of_step(rate, 3, 4).unwrap().mask("M1", 1);
+        let mask = |rate| Dropout::for_step(rate, 3, 4).unwrap().mask("M1", 1);
         assert!((0..1000).all(|unit| mask(0.0).factor(0, 0, unit) == 1.0));
         assert!((0..1000).all(|unit| [0.0, 4.0].contains(&mask(0.75).factor(9, 1, unit))));
         assert!((0..100).any(|unit| mask(0.5).factor(1, 0, unit) != mask(0.5).factor(1 + (1 << 32), 0, unit)));
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn rates_outside_their_range_are_refused() {
         for rate in [-0.1, 1.0, 1.5, f32::NAN, f32::INFINITY] {
-            let error = Dropout::of_step(rate, 1, 1).unwrap_err().to_string();
+            let error = Dropout::for_step(rate, 1, 1).unwrap_err().to_string();
             assert_eq!(error, format!("`dropout` is {rate}: expected 0 or more and less than 1"));
         }
-        assert!(Dropout::of_step(1.0f32.next_down(), 1, 1).is_ok());
+        assert!(Dropout::for_step(1.0f32.next_down(), 1, 1).is_ok());
     }
 }

@@ -310,10 +310,10 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     }
     config.graph.iter().try_for_each(GraphConfig::check)?;
     check_attention(config)?;
-    let of_lstms = |size: usize| if config.encoder == Encoder::Lstm { size } else { 1 };
+    let lstm_size = |size: usize| if config.encoder == Encoder::Lstm { size } else { 1 };
     let sizes = [
-        ("hidden", of_lstms(config.hidden)),
-        ("layers", of_lstms(config.layers)),
+        ("hidden", lstm_size(config.hidden)),
+        ("layers", lstm_size(config.layers)),
         ("shape.timeframes", shape.timeframes.len()),
         ("shape.outputs", shape.outputs),
         ("outputs_per_target", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),

@@ -61,8 +61,8 @@ impl Layout {
     /// # Panics
     /// If there is no such element.
     pub fn element(&self, index: usize) -> (&str, usize) {
-        let of = self.entries.iter().find(|entry| entry.range.contains(&index)).expect("an element of a tensor");
-        (&of.name, index - of.range.start)
+        let entry = self.entries.iter().find(|entry| entry.range.contains(&index)).expect("an element of a tensor");
+        (&entry.name, index - entry.range.start)
     }
 
     /// Place of a tensor's elements among those of all.
@@ -72,8 +72,8 @@ impl Layout {
 
     /// Places of the tensors of several dimensions, from element `start` on.
     pub fn matrices(&self, start: usize) -> impl Iterator<Item = Range<usize>> + '_ {
-        let matrices = self.entries.iter().filter(move |of| of.shape.len() > 1 && of.range.start >= start);
-        matrices.map(|of| of.range.clone())
+        let matrices = self.entries.iter().filter(move |entry| entry.shape.len() > 1 && entry.range.start >= start);
+        matrices.map(|entry| entry.range.clone())
     }
 
     pub(crate) fn name(&self, slot: Slot) -> &str {

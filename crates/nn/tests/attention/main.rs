@@ -129,10 +129,11 @@ impl Fixture<'_> {
     /// exact as the numbers that they are differences of.
     fn compare_gradients(&self, gradients: &TensorSet) {
         let named = |name: &str| torch_name("grad", name);
-        let of_all = gradients.tensors().map(|(name, ..)| largest(&self.f64s(&named(name)))).fold(0.0, f64::max);
+        let largest_gradient =
+            gradients.tensors().map(|(name, ..)| largest(&self.f64s(&named(name)))).fold(0.0, f64::max);
         for (name, _, values) in gradients.tensors() {
             let is_difference = ["att", "lin_r", "lin_edge"].iter().any(|part| name.contains(part));
-            let beside = if is_difference { of_all } else { largest(&self.f64s(&named(name))) };
+            let beside = if is_difference { largest_gradient } else { largest(&self.f64s(&named(name))) };
             self.compare_beside(beside, &named(name), values, GRADIENT_TOLERANCE);
         }
     }
@@ -200,7 +201,7 @@ fn the_engine_agrees_with_pytorch_geometric() {
     let cases: BTreeMap<String, Case> = serde_json::from_str(&metadata["cases"]).unwrap();
     assert_eq!(cases.len(), 30, "the fixture has 15 cases of two kinds");
     let number = |name: &str| metadata[name].parse::<u64>().unwrap();
-    let dropout = GraphDropout::of_step(number("seed"), number("step"), number("graph") as usize);
+    let dropout = GraphDropout::for_step(number("seed"), number("step"), number("graph") as usize);
     for (name, case) in &cases {
         check(&Fixture { name, file: &file }, case, dropout);
     }

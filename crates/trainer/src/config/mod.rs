@@ -228,7 +228,7 @@ impl Config {
     pub(crate) fn purpose(&self) -> Purpose {
         let runs = match self.loss_on {
             LossOn::LastStep => None,
-            LossOn::EveryStep => Some(Runs::of_steps(self.step_samples(), self.batch_size, self.run_samples())),
+            LossOn::EveryStep => Some(Runs::for_steps(self.step_samples(), self.batch_size, self.run_samples())),
         };
         let kept = match (self.gradient_checkpointing, self.carry_state) {
             (false, _) => Kept::Everything,
@@ -252,7 +252,7 @@ impl Config {
     /// Dropout of optimizer step `step`, counted from 0.
     pub(crate) fn dropout_of_step(&self, step: u64) -> Result<Option<Dropout>> {
         match self.purpose() {
-            Purpose::Training { dropout: true, .. } => Ok(Some(Dropout::of_step(self.dropout, self.seed, step)?)),
+            Purpose::Training { dropout: true, .. } => Ok(Some(Dropout::for_step(self.dropout, self.seed, step)?)),
             _ => Ok(None),
         }
     }

@@ -136,7 +136,7 @@ mod tests {
             let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), list.len()).unwrap();
             batch.take_series(&samples.series().unwrap(), &list).unwrap();
             let view = batch.view();
-            let runs = Runs { longest: len, at_once: 1, piece: usize::MAX }.of_batch(&view, 0);
+            let runs = Runs { longest: len, at_once: 1, piece: usize::MAX }.in_batch(&view, 0);
             prop_assert!(runs.len() <= most.count, "{} runs for {:?}", runs.len(), most);
             for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
                 let reach = |run: &std::ops::Range<usize>| view.starts(k)[run.end - 1] - view.starts(k)[run.start];

@@ -410,7 +410,7 @@ impl Trainer {
         batch_size: usize,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
-        let seen = self.accelerator.as_ref().map(|_| SeenEdges::of(&self.model.config()));
+        let seen = self.accelerator.as_ref().map(|_| SeenEdges::for_config(&self.model.config()));
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
         let of_series = if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars };
         Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, of_series }

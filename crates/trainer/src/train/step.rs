@@ -50,7 +50,7 @@ impl StepPlan {
         let objective = Objective { position: positions.start, ..self.objective };
         let Loss::Tasks(tasks) = objective.loss else { return objective };
         let counts = self.counts.unwrap_or_else(|| tasks.count(batch.targets()));
-        Objective { loss: Loss::Tasks(tasks.of_step(counts)), ..objective }
+        Objective { loss: Loss::Tasks(tasks.with_step_counts(counts)), ..objective }
     }
 }
 

@@ -98,7 +98,7 @@ impl<'a> ByHand<'a> {
         let Config { dropout, seed, loss: objective, .. } = *self.config;
         let batch = windows_of(self.samples, list);
         let mut inputs = inputs_of(&batch.view());
-        inputs.dropout = Some(Dropout::of_step(dropout, seed, self.steps).unwrap());
+        inputs.dropout = Some(Dropout::for_step(dropout, seed, self.steps).unwrap());
         for k in 0..inputs.timeframes.len() {
             inputs.timeframes[k].ends = list.iter().map(|&sample| self.end(k, sample)).collect();
             inputs.timeframes[k].initial = self.initial(k, list);

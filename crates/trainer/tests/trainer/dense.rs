@@ -86,7 +86,7 @@ fn inputs_of_run(samples: &SeriesInMemory, config: &Config, run: &[usize]) -> In
     let (view, shape) = (samples.series().unwrap(), samples.shape());
     let series = view.timeframes.iter().zip(&shape.timeframes);
     let starts = series.map(|(series, timeframe)| series.ends[run[0]] as usize + 1 - timeframe.steps);
-    let dropout = Some(Dropout::of_step(config.dropout, config.seed, 0).unwrap());
+    let dropout = Some(Dropout::for_step(config.dropout, config.seed, 0).unwrap());
     Inputs { dropout, ..one_pass(samples, &starts.collect::<Vec<_>>(), run) }
 }
 

@@ -74,7 +74,7 @@ fn classes_of_targets_are_learnt_and_beat_the_most_frequent_one() {
 #[test]
 fn labels_are_learnt_as_the_thresholds_that_make_them() {
     let (classes, samples) = classes();
-    let label = |target: f32| classes.of(f64::from(target)).map_or(f32::NAN, |class| class as f32);
+    let label = |target: f32| classes.index(f64::from(target)).map_or(f32::NAN, |class| class as f32);
     let labelled =
         with_targets(200, |n, k, target| if (n + 2 * k).is_multiple_of(7) { f32::NAN } else { label(target) });
     let with = |loss, samples: &InMemory| trained(&Config { max_steps: Some(5), ..learning(loss) }, samples).1;

@@ -81,7 +81,7 @@ fn measure_in<T: Operand>(device: &Device, case: &Case) -> Result<Answer> {
         stack.recur()?;
         stack.unwind()
     })?;
-    let card = device.gpu().and_then(|gpu| Card::of(gpu.properties()));
+    let card = device.gpu().and_then(|gpu| Card::for_device(gpu.properties()));
     Ok(Answer {
         device: device.gpu().map_or_else(|| device.to_string(), |gpu| gpu.properties().name.clone()),
         error: None,

@@ -55,7 +55,7 @@ struct Clocks {
 
 impl Card {
     /// The card of these properties, if its rates are known.
-    pub(crate) fn of(properties: &Properties) -> Option<Self> {
+    pub(crate) fn for_device(properties: &Properties) -> Option<Self> {
         let card = CARDS.into_iter().find(|card| properties.name.contains(card.name))?;
         Some(Card { multiprocessors: properties.multiprocessors, ..card })
     }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn floors_are_those_of_the_document_and_predictions_those_of_the_count() {
         let [h200, _, rtx_4080] = CARDS;
-        for (hidden, batch, of_h200, of_rtx_4080, predicted_us) in [
+        for (hidden, batch, h200_floor, rtx_4080_floor, predicted_us) in [
             (128, 64, (0.03, 0.10), (0.16, 0.59), 0.9),
             (128, 4096, (1.71, 6.34), (10.24, 38.02), 3.5),
             (256, 512, (0.43, 1.59), (2.75, 9.51), 1.5),
@@ -110,7 +110,7 @@ mod tests {
         ] {
             let case =
                 Case { hidden, layers: 1, features: 16, batch, steps: 9, precision: Precision::Bf16, budget_s: 0.0 };
-            for (card, (forward_us, both_us)) in [(h200, of_h200), (rtx_4080, of_rtx_4080)] {
+            for (card, (forward_us, both_us)) in [(h200, h200_floor), (rtx_4080, rtx_4080_floor)] {
                 let found = card.floor(&case);
                 assert!((found.forward_us - forward_us).abs() < 0.006, "{case:?}: {found:?}");
                 assert!((found.both_us - both_us).abs() < 0.006, "{case:?}: {found:?}");

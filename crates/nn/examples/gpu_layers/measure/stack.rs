@@ -170,9 +170,10 @@ impl<T: Operand> Layer<T> {
         projected: &mut Buffer<f32>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let of = product(x, (&self.weight_ih).into(), [list.rows(), 4 * list.hidden(), self.input], Transpose::Nt);
-        let of = Product { start: Some((&self.bias).into()), ..of };
-        multiply(&of, Output::Overwrite, projected, 0, scratch)
+        let multiplied =
+            product(x, (&self.weight_ih).into(), [list.rows(), 4 * list.hidden(), self.input], Transpose::Nt);
+        let biased = Product { start: Some((&self.bias).into()), ..multiplied };
+        multiply(&biased, Output::Overwrite, projected, 0, scratch)
     }
 
     /// All steps over `rows`, which the recurrence projects.
@@ -189,10 +190,10 @@ impl<T: Operand> Layer<T> {
     fn add_up(&mut self, list: &WorkList, d_gates: &Buffer<T>, x: Part<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (gates, rows) = (4 * list.hidden(), list.rows());
         let before = Part { buffer: &self.states.hidden, start: list.states_row(0) * list.hidden() };
-        let of_states = product(d_gates.into(), before, [gates, list.hidden(), rows], Transpose::Tn);
-        multiply(&of_states, Output::Overwrite, &mut self.d_weight_hh, 0, scratch)?;
-        let of_inputs = product(d_gates.into(), x, [gates, self.input, rows], Transpose::Tn);
-        multiply(&of_inputs, Output::Overwrite, &mut self.d_weight_ih, 0, scratch)?;
+        let recurrent = product(d_gates.into(), before, [gates, list.hidden(), rows], Transpose::Tn);
+        multiply(&recurrent, Output::Overwrite, &mut self.d_weight_hh, 0, scratch)?;
+        let inputs = product(d_gates.into(), x, [gates, self.input, rows], Transpose::Tn);
+        multiply(&inputs, Output::Overwrite, &mut self.d_weight_ih, 0, scratch)?;
         self.d_bias.set_zero()?;
         add_column_sums(d_gates.into(), rows, gates, &mut self.d_bias, 0, scratch)
     }
@@ -200,8 +201,8 @@ impl<T: Operand> Layer<T> {
     /// Gradients of what was read.
     fn d_input(&self, list: &WorkList, d_gates: &Buffer<T>, to: &mut Buffer<f32>, scratch: &mut Scratch) -> Result<()> {
         let shape = [list.rows(), self.input, 4 * list.hidden()];
-        let of = product(d_gates.into(), (&self.weight_ih).into(), shape, Transpose::Nn);
-        multiply(&of, Output::Overwrite, to, 0, scratch)
+        let multiplied = product(d_gates.into(), (&self.weight_ih).into(), shape, Transpose::Nn);
+        multiply(&multiplied, Output::Overwrite, to, 0, scratch)
     }
 }
 

@@ -48,19 +48,19 @@ pub(super) fn forward(sizes: FusionSizes, qkv: &[f32], weights: &mut [f32], seen
 }
 
 /// Writes the gradient of q, k and v [n, 3H] from that of what the tokens saw [n, H].
-pub(super) fn backward(sizes: FusionSizes, of: Sample<'_>, d_seen: &[f32], d_qkv: &mut [f32]) {
+pub(super) fn backward(sizes: FusionSizes, sample: Sample<'_>, d_seen: &[f32], d_qkv: &mut [f32]) {
     let scale = (1.0 / (sizes.width() as f64).sqrt()) as f32;
     d_qkv.fill(0.0);
-    for (row, weights) in of.weights.chunks_exact(sizes.tokens).enumerate() {
+    for (row, weights) in sample.weights.chunks_exact(sizes.tokens).enumerate() {
         let (head, token) = (row / sizes.tokens, row % sizes.tokens);
         let d_seen = &d_seen[token * sizes.hidden + head * sizes.width()..][..sizes.width()];
-        let d_weight = |other: usize| dot(d_seen, &of.qkv[sizes.at(head, 2, other)]);
+        let d_weight = |other: usize| dot(d_seen, &sample.qkv[sizes.at(head, 2, other)]);
         let mean = weights.iter().enumerate().fold(0.0, |sum, (other, &weight)| sum + weight * d_weight(other));
         for (other, &weight) in weights.iter().enumerate() {
             let d_score = weight * (d_weight(other) - mean) * scale;
             add_scaled(&mut d_qkv[sizes.at(head, 2, other)], weight, d_seen);
-            add_scaled(&mut d_qkv[sizes.at(head, 0, token)], d_score, &of.qkv[sizes.at(head, 1, other)]);
-            add_scaled(&mut d_qkv[sizes.at(head, 1, other)], d_score, &of.qkv[sizes.at(head, 0, token)]);
+            add_scaled(&mut d_qkv[sizes.at(head, 0, token)], d_score, &sample.qkv[sizes.at(head, 1, other)]);
+            add_scaled(&mut d_qkv[sizes.at(head, 1, other)], d_score, &sample.qkv[sizes.at(head, 0, token)]);
         }
     }
 }

@@ -41,23 +41,24 @@ pub(crate) struct FusionMemory {
 
 /// Numbers in the buffers for up to `capacity` samples, in the order of the fields, without those
 /// of the norms.
-fn lens(of: FusionSizes, capacity: usize, purpose: Purpose) -> [usize; 10] {
-    let rows = capacity * of.tokens;
-    let (states, wide, inner) = (rows * of.hidden, 3 * rows * of.hidden, rows * of.inner);
-    let weights = capacity * of.weights();
+fn lens(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> [usize; 10] {
+    let rows = capacity * sizes.tokens;
+    let (states, wide, inner) = (rows * sizes.hidden, 3 * rows * sizes.hidden, rows * sizes.inner);
+    let weights = capacity * sizes.weights();
     let [d_wide, d_inner, d_states] = match purpose {
         Purpose::Training { .. } => [wide, inner, states],
         Purpose::Prediction => [0; 3],
     };
-    [wide, weights, states, states, inner, states, capacity * of.hidden, d_wide, d_inner, d_states]
+    [wide, weights, states, states, inner, states, capacity * sizes.hidden, d_wide, d_inner, d_states]
 }
 
 impl FusionMemory {
     /// Memory for up to `capacity` samples, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, of: FusionSizes, capacity: usize, purpose: Purpose) -> Result<Self> {
-        let [qkv, weights, seen, first, inner, second, fused, d_qkv, d_inner, d_states] = lens(of, capacity, purpose);
+    pub(crate) fn new(scope: &Scope, sizes: FusionSizes, capacity: usize, purpose: Purpose) -> Result<Self> {
+        let [qkv, weights, seen, first, inner, second, fused, d_qkv, d_inner, d_states] =
+            lens(sizes, capacity, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
-        let norm = || Normalised::new(scope, of.hidden, capacity * of.tokens);
+        let norm = || Normalised::new(scope, sizes.hidden, capacity * sizes.tokens);
         Ok(FusionMemory {
             tokens: 0,
             precision: Precision::Fp32,
@@ -79,10 +80,10 @@ impl FusionMemory {
     }
 
     /// Numbers in it.
-    pub(crate) fn len(of: FusionSizes, capacity: usize, purpose: Purpose) -> usize {
-        let lens = lens(of, capacity, purpose);
+    pub(crate) fn len(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> usize {
+        let lens = lens(sizes, capacity, purpose);
         // The last one is that of two buffers.
-        lens.iter().sum::<usize>() + lens[9] + 2 * Normalised::len(of.hidden, capacity * of.tokens)
+        lens.iter().sum::<usize>() + lens[9] + 2 * Normalised::len(sizes.hidden, capacity * sizes.tokens)
     }
 
     /// Has what products give rounded as the policy says of a run in `precision`, and products
@@ -93,22 +94,22 @@ impl FusionMemory {
     }
 
     /// Fuses the tokens of B samples, `x` [B, n, H], to [B, H].
-    pub(crate) fn forward(&mut self, of: &AttentionFusion, parameters: &TensorSet, x: &[f32]) -> &[f32] {
-        let FusionSizes { tokens, hidden, inner, .. } = of.sizes;
+    pub(crate) fn forward(&mut self, fusion: &AttentionFusion, parameters: &TensorSet, x: &[f32]) -> &[f32] {
+        let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
         self.tokens = x.len() / hidden;
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
-        of.input.forward(self.pair_isa, parameters, x, hidden, qkv, Output::Overwrite);
+        fusion.input.forward(self.pair_isa, parameters, x, hidden, qkv, Output::Overwrite);
         round_to(self.precision, qkv);
-        let weights = self.weights.as_mut_slice().chunks_exact_mut(of.sizes.weights());
+        let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
         for (qkv, to) in qkv.chunks_exact(3 * tokens * hidden).zip(weights.zip(seen)) {
-            attention::forward(of.sizes, qkv, to.0, to.1);
+            attention::forward(fusion.sizes, qkv, to.0, to.1);
         }
         round_to(self.precision, &mut self.seen.as_mut_slice()[..rows * hidden]);
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
-        of.output.forward(
+        fusion.output.forward(
             self.pair_isa,
             parameters,
             &self.seen.as_slice()[..rows * hidden],
@@ -116,16 +117,16 @@ impl FusionMemory {
             first,
             Output::Add,
         );
-        of.norm1.forward(parameters, first, &mut self.norm1);
+        fusion.norm1.forward(parameters, first, &mut self.norm1);
 
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
-        of.widen.forward(self.pair_isa, parameters, first, hidden, wide, Output::Overwrite);
+        fusion.widen.forward(self.pair_isa, parameters, first, hidden, wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
         round_to(self.precision, wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
-        of.narrow.forward(self.pair_isa, parameters, wide, inner, second, Output::Add);
-        of.norm2.forward(parameters, second, &mut self.norm2);
+        fusion.narrow.forward(self.pair_isa, parameters, wide, inner, second, Output::Add);
+        fusion.norm2.forward(parameters, second, &mut self.norm2);
 
         let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
         let share = (1.0 / tokens as f64) as f32;
@@ -141,18 +142,18 @@ impl FusionMemory {
 
     /// The weights [heads, n, n] with which the tokens of a sample looked at each other, after
     /// [`FusionMemory::forward`]: a row a token that looks, which sums to one.
-    pub(crate) fn weights(&self, of: &AttentionFusion, sample: usize) -> &[f32] {
-        &self.weights.as_slice()[sample * of.sizes.weights()..][..of.sizes.weights()]
+    pub(crate) fn weights(&self, fusion: &AttentionFusion, sample: usize) -> &[f32] {
+        &self.weights.as_slice()[sample * fusion.sizes.weights()..][..fusion.sizes.weights()]
     }
 
     /// Fused samples, [B, H], after [`FusionMemory::forward`].
-    pub(crate) fn fused(&self, of: &AttentionFusion) -> &[f32] {
-        &self.fused.as_slice()[..self.tokens / of.sizes.tokens * of.sizes.hidden]
+    pub(crate) fn fused(&self, fusion: &AttentionFusion) -> &[f32] {
+        &self.fused.as_slice()[..self.tokens / fusion.sizes.tokens * fusion.sizes.hidden]
     }
 
     /// Looks at all that [`FusionMemory::forward`] computed, in its order.
-    pub(crate) fn trace(&self, of: FusionSizes, trace: &mut NonFiniteTrace) {
-        let (FusionSizes { tokens, hidden, inner, .. }, weights) = (of, of.weights());
+    pub(crate) fn trace(&self, sizes: FusionSizes, trace: &mut NonFiniteTrace) {
+        let (FusionSizes { tokens, hidden, inner, .. }, weights) = (sizes, sizes.weights());
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         for (tensor, buffer, len) in [
             ("queries, keys and values [B · n, 3H]", &self.qkv, 3 * rows * hidden),
@@ -171,42 +172,42 @@ impl FusionMemory {
     /// [`FusionMemory::forward`] of the same; adds the parameters' gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
-        of: &AttentionFusion,
+        fusion: &AttentionFusion,
         parameters: &TensorSet,
         x: &[f32],
         d_fused: &[f32],
         d_x: &mut [f32],
         gradients: &mut TensorSet,
     ) {
-        let FusionSizes { tokens, hidden, inner, .. } = of.sizes;
+        let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
         let (rows, share) = (self.tokens, (1.0 / tokens as f64) as f32);
         let d_rows = &mut self.d_rows.as_mut_slice()[..rows * hidden];
         for (row, d_rows) in d_rows.chunks_exact_mut(hidden).enumerate() {
             let d_fused = &d_fused[row / tokens * hidden..][..hidden];
             d_rows.iter_mut().zip(d_fused).for_each(|(to, &d)| *to = d * share);
         }
-        of.norm2.backward(parameters, &self.norm2, d_rows, gradients);
+        fusion.norm2.backward(parameters, &self.norm2, d_rows, gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
-        of.narrow.backward(self.pair_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
+        fusion.narrow.backward(self.pair_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
         round_to(self.precision, d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
         let first = &self.first.as_slice()[..rows * hidden];
-        of.widen.backward(self.pair_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
+        fusion.widen.backward(self.pair_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
 
-        of.norm1.backward(parameters, &self.norm1, d_rows, gradients);
+        fusion.norm1.backward(parameters, &self.norm1, d_rows, gradients);
         let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
-        of.output.backward(self.pair_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
+        fusion.output.backward(self.pair_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
         let sample = 3 * tokens * hidden;
         let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
         let qkv = self.qkv.as_slice().chunks_exact(sample);
-        let weights = self.weights.as_slice().chunks_exact(of.sizes.weights());
+        let weights = self.weights.as_slice().chunks_exact(fusion.sizes.weights());
         let d = d_seen.chunks_exact(tokens * hidden).zip(d_qkv.chunks_exact_mut(sample));
         for ((qkv, weights), (d_seen, d_qkv)) in qkv.zip(weights).zip(d) {
-            attention::backward(of.sizes, Sample { qkv, weights }, d_seen, d_qkv);
+            attention::backward(fusion.sizes, Sample { qkv, weights }, d_seen, d_qkv);
         }
         round_to(self.precision, d_qkv);
         d_x.copy_from_slice(d_rows);
-        of.input.backward(self.pair_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
+        fusion.input.backward(self.pair_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
     }
 }
 

@@ -74,24 +74,24 @@ fn score_gradients(context: &Context<'_>, memory: &AttentionLayerMemory, scratch
     let (heads, edges, nodes) = (shape.heads, context.edges(), context.nodes());
     let AttentionScratch { factors, kept, d_y, d_scores, d_target, .. } = scratch;
     for group in 0..heads.groups() {
-        let of_group = heads.among(group, edges);
-        let coefficients = &memory.coefficients.as_slice()[of_group.clone()];
-        let d_scores = &mut d_scores.as_mut_slice()[of_group.clone()];
-        let scaled = if context.is_scaled() { of_group } else { 0..0 };
+        let group_range = heads.among(group, edges);
+        let coefficients = &memory.coefficients.as_slice()[group_range.clone()];
+        let d_scores = &mut d_scores.as_mut_slice()[group_range.clone()];
+        let scaled = if context.is_scaled() { group_range } else { 0..0 };
         let (factors, kept) = (&mut factors.as_mut_slice()[scaled.clone()], &mut kept.as_mut_slice()[scaled]);
         let parts = EdgeNumbers::parts(context, d_scores, factors, kept);
         let d_target = match shape.kind {
             AttentionKind::Gat => &mut d_target.as_mut_slice()[heads.among(group, nodes)],
             AttentionKind::GatV2 => &mut [],
         };
-        let of_nodes = |of: &EdgeNumbers<'_>| match shape.kind {
-            AttentionKind::Gat => heads.numbers(&of.part.nodes).len(),
+        let node_len = |edges: &EdgeNumbers<'_>| match shape.kind {
+            AttentionKind::Gat => heads.numbers(&edges.part.nodes).len(),
             AttentionKind::GatV2 => 0,
         };
-        let lens: Vec<usize> = parts.iter().map(of_nodes).collect();
+        let lens: Vec<usize> = parts.iter().map(node_len).collect();
         let parts = parts.into_iter().zip(split(d_target, lens)).collect();
-        team.for_each(parts, |(of, d_target): (EdgeNumbers<'_>, &mut [f32])| {
-            let EdgeNumbers { part, numbers: d, factors, kept } = of;
+        team.for_each(parts, |(edges, d_target): (EdgeNumbers<'_>, &mut [f32])| {
+            let EdgeNumbers { part, numbers: d, factors, kept } = edges;
             let coefficients = &coefficients[heads.numbers(&part.edges)];
             scale(context, group, &part.edges, coefficients, factors, kept);
             coefficient_gradients(context, memory, d_y.as_slice(), group, &part, d);
@@ -115,12 +115,12 @@ fn coefficient_gradients(
     d: &mut [f32],
 ) {
     let (shape, at) = (context.shape, context.place());
-    for head in shape.heads.of_group(group) {
+    for head in shape.heads.group_heads(group) {
         let (first, to_panel) = shape.panels_of(head);
         let nodes = View(d_y, at.panel(to_panel).row(part.nodes.start));
         let ends = View(memory.maps.as_slice(), at.panel(first));
         let panels = shape.projected.block_panels();
-        gathers::dots(context.products.isa, part.walk, panels, nodes, ends, shape.heads.of_mut(d, head));
+        gathers::dots(context.products.isa, part.walk, panels, nodes, ends, shape.heads.numbers_of_mut(d, head));
     }
 }
 
@@ -169,10 +169,10 @@ fn columns_of_group(
     let kept = &context.kept(memory.coefficients.as_slice(), kept.as_slice())[heads.among(group, edges)];
     let d_scores = &d_scores.as_slice()[heads.among(group, edges)];
     let parts = edge_parts(team, lists.columns());
-    let of_nodes: Vec<usize> = parts.iter().map(|part| heads.numbers(&part.nodes).len()).collect();
-    let of_edges: Vec<usize> = parts.iter().map(|part| heads.numbers(&part.edges).len()).collect();
-    let d_source = split(&mut d_source.as_mut_slice()[heads.among(group, nodes)], of_nodes);
-    let by_column = split(by_column.as_mut_slice(), of_edges);
+    let node_lens: Vec<usize> = parts.iter().map(|part| heads.numbers(&part.nodes).len()).collect();
+    let edge_lens: Vec<usize> = parts.iter().map(|part| heads.numbers(&part.edges).len()).collect();
+    let d_source = split(&mut d_source.as_mut_slice()[heads.among(group, nodes)], node_lens);
+    let by_column = split(by_column.as_mut_slice(), edge_lens);
     let parts = parts.into_iter().zip(d_source.into_iter().zip(by_column)).collect();
     team.for_each(parts, |(part, (d_source, by_column)): (EdgePart<'_>, (&mut [f32], &mut [f32]))| {
         let places = &lists.places()[part.edges.clone()];
@@ -186,8 +186,8 @@ fn maps_of_group(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: 
     let Context { shape, lists, team, .. } = *context;
     let isa = context.products.isa;
     let (heads, nodes, at) = (shape.heads, context.nodes(), context.place());
-    let (block_panels, of_group) = (shape.projected.block_panels(), heads.of_group(group));
-    let panels_of_group = of_group.start * block_panels..of_group.end * block_panels;
+    let (block_panels, group_heads) = (shape.projected.block_panels(), heads.group_heads(group));
+    let panels_of_group = group_heads.start * block_panels..group_heads.end * block_panels;
     let AttentionScratch { d_y, d_maps, d_source, d_target, by_column, d_vectors, .. } = scratch;
     let (d_y, by_column) = (d_y.as_slice(), by_column.as_slice());
     let d_source = &d_source.as_slice()[heads.among(group, nodes)];
@@ -209,16 +209,16 @@ fn maps_of_group(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: 
             let (first, from) = shape.panels_of(head);
             let d_maps = &mut to.panel(own.start - panels.start);
             let values = View(memory.maps.as_slice(), at.panel(own.start));
-            let of_own = (own.start - panels.start) * PANEL..(own.end - panels.start) * PANEL;
+            let own_numbers = (own.start - panels.start) * PANEL..(own.end - panels.start) * PANEL;
             let numbers = own.start * PANEL..own.end * PANEL;
             for (d, vector, d_vector) in
                 [(d_source, to_source, &mut *d_to_source), (d_target, to_target, &mut *d_to_target)]
             {
-                let (vector, d_vector) = (&vector[numbers.clone()], &mut d_vector[of_own.clone()]);
-                gathers::spread(isa, nodes, heads.of(d, head), values, vector, d_maps, d_vector);
+                let (vector, d_vector) = (&vector[numbers.clone()], &mut d_vector[own_numbers.clone()]);
+                gathers::spread(isa, nodes, heads.numbers_of(d, head), values, vector, d_maps, d_vector);
             }
             let d_y = View(d_y, at.panel(from + own.start - first));
-            gathers::gather(isa, lists.columns(), heads.of(by_column, head), own.len(), d_y, d_maps);
+            gathers::gather(isa, lists.columns(), heads.numbers_of(by_column, head), own.len(), d_y, d_maps);
         }
     });
 }
@@ -266,15 +266,15 @@ fn joint_backward(
     // The sums for an edge's attributes are not side by side: one part has those of all panels.
     let parts = panel_parts(if width == 0 { team } else { Team::alone() }, nodes, panels, d_to, Cut::Panels);
     let lens: Vec<usize> = parts.iter().map(|part| part.panels.len() * PANEL).collect();
-    let of_edges: Vec<usize> = parts.iter().map(|_| width * padded).collect();
-    let sums = split(d_attention, lens).into_iter().zip(split(d_edges, of_edges));
+    let edge_lens: Vec<usize> = parts.iter().map(|_| width * padded).collect();
+    let sums = split(d_attention, lens).into_iter().zip(split(d_edges, edge_lens));
     let parts = parts.into_iter().zip(sums).collect();
     team.for_each(parts, |(part, (d_attention, d_edges)): (PanelPart<'_>, (&mut [f32], &mut [f32]))| {
         let PanelPart { panels, mut to, .. } = part;
         for (head, own) in shape.heads_among(panels.clone()) {
             let (first, at) = (shape.panels_of(head).0, own.start - panels.start);
-            let joint = context.joint(maps, head).of_panels(&(own.start - first..own.end - first));
-            let d_scores = heads.of(&d_scores[heads.among(head / heads.group, edges)], head);
+            let joint = context.joint(maps, head).among_panels(&(own.start - first..own.end - first));
+            let d_scores = heads.numbers_of(&d_scores[heads.among(head / heads.group, edges)], head);
             let (d_attention, d_edges) =
                 (&mut d_attention[at * PANEL..], d_edges.get_mut(at * PANEL..).unwrap_or_default());
             gathers::joint_rows(isa, lists.rows(), d_scores, joint, &mut to.panel(at), d_attention, d_edges);
@@ -284,15 +284,15 @@ fn joint_backward(
     team.for_each(parts, |PanelPart { panels, mut to, .. }| {
         for (head, own) in shape.heads_among(panels.clone()) {
             let (first, from) = shape.panels_of(head);
-            let of_group = heads.among(head / heads.group, edges);
+            let group_range = heads.among(head / heads.group, edges);
             let given = JointGiven {
                 walk: lists.columns(),
                 places: lists.places(),
-                coefficients: heads.of(&kept[of_group.clone()], head),
-                d_scores: heads.of(&d_scores[of_group], head),
+                coefficients: heads.numbers_of(&kept[group_range.clone()], head),
+                d_scores: heads.numbers_of(&d_scores[group_range], head),
                 d_y: View(d_y, at.panel(from + own.start - first)),
             };
-            let joint = context.joint(maps, head).of_panels(&(own.start - first..own.end - first));
+            let joint = context.joint(maps, head).among_panels(&(own.start - first..own.end - first));
             gathers::joint_columns(isa, given, joint, &mut to.panel(own.start - panels.start));
         }
     });
@@ -349,14 +349,14 @@ fn weight_gradients(
 /// `sums` [input panels][columns][16] = `d` [N, columns]ᵀ · `x` [N, input panels · 16].
 fn outer(context: &Context<'_>, d: View<'_>, columns: usize, x: View<'_>, sums: &mut [f32]) {
     let (panels, threads) = (context.shape.input.panels(), context.team.threads());
-    let of_each = panels.div_ceil(threads).max(1);
+    let panels_each = panels.div_ceil(threads).max(1);
     // Of one panel, some columns: whole panels of those of `d`.
-    let column_parts = if of_each == 1 { (threads / panels.max(1)).clamp(1, columns / PANEL) } else { 1 };
+    let column_parts = if panels_each == 1 { (threads / panels.max(1)).clamp(1, columns / PANEL) } else { 1 };
     let columns_of_each = (columns / PANEL).div_ceil(column_parts) * PANEL;
-    let of_panels = sums[..panels * PANEL * columns].chunks_mut(of_each * columns * PANEL).enumerate();
-    let parts = of_panels.flat_map(|(n, sums)| {
+    let panel_sums = sums[..panels * PANEL * columns].chunks_mut(panels_each * columns * PANEL).enumerate();
+    let parts = panel_sums.flat_map(|(n, sums)| {
         let len = if column_parts == 1 { sums.len() } else { columns_of_each * PANEL };
-        sums.chunks_mut(len).enumerate().map(move |(part, sums)| (n * of_each, part * columns_of_each, sums))
+        sums.chunks_mut(len).enumerate().map(move |(part, sums)| (n * panels_each, part * columns_of_each, sums))
     });
     context.team.for_each(parts.collect(), |(panel, column, sums): (usize, usize, &mut [f32])| {
         let columns = if column_parts == 1 { columns } else { sums.len() / PANEL };

@@ -151,11 +151,11 @@ pub(super) fn into_panels(team: &Team, columns: Columns, from: &[f32], to: &mut 
 /// Rows [N, width] from panels; `team` shares the rows.
 pub(super) fn from_panels(team: &Team, columns: Columns, from: &[f32], to: &mut [f32]) {
     let (width, rows) = (columns.width(), to.len() / columns.width());
-    let of_each = rows.div_ceil(team.threads()).max(1);
-    let parts = to.chunks_mut(of_each * width).enumerate().collect();
+    let rows_each = rows.div_ceil(team.threads()).max(1);
+    let parts = to.chunks_mut(rows_each * width).enumerate().collect();
     team.for_each(parts, |(n, to): (usize, &mut [f32])| {
         for run in columns.runs() {
-            let panel = from[place(rows).panel(run.panel).row(n * of_each).start..].chunks_exact(PANEL);
+            let panel = from[place(rows).panel(run.panel).row(n * rows_each).start..].chunks_exact(PANEL);
             for (from, to) in panel.zip(to.chunks_exact_mut(width)) {
                 to[run.first..][..run.len].copy_from_slice(&from[..run.len]);
             }

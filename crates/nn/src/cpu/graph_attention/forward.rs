@@ -69,10 +69,10 @@ impl<'a> Context<'a> {
         'a: 'm,
     {
         let (heads, width) = (self.shape.heads, self.shape.sizes.attributes);
-        let of_nodes = heads.among(group, self.nodes());
+        let node_range = heads.among(group, self.nodes());
         LinearScores {
-            source: &source[of_nodes.clone()],
-            target: &target[of_nodes][heads.numbers(&part.nodes)],
+            source: &source[node_range.clone()],
+            target: &target[node_range][heads.numbers(&part.nodes)],
             attributes: &self.attributes[part.edges.start * width..],
             width,
             weight: &self.weights.edges.as_slice()[heads.among(group, width)],
@@ -106,10 +106,10 @@ impl<'a> Context<'a> {
     }
 
     /// Writes a product with the rows of all nodes.
-    pub(super) fn multiply(&self, of: PanelProduct<'_>, to: &mut [f32]) {
-        let parts = panel_parts(self.team, of.rows, of.panels, to, Cut::PanelsAndRows);
+    pub(super) fn multiply(&self, product: PanelProduct<'_>, to: &mut [f32]) {
+        let parts = panel_parts(self.team, product.rows, product.panels, to, Cut::PanelsAndRows);
         self.team.for_each(parts, |PanelPart { panels, rows, mut to }| {
-            kernel::product_by(self.products, of.part(&panels, &rows), &mut to);
+            kernel::product_by(self.products, product.part(&panels, &rows), &mut to);
         });
     }
 }
@@ -165,7 +165,7 @@ fn gather(
         let numbers = &kept[heads.among(head / heads.group, edges)][heads.numbers(&edges_of_rows)];
         let from = View(maps, context.place().panel(first + own.start - output));
         let to = &mut to.panel(own.start - panels.start);
-        gathers::gather(context.products.isa, walk, heads.of(numbers, head), own.len(), from, to);
+        gathers::gather(context.products.isa, walk, heads.numbers_of(numbers, head), own.len(), from, to);
     }
     if context.is_inner {
         activate(context, to.0);
@@ -212,9 +212,9 @@ fn score(context: &Context<'_>, memory: &mut AttentionLayerMemory, factors: &mut
         score_nodes(context, maps.as_slice(), source, target);
     }
     for group in 0..heads.groups() {
-        let of_group = heads.among(group, edges);
-        let coefficients = &mut coefficients.as_mut_slice()[of_group.clone()];
-        let scaled = if context.is_scaled() { of_group } else { 0..0 };
+        let group_range = heads.among(group, edges);
+        let coefficients = &mut coefficients.as_mut_slice()[group_range.clone()];
+        let scaled = if context.is_scaled() { group_range } else { 0..0 };
         let parts = EdgeNumbers::parts(context, coefficients, &mut factors[scaled.clone()], &mut kept[scaled]);
         team.for_each(parts, |EdgeNumbers { part, numbers: scores, factors, kept }| {
             match shape.kind {
@@ -222,11 +222,11 @@ fn score(context: &Context<'_>, memory: &mut AttentionLayerMemory, factors: &mut
                     let linear = context.linear(source, target, group, &part);
                     softmax::scores(heads.group, part.walk, linear, scores);
                 }
-                AttentionKind::GatV2 => heads.of_group(group).for_each(|head| {
+                AttentionKind::GatV2 => heads.group_heads(group).for_each(|head| {
                     let joint = context.joint(maps.as_slice(), head);
                     let to = View(joint.to.0, joint.to.1.row(part.nodes.start));
                     let joint = Joint { to, attributes: &joint.attributes[part.edges.start * joint.width..], ..joint };
-                    gathers::joint_scores(isa, part.walk, joint, heads.of_mut(scores, head));
+                    gathers::joint_scores(isa, part.walk, joint, heads.numbers_of_mut(scores, head));
                 }),
             }
             for gap in lists.gaps().iter().map(|&gap| gap as usize).filter(|gap| part.edges.contains(gap)) {
@@ -273,19 +273,26 @@ fn score_nodes(context: &Context<'_>, maps: &[f32], source: &mut [f32], target: 
     let isa = context.products.isa;
     let (heads, nodes, len) = (shape.heads, context.nodes(), shape.projected.block_panels() * PANEL);
     let (to_source, to_target) = weights.vectors.as_slice().split_at(shape.projected.padded());
-    let of_each = nodes.div_ceil(team.threads()).max(1);
+    let nodes_each = nodes.div_ceil(team.threads()).max(1);
     for group in 0..heads.groups() {
-        let chunk = of_each * heads.group;
+        let chunk = nodes_each * heads.group;
         let source = source[heads.among(group, nodes)].chunks_mut(chunk);
         let target = target[heads.among(group, nodes)].chunks_mut(chunk);
-        let parts = source.zip(target).enumerate().map(|(n, (source, target))| (n * of_each, source, target)).collect();
+        let parts =
+            source.zip(target).enumerate().map(|(n, (source, target))| (n * nodes_each, source, target)).collect();
         team.for_each(parts, |(first_node, source, target): (usize, &mut [f32], &mut [f32])| {
-            for head in heads.of_group(group) {
+            for head in heads.group_heads(group) {
                 let first = shape.panels_of(head).0;
                 let values = View(maps, context.place().panel(first).row(first_node));
-                let (rows, of_head) = (source.len() / heads.group, first * PANEL..first * PANEL + len);
-                gathers::node_dots(isa, rows, values, &to_source[of_head.clone()], heads.of_mut(source, head));
-                gathers::node_dots(isa, rows, values, &to_target[of_head], heads.of_mut(target, head));
+                let (rows, head_range) = (source.len() / heads.group, first * PANEL..first * PANEL + len);
+                gathers::node_dots(
+                    isa,
+                    rows,
+                    values,
+                    &to_source[head_range.clone()],
+                    heads.numbers_of_mut(source, head),
+                );
+                gathers::node_dots(isa, rows, values, &to_target[head_range], heads.numbers_of_mut(target, head));
             }
         });
     }

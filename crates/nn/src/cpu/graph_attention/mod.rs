@@ -153,8 +153,8 @@ impl AttentionPass {
             let isa = ProductIsa { isa: self.isa, pair_isa: self.pair_isa };
             let context = context(isa, l, self.shapes[l], attention, packed, &nodes, shared);
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
-            let of_layer = LayerParameters { layer: &attention.layers[l], values: parameters, gradients };
-            backward::backward(&context, input, wanted, &rest[0], scratch, of_layer);
+            let layer_parameters = LayerParameters { layer: &attention.layers[l], values: parameters, gradients };
+            backward::backward(&context, input, wanted, &rest[0], scratch, layer_parameters);
             std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
         }
         if let Some(d_x) = d_x {

@@ -38,17 +38,17 @@ pub(super) fn panel_parts<'a>(
     cut: Cut,
 ) -> Vec<PanelPart<'a>> {
     let Place { stride, .. } = place(nodes);
-    let of_each = panels.div_ceil(team.threads()).max(1);
+    let panels_each = panels.div_ceil(team.threads()).max(1);
     let row_parts = match cut {
-        Cut::PanelsAndRows if of_each == 1 => {
+        Cut::PanelsAndRows if panels_each == 1 => {
             (team.threads() / panels.max(1)).clamp(1, nodes.div_ceil(ROWS_MIN).max(1))
         }
         _ => 1,
     };
     let rows_of_each = nodes.div_ceil(row_parts).max(1);
-    let chunks = matrix[..panels * stride].chunks_mut(of_each * stride).enumerate();
+    let chunks = matrix[..panels * stride].chunks_mut(panels_each * stride).enumerate();
     let parts = chunks.flat_map(|(n, chunk)| {
-        let panels = n * of_each..panels.min((n + 1) * of_each);
+        let panels = n * panels_each..panels.min((n + 1) * panels_each);
         // Of one part, panels are a stride apart; of several, there is one panel.
         let len = if row_parts == 1 { chunk.len() } else { rows_of_each * PANEL };
         chunk.chunks_mut(len.max(1)).take(row_parts).enumerate().map(move |(n, values)| {

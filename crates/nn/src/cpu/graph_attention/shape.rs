@@ -32,7 +32,7 @@ impl Heads {
     }
 
     /// The heads of group `group`.
-    pub(super) fn of_group(self, group: usize) -> Range<usize> {
+    pub(super) fn group_heads(self, group: usize) -> Range<usize> {
         group * self.group..self.count.min((group + 1) * self.group)
     }
 
@@ -47,12 +47,12 @@ impl Heads {
     }
 
     /// The numbers of head `head` among those of its group, [items][group].
-    pub(super) fn of(self, values: &[f32], head: usize) -> HeadNumbers<'_> {
+    pub(super) fn numbers_of(self, values: &[f32], head: usize) -> HeadNumbers<'_> {
         HeadNumbers { values, group: self.group, index: head % self.group }
     }
 
     /// The same, to write.
-    pub(super) fn of_mut(self, values: &mut [f32], head: usize) -> HeadNumbersMut<'_> {
+    pub(super) fn numbers_of_mut(self, values: &mut [f32], head: usize) -> HeadNumbersMut<'_> {
         HeadNumbersMut { values, group: self.group, index: head % self.group }
     }
 }
@@ -126,9 +126,9 @@ impl PanelShape {
 
     /// Heads with panels of a map among `panels`, each with those panels.
     pub(super) fn heads_among(self, panels: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
-        let of_each = self.projected.block_panels();
-        let heads = panels.start / of_each..panels.end.div_ceil(of_each);
-        heads.map(move |head| (head, panels.start.max(head * of_each)..panels.end.min((head + 1) * of_each)))
+        let head_panels = self.projected.block_panels();
+        let heads = panels.start / head_panels..panels.end.div_ceil(head_panels);
+        heads.map(move |head| (head, panels.start.max(head * head_panels)..panels.end.min((head + 1) * head_panels)))
     }
 
     /// The share of the output that a head makes.

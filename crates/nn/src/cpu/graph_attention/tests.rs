@@ -105,7 +105,7 @@ impl Problem {
 
     fn run_by(&self, team: &Team, graph: &OwnedGraph, pass: &mut AttentionPass) -> Results {
         let scope = Device::cpu().scope("run");
-        let dropout = Some(GraphDropout::of_step(DROPOUT.seed, DROPOUT.step, DROPOUT.graph));
+        let dropout = Some(GraphDropout::for_step(DROPOUT.seed, DROPOUT.step, DROPOUT.graph));
         let mut packed = PackedAttention::new(&scope, &self.attention, Passes::ForwardAndBackward).unwrap();
         packed.pack(&self.attention, &self.parameters);
         let nodes = Nodes { graph: graph.view(), x: &graph.x, dropout, team };
@@ -167,8 +167,8 @@ impl Problem {
         inputs.graphs = vec![Graph { nodes, src, dst, attributes, dropout: Some(DROPOUT) }];
         let outputs = reference.forward(&inputs).outputs;
         let mut gradients = reference.gradients(&inputs, &wide(&self.d_output(graph)));
-        let of_parameters = oracle::in_order(self.parameters.layout(), &gradients.parameters);
-        [outputs, gradients.bars.swap_remove(0), of_parameters]
+        let parameter_gradients = oracle::in_order(self.parameters.layout(), &gradients.parameters);
+        [outputs, gradients.bars.swap_remove(0), parameter_gradients]
     }
 
     fn pass(&self, isa: Isa, nodes: usize, edges: usize) -> AttentionPass {

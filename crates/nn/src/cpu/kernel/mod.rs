@@ -106,7 +106,7 @@ impl Start<'_> {
     /// The same from a panel and a row on.
     fn part(self, panel: usize, row: usize) -> Self {
         match self {
-            Start::Row(of_all) => Start::Row(&of_all[panel * PANEL..]),
+            Start::Row(row) => Start::Row(&row[panel * PANEL..]),
             Start::Rows(View(values, place)) => Start::Rows(View(values, place.panel(panel).row(row))),
             Start::Zero | Start::Result => self,
         }
@@ -142,7 +142,7 @@ pub(crate) enum Sweep {
 
 impl Sweep {
     /// Place of step `t`.
-    pub(crate) fn of_step(t: usize) -> Self {
+    pub(crate) fn for_step(t: usize) -> Self {
         if t.is_multiple_of(2) { Sweep::Up } else { Sweep::Down }
     }
 
@@ -245,9 +245,9 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`add`](super::product::add).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn add(of: &super::AddedRows) {
+        pub(super) unsafe fn add(rows: &super::AddedRows) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::product::add::<$lanes>(of) }
+            unsafe { super::product::add::<$lanes>(rows) }
         }
 
         /// # Safety
@@ -383,8 +383,8 @@ impl PanelProduct<'_> {
 ///
 /// # Panics
 /// If a slice is shorter than the sizes, or the depth is 0.
-pub(crate) fn product(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
-    product_with(isa, of, to, Sweep::Up, Ahead::default());
+pub(crate) fn product(isa: Isa, product: PanelProduct<'_>, to: &mut ViewMut<'_>) {
+    product_with(isa, product, to, Sweep::Up, Ahead::default());
 }
 
 /// [`product`], which goes over the panels as `sweep` says and has the rows of `ahead` brought to
@@ -392,8 +392,8 @@ pub(crate) fn product(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
 ///
 /// # Panics
 /// As `product` does.
-pub(crate) fn product_with(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep, ahead: Ahead) {
-    let arguments = ProductArguments { sweep, ahead, ..of.arguments(of.depth, of.depth, to) };
+pub(crate) fn product_with(isa: Isa, product: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep, ahead: Ahead) {
+    let arguments = ProductArguments { sweep, ahead, ..product.arguments(product.depth, product.depth, to) };
     dispatch!(isa, product, &arguments);
 }
 
@@ -482,9 +482,9 @@ pub(crate) struct ProductIsa {
 ///
 /// # Panics
 /// As `product` does.
-pub(crate) fn product_by(isa: ProductIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
-    let Some(pair_isa) = isa.pair_isa else { return product(isa.isa, of, to) };
-    let PanelProduct { rows, depth, panels, start, a, b } = of;
+pub(crate) fn product_by(isa: ProductIsa, operands: PanelProduct<'_>, to: &mut ViewMut<'_>) {
+    let Some(pair_isa) = isa.pair_isa else { return product(isa.isa, operands, to) };
+    let PanelProduct { rows, depth, panels, start, a, b } = operands;
     let b = View(b, Place { start: 0, stride: depth * PANEL });
     let (a, b) = (Operand::panels(rows, depth, a), Operand::panels(depth, panels * PANEL, b));
     pairs::multiply_panels(pair_isa, a, b, start, to);

@@ -251,8 +251,8 @@ pub(super) unsafe fn outer<V: Words>(o: &Outer<'_>) {
 /// Number of the first places of `rows` that make a block: one at least.
 fn places_of_block(rows: &[OuterRows]) -> usize {
     let mut total = 0;
-    let fits = |of: &&OuterRows| {
-        total += of.rows;
+    let fits = |block: &&OuterRows| {
+        total += block.rows;
         total <= ROWS_MAX
     };
     rows.iter().take_while(fits).count().max(1)
@@ -317,15 +317,15 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
                 sums[j][q] = V::load(c.add(q * o.c_stride + j * PANEL));
             }
         }
-        for of in o.rows {
+        for block in o.rows {
             ahead.take::<V>(1);
-            let mut a = of.a.add(column / PANEL * of.a_stride + column % PANEL);
-            let mut d = of.d.add(panel * of.d_stride);
-            let mut left = of.rows;
+            let mut a = block.a.add(column / PANEL * block.a_stride + column % PANEL);
+            let mut d = block.d.add(panel * block.d_stride);
+            let mut left = block.rows;
             while left >= UNROLLED {
                 for r in 0..UNROLLED {
                     let (a, d) = (a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL));
-                    multiply_add::<V, J, P, 1>(&mut sums, a, d, of.d_stride);
+                    multiply_add::<V, J, P, 1>(&mut sums, a, d, block.d_stride);
                 }
                 a = a.wrapping_add(UNROLLED * PANEL);
                 d = d.wrapping_add(UNROLLED * PANEL);
@@ -336,7 +336,7 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
                     &mut sums,
                     a.wrapping_add(r * PANEL),
                     d.wrapping_add(r * PANEL),
-                    of.d_stride,
+                    block.d_stride,
                 );
             }
         }
@@ -352,12 +352,12 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
 /// The pointers of `of` reach all that its sizes say, see [`AddedRows`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn add<V: Lanes>(of: &AddedRows) {
-    for (panel, row) in (0..of.panels).flat_map(|panel| (0..of.rows).map(move |row| (panel, row))) {
+pub(super) unsafe fn add<V: Lanes>(added: &AddedRows) {
+    for (panel, row) in (0..added.panels).flat_map(|panel| (0..added.rows).map(move |row| (panel, row))) {
         // SAFETY: the row lies inside both matrices.
         unsafe {
-            let sum = of.c.add(panel * of.c_stride + row * PANEL);
-            V::load(sum).add(V::load(of.d.add(panel * of.d_stride + row * PANEL))).store(sum);
+            let sum = added.c.add(panel * added.c_stride + row * PANEL);
+            V::load(sum).add(V::load(added.d.add(panel * added.d_stride + row * PANEL))).store(sum);
         }
     }
 }

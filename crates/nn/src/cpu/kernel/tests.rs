@@ -90,8 +90,8 @@ proptest! {
             let mut c = before.clone();
             let from = [Start::Result, Start::Row(&start), Start::Rows(View(&starts, place(rows)))][begin];
             let a = View(&a, place(rows));
-            let of = PanelProduct { rows, depth, panels, start: from, a, b: &b };
-            product_with(isa, of, &mut ViewMut(&mut c, place(rows)), Sweep::of_step(rows), Ahead::default());
+            let product = PanelProduct { rows, depth, panels, start: from, a, b: &b };
+            product_with(isa, product, &mut ViewMut(&mut c, place(rows)), Sweep::for_step(rows), Ahead::default());
             let (c, before) = (View(&c, place(rows)), View(&before, place(rows)));
             let b = View(&b, Place { start: 0, stride: depth * PANEL });
             for (row, column) in (0..rows).flat_map(|row| (0..panels * PANEL).map(move |column| (row, column))) {
@@ -155,7 +155,7 @@ proptest! {
         let factors: Vec<_> = places.iter().map(|(rows, (a, a_at), (d, d_at))| {
             FactorRows { rows: *rows, a: View(a, *a_at), d: View(d, *d_at) }
         }).collect();
-        let ahead: Vec<_> = factors.iter().map(|of| PanelRows::new(of.d, panels, of.rows)).collect();
+        let ahead: Vec<_> = factors.iter().map(|factor| PanelRows::new(factor.d, panels, factor.rows)).collect();
         for isa in Isa::all() {
             let (mut expected, mut found) = (before.clone(), before.clone());
             outer(isa, rows, columns, panels, View(&a, place), View(&d, place), &mut expected);
@@ -274,7 +274,7 @@ fn gradients_of_gates_are_added_up_or_take_their_place_to_the_bit() {
 
 #[test]
 fn masks_are_drawn_as_the_scalar_function_draws_them() {
-    let mask = Dropout::of_step(0.3, 7, 9).unwrap().mask("M1", 1);
+    let mask = Dropout::for_step(0.3, 7, 9).unwrap().mask("M1", 1);
     let ends = [5, 0, (1 << 33) + 17];
     for (first_unit, steps) in [(0, 0..8), (48, 8..13), (16, 3..4), (0, 0..0), (32, 6..11)] {
         for isa in Isa::all() {
@@ -297,6 +297,6 @@ fn masks_are_drawn_as_the_scalar_function_draws_them() {
 fn slices_that_are_too_short_are_refused() {
     let (a, b, place) = ([0.0; 48], [0.0; 32], Place { start: 0, stride: 48 });
     let mut c = [0.0; 95];
-    let of = PanelProduct { rows: 3, depth: 1, panels: 2, start: Start::Result, a: View(&a, place), b: &b };
-    product(Isa::best(), of, &mut ViewMut(&mut c, place));
+    let operands = PanelProduct { rows: 3, depth: 1, panels: 2, start: Start::Result, a: View(&a, place), b: &b };
+    product(Isa::best(), operands, &mut ViewMut(&mut c, place));
 }

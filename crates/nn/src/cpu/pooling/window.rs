@@ -24,13 +24,13 @@ pub(crate) struct WindowPooling {
 
 impl WindowPooling {
     /// Memory for up to `capacity` windows of `steps` states, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, of: &AttentionPooling, steps: usize, capacity: usize) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, pooling: &AttentionPooling, steps: usize, capacity: usize) -> Result<Self> {
         Ok(WindowPooling {
             steps,
             samples: 0,
-            weights: Buffer::zeros(scope, capacity * of.heads * steps)?,
-            keys: Buffer::zeros(scope, of.heads * of.hidden)?,
-            vectors: Vectors::new(scope, of.heads, of.hidden, capacity)?,
+            weights: Buffer::zeros(scope, capacity * pooling.heads * steps)?,
+            keys: Buffer::zeros(scope, pooling.heads * pooling.hidden)?,
+            vectors: Vectors::new(scope, pooling.heads, pooling.hidden, capacity)?,
         })
     }
 
@@ -43,16 +43,16 @@ impl WindowPooling {
     pub(crate) fn forward(
         &mut self,
         pair_isa: Option<PairIsa>,
-        of: &AttentionPooling,
+        pooling: &AttentionPooling,
         parameters: &TensorSet,
         states: &[f32],
     ) -> &[f32] {
-        let (hidden, steps) = (of.hidden, self.steps);
+        let (hidden, steps) = (pooling.hidden, self.steps);
         self.samples = states.len() / (steps * hidden);
         self.vectors.set_windows(self.samples);
-        of.keys(parameters, self.keys.as_mut_slice());
-        let keys = Matrix::new(self.keys.as_slice(), of.heads, hidden);
-        let weights = self.weights.as_mut_slice().chunks_exact_mut(of.heads * steps).take(self.samples);
+        pooling.keys(parameters, self.keys.as_mut_slice());
+        let keys = Matrix::new(self.keys.as_slice(), pooling.heads, hidden);
+        let weights = self.weights.as_mut_slice().chunks_exact_mut(pooling.heads * steps).take(self.samples);
         for (sample, weights) in weights.enumerate() {
             let apart = self.samples * hidden;
             let states = &states[sample * hidden..][..(steps - 1) * apart + hidden];
@@ -66,7 +66,7 @@ impl WindowPooling {
                 weights.iter().zip(states).for_each(|(&weight, state)| add_scaled(sum, weight, state));
             }
         }
-        of.project(pair_isa, parameters, &mut self.vectors);
+        pooling.project(pair_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -76,8 +76,8 @@ impl WindowPooling {
     }
 
     /// The weights of one sample, [heads, T], after [`WindowPooling::forward`].
-    pub(crate) fn weights(&self, of: &AttentionPooling, sample: usize) -> &[f32] {
-        let len = of.heads * self.steps;
+    pub(crate) fn weights(&self, pooling: &AttentionPooling, sample: usize) -> &[f32] {
+        let len = pooling.heads * self.steps;
         &self.weights.as_slice()[sample * len..][..len]
     }
 }

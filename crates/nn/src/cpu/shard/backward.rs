@@ -65,7 +65,7 @@ impl Sequence {
                 self.clock.stop_layer(start, l, Work::WeightGradients);
                 let start = self.clock.start();
                 if l > 0 {
-                    if self.of.pair_isa.is_none() {
+                    if self.dims.pair_isa.is_none() {
                         self.go_below(isa, l, weights, block.clone(), scratch);
                     }
                     self.round_d_between(block.clone(), scratch);
@@ -82,7 +82,7 @@ impl Sequence {
             if self.is_by_bar(l) {
                 self.add_bars(isa, bars, scratch);
             }
-            gradients.add(|gradients| unpack(self.of, l, slots, scratch, gradients));
+            gradients.add(|gradients| unpack(self.dims, l, slots, scratch, gradients));
             gradients.complete_layer(slots);
             self.clock.stop_layer(start, l, Work::WeightGradients);
         }
@@ -96,7 +96,7 @@ impl Sequence {
     /// Place of the gradients of the top layer's outputs at step `t` before [`Sequence::backward`]:
     /// that of the step or, where only the last is read, of the last state.
     fn d_top_at(&self, t: usize) -> Place {
-        match self.of.sizes.read {
+        match self.dims.sizes.read {
             Read::EveryStep => self.d_between_at(t),
             Read::LastStep => self.d_state_at(),
         }
@@ -104,11 +104,11 @@ impl Sequence {
 
     /// Sets the gradients of the top layer's outputs to zero, and gives them for writing.
     pub(super) fn clear_d_top<'s>(&self, scratch: &'s mut ShardScratch) -> &'s mut [f32] {
-        let (d_top, at) = match self.of.sizes.read {
+        let (d_top, at) = match self.dims.sizes.read {
             Read::EveryStep => (scratch.d_between.as_mut_slice(), self.d_between_at(0)),
             Read::LastStep => (scratch.d_hidden.as_mut_slice(), self.d_state_at()),
         };
-        d_top[..self.of.units() * at.stride].fill(0.0);
+        d_top[..self.dims.units() * at.stride].fill(0.0);
         d_top
     }
 
@@ -128,7 +128,7 @@ impl Sequence {
     /// True if the outputs of layer `l` receive gradients after every step, and not after the last
     /// alone.
     fn receives_at_every_step(&self, l: usize) -> bool {
-        l + 1 < self.layers.len() || self.of.sizes.read == Read::EveryStep
+        l + 1 < self.layers.len() || self.dims.sizes.read == Read::EveryStep
     }
 
     /// Place of the gradients of gates in [`ShardScratch::d_gates`] from step `t` of its block on.
@@ -171,7 +171,7 @@ impl Sequence {
             scratch.d_hidden.as_mut_slice().fill(0.0);
         }
         if self.is_by_bar(l) && self.role == Role::Whole {
-            let len = self.of.gates() * self.by_bar_at().stride;
+            let len = self.dims.gates() * self.by_bar_at().stride;
             scratch.by_bar.as_mut_slice()[..len].fill(0.0);
         }
     }
@@ -181,14 +181,14 @@ impl Sequence {
     fn unwind_step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
         let (rows, state_at, d_gates_at) = (self.windows.len(), self.d_state_at(), self.d_gates_at(t));
         // What is rounded here is added up after that.
-        let sums_unrounded = self.precision == Precision::Fp32 || self.of.pair_isa.is_some();
+        let sums_unrounded = self.precision == Precision::Fp32 || self.dims.pair_isa.is_some();
         let sums_at = self.by_bar_in_step(l, t).filter(|_| sums_unrounded);
         if self.receives_at_every_step(l) {
             self.add_from_above(t, scratch);
         }
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let (role, layer) = (self.role, &mut self.layers[l]);
-        for n in 0..self.of.units() {
+        for n in 0..self.dims.units() {
             let at = gates_at.panel(4 * n);
             let (gates, d_gates) = match role {
                 Role::Whole => (
@@ -201,7 +201,7 @@ impl Sequence {
                 gates,
                 cell: cell_at.panel(n).view(&layer.cell, &scratch.segment.cell),
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
-                hidden: self.of.pair_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
+                hidden: self.dims.pair_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
             };
             let sums = sums_at.map(|at| ViewMut(scratch.by_bar.as_mut_slice(), at.panel(4 * n)));
             let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
@@ -211,17 +211,17 @@ impl Sequence {
         if self.is_by_bar(l) && sums_at.is_none() && self.role == Role::Whole {
             let d_gates = View(scratch.d_gates.as_slice(), d_gates_at);
             let (sums, to) = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
-            self.windows.add_step(isa, t, self.of.gates(), d_gates, sums, to);
+            self.windows.add_step(isa, t, self.dims.gates(), d_gates, sums, to);
         }
-        if let Some(pair_isa) = self.of.pair_isa {
+        if let Some(pair_isa) = self.dims.pair_isa {
             self.gates_backward_pairs(pair_isa, l, weights, t, scratch);
         } else if t > 0 {
             let ShardScratch { segment, d_gates, d_hidden, .. } = scratch;
             let layer = &self.layers[l];
             let product = PanelProduct {
                 rows,
-                depth: self.of.gates() * PANEL,
-                panels: self.of.units(),
+                depth: self.dims.gates() * PANEL,
+                panels: self.dims.units(),
                 start: Start::Zero,
                 a: self.d_gates(l, t, segment, d_gates),
                 b: weights.recurrent_turned.as_slice(),
@@ -229,9 +229,9 @@ impl Sequence {
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &segment.gates);
             let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &segment.cell);
             let ahead = Ahead::default()
-                .and(gates, gates_at, self.of.gates(), rows)
-                .and(cell, cell_at, self.of.units(), rows)
-                .and(layer.hidden.as_slice(), self.states_at(t - 1), self.of.units(), rows);
+                .and(gates, gates_at, self.dims.gates(), rows)
+                .and(cell, cell_at, self.dims.units(), rows)
+                .and(layer.hidden.as_slice(), self.states_at(t - 1), self.dims.units(), rows);
             kernel::product_with(isa, product, &mut ViewMut(d_hidden.as_mut_slice(), state_at), Sweep::Up, ahead);
             self.round_d_hidden(scratch);
         }
@@ -240,7 +240,7 @@ impl Sequence {
     /// Adds what the layer above gave this one's output at step `t`.
     fn add_from_above(&self, t: usize, scratch: &mut ShardScratch) {
         let (from, to, len) = (self.d_between_at(t), self.d_state_at(), self.windows.len() * PANEL);
-        for n in 0..self.of.units() {
+        for n in 0..self.dims.units() {
             let terms = &scratch.d_between.as_slice()[from.panel(n).start..][..len];
             let sums = &mut scratch.d_hidden.as_mut_slice()[to.panel(n).start..][..len];
             sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
@@ -249,10 +249,10 @@ impl Sequence {
 
     /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
     fn add_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut ShardScratch) {
-        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gates(), self.dims.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
-        if let Some(pair_isa) = self.of.pair_isa {
+        if let Some(pair_isa) = self.dims.pair_isa {
             if !self.is_by_bar(l) {
                 add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
             }
@@ -265,7 +265,7 @@ impl Sequence {
             let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
             let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
             let sums = scratch.d_input_weight.as_mut_slice();
-            kernel::outer(isa, rows, self.of.input(l), gates, input, d_gates, sums);
+            kernel::outer(isa, rows, self.dims.input(l), gates, input, d_gates, sums);
             add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
         }
     }
@@ -276,8 +276,8 @@ impl Sequence {
         let ShardScratch { segment, d_gates, d_between, .. } = scratch;
         let product = PanelProduct {
             rows: block.len() * self.windows.len(),
-            depth: self.of.gates() * PANEL,
-            panels: self.of.units(),
+            depth: self.dims.gates() * PANEL,
+            panels: self.dims.units(),
             start: Start::Zero,
             a: self.d_gates(l, block.start, segment, d_gates),
             b: weights.input_turned.as_slice(),
@@ -290,10 +290,10 @@ impl Sequence {
     fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut ShardScratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
-            let (features, gates) = (self.of.sizes.features, self.of.gates());
+            let (features, gates) = (self.dims.sizes.features, self.dims.gates());
             let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            let isa = ProductIsa { isa, pair_isa: self.of.pair_isa };
+            let isa = ProductIsa { isa, pair_isa: self.dims.pair_isa };
             kernel::outer_by(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
         }
@@ -312,16 +312,16 @@ pub(super) fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
 }
 
 /// Adds the sums of layer `l` to its parameters' gradients.
-fn unpack(of: Dimensions, l: usize, slots: &LayerSlots, scratch: &ShardScratch, gradients: &mut TensorSet) {
-    let (hidden, width) = (of.sizes.hidden, of.gates() * PANEL);
-    let all = 0..of.gates();
-    unpack_add(hidden, &all, &scratch.d_input_weight.as_slice()[..width * of.input(l)], slots.weight_ih, gradients);
+fn unpack(dims: Dimensions, l: usize, slots: &LayerSlots, scratch: &ShardScratch, gradients: &mut TensorSet) {
+    let (hidden, width) = (dims.sizes.hidden, dims.gates() * PANEL);
+    let all = 0..dims.gates();
+    unpack_add(hidden, &all, &scratch.d_input_weight.as_slice()[..width * dims.input(l)], slots.weight_ih, gradients);
     unpack_add(hidden, &all, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
     for slot in slots.bias.into_iter().flatten() {
         unpack_add(hidden, &all, &scratch.d_bias.as_slice()[..width], slot, gradients);
     }
     if let Some(norm) = slots.norm {
-        let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(of)].split_at(of.units() * PANEL);
+        let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(dims)].split_at(dims.units() * PANEL);
         norm.add_gradients(weight, bias, gradients);
     }
 }

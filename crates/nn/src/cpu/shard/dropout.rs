@@ -26,7 +26,7 @@ impl Sequence {
 
     /// True if layer `l` reads something else than the states of the layer below.
     pub(super) fn copies_below(&self, l: usize) -> bool {
-        l > 0 && (self.of.sizes.norm || self.drops_below(l))
+        l > 0 && (self.dims.sizes.norm || self.drops_below(l))
     }
 
     /// Fills [`ShardScratch::dropped`], and [`ShardScratch::factors`] for dropout, for what layer
@@ -42,17 +42,17 @@ impl Sequence {
         let (at, ends) = (self.dropped_at(), self.windows.ends());
         let rows = block.len() * ends.len();
         let (below, below_at) = (&self.layers[l - 1].hidden, self.states_at(block.start + 1));
-        copy_rows(self.of, rows, below.as_slice(), below_at, scratch.dropped.as_mut_slice(), at);
+        copy_rows(self.dims, rows, below.as_slice(), below_at, scratch.dropped.as_mut_slice(), at);
         let norm = weights[l - 1].norm.as_slice();
         if !norm.is_empty() {
-            normalise(self.of.sizes.hidden, rows, norm, ViewMut(scratch.dropped.as_mut_slice(), at));
+            normalise(self.dims.sizes.hidden, rows, norm, ViewMut(scratch.dropped.as_mut_slice(), at));
         }
         if self.drops_below(l) {
-            for n in 0..self.of.units() {
+            for n in 0..self.dims.units() {
                 let mut to = ViewMut(scratch.factors.as_mut_slice(), at.panel(n));
                 kernel::draw(isa, self.masks[l - 1], n * PANEL, block.clone(), ends, &mut to);
             }
-            multiply_rows(self.of, rows, scratch.factors.as_slice(), at, scratch.dropped.as_mut_slice(), at);
+            multiply_rows(self.dims, rows, scratch.factors.as_slice(), at, scratch.dropped.as_mut_slice(), at);
         }
         self.round_dropped(rows, scratch);
     }
@@ -62,7 +62,7 @@ impl Sequence {
     pub(super) fn turn_dropped(&self, block: Range<usize>, scratch: &mut ShardScratch) {
         let rows = block.len() * self.windows.len();
         multiply_rows(
-            self.of,
+            self.dims,
             rows,
             scratch.factors.as_slice(),
             self.dropped_at(),
@@ -73,15 +73,15 @@ impl Sequence {
 }
 
 /// Copies `rows` rows of all panels of units.
-pub(super) fn copy_rows(of: Dimensions, rows: usize, from: &[f32], from_at: Place, to: &mut [f32], to_at: Place) {
-    for n in 0..of.units() {
+pub(super) fn copy_rows(dims: Dimensions, rows: usize, from: &[f32], from_at: Place, to: &mut [f32], to_at: Place) {
+    for n in 0..dims.units() {
         to[to_at.panel(n).start..][..rows * PANEL].copy_from_slice(&from[from_at.panel(n).start..][..rows * PANEL]);
     }
 }
 
 /// Multiplies `rows` rows of all panels of units, number by number.
-fn multiply_rows(of: Dimensions, rows: usize, factors: &[f32], from_at: Place, to: &mut [f32], to_at: Place) {
-    for n in 0..of.units() {
+fn multiply_rows(dims: Dimensions, rows: usize, factors: &[f32], from_at: Place, to: &mut [f32], to_at: Place) {
+    for n in 0..dims.units() {
         let factors = &factors[from_at.panel(n).start..][..rows * PANEL];
         let to = &mut to[to_at.panel(n).start..][..rows * PANEL];
         to.iter_mut().zip(factors).for_each(|(to, factor)| *to *= factor);

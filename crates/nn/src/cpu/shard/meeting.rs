@@ -46,9 +46,9 @@ const UNITS_MIN: usize = 2;
 
 /// Members that share the recurrence of one timeframe: 1 where its windows are more than a few, or
 /// bf16 pairs are multiplied.
-pub(super) fn members(of: Dimensions, purpose: Purpose) -> usize {
-    let shares = purpose == Purpose::Prediction && of.capacity == 1 && !of.is_dense() && of.pair_isa.is_none();
-    if shares { of.threads.clamp(1, (of.units() / UNITS_MIN).max(1)) } else { 1 }
+pub(super) fn members(dims: Dimensions, purpose: Purpose) -> usize {
+    let shares = purpose == Purpose::Prediction && dims.capacity == 1 && !dims.is_dense() && dims.pair_isa.is_none();
+    if shares { dims.threads.clamp(1, (dims.units() / UNITS_MIN).max(1)) } else { 1 }
 }
 
 /// Meetings of the members of one recurrence, one after every step.
@@ -73,8 +73,8 @@ struct Published {
 
 impl Meeting {
     /// A meeting of the members of one timeframe.
-    pub(super) fn new(of: Dimensions, members: usize) -> Self {
-        let own = |member| 2 * part(member, members, of.units()).len() * of.capacity * PANEL;
+    pub(super) fn new(dims: Dimensions, members: usize) -> Self {
+        let own = |member| 2 * part(member, members, dims.units()).len() * dims.capacity * PANEL;
         let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         let published =
             |member| Published { steps: AtomicUsize::new(0), states: [zeros(own(member)), zeros(own(member))] };
@@ -118,7 +118,7 @@ pub(super) struct UnitShare {
 
 impl UnitShare {
     /// The parts of all members of a pass that begins; the first member's is the first.
-    pub(super) fn of_pass(meeting: &Arc<Meeting>) -> impl Iterator<Item = UnitShare> {
+    pub(super) fn for_pass(meeting: &Arc<Meeting>) -> impl Iterator<Item = UnitShare> {
         meeting.begin();
         (0..meeting.members.len()).map(|member| UnitShare { meeting: meeting.clone(), member })
     }
@@ -198,14 +198,14 @@ pub(super) enum Met {
 impl Sequence {
     /// The panels of units that this thread computes.
     pub(super) fn own_units(&self) -> Range<usize> {
-        let units = self.of.units();
+        let units = self.dims.units();
         self.share.as_ref().map_or(0..units, |share| share.panels(share.member, units))
     }
 
     /// Publishes the states of layer `l` after step `t`, and copies those of the other members.
     pub(super) fn meet(&mut self, l: usize, t: usize) -> Met {
         let Some(share) = &self.share else { return Met::All };
-        let place = StepPlace { at: self.states_at(t + 1), units: self.of.units(), windows: self.windows.len() };
+        let place = StepPlace { at: self.states_at(t + 1), units: self.dims.units(), windows: self.windows.len() };
         let step = l * self.windows.steps() + t;
         let LayerMemory { hidden, cell, .. } = &mut self.layers[l];
         let met = share.meet(step, place, &mut [hidden.as_mut_slice(), cell.as_mut_slice()]);

@@ -43,19 +43,19 @@ pub(super) struct LayerMemory {
     pub(super) cell: Buffer<f32>, // [unit panels][(T + 1) · B][16]
 }
 
-pub(super) fn layer_len(of: Dimensions, purpose: Purpose) -> [usize; 3] {
-    let extent = Extent::new(of, purpose);
-    let states = |rows: usize| of.units() * room(rows * of.capacity);
+pub(super) fn layer_len(dims: Dimensions, purpose: Purpose) -> [usize; 3] {
+    let extent = Extent::new(dims, purpose);
+    let states = |rows: usize| dims.units() * room(rows * dims.capacity);
     let gates = match extent.gate_steps {
         0 => 0,
-        steps => of.gates() * room(steps * of.capacity),
+        steps => dims.gates() * room(steps * dims.capacity),
     };
-    [gates, states(of.steps + 1), states(extent.cell_rows(of))]
+    [gates, states(dims.steps + 1), states(extent.cell_rows(dims))]
 }
 
 impl LayerMemory {
-    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
-        let [gates, hidden, cell] = layer_len(of, purpose);
+    pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose) -> Result<Self> {
+        let [gates, hidden, cell] = layer_len(dims, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(LayerMemory { gates: zeros(gates)?, hidden: zeros(hidden)?, cell: zeros(cell)? })
     }
@@ -99,9 +99,9 @@ pub(super) struct ShardScratch {
 }
 
 /// Numbers in the gates and in the cell states of the segment in work.
-fn segment_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
-    let panels = [of.gates(), of.units()].into_iter().zip(Extent::new(of, purpose).segment_rows());
-    let mut len = panels.map(|(panels, rows)| if rows == 0 { 0 } else { panels * room(rows * of.capacity) });
+fn segment_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
+    let panels = [dims.gates(), dims.units()].into_iter().zip(Extent::new(dims, purpose).segment_rows());
+    let mut len = panels.map(|(panels, rows)| if rows == 0 { 0 } else { panels * room(rows * dims.capacity) });
     std::array::from_fn(|_| len.next().unwrap_or(0))
 }
 
@@ -150,16 +150,16 @@ scratch_lens! {
 
 impl ScratchLens {
     /// Lengths of the buffers of one timeframe.
-    pub(super) fn new(of: Dimensions, purpose: Purpose) -> Self {
-        let (rows, gates, units) = (of.steps * of.capacity, of.gates(), of.units());
-        let [segment_gates, segment_cell] = segment_len(of, purpose);
-        let copied = units * room(BLOCK_STEPS * of.capacity);
-        let normed = if of.sizes.norm && of.sizes.layers > 1 { copied } else { 0 };
-        let [pair_rows, pair_gates, pair_turned] = pairs::scratch_len(of, purpose);
+    pub(super) fn new(dims: Dimensions, purpose: Purpose) -> Self {
+        let (rows, gates, units) = (dims.steps * dims.capacity, dims.gates(), dims.units());
+        let [segment_gates, segment_cell] = segment_len(dims, purpose);
+        let copied = units * room(BLOCK_STEPS * dims.capacity);
+        let normed = if dims.sizes.norm && dims.sizes.layers > 1 { copied } else { 0 };
+        let [pair_rows, pair_gates, pair_turned] = pairs::scratch_len(dims, purpose);
         let forward = ScratchLens {
             segment_gates,
             segment_cell,
-            x: of.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * of.capacity),
+            x: dims.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * dims.capacity),
             // Windows overlap where the bars are at most half as many as the windows' steps.
             by_bar: gates * room(rows / 2),
             dropped: normed,
@@ -167,20 +167,20 @@ impl ScratchLens {
             ..ScratchLens::default()
         };
         let Purpose::Training { dropout, .. } = purpose else { return forward };
-        let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
-        let state = units * room(of.capacity);
+        let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0);
+        let state = units * room(dims.capacity);
         let factors = if dropout { copied } else { 0 };
         ScratchLens {
-            d_gates: gates * room(BLOCK_STEPS * of.capacity),
+            d_gates: gates * room(BLOCK_STEPS * dims.capacity),
             d_hidden: state,
             d_cell: state,
-            d_between: if of.sizes.has_d_between() { units * room(rows) } else { 0 },
+            d_between: if dims.sizes.has_d_between() { units * room(rows) } else { 0 },
             factors,
             dropped: factors.max(normed),
             d_input_weight: gates * PANEL * width,
-            d_recurrent_weight: gates * PANEL * of.sizes.hidden,
+            d_recurrent_weight: gates * PANEL * dims.sizes.hidden,
             d_bias: gates * PANEL,
-            d_norm: norm_len(of),
+            d_norm: norm_len(dims),
             pair_gates,
             pair_turned,
             ..forward
@@ -188,8 +188,8 @@ impl ScratchLens {
     }
 
     /// Lengths of buffers that serve one timeframe after another.
-    pub(super) fn of_all(all: &[Dimensions], purpose: Purpose) -> Self {
-        let each = all.iter().map(|&of| ScratchLens::new(of, purpose));
+    pub(super) fn largest(all: &[Dimensions], purpose: Purpose) -> Self {
+        let each = all.iter().map(|&dims| ScratchLens::new(dims, purpose));
         each.fold(ScratchLens::default(), ScratchLens::max)
     }
 

@@ -114,14 +114,14 @@ impl Dimensions {
 fn dimensions(model: &Model, room: Capacity, pair_isa: Option<PairIsa>) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
     let threads = room.threads / model.lstms().len().max(1);
-    let of = |sizes: LstmSizes| {
+    let dimensions_for = |sizes: LstmSizes| {
         // The samples of a run read the states after many steps of one sequence.
         let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
         let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
         let (sizes, samples) = (LstmSizes { read, ..sizes }, room.samples);
         Dimensions { sizes, capacity, steps, samples, heads, pair_isa, threads }
     };
-    model.lstms().iter().map(|lstm| of(lstm.sizes)).collect()
+    model.lstms().iter().map(|lstm| dimensions_for(lstm.sizes)).collect()
 }
 
 /// A model's weights of LSTMs, pooling and graph attention as the kernels read them.
@@ -140,9 +140,9 @@ pub(crate) struct PackedWeights {
 impl PackedWeights {
     /// Room for the weights of `model`, booked on `scope`.
     pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> Result<Self> {
-        let layers = |of: Dimensions| {
-            let layer = |l| LayerWeights::new(scope, of, l, purpose);
-            (0..of.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
+        let layers = |dims: Dimensions| {
+            let layer = |l| LayerWeights::new(scope, dims, l, purpose);
+            (0..dims.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
         };
         let attention = model.decoder().attention();
         let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), pair_isa));
@@ -153,8 +153,10 @@ impl PackedWeights {
                 .into_iter()
                 .map(layers)
                 .collect::<Result<_>>()?,
-            keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
-            attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
+            keys: keys.map(|(_, dims)| PackedKeys::new(scope, dims, purpose)).collect::<Result<_>>()?,
+            attention: attention
+                .map(|attention| PackedAttention::new(scope, attention, passes(purpose)))
+                .transpose()?,
         })
     }
 
@@ -205,9 +207,9 @@ impl PackedWeights {
             ("norm", BOTH),
         ];
         let mut parts = Parts::new();
-        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), pair_isa)) {
-            for l in 0..of.sizes.layers {
-                let lens = weights::weights_len(of, l, purpose).into_iter().zip(NAMES);
+        for (timeframe, dims) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), pair_isa)) {
+            for l in 0..dims.sizes.layers {
+                let lens = weights::weights_len(dims, l, purpose).into_iter().zip(NAMES);
                 let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
                 parts.extend(lens.map(|(len, (what, phases))| (name(what), len, phases)));
             }
@@ -220,10 +222,12 @@ impl PackedWeights {
 
     /// Numbers in the weights of `model`.
     pub(crate) fn len(model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> usize {
-        let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
-        let attention = model.decoder().attention().map_or(0, |of| PackedAttention::len(of, passes(purpose)));
+        let layers =
+            |dims: Dimensions| (0..dims.sizes.layers).flat_map(move |l| weights::weights_len(dims, l, purpose));
+        let attention =
+            model.decoder().attention().map_or(0, |attention| PackedAttention::len(attention, passes(purpose)));
         let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), pair_isa));
-        let keys: usize = keys.flat_map(|(_, of)| pooling::keys_len(of, purpose)).sum();
+        let keys: usize = keys.flat_map(|(_, dims)| pooling::keys_len(dims, purpose)).sum();
         dimensions(model, Capacity::default(), pair_isa).into_iter().flat_map(layers).sum::<usize>() + keys + attention
     }
 }
@@ -260,19 +264,24 @@ impl ShardWorkspace {
         let all = dimensions(model, room, pair_isa);
         let tasks = all.iter().filter(|_| room.threads > 1);
         let tasks =
-            tasks.map(|&of| TimeframeTasks::new(scope, of, purpose, room.threads)).collect::<Result<Vec<_>>>()?;
+            tasks.map(|&dims| TimeframeTasks::new(scope, dims, purpose, room.threads)).collect::<Result<Vec<_>>>()?;
         let all = if room.threads > 1 { Vec::new() } else { all };
         Ok(ShardWorkspace {
             isa: Isa::best(),
             tasks,
             threads: room.threads.max(1),
             pair_isa,
-            scratch: ShardScratch::new(scope, ScratchLens::of_all(&all, purpose))?,
-            pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
+            scratch: ShardScratch::new(scope, ScratchLens::largest(&all, purpose))?,
+            pooled: model
+                .poolings()
+                .iter()
+                .zip(&all)
+                .map(|(_, &dims)| Pooled::new(scope, dims))
+                .collect::<Result<_>>()?,
             pooling: PoolingScratch::new(scope, &all, purpose)?,
             sequences: all
                 .into_iter()
-                .map(|of| Sequence::new(scope, of, purpose, Role::Whole))
+                .map(|dims| Sequence::new(scope, dims, purpose, Role::Whole))
                 .collect::<Result<_>>()?,
             decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
             clock: Clock::default(),
@@ -282,7 +291,7 @@ impl ShardWorkspace {
     /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
     pub(crate) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
         self.tasks.iter_mut().try_for_each(|tasks| tasks.make_room_for_bytes(scope))?;
-        let all: Vec<_> = self.sequences.iter().map(|sequence| sequence.of).collect();
+        let all: Vec<_> = self.sequences.iter().map(|sequence| sequence.dims).collect();
         self.scratch.activations = Activations::new(scope, &all)?;
         Ok(())
     }
@@ -291,12 +300,12 @@ impl ShardWorkspace {
     pub(crate) fn len(model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> usize {
         let all = dimensions(model, room, pair_isa);
         if room.threads > 1 {
-            let tasks = all.iter().map(|&of| tasks::len(of, purpose, room.threads));
+            let tasks = all.iter().map(|&dims| tasks::len(dims, purpose, room.threads));
             return tasks.sum::<usize>() + model.decoder().memory_len(room, purpose);
         }
-        let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
+        let layers = |dims: &Dimensions| dims.sizes.layers * memory::layer_len(*dims, purpose).iter().sum::<usize>();
         let decoding = model.decoder().memory_len(room, purpose);
-        let scratch = ScratchLens::of_all(&all, purpose).total();
+        let scratch = ScratchLens::largest(&all, purpose).total();
         all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
 
@@ -306,20 +315,20 @@ impl ShardWorkspace {
         let mut parts = Parts::new();
         if room.threads > 1 {
             let names = model.shape().timeframes.iter().map(|tf| prefixed("lstm", &tf.name));
-            let tasks = names.zip(&all).map(|(name, &of)| {
-                (format!("{name}: groups of windows, and sums"), tasks::len(of, purpose, room.threads), BOTH)
+            let tasks = names.zip(&all).map(|(name, &dims)| {
+                (format!("{name}: groups of windows, and sums"), tasks::len(dims, purpose, room.threads), BOTH)
             });
             parts.extend(tasks);
         }
         let all = if room.threads > 1 { Vec::new() } else { all };
-        for (timeframe, &of) in model.shape().timeframes.iter().zip(&all) {
-            for l in 0..of.sizes.layers {
-                let lens = memory::layer_len(of, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
+        for (timeframe, &dims) in model.shape().timeframes.iter().zip(&all) {
+            for l in 0..dims.sizes.layers {
+                let lens = memory::layer_len(dims, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
                 let name = |what: &str| format!("{} layer {l}: {what}", prefixed("lstm", &timeframe.name));
                 parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
             }
         }
-        let scratch = ScratchLens::of_all(&all, purpose).parts();
+        let scratch = ScratchLens::largest(&all, purpose).parts();
         parts.extend(scratch.map(|(len, what, phases)| (format!("in work: {what}"), len, phases)));
         parts.push((
             "pooling: weights, vectors and what they are formed with".to_owned(),
@@ -354,7 +363,7 @@ impl ShardWorkspace {
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
             sequence.clock.on = packed.profiles;
             sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
-            let steps = sequence.of.sizes.steps;
+            let steps = sequence.dims.sizes.steps;
             let (starts, ends) = (shard.starts(k), shard.ends(k));
             let input = SequenceInput { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
             sequence.masks.clear();
@@ -365,12 +374,13 @@ impl ShardWorkspace {
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
                     let norm = weights[weights.len() - 1].norm.as_slice();
-                    let of = pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
-                    let vectors = pooled.forward(self.isa, of, sequence, &mut self.pooling);
+                    let pooling_parameters =
+                        pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    let vectors = pooled.forward(self.isa, pooling_parameters, sequence, &mut self.pooling);
                     let read = sequence.windows.read_of_sample();
                     rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
                 }
-                _ => rows.zip(sequence.windows.of_sample()).for_each(|(row, &at)| {
+                _ => rows.zip(sequence.windows.sample_positions()).for_each(|(row, &at)| {
                     sequence.read_top(at.0, at.1, row);
                     model.lstms()[k].read(parameters, row);
                 }),
@@ -430,15 +440,23 @@ impl ShardWorkspace {
                     let rows = rows.zip(sequence.windows.read_of_sample());
                     rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
                     let norm = weights[weights.len() - 1].norm.as_slice();
-                    let of = pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    let pooling_parameters =
+                        pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
                     gradients.add(|sums| {
-                        pooled.backward(self.isa, of, &*sequence, &mut self.scratch, &mut self.pooling, sums);
+                        pooled.backward(
+                            self.isa,
+                            pooling_parameters,
+                            &*sequence,
+                            &mut self.scratch,
+                            &mut self.pooling,
+                            sums,
+                        );
                     });
                     gradients.complete(model.pooling_place(k).expect("a pooling has parameters"));
                 }
                 _ => {
                     let d_top = sequence.clear_d_top(&mut self.scratch);
-                    let rows = rows.zip(sequence.windows.of_sample());
+                    let rows = rows.zip(sequence.windows.sample_positions());
                     rows.for_each(|(row, &at)| sequence.add_d_top(at.0, at.1, row, d_top));
                 }
             }
@@ -470,7 +488,7 @@ impl ShardWorkspace {
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them;
     /// `state` is then that after them.
     pub(crate) fn advance(&mut self, packed: &PackedWeights, k: usize, bars: &[f32], state: &mut [f32]) {
-        let steps = bars.len() / self.of(k).sizes.features;
+        let steps = bars.len() / self.dims(k).sizes.features;
         let input = SequenceInput { bars, starts: &[0], ends: &[0], steps, runs: &[] };
         let (sequence, scratch) = match self.tasks.get_mut(k) {
             Some(tasks) => tasks.alone_mut(input),
@@ -519,8 +537,8 @@ impl ShardWorkspace {
         &self.decoding
     }
 
-    fn of(&self, k: usize) -> Dimensions {
-        self.tasks.get(k).map_or_else(|| self.sequences[k].of, tasks::TimeframeTasks::of)
+    fn dims(&self, k: usize) -> Dimensions {
+        self.tasks.get(k).map_or_else(|| self.sequences[k].dims, tasks::TimeframeTasks::dims)
     }
 
     /// The sequence that has the distinct window `window` of timeframe `k`, and its place there.
@@ -532,9 +550,9 @@ impl ShardWorkspace {
     /// sample's `t`.
     fn place_of(&self, k: usize, sample: usize, t: usize) -> (usize, usize) {
         let windows = self.tasks.get(k).map_or_else(|| &self.sequences[k].windows, TimeframeTasks::windows);
-        let (window, last) = windows.of_sample()[sample];
+        let (window, last) = windows.sample_positions()[sample];
         // The sample's window may be the end of a longer one.
-        (window, last + 1 + t - windows.of_each())
+        (window, last + 1 + t - windows.sample_steps())
     }
 }
 

@@ -81,15 +81,15 @@ fn panels(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Numbers in γ and β of one layer; 0 without a norm.
-pub(super) fn norm_len(of: Dimensions) -> usize {
-    if of.sizes.norm { 2 * of.units() * PANEL } else { 0 }
+pub(super) fn norm_len(dims: Dimensions) -> usize {
+    if dims.sizes.norm { 2 * dims.units() * PANEL } else { 0 }
 }
 
 impl Sequence {
     /// Turns the gradients of the outputs of layer `l` at a block of steps into those of its
     /// states.
     pub(super) fn denormalise_block(&self, l: usize, norm: &[f32], block: Range<usize>, scratch: &mut ShardScratch) {
-        let (hidden, rows) = (self.of.sizes.hidden, block.len() * self.windows.len());
+        let (hidden, rows) = (self.dims.sizes.hidden, block.len() * self.windows.len());
         let states = View(self.layers[l].hidden.as_slice(), self.states_at(block.start + 1));
         let d = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
         normalise_backward(hidden, rows, norm, states, d, scratch.d_norm.as_mut_slice());

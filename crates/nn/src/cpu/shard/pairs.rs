@@ -44,7 +44,7 @@ use crate::error::Result;
 /// CPU, such as `amx-bf16`; `None` where they are computed in single precision, of rounded
 /// operands.
 pub fn instructions(precision: Precision) -> Option<&'static str> {
-    PairIsa::of(precision).map(PairIsa::name)
+    PairIsa::for_precision(precision).map(PairIsa::name)
 }
 
 /// Operands as products read them, of one timeframe after another.
@@ -59,19 +59,19 @@ pub(super) struct PairScratch {
 }
 
 /// Words in each buffer for one timeframe, in the order of the fields.
-pub(super) fn scratch_len(of: Dimensions, purpose: Purpose) -> [usize; 3] {
-    if of.pair_isa.is_none() {
+pub(super) fn scratch_len(dims: Dimensions, purpose: Purpose) -> [usize; 3] {
+    if dims.pair_isa.is_none() {
         return [0; 3];
     }
-    let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0).max(of.sizes.hidden);
-    let block = BLOCK_STEPS * of.capacity;
+    let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0).max(dims.sizes.hidden);
+    let block = BLOCK_STEPS * dims.capacity;
     let inputs = width.div_ceil(PAIRED_PANEL) * room(block);
     match purpose {
         Purpose::Prediction => [inputs, 0, 0],
         Purpose::Training { .. } => {
-            let d_gates = of.gates() / 2 * room(of.capacity);
+            let d_gates = dims.gates() / 2 * room(dims.capacity);
             let turned = block.div_ceil(PAIRED_PANEL) * room(width.next_multiple_of(PANEL));
-            [inputs.max(d_gates), of.gates() * padded_words(block) * PANEL, turned]
+            [inputs.max(d_gates), dims.gates() * padded_words(block) * PANEL, turned]
         }
     }
 }
@@ -84,10 +84,10 @@ impl PairScratch {
     }
 
     /// The product `of` a matrix that is packed for it.
-    pub(super) fn multiply(&mut self, isa: PairIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
-        let at = rows_at(of.rows);
-        pairs::rows(isa, of.rows, of.depth, of.a, &mut ViewMut(self.rows.as_mut_slice(), at));
-        pairs::product(isa, PanelProduct { a: View(self.rows.as_slice(), at), ..of }, to, Sweep::Up);
+    pub(super) fn multiply(&mut self, isa: PairIsa, product: PanelProduct<'_>, to: &mut ViewMut<'_>) {
+        let at = rows_at(product.rows);
+        pairs::rows(isa, product.rows, product.depth, product.a, &mut ViewMut(self.rows.as_mut_slice(), at));
+        pairs::product(isa, PanelProduct { a: View(self.rows.as_slice(), at), ..product }, to, Sweep::Up);
     }
 
     /// Packs the gradients of gates at `rows` rows for [`PairScratch::add_product`].
@@ -152,9 +152,9 @@ pub(super) fn turn(hidden: usize, weight: &[f32], to: &mut [f32]) {
 }
 
 /// Words in W_ih of width `input`, W_hh and W transposed.
-pub(super) fn weights_len(of: Dimensions, input: usize) -> [usize; 3] {
-    let width = of.gates() * PANEL;
-    [width * padded_words(input), width * padded_words(of.sizes.hidden), of.units() * PANEL * padded_words(width)]
+pub(super) fn weights_len(dims: Dimensions, input: usize) -> [usize; 3] {
+    let width = dims.gates() * PANEL;
+    [width * padded_words(input), width * padded_words(dims.sizes.hidden), dims.units() * PANEL * padded_words(width)]
 }
 
 impl LayerWeights {
@@ -177,7 +177,7 @@ impl Sequence {
         projections: &[&Projections],
         ShardScratch { segment, by_bar, pairs: PairScratch { rows: states_as_rows, .. }, .. }: &mut ShardScratch,
     ) {
-        let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
+        let (rows, hidden, units) = (self.windows.len(), self.dims.sizes.hidden, self.dims.units());
         let projected = self.projected(l, t, by_bar, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
@@ -194,14 +194,14 @@ impl Sequence {
         for (first, weight) in
             (0..units).step_by(at_once).zip(weights.recurrent.as_slice().chunks_exact(at_once * weight_len))
         {
-            let mut of_units = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
+            let mut unit_gates = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * first)));
             let product = PanelProduct { rows, depth: hidden, panels: 4 * at_once, start, a: h, b: weight };
-            pairs::product(pair_isa, product, &mut of_units, Sweep::of_step(t));
+            pairs::product(pair_isa, product, &mut unit_gates, Sweep::for_step(t));
             if few {
                 let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
                 let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
-                kernel::forward_units(isa, at_once, rows, &mut of_units, &mut cell, &mut after);
+                kernel::forward_units(isa, at_once, rows, &mut unit_gates, &mut cell, &mut after);
                 continue;
             }
             for n in first..first + at_once {
@@ -229,14 +229,14 @@ impl Sequence {
         let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at);
         let product = PanelProduct {
             rows,
-            depth: self.of.sizes.hidden,
-            panels: self.of.gates(),
+            depth: self.dims.sizes.hidden,
+            panels: self.dims.gates(),
             start: Start::Result,
             a: before,
             b: weights.recurrent.as_slice(),
         };
         scratch.pairs.multiply(pair_isa, product, &mut gates);
-        for n in 0..self.of.units() {
+        for n in 0..self.dims.units() {
             let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(4 * n));
             kernel::activate(isa, rows, &mut gates);
         }
@@ -255,15 +255,15 @@ impl Sequence {
         let ShardScratch {
             segment, d_gates, d_hidden, d_between, pairs: PairScratch { rows: d_gate_rows, .. }, ..
         } = scratch;
-        let (rows, depth) = (self.windows.len(), self.of.gates() * PANEL);
-        let panels = self.of.units();
+        let (rows, depth) = (self.windows.len(), self.dims.gates() * PANEL);
+        let panels = self.dims.units();
         let at = rows_at(rows);
         let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
         pairs::rows(pair_isa, rows, depth, self.d_gates(l, t, segment, d_gates), &mut d_rows);
         let d_rows = View(d_gate_rows.as_slice(), at);
         let multiply = |weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
             let (start, b) = (Start::Zero, weight.as_slice());
-            pairs::product(pair_isa, PanelProduct { rows, depth, panels, start, a: d_rows, b }, to, Sweep::of_step(t));
+            pairs::product(pair_isa, PanelProduct { rows, depth, panels, start, a: d_rows, b }, to, Sweep::for_step(t));
         };
         if t > 0 {
             multiply(&weights.recurrent_turned, &mut ViewMut(d_hidden.as_mut_slice(), self.d_state_at()));
@@ -281,7 +281,7 @@ impl Sequence {
         block: &Range<usize>,
         scratch: &mut ShardScratch,
     ) {
-        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gates(), self.dims.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         scratch.pairs.take_d_gates(pair_isa, rows, gates, d_gates);
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
@@ -292,7 +292,7 @@ impl Sequence {
             let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
             let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
             let sums = scratch.d_input_weight.as_mut_slice();
-            scratch.pairs.add_product(pair_isa, rows, self.of.input(l), gates, input, sums);
+            scratch.pairs.add_product(pair_isa, rows, self.dims.input(l), gates, input, sums);
         }
     }
 }
@@ -306,12 +306,12 @@ mod tests {
         let (hidden, width) = (18, 5);
         let weight =
             |len: usize| (0..len).map(|x| half::bf16::from_f32(x as f32 - 40.0).to_f32()).collect::<Vec<f32>>();
-        let of = |stride: usize| Place { start: 0, stride: stride * PANEL };
+        let place = |stride: usize| Place { start: 0, stride: stride * PANEL };
         for isa in PairIsa::all() {
             let input = weight(4 * hidden * width);
             let (mut single, mut expected) = (vec![0.0; 8 * width * PANEL], vec![0.0; 8 * 16 * PANEL]);
             super::super::weights::pack(hidden, &input, &mut single);
-            pairs::pairs(isa, width, 8, View(&single, of(width)), &mut ViewMut(&mut expected, of(16)));
+            pairs::pairs(isa, width, 8, View(&single, place(width)), &mut ViewMut(&mut expected, place(16)));
             let mut own = vec![0.0; 8 * 16 * PANEL];
             pack(hidden, &input, &mut own);
             assert_eq!(own, expected, "{}", isa.name());
@@ -319,7 +319,7 @@ mod tests {
             let recurrent = weight(4 * hidden * hidden);
             let (mut single, mut expected) = (vec![0.0; 2 * 128 * PANEL], vec![0.0; 2 * 64 * PANEL]);
             super::super::weights::turn(hidden, &recurrent, &mut single);
-            pairs::pairs(isa, 128, 2, View(&single, of(128)), &mut ViewMut(&mut expected, of(64)));
+            pairs::pairs(isa, 128, 2, View(&single, place(128)), &mut ViewMut(&mut expected, place(64)));
             let mut own = vec![0.0; 2 * 64 * PANEL];
             turn(hidden, &recurrent, &mut own);
             assert_eq!(own, expected, "{}", isa.name());

@@ -57,8 +57,8 @@ impl Activations {
 
     /// Room for what the timeframes `all` multiply at once.
     pub(super) fn new(scope: &Scope, all: &[Dimensions]) -> Result<Self> {
-        let rows = all.iter().map(|of| of.capacity.max(BLOCK_STEPS)).max().unwrap_or(0);
-        let width = all.iter().map(|of| of.sizes.features.max(of.sizes.hidden)).max().unwrap_or(0);
+        let rows = all.iter().map(|dims| dims.capacity.max(BLOCK_STEPS)).max().unwrap_or(0);
+        let width = all.iter().map(|dims| dims.sizes.features.max(dims.sizes.hidden)).max().unwrap_or(0);
         let bytes = Buffer::zeros(scope, rows * 2 * bytes::padded(width))?;
         Ok(Activations { isa: ByteIsa::best(), rows, bytes, scales: Buffer::zeros(scope, rows)? })
     }
@@ -115,14 +115,14 @@ impl LayerWeights {
         slots: &LayerSlots,
         parameters: &TensorSet,
     ) -> Result<[(String, Accuracy); 2]> {
-        let [of_input, of_recurrent] = slots.quantized(hidden, parameters)?;
+        let [input_matrix, recurrent_matrix] = slots.quantized(hidden, parameters)?;
         let accuracy = |slot, matrix: &QuantizedMatrix| {
             (parameters.layout().name(slot).to_owned(), matrix.accuracy(parameters.slot(slot)))
         };
-        let input = ByteMatrix::new(scope, hidden, &of_input)?;
-        let recurrent = ByteMatrix::new(scope, hidden, &of_recurrent)?;
+        let input = ByteMatrix::new(scope, hidden, &input_matrix)?;
+        let recurrent = ByteMatrix::new(scope, hidden, &recurrent_matrix)?;
         self.quantized = Some(QuantizedLayer { input, recurrent });
-        Ok([accuracy(slots.weight_ih, &of_input), accuracy(slots.weight_hh, &of_recurrent)])
+        Ok([accuracy(slots.weight_ih, &input_matrix), accuracy(slots.weight_hh, &recurrent_matrix)])
     }
 
     /// The panels `panels` of gates of `to` [rows, gates] = x · W_ihᵀ + b, which is `product`.
@@ -177,7 +177,7 @@ impl Sequence {
         ShardScratch { segment, by_bar, activations, .. }: &mut ShardScratch,
     ) {
         let projected = self.projected(l, t, by_bar, projections);
-        let (rows, hidden, own) = (self.windows.len(), self.of.sizes.hidden, self.own_units());
+        let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
@@ -191,7 +191,7 @@ impl Sequence {
             let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
             let (panels, weights) = (PANELS * at_once, recurrent.from(4 * n));
             let product = ByteProduct { depth: hidden, panels, start, x: h, weights };
-            bytes::product(byte_isa, product, &mut gates, Sweep::of_step(t));
+            bytes::product(byte_isa, product, &mut gates, Sweep::for_step(t));
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward_units(isa, at_once, rows, &mut gates, &mut cell, &mut after);

@@ -22,30 +22,30 @@ use crate::cpu::kernel::{PANEL, Place, ViewMut};
 impl Sequence {
     /// The precision to which numbers are rounded before they are packed.
     fn rounded_to(&self) -> Precision {
-        if self.of.pair_isa.is_some() { Precision::Fp32 } else { self.precision }
+        if self.dims.pair_isa.is_some() { Precision::Fp32 } else { self.precision }
     }
 
     /// `rows` bars in [`ShardScratch::x`].
     pub(super) fn round_bars(&self, rows: usize, scratch: &mut ShardScratch) {
-        let panels = 0..self.of.sizes.features.div_ceil(PANEL);
+        let panels = 0..self.dims.sizes.features.div_ceil(PANEL);
         round_panels(self.rounded_to(), scratch.x.as_mut_slice(), self.x_at(), panels, rows);
     }
 
     /// The hidden states of layer `l` after step `t`.
     pub(super) fn round_hidden(&mut self, l: usize, t: usize) {
         let at = self.states_at(t + 1);
-        let (panels, rows) = (0..self.of.units(), self.windows.len());
+        let (panels, rows) = (0..self.dims.units(), self.windows.len());
         round_panels(self.rounded_to(), self.layers[l].hidden.as_mut_slice(), at, panels, rows);
     }
 
     /// Rounds a block of `rows` rows after dropout.
     pub(super) fn round_dropped(&self, rows: usize, scratch: &mut ShardScratch) {
-        round_panels(self.rounded_to(), scratch.dropped.as_mut_slice(), self.dropped_at(), 0..self.of.units(), rows);
+        round_panels(self.rounded_to(), scratch.dropped.as_mut_slice(), self.dropped_at(), 0..self.dims.units(), rows);
     }
 
     /// The gradients of the gates of layer `l` at step `t`.
     pub(super) fn round_d_gates(&mut self, l: usize, t: usize, scratch: &mut ShardScratch) {
-        let (precision, panels, rows) = (self.rounded_to(), 0..self.of.gates(), self.windows.len());
+        let (precision, panels, rows) = (self.rounded_to(), 0..self.dims.gates(), self.windows.len());
         let ViewMut(d_gates, at) = match self.role {
             Role::Whole => ViewMut(scratch.d_gates.as_mut_slice(), self.d_gates_at(t)),
             Role::Group => self.gates_at(t).view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates),
@@ -59,7 +59,7 @@ impl Sequence {
             self.rounded_to(),
             scratch.d_hidden.as_mut_slice(),
             self.d_state_at(),
-            0..self.of.units(),
+            0..self.dims.units(),
             self.windows.len(),
         );
     }
@@ -70,7 +70,7 @@ impl Sequence {
             self.rounded_to(),
             scratch.d_between.as_mut_slice(),
             self.d_between_at(block.start),
-            0..self.of.units(),
+            0..self.dims.units(),
             block.len() * self.windows.len(),
         );
     }

@@ -36,7 +36,7 @@ use crate::model::dropout::Mask;
 /// Saved forward pass of one timeframe, for one thread's share of a batch.
 #[derive(Debug)]
 pub(super) struct Sequence {
-    pub(super) of: Dimensions,
+    pub(super) dims: Dimensions,
     pub(super) windows: Windows,
     pub(super) layers: Vec<LayerMemory>,
     /// Dropout masks of the outputs of each layer but the last; empty without dropout.
@@ -75,17 +75,17 @@ pub(super) struct SequenceInput<'a> {
 }
 
 impl Sequence {
-    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose, role: Role) -> Result<Self> {
-        let layer = |_| LayerMemory::new(scope, of, purpose);
-        let layers = (0..of.sizes.layers).map(layer).collect::<Result<_>>()?;
+    pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, role: Role) -> Result<Self> {
+        let layer = |_| LayerMemory::new(scope, dims, purpose);
+        let layers = (0..dims.sizes.layers).map(layer).collect::<Result<_>>()?;
         let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
         Ok(Sequence {
-            of,
+            dims,
             windows,
             layers,
             masks,
             precision,
-            extent: Extent::new(of, purpose),
+            extent: Extent::new(dims, purpose),
             role,
             share: None,
             clock: Clock::default(),
@@ -100,7 +100,7 @@ impl Sequence {
 
     /// Bars that there is room for in [`ShardScratch::x`].
     fn bars_at_once(&self) -> usize {
-        BLOCK_STEPS * self.of.capacity
+        BLOCK_STEPS * self.dims.capacity
     }
 
     /// The bars in [`ShardScratch::x`].
@@ -116,13 +116,13 @@ impl Sequence {
 
     /// Brings some of the bars covered to [`ShardScratch::x`].
     pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
-        self.windows.pack_bars(rows, bars, self.of.sizes.features, scratch.x.as_mut_slice(), self.x_at());
+        self.windows.pack_bars(rows, bars, self.dims.sizes.features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(rows.len(), scratch);
     }
 
     /// Brings what the first layer reads at a block of steps to [`ShardScratch::x`].
     pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
-        self.windows.pack_steps(block, bars, self.of.sizes.features, scratch.x.as_mut_slice(), self.x_at());
+        self.windows.pack_steps(block, bars, self.dims.sizes.features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
@@ -216,7 +216,7 @@ impl Sequence {
         scratch: &mut ShardScratch,
     ) {
         if self.is_by_bar(l) && self.projected(l, t, &scratch.by_bar, projections).is_none() {
-            let (from, to, panels) = (self.by_bar_at(), self.gates_at(t), self.of.gates());
+            let (from, to, panels) = (self.by_bar_at(), self.gates_at(t), self.dims.gates());
             let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
             match self.role {
                 Role::Whole => {
@@ -228,7 +228,7 @@ impl Sequence {
                 }
             }
         }
-        match (&weights.quantized, self.of.pair_isa) {
+        match (&weights.quantized, self.dims.pair_isa) {
             (Some(own), _) => self.step_quantized(isa, l, own, t, projections, scratch),
             (None, Some(pair_isa)) => self.step_pairs(isa, pair_isa, l, weights, t, projections, scratch),
             _ if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, projections, scratch),
@@ -260,11 +260,11 @@ impl Sequence {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
             let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
-            let (depth, x) = (self.of.sizes.features, View(scratch.x.as_slice(), self.x_at()));
+            let (depth, x) = (self.dims.sizes.features, View(scratch.x.as_slice(), self.x_at()));
             let product = weights.projection(rows.len(), depth, x);
-            match self.of.pair_isa {
+            match self.dims.pair_isa {
                 Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut to),
-                None => weights.project(isa, product, 0..self.of.gates(), &mut scratch.activations, &mut to),
+                None => weights.project(isa, product, 0..self.dims.gates(), &mut scratch.activations, &mut to),
             }
         }
     }
@@ -296,7 +296,7 @@ impl Sequence {
         block: Range<usize>,
         scratch: &mut ShardScratch,
     ) {
-        let shape = [block.len() * self.windows.len(), self.of.input(l)];
+        let shape = [block.len() * self.windows.len(), self.dims.input(l)];
         let own = self.own_units();
         let gate_panels = 4 * own.start..4 * own.end;
         let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
@@ -305,7 +305,7 @@ impl Sequence {
         let input = input(below.last(), scratch.x.as_slice(), dropped);
         let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
         let product = weights.projection(shape[0], shape[1], View(input, input_at));
-        match self.of.pair_isa {
+        match self.dims.pair_isa {
             Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut gates),
             None => weights.project(isa, product, gate_panels, &mut scratch.activations, &mut gates),
         }
@@ -333,7 +333,7 @@ impl Sequence {
         scratch: &mut ShardScratch,
     ) {
         let ShardScratch { segment, by_bar, .. } = scratch;
-        let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
+        let (rows, hidden) = (self.windows.len(), self.dims.sizes.hidden);
         let projected = self.projected(l, t, by_bar, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));

@@ -32,18 +32,18 @@ impl Sequence {
         projections: &[&Projections],
         ShardScratch { segment, by_bar, .. }: &mut ShardScratch,
     ) {
-        let (rows, hidden, own) = (self.windows.len(), self.of.sizes.hidden, self.own_units());
+        let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
         let (first, panels) = (own.start, 4 * own.start..4 * own.end);
         let projected = self.projected(l, t, by_bar, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
-        let all_panels = self.of.gates();
+        let all_panels = self.dims.gates();
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let mut gates = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
         let start = projected.map_or(Start::Result, Start::Rows);
         let (a, b) = (View(states.as_slice(), before), weights.recurrent.as_slice());
         let product = PanelProduct { rows, depth: hidden, panels: all_panels, start, a, b };
-        kernel::product_with(isa, product.part(&panels, &(0..rows)), &mut gates, Sweep::of_step(t), Ahead::default());
+        kernel::product_with(isa, product.part(&panels, &(0..rows)), &mut gates, Sweep::for_step(t), Ahead::default());
         let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
         let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
         kernel::forward_units(isa, own.len(), rows, &mut gates, &mut cell, &mut after);

@@ -13,15 +13,15 @@ use crate::cpu::kernel::{PANEL, Place};
 impl Sequence {
     /// Sets the state that layer `l` starts each window from.
     pub(super) fn set_initial_state(&mut self, l: usize, initial: Initial<'_>) {
-        let (len, hidden) = (self.windows.len() * PANEL, self.of.sizes.hidden);
+        let (len, hidden) = (self.windows.len() * PANEL, self.dims.sizes.hidden);
         let (hidden_at, cell_at) = (self.states_at(0), self.kept_cell_at(0));
         let layer = &mut self.layers[l];
         let mut halves = [(layer.hidden.as_mut_slice(), hidden_at), (layer.cell.as_mut_slice(), cell_at)];
         for (states, at) in &mut halves {
-            (0..self.of.units()).for_each(|panel| states[at.panel(panel).start..][..len].fill(0.0));
+            (0..self.dims.units()).for_each(|panel| states[at.panel(panel).start..][..len].fill(0.0));
         }
         for (w, &end) in self.windows.ends().iter().enumerate() {
-            let Some(state) = initial.of_window(end) else { continue };
+            let Some(state) = initial.window_state(end) else { continue };
             let own = state[2 * l * hidden..][..2 * hidden].chunks_exact(hidden);
             for (from, (to, at)) in own.zip(&mut halves) {
                 for (panel, part) in from.chunks(PANEL).enumerate() {
@@ -39,7 +39,7 @@ impl Sequence {
         let kept = self.extent.cells == KeptCells::EveryStep || t + 1 == self.windows.steps();
         assert!(kept, "the cell state after step {t} of {}", self.windows.steps());
         let (hidden_at, cell_at) = (self.states_at(t + 1).row(w), self.kept_cell_at(t + 1).row(w));
-        let hidden = self.of.sizes.hidden;
+        let hidden = self.dims.sizes.hidden;
         for (layer, to) in self.layers.iter().zip(to.chunks_exact_mut(2 * hidden)) {
             let halves = [(&layer.hidden, hidden_at), (&layer.cell, cell_at)];
             for ((states, at), to) in halves.into_iter().zip(to.chunks_exact_mut(hidden)) {

@@ -41,22 +41,22 @@ pub(super) struct LayerWeights {
 }
 
 /// Numbers in each buffer of a layer's weights, in the order of the fields.
-pub(super) fn weights_len(of: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
-    let width = of.gates() * PANEL;
-    let [input, recurrent, turned] = match of.pair_isa {
-        Some(_) => pairs::weights_len(of, of.input(l)),
-        None => [width * of.input(l), width * of.sizes.hidden, of.units() * PANEL * width],
+pub(super) fn weights_len(dims: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
+    let width = dims.gates() * PANEL;
+    let [input, recurrent, turned] = match dims.pair_isa {
+        Some(_) => pairs::weights_len(dims, dims.input(l)),
+        None => [width * dims.input(l), width * dims.sizes.hidden, dims.units() * PANEL * width],
     };
     let (turned, between) = match purpose {
         Purpose::Training { .. } => (turned, if l > 0 { turned } else { 0 }),
         Purpose::Prediction => (0, 0),
     };
-    [input, recurrent, width, turned, between, norm_len(of)]
+    [input, recurrent, width, turned, between, norm_len(dims)]
 }
 
 impl LayerWeights {
-    pub(super) fn new(scope: &Scope, of: Dimensions, l: usize, purpose: Purpose) -> Result<Self> {
-        let [input, recurrent, bias, recurrent_turned, input_turned, norm] = weights_len(of, l, purpose);
+    pub(super) fn new(scope: &Scope, dims: Dimensions, l: usize, purpose: Purpose) -> Result<Self> {
+        let [input, recurrent, bias, recurrent_turned, input_turned, norm] = weights_len(dims, l, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(LayerWeights {
             input: zeros(input)?,
@@ -65,7 +65,7 @@ impl LayerWeights {
             recurrent_turned: zeros(recurrent_turned)?,
             input_turned: zeros(input_turned)?,
             norm: zeros(norm)?,
-            is_paired: of.pair_isa.is_some(),
+            is_paired: dims.pair_isa.is_some(),
             quantized: None,
         })
     }

@@ -12,14 +12,14 @@ pub(crate) struct Windows {
     /// Bars in each; for dense training, in the longest.
     steps: usize,
     /// Bars that a sample's window has, the last of those.
-    of_each: usize,
+    sample_steps: usize,
     /// First bar of each distinct window, ascending: a row of the batch.
     starts: Vec<usize>,
     /// Identity of each distinct window: see
     /// [`BatchView::ends`](crate::batch::BatchView::ends).
     ends: Vec<usize>,
     /// The distinct window of each sample, and the step at which the sample's ends.
-    of_sample: Vec<(usize, usize)>,
+    sample_positions: Vec<(usize, usize)>,
     /// The same, ascending and each once, and the place there of what each sample reads.
     read: Vec<(usize, usize)>,
     read_of_sample: Vec<usize>,
@@ -47,7 +47,7 @@ impl Windows {
             run.fill(run[0]);
             rest = others;
         }
-        self.of_each = steps;
+        self.sample_steps = steps;
         self.steps =
             starts.iter().zip(&firsts).map(|(start, &first)| start - starts[first] + steps).max().unwrap_or(steps);
         self.starts.clear();
@@ -55,19 +55,20 @@ impl Windows {
         self.starts.sort_unstable();
         self.starts.dedup();
         let index = |start: usize| self.starts.binary_search(&start).expect("every start is among the distinct ones");
-        self.of_sample.clear();
+        self.sample_positions.clear();
         let places = starts.iter().zip(&firsts);
-        self.of_sample.extend(places.map(|(start, &first)| (index(starts[first]), start - starts[first] + steps - 1)));
-        self.read.clone_from(&self.of_sample);
+        self.sample_positions
+            .extend(places.map(|(start, &first)| (index(starts[first]), start - starts[first] + steps - 1)));
+        self.read.clone_from(&self.sample_positions);
         self.read.sort_unstable();
         self.read.dedup();
         let index = |at| self.read.binary_search(at).expect("what every sample reads is among what is read");
         self.read_of_sample.clear();
-        self.read_of_sample.extend(self.of_sample.iter().map(index));
+        self.read_of_sample.extend(self.sample_positions.iter().map(index));
         self.ends.clear();
         self.ends.resize(self.starts.len(), 0);
         // A run is known by the end of its first window.
-        self.of_sample.iter().zip(&firsts).for_each(|(&(window, _), &first)| self.ends[window] = ends[first]);
+        self.sample_positions.iter().zip(&firsts).for_each(|(&(window, _), &first)| self.ends[window] = ends[first]);
         // Ascending, so that the last sample of a window is the one that ends last.
         let mut lens = vec![0; self.starts.len()];
         self.read.iter().for_each(|&(window, last)| lens[window] = last + 1);
@@ -110,7 +111,8 @@ impl Windows {
     /// The windows `part` of `whole`, over the bars that all of those cover. Samples are known to
     /// `whole` alone.
     pub(super) fn set_part(&mut self, whole: &Windows, part: &Range<usize>) {
-        (self.steps, self.of_each, self.bars, self.overlap) = (whole.steps, whole.of_each, whole.bars, whole.overlap);
+        (self.steps, self.sample_steps, self.bars, self.overlap) =
+            (whole.steps, whole.sample_steps, whole.bars, whole.overlap);
         for (own, all) in
             [(&mut self.starts, &whole.starts), (&mut self.ends, &whole.ends), (&mut self.offsets, &whole.offsets)]
         {
@@ -145,13 +147,13 @@ impl Windows {
     }
 
     /// Bars in the window of a sample, the last of those of the distinct one.
-    pub(super) fn of_each(&self) -> usize {
-        self.of_each
+    pub(super) fn sample_steps(&self) -> usize {
+        self.sample_steps
     }
 
     /// The distinct window of each sample, and the step at which the sample's ends.
-    pub(crate) fn of_sample(&self) -> &[(usize, usize)] {
-        &self.of_sample
+    pub(crate) fn sample_positions(&self) -> &[(usize, usize)] {
+        &self.sample_positions
     }
 
     /// Reads of samples, ascending: distinct windows and the steps at which samples' windows end,
@@ -282,13 +284,13 @@ mod tests {
 
     #[test]
     fn equal_windows_are_one_and_overlapping_ones_share_their_bars() {
-        let of = windows(&[7, 5, 7, 20, 6, 5], 4);
-        assert_eq!(of.starts, [5, 6, 7, 20]);
-        assert_eq!(of.of_sample(), [2, 0, 2, 3, 1, 0].map(|window| (window, 3)));
-        assert_eq!(of.ends(), [105, 106, 107, 120]);
-        assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 1, 2, 6][..], 10));
-        assert_eq!(of.runs, [(0, 3), (3, 1)]);
-        assert!(!of.overlap());
+        let distinct = windows(&[7, 5, 7, 20, 6, 5], 4);
+        assert_eq!(distinct.starts, [5, 6, 7, 20]);
+        assert_eq!(distinct.sample_positions(), [2, 0, 2, 3, 1, 0].map(|window| (window, 3)));
+        assert_eq!(distinct.ends(), [105, 106, 107, 120]);
+        assert_eq!((distinct.offsets.as_slice(), distinct.bars()), (&[0, 1, 2, 6][..], 10));
+        assert_eq!(distinct.runs, [(0, 3), (3, 1)]);
+        assert!(!distinct.overlap());
         assert!(windows(&[0, 1, 2, 3], 4).overlap());
         // Windows that only touch share nothing.
         assert_eq!(windows(&[0, 4], 4).bars(), 8);
@@ -299,26 +301,26 @@ mod tests {
         // A run of two samples and one of four, in a batch with nothing or two bars between them.
         let laid = |between: usize| {
             let starts = [0, 1, 5 + between, 6 + between, 7 + between, 8 + between];
-            let mut of = Windows::default();
-            of.set(&starts, &starts, 4, &[2, 4]);
-            (of.steps(), of.offsets.clone(), of.bars(), of.overlap())
+            let mut distinct = Windows::default();
+            distinct.set(&starts, &starts, 4, &[2, 4]);
+            (distinct.steps(), distinct.offsets.clone(), distinct.bars(), distinct.overlap())
         };
         assert_eq!(laid(0), (7, vec![0, 7], 14, false));
         assert_eq!(laid(2), laid(0));
         // The third begins within the first, past the second.
-        let mut of = Windows::default();
-        of.set(&[0, 1, 2, 3, 4, 1, 6], &[0, 1, 2, 3, 4, 1, 6], 3, &[5, 1, 1]);
-        assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 1, 6][..], 13));
+        let mut distinct = Windows::default();
+        distinct.set(&[0, 1, 2, 3, 4, 1, 6], &[0, 1, 2, 3, 4, 1, 6], 3, &[5, 1, 1]);
+        assert_eq!((distinct.offsets.as_slice(), distinct.bars()), (&[0, 1, 6][..], 13));
     }
 
     #[test]
     fn windows_that_go_on_share_more_bars() {
-        let mut of = windows(&[2, 6, 14], 4);
-        assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 4, 8][..], 12));
-        of.go_on_to(6);
-        assert_eq!((of.steps(), of.offsets.as_slice(), of.bars()), (6, &[0, 4, 10][..], 16));
-        assert_eq!(of.rows().collect::<Vec<_>>(), (2..12).chain(14..20).collect::<Vec<_>>());
-        assert_eq!(of.of_sample(), [(0, 3), (1, 3), (2, 3)]);
+        let mut distinct = windows(&[2, 6, 14], 4);
+        assert_eq!((distinct.offsets.as_slice(), distinct.bars()), (&[0, 4, 8][..], 12));
+        distinct.go_on_to(6);
+        assert_eq!((distinct.steps(), distinct.offsets.as_slice(), distinct.bars()), (6, &[0, 4, 10][..], 16));
+        assert_eq!(distinct.rows().collect::<Vec<_>>(), (2..12).chain(14..20).collect::<Vec<_>>());
+        assert_eq!(distinct.sample_positions(), [(0, 3), (1, 3), (2, 3)]);
     }
 
     #[test]
@@ -326,17 +328,23 @@ mod tests {
         let place = Place { start: 0, stride: 40 * PANEL };
         let bars: Vec<f32> = (0..90).map(|x| x as f32).collect();
         // Equal stretches, windows that touch, and some that lie apart.
-        let of = windows(&[2, 3, 6, 10, 20], 4);
+        let distinct = windows(&[2, 3, 6, 10, 20], 4);
         let packed = |rows: Range<usize>, row: usize| {
             let mut x = vec![f32::NAN; 40 * PANEL];
-            of.pack_bars(&rows, &bars, 3, &mut x, place);
+            distinct.pack_bars(&rows, &bars, 3, &mut x, place);
             x[row * PANEL..][..3].to_vec()
         };
-        for row in 0..of.bars() {
-            let expected = packed(0..of.bars(), row);
+        for row in 0..distinct.bars() {
+            let expected = packed(0..distinct.bars(), row);
             assert_eq!(expected[0] % 3.0, 0.0, "row {row}");
-            for (start, end) in [(row, row + 1), (row.saturating_sub(3), of.bars()), (row / 4 * 4, row / 4 * 4 + 4)] {
-                assert_eq!(packed(start..end.min(of.bars()), row - start), expected, "row {row} of {start}..{end}");
+            for (start, end) in
+                [(row, row + 1), (row.saturating_sub(3), distinct.bars()), (row / 4 * 4, row / 4 * 4 + 4)]
+            {
+                assert_eq!(
+                    packed(start..end.min(distinct.bars()), row - start),
+                    expected,
+                    "row {row} of {start}..{end}"
+                );
             }
         }
     }
@@ -346,31 +354,31 @@ mod tests {
         let place = Place { start: 0, stride: 20 * PANEL };
         let bars: Vec<f32> = (0..60).map(|x| x as f32).collect();
         for starts in [&[2, 3, 4, 5][..], &[2, 9, 16]] {
-            let of = windows(starts, 4);
+            let distinct = windows(starts, 4);
             let mut x = vec![0.0; 40 * PANEL];
-            if of.overlap() {
-                of.pack_bars(&(0..of.bars()), &bars, 3, &mut x, place);
+            if distinct.overlap() {
+                distinct.pack_bars(&(0..distinct.bars()), &bars, 3, &mut x, place);
             } else {
-                of.pack_steps(&(0..4), &bars, 3, &mut x, place);
+                distinct.pack_steps(&(0..4), &bars, 3, &mut x, place);
             }
             for (w, start) in starts.iter().enumerate() {
                 for t in 0..4 {
-                    let row = if of.overlap() { of.offsets[w] + t } else { t * of.len() + w };
+                    let row = if distinct.overlap() { distinct.offsets[w] + t } else { t * distinct.len() + w };
                     assert_eq!(x[row * PANEL..][..3], bars[(start + t) * 3..][..3], "{starts:?}");
                 }
             }
-            if of.overlap() {
+            if distinct.overlap() {
                 let mut rows = vec![0.0; 40 * PANEL];
-                of.read_step(1, 2, &x, place, &mut rows, place);
+                distinct.read_step(1, 2, &x, place, &mut rows, place);
                 assert_eq!(rows[2 * PANEL], bars[5 * 3]);
-                assert_eq!(x[place.row(of.rows_in_step(1).unwrap() + 2).start], rows[2 * PANEL]);
-                assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
+                assert_eq!(x[place.row(distinct.rows_in_step(1).unwrap() + 2).start], rows[2 * PANEL]);
+                assert_eq!(distinct.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
                 let mut sums = vec![0.0; 40 * PANEL];
-                of.add_step(Isa::best(), 1, 2, View(&rows, place), &mut sums, place);
+                distinct.add_step(Isa::best(), 1, 2, View(&rows, place), &mut sums, place);
                 assert_eq!(sums[3 * PANEL], bars[5 * 3]);
             } else {
-                assert_eq!(of.rows_in_step(1), None);
-                assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..1, 1..3), (1..2, 5..7), (2..3, 9..11)]);
+                assert_eq!(distinct.rows_in_step(1), None);
+                assert_eq!(distinct.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..1, 1..3), (1..2, 5..7), (2..3, 9..11)]);
             }
         }
     }

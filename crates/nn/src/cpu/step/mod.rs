@@ -161,7 +161,7 @@ impl Engine {
             }
         }
         let pool = pool(threads)?;
-        let pair_isa = PairIsa::of(precision);
+        let pair_isa = PairIsa::for_precision(precision);
         let mut weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, pair_isa)?;
         weights.set_precision(precision);
         let working = WorkingCopy::new(&device.scope("model/parameters/working"), model, precision)?;
@@ -205,7 +205,7 @@ impl Engine {
 
     /// The time of all threads since the last call, layer by layer.
     pub fn take_profile(&mut self, model: &Model) -> Profile {
-        let mut profile = Profile::of(model);
+        let mut profile = Profile::for_model(model);
         for worker in &mut self.workers {
             worker.memory.give_times(&mut profile);
         }
@@ -269,11 +269,11 @@ impl Engine {
     /// Takes the memory for batches, of these graphs for a model over graphs, where it is not there
     /// already.
     pub fn make_room_for(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
-        let of_graphs = |graphs: &dyn Graphs| {
+        let graph_capacity = |graphs: &dyn Graphs| {
             let (samples, edges) = graphs.largest();
             self.compute.room_of_graph(samples, edges)
         };
-        let room = graphs.map_or_else(|| self.compute.room(self.purpose), of_graphs);
+        let room = graphs.map_or_else(|| self.compute.room(self.purpose), graph_capacity);
         self.ensure_capacity(model, room)
     }
 
@@ -544,21 +544,21 @@ impl Engine {
 impl Engine {
     /// Numbers in the weights as the kernels read them.
     pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
-        PackedWeights::len(model, purpose, PairIsa::of(precision))
+        PackedWeights::len(model, purpose, PairIsa::for_precision(precision))
     }
 
     /// The same by tensor.
     pub fn weights_parts(model: &Model, purpose: Purpose, precision: Precision) -> Parts {
-        PackedWeights::parts(model, purpose, PairIsa::of(precision))
+        PackedWeights::parts(model, purpose, PairIsa::for_precision(precision))
     }
 
     /// Numbers in the workspace of one shard of up to `capacity`.
     pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> usize {
-        ShardWorkspace::len(model, capacity, purpose, PairIsa::of(precision))
+        ShardWorkspace::len(model, capacity, purpose, PairIsa::for_precision(precision))
     }
 
     /// The same by tensor.
     pub fn workspace_parts(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> Parts {
-        ShardWorkspace::parts(model, capacity, purpose, PairIsa::of(precision))
+        ShardWorkspace::parts(model, capacity, purpose, PairIsa::for_precision(precision))
     }
 }

@@ -42,9 +42,10 @@ impl BatchPart {
         }
     }
 
-    fn graph<'a>(&self, batch: &BatchView<'a>, of: Option<StepSeed>) -> Option<GraphShard<'a>> {
+    fn graph<'a>(&self, batch: &BatchView<'a>, dropout_seed: Option<StepSeed>) -> Option<GraphShard<'a>> {
         let (graphs, graph) = (batch.graphs()?, self.graph?);
-        let dropout = of.map(|StepSeed { seed, step }| GraphDropout::of_step(seed, step, graphs.index(graph)));
+        let dropout =
+            dropout_seed.map(|StepSeed { seed, step }| GraphDropout::for_step(seed, step, graphs.index(graph)));
         Some(GraphShard { view: graphs.view(graph), dropout, team: Team::alone() })
     }
 }
@@ -55,10 +56,10 @@ impl BatchPart {
 /// apart.
 pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize) -> Vec<BatchPart> {
     let samples = batch.len();
-    let of_samples = |samples, graph| BatchPart { samples, runs: Vec::new(), graph };
+    let sample_part = |samples, graph| BatchPart { samples, runs: Vec::new(), graph };
     match (batch.graphs(), purpose.runs()) {
         (Some(graphs), _) => {
-            graphs.samples().enumerate().map(|(graph, samples)| of_samples(samples, Some(graph))).collect()
+            graphs.samples().enumerate().map(|(graph, samples)| sample_part(samples, Some(graph))).collect()
         }
         (None, Some(runs)) => {
             let part = |runs: Vec<Range<usize>>| {
@@ -69,7 +70,7 @@ pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize)
         }
         (None, None) => {
             let starts = (0..samples).step_by(SHARD_SAMPLES);
-            starts.map(|start| of_samples(start..samples.min(start + SHARD_SAMPLES), None)).collect()
+            starts.map(|start| sample_part(start..samples.min(start + SHARD_SAMPLES), None)).collect()
         }
     }
 }

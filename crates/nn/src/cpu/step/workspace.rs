@@ -20,8 +20,8 @@ pub(super) struct WorkingCopy {
 impl WorkingCopy {
     /// Working copy of a model in `precision`, booked on `scope`; `None` in single precision.
     pub(super) fn new(scope: &Scope, model: &Model, precision: Precision) -> Result<Option<Self>> {
-        let of = |parameters| WorkingCopy { precision, parameters };
-        (precision != Precision::Fp32).then(|| TensorSet::zeros(scope, model.layout()).map(of)).transpose()
+        let working_copy = |parameters| WorkingCopy { precision, parameters };
+        (precision != Precision::Fp32).then(|| TensorSet::zeros(scope, model.layout()).map(working_copy)).transpose()
     }
 
     pub(super) fn take(&mut self, parameters: &TensorSet) {

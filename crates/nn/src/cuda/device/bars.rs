@@ -18,7 +18,7 @@ pub(super) struct Bars {
     /// All bars of the series, [.., F], where they stay on the device.
     series: Option<Buffer<f32>>,
     /// Elsewhere those of the batch, and of the one before it.
-    of_batches: DoubleBufferedUpload<f32>,
+    batch_bars: DoubleBufferedUpload<f32>,
     windows: Windows,
     /// First bars of the windows of all samples.
     starts: Vec<usize>,
@@ -37,7 +37,7 @@ impl Bars {
         Ok(Bars {
             sizes,
             series: None,
-            of_batches: DoubleBufferedUpload::new(scope)?,
+            batch_bars: DoubleBufferedUpload::new(scope)?,
             windows: Windows::default(),
             starts: Vec::new(),
             first: Vec::new(),
@@ -128,7 +128,7 @@ impl Bars {
         upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
         if self.series.is_none() {
-            self.of_batches.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
+            self.batch_bars.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
         }
         if has_dropout {
             self.last.clear();
@@ -141,7 +141,7 @@ impl Bars {
 
     /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
     pub(super) fn take<T: Operand>(&mut self, narrow: &mut Buffer<T>, narrow_start: usize) -> Result<()> {
-        let table = self.series.as_ref().unwrap_or(self.of_batches.values());
+        let table = self.series.as_ref().unwrap_or(self.batch_bars.values());
         let (width, stride) = (self.sizes.features, self.width());
         let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width, stride };
         take_rows(&rows, narrow, narrow_start, &mut self.wide)
@@ -179,7 +179,7 @@ impl Bars {
 
     /// Samples of the batch.
     pub(super) fn samples(&self) -> usize {
-        self.windows.of_sample().len()
+        self.windows.sample_positions().len()
     }
 
     /// H of the layers that read them.
@@ -198,8 +198,8 @@ impl Bars {
     }
 
     /// The distinct window of each sample, and the step at which the sample's ends.
-    pub(super) fn of_sample(&self) -> &[(usize, usize)] {
-        self.windows.of_sample()
+    pub(super) fn sample_positions(&self) -> &[(usize, usize)] {
+        self.windows.sample_positions()
     }
 
     /// The first layer over the windows.

@@ -23,14 +23,14 @@ use crate::model::lstm::Lstm;
 pub(super) struct Cells<T: Operand> {
     hidden: usize,
     arithmetic: Arithmetic,
-    timeframes: Vec<OfTimeframe>,
-    of_weights: GateRows,
+    timeframes: Vec<TimeframeOffsets>,
+    weight_rows: GateRows,
     /// W_ih, `[H, 4, input]` of one timeframe after the other.
     weights: Buffer<T>,
     /// The same in eight bits, in their place.
     in_bytes: Vec<DeviceByteMatrix>,
     bias: Option<Bias>,
-    of_gradients: GateRows,
+    gradient_rows: GateRows,
     /// Gradients of W_ih, W_hh and the biases, unit by unit; empty until training needs them.
     gradients: Buffer<f32>,
 }
@@ -38,13 +38,13 @@ pub(super) struct Cells<T: Operand> {
 /// The sums of both biases, `[timeframes, H, 4]`.
 #[derive(Debug)]
 struct Bias {
-    of_parameters: GateRows,
+    rows: GateRows,
     sums: Buffer<f32>,
 }
 
 /// Offsets of one timeframe's parameters.
 #[derive(Clone, Copy, Debug)]
-struct OfTimeframe {
+struct TimeframeOffsets {
     /// Width of the rows that it reads, and of W_ih.
     input: usize,
     /// First element of W_ih.
@@ -86,7 +86,7 @@ pub(super) struct Steps<'a, T: Operand> {
     pub(super) rows: usize,
 }
 
-impl OfTimeframe {
+impl TimeframeOffsets {
     /// Places of layers that read rows of such widths; and the ends, of weights and gradients.
     fn all(hidden: usize, inputs: &[usize]) -> (Vec<Self>, [usize; 2]) {
         let gates = 4 * hidden;
@@ -94,11 +94,11 @@ impl OfTimeframe {
         // to zero at once.
         let (mut weight, mut gradients, mut biases) = (0, 0, inputs.iter().map(|input| gates * (input + hidden)).sum());
         let timeframe = |&input: &usize| {
-            let of = OfTimeframe { input, weight, gradients: [gradients, gradients + gates * input, biases] };
+            let offsets = TimeframeOffsets { input, weight, gradients: [gradients, gradients + gates * input, biases] };
             weight += (gates * input).next_multiple_of(8);
             gradients += gates * (input + hidden);
             biases += gates;
-            of
+            offsets
         };
         let all = inputs.iter().map(timeframe).collect();
         (all, [weight, biases])
@@ -109,41 +109,41 @@ impl<T: Operand> Cells<T> {
     /// The cells of layer `l`, on `scope`, whose products are by `arithmetic`.
     pub(super) fn new(scope: &Scope, model: &Model, l: usize, arithmetic: Arithmetic) -> Result<Self> {
         let hidden = model.config().hidden;
-        let (timeframes, [weights, _]) = OfTimeframe::all(hidden, &inputs(model, l));
-        let of_timeframes = || timeframes.iter().zip(model.lstms());
+        let (timeframes, [weights, _]) = TimeframeOffsets::all(hidden, &inputs(model, l));
+        let each_timeframe = || timeframes.iter().zip(model.lstms());
         let start = |slot| model.layout().place(slot).start;
-        let weight = |(of, lstm): (&OfTimeframe, &Lstm)| GateTensor {
+        let weight = |(offsets, lstm): (&TimeframeOffsets, &Lstm)| GateTensor {
             start: start(lstm.layers[l].weight_ih),
             other: None,
-            place: of.weight,
+            place: offsets.weight,
             width: lstm.sizes.input(l),
-            stride: of.input,
+            stride: offsets.input,
         };
         let bias = |lstm: &Lstm, place| {
             let [ih, hh] = lstm.layers[l].bias?.map(start);
             Some(GateTensor { start: ih, other: Some(hh), place, width: 1, stride: 1 })
         };
-        let gradients = of_timeframes().flat_map(|(of, lstm)| {
-            let [ih, hh, biases] = of.gradients;
-            let of_ih = GateTensor { place: ih, ..weight((of, lstm)) };
-            let of_hh = GateTensor {
+        let gradients = each_timeframe().flat_map(|(offsets, lstm)| {
+            let [ih, hh, biases] = offsets.gradients;
+            let weight_ih = GateTensor { place: ih, ..weight((offsets, lstm)) };
+            let weight_hh = GateTensor {
                 start: start(lstm.layers[l].weight_hh),
                 other: None,
                 place: hh,
                 width: hidden,
                 stride: hidden,
             };
-            [Some(of_ih), Some(of_hh), bias(lstm, biases)].into_iter().flatten()
+            [Some(weight_ih), Some(weight_hh), bias(lstm, biases)].into_iter().flatten()
         });
         let biases = model.lstms().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, 4 * hidden * k));
         Ok(Cells {
             hidden,
             arithmetic,
-            of_weights: GateRows::new(scope, hidden, &of_timeframes().map(weight).collect::<Vec<_>>())?,
+            weight_rows: GateRows::new(scope, hidden, &each_timeframe().map(weight).collect::<Vec<_>>())?,
             weights: Buffer::zeros(scope, weights)?,
             in_bytes: Vec::new(),
             bias: Bias::new(scope, hidden, &biases.collect::<Vec<_>>())?,
-            of_gradients: GateRows::new(scope, hidden, &gradients.collect::<Vec<_>>())?,
+            gradient_rows: GateRows::new(scope, hidden, &gradients.collect::<Vec<_>>())?,
             gradients: Buffer::zeros(scope, 0)?,
             timeframes,
         })
@@ -152,7 +152,7 @@ impl<T: Operand> Cells<T> {
     /// Bytes of the weights of layer `l` as operations read them, and of their gradients.
     pub(super) fn bytes(model: &Model, l: usize) -> [usize; 2] {
         let (config, inputs) = (model.config(), inputs(model, l));
-        let (timeframes, [weights, gradients]) = OfTimeframe::all(config.hidden, &inputs);
+        let (timeframes, [weights, gradients]) = TimeframeOffsets::all(config.hidden, &inputs);
         let biases = if config.bias { timeframes.len() } else { 0 };
         let tables = GateRows::bytes(3 * timeframes.len() + 2 * biases);
         let sums = biases * 4 * config.hidden * size_of::<f32>();
@@ -165,20 +165,21 @@ impl<T: Operand> Cells<T> {
         let gates = 4 * hidden;
         let sums = [[gates, hidden, steps], [gates, input, rows]].map(parts_of_sum);
         // A product that starts from a bias is not split.
-        let of_bias = if has_bias { column_sum_parts(rows.max(1), gates) } else { parts_of_rows(rows, gates, input) };
-        sums[0].max(sums[1]).max(of_bias).max(parts_of_rows(steps, input, gates))
+        let bias_parts =
+            if has_bias { column_sum_parts(rows.max(1), gates) } else { parts_of_rows(rows, gates, input) };
+        sums[0].max(sums[1]).max(bias_parts).max(parts_of_rows(steps, input, gates))
     }
 
     /// Takes memory for the gradients, where it is not there already.
     pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
-        let [_, _, biases] = self.timeframes.last().map_or([0; 3], |of| of.gradients);
+        let [_, _, biases] = self.timeframes.last().map_or([0; 3], |offsets| offsets.gradients);
         ensure_capacity(&mut self.gradients, biases + 4 * self.hidden)
     }
 
     /// Projects by these matrices from now on, one a timeframe.
     pub(super) fn set_in_bytes(&mut self, matrices: Vec<DeviceByteMatrix>) {
-        let of_timeframes = matrices.into_iter().zip(&self.timeframes);
-        self.in_bytes = of_timeframes.map(|(matrix, cell)| matrix.for_rows_of(cell.input)).collect();
+        let matrices = matrices.into_iter().zip(&self.timeframes);
+        self.in_bytes = matrices.map(|(matrix, cell)| matrix.for_rows_of(cell.input)).collect();
     }
 
     fn product<'a, S: Operand>(
@@ -193,9 +194,9 @@ impl<T: Operand> Cells<T> {
 
     /// Takes the weights as they are now.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        interleave(&self.of_weights, parameters, &mut self.weights)?;
-        let Some(Bias { of_parameters, sums }) = &mut self.bias else { return Ok(()) };
-        interleave(of_parameters, parameters, sums)
+        interleave(&self.weight_rows, parameters, &mut self.weights)?;
+        let Some(Bias { rows, sums }) = &mut self.bias else { return Ok(()) };
+        interleave(rows, parameters, sums)
     }
 
     /// Hands W_ih and the sums of the biases, as they were [loaded](Cells::load), to a recurrence
@@ -228,8 +229,8 @@ impl<T: Operand> Cells<T> {
             shared.rows.quantize(x, [rows, input])?;
             return multiply_bytes(&shared.rows, matrix, start, to, to_start);
         }
-        let of = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
-        multiply(&Product { start, ..of }, Output::Overwrite, to, to_start, &mut shared.scratch)
+        let product = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
+        multiply(&Product { start, ..product }, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
     /// The gradient of what the cell of timeframe `k` read, `[rows, input]`, to `to` from element
@@ -243,8 +244,8 @@ impl<T: Operand> Cells<T> {
         shared: &mut Shared,
     ) -> Result<()> {
         let shape = [steps.rows, self.timeframes[k].input, 4 * self.hidden];
-        let of = self.product(steps.d_gates, self.weight(k), shape, Transpose::Nn);
-        multiply(&of, Output::Overwrite, to, to_start, &mut shared.scratch)
+        let product = self.product(steps.d_gates, self.weight(k), shape, Transpose::Nn);
+        multiply(&product, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
     /// Begins the gradients of a batch.
@@ -286,8 +287,8 @@ impl<T: Operand> Cells<T> {
 
     fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
-        let of = self.product(steps.d_gates, steps.hidden_before, shape, Transpose::Tn);
-        multiply(&of, Output::Overwrite, &mut self.gradients, hh, scratch)
+        let product = self.product(steps.d_gates, steps.hidden_before, shape, Transpose::Tn);
+        multiply(&product, Output::Overwrite, &mut self.gradients, hh, scratch)
     }
 
     fn learn_input<S: Operand>(
@@ -298,7 +299,7 @@ impl<T: Operand> Cells<T> {
         rows: usize,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let (gates, OfTimeframe { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
+        let (gates, TimeframeOffsets { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
         // Sums by bar of 16-bit gradients have more bits than TF32 drops.
         let arithmetic = if T::IS_NARROW { Arithmetic::Tf32 } else { self.arithmetic };
         let shape = [gates, input, rows];
@@ -312,7 +313,7 @@ impl<T: Operand> Cells<T> {
 
     /// Adds what was found of all timeframes to the gradients of the parameters.
     pub(super) fn add_gradients(&self, gradients: &mut Buffer<f32>) -> Result<()> {
-        add_separated(&self.of_gradients, &self.gradients, gradients)
+        add_separated(&self.gradient_rows, &self.gradients, gradients)
     }
 }
 
@@ -322,8 +323,8 @@ impl Bias {
         if tensors.is_empty() {
             return Ok(None);
         }
-        let of_parameters = GateRows::new(scope, hidden, tensors)?;
-        Ok(Some(Bias { of_parameters, sums: Buffer::zeros(scope, tensors.len() * 4 * hidden)? }))
+        let rows = GateRows::new(scope, hidden, tensors)?;
+        Ok(Some(Bias { rows, sums: Buffer::zeros(scope, tensors.len() * 4 * hidden)? }))
     }
 }
 

@@ -32,18 +32,18 @@ fn sizes_of(samples: usize, FusionSizes { tokens, hidden, heads, inner }: Fusion
 impl DeviceFusion {
     /// The fusion of `model`, if it has one; memory for batches is taken when they come.
     pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Option<Self>> {
-        let Some(of) = model.decoder().fusion() else { return Ok(None) };
-        let (start, batches) = (of.start(model.layout()), scope.child("batches"));
-        let memory = FuseMemory::zeros(&batches, sizes_of(0, of.sizes))?;
-        Ok(Some(DeviceFusion { sizes: of.sizes, start, arithmetic, tokens: Buffer::zeros(&batches, 0)?, memory }))
+        let Some(fusion) = model.decoder().fusion() else { return Ok(None) };
+        let (start, batches) = (fusion.start(model.layout()), scope.child("batches"));
+        let memory = FuseMemory::zeros(&batches, sizes_of(0, fusion.sizes))?;
+        Ok(Some(DeviceFusion { sizes: fusion.sizes, start, arithmetic, tokens: Buffer::zeros(&batches, 0)?, memory }))
     }
 
     /// Counts what batches take of the fusion of a model that has one.
     pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let Some(of) = estimate.model.decoder().fusion() else { return };
-        let most = |sizes: &[usize]| sizes_of(sizes.iter().copied().max().unwrap_or(0), of.sizes);
+        let Some(fusion) = estimate.model.decoder().fusion() else { return };
+        let most = |sizes: &[usize]| sizes_of(sizes.iter().copied().max().unwrap_or(0), fusion.sizes);
         let (sizes, learnt) = (most(&estimate.batch.sizes), most(&estimate.batch.sizes_learnt));
-        let tokens = sizes.samples * of.sizes.tokens * of.sizes.hidden * size_of::<f32>();
+        let tokens = sizes.samples * fusion.sizes.tokens * fusion.sizes.hidden * size_of::<f32>();
         let bytes = tokens + FuseMemory::bytes(sizes) + FuseMemory::scratch_bytes_on_gpu(learnt);
         estimate.put("batches", "fusion", bytes, BOTH);
     }

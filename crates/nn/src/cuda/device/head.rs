@@ -141,7 +141,7 @@ impl<T: Operand> DeviceHead<T> {
     pub(super) fn enqueue<'a>(&'a mut self, loss_input: LossInput<'_>, upload: &mut UploadBatch<'a>) -> Result<()> {
         let room = self.rooms.now_mut();
         assert_eq!(loss_input.targets.len(), room.targets.len(), "targets of the batch's samples");
-        upload.put(&mut self.terms, &[Terms::of(loss_input.loss, loss_input.count, loss_input.targets)])?;
+        upload.put(&mut self.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
         upload.put(&mut room.targets, loss_input.targets)
     }
 
@@ -158,7 +158,7 @@ impl<T: Operand> DeviceHead<T> {
     /// From what was read to the outputs.
     pub(super) fn predict(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let room = self.rooms.now_mut();
-        let of = Product {
+        let product = Product {
             a: (&room.read).into(),
             b: (&self.weight).into(),
             start: Some(Part { buffer: parameters, start: self.bias_start }),
@@ -166,7 +166,7 @@ impl<T: Operand> DeviceHead<T> {
             layout: Transpose::Nt,
             arithmetic: self.arithmetic,
         };
-        multiply(&of, Output::Overwrite, &mut room.outputs, 0, &mut self.scratch)
+        multiply(&product, Output::Overwrite, &mut room.outputs, 0, &mut self.scratch)
     }
 
     /// Last computed outputs, `[B, K]`.
@@ -185,18 +185,18 @@ impl<T: Operand> DeviceHead<T> {
         self.predict(parameters)?;
         let DeviceHead { width, outputs, arithmetic, .. } = *self;
         let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
-        let of = Predictions { outputs: &room.outputs, targets: &room.targets, rows: room.samples };
+        let predictions = Predictions { outputs: &room.outputs, targets: &room.targets, rows: room.samples };
         let objective = LossScaling { terms: &self.terms, scale };
-        loss(&self.table, of, objective, &mut room.d_outputs, &mut self.totals, scratch)?;
+        loss(&self.table, predictions, objective, &mut room.d_outputs, &mut self.totals, scratch)?;
 
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic };
         let weight = Part::from(&self.weight);
         let d_outputs = Part::from(&room.d_outputs);
-        let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Transpose::Tn);
-        multiply(&of_weight, Output::Add, gradients, self.weight_start, scratch)?;
+        let weight_gradient = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Transpose::Tn);
+        multiply(&weight_gradient, Output::Add, gradients, self.weight_start, scratch)?;
         add_column_sums(d_outputs, room.samples, outputs, gradients, self.bias_start, scratch)?;
-        let of_read = product(d_outputs, weight, [room.samples, width, outputs], Transpose::Nn);
-        multiply(&of_read, Output::Overwrite, &mut room.d_read, 0, scratch)
+        let read_gradient = product(d_outputs, weight, [room.samples, width, outputs], Transpose::Nn);
+        multiply(&read_gradient, Output::Overwrite, &mut room.d_read, 0, scratch)
     }
 
     /// `[2]`: the sum of the losses since [`DeviceHead::load`], and the number of its terms.

@@ -57,13 +57,13 @@ impl<T: Operand> InterLayer<T> {
         }
         ensure_capacity(changed, outputs.list.rows() * outputs.list.hidden())?;
         for k in outputs.timeframes() {
-            let (of, to) = (outputs.all(k), (&mut *changed, outputs.start_of_all(k)));
+            let (rows, to) = (outputs.all(k), (&mut *changed, outputs.start_of_all(k)));
             match (&mut *norms, dropped(k)) {
-                (None, Some(dropped)) => drop_outputs(dropped, of.part, to.0, to.1)?,
-                (Some(norms), None) => norms.forward(k, weights, of, to.0, to.1)?,
+                (None, Some(dropped)) => drop_outputs(dropped, rows.part, to.0, to.1)?,
+                (Some(norms), None) => norms.forward(k, weights, rows, to.0, to.1)?,
                 (Some(norms), Some(dropped)) => {
-                    ensure_capacity(normed, of.rows * outputs.list.hidden())?;
-                    norms.forward(k, weights, of, &mut *normed, 0)?;
+                    ensure_capacity(normed, rows.rows * outputs.list.hidden())?;
+                    norms.forward(k, weights, rows, &mut *normed, 0)?;
                     drop_outputs(dropped, (&*normed).into(), to.0, to.1)?;
                 }
                 (None, None) => unreachable!("all timeframes have masks, or none"),
@@ -74,11 +74,11 @@ impl<T: Operand> InterLayer<T> {
 
     /// Input of the layer above in timeframe `k`.
     pub(super) fn read<'a>(&'a self, outputs: Outputs<'a, T>, k: usize) -> OutputRows<'a, T> {
-        let of = outputs.all(k);
+        let rows = outputs.all(k);
         if !self.is_changed {
-            return of;
+            return rows;
         }
-        OutputRows { part: Part { buffer: &self.changed, start: outputs.start_of_all(k) }, ..of }
+        OutputRows { part: Part { buffer: &self.changed, start: outputs.start_of_all(k) }, ..rows }
     }
 
     /// Turns the gradients of what the layer above read, `d` `[Σ T·B, H]`, into those of `outputs`;

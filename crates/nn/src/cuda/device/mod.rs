@@ -225,10 +225,10 @@ impl Accelerator {
 
     /// Ends a step: has the device check losses and gradients as `of` says, and apply these where
     /// nothing speaks against it. Does not wait.
-    pub fn finish(&mut self, of: &StepSettings) -> Result<()> {
+    pub fn finish(&mut self, settings: &StepSettings) -> Result<()> {
         self.weights_location = WeightsLocation::Device;
         let Accelerator { device, device_model, resident, captures, .. } = self;
-        resident.control.begin(of)?;
+        resident.control.begin(settings)?;
         captures.run(device, || resident.follow(device_model.totals()))?;
         self.report = Some(resident.control.fetch_report()?);
         Ok(())

@@ -39,7 +39,7 @@ impl Norms {
             let starts = slots.map(|slot| model.layout().place(slot).start);
             Ok(Norm { starts, moments: Buffer::zeros(scope, 0)? })
         };
-        let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|of| of.slots());
+        let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|norm| norm.slots());
         let timeframes = slots.map(norm).collect::<Result<_>>()?;
         Ok(Some(Norms { hidden: model.config().hidden, timeframes, scratch: Scratch::empty(scope)? }))
     }
@@ -59,14 +59,14 @@ impl Norms {
         &mut self,
         k: usize,
         weights: &Buffer<f32>,
-        of: OutputRows<'_, From>,
+        rows: OutputRows<'_, From>,
         to: &mut Buffer<To>,
         to_start: usize,
     ) -> Result<()> {
         let Norm { starts, moments } = &mut self.timeframes[k];
-        ensure_capacity(moments, 2 * of.rows)?;
+        ensure_capacity(moments, 2 * rows.rows)?;
         let [weight, bias] = starts.map(|start| Part { buffer: weights, start });
-        layer_norm(of.part, NormWeights { weight, bias }, of.rows, self.hidden, to, to_start, moments)
+        layer_norm(rows.part, NormWeights { weight, bias }, rows.rows, self.hidden, to, to_start, moments)
     }
 
     /// Replaces the gradients `d`, from element `start` on, of what [`Norms::forward`] made of the
@@ -75,14 +75,14 @@ impl Norms {
         &mut self,
         k: usize,
         weights: &Buffer<f32>,
-        of: OutputRows<'_, From>,
+        rows: OutputRows<'_, From>,
         d: &mut Buffer<f32>,
         start: usize,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let Norm { starts, moments } = &self.timeframes[k];
         let weight = Part { buffer: weights, start: starts[0] };
-        let normed = Normed { rows: of.rows, width: self.hidden, x: of.part, moments, weight };
+        let normed = Normed { rows: rows.rows, width: self.hidden, x: rows.part, moments, weight };
         layer_norm_backward(normed, d, start, gradients, *starts, &mut self.scratch)
     }
 }

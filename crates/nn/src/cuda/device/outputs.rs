@@ -49,7 +49,7 @@ impl<'a, T: Operand> Outputs<'a, T> {
     }
 
     /// Vectors of timeframe `k`, and their start among all.
-    pub(super) fn of_vectors(self, k: usize, vectors: RowGranularity) -> (OutputRows<'a, T>, usize) {
+    pub(super) fn vector_rows(self, k: usize, vectors: RowGranularity) -> (OutputRows<'a, T>, usize) {
         match vectors {
             RowGranularity::OfWindows => (self.last(k), self.start_of_last(k)),
             RowGranularity::OfSteps => (self.all(k), self.start_of_all(k)),

@@ -20,20 +20,20 @@ pub(super) struct DevicePooled {
     norms: Option<Norms>,
     /// The outputs after their norm, `[Σ T·B, H]`; empty without norms.
     normed: Buffer<f32>,
-    timeframes: Vec<OfTimeframe>,
+    timeframes: Vec<TimeframePool>,
     /// `[Σ B, H]`, and their gradients.
     pub(super) vectors: Buffer<f32>,
     pub(super) d_vectors: Buffer<f32>,
 }
 
 #[derive(Debug)]
-struct OfTimeframe {
+struct TimeframePool {
     slots: PoolSlots,
     arithmetic: Arithmetic,
     memory: PoolMemory,
 }
 
-impl OfTimeframe {
+impl TimeframePool {
     fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> PoolWeights<'a> {
         PoolWeights { parameters, slots: self.slots, arithmetic: self.arithmetic }
     }
@@ -43,10 +43,10 @@ impl DevicePooled {
     /// The pooling of a model with so many heads; memory on `scope` is taken when batches come.
     pub(super) fn new(scope: &Scope, model: &Model, heads: usize, arithmetic: Arithmetic) -> Result<Self> {
         let (hidden, layers) = (model.config().hidden, model.config().layers);
-        let timeframe = |(of, lstm): (&AttentionPooling, &Lstm)| {
+        let timeframe = |(pooling, lstm): (&AttentionPooling, &Lstm)| {
             let [steps, heads, hidden] = [lstm.sizes.steps, heads, hidden].map(|size| size as u32);
-            Ok(OfTimeframe {
-                slots: PoolSlots::from(of.start(model.layout()), model.config().hidden),
+            Ok(TimeframePool {
+                slots: PoolSlots::from(pooling.start(model.layout()), model.config().hidden),
                 arithmetic,
                 memory: PoolMemory::zeros(scope, PoolSizes { steps, windows: 0, heads, hidden })?,
             })
@@ -80,15 +80,21 @@ impl DevicePooled {
         if self.norms.is_some() {
             ensure_capacity(&mut self.normed, list.rows() * hidden)?;
         }
-        for (k, of) in self.timeframes.iter_mut().enumerate() {
-            of.memory.ensure_capacity(list.steps_and_windows(k)[1])?;
+        for (k, timeframe) in self.timeframes.iter_mut().enumerate() {
+            timeframe.memory.ensure_capacity(list.steps_and_windows(k)[1])?;
             let to = (&mut self.vectors, outputs.start_of_last(k));
             match &mut self.norms {
-                None => pool(of.weights(weights), outputs.all(k).part, &mut of.memory, to.0, to.1)?,
+                None => pool(timeframe.weights(weights), outputs.all(k).part, &mut timeframe.memory, to.0, to.1)?,
                 Some(norms) => {
                     let start = outputs.start_of_all(k);
                     norms.forward(k, weights, outputs.all(k), &mut self.normed, start)?;
-                    pool(of.weights(weights), Part { buffer: &self.normed, start }, &mut of.memory, to.0, to.1)?;
+                    pool(
+                        timeframe.weights(weights),
+                        Part { buffer: &self.normed, start },
+                        &mut timeframe.memory,
+                        to.0,
+                        to.1,
+                    )?;
                 }
             }
         }
@@ -105,17 +111,33 @@ impl DevicePooled {
         weights: &Buffer<f32>,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
-        for (k, of) in self.timeframes.iter_mut().enumerate() {
+        for (k, timeframe) in self.timeframes.iter_mut().enumerate() {
             let start = outputs.start_of_all(k);
             let d_vectors = Part { buffer: &self.d_vectors, start: outputs.start_of_last(k) };
             match &mut self.norms {
                 None => {
                     let states = outputs.all(k).part;
-                    pool_backward(of.weights(weights), states, d_vectors, &mut of.memory, d_outputs, start, gradients)?;
+                    pool_backward(
+                        timeframe.weights(weights),
+                        states,
+                        d_vectors,
+                        &mut timeframe.memory,
+                        d_outputs,
+                        start,
+                        gradients,
+                    )?;
                 }
                 Some(norms) => {
                     let states = Part { buffer: &self.normed, start };
-                    pool_backward(of.weights(weights), states, d_vectors, &mut of.memory, d_outputs, start, gradients)?;
+                    pool_backward(
+                        timeframe.weights(weights),
+                        states,
+                        d_vectors,
+                        &mut timeframe.memory,
+                        d_outputs,
+                        start,
+                        gradients,
+                    )?;
                     norms.backward(k, weights, outputs.all(k), &mut *d_outputs, start, gradients)?;
                 }
             }

@@ -24,8 +24,8 @@ fn round_up(sizes: &[usize], most: impl Fn(usize) -> usize) -> Vec<usize> {
 
 /// Steps of the windows of each timeframe, by those of the longest, where samples that follow one
 /// another are read at `longest` steps of one at most.
-pub(super) fn round_steps(longest: &[usize], of_sample: &[usize], most: usize) -> Vec<usize> {
-    round_up(longest, |k| of_sample[k] + most - 1)
+pub(super) fn round_steps(longest: &[usize], sample_steps: &[usize], most: usize) -> Vec<usize> {
+    round_up(longest, |k| sample_steps[k] + most - 1)
 }
 
 /// Windows and bars of each timeframe of a batch of so many samples, by those that are distinct and
@@ -45,8 +45,8 @@ pub(super) fn round_largest<'a>(
     let Some(&samples) = batch.sizes.iter().max().filter(|_| !model.lstms().is_empty()) else {
         return Cow::Borrowed(batch);
     };
-    let of_sample: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.steps).collect();
-    let steps = round_steps(&batch.steps, &of_sample, config.runs.map_or(1, |runs| runs.longest));
+    let sample_steps: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.steps).collect();
+    let steps = round_steps(&batch.steps, &sample_steps, config.runs.map_or(1, |runs| runs.longest));
     let longer = steps.iter().zip(&batch.steps).map(|(rounded, steps)| rounded - steps);
     let bars =
         batch.bars.iter().zip(&batch.windows).zip(longer).map(|((bars, windows), longer)| bars + windows * longer);
@@ -85,19 +85,19 @@ mod tests {
         fn little_is_added_and_the_plan_holds(
             timeframes in prop::collection::vec((1usize..3000, 0usize..500, 1usize..40), 1..6), samples in 1usize..3000, more in 0usize..500,
         ) {
-            let steps: Vec<usize> = timeframes.iter().map(|of| of.2).collect();
-            let of = |added: usize| {
-                let windows: Vec<usize> = timeframes.iter().map(|of| (of.0 + added * of.1).min(samples + added * more)).collect();
+            let steps: Vec<usize> = timeframes.iter().map(|timeframe| timeframe.2).collect();
+            let sizes_with = |added: usize| {
+                let windows: Vec<usize> = timeframes.iter().map(|timeframe| (timeframe.0 + added * timeframe.1).min(samples + added * more)).collect();
                 let bars: Vec<usize> = windows.iter().zip(&steps).map(|(windows, steps)| windows + steps - 1).collect();
                 let rounded = round_batch(samples + added * more, &windows, &bars, &steps);
                 ([windows, bars], rounded)
             };
-            let ((sizes, rounded), (_, of_larger)) = (of(0), of(1));
-            for ((sizes, rounded), of_larger) in sizes.iter().zip(&rounded).zip(&of_larger) {
+            let ((sizes, rounded), (_, larger_sizes)) = (sizes_with(0), sizes_with(1));
+            for ((sizes, rounded), larger) in sizes.iter().zip(&rounded).zip(&larger_sizes) {
                 let [before, after] = [sizes, rounded].map(|sizes| sizes.iter().sum::<usize>());
                 prop_assert!(SHARE * (after - before) <= before, "{} of {}", after, before);
                 prop_assert!(sizes.iter().zip(rounded).all(|(size, rounded)| size <= rounded));
-                prop_assert!(rounded.iter().zip(of_larger).all(|(rounded, larger)| rounded <= larger));
+                prop_assert!(rounded.iter().zip(larger).all(|(rounded, larger)| rounded <= larger));
             }
         }
     }

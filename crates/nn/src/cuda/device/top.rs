@@ -70,8 +70,8 @@ impl Top {
             Top::Normed { norms, vectors } => {
                 ensure_capacity(vectors, reads.vectors_len() * outputs.list.hidden())?;
                 outputs.timeframes().try_for_each(|k| {
-                    let (of, start) = outputs.of_vectors(k, reads.vectors());
-                    norms.forward(k, weights, of, &mut *vectors, start)
+                    let (rows, start) = outputs.vector_rows(k, reads.vectors());
+                    norms.forward(k, weights, rows, &mut *vectors, start)
                 })
             }
             Top::DevicePooled(pooled) => pooled.forward(outputs, weights),
@@ -120,8 +120,8 @@ impl Top {
         scatter_add::<T>(reads, d_joined, d)?;
         let Top::Normed { norms, .. } = self else { return Ok(()) };
         outputs.timeframes().try_for_each(|k| {
-            let (of, start) = outputs.of_vectors(k, reads.vectors());
-            norms.backward(k, weights, of, &mut *d, start, gradients)
+            let (rows, start) = outputs.vector_rows(k, reads.vectors());
+            norms.backward(k, weights, rows, &mut *d, start, gradients)
         })
     }
 }

@@ -31,15 +31,15 @@ impl Resident {
     pub(super) fn new(scope: &Scope, layout: &Layout, has_moments: bool) -> Result<Self> {
         let zeros = |label| Buffer::zeros(&scope.child(label), layout.len());
         let moments = || Ok::<_, crate::Error>([zeros("optimizer")?, zeros("optimizer")?]);
-        let of_optimizer = scope.child("optimizer");
+        let optimizer_scope = scope.child("optimizer");
         Ok(Resident {
             values: zeros("model/parameters")?,
             gradients: zeros("model/gradients")?,
             moments: has_moments.then(moments).transpose()?,
             // All in one, as the CPU takes them: its sums have the same bits.
-            tensors: ChunkedTensors::new(&of_optimizer, std::slice::from_ref(&(0..layout.len())))?,
-            control: DeviceScaler::new(&of_optimizer, None, 0)?,
-            scope: of_optimizer,
+            tensors: ChunkedTensors::new(&optimizer_scope, std::slice::from_ref(&(0..layout.len())))?,
+            control: DeviceScaler::new(&optimizer_scope, None, 0)?,
+            scope: optimizer_scope,
         })
     }
 

@@ -40,15 +40,15 @@ impl<T: Operand> WorkingCopy<T> {
 
     /// Start of the first matrix that is rounded, if there is one.
     fn start(model: &Model) -> Option<usize> {
-        let pooling = model.poolings().first().map(|of| of.start(model.layout()));
-        let fusion = model.decoder().fusion().map(|of| of.start(model.layout()));
+        let pooling = model.poolings().first().map(|pooling| pooling.start(model.layout()));
+        let fusion = model.decoder().fusion().map(|fusion| fusion.start(model.layout()));
         pooling.or(fusion).filter(|_| T::IS_NARROW)
     }
 
     /// Takes the parameters as they are now.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         self.values.copy_from_buffer(parameters)?;
-        self.matrices.iter().try_for_each(|of| round_part::<T>(&mut self.values, of.clone()))
+        self.matrices.iter().try_for_each(|range| round_part::<T>(&mut self.values, range.clone()))
     }
 
     pub(super) fn values(&self) -> &Buffer<f32> {

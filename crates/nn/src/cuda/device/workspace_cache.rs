@@ -20,7 +20,7 @@ impl<R> WorkspaceCache<R> {
     /// Has the batch that follows use the room for so many samples, which is made where there is
     /// none.
     pub(super) fn enter(&mut self, samples: usize, make: impl FnOnce() -> Result<R>) -> Result<()> {
-        let found = self.all.iter().position(|(of, _)| *of == samples);
+        let found = self.all.iter().position(|(cached_samples, _)| *cached_samples == samples);
         if found.is_none() {
             self.all.push((samples, make()?));
         }

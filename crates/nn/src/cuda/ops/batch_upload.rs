@@ -53,8 +53,8 @@ impl BatchUploader {
 
     /// Bytes that it takes on a GPU, beside the arrays, once it has brought so many bytes to each
     /// of them in one upload.
-    pub(crate) fn bytes(of_arrays: &[usize]) -> usize {
-        let words = of_arrays.iter().map(|bytes| bytes / size_of::<u32>());
+    pub(crate) fn bytes(array_bytes: &[usize]) -> usize {
+        let words = array_bytes.iter().map(|bytes| bytes / size_of::<u32>());
         let commands: usize = words.clone().map(|words| words.div_ceil(COMMAND_WORDS)).sum();
         words.sum::<usize>().next_multiple_of(2) * size_of::<u32>() + commands * size_of::<CopyCommand>()
     }

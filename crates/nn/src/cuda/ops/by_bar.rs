@@ -25,9 +25,9 @@ pub fn sum_by_bar<T: Operand>(
     d_gates: &Buffer<T>,
     to: &mut Buffer<f32>,
 ) -> Result<()> {
-    let (of, hidden) = (list.places()[sequence], list.hidden());
-    let first = list.first(&of);
-    assert!(of.row_step == 1 && first.is_sorted(), "gradients are summed over windows of bars in ascending order");
+    let (place, hidden) = (list.places()[sequence], list.hidden());
+    let first = list.first(&place);
+    assert!(place.row_step == 1 && first.is_sorted(), "gradients are summed over windows of bars in ascending order");
     assert!(d_gates.len() >= list.rows() * 4 * hidden, "gates of all steps");
     let rows = list.projected_rows_of(sequence);
     assert!(to.len() >= rows * 4 * hidden, "a row for each bar");
@@ -51,11 +51,11 @@ pub fn sum_by_bar<T: Operand>(
 
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(list: &WorkList, sequence: usize, d_gates: &[T], to: &mut [f32]) {
-    let (of, width) = (list.places()[sequence], 4 * list.hidden());
+    let (place, width) = (list.places()[sequence], 4 * list.hidden());
     to[..list.projected_rows_of(sequence) * width].fill(0.0);
-    for (window, &first) in list.first(&of).iter().enumerate() {
-        for t in 0..of.steps as usize {
-            let terms = &d_gates[(of.gates(t) + window) * width..][..width];
+    for (window, &first) in list.first(&place).iter().enumerate() {
+        for t in 0..place.steps as usize {
+            let terms = &d_gates[(place.gates(t) + window) * width..][..width];
             let sums = &mut to[(first as usize + t) * width..][..width];
             sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term.widen());
         }
@@ -73,15 +73,21 @@ mod tests {
 
     fn check<T: Operand>(hidden: usize) {
         let scope = Device::cpu().scope("test");
-        let of = |steps, first, projected_rows| Sequence { steps, first, row_step: 1, projected_rows };
+        let sequence_with = |steps, first, projected_rows| Sequence { steps, first, row_step: 1, projected_rows };
         // Among them bars that more windows read than are loaded at once.
         let many: Vec<u32> = (0..21).collect();
-        let sequences = [of(1, &[2, 2][..], 4), of(5, &[0, 1, 2, 9, 20, 21], 30), of(3, &[], 2), of(19, &many, 40)];
+        let sequences = [
+            sequence_with(1, &[2, 2][..], 4),
+            sequence_with(5, &[0, 1, 2, 9, 20, 21], 30),
+            sequence_with(3, &[], 2),
+            sequence_with(19, &many, 40),
+        ];
         let list = WorkList::new(&scope, hidden, TileWindows::Eight, &sequences).unwrap();
         let d_gates: Vec<T> = noise("d", list.rows() * 4 * hidden, 3.0).into_iter().map(T::narrow).collect();
         let d_gates = Buffer::from_slice(&scope, &d_gates).unwrap();
-        for (sequence, of) in sequences.iter().enumerate() {
-            let mut expected = Buffer::from_slice(&scope, &vec![9.0; of.projected_rows * 4 * hidden]).unwrap();
+        for (sequence, sequence_steps) in sequences.iter().enumerate() {
+            let mut expected =
+                Buffer::from_slice(&scope, &vec![9.0; sequence_steps.projected_rows * 4 * hidden]).unwrap();
             sum_by_bar(&list, sequence, &d_gates, &mut expected).unwrap();
             let mut found = vec![7.0f32; expected.len()];
             let mut arguments = [
@@ -91,9 +97,9 @@ mod tests {
                 Arg::from(list.on_device.first.as_slice()),
                 Arg::from(bytemuck::cast_slice::<T, [T; 4]>(d_gates.as_slice())),
                 Arg::from(bytemuck::cast_slice_mut::<f32, [f32; 4]>(&mut found)),
-                Arg::from(of.projected_rows as u32),
+                Arg::from(sequence_steps.projected_rows as u32),
             ];
-            let launch = Launch::over(of.projected_rows * hidden);
+            let launch = Launch::over(sequence_steps.projected_rows * hidden);
             HARNESS.run(&format!("by_bar_{}", T::SUFFIX), launch, &mut arguments);
             assert_eq!(found, expected.as_slice(), "sequence {sequence}, {hidden} units, {}", T::SUFFIX);
         }

@@ -23,9 +23,9 @@ pub(super) fn forward<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let hidden = list.hidden();
-    forward_by(device, list, inputs.projected, states, |of, h, out| {
-        let weight = inputs.weights.of(of.weight).address();
-        let call = Call::whole::<T>([of.windows as usize, 4 * hidden, hidden], Transpose::Nt, Output::Overwrite);
+    forward_by(device, list, inputs.projected, states, |place, h, out| {
+        let weight = inputs.weights.matrix(place.weight).address();
+        let call = Call::whole::<T>([place.windows as usize, 4 * hidden, hidden], Transpose::Nt, Output::Overwrite);
         // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's
         // steps bring a sequence's states and room for its product.
         unsafe { call.submit(device, Operands { a: h, b: weight, start: 0, out }) }
@@ -44,14 +44,14 @@ pub(super) fn forward_by<T: Operand>(
     let (hidden, name) = (list.hidden(), format!("step_forward_{}", T::SUFFIX));
     let product = states.scratch.address_of::<f32>(product_len(widest(list), hidden))?;
     let kernel = Kernel { module: "nn/cell", ptx: PTX, name: &name };
-    for of in list.places() {
-        let windows = of.windows as usize;
-        let first = element(&list.on_device.first, of.window as usize);
-        for t in 0..of.steps as usize {
-            let [before, after] = [of.states(t), of.states(t + 1)].map(|row| row * hidden);
-            let further = of.projected_row + t as u64 * of.row_step;
+    for place in list.places() {
+        let windows = place.windows as usize;
+        let first = element(&list.on_device.first, place.window as usize);
+        for t in 0..place.steps as usize {
+            let [before, after] = [place.states(t), place.states(t + 1)].map(|row| row * hidden);
+            let further = place.projected_row + t as u64 * place.row_step;
             let (cell_before, cell_after) = (element(&states.cell, before), element(&states.cell, after));
-            let (h, gates) = (element(&states.hidden, after), element(&states.gates, 4 * hidden * of.gates(t)));
+            let (h, gates) = (element(&states.hidden, after), element(&states.gates, 4 * hidden * place.gates(t)));
             let arguments = arguments![
                 product,
                 projected.address(),
@@ -61,10 +61,10 @@ pub(super) fn forward_by<T: Operand>(
                 cell_after,
                 h,
                 gates,
-                of.windows,
+                place.windows,
                 hidden as u32
             ];
-            multiply(of, element(&states.hidden, before), product)?;
+            multiply(place, element(&states.hidden, before), product)?;
             // SAFETY: the list was made of rows within the projected inputs, and the caller has
             // seen that all arrays have its lengths; `product` has room for the sequence with the
             // most windows. Each launch reads what the ones before it wrote, in the order of the
@@ -85,14 +85,14 @@ pub(super) fn backward<T: Operand>(
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_backward_{}", T::SUFFIX));
     let kernel = Kernel { module: "nn/cell", ptx: PTX, name: &name };
-    for of in list.places() {
-        let (windows, weight) = (of.windows as usize, weights.of(of.weight));
+    for place in list.places() {
+        let (windows, weight) = (place.windows as usize, weights.matrix(place.weight));
         let call = Call::whole::<T>([windows, hidden, 4 * hidden], Transpose::Nn, Output::Overwrite);
-        let edge = of.window as usize * hidden;
+        let edge = place.window as usize * hidden;
         let (d_hidden, d_cell) = (element(&gradients.hidden, edge), element(&gradients.cell, edge));
-        for t in (0..of.steps as usize).rev() {
-            let step = of.gates(t) * hidden;
-            let [before, after] = [of.states(t), of.states(t + 1)].map(|row| element(&states.cell, row * hidden));
+        for t in (0..place.steps as usize).rev() {
+            let step = place.gates(t) * hidden;
+            let [before, after] = [place.states(t), place.states(t + 1)].map(|row| element(&states.cell, row * hidden));
             let d_output = gradients.outputs.as_ref().map_or(0, |outputs| element(outputs, step));
             let (gates, d_gates) = (element(&states.gates, 4 * step), element(&gradients.gates, 4 * step));
             let operands = Operands { a: d_gates, b: weight.address(), start: 0, out: d_hidden };
@@ -116,13 +116,13 @@ pub(super) fn product_len(windows: usize, hidden: usize) -> usize {
 
 /// The most windows of a sequence.
 fn widest(list: &WorkList) -> usize {
-    list.places().iter().map(|of| of.windows as usize).max().unwrap_or(0)
+    list.places().iter().map(|place| place.windows as usize).max().unwrap_or(0)
 }
 
 /// Address of an element, or of the end.
-fn element<T: bytemuck::Pod>(of: &Buffer<T>, number: usize) -> u64 {
-    assert!(number <= of.len(), "element {number} of {}", of.len());
-    of.address() + (number * size_of::<T>()) as u64
+fn element<T: bytemuck::Pod>(buffer: &Buffer<T>, number: usize) -> u64 {
+    assert!(number <= buffer.len(), "element {number} of {}", buffer.len());
+    buffer.address() + (number * size_of::<T>()) as u64
 }
 
 #[cfg(test)]
@@ -142,8 +142,8 @@ mod tests {
     /// of zero.
     fn check<T: Operand>(hidden: usize, windows: u32) {
         let (scope, first) = (Device::cpu().scope("test"), (0..windows).collect::<Vec<_>>());
-        let of = Sequence { steps: 1, first: &first, row_step: 1, projected_rows: windows as usize + 1 };
-        let list = WorkList::new(&scope, hidden, TileWindows::Eight, &[of]).unwrap();
+        let sequence = Sequence { steps: 1, first: &first, row_step: 1, projected_rows: windows as usize + 1 };
+        let list = WorkList::new(&scope, hidden, TileWindows::Eight, &[sequence]).unwrap();
         let weights = RecurrentWeights::<T>::zeros(&scope, hidden, &[0]).unwrap();
         let (edge, gates) = (windows as usize * hidden, 4 * windows as usize * hidden);
         // The kernel adds the projected row to the product; the CPU finds their sum in the row.

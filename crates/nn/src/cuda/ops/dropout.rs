@@ -86,28 +86,28 @@ impl Dropped<'_> {
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn drop_outputs<From: Operand, To: Operand>(
-    of: Dropped<'_>,
+    dropped: Dropped<'_>,
     from: Part<'_, From>,
     to: &mut Buffer<To>,
     start: usize,
 ) -> Result<()> {
-    let (device, len) = (to.scope().device().clone(), of.len());
-    of.assert_beside(&device);
+    let (device, len) = (to.scope().device().clone(), dropped.len());
+    dropped.assert_beside(&device);
     from.assert_has(len, &device);
     Part { buffer: to, start }.assert_has(len, &device);
     match &device {
         Device::Cuda(device) => {
-            let (name, [steps, windows, hidden]) = (kernel::<From, To>(), of.shape);
+            let (name, [steps, windows, hidden]) = (kernel::<From, To>(), dropped.shape);
             let kernel = Kernel { module: "nn/dropout", ptx: PTX, name: &name };
             let to = Part { buffer: to, start }.address();
-            let (mask, ends) = (mask_address(of.mask.0, of.mask.1), of.ends_address());
+            let (mask, ends) = (mask_address(dropped.mask.0, dropped.mask.1), dropped.ends_address());
             let arguments = arguments![mask, ends, from.address(), to, steps as u32, windows as u32, hidden as u32];
             // SAFETY: a thread reads and writes elements within the shape, which the buffers were
             // seen to have, each thread others. What is submitted to the default stream later runs
             // after it.
-            Ok(unsafe { kernel.submit(device, of.launch(), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, dropped.launch(), &arguments) }?)
         }
-        _ => cpu_arm!(cpu::drop_outputs(of, from.elements(), &mut to.as_mut_slice()[start..])),
+        _ => cpu_arm!(cpu::drop_outputs(dropped, from.elements(), &mut to.as_mut_slice()[start..])),
     }
 }
 
@@ -119,26 +119,26 @@ pub fn drop_outputs<From: Operand, To: Operand>(
 ///
 /// # Panics
 /// As [`drop_outputs`].
-pub fn drop_gradients(of: Dropped<'_>, d: &mut Buffer<f32>, start: usize) -> Result<()> {
+pub fn drop_gradients(dropped: Dropped<'_>, d: &mut Buffer<f32>, start: usize) -> Result<()> {
     let device = d.scope().device().clone();
-    of.assert_beside(&device);
-    Part { buffer: d, start }.assert_has(of.len(), &device);
+    dropped.assert_beside(&device);
+    Part { buffer: d, start }.assert_has(dropped.len(), &device);
     match &device {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/dropout", ptx: PTX, name: "drop_gradients" };
-            let (d, [steps, windows, hidden]) = (Part { buffer: d, start }.address(), of.shape);
+            let (d, [steps, windows, hidden]) = (Part { buffer: d, start }.address(), dropped.shape);
             let arguments = arguments![
-                mask_address(of.mask.0, of.mask.1),
-                of.ends_address(),
+                mask_address(dropped.mask.0, dropped.mask.1),
+                dropped.ends_address(),
                 d,
                 steps as u32,
                 windows as u32,
                 hidden as u32
             ];
             // SAFETY: as in `drop_outputs`.
-            Ok(unsafe { kernel.submit(device, of.launch(), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, dropped.launch(), &arguments) }?)
         }
-        _ => cpu_arm!(cpu::drop_gradients(of, &mut d.as_mut_slice()[start..])),
+        _ => cpu_arm!(cpu::drop_gradients(dropped, &mut d.as_mut_slice()[start..])),
     }
 }
 
@@ -169,13 +169,13 @@ mod cpu {
         }
     }
 
-    pub(super) fn drop_outputs<From: Operand, To: Operand>(of: Dropped<'_>, from: &[From], to: &mut [To]) {
-        let to = to[..of.len()].iter_mut().zip(from);
-        to.enumerate().for_each(|(at, (to, from))| *to = To::narrow(from.widen() * of.factor(at)));
+    pub(super) fn drop_outputs<From: Operand, To: Operand>(dropped: Dropped<'_>, from: &[From], to: &mut [To]) {
+        let to = to[..dropped.len()].iter_mut().zip(from);
+        to.enumerate().for_each(|(at, (to, from))| *to = To::narrow(from.widen() * dropped.factor(at)));
     }
 
-    pub(super) fn drop_gradients(of: Dropped<'_>, d: &mut [f32]) {
-        d[..of.len()].iter_mut().enumerate().for_each(|(at, d)| *d *= of.factor(at));
+    pub(super) fn drop_gradients(dropped: Dropped<'_>, d: &mut [f32]) {
+        d[..dropped.len()].iter_mut().enumerate().for_each(|(at, d)| *d *= dropped.factor(at));
     }
 }
 
@@ -192,33 +192,33 @@ mod tests {
         let scope = Device::cpu().scope("test");
         let ends: Vec<u64> = (0..=shape[1] as u64).map(|window| window << 31).collect();
         let ends = Buffer::from_slice(&scope, &ends).unwrap();
-        let mask = Dropout::of_step(0.3, 5, 8).unwrap().mask("M5", 1);
+        let mask = Dropout::for_step(0.3, 5, 8).unwrap().mask("M5", 1);
         let masks = Buffer::from_slice(&scope, &[MaskNumbers::zeroed(), mask.into()]).unwrap();
-        let of = Dropped { mask: (&masks, 1), ends: (&ends, 1), shape };
-        let from: Vec<From> = noise("from", of.len(), 2.0).into_iter().map(From::narrow).collect();
+        let dropping = Dropped { mask: (&masks, 1), ends: (&ends, 1), shape };
+        let from: Vec<From> = noise("from", dropping.len(), 2.0).into_iter().map(From::narrow).collect();
         let from = Buffer::from_slice(&scope, &from).unwrap();
-        let mut expected = Buffer::<To>::zeros(&scope, of.len()).unwrap();
-        drop_outputs(of, (&from).into(), &mut expected, 0).unwrap();
+        let mut expected = Buffer::<To>::zeros(&scope, dropping.len()).unwrap();
+        drop_outputs(dropping, (&from).into(), &mut expected, 0).unwrap();
 
-        let (mut found, numbers) = (vec![To::narrow(9.0); of.len()], &masks.as_slice()[1..]);
+        let (mut found, numbers) = (vec![To::narrow(9.0); dropping.len()], &masks.as_slice()[1..]);
         let sizes = || shape.map(|size| Arg::from(size as u32));
         let arguments = [Arg::from(numbers), Arg::from(&ends.as_slice()[1..])].into_iter();
         let arguments = arguments.chain([Arg::from(from.as_slice()), Arg::from(&mut found[..])]).chain(sizes());
-        HARNESS.run(&kernel::<From, To>(), of.launch(), &mut arguments.collect::<Vec<_>>());
-        let wide = |of: &[To]| of.iter().map(|x| x.widen()).collect::<Vec<f32>>();
+        HARNESS.run(&kernel::<From, To>(), dropping.launch(), &mut arguments.collect::<Vec<_>>());
+        let wide = |values: &[To]| values.iter().map(|x| x.widen()).collect::<Vec<f32>>();
         assert_eq!(wide(&found), wide(expected.as_slice()), "{shape:?} {}", kernel::<From, To>());
 
-        let d = noise("d", of.len(), 2.0);
+        let d = noise("d", dropping.len(), 2.0);
         let mut expected = Buffer::from_slice(&scope, &d).unwrap();
-        drop_gradients(of, &mut expected, 0).unwrap();
+        drop_gradients(dropping, &mut expected, 0).unwrap();
         let mut found = d.clone();
         let arguments = [Arg::from(numbers), Arg::from(&ends.as_slice()[1..]), Arg::from(&mut found[..])];
-        HARNESS.run("drop_gradients", of.launch(), &mut arguments.into_iter().chain(sizes()).collect::<Vec<_>>());
+        HARNESS.run("drop_gradients", dropping.launch(), &mut arguments.into_iter().chain(sizes()).collect::<Vec<_>>());
         assert_eq!(found, expected.as_slice(), "{shape:?}");
         let dropped = found.iter().filter(|&&d| d == 0.0).count();
         // Five standard errors.
-        let expected = 0.3 * of.len() as f64;
-        assert!((dropped as f64 - expected).abs() <= 5.0 * (0.7 * expected).sqrt(), "{dropped} of {}", of.len());
+        let expected = 0.3 * dropping.len() as f64;
+        assert!((dropped as f64 - expected).abs() <= 5.0 * (0.7 * expected).sqrt(), "{dropped} of {}", dropping.len());
     }
 
     #[test]

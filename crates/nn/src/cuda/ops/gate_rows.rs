@@ -81,18 +81,18 @@ impl GateRows {
     }
 
     /// Elements of a tensor in PyTorch's order.
-    fn len(&self, of: &GateEntry) -> usize {
-        4 * self.hidden * of.width as usize
+    fn len(&self, entry: &GateEntry) -> usize {
+        4 * self.hidden * entry.width as usize
     }
 
     /// Panics where what lies gate by gate, of so many elements, ends too early, or what lies unit
     /// by unit.
     fn assert_within(&self, separated: usize, interleaved: usize) {
-        for of in &self.tensors {
-            let starts = [of.start, if of.other == NONE { of.start } else { of.other }];
-            let ends = starts.map(|start| start as usize + self.len(of));
+        for entry in &self.tensors {
+            let starts = [entry.start, if entry.other == NONE { entry.start } else { entry.other }];
+            let ends = starts.map(|start| start as usize + self.len(entry));
             assert!(ends[0].max(ends[1]) <= separated, "{ends:?}: gates end with their buffer, of {separated}");
-            let end = of.place as usize + 4 * self.hidden * of.stride as usize;
+            let end = entry.place as usize + 4 * self.hidden * entry.stride as usize;
             assert!(end <= interleaved, "{end}: units end with their buffer, of {interleaved}");
         }
     }
@@ -161,28 +161,28 @@ mod cpu {
         /// Calls `each` with every element's tensor, its place unit by unit and its number gate by
         /// gate.
         fn each(&self, mut each: impl FnMut(&GateEntry, usize, usize)) {
-            for of in &self.tensors {
-                let width = of.width as usize;
-                for k in 0..self.len(of) {
+            for entry in &self.tensors {
+                let width = entry.width as usize;
+                for k in 0..self.len(entry) {
                     let (row, column) = (k / width, k % width);
-                    let place = (of.place + row as u64 * of.stride) as usize + column;
-                    each(of, place, (row % 4 * self.hidden + row / 4) * width + column);
+                    let place = (entry.place + row as u64 * entry.stride) as usize + column;
+                    each(entry, place, (row % 4 * self.hidden + row / 4) * width + column);
                 }
             }
         }
     }
 
     pub(super) fn interleave<T: Operand>(rows: &GateRows, from: &[f32], to: &mut [T]) {
-        rows.each(|of, place, separated| {
-            let x = from[of.start as usize + separated];
-            let x = if of.other == NONE { x } else { x + from[of.other as usize + separated] };
+        rows.each(|entry, place, separated| {
+            let x = from[entry.start as usize + separated];
+            let x = if entry.other == NONE { x } else { x + from[entry.other as usize + separated] };
             to[place] = T::narrow(x);
         });
     }
 
     pub(super) fn add_separated(rows: &GateRows, from: &[f32], to: &mut [f32]) {
-        rows.each(|of, place, separated| {
-            for start in [of.start, of.other].into_iter().filter(|&start| start != NONE) {
+        rows.each(|entry, place, separated| {
+            for start in [entry.start, entry.other].into_iter().filter(|&start| start != NONE) {
                 to[start as usize + separated] += from[place];
             }
         });

@@ -33,16 +33,16 @@ impl DroppedNodes<'_> {
 }
 
 /// Writes rows `x` `[N, width]` with what is dropped to `to`.
-pub(crate) fn drop_nodes(of: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Buffer<f32>) -> Result<()> {
-    let (device, len) = (to.scope().device().clone(), of.len());
+pub(crate) fn drop_nodes(dropped: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Buffer<f32>) -> Result<()> {
+    let (device, len) = (to.scope().device().clone(), dropped.len());
     [x, &*to].into_iter().for_each(|array| Part::from(array).assert_has(len, &device));
-    device.assert_beside(of.lists.device());
+    device.assert_beside(dropped.lists.device());
     match device {
         Device::Cuda(device) => {
-            let lists = &of.lists.on_device;
-            let (graphs, graph_of, width) = (lists.graphs.address(), lists.graph_of.address(), of.width as u32);
+            let lists = &dropped.lists.on_device;
+            let (graphs, graph_of, width) = (lists.graphs.address(), lists.graph_of.address(), dropped.width as u32);
             let arguments = arguments![
-                mask_address(of.mask.0, of.mask.1),
+                mask_address(dropped.mask.0, dropped.mask.1),
                 graphs,
                 graph_of,
                 x.address(),
@@ -53,27 +53,33 @@ pub(crate) fn drop_nodes(of: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Buffer<
             // SAFETY: the lists have the graph of every node; a thread writes one element, of which
             // the arrays were seen to have as many. What is submitted to the default stream later
             // runs after it.
-            unsafe { of.submit(&device, "drop_nodes", &arguments) }
+            unsafe { dropped.submit(&device, "drop_nodes", &arguments) }
         }
-        _ => cpu_arm!(cpu::drop_nodes(of, x.as_slice(), to.as_mut_slice())),
+        _ => cpu_arm!(cpu::drop_nodes(dropped, x.as_slice(), to.as_mut_slice())),
     }
 }
 
 /// Turns gradients of such rows, `d` `[N, width]`, into those of the rows before.
-pub(crate) fn drop_node_gradients(of: DroppedNodes<'_>, d: &mut Buffer<f32>) -> Result<()> {
-    let (device, len) = (d.scope().device().clone(), of.len());
+pub(crate) fn drop_node_gradients(dropped: DroppedNodes<'_>, d: &mut Buffer<f32>) -> Result<()> {
+    let (device, len) = (d.scope().device().clone(), dropped.len());
     Part::from(&*d).assert_has(len, &device);
-    device.assert_beside(of.lists.device());
+    device.assert_beside(dropped.lists.device());
     match device {
         Device::Cuda(device) => {
-            let lists = &of.lists.on_device;
-            let (graphs, graph_of, width) = (lists.graphs.address(), lists.graph_of.address(), of.width as u32);
-            let arguments =
-                arguments![mask_address(of.mask.0, of.mask.1), graphs, graph_of, d.address(), len as u64, width];
+            let lists = &dropped.lists.on_device;
+            let (graphs, graph_of, width) = (lists.graphs.address(), lists.graph_of.address(), dropped.width as u32);
+            let arguments = arguments![
+                mask_address(dropped.mask.0, dropped.mask.1),
+                graphs,
+                graph_of,
+                d.address(),
+                len as u64,
+                width
+            ];
             // SAFETY: as in `drop_nodes`.
-            unsafe { of.submit(&device, "drop_node_gradients", &arguments) }
+            unsafe { dropped.submit(&device, "drop_node_gradients", &arguments) }
         }
-        _ => cpu_arm!(cpu::drop_node_gradients(of, d.as_mut_slice())),
+        _ => cpu_arm!(cpu::drop_node_gradients(dropped, d.as_mut_slice())),
     }
 }
 
@@ -94,12 +100,12 @@ mod cpu {
         }
     }
 
-    pub(super) fn drop_nodes(of: DroppedNodes<'_>, x: &[f32], to: &mut [f32]) {
-        to.iter_mut().zip(x).zip(of.factors()).for_each(|((to, x), factor)| *to = x * factor);
+    pub(super) fn drop_nodes(dropped: DroppedNodes<'_>, x: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x).zip(dropped.factors()).for_each(|((to, x), factor)| *to = x * factor);
     }
 
-    pub(super) fn drop_node_gradients(of: DroppedNodes<'_>, d: &mut [f32]) {
-        d.iter_mut().zip(of.factors()).for_each(|(d, factor)| *d *= factor);
+    pub(super) fn drop_node_gradients(dropped: DroppedNodes<'_>, d: &mut [f32]) {
+        d.iter_mut().zip(dropped.factors()).for_each(|(d, factor)| *d *= factor);
     }
 }
 
@@ -117,16 +123,16 @@ mod tests {
         let scope = Device::cpu().scope("test");
         let (graphs, width, rate) = (graphs(&[1, 9, 4], 0), 5, 0.4);
         let lists = GraphLists::new(&scope, graphs.edges(true, 0)).unwrap();
-        let mask = |graph| GraphDropout::of_step(3, 4, graph).input(1, rate).unwrap().mask;
+        let mask = |graph| GraphDropout::for_step(3, 4, graph).input(1, rate).unwrap().mask;
         let masks = Buffer::from_slice(&scope, &[MaskNumbers::from(mask(0))]).unwrap();
-        let of = DroppedNodes { mask: (&masks, 0), lists: &lists, width };
-        let x = noise("x", of.len(), 2.0);
+        let dropped = DroppedNodes { mask: (&masks, 0), lists: &lists, width };
+        let x = noise("x", dropped.len(), 2.0);
         let (from, mut to) = (Buffer::from_slice(&scope, &x).unwrap(), Buffer::zeros(&scope, x.len()).unwrap());
-        drop_nodes(of, &from, &mut to).unwrap();
+        drop_nodes(dropped, &from, &mut to).unwrap();
         let by_graph: Vec<f32> = (0..x.len())
             .map(|k| {
                 let graph = lists.edges.graphs[lists.edges.graph_of[k / width] as usize];
-                let dropout = GraphDropout::of_step(3, 4, graph.index as usize).input(1, rate).unwrap();
+                let dropout = GraphDropout::for_step(3, 4, graph.index as usize).input(1, rate).unwrap();
                 x[k] * dropout.mask.factor(graph.index as usize, k / width - graph.node as usize, k % width) as f32
             })
             .collect();
@@ -158,7 +164,7 @@ mod tests {
         HARNESS.run("drop_node_gradients", Launch::over(x.len()), &mut arguments);
         assert_eq!((&found, &d), (&by_graph, &by_graph));
         let mut gradients = Buffer::from_slice(&scope, &x).unwrap();
-        drop_node_gradients(of, &mut gradients).unwrap();
+        drop_node_gradients(dropped, &mut gradients).unwrap();
         assert_eq!(gradients.as_slice(), by_graph);
     }
 }

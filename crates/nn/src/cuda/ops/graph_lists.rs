@@ -84,8 +84,8 @@ impl GraphLists {
     pub(crate) fn upload_bytes(graphs: usize, nodes: usize, places: usize, attributes: usize) -> [usize; 8] {
         let words = [nodes + 1, places, nodes + 1, places, places, places * attributes, nodes];
         let words = words.map(|words| words * size_of::<u32>());
-        let [starts, from, givers, of_givers, to, attributes, graph_of] = words;
-        [starts, from, givers, of_givers, to, attributes, graph_of, (graphs + 1) * size_of::<GraphPlace>()]
+        let [starts, from, givers, giver_places, to, attributes, graph_of] = words;
+        [starts, from, givers, giver_places, to, attributes, graph_of, (graphs + 1) * size_of::<GraphPlace>()]
     }
 
     /// G.

@@ -53,15 +53,21 @@ pub(crate) fn graph_loss_parts(loss: Loss, sizes: [usize; 3]) -> usize {
 /// [`loss`](super::loss); if an array is shorter than the rows.
 pub(crate) fn graph_loss(
     loss: Loss,
-    of: GraphRows<'_>,
+    graph_rows: GraphRows<'_>,
     objective: LossScaling<'_>,
     d_outputs: &mut Buffer<f32>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let (device, len) = (of.lists.device().clone(), of.rows() * of.width);
-    assert!(loss == Loss::CrossEntropy || loss.ranks() && of.by_node, "{} is no loss of rows of graphs", loss.name());
-    [of.outputs, of.targets, &*d_outputs].into_iter().for_each(|array| Part::from(array).assert_has(len, &device));
+    let (device, len) = (graph_rows.lists.device().clone(), graph_rows.rows() * graph_rows.width);
+    assert!(
+        loss == Loss::CrossEntropy || loss.ranks() && graph_rows.by_node,
+        "{} is no loss of rows of graphs",
+        loss.name()
+    );
+    [graph_rows.outputs, graph_rows.targets, &*d_outputs]
+        .into_iter()
+        .for_each(|array| Part::from(array).assert_has(len, &device));
     let LossScaling { terms, scale } = objective;
     assert_eq!(
         (totals.len(), terms.len(), scale.len()),
@@ -71,25 +77,26 @@ pub(crate) fn graph_loss(
     [terms.scope(), scale.scope(), totals.scope()].into_iter().for_each(|scope| device.assert_beside(scope.device()));
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, loss, of, objective, d_outputs, totals, scratch),
-        _ => cpu_arm!(add_to(totals, cpu::graph_loss(loss, of, objective, d_outputs.as_mut_slice()))),
+        Device::Cuda(device) => cuda(device, loss, graph_rows, objective, d_outputs, totals, scratch),
+        _ => cpu_arm!(add_to(totals, cpu::graph_loss(loss, graph_rows, objective, d_outputs.as_mut_slice()))),
     }
 }
 
 fn cuda(
     device: &Cuda,
     loss: Loss,
-    of: GraphRows<'_>,
+    graph_rows: GraphRows<'_>,
     LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut Buffer<f32>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let (rows, width) = (of.rows(), of.width as u32);
-    let sizes = [of.lists.graphs(), rows, of.width];
+    let (rows, width) = (graph_rows.rows(), graph_rows.width as u32);
+    let sizes = [graph_rows.lists.graphs(), rows, graph_rows.width];
     let parts = scratch.address_of::<f64>(graph_loss_parts(loss, sizes))?;
-    let (outputs, targets, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
-    let (graphs, terms, scale) = (of.lists.on_device.graphs.address(), terms.address(), scale.address());
+    let (outputs, targets, d_outputs) =
+        (graph_rows.outputs.address(), graph_rows.targets.address(), d_outputs.address());
+    let (graphs, terms, scale) = (graph_rows.lists.on_device.graphs.address(), terms.address(), scale.address());
     let arguments = match loss {
         Loss::RankPairwise => arguments![graphs, outputs, targets, width, terms, scale, d_outputs, parts],
         Loss::RankListwise { temperature } => {
@@ -121,7 +128,7 @@ mod cpu {
 
     impl GraphRows<'_> {
         /// The rows of each graph.
-        fn of_graphs(&self) -> impl Iterator<Item = Range<usize>> {
+        fn graph_ranges(&self) -> impl Iterator<Item = Range<usize>> {
             let by_node = self.by_node;
             let pairs = self.lists.edges.graphs.windows(2).enumerate();
             pairs.map(move |(g, pair)| if by_node { pair[0].node as usize..pair[1].node as usize } else { g..g + 1 })
@@ -131,19 +138,20 @@ mod cpu {
     /// The sum of the losses, and the number of its terms.
     pub(super) fn graph_loss(
         loss: Loss,
-        of: GraphRows<'_>,
+        graph_rows: GraphRows<'_>,
         LossScaling { terms, scale }: LossScaling<'_>,
         d_outputs: &mut [f32],
     ) -> [f64; 2] {
         let (count, scale, mut totals) = (terms.as_slice()[0].count as usize, scale.as_slice()[0], [0.0; 2]);
-        for rows in of.of_graphs() {
-            let values = rows.start * of.width..rows.end * of.width;
-            let (y, targets) = (&of.outputs.as_slice()[values.clone()], &of.targets.as_slice()[values.clone()]);
+        for rows in graph_rows.graph_ranges() {
+            let values = rows.start * graph_rows.width..rows.end * graph_rows.width;
+            let (y, targets) =
+                (&graph_rows.outputs.as_slice()[values.clone()], &graph_rows.targets.as_slice()[values.clone()]);
             let d = &mut d_outputs[values];
-            loss.graph_gradient(y, targets, of.width, count, d);
+            loss.graph_gradient(y, targets, graph_rows.width, count, d);
             d.iter_mut().for_each(|d| *d *= scale);
-            totals[0] += loss.graph_sum(y, targets, of.width);
-            totals[1] += loss.graph_terms(labelled_rows(targets, of.width), of.width) as f64;
+            totals[0] += loss.graph_sum(y, targets, graph_rows.width);
+            totals[1] += loss.graph_terms(labelled_rows(targets, graph_rows.width), graph_rows.width) as f64;
         }
         totals
     }
@@ -176,13 +184,13 @@ mod tests {
         let lists = GraphLists::new(&scope, graphs.edges(false, 0)).unwrap();
         let rows = lists.nodes();
         let (y, known) = (noise("outputs", rows * width, reach), targets(rows, width, gap));
-        let buffer = |of: &[f32]| Buffer::from_slice(&scope, of).unwrap();
+        let buffer = |values: &[f32]| Buffer::from_slice(&scope, values).unwrap();
         let (outputs, targets, scale) = (buffer(&y), buffer(&known), buffer(&[4.0]));
-        let terms = Buffer::from_slice(&scope, &[Terms::of(loss, 7, &known)]).unwrap();
-        let of = GraphRows { lists: &lists, by_node: true, outputs: &outputs, targets: &targets, width };
+        let terms = Buffer::from_slice(&scope, &[Terms::new(loss, 7, &known)]).unwrap();
+        let graph_rows = GraphRows { lists: &lists, by_node: true, outputs: &outputs, targets: &targets, width };
         let (mut d, mut totals) = (buffer(&vec![9.0; y.len()]), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
         let objective = LossScaling { terms: &terms, scale: &scale };
-        graph_loss(loss, of, objective, &mut d, &mut totals, &mut Scratch::empty(&scope).unwrap()).unwrap();
+        graph_loss(loss, graph_rows, objective, &mut d, &mut totals, &mut Scratch::empty(&scope).unwrap()).unwrap();
 
         let all = [lists.graphs(), rows, width];
         let (mut found, mut parts, mut sums) =
@@ -234,9 +242,9 @@ mod tests {
         let lists = GraphLists::empty(&scope).unwrap();
         let (none, mut totals) = (Buffer::zeros(&scope, 0).unwrap(), Buffer::zeros(&scope, 2).unwrap());
         let (terms, scale) = (Buffer::zeros(&scope, 1).unwrap(), Buffer::zeros(&scope, 1).unwrap());
-        let of = GraphRows { lists: &lists, by_node: true, outputs: &none, targets: &none, width: 1 };
+        let graph_rows = GraphRows { lists: &lists, by_node: true, outputs: &none, targets: &none, width: 1 };
         let (mut d, mut scratch) = (Buffer::zeros(&scope, 0).unwrap(), Scratch::empty(&scope).unwrap());
         let objective = LossScaling { terms: &terms, scale: &scale };
-        let _ = graph_loss(Loss::Mse, of, objective, &mut d, &mut totals, &mut scratch);
+        let _ = graph_loss(Loss::Mse, graph_rows, objective, &mut d, &mut totals, &mut scratch);
     }
 }

@@ -26,8 +26,8 @@ pub(super) struct Shares {
 impl Shares {
     /// As few tiles to each of `groups` as it takes for every one to have its group at once; more
     /// sequences than groups come one after another.
-    pub(super) fn of(list: &WorkList, groups: usize) -> Self {
-        let tiles = list.places().iter().map(|of| (of.windows as usize).div_ceil(list.tile_windows()));
+    pub(super) fn split(list: &WorkList, groups: usize) -> Self {
+        let tiles = list.places().iter().map(|place| (place.windows as usize).div_ceil(list.tile_windows()));
         let tiles: Vec<usize> = tiles.filter(|&tiles| tiles > 0).collect();
         let spans = |each: usize| tiles.iter().map(|tiles| tiles.div_ceil(each)).sum::<usize>();
         let most = tiles.iter().max().map_or(1, |&most| most);
@@ -60,7 +60,7 @@ impl Groups {
     ///
     /// # Panics
     /// If the kernels' 32-bit numbers do not reach every row of the list.
-    pub(super) fn of(
+    pub(super) fn for_launch(
         kernel: &Kernel<'_>,
         units: usize,
         device: &Cuda,
@@ -72,7 +72,7 @@ impl Groups {
         if room == 0 {
             return Ok(None);
         }
-        let shares = Shares::of(list, room);
+        let shares = Shares::split(list, room);
         let arrived = scratch.address_of_zeros::<u32>(shares.groups * blocks(units))?;
         Ok(Some(Groups { shares, arrived, launch: launch(shares.groups, units) }))
     }
@@ -114,16 +114,16 @@ mod tests {
     #[test]
     fn every_sequence_has_its_groups_at_once_where_there_are_enough() {
         let scope = Device::cpu().scope("test");
-        let of = |first| Sequence { steps: 2, first, row_step: 1, projected_rows: 2 };
+        let sequence = |first| Sequence { steps: 2, first, row_step: 1, projected_rows: 2 };
         // Of tiles of eight windows: five, none, one and three.
-        let sequences = [of(&[0; 33][..]), of(&[]), of(&[0]), of(&[0; 24])];
+        let sequences = [sequence(&[0; 33][..]), sequence(&[]), sequence(&[0]), sequence(&[0; 24])];
         let list = WorkList::new(&scope, 200, TileWindows::Eight, &sequences).unwrap();
         let cases = [(100, (9, 1)), (9, (9, 1)), (8, (6, 2)), (5, (4, 3)), (4, (4, 3)), (3, (3, 5)), (1, (1, 5))];
         for (room, (groups, tiles_each)) in cases {
-            assert_eq!(Shares::of(&list, room), Shares { groups, tiles_each }, "room for {room}");
+            assert_eq!(Shares::split(&list, room), Shares { groups, tiles_each }, "room for {room}");
         }
         let nothing = WorkList::empty(&scope, 200).unwrap();
-        assert_eq!(Shares::of(&nothing, 7), Shares { groups: 0, tiles_each: 1 });
+        assert_eq!(Shares::split(&nothing, 7), Shares { groups: 0, tiles_each: 1 });
         assert_eq!(launch(0, 256), None);
         assert_eq!(launch(3, 384).map(Into::into), Some((36u32, 384u32)));
     }

@@ -106,7 +106,7 @@ impl<T: Operand> InputWeights<T> {
     }
 
     pub(super) fn assert_fit(&self, list: &WorkList) {
-        let features: Vec<usize> = list.places().iter().map(|of| of.features as usize).collect();
+        let features: Vec<usize> = list.places().iter().map(|place| place.features as usize).collect();
         assert_eq!((self.hidden, &self.features), (list.hidden(), &features), "input weights of the list");
         list.device().assert_beside(self.bias.scope().device());
     }
@@ -161,15 +161,19 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &InputWeights<T>) -> (Vec
     let (hidden, len) = (weights.hidden, fragments_len::<T>(weights.hidden, &weights.features));
     let (mut fragments, mut biases) = (Vec::new(), Vec::new());
     for (sequence, rows) in weights.rows.iter().enumerate() {
-        let (mut of_one, mut bias) = (vec![0u32; len], vec![0.0f32; 4 * hidden]);
+        let (mut row_fragments, mut bias) = (vec![0u32; len], vec![0.0f32; 4 * hidden]);
         let from = &weights.bias.as_slice()[sequence * 4 * hidden..][..4 * hidden];
         let numbers = [hidden, weights.features[sequence], width(&weights.features), len];
-        let mut arguments =
-            vec![Arg::from(rows.as_slice()), Arg::from(from), Arg::from(&mut of_one[..]), Arg::from(&mut bias[..])];
+        let mut arguments = vec![
+            Arg::from(rows.as_slice()),
+            Arg::from(from),
+            Arg::from(&mut row_fragments[..]),
+            Arg::from(&mut bias[..]),
+        ];
         arguments.extend(numbers.map(|number| Arg::from(number as u32)));
         super::harness::HARNESS.run(&format!("input_fragments_{}", T::SUFFIX), Launch::over(len), &mut arguments);
         drop(arguments);
-        fragments.extend_from_slice(bytemuck::cast_slice(&of_one));
+        fragments.extend_from_slice(bytemuck::cast_slice(&row_fragments));
         biases.extend(bias);
     }
     (fragments, biases)

@@ -88,7 +88,7 @@ impl LossTable {
                     group: number,
                     outputs: each as u32,
                     first: first as u32,
-                    ..TargetLoss::of(group.loss)
+                    ..TargetLoss::new(group.loss)
                 });
             }
         }
@@ -119,18 +119,18 @@ mod kind {
 }
 
 impl TargetLoss {
-    fn of(loss: Loss) -> Self {
-        let of = |kind, given: &[f64]| {
+    fn new(loss: Loss) -> Self {
+        let target_loss = |kind, given: &[f64]| {
             let mut numbers = [0.0; Ascending::MAX];
             numbers[..given.len()].copy_from_slice(given);
             TargetLoss { numbers, kind, len: given.len() as u32, ..TargetLoss::zeroed() }
         };
         match loss {
-            Loss::Mse => of(kind::MSE, &[]),
-            Loss::Huber { delta } => of(kind::HUBER, &[delta]),
-            Loss::Quantile { levels } => of(kind::QUANTILE, levels.as_slice()),
-            Loss::Classes(Classes::Labels(_)) => of(kind::LABELS, &[]),
-            Loss::Classes(Classes::Thresholds(thresholds)) => of(kind::THRESHOLDS, thresholds.as_slice()),
+            Loss::Mse => target_loss(kind::MSE, &[]),
+            Loss::Huber { delta } => target_loss(kind::HUBER, &[delta]),
+            Loss::Quantile { levels } => target_loss(kind::QUANTILE, levels.as_slice()),
+            Loss::Classes(Classes::Labels(_)) => target_loss(kind::LABELS, &[]),
+            Loss::Classes(Classes::Thresholds(thresholds)) => target_loss(kind::THRESHOLDS, thresholds.as_slice()),
             Loss::CrossEntropy | Loss::RankPairwise | Loss::RankListwise { .. } | Loss::Tasks(_) => {
                 panic!("{} has no value for one target", loss.name())
             }
@@ -142,7 +142,7 @@ impl Terms {
     /// Terms of `loss`, divided by `count` ≥ 1, such as the number of them in a step; of tasks
     /// multiplied by the number of terms that each has in the step, or in `targets` `[.., K]` where
     /// the step is not known.
-    pub fn of(loss: Loss, count: usize, targets: &[f32]) -> Self {
+    pub fn new(loss: Loss, count: usize, targets: &[f32]) -> Self {
         let mut factors = [1.0; Tasks::MAX];
         if let Loss::Tasks(tasks) = loss {
             factors.iter_mut().zip(tasks.factors(targets)).for_each(|(to, factor)| *to = factor);
@@ -169,26 +169,32 @@ impl Terms {
 /// If a buffer has not the shape of the table, and if arrays are on several devices.
 pub fn loss<T: Operand>(
     table: &LossTable,
-    of: Predictions<'_>,
+    predictions: Predictions<'_>,
     objective: LossScaling<'_>,
     d_outputs: &mut Buffer<T>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    assert!(of.rows * table.targets <= of.targets.len(), "rows of {} targets", table.targets);
-    let len = of.rows * table.outputs;
-    assert!(len <= of.outputs.len() && len <= d_outputs.len(), "rows of {} outputs", table.outputs);
+    assert!(predictions.rows * table.targets <= predictions.targets.len(), "rows of {} targets", table.targets);
+    let len = predictions.rows * table.outputs;
+    assert!(len <= predictions.outputs.len() && len <= d_outputs.len(), "rows of {} outputs", table.outputs);
     let singles = [objective.scale.len(), objective.terms.len()];
     assert_eq!((totals.len(), singles), (2, [1, 1]), "a sum and a number of terms; a scale; what terms are divided by");
     let device = d_outputs.scope().device().clone();
     let LossScaling { terms, scale } = objective;
-    let scopes =
-        [of.outputs.scope(), of.targets.scope(), terms.scope(), scale.scope(), totals.scope(), table.on_device.scope()];
+    let scopes = [
+        predictions.outputs.scope(),
+        predictions.targets.scope(),
+        terms.scope(),
+        scale.scope(),
+        totals.scope(),
+        table.on_device.scope(),
+    ];
     scopes.into_iter().for_each(|scope| device.assert_beside(scope.device()));
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, table, of, objective, d_outputs, totals, scratch),
-        _ => cpu_arm!(add_to(totals, cpu(table, of, objective, d_outputs.as_mut_slice()))),
+        Device::Cuda(device) => cuda(device, table, predictions, objective, d_outputs, totals, scratch),
+        _ => cpu_arm!(add_to(totals, cpu(table, predictions, objective, d_outputs.as_mut_slice()))),
     }
 }
 
@@ -200,18 +206,19 @@ pub(crate) fn loss_parts(targets: usize) -> usize {
 fn cuda<T: Operand>(
     device: &Cuda,
     table: &LossTable,
-    of: Predictions<'_>,
+    predictions: Predictions<'_>,
     LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut Buffer<T>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let len = of.rows * table.targets;
+    let len = predictions.rows * table.targets;
     let parts = scratch.address_of::<f64>(loss_parts(len))?;
     let name = kernel::<T>();
     let kernel = Kernel { module: "nn/loss", ptx: PTX, name: &name };
     let (rows, targets, width) = (table.on_device.address(), table.targets as u32, table.outputs as u32);
-    let (outputs, known, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
+    let (outputs, known, d_outputs) =
+        (predictions.outputs.address(), predictions.targets.address(), d_outputs.address());
     let (terms, scale) = (terms.address(), scale.address());
     let arguments = arguments![rows, targets, outputs, width, known, len as u64, terms, scale, d_outputs, parts];
     // SAFETY: a thread reads and writes the outputs of one target of one row, which the buffers
@@ -247,7 +254,7 @@ pub(super) fn launch_of_totals() -> Option<Launch> {
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(
     table: &LossTable,
-    of: Predictions<'_>,
+    predictions: Predictions<'_>,
     LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut [T],
 ) -> [f64; 2] {
@@ -256,8 +263,11 @@ fn cpu<T: Operand>(
     let Terms { count, factors } = terms.as_slice()[0];
     let (scale, mut slopes) = (scale.as_slice()[0], vec![0.0f32; table.outputs]);
     let (mut sum, mut terms) = (0.0, 0);
-    let outputs = of.outputs.as_slice().chunks_exact(table.outputs).zip(d_outputs.chunks_exact_mut(table.outputs));
-    for ((y, d), targets) in outputs.zip(of.targets.as_slice().chunks_exact(table.targets)).take(of.rows) {
+    let outputs =
+        predictions.outputs.as_slice().chunks_exact(table.outputs).zip(d_outputs.chunks_exact_mut(table.outputs));
+    for ((y, d), targets) in
+        outputs.zip(predictions.targets.as_slice().chunks_exact(table.targets)).take(predictions.rows)
+    {
         for (Group { targets: own, outputs: places, loss, .. }, factor) in table.groups.iter().zip(factors) {
             let (y, targets) = (&y[places.clone()], &targets[own.clone()]);
             loss.gradient(y, targets, count as usize, &mut slopes[places.clone()]);
@@ -310,7 +320,7 @@ mod tests {
     fn check<T: Operand>(loss_of: Loss, targets: usize, rows: usize) {
         let scope = Device::cpu().scope("test");
         let table = LossTable::new(&scope, loss_of, targets).unwrap();
-        let buffer = |of: &[f32]| Buffer::from_slice(&scope, of).unwrap();
+        let buffer = |values: &[f32]| Buffer::from_slice(&scope, values).unwrap();
         let mut known = noise("targets", rows * targets, 1.5);
         if let Loss::Classes(Classes::Labels(count)) = loss_of {
             known.iter_mut().enumerate().for_each(|(k, target)| *target = (k % count) as f32);
@@ -322,13 +332,14 @@ mod tests {
             y[0] = known[0];
         }
         let (outputs, scale) = (buffer(&y), buffer(&[4.0]));
-        let terms = Buffer::from_slice(&scope, &[Terms::of(loss_of, 7, &known)]).unwrap();
+        let terms = Buffer::from_slice(&scope, &[Terms::new(loss_of, 7, &known)]).unwrap();
         let targets_of = buffer(&known);
-        let of = Predictions { outputs: &outputs, targets: &targets_of, rows };
+        let predictions = Predictions { outputs: &outputs, targets: &targets_of, rows };
         let objective = LossScaling { terms: &terms, scale: &scale };
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
-        loss(&table, of, objective, &mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap()).unwrap();
+        loss(&table, predictions, objective, &mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap())
+            .unwrap();
         assert_near_the_loss(loss_of, &y, &known, expected.0.as_slice(), expected.1.as_slice());
 
         let blocks = known.len().div_ceil(THREADS);
@@ -348,7 +359,7 @@ mod tests {
         HARNESS.run(&kernel::<T>(), Launch::over(known.len()), &mut arguments);
         let mut arguments = [Arg::from(&parts[..]), Arg::from(blocks as u32), Arg::from(&mut totals[..])];
         HARNESS.run("add_totals", launch_of_totals(), &mut arguments);
-        let wide = |of: &[T]| of.iter().map(|x| x.widen()).collect::<Vec<f32>>();
+        let wide = |values: &[T]| values.iter().map(|x| x.widen()).collect::<Vec<f32>>();
         assert_eq!(wide(&d), wide(expected.0.as_slice()), "{loss_of:?}, {rows} rows");
         let sums = expected.1.as_slice();
         assert!(

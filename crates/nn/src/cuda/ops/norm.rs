@@ -52,7 +52,7 @@ pub struct Normed<'a, T: Operand> {
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn layer_norm<From: Operand, To: Operand>(
     x: Part<'_, From>,
-    of: NormWeights<'_>,
+    weights: NormWeights<'_>,
     rows: usize,
     width: usize,
     to: &mut Buffer<To>,
@@ -61,14 +61,14 @@ pub fn layer_norm<From: Operand, To: Operand>(
 ) -> Result<()> {
     let device = to.scope().device().clone();
     x.assert_has(rows * width, &device);
-    [of.weight, of.bias].iter().for_each(|part| part.assert_has(width, &device));
+    [weights.weight, weights.bias].iter().for_each(|part| part.assert_has(width, &device));
     Part { buffer: to, start }.assert_has(rows * width, &device);
     Part::from(&*moments).assert_has(2 * rows, &device);
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, To>();
             let kernel = Kernel { module: "nn/norm", ptx: PTX, name: &name };
-            let (weight, bias) = (of.weight.address(), of.bias.address());
+            let (weight, bias) = (weights.weight.address(), weights.bias.address());
             let to = Part { buffer: to, start }.address();
             let arguments =
                 arguments![x.address(), weight, bias, to, moments.address(), rows as u64, width as u32, share(width)];
@@ -78,7 +78,7 @@ pub fn layer_norm<From: Operand, To: Operand>(
             Ok(unsafe { kernel.submit(device, launch_by_row(rows), &arguments) }?)
         }
         _ => cpu_arm!({
-            let [weight, bias] = [of.weight, of.bias].map(|part| &part.elements()[..width]);
+            let [weight, bias] = [weights.weight, weights.bias].map(|part| &part.elements()[..width]);
             let to = &mut to.as_mut_slice()[start..][..rows * width];
             cpu::layer_norm(&x.elements()[..rows * width], weight, bias, to, moments.as_mut_slice());
         }),
@@ -96,25 +96,25 @@ pub fn layer_norm<From: Operand, To: Operand>(
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn layer_norm_backward<T: Operand>(
-    of: Normed<'_, T>,
+    normed: Normed<'_, T>,
     d: &mut Buffer<f32>,
     start: usize,
     gradients: &mut Buffer<f32>,
     starts: [usize; 2],
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let (device, Normed { rows, width, .. }) = (d.scope().device().clone(), of);
-    of.x.assert_has(rows * width, &device);
-    of.weight.assert_has(width, &device);
-    Part::from(of.moments).assert_has(2 * rows, &device);
+    let (device, Normed { rows, width, .. }) = (d.scope().device().clone(), normed);
+    normed.x.assert_has(rows * width, &device);
+    normed.weight.assert_has(width, &device);
+    Part::from(normed.moments).assert_has(2 * rows, &device);
     Part { buffer: d, start }.assert_has(rows * width, &device);
     starts.iter().for_each(|&start| Part { buffer: gradients, start }.assert_has(width, &device));
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda_backward(device, of, d, start, gradients, starts, scratch),
+        Device::Cuda(device) => cuda_backward(device, normed, d, start, gradients, starts, scratch),
         _ => cpu_arm!({
             let d = &mut d.as_mut_slice()[start..][..rows * width];
-            cpu::layer_norm_backward(of, d, gradients.as_mut_slice(), starts);
+            cpu::layer_norm_backward(normed, d, gradients.as_mut_slice(), starts);
         }),
     }
 }
@@ -126,33 +126,33 @@ pub(crate) fn norm_parts(rows: usize, width: usize) -> usize {
 
 fn cuda_backward<T: Operand>(
     device: &Cuda,
-    of: Normed<'_, T>,
+    normed: Normed<'_, T>,
     d: &mut Buffer<f32>,
     start: usize,
     gradients: &mut Buffer<f32>,
     starts: [usize; 2],
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let Normed { rows, width, .. } = of;
+    let Normed { rows, width, .. } = normed;
     let chunks = rows.div_ceil(ROWS);
     let parts = scratch.address_of::<f32>(norm_parts(rows, width))?;
     let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
     let [columns, backward] = [0, 1].map(|k| Kernel { module: "nn/norm", ptx: PTX, name: &names[k] });
-    let (x, moments, weight) = (of.x.address(), of.moments.address(), of.weight.address());
+    let (x, moments, weight) = (normed.x.address(), normed.moments.address(), normed.weight.address());
     let d = Part { buffer: d, start }.address();
-    let of_columns = arguments![x, moments, d, parts, rows as u64, width as u32];
-    let of_backward = arguments![x, weight, moments, d, rows as u64, width as u32, share(width)];
+    let column_arguments = arguments![x, moments, d, parts, rows as u64, width as u32];
+    let backward_arguments = arguments![x, weight, moments, d, rows as u64, width as u32, share(width)];
     // SAFETY: blocks read within the shape, which the buffers were seen to have, and write parts of
     // their own, or a row of `d` by each warp. The launches run one after another in the order of
     // the default stream.
     unsafe {
-        columns.submit(device, launch_by_column(rows, width), &of_columns)?;
+        columns.submit(device, launch_by_column(rows, width), &column_arguments)?;
         for (which, start) in starts.into_iter().enumerate() {
             let parts = parts + (which * chunks * width * size_of::<f32>()) as u64;
             let to = Part { buffer: gradients, start }.address();
             add_parts(device, parts, chunks, to, width, Output::Add)?;
         }
-        Ok(backward.submit(device, launch_by_row(rows), &of_backward)?)
+        Ok(backward.submit(device, launch_by_row(rows), &backward_arguments)?)
     }
 }
 
@@ -210,13 +210,14 @@ mod cpu {
     }
 
     pub(super) fn layer_norm_backward<T: Operand>(
-        of: Normed<'_, T>,
+        normed: Normed<'_, T>,
         d: &mut [f32],
         gradients: &mut [f32],
         starts: [usize; 2],
     ) {
-        let Normed { rows, width, .. } = of;
-        let (x, weight, moments) = (of.x.elements(), of.weight.elements(), of.moments.as_slice().as_chunks::<2>().0);
+        let Normed { rows, width, .. } = normed;
+        let (x, weight, moments) =
+            (normed.x.elements(), normed.weight.elements(), normed.moments.as_slice().as_chunks::<2>().0);
         let unit = |row: usize, k: usize| (x[row * width + k].widen() - moments[row][0]) * moments[row][1];
         for column in 0..width {
             let terms: [&dyn Fn(usize) -> f32; 2] =
@@ -273,7 +274,7 @@ mod tests {
             }
         }
 
-        fn of(&self) -> NormWeights<'_> {
+        fn weights(&self) -> NormWeights<'_> {
             let [weight, bias] = [0, self.shape[1]].map(|start| Part { buffer: &self.parameters, start });
             NormWeights { weight, bias }
         }
@@ -283,17 +284,18 @@ mod tests {
             let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
             let mut expected = Buffer::<To>::zeros(&scope, rows * width).unwrap();
             let mut moments = Buffer::zeros(&scope, 2 * rows).unwrap();
-            layer_norm((&self.x).into(), self.of(), self.shape[0], self.shape[1], &mut expected, 0, &mut moments)
+            layer_norm((&self.x).into(), self.weights(), self.shape[0], self.shape[1], &mut expected, 0, &mut moments)
                 .unwrap();
             let (mut found, mut kept) = (vec![To::narrow(9.0); rows * width], vec![9.0f32; 2 * rows]);
-            let [weight, bias] = [self.of().weight, self.of().bias].map(|part| Arg::from(&part.elements()[..width]));
+            let [weight, bias] =
+                [self.weights().weight, self.weights().bias].map(|part| Arg::from(&part.elements()[..width]));
             let numbers = [Arg::from(rows as u64), Arg::from(width as u32), Arg::from(share(width))];
             let arguments =
                 [Arg::from(self.x.as_slice()), weight, bias, Arg::from(&mut found[..]), Arg::from(&mut kept[..])];
             let mut arguments: Vec<_> = arguments.into_iter().chain(numbers).collect();
             HARNESS.run(&kernel::<T, To>(), launch_by_row(rows), &mut arguments);
             drop(arguments);
-            let wide = |of: &[To]| of.iter().map(|x| x.widen()).collect::<Vec<f32>>();
+            let wide = |values: &[To]| values.iter().map(|x| x.widen()).collect::<Vec<f32>>();
             assert_eq!(wide(&found), wide(expected.as_slice()), "{:?} {}", self.shape, kernel::<T, To>());
             assert_eq!(kept, moments.as_slice());
             (wide(&found), moments)
@@ -302,11 +304,11 @@ mod tests {
         /// Gradients of the rows, and of weight and bias.
         fn backward(&self, moments: &Buffer<f32>) -> (Vec<f32>, Vec<f32>) {
             let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
-            let of = Normed { rows, width, x: (&self.x).into(), moments, weight: self.of().weight };
+            let normed = Normed { rows, width, x: (&self.x).into(), moments, weight: self.weights().weight };
             let mut expected = Buffer::from_slice(&scope, &self.d).unwrap();
             let mut gradients = Buffer::from_slice(&scope, &self.gradients).unwrap();
             let (starts, mut scratch) = ([1 + width, 1], Scratch::empty(&scope).unwrap());
-            layer_norm_backward(of, &mut expected, 0, &mut gradients, starts, &mut scratch).unwrap();
+            layer_norm_backward(normed, &mut expected, 0, &mut gradients, starts, &mut scratch).unwrap();
 
             let chunks = rows.div_ceil(ROWS);
             let (mut parts, mut found) = (vec![f32::NAN; 2 * chunks * width], self.d.clone());
@@ -329,7 +331,7 @@ mod tests {
                 }
             }
             let arguments =
-                [Arg::from(self.x.as_slice()), Arg::from(&self.of().weight.elements()[..width])].into_iter();
+                [Arg::from(self.x.as_slice()), Arg::from(&self.weights().weight.elements()[..width])].into_iter();
             let arguments =
                 arguments.chain([Arg::from(moments.as_slice()), Arg::from(&mut found[..])]).chain(numbers());
             let mut arguments: Vec<_> = arguments.chain([Arg::from(share(width))]).collect();

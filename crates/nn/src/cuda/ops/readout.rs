@@ -50,46 +50,47 @@ impl ReadGraphs<'_> {
 /// Reads `nodes` `[N, W]` into `read` `[G, W]`; `arguments` `[G, W]` are then the nodes that maxima
 /// are from.
 pub(crate) fn read_graphs(
-    of: ReadGraphs<'_>,
+    inputs: ReadGraphs<'_>,
     nodes: &Buffer<f32>,
     read: &mut Buffer<f32>,
     arguments: &mut Buffer<u32>,
 ) -> Result<()> {
-    match of.assert_have(read, nodes, arguments) {
+    match inputs.assert_have(read, nodes, arguments) {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/readout", ptx: PTX, name: "read_graphs" };
-            let (len, graphs) = (of.lens()[0], of.lists.on_device.graphs.address());
+            let (len, graphs) = (inputs.lens()[0], inputs.lists.on_device.graphs.address());
             let (nodes, read, to) = (nodes.address(), read.address(), arguments.address());
-            let arguments = arguments![of.code(), graphs, nodes, read, to, len as u64, of.width as u32];
+            let arguments = arguments![inputs.code(), graphs, nodes, read, to, len as u64, inputs.width as u32];
             // SAFETY: the nodes of a graph are among those of the lists, which the array was seen
             // to have; a thread writes one number and one argument. What is submitted to the
             // default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
-        _ => cpu_arm!(cpu::read_graphs(of, nodes.as_slice(), read.as_mut_slice(), arguments.as_mut_slice())),
+        _ => cpu_arm!(cpu::read_graphs(inputs, nodes.as_slice(), read.as_mut_slice(), arguments.as_mut_slice())),
     }
 }
 
 /// Writes the gradients of the nodes, `d_nodes` `[N, W]`, from those of what [`read_graphs`] read,
 /// `d_read` `[G, W]`.
 pub(crate) fn read_graphs_backward(
-    of: ReadGraphs<'_>,
+    inputs: ReadGraphs<'_>,
     d_read: &Buffer<f32>,
     arguments: &Buffer<u32>,
     d_nodes: &mut Buffer<f32>,
 ) -> Result<()> {
-    match of.assert_have(d_read, d_nodes, arguments) {
+    match inputs.assert_have(d_read, d_nodes, arguments) {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/readout", ptx: PTX, name: "read_graphs_backward" };
-            let (len, lists) = (of.lens()[1], &of.lists.on_device);
+            let (len, lists) = (inputs.lens()[1], &inputs.lists.on_device);
             let (graphs, graph_of, from) = (lists.graphs.address(), lists.graph_of.address(), arguments.address());
             let (d_read, d_nodes) = (d_read.address(), d_nodes.address());
-            let arguments = arguments![of.code(), graphs, graph_of, d_read, from, d_nodes, len as u64, of.width as u32];
+            let arguments =
+                arguments![inputs.code(), graphs, graph_of, d_read, from, d_nodes, len as u64, inputs.width as u32];
             // SAFETY: the lists have the graph of every node; a thread writes one element. What is
             // submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
-        _ => cpu_arm!(cpu::backward(of, d_read.as_slice(), arguments.as_slice(), d_nodes.as_mut_slice())),
+        _ => cpu_arm!(cpu::backward(inputs, d_read.as_slice(), arguments.as_slice(), d_nodes.as_mut_slice())),
     }
 }
 
@@ -97,22 +98,22 @@ pub(crate) fn read_graphs_backward(
 mod cpu {
     use super::ReadGraphs;
 
-    pub(super) fn read_graphs(of: ReadGraphs<'_>, nodes: &[f32], read: &mut [f32], arguments: &mut [u32]) {
-        let rows = read.chunks_exact_mut(of.width).zip(arguments.chunks_exact_mut(of.width));
-        for (pair, (read, to)) in of.lists.edges.graphs.windows(2).zip(rows) {
-            let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
-            let mut arguments = vec![0; of.width];
-            of.readout.forward(&nodes[own], read, &mut arguments);
+    pub(super) fn read_graphs(inputs: ReadGraphs<'_>, nodes: &[f32], read: &mut [f32], arguments: &mut [u32]) {
+        let rows = read.chunks_exact_mut(inputs.width).zip(arguments.chunks_exact_mut(inputs.width));
+        for (pair, (read, to)) in inputs.lists.edges.graphs.windows(2).zip(rows) {
+            let own = pair[0].node as usize * inputs.width..pair[1].node as usize * inputs.width;
+            let mut arguments = vec![0; inputs.width];
+            inputs.readout.forward(&nodes[own], read, &mut arguments);
             to.iter_mut().zip(arguments).for_each(|(to, argument)| *to = pair[0].node + argument as u32);
         }
     }
 
-    pub(super) fn backward(of: ReadGraphs<'_>, d_read: &[f32], arguments: &[u32], d_nodes: &mut [f32]) {
-        let rows = d_read.chunks_exact(of.width).zip(arguments.chunks_exact(of.width));
-        for (pair, (d_read, from)) in of.lists.edges.graphs.windows(2).zip(rows) {
-            let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
+    pub(super) fn backward(inputs: ReadGraphs<'_>, d_read: &[f32], arguments: &[u32], d_nodes: &mut [f32]) {
+        let rows = d_read.chunks_exact(inputs.width).zip(arguments.chunks_exact(inputs.width));
+        for (pair, (d_read, from)) in inputs.lists.edges.graphs.windows(2).zip(rows) {
+            let own = pair[0].node as usize * inputs.width..pair[1].node as usize * inputs.width;
             let arguments: Vec<usize> = from.iter().map(|node| (node.wrapping_sub(pair[0].node)) as usize).collect();
-            of.readout.backward(d_read, &arguments, &mut d_nodes[own]);
+            inputs.readout.backward(d_read, &arguments, &mut d_nodes[own]);
         }
     }
 }
@@ -131,23 +132,23 @@ mod tests {
         let scope = Device::cpu().scope("test");
         let graphs = graphs(sizes, 0);
         let lists = GraphLists::new(&scope, graphs.edges(false, 0)).unwrap();
-        let of = ReadGraphs { readout, lists: &lists, width: WIDTH };
-        let [len, all] = of.lens();
+        let inputs = ReadGraphs { readout, lists: &lists, width: WIDTH };
+        let [len, all] = inputs.lens();
         let mut numbers = noise("nodes", all, 2.0);
         // Two maxima, and what is not a number.
         numbers[all - 1] = numbers[WIDTH - 1];
         numbers[all - 3] = f32::NAN;
         let nodes = Buffer::from_slice(&scope, &numbers).unwrap();
         let (mut read, mut from) = (Buffer::zeros(&scope, len).unwrap(), Buffer::zeros(&scope, len).unwrap());
-        read_graphs(of, &nodes, &mut read, &mut from).unwrap();
+        read_graphs(inputs, &nodes, &mut read, &mut from).unwrap();
         let d_read = Buffer::from_slice(&scope, &noise("d", len, 1.0)).unwrap();
         let mut d_nodes = Buffer::from_slice(&scope, &vec![9.0; all]).unwrap();
-        read_graphs_backward(of, &d_read, &from, &mut d_nodes).unwrap();
+        read_graphs_backward(inputs, &d_read, &from, &mut d_nodes).unwrap();
 
         let (places, graph_of) = (&lists.edges.graphs[..], &lists.edges.graph_of[..]);
         let (mut found, mut arguments_found, mut d_found) = (vec![9.0f32; len], vec![0u32; len], vec![7.0f32; all]);
         let mut arguments = [
-            Arg::from(of.code()),
+            Arg::from(inputs.code()),
             Arg::from(places),
             Arg::from(&numbers[..]),
             Arg::from(&mut found[..]),
@@ -157,7 +158,7 @@ mod tests {
         ];
         HARNESS.run("read_graphs", Launch::over(len), &mut arguments);
         let mut arguments = [
-            Arg::from(of.code()),
+            Arg::from(inputs.code()),
             Arg::from(places),
             Arg::from(graph_of),
             Arg::from(d_read.as_slice()),

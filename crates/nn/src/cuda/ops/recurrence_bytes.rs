@@ -49,11 +49,11 @@ impl RecurrentBytes {
     /// If there is none, or their shapes differ.
     pub fn new(scope: &Scope, matrices: &[QuantizedMatrix]) -> Result<Self> {
         let [gates, hidden] = matrices[0].shape();
-        assert!(matrices.iter().all(|of| of.shape() == [gates, hidden]) && gates == 4 * hidden, "[4H, H] each");
+        assert!(matrices.iter().all(|matrix| matrix.shape() == [gates, hidden]) && gates == 4 * hidden, "[4H, H] each");
         let form = if matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden) {
             WeightsForm::Persistent(ByteFragments::new(scope, matrices)?)
         } else {
-            let each = matrices.iter().map(|of| DeviceByteMatrix::new(scope, of)).collect::<Result<_>>()?;
+            let each = matrices.iter().map(|matrix| DeviceByteMatrix::new(scope, matrix)).collect::<Result<_>>()?;
             WeightsForm::StepByStep(each, DeviceByteRows::empty(scope)?)
         };
         Ok(RecurrentBytes { hidden, sequences: matrices.len(), form })
@@ -80,15 +80,15 @@ impl ByteFragments {
 /// W_hh in the order in which the lanes of the persistent kernels hold it, with zeros out of range.
 /// Warp w has the gates of units 8 w … 8 w + 7: i above f, then g above o, by 32 columns at a time.
 /// Four bytes are a register: see `multiply_add` of mma.cuh.
-fn fragments(of: &QuantizedMatrix) -> impl Iterator<Item = i8> {
-    let hidden = of.shape()[1];
+fn fragments(matrix: &QuantizedMatrix) -> impl Iterator<Item = i8> {
+    let hidden = matrix.shape()[1];
     let units = block_units(hidden);
     (0..4 * units * units).map(move |k| {
         let (byte, register, lane, pairs) = (k % 4, k / 4 % 4, k / 16 % 32, k / 512 % 2);
         let (step, warp) = (k / 1024 % (units / 32), k / (32 * units));
         let (unit, gate) = (8 * warp + lane / 4, 2 * pairs + register % 2);
         let column = 32 * step + 4 * (lane % 4) + byte + register / 2 * 16;
-        if unit < hidden && column < hidden { of.at(gate * hidden + unit, column) } else { 0 }
+        if unit < hidden && column < hidden { matrix.at(gate * hidden + unit, column) } else { 0 }
     })
 }
 
@@ -163,13 +163,13 @@ fn step_by_step<T: Operand>(
     projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
-    cell::forward_by(device, list, projected, states, |of, h, out| {
-        rows.ensure_capacity(of.windows as usize, list.hidden())?;
+    cell::forward_by(device, list, projected, states, |place, h, out| {
+        rows.ensure_capacity(place.windows as usize, list.hidden())?;
         // SAFETY: there are the states of the sequence's windows at `h`, and room for their product
         // at `out`.
         unsafe {
             rows.quantize_at(device, h)?;
-            multiply_at(device, rows, &matrices[of.weight as usize], 0, out)
+            multiply_at(device, rows, &matrices[place.weight as usize], 0, out)
         }
     })
 }
@@ -180,10 +180,10 @@ fn cpu<T: Operand>(list: &WorkList, weights: &RecurrentBytes, projected: &Buffer
 
     let WeightsForm::StepByStep(matrices, _) = &weights.form else { unreachable!("persistent kernels are a GPU's") };
 
-    super::recurrence::cpu::recurrence_by(list, projected, states, |of, h, sums| {
+    super::recurrence::cpu::recurrence_by(list, projected, states, |place, h, sums| {
         let mut bytes = vec![0; 2 * super::bytes::padded(h.len())];
         let scale = quantize_row(h, &mut bytes);
-        let matrix = &matrices[of.weight as usize];
+        let matrix = &matrices[place.weight as usize];
         for (n, sum) in sums.iter_mut().enumerate() {
             let (weights, weights_scale) = matrix.row(n);
             *sum += product_of(&bytes, scale, weights, weights_scale);
@@ -230,12 +230,12 @@ mod tests {
         }
 
         fn run_by_kernel(&mut self) {
-            let of = ByteFragments::new(&Device::cpu().scope("test"), &self.matrices).unwrap();
-            let (name, launch) = kernel(&self.list, of.units);
+            let fragments = ByteFragments::new(&Device::cpu().scope("test"), &self.matrices).unwrap();
+            let (name, launch) = kernel(&self.list, fragments.units);
             let mut arguments = self.list.arguments(&[self.list.hidden() as u32]);
             arguments.extend([
-                Arg::from(bytemuck::cast_slice::<i8, [i8; 16]>(of.bytes.as_slice())),
-                Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(of.scales.as_slice())),
+                Arg::from(bytemuck::cast_slice::<i8, [i8; 16]>(fragments.bytes.as_slice())),
+                Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(fragments.scales.as_slice())),
                 Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
                 Arg::from(self.list.on_device.first.as_slice()),
                 Arg::from(self.states.hidden.as_mut_slice()),

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_has_the_same_bits_is_always_among_the_candidates() {
-        let of = |hidden, windows, may_differ| {
+        let choices = |hidden, windows, may_differ| {
             let candidates = RecurrenceSchedule::candidates::<bf16>(hidden, windows, may_differ);
             candidates
                 .into_iter()
@@ -76,15 +76,15 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let (eight, sixteen) = ((TileWindows::Eight, false), (TileWindows::Sixteen, false));
-        assert_eq!(of(128, 1024, false), [eight, sixteen]);
-        assert_eq!(of(5, 1025, true), [sixteen, eight]);
-        assert_eq!(of(129, 10, false), [eight]);
-        assert_eq!(of(512, 10, true), [eight, (TileWindows::Eight, true)]);
-        assert_eq!(of(513, 10, true), [eight]);
+        assert_eq!(choices(128, 1024, false), [eight, sixteen]);
+        assert_eq!(choices(5, 1025, true), [sixteen, eight]);
+        assert_eq!(choices(129, 10, false), [eight]);
+        assert_eq!(choices(512, 10, true), [eight, (TileWindows::Eight, true)]);
+        assert_eq!(choices(513, 10, true), [eight]);
         assert_eq!(RecurrenceSchedule::candidates::<f32>(5, 10, true).len(), 2);
         assert_eq!(RecurrenceSchedule::candidates::<f32>(129, 10, true).len(), 1);
         for windows in 0..3000 {
-            assert_eq!(of(128, windows, true), of(128, bucket(windows), true), "{windows} windows");
+            assert_eq!(choices(128, windows, true), choices(128, bucket(windows), true), "{windows} windows");
         }
     }
 }

@@ -23,7 +23,7 @@ const GROUP_UNITS: usize = 512;
 pub struct RecurrentWeights<T: Operand> {
     hidden: usize,
     sequences: usize,
-    of_parameters: GateRows,
+    parameter_rows: GateRows,
     rows: Buffer<T>,
     pub(super) fragments: Option<Fragments>,
 }
@@ -46,7 +46,7 @@ impl<T: Operand> RecurrentWeights<T> {
         let (sequences, len) = (starts.len(), 4 * hidden * hidden);
         let is_cuda = matches!(scope.device(), Device::Cuda(_));
         let units = if is_cuda { persistent_units::<T>(hidden) } else { None };
-        let of = |(s, &start): (usize, &usize)| GateTensor {
+        let tensor = |(s, &start): (usize, &usize)| GateTensor {
             start,
             other: None,
             place: s * len,
@@ -56,7 +56,7 @@ impl<T: Operand> RecurrentWeights<T> {
         Ok(RecurrentWeights {
             hidden,
             sequences,
-            of_parameters: GateRows::new(scope, hidden, &starts.iter().enumerate().map(of).collect::<Vec<_>>())?,
+            parameter_rows: GateRows::new(scope, hidden, &starts.iter().enumerate().map(tensor).collect::<Vec<_>>())?,
             rows: Buffer::zeros(scope, sequences * len)?,
             fragments: units.map(|units| Fragments::zeros::<T>(scope, units, sequences)).transpose()?,
         })
@@ -75,7 +75,7 @@ impl<T: Operand> RecurrentWeights<T> {
     }
 
     /// The weight of a sequence, `[H, 4, H]`.
-    pub(super) fn of(&self, sequence: u32) -> Part<'_, T> {
+    pub(super) fn matrix(&self, sequence: u32) -> Part<'_, T> {
         Part { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }
     }
 
@@ -88,7 +88,7 @@ impl<T: Operand> RecurrentWeights<T> {
     /// # Panics
     /// As [`interleave`].
     pub fn set(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        interleave(&self.of_parameters, parameters, &mut self.rows)?;
+        interleave(&self.parameter_rows, parameters, &mut self.rows)?;
         match (&mut self.fragments, parameters.scope().device()) {
             (Some(fragments), Device::Cuda(device)) => {
                 let (len, name) = (fragments.forward.len(), kernel::<T>(fragments.units));
@@ -147,8 +147,8 @@ pub(super) fn is_of_a_block(units: usize) -> bool {
 }
 
 fn kernel<T: Operand>(units: usize) -> String {
-    let of_whom = if is_of_a_block(units) { "" } else { "group_" };
-    format!("{of_whom}fragments_{}", T::SUFFIX)
+    let group_prefix = if is_of_a_block(units) { "" } else { "group_" };
+    format!("{group_prefix}fragments_{}", T::SUFFIX)
 }
 
 /// Result of [`RecurrentWeights::set`] on a GPU, for the tests of the persistent kernels:

@@ -33,12 +33,12 @@ pub struct TableRows<'a> {
 /// devices. On the CPU, if there is no such row; on a GPU the numbers are the caller's to keep in
 /// range.
 pub fn take_rows<T: Operand>(
-    of: &TableRows<'_>,
+    table_rows: &TableRows<'_>,
     narrow: &mut Buffer<T>,
     start: usize,
     wide: &mut Buffer<f32>,
 ) -> Result<()> {
-    let &TableRows { table, rows, count, width, stride } = of;
+    let &TableRows { table, rows, count, width, stride } = table_rows;
     assert!(width <= stride, "rows of {width} in those of {stride}");
     let len = count * stride;
     assert!(
@@ -59,13 +59,13 @@ pub fn take_rows<T: Operand>(
             // default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
-        _ => cpu_arm!(cpu(of, &mut narrow.as_mut_slice()[start..], wide.as_mut_slice())),
+        _ => cpu_arm!(cpu(table_rows, &mut narrow.as_mut_slice()[start..], wide.as_mut_slice())),
     }
 }
 
 #[cfg(feature = "conformance")]
-fn cpu<T: Operand>(of: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
-    let &TableRows { table, rows, count, width, stride } = of;
+fn cpu<T: Operand>(table_rows: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
+    let &TableRows { table, rows, count, width, stride } = table_rows;
     let to = narrow.chunks_exact_mut(stride).zip(wide.chunks_exact_mut(stride));
     for (&row, (narrow, wide)) in rows.as_slice()[..count].iter().zip(to) {
         let from = &table.as_slice()[row as usize * width..][..width];
@@ -94,8 +94,8 @@ mod tests {
         let mut narrow = Buffer::from_slice(&scope, &narrow_found).unwrap();
         let mut wide = Buffer::from_slice(&scope, &wide_found).unwrap();
         let rows = Buffer::from_slice(&scope, rows).unwrap();
-        let of = TableRows { table: &table, rows: &rows, count, width, stride };
-        take_rows(&of, &mut narrow, 0, &mut wide).unwrap();
+        let table_rows = TableRows { table: &table, rows: &rows, count, width, stride };
+        take_rows(&table_rows, &mut narrow, 0, &mut wide).unwrap();
         for (k, &row) in rows.as_slice().iter().enumerate() {
             let expected = T::narrow(table.as_slice()[row as usize * width]).widen();
             let found = &wide.as_slice()[k * stride..][..stride];

@@ -142,31 +142,35 @@ impl WorkList {
         places.clear();
         firsts.clear();
         let (mut projected_row, mut step_row) = (0, 0);
-        for (weight, of) in sequences.iter().enumerate() {
-            let last = of.first.iter().max().map_or(0, |&first| first as usize + 1 + of.row_step * (of.steps - 1));
+        for (weight, sequence) in sequences.iter().enumerate() {
+            let last = sequence
+                .first
+                .iter()
+                .max()
+                .map_or(0, |&first| first as usize + 1 + sequence.row_step * (sequence.steps - 1));
             assert!(
-                of.steps > 0 && last <= of.projected_rows,
+                sequence.steps > 0 && last <= sequence.projected_rows,
                 "a window of sequence {weight} reads row {last} of {}",
-                of.projected_rows
+                sequence.projected_rows
             );
             places.push(SequencePlace {
                 projected_row: projected_row as u64,
                 step_row: step_row as u64,
-                row_step: of.row_step as u64,
+                row_step: sequence.row_step as u64,
                 weight: weight as u32,
                 window: firsts.len() as u32,
-                windows: of.first.len() as u32,
-                steps: of.steps as u32,
+                windows: sequence.first.len() as u32,
+                steps: sequence.steps as u32,
                 input: 0,
                 features: 0,
             });
-            firsts.extend_from_slice(of.first);
-            projected_row += of.projected_rows;
-            step_row += of.steps * of.first.len();
+            firsts.extend_from_slice(sequence.first);
+            projected_row += sequence.projected_rows;
+            step_row += sequence.steps * sequence.first.len();
         }
         let in_reach = |rows: usize| u32::try_from(4 * rows * hidden).is_ok();
         assert!(in_reach(projected_row) && in_reach(firsts.len() + 32), "too many rows for one launch");
-        self.projected_rows = sequences.iter().map(|of| of.projected_rows).collect();
+        self.projected_rows = sequences.iter().map(|sequence| sequence.projected_rows).collect();
         (self.pace, self.tiles) = (pace, tiles(places, pace.tile.windows()));
     }
 
@@ -244,7 +248,7 @@ impl WorkList {
 
     /// Rows of gates: steps of windows, of all sequences.
     pub fn rows(&self) -> usize {
-        self.places.iter().map(|of| of.steps as usize * of.windows as usize).sum()
+        self.places.iter().map(|place| place.steps as usize * place.windows as usize).sum()
     }
 
     /// Rows of projected inputs of all sequences.
@@ -281,7 +285,7 @@ impl WorkList {
 
     /// Elements up to the end of the rows that are read.
     pub(super) fn rows_end(&self) -> usize {
-        let end = |(of, &count): (&SequencePlace, &usize)| of.input as usize + count * of.features as usize;
+        let end = |(place, &count): (&SequencePlace, &usize)| place.input as usize + count * place.features as usize;
         self.places.iter().zip(&self.projected_rows).map(end).max().unwrap_or(0)
     }
 
@@ -294,8 +298,8 @@ impl WorkList {
     }
 
     /// Row of each window's first step.
-    pub(super) fn first(&self, of: &SequencePlace) -> &[u32] {
-        &self.firsts[of.window as usize..][..of.windows as usize]
+    pub(super) fn first(&self, place: &SequencePlace) -> &[u32] {
+        &self.firsts[place.window as usize..][..place.windows as usize]
     }
 
     pub(super) fn tiles(&self) -> usize {
@@ -341,11 +345,11 @@ impl SequencePlace {
 fn tiles(places: &[SequencePlace], windows: usize) -> Vec<Tile> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_key(|&sequence| std::cmp::Reverse(places[sequence].steps));
-    let of = |sequence: usize| {
+    let sequence_tiles = |sequence: usize| {
         let starts = (0..places[sequence].windows).step_by(windows);
         starts.map(move |window| Tile { sequence: sequence as u32, window })
     };
-    order.into_iter().flat_map(of).collect()
+    order.into_iter().flat_map(sequence_tiles).collect()
 }
 
 #[cfg(test)]
@@ -355,8 +359,8 @@ mod tests {
     #[test]
     fn tiles_of_the_longest_sequences_come_first() {
         let scope = Device::cpu().scope("test");
-        let of = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
-        let sequences = [of(3, &[0, 1, 2]), of(9, &[0; 17]), of(5, &[])];
+        let sequence = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
+        let sequences = [sequence(3, &[0, 1, 2]), sequence(9, &[0; 17]), sequence(5, &[])];
         let list = WorkList::new(&scope, 4, TileWindows::Eight, &sequences).unwrap();
         let tiles: Vec<_> = list.on_device.tiles.as_slice().iter().map(|tile| (tile.sequence, tile.window)).collect();
         assert_eq!(tiles, [(1, 0), (1, 8), (1, 16), (0, 0)]);
@@ -371,10 +375,11 @@ mod tests {
     fn a_list_that_is_set_again_keeps_its_memory_and_forgets_its_sequences() {
         let device = Device::cpu();
         let scope = device.scope("test");
-        let of = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
-        let mut list = WorkList::new(&scope, 4, TileWindows::Eight, &[of(9, &[0; 17]), of(3, &[0; 9])]).unwrap();
+        let sequence = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
+        let mut list =
+            WorkList::new(&scope, 4, TileWindows::Eight, &[sequence(9, &[0; 17]), sequence(3, &[0; 9])]).unwrap();
         let before = device.usage().allocated_bytes;
-        list.set(RecurrenceSchedule { tile: TileWindows::Sixteen, step_by_step: false }, &[of(2, &[0, 1, 2])]);
+        list.set(RecurrenceSchedule { tile: TileWindows::Sixteen, step_by_step: false }, &[sequence(2, &[0, 1, 2])]);
         let mut uploader = BatchUploader::new(&scope).unwrap();
         let mut upload = uploader.upload();
         list.enqueue(&mut upload).unwrap();

@@ -27,12 +27,17 @@ impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
     }
 
     /// Choice already made, as [`Tuner::stored_choice`] says.
-    pub(crate) fn stored_choice(&mut self, cuda: &Cuda, of: K, question: impl FnOnce() -> TuningQuery<C>) -> Option<C> {
-        if let Some(&choice) = self.known.get(&of) {
+    pub(crate) fn stored_choice(
+        &mut self,
+        cuda: &Cuda,
+        key: K,
+        question: impl FnOnce() -> TuningQuery<C>,
+    ) -> Option<C> {
+        if let Some(&choice) = self.known.get(&key) {
             return Some(choice);
         }
         let choice = self.tuner.stored_choice(cuda, &question())?;
-        self.known.insert(of, choice);
+        self.known.insert(key, choice);
         Some(choice)
     }
 
@@ -43,15 +48,15 @@ impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
     pub(crate) fn choose(
         &mut self,
         cuda: &Cuda,
-        of: K,
+        key: K,
         question: impl FnOnce() -> TuningQuery<C>,
         measure: impl FnMut(C) -> Result<f32>,
     ) -> Result<C> {
-        if let Some(&choice) = self.known.get(&of) {
+        if let Some(&choice) = self.known.get(&key) {
             return Ok(choice);
         }
         let choice = self.tuner.choose(cuda, &question(), measure)?;
-        self.known.insert(of, choice);
+        self.known.insert(key, choice);
         Ok(choice)
     }
 }

@@ -159,7 +159,7 @@ impl Tasks {
     }
 
     /// The same as parts of a step whose known targets have so many terms in each group.
-    pub fn of_step(self, counts: [usize; Tasks::MAX]) -> Self {
+    pub fn with_step_counts(self, counts: [usize; Tasks::MAX]) -> Self {
         Tasks { counts: Some(counts), ..self }
     }
 
@@ -173,11 +173,11 @@ impl Tasks {
 
     pub(super) fn sum(&self, outputs: &[f32], targets: &[f32]) -> f64 {
         let width = self.outputs();
-        let of_group = |(Group { targets: own, outputs: y, loss, .. }, factor): (Group, f64)| {
+        let group_value = |(Group { targets: own, outputs: y, loss, .. }, factor): (Group, f64)| {
             let rows = outputs.chunks_exact(width).zip(targets.chunks_exact(self.targets()));
             factor * rows.fold(0.0, |sum, (row, targets)| loss.add_to(sum, &row[y.clone()], &targets[own.clone()]))
         };
-        self.groups().into_iter().zip(self.factors(targets)).map(of_group).sum()
+        self.groups().into_iter().zip(self.factors(targets)).map(group_value).sum()
     }
 
     pub(super) fn gradient(&self, outputs: &[f32], targets: &[f32], count: usize, d_outputs: &mut [f32]) {

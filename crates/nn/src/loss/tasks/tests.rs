@@ -118,15 +118,15 @@ proptest! {
         let y: Vec<f32> = rows.iter().flat_map(|(y, _)| y.clone()).collect();
         let target = |known: &bool| if *known { 1.0 } else { f32::NAN };
         let targets: Vec<f32> = rows.iter().flat_map(|(_, known)| known.iter().map(target).collect::<Vec<_>>()).collect();
-        let parts = Loss::Tasks(whole.of_step(whole.count(&targets)));
+        let parts = Loss::Tasks(whole.with_step_counts(whole.count(&targets)));
         let loss = Loss::Tasks(whole);
         let sum = parts.sum(&y[..8 * cut], &targets[..5 * cut]) + parts.sum(&y[8 * cut..], &targets[5 * cut..]);
         prop_assert!((sum - loss.sum(&y, &targets)).abs() < 1e-9);
-        let (mut d, mut of_parts) = (vec![0.0; y.len()], vec![0.0; y.len()]);
+        let (mut d, mut part_gradients) = (vec![0.0; y.len()], vec![0.0; y.len()]);
         loss.gradient(&y, &targets, 7, &mut d);
-        let (first, second) = of_parts.split_at_mut(8 * cut);
+        let (first, second) = part_gradients.split_at_mut(8 * cut);
         parts.gradient(&y[..8 * cut], &targets[..5 * cut], 7, first);
         parts.gradient(&y[8 * cut..], &targets[5 * cut..], 7, second);
-        prop_assert_eq!(d, of_parts);
+        prop_assert_eq!(d, part_gradients);
     }
 }

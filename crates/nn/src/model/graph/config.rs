@@ -41,7 +41,7 @@ pub enum GraphActivation {
 
 impl GraphActivation {
     /// Its value at `x`.
-    pub fn of(self, x: f32) -> f32 {
+    pub fn apply(self, x: f32) -> f32 {
         match self {
             GraphActivation::Elu if x < 0.0 => x.exp() - 1.0,
             GraphActivation::Relu if x < 0.0 => 0.0,

@@ -26,7 +26,7 @@ impl ClassCounts {
         for row in targets.chunks_exact(self.counts.len() / width).filter(|row| !are_of_graphs || is_labelled(row)) {
             for (&target, counts) in row.iter().zip(self.counts.chunks_exact_mut(width)).filter(|(y, _)| is_known(**y))
             {
-                counts[self.classes.of(f64::from(target)).expect("targets were checked")] += 1;
+                counts[self.classes.index(f64::from(target)).expect("targets were checked")] += 1;
             }
         }
         Ok(())

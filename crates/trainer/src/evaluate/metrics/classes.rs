@@ -41,7 +41,7 @@ impl ClassSums {
     /// Adds the outputs [C] for one target of horizon `k`, counted from 0; the mean over classes of
     /// the squared and of the absolute error of their probabilities.
     pub(super) fn add(&mut self, k: usize, outputs: &[f32], target: f32) -> [f64; 2] {
-        let came = self.classes.of(f64::from(target)).expect("targets were checked");
+        let came = self.classes.index(f64::from(target)).expect("targets were checked");
         let outputs: Vec<f64> = outputs.iter().copied().map(f64::from).collect();
         let (shares, log_sum) = softmax(&outputs);
         let predicted = (1..outputs.len()).fold(0, |most, c| if outputs[c] > outputs[most] { c } else { most });

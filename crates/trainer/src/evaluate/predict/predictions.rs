@@ -104,7 +104,8 @@ impl Predictions<'_> {
         let batch_size = self.compute.batch_size;
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
-        let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| SeenEdges::of(&self.model.config())));
+        let (samples, seen) =
+            (selection.samples, self.gpu.as_ref().map(|_| SeenEdges::for_config(&self.model.config())));
         let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InferenceHandle::keeps_series);
         let of_series = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
         let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, of_series };

@@ -56,7 +56,7 @@ pub(crate) struct Joint<'a> {
 
 impl Joint<'_> {
     /// Some of the panels.
-    pub(crate) fn of_panels(self, panels: &Range<usize>) -> Self {
+    pub(crate) fn among_panels(self, panels: &Range<usize>) -> Self {
         Joint {
             panels: panels.len(),
             from: View(self.from.0, self.from.1.panel(panels.start)),

@@ -166,8 +166,8 @@ impl EdgeLists {
         assert_eq!(csc.columns(), self.nodes, "columns of the same graph");
         for node in 0..self.nodes {
             starts[node] = at as u32;
-            let of_node = csc.offsets()[node] as usize..csc.offsets()[node + 1] as usize;
-            for (&row, &edge) in csc.rows()[of_node.clone()].iter().zip(&csc.edges()[of_node]) {
+            let node_entries = csc.offsets()[node] as usize..csc.offsets()[node + 1] as usize;
+            for (&row, &edge) in csc.rows()[node_entries.clone()].iter().zip(&csc.edges()[node_entries]) {
                 if self_loops && row as usize == node {
                     continue;
                 }

@@ -27,7 +27,7 @@ pub(crate) struct PairIsa(InstructionSet);
 impl PairIsa {
     /// The instruction set of products in a run of `precision`; `None` for products in single
     /// precision, of rounded operands where the precision is lower.
-    pub(crate) fn of(precision: Precision) -> Option<PairIsa> {
+    pub(crate) fn for_precision(precision: Precision) -> Option<PairIsa> {
         let operands = precision.arithmetic(Operation::MatrixProduct).operands;
         if operands == Precision::Bf16 { PairIsa::best() } else { None }
     }

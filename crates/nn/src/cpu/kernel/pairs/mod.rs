@@ -93,9 +93,9 @@ use dispatch_packing;
 ///
 /// # Panics
 /// If a slice is shorter than these sizes, or the depth is 0.
-pub(crate) fn product(isa: PairIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
-    let (summed, b_rows) = (words(of.depth), padded_words(of.depth));
-    let arguments = ProductArguments { sweep, ..of.arguments(summed, b_rows, to) };
+pub(crate) fn product(isa: PairIsa, product: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
+    let (summed, b_rows) = (words(product.depth), padded_words(product.depth));
+    let arguments = ProductArguments { sweep, ..product.arguments(summed, b_rows, to) };
     // SAFETY: every pointer reaches what the sizes say, up to whole panels of the depth, and `to`
     // is borrowed alone.
     unsafe { execute(isa, &arguments) }

@@ -89,7 +89,7 @@ impl Case {
         let mut c = self.c.clone();
         let mut to = ViewMut(&mut c, self.place(rows));
         let product = PanelProduct { rows, depth, panels, start, a: View(&a, a_place), b: &b };
-        super::product(isa, product, &mut to, Sweep::of_step(rows));
+        super::product(isa, product, &mut to, Sweep::for_step(rows));
         c
     }
 }
@@ -149,21 +149,21 @@ fn packing_has_the_same_bits_everywhere() {
 #[test]
 fn transposed_operands_multiply_as_columns() {
     let (rows, columns, panels) = (45, 37, 3);
-    let of = |columns: usize| Place { start: 0, stride: columns * PANEL };
+    let place = |columns: usize| Place { start: 0, stride: columns * PANEL };
     let (a, d) = (numbers("a", 3 * rows * PANEL), numbers("d", panels * rows * PANEL));
     for isa in PairIsa::all() {
         let mut turned = vec![f32::NAN; 2 * 48 * PANEL];
         let mut b = vec![f32::NAN; panels * padded_words(rows) * PANEL];
-        turned_pairs(isa, rows, columns, View(&a, of(rows)), &mut ViewMut(&mut turned, of(48)));
-        pairs(isa, rows, panels, View(&d, of(rows)), &mut ViewMut(&mut b, of(padded_words(rows))));
+        turned_pairs(isa, rows, columns, View(&a, place(rows)), &mut ViewMut(&mut turned, place(48)));
+        pairs(isa, rows, panels, View(&d, place(rows)), &mut ViewMut(&mut b, place(padded_words(rows))));
         let mut sums = vec![1.0; panels * columns * PANEL];
-        let (start, turned) = (Start::Result, View(&turned, of(48)));
+        let (start, turned) = (Start::Result, View(&turned, place(48)));
         let product = PanelProduct { rows: columns, depth: rows, panels, start, a: turned, b: &b };
-        super::product(isa, product, &mut ViewMut(&mut sums, of(columns)), Sweep::Up);
+        super::product(isa, product, &mut ViewMut(&mut sums, place(columns)), Sweep::Up);
         for (j, gate) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |gate| (j, gate))) {
-            let term = |row| rounded(at(View(&a, of(rows)), row, j)) * rounded(at(View(&d, of(rows)), row, gate));
+            let term = |row| rounded(at(View(&a, place(rows)), row, j)) * rounded(at(View(&d, place(rows)), row, gate));
             let exact = 1.0 + (0..rows).map(term).sum::<f64>();
-            let own = f64::from(at(View(&sums, of(columns)), j, gate));
+            let own = f64::from(at(View(&sums, place(columns)), j, gate));
             assert!((own - exact).abs() < 1e-5, "{}: column {j}, gate {gate}", isa.name());
         }
     }
@@ -223,11 +223,11 @@ proptest! {
     #[test]
     fn products_of_blocks_are_those_of_the_loops_and_of_their_twins_to_the_bit(
         (rows, depth, columns) in (0usize..140, 1usize..300, 1usize..140),
-        (of_a, of_b) in (layouts(), layouts()),
+        (layout_a, layout_b) in (layouts(), layouts()),
         begin in 0usize..4,
     ) {
-        let a = Laid::new(|len| numbers("a", len), rows, depth, of_a);
-        let b = Laid::new(|len| numbers("b", len), depth, columns, of_b);
+        let a = Laid::new(|len| numbers("a", len), rows, depth, layout_a);
+        let b = Laid::new(|len| numbers("b", len), depth, columns, layout_b);
         let panels = columns.div_ceil(PANEL);
         let place = Place { start: 0, stride: (rows + 1) * PANEL };
         let (in_panels, in_rows) = (numbers("c", panels * place.stride), numbers("c", rows * columns));

@@ -58,8 +58,8 @@ impl TileConfig {
     fn load(rows: [usize; 2]) {
         let [first, second] = rows.map(|rows| rows as u8);
         let mut config = TileConfig { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
-        let of_tiles = [first, first, second, second, first, second, PANEL as u8, PANEL as u8];
-        for (tile, rows) in of_tiles.into_iter().enumerate() {
+        let tile_rows = [first, first, second, second, first, second, PANEL as u8, PANEL as u8];
+        for (tile, rows) in tile_rows.into_iter().enumerate() {
             (config.rows[tile], config.row_bytes[tile]) = (rows, if rows == 0 { 0 } else { ROW_BYTES as u16 });
         }
         // SAFETY: the caller's `PairIsa` proves that the process has the tiles, and the operand is

@@ -121,14 +121,14 @@ unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &ByteProductArguments
             }
         }
         for r in 0..R {
-            let of_row = D::Numbers::splat(*p.x_scales.wrapping_add(row + r));
+            let row_scale = D::Numbers::splat(*p.x_scales.wrapping_add(row + r));
             for q in 0..P {
                 let c = p.c.wrapping_add((panel + q) * p.c_stride + (row + r) * PANEL);
                 let start = match p.start.is_null() {
                     true => c.cast_const(),
                     false => p.start.wrapping_add((panel + q) * p.start_stride + (row + r) * p.start_row),
                 };
-                let scale = of_row.mul(D::Numbers::load(p.scales.wrapping_add((panel + q) * PANEL)));
+                let scale = row_scale.mul(D::Numbers::load(p.scales.wrapping_add((panel + q) * PANEL)));
                 let sum = high[r][q].numbers().mul(D::Numbers::splat(BASE)).add(low[r][q].numbers());
                 sum.mul(scale).add(D::Numbers::load(start)).store(c);
             }

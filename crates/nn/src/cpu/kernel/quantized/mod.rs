@@ -180,8 +180,8 @@ pub(crate) struct ByteProduct<'a> {
 /// # Panics
 /// If a slice is shorter than the sizes, the depth is 0 or more than 65,536, or the panels are
 /// not whole units.
-pub(crate) fn product(isa: ByteIsa, of: ByteProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
-    let ByteProduct { depth, panels, start, x, weights } = of;
+pub(crate) fn product(isa: ByteIsa, product: ByteProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
+    let ByteProduct { depth, panels, start, x, weights } = product;
     assert!((1..=DEPTH_MAX).contains(&depth) && panels.is_multiple_of(PANELS), "{depth} inputs, {panels} panels");
     let (rows, padded) = (x.scales.len(), padded(depth));
     assert!(x.bytes.len() >= rows * 2 * padded, "{} bytes of {rows} rows", x.bytes.len());
@@ -233,11 +233,11 @@ fn quantize_rows(q: &mut Quantize<'_>) {
         }
         let greatest = f32::from_bits(greatest.into_iter().fold(0, u32::max));
         let inverse = GREATEST / greatest;
-        let (factor, of_row) = match (greatest.is_finite(), inverse.is_finite()) {
+        let (factor, row_scale) = match (greatest.is_finite(), inverse.is_finite()) {
             (true, true) => (inverse, greatest / GREATEST),
             (finite, _) => (0.0, if finite { 0.0 } else { f32::NAN }),
         };
-        *scale = of_row;
+        *scale = row_scale;
         let (high, low) = bytes.split_at_mut(padded);
         for panel in 0..padded / PANEL {
             let quantized = lanes(panel).map(|x| (x * factor + ROUNDING).to_bits());

@@ -67,7 +67,7 @@ impl Operands {
         quantize(isa, depth, View(&self.x, self.x_at), &mut bytes, &mut scales);
         let x = ByteRows { bytes: &bytes, scales: &scales };
         let weights = ByteWeights { weights: &self.weights, scales: &self.scales, offsets: &self.offsets };
-        product(isa, ByteProduct { depth, panels, start, x, weights }, to, Sweep::of_step(rows));
+        product(isa, ByteProduct { depth, panels, start, x, weights }, to, Sweep::for_step(rows));
         scales
     }
 
@@ -210,6 +210,6 @@ fn panels_that_are_no_units_are_refused() {
     let weights = ByteWeights { weights: &[0; 1024], scales: &[0.0; 64], offsets: &[0; 64] };
     let place = Place { start: 0, stride: PANEL };
     let x = ByteRows { bytes: &bytes, scales: &scales };
-    let of = ByteProduct { depth: 2, panels: 3, start: Start::Zero, x, weights };
-    product(ByteIsa::best(), of, &mut ViewMut(&mut [0.0; 64], place), Sweep::Up);
+    let bytes = ByteProduct { depth: 2, panels: 3, start: Start::Zero, x, weights };
+    product(ByteIsa::best(), bytes, &mut ViewMut(&mut [0.0; 64], place), Sweep::Up);
 }

@@ -119,20 +119,20 @@ impl SlidingPooling {
     /// Pools the windows that end at `ends`, of the states that `read` writes: `[W, H]`.
     pub(crate) fn forward(
         &mut self,
-        of: &AttentionPooling,
+        pooling: &AttentionPooling,
         parameters: &TensorSet,
         ends: &[(usize, usize)],
         mut read: impl FnMut((usize, usize), &mut [f32]),
     ) -> &[f32] {
-        of.keys(parameters, self.keys.as_mut_slice());
+        pooling.keys(parameters, self.keys.as_mut_slice());
         self.vectors.set_windows(ends.len());
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
-            let sequence = self.take(of, first, own, &mut read);
-            (0..of.heads).for_each(|head| self.sum_windows(of, sequence, head, first..first + own.len()));
+            let sequence = self.take(pooling, first, own, &mut read);
+            (0..pooling.heads).for_each(|head| self.sum_windows(pooling, sequence, head, first..first + own.len()));
             first += own.len();
         }
-        of.project(self.pair_isa, parameters, &mut self.vectors);
+        pooling.project(self.pair_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -151,25 +151,25 @@ impl SlidingPooling {
     /// adds the parameters' gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
-        of: &AttentionPooling,
+        pooling: &AttentionPooling,
         parameters: &TensorSet,
         ends: &[(usize, usize)],
         mut read: impl FnMut((usize, usize), &mut [f32]),
         mut write: impl FnMut((usize, usize), &[f32]),
         gradients: &mut TensorSet,
     ) {
-        of.project_backward(self.pair_isa, parameters, &self.vectors, &mut self.d_vectors, gradients);
+        pooling.project_backward(self.pair_isa, parameters, &self.vectors, &mut self.d_vectors, gradients);
         self.d_keys.as_mut_slice().fill(0.0);
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
-            let sequence = self.take(of, first, own, &mut read);
+            let sequence = self.take(pooling, first, own, &mut read);
             self.d_states.as_mut_slice().fill(0.0);
-            (0..of.heads).for_each(|head| self.gather_gradients(of, sequence, head));
-            let rows = self.d_states.as_slice().chunks_exact(of.hidden).take(self.window_at.len());
+            (0..pooling.heads).for_each(|head| self.gather_gradients(pooling, sequence, head));
+            let rows = self.d_states.as_slice().chunks_exact(pooling.hidden).take(self.window_at.len());
             rows.enumerate().for_each(|(t, row)| write((sequence, t), row));
             first += own.len();
         }
-        of.keys_backward(parameters, self.d_keys.as_slice(), gradients);
+        pooling.keys_backward(parameters, self.d_keys.as_slice(), gradients);
     }
 
     /// The weights `[heads, T]` of window `window`, which ends at `end`, after
@@ -178,8 +178,8 @@ impl SlidingPooling {
         let SlidingCapacity { steps, longest, windows, .. } = self.room;
         let heads = to.len() / steps;
         for (head, weights) in to.chunks_exact_mut(steps).enumerate() {
-            let of_window = head * windows + window;
-            let (largest, total) = (self.largest.as_slice()[of_window], self.totals.as_slice()[of_window]);
+            let window_number = head * windows + window;
+            let (largest, total) = (self.largest.as_slice()[window_number], self.totals.as_slice()[window_number]);
             let scores = &self.scores.as_slice()[(sequence * heads + head) * longest..][last + 1 - steps..];
             weights.iter_mut().zip(scores).for_each(|(to, &score)| *to = (score - largest).exp() / total);
         }
@@ -189,7 +189,7 @@ impl SlidingPooling {
     /// at `ends`.
     fn take(
         &mut self,
-        of: &AttentionPooling,
+        pooling: &AttentionPooling,
         first: usize,
         ends: &[(usize, usize)],
         read: &mut impl FnMut((usize, usize), &mut [f32]),
@@ -198,17 +198,17 @@ impl SlidingPooling {
         self.window_at.clear();
         self.window_at.resize(last + 1, None);
         ends.iter().enumerate().for_each(|(n, &(_, last))| self.window_at[last] = Some(first + n));
-        let rows = self.states.as_mut_slice().chunks_exact_mut(of.hidden).take(last + 1);
+        let rows = self.states.as_mut_slice().chunks_exact_mut(pooling.hidden).take(last + 1);
         rows.enumerate().for_each(|(t, row)| read((sequence, t), row));
         sequence
     }
 
     /// The sums over windows `own` in a head, and their M and Z.
-    fn sum_windows(&mut self, of: &AttentionPooling, sequence: usize, head: usize, own: Range<usize>) {
-        let (hidden, len) = (of.hidden, self.window_at.len());
+    fn sum_windows(&mut self, pooling: &AttentionPooling, sequence: usize, head: usize, own: Range<usize>) {
+        let (hidden, len) = (pooling.hidden, self.window_at.len());
         let SlidingCapacity { steps, longest, windows, .. } = self.room;
         let states = self.states.as_slice();
-        let scores = &mut self.scores.as_mut_slice()[(sequence * of.heads + head) * longest..][..len];
+        let scores = &mut self.scores.as_mut_slice()[(sequence * pooling.heads + head) * longest..][..len];
         let key = Matrix::new(&self.keys.as_slice()[head * hidden..][..hidden], hidden, 1);
         multiply_by(self.pair_isa, Matrix::new(&states[..len * hidden], len, hidden), key, Output::Overwrite, scores);
 
@@ -242,10 +242,10 @@ impl SlidingPooling {
     }
 
     /// Adds a head's part to the gradients of the states and keys.
-    fn gather_gradients(&mut self, of: &AttentionPooling, sequence: usize, head: usize) {
-        let (hidden, len) = (of.hidden, self.window_at.len());
+    fn gather_gradients(&mut self, pooling: &AttentionPooling, sequence: usize, head: usize) {
+        let (hidden, len) = (pooling.hidden, self.window_at.len());
         let SlidingCapacity { steps, longest, windows, .. } = self.room;
-        let scores = &self.scores.as_slice()[(sequence * of.heads + head) * longest..][..len];
+        let scores = &self.scores.as_slice()[(sequence * pooling.heads + head) * longest..][..len];
         let largest = &self.largest.as_slice()[head * windows..][..windows];
         let totals = &self.totals.as_slice()[head * windows..][..windows];
         let (states, d_states) = (self.states.as_slice(), self.d_states.as_mut_slice());

@@ -56,13 +56,13 @@ impl Case {
         to.iter_mut().zip(values).for_each(|(to, value)| *to = value);
     }
 
-    fn of(&self) -> (AttentionPooling, TensorSet) {
+    fn pooling(&self) -> (AttentionPooling, TensorSet) {
         let mut layout = Layout::default();
-        let of = AttentionPooling::new(self.hidden, self.heads, "pooling", &mut layout);
+        let pooling = AttentionPooling::new(self.hidden, self.heads, "pooling", &mut layout);
         let mut parameters = TensorSet::zeros(&Device::cpu().scope("test"), &Arc::new(layout)).unwrap();
         let values = parameters.values_mut().iter_mut().enumerate();
         values.for_each(|(i, value)| *value = number(2, i) as f32);
-        (of, parameters)
+        (pooling, parameters)
     }
 
     /// The gradients of the pooled vectors.
@@ -72,7 +72,7 @@ impl Case {
 
     /// Each window by itself, in double precision.
     fn one_by_one(&self) -> Results {
-        let (_, parameters) = self.of();
+        let (_, parameters) = self.pooling();
         let mut results = Results::default();
         results.d_states.resize(self.sequences() * self.longest() * self.hidden, 0.0);
         results.gradients.resize(parameters.layout().len(), 0.0);
@@ -96,7 +96,7 @@ impl Case {
 
     /// All of them at once.
     fn sliding(&self) -> Results {
-        let (of, parameters) = self.of();
+        let (attention, parameters) = self.pooling();
         let scope = Device::cpu().scope("test");
         let mut gradients = TensorSet::zeros(&scope, parameters.layout()).unwrap();
         let (longest, sequences, windows) = (self.longest(), self.sequences(), self.ends.len());
@@ -109,7 +109,7 @@ impl Case {
         for _ in 0..2 {
             gradients.clear();
             let pooled =
-                pooling.forward(&of, &parameters, &self.ends, |(sequence, t), row| self.state(sequence, t, row));
+                pooling.forward(&attention, &parameters, &self.ends, |(sequence, t), row| self.state(sequence, t, row));
             results.pooled = wide(pooled);
             let d_pooled = pooling.d_pooled_mut().chunks_exact_mut(self.hidden).enumerate();
             d_pooled.for_each(|(window, row)| self.put_d_pooled(window, row));
@@ -118,7 +118,7 @@ impl Case {
                 to.iter_mut().zip(wide(row)).for_each(|(to, value)| *to = value);
             };
             pooling.backward(
-                &of,
+                &attention,
                 &parameters,
                 &self.ends,
                 |(sequence, t): (usize, usize), row: &mut [f32]| self.state(sequence, t, row),
@@ -158,10 +158,10 @@ fn cases() -> impl Strategy<Value = Case> {
     let sizes = (1usize..14, 1usize..4, 1usize..7, prop_oneof![Just(0.1), Just(1.0), Just(30.0)]);
     let read = prop::collection::vec(prop::collection::vec(0usize..40, 1..12), 1..4);
     (sizes, read).prop_map(|((steps, heads, width, scale), read)| {
-        let of_sequence = |(sequence, ends): (usize, Vec<usize>)| {
+        let sequence_ends = |(sequence, ends): (usize, Vec<usize>)| {
             ends.into_iter().map(move |end| (sequence, end + steps - 1)).collect::<Vec<_>>()
         };
-        let mut ends: Vec<_> = read.into_iter().enumerate().flat_map(of_sequence).collect();
+        let mut ends: Vec<_> = read.into_iter().enumerate().flat_map(sequence_ends).collect();
         ends.sort_unstable();
         ends.dedup();
         Case { steps, heads, hidden: heads * width, scale, ends }
@@ -180,11 +180,11 @@ proptest! {
 #[test]
 fn a_number_that_is_none_reaches_the_windows_that_it_is_in_and_no_others() {
     let case = Case { steps: 4, heads: 1, hidden: 3, scale: 1.0, ends: (3..16).map(|last| (0, last)).collect() };
-    let (of, parameters) = case.of();
+    let (attention, parameters) = case.pooling();
     let room = SlidingCapacity { steps: 4, longest: 16, sequences: 1, windows: 13 };
     let mut pooling = SlidingPooling::new(&Device::cpu().scope("test"), 1, 3, room).unwrap();
     for bad in 0..16 {
-        let pooled = pooling.forward(&of, &parameters, &case.ends, |(sequence, t), row| {
+        let pooled = pooling.forward(&attention, &parameters, &case.ends, |(sequence, t), row| {
             case.state(sequence, t, row);
             if t == bad {
                 row[1] = f32::NAN;

@@ -40,22 +40,22 @@ pub(super) struct PoolingParameters<'a> {
 
 /// Numbers in all memory of pooling.
 pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
-    let of_run = |&of: &Dimensions| SlidingPooling::len(of.heads, of.sizes.hidden, sliding_capacity(of));
-    let runs = all.iter().filter(|of| of.heads > 0 && of.is_dense());
-    windows::len(all, purpose) + runs.map(of_run).sum::<usize>()
+    let run_len = |&dims: &Dimensions| SlidingPooling::len(dims.heads, dims.sizes.hidden, sliding_capacity(dims));
+    let runs = all.iter().filter(|dims| dims.heads > 0 && dims.is_dense());
+    windows::len(all, purpose) + runs.map(run_len).sum::<usize>()
 }
 
-fn sliding_capacity(of: Dimensions) -> SlidingCapacity {
-    SlidingCapacity { steps: of.sizes.steps, longest: of.steps, sequences: of.capacity, windows: of.samples }
+fn sliding_capacity(dims: Dimensions) -> SlidingCapacity {
+    SlidingCapacity { steps: dims.sizes.steps, longest: dims.steps, sequences: dims.capacity, windows: dims.samples }
 }
 
 impl Pooled {
-    pub(super) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
-        if of.is_dense() {
-            let runs = SlidingPooling::new(scope, of.heads, of.sizes.hidden, sliding_capacity(of))?;
-            return Ok(Pooled::Runs(runs.with(of.pair_isa)));
+    pub(super) fn new(scope: &Scope, dims: Dimensions) -> Result<Self> {
+        if dims.is_dense() {
+            let runs = SlidingPooling::new(scope, dims.heads, dims.sizes.hidden, sliding_capacity(dims))?;
+            return Ok(Pooled::Runs(runs.with(dims.pair_isa)));
         }
-        Ok(Pooled::Windows(PooledWindows::new(scope, of)?))
+        Ok(Pooled::Windows(PooledWindows::new(scope, dims)?))
     }
 
     /// Pools the states that `sequence` has computed: [W, H], a row for each of what the samples
@@ -63,14 +63,14 @@ impl Pooled {
     pub(super) fn forward(
         &mut self,
         isa: Isa,
-        of: PoolingParameters<'_>,
+        pooling: PoolingParameters<'_>,
         sequence: &Sequence,
         scratch: &mut PoolingScratch,
     ) -> &[f32] {
         match self {
-            Pooled::Windows(pooled) => pooled.forward(isa, of, sequence, scratch),
+            Pooled::Windows(pooled) => pooled.forward(isa, pooling, sequence, scratch),
             Pooled::Runs(pooled) => {
-                pooled.forward(of.pooling, of.values, sequence.windows.read(), sequence.reader(of.norm))
+                pooled.forward(pooling.pooling, pooling.values, sequence.windows.read(), sequence.reader(pooling.norm))
             }
         }
     }
@@ -97,7 +97,7 @@ impl Pooled {
     pub(super) fn backward(
         &mut self,
         isa: Isa,
-        of: PoolingParameters<'_>,
+        pooling: PoolingParameters<'_>,
         sequence: &Sequence,
         to: &mut ShardScratch,
         scratch: &mut PoolingScratch,
@@ -105,16 +105,16 @@ impl Pooled {
     ) {
         match self {
             Pooled::Windows(pooled) => {
-                pooled.backward(isa, of, sequence, to.d_between.as_mut_slice(), scratch, gradients);
+                pooled.backward(isa, pooling, sequence, to.d_between.as_mut_slice(), scratch, gradients);
             }
             Pooled::Runs(pooled) => {
                 let d_top = sequence.clear_d_top(to);
                 let write = |at: (usize, usize), row: &[f32]| sequence.add_d_top(at.0, at.1, row, d_top);
                 pooled.backward(
-                    of.pooling,
-                    of.values,
+                    pooling.pooling,
+                    pooling.values,
                     sequence.windows.read(),
-                    sequence.reader(of.norm),
+                    sequence.reader(pooling.norm),
                     write,
                     gradients,
                 );

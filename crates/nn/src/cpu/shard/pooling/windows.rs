@@ -43,14 +43,14 @@ pub(in crate::cpu::shard) struct PackedKeys {
 }
 
 /// Numbers in each buffer of a timeframe's keys, in the order of the fields.
-pub(in crate::cpu::shard) fn keys_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
-    let by_unit = if purpose == Purpose::Prediction { 0 } else { of.units() * of.heads * PANEL };
-    [of.head_panels() * of.sizes.hidden * PANEL, by_unit]
+pub(in crate::cpu::shard) fn keys_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
+    let by_unit = if purpose == Purpose::Prediction { 0 } else { dims.units() * dims.heads * PANEL };
+    [dims.head_panels() * dims.sizes.hidden * PANEL, by_unit]
 }
 
 impl PackedKeys {
-    pub(in crate::cpu::shard) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
-        let [by_head, by_unit] = keys_len(of, purpose);
+    pub(in crate::cpu::shard) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose) -> Result<Self> {
+        let [by_head, by_unit] = keys_len(dims, purpose);
         Ok(PackedKeys { by_head: Buffer::zeros(scope, by_head)?, by_unit: Buffer::zeros(scope, by_unit)? })
     }
 
@@ -90,7 +90,7 @@ fn read_row(from: &[f32], head: usize, heads: usize, to: &mut [f32]) {
 /// Saved forward pass of one timeframe.
 #[derive(Debug)]
 pub(in crate::cpu::shard) struct PooledWindows {
-    of: Dimensions,
+    dims: Dimensions,
     /// [W][head panels][T][16]
     weights: Buffer<f32>,
     vectors: Vectors,
@@ -111,17 +111,17 @@ pub(in crate::cpu::shard) struct PoolingScratch {
 }
 
 /// Numbers in each buffer for one timeframe, in the order of the fields, without the last.
-fn scratch_len(of: Dimensions, purpose: Purpose) -> [usize; 6] {
-    if !of.pools_windows() {
+fn scratch_len(dims: Dimensions, purpose: Purpose) -> [usize; 6] {
+    if !dims.pools_windows() {
         return [0; 6];
     }
-    let states = of.units() * window_place(of.sizes.steps).stride;
-    let sums = of.units() * of.heads * PANEL;
+    let states = dims.units() * window_place(dims.sizes.steps).stride;
+    let sums = dims.units() * dims.heads * PANEL;
     match purpose {
         Purpose::Prediction => [states, sums, 0, 0, 0, 0],
         Purpose::Training { .. } => {
-            let scores = of.head_panels() * of.sizes.steps * PANEL;
-            [states, sums, states, scores, of.head_panels() * of.sizes.hidden * PANEL, sums]
+            let scores = dims.head_panels() * dims.sizes.steps * PANEL;
+            [states, sums, states, scores, dims.head_panels() * dims.sizes.hidden * PANEL, sums]
         }
     }
 }
@@ -133,15 +133,15 @@ fn window_place(steps: usize) -> Place {
 
 /// Numbers in all memory of pooling.
 pub(in crate::cpu::shard) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
-    let vectors = |of: &Dimensions| Vectors::len(of.heads, of.sizes.hidden, of.capacity);
-    let pooling = || all.iter().filter(|of| of.pools_windows());
-    let kept = pooling().map(|of| of.weights_len() + vectors(of)).sum::<usize>();
+    let vectors = |dims: &Dimensions| Vectors::len(dims.heads, dims.sizes.hidden, dims.capacity);
+    let pooling = || all.iter().filter(|dims| dims.pools_windows());
+    let kept = pooling().map(|dims| dims.weights_len() + vectors(dims)).sum::<usize>();
     let gradients = if purpose == Purpose::Prediction { 0 } else { pooling().map(vectors).max().unwrap_or(0) };
     kept + largest(all, purpose).iter().sum::<usize>() + gradients
 }
 
 fn largest(all: &[Dimensions], purpose: Purpose) -> [usize; 6] {
-    let each = all.iter().map(|&of| scratch_len(of, purpose));
+    let each = all.iter().map(|&dims| scratch_len(dims, purpose));
     each.fold([0; 6], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
 }
 
@@ -182,8 +182,8 @@ impl PoolingScratch {
     pub(in crate::cpu::shard) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
         let [states, sums, d_states, d_scores, d_by_head, d_keys] = largest(all, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
-        let trained = all.first().filter(|of| of.pools_windows() && purpose != Purpose::Prediction);
-        let d_vectors = |of: &Dimensions| Vectors::new(scope, of.heads, of.sizes.hidden, of.capacity);
+        let trained = all.first().filter(|dims| dims.pools_windows() && purpose != Purpose::Prediction);
+        let d_vectors = |dims: &Dimensions| Vectors::new(scope, dims.heads, dims.sizes.hidden, dims.capacity);
         Ok(PoolingScratch {
             states: zeros(states)?,
             sums: zeros(sums)?,
@@ -204,9 +204,9 @@ impl PoolingScratch {
 }
 
 impl PooledWindows {
-    pub(in crate::cpu::shard) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
-        let vectors = Vectors::new(scope, of.heads, of.sizes.hidden, of.capacity)?;
-        Ok(PooledWindows { of, weights: Buffer::zeros(scope, of.weights_len())?, vectors })
+    pub(in crate::cpu::shard) fn new(scope: &Scope, dims: Dimensions) -> Result<Self> {
+        let vectors = Vectors::new(scope, dims.heads, dims.sizes.hidden, dims.capacity)?;
+        Ok(PooledWindows { dims, weights: Buffer::zeros(scope, dims.weights_len())?, vectors })
     }
 
     /// Pools the states that `sequence` has computed: [W, H], a row a distinct window.
@@ -217,26 +217,26 @@ impl PooledWindows {
         sequence: &Sequence,
         scratch: &mut PoolingScratch,
     ) -> &[f32] {
-        let (of, windows) = (self.of, sequence.windows.len());
-        let steps = of.sizes.steps;
+        let (dims, windows) = (self.dims, sequence.windows.len());
+        let steps = dims.sizes.steps;
         self.vectors.set_windows(windows);
         for w in 0..windows {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());
             let states = View(scratch.states.as_slice(), window_place(steps));
-            let mut weights = ViewMut(self.weights.as_mut_slice(), of.weights_at(w));
-            kernel::product_by(of.products(isa), of.scores(states, keys.by_head.as_slice()), &mut weights);
-            for panel in 0..of.head_panels() {
-                softmax(isa, &mut weights.0[of.weights_at(w).panel(panel).start..][..steps * PANEL]);
+            let mut weights = ViewMut(self.weights.as_mut_slice(), dims.weights_at(w));
+            kernel::product_by(dims.products(isa), dims.scores(states, keys.by_head.as_slice()), &mut weights);
+            for panel in 0..dims.head_panels() {
+                softmax(isa, &mut weights.0[dims.weights_at(w).panel(panel).start..][..steps * PANEL]);
             }
-            let sums = &mut scratch.sums.as_mut_slice()[..of.units() * of.heads * PANEL];
+            let sums = &mut scratch.sums.as_mut_slice()[..dims.units() * dims.heads * PANEL];
             sums.fill(0.0);
-            let weights = View(self.weights.as_slice(), of.weights_at(w));
-            kernel::outer_by(of.products(isa), steps, of.heads, of.units(), weights, states, sums);
-            for head in 0..of.heads {
-                read_row(sums, head, of.heads, self.vectors.sum_mut(head, w));
+            let weights = View(self.weights.as_slice(), dims.weights_at(w));
+            kernel::outer_by(dims.products(isa), steps, dims.heads, dims.units(), weights, states, sums);
+            for head in 0..dims.heads {
+                read_row(sums, head, dims.heads, self.vectors.sum_mut(head, w));
             }
         }
-        pooling.project(of.pair_isa, values, &mut self.vectors);
+        pooling.project(dims.pair_isa, values, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -258,7 +258,7 @@ impl PooledWindows {
         gradients: &mut TensorSet,
     ) {
         let d_vectors = scratch.d_vectors.as_mut().expect("memory made for training");
-        pooling.project_backward(self.of.pair_isa, values, &self.vectors, d_vectors, gradients);
+        pooling.project_backward(self.dims.pair_isa, values, &self.vectors, d_vectors, gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());
@@ -275,42 +275,46 @@ impl PooledWindows {
 
     /// The gradients of one window's scores, in [`PoolingScratch::d_scores`].
     fn score_gradients(&self, isa: Isa, w: usize, scratch: &mut PoolingScratch) {
-        let of = self.of;
-        let steps = of.sizes.steps;
+        let dims = self.dims;
+        let steps = dims.sizes.steps;
         let d_vectors = scratch.d_vectors.as_ref().expect("memory made for training");
-        for head in 0..of.heads {
+        for head in 0..dims.heads {
             let d_sum = d_vectors.sum(head, w);
             put_column(d_sum, head, scratch.d_by_head.as_mut_slice());
-            put_row(d_sum, head, of.heads, scratch.sums.as_mut_slice());
+            put_row(d_sum, head, dims.heads, scratch.sums.as_mut_slice());
         }
         let states = View(scratch.states.as_slice(), window_place(steps));
-        let mut d_scores = ViewMut(scratch.d_scores.as_mut_slice(), of.weights_at(0));
-        kernel::product_by(of.products(isa), of.scores(states, scratch.d_by_head.as_slice()), &mut d_scores);
-        for panel in 0..of.head_panels() {
-            let weights = &self.weights.as_slice()[of.weights_at(w).panel(panel).start..][..steps * PANEL];
+        let mut d_scores = ViewMut(scratch.d_scores.as_mut_slice(), dims.weights_at(0));
+        kernel::product_by(dims.products(isa), dims.scores(states, scratch.d_by_head.as_slice()), &mut d_scores);
+        for panel in 0..dims.head_panels() {
+            let weights = &self.weights.as_slice()[dims.weights_at(w).panel(panel).start..][..steps * PANEL];
             softmax_backward(weights, &mut d_scores.0[panel * steps * PANEL..][..steps * PANEL]);
         }
     }
 
     /// The gradients of one window's states, from those of its scores and sums; adds the keys'.
     fn state_gradients(&self, isa: Isa, w: usize, keys: &PackedKeys, scratch: &mut PoolingScratch) {
-        let of = self.of;
-        let (rows, depth, panels) = (of.sizes.steps, of.heads, of.units());
-        let weights = View(self.weights.as_slice(), of.weights_at(w));
-        let d_scores = View(scratch.d_scores.as_slice(), of.weights_at(0));
-        let states_at = window_place(of.sizes.steps);
+        let dims = self.dims;
+        let (rows, depth, panels) = (dims.sizes.steps, dims.heads, dims.units());
+        let weights = View(self.weights.as_slice(), dims.weights_at(w));
+        let d_scores = View(scratch.d_scores.as_slice(), dims.weights_at(0));
+        let states_at = window_place(dims.sizes.steps);
         let mut d_states = ViewMut(scratch.d_states.as_mut_slice(), states_at);
         let (start, b) = (Start::Zero, scratch.sums.as_slice());
-        kernel::product_by(of.products(isa), PanelProduct { rows, depth, panels, start, a: weights, b }, &mut d_states);
+        kernel::product_by(
+            dims.products(isa),
+            PanelProduct { rows, depth, panels, start, a: weights, b },
+            &mut d_states,
+        );
         let (start, b) = (Start::Result, keys.by_unit.as_slice());
         kernel::product_by(
-            of.products(isa),
+            dims.products(isa),
             PanelProduct { rows, depth, panels, start, a: d_scores, b },
             &mut d_states,
         );
-        let d_keys = &mut scratch.d_keys.as_mut_slice()[..of.units() * of.heads * PANEL];
+        let d_keys = &mut scratch.d_keys.as_mut_slice()[..dims.units() * dims.heads * PANEL];
         kernel::outer_by(
-            of.products(isa),
+            dims.products(isa),
             rows,
             depth,
             panels,
@@ -322,8 +326,8 @@ impl PooledWindows {
 
     /// The weights of window `w`, which are in `to` [heads, T] afterwards.
     pub(in crate::cpu::shard) fn read_weights(&self, w: usize, to: &mut [f32]) {
-        for (head, row) in to.chunks_exact_mut(self.of.sizes.steps).enumerate() {
-            let from = &self.weights.as_slice()[self.of.weights_at(w).panel(head / PANEL).start + head % PANEL..];
+        for (head, row) in to.chunks_exact_mut(self.dims.sizes.steps).enumerate() {
+            let from = &self.weights.as_slice()[self.dims.weights_at(w).panel(head / PANEL).start + head % PANEL..];
             row.iter_mut().zip(from.iter().step_by(PANEL)).for_each(|(to, &weight)| *to = weight);
         }
     }
@@ -336,20 +340,20 @@ impl Sequence {
     fn gather_window(&self, w: usize, norm: &[f32], to: &mut [f32]) {
         let top = self.layers[self.layers.len() - 1].hidden.as_slice();
         let (from, steps) = (self.states_at(1).row(w), self.windows.steps());
-        for n in 0..self.of.units() {
+        for n in 0..self.dims.units() {
             let rows = top[from.panel(n).start..].chunks(self.windows.len() * PANEL);
             let to = to[window_place(steps).panel(n).start..].chunks_exact_mut(PANEL).take(steps);
             to.zip(rows).for_each(|(to, row)| to.copy_from_slice(&row[..PANEL]));
         }
         if !norm.is_empty() {
-            normalise(self.of.sizes.hidden, steps, norm, ViewMut(to, window_place(steps)));
+            normalise(self.dims.sizes.hidden, steps, norm, ViewMut(to, window_place(steps)));
         }
     }
 
     /// Writes the gradients of the states after each step of window `w` to those of all windows.
     fn scatter_window(&self, w: usize, from: &[f32], to: &mut [f32]) {
         let (at, steps) = (self.d_between_at(0).row(w), self.windows.steps());
-        for n in 0..self.of.units() {
+        for n in 0..self.dims.units() {
             let rows = to[at.panel(n).start..].chunks_mut(self.windows.len() * PANEL);
             let from = from[window_place(steps).panel(n).start..].chunks_exact(PANEL).take(steps);
             from.zip(rows).for_each(|(from, row)| row[..PANEL].copy_from_slice(from));

@@ -59,23 +59,23 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    pub(super) fn new(of: Dimensions, purpose: Purpose) -> Self {
+    pub(super) fn new(dims: Dimensions, purpose: Purpose) -> Self {
         // Too few steps for two segments are kept as a whole.
-        let half = of.steps / 2 / BLOCK_STEPS * BLOCK_STEPS;
+        let half = dims.steps / 2 / BLOCK_STEPS * BLOCK_STEPS;
         let (again, cells) = match purpose {
-            Purpose::Prediction => (of.steps, KeptCells::EveryStep),
+            Purpose::Prediction => (dims.steps, KeptCells::EveryStep),
             Purpose::Training { kept: Kept::Half, .. } if half > 0 => (half, KeptCells::EverySegment),
             Purpose::Training { kept: Kept::HalfAndCells, .. } => (half, KeptCells::EveryStep),
             Purpose::Training { .. } => (0, KeptCells::EveryStep),
         };
-        Extent { gate_steps: of.steps - again, again: again > 0, cells }
+        Extent { gate_steps: dims.steps - again, again: again > 0, cells }
     }
 
     /// Rows of each window in the cell states that are kept.
-    pub(super) fn cell_rows(self, of: Dimensions) -> usize {
+    pub(super) fn cell_rows(self, dims: Dimensions) -> usize {
         match self.cells {
-            KeptCells::EveryStep => of.steps + 1,
-            KeptCells::EverySegment => of.steps.div_ceil(BLOCK_STEPS) + 1,
+            KeptCells::EveryStep => dims.steps + 1,
+            KeptCells::EverySegment => dims.steps.div_ceil(BLOCK_STEPS) + 1,
         }
     }
 
@@ -172,7 +172,7 @@ impl Sequence {
     pub(super) fn begin_segment(&self, l: usize, segment: &Range<usize>, scratch: &mut ShardScratch) {
         if self.extent.cells == KeptCells::EverySegment {
             copy_rows(
-                self.of,
+                self.dims,
                 self.windows.len(),
                 self.layers[l].cell.as_slice(),
                 self.kept_cell_at(segment.start),
@@ -187,7 +187,7 @@ impl Sequence {
         if self.extent.cells == KeptCells::EverySegment {
             let at = self.kept_cell_at(segment.end);
             copy_rows(
-                self.of,
+                self.dims,
                 self.windows.len(),
                 scratch.segment.cell.as_slice(),
                 self.segment_cell_at(segment.len()),
@@ -215,11 +215,11 @@ impl Sequence {
             true => self.project_block(isa, l, weights, segment.clone(), scratch),
             false => {}
         }
-        if let Some(pair_isa) = self.of.pair_isa.filter(|_| again) {
+        if let Some(pair_isa) = self.dims.pair_isa.filter(|_| again) {
             self.gates_again_pairs(isa, pair_isa, l, weights, segment, scratch);
         }
-        for n in 0..self.of.units() {
-            if again && self.of.pair_isa.is_none() {
+        for n in 0..self.dims.units() {
+            if again && self.dims.pair_isa.is_none() {
                 self.gates_again(isa, l, weights, n, segment, scratch);
             }
             if self.extent.cells == KeptCells::EverySegment {
@@ -238,7 +238,7 @@ impl Sequence {
         bars: &[f32],
         scratch: &mut ShardScratch,
     ) {
-        let (features, gates, windows) = (self.of.sizes.features, self.of.gates(), self.windows.len());
+        let (features, gates, windows) = (self.dims.sizes.features, self.dims.gates(), self.windows.len());
         // No gradients of gates are there yet.
         let bars_at = self.d_gates_at(0);
         let to_at = self.segment_gates_at(0);
@@ -248,7 +248,7 @@ impl Sequence {
             let (start, b) = (Start::Row(weights.bias.as_slice()), weights.input.as_slice());
             let product = PanelProduct { rows: rows.len(), depth: features, panels: gates, start, a: x, b };
             let mut by_bar = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
-            match self.of.pair_isa {
+            match self.dims.pair_isa {
                 Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut by_bar),
                 None => kernel::product(isa, product, &mut by_bar),
             }
@@ -270,7 +270,7 @@ impl Sequence {
         segment: &Range<usize>,
         scratch: &mut ShardScratch,
     ) {
-        let (rows, hidden) = (segment.len() * self.windows.len(), self.of.sizes.hidden);
+        let (rows, hidden) = (segment.len() * self.windows.len(), self.dims.sizes.hidden);
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
         let weight = &weights.recurrent.as_slice()[4 * n * hidden * PANEL..][..4 * hidden * PANEL];
         let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), self.segment_gates_at(0).panel(4 * n));

@@ -41,16 +41,21 @@ pub(in crate::cpu::shard) struct Samples {
 
 impl Samples {
     pub(in crate::cpu::shard) fn new(count: usize, timeframes: &[TimeframeWindows]) -> Self {
-        let timeframe = |(k, of): (usize, &TimeframeWindows)| Timeframe {
+        let timeframe = |(k, timeframe): (usize, &TimeframeWindows)| Timeframe {
             name: format!("T{k}"),
-            steps: of.steps,
-            features: of.features,
+            steps: timeframe.steps,
+            features: timeframe.features,
         };
-        let series = |(k, of): (usize, &TimeframeWindows)| numbers(k, (of.steps + count * of.stride) * of.features);
+        let series = |(k, timeframe): (usize, &TimeframeWindows)| {
+            numbers(k, (timeframe.steps + count * timeframe.stride) * timeframe.features)
+        };
         Samples {
             shape: SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 3 },
             series: timeframes.iter().enumerate().map(series).collect(),
-            ends: timeframes.iter().map(|of| (0..count).map(|n| of.steps - 1 + n * of.stride).collect()).collect(),
+            ends: timeframes
+                .iter()
+                .map(|timeframe| (0..count).map(|n| timeframe.steps - 1 + n * timeframe.stride).collect())
+                .collect(),
         }
     }
 
@@ -136,7 +141,7 @@ impl Case {
         for pass in 0..2 {
             gradients.clear();
             let finals = Finals::default();
-            let sink = |of: FinalGradients<'_>| finals.take(of);
+            let sink = |gradients: FinalGradients<'_>| finals.take(gradients);
             // In one pass of both: the other has no receiver.
             let receiver = (pass == 1).then_some(BlockFinals { block: 7, sink: &sink });
             if self.threads > 1 {
@@ -193,7 +198,7 @@ proptest! {
     ) {
         let samples = Samples::new(count, &timeframes);
         // A run is no longer in bars than in samples.
-        let dense = dense && timeframes.iter().all(|of| of.stride <= 1);
+        let dense = dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1);
         let config = ModelConfig {
             hidden,
             layers,
@@ -204,7 +209,7 @@ proptest! {
         let case = Case {
             model: Model::new(samples.shape.clone(), config).unwrap(),
             precision: if bf16 { Precision::Bf16 } else { Precision::Fp32 },
-            dropout: (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap()),
+            dropout: (drops && layers > 1).then(|| Dropout::for_step(0.3, 1, 2).unwrap()),
             dense,
             threads: 1,
             nudge: None,
@@ -248,8 +253,8 @@ proptest! {
         let case = |precision| Case {
             model: Model::new(samples.shape.clone(), config).unwrap(),
             precision,
-            dropout: (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap()),
-            dense: dense && timeframes.iter().all(|of| of.stride <= 1),
+            dropout: (drops && layers > 1).then(|| Dropout::for_step(0.3, 1, 2).unwrap()),
+            dense: dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1),
             threads: 1,
             nudge: None,
         };

@@ -69,40 +69,40 @@ struct Cut {
 
 impl Cut {
     /// None where all windows stay together.
-    fn new(of: Dimensions, purpose: Purpose, threads: usize) -> Option<Self> {
+    fn new(dims: Dimensions, purpose: Purpose, threads: usize) -> Option<Self> {
         let sums_on_the_way = match purpose {
             Purpose::Training { dropout, kept, .. } => {
-                of.sizes.norm || (dropout && of.sizes.layers > 1) || kept != Kept::Everything
+                dims.sizes.norm || (dropout && dims.sizes.layers > 1) || kept != Kept::Everything
             }
             Purpose::Prediction => false,
         };
-        let groups = threads.min(of.capacity);
-        if groups < 2 || of.heads > 0 || sums_on_the_way {
+        let groups = threads.min(dims.capacity);
+        if groups < 2 || dims.heads > 0 || sums_on_the_way {
             return None;
         }
         // Three of four groups have room for all windows: where other timeframes keep threads busy,
         // or windows are few, groups are fewer and larger.
-        let windows = of.capacity.div_ceil((3 * groups).div_ceil(4));
+        let windows = dims.capacity.div_ceil((3 * groups).div_ceil(4));
         // Bars are projected by themselves where there are at most half as many as steps.
-        let bars = (of.steps * of.capacity / 2).div_ceil(groups);
-        let panels = of.gates().div_ceil(groups.min(of.gates() / 2));
+        let bars = (dims.steps * dims.capacity / 2).div_ceil(groups);
+        let panels = dims.gates().div_ceil(groups.min(dims.gates() / 2));
         Some(Cut { groups, windows, bars, panels })
     }
 
     /// The panels of each task that sums up.
-    fn panels(self, of: Dimensions) -> impl Iterator<Item = Range<usize>> {
-        (0..of.gates()).step_by(self.panels).map(move |first| first..of.gates().min(first + self.panels))
+    fn panels(self, dims: Dimensions) -> impl Iterator<Item = Range<usize>> {
+        (0..dims.gates()).step_by(self.panels).map(move |first| first..dims.gates().min(first + self.panels))
     }
 
     /// The dimensions of a group.
-    fn of_group(self, of: Dimensions) -> Dimensions {
-        Dimensions { capacity: self.windows, ..of }
+    fn group_dims(self, dims: Dimensions) -> Dimensions {
+        Dimensions { capacity: self.windows, ..dims }
     }
 }
 
 /// Numbers in each buffer that a group computes with: those of a sequence, but for gradients of
 /// gates, which take the gates' place, and what is formed over all groups.
-fn group_scratch_lens(of: Dimensions, purpose: Purpose) -> ScratchLens {
+fn group_scratch_lens(dims: Dimensions, purpose: Purpose) -> ScratchLens {
     ScratchLens {
         by_bar: 0,
         d_gates: 0,
@@ -112,7 +112,7 @@ fn group_scratch_lens(of: Dimensions, purpose: Purpose) -> ScratchLens {
         d_norm: 0,
         pair_gates: 0,
         pair_turned: 0,
-        ..ScratchLens::new(of, purpose)
+        ..ScratchLens::new(dims, purpose)
     }
 }
 
@@ -127,7 +127,7 @@ struct Group {
 /// The memory of one timeframe whose windows several tasks compute.
 #[derive(Debug)]
 pub(super) struct TimeframeTasks {
-    of: Dimensions,
+    dims: Dimensions,
     cut: Option<Cut>,
     /// All windows.
     windows: Windows,
@@ -143,18 +143,18 @@ pub(super) struct TimeframeTasks {
 }
 
 /// Numbers in the memory of one timeframe.
-pub(super) fn len(of: Dimensions, purpose: Purpose, threads: usize) -> usize {
-    let layers = |of: Dimensions| of.sizes.layers * memory::layer_len(of, purpose).iter().sum::<usize>();
-    let Some(cut) = Cut::new(of, purpose, threads) else {
-        let member = layers(of) + ScratchLens::new(of, purpose).total();
-        return meeting::members(of, purpose) * member + pooling::len(&[of], purpose);
+pub(super) fn len(dims: Dimensions, purpose: Purpose, threads: usize) -> usize {
+    let layers = |dims: Dimensions| dims.sizes.layers * memory::layer_len(dims, purpose).iter().sum::<usize>();
+    let Some(cut) = Cut::new(dims, purpose, threads) else {
+        let member = layers(dims) + ScratchLens::new(dims, purpose).total();
+        return meeting::members(dims, purpose) * member + pooling::len(&[dims], purpose);
     };
-    let group = cut.of_group(of);
+    let group = cut.group_dims(dims);
     let groups = cut.groups * (layers(group) + group_scratch_lens(group, purpose).total());
-    let projections = cut.groups * projections::lens(of, cut.bars).total();
+    let projections = cut.groups * projections::lens(dims, cut.bars).total();
     let sums = match purpose {
         Purpose::Training { .. } => {
-            cut.panels(of).map(|panels| sums::len(of, purpose, panels.len()).iter().sum::<usize>()).sum()
+            cut.panels(dims).map(|panels| sums::len(dims, purpose, panels.len()).iter().sum::<usize>()).sum()
         }
         Purpose::Prediction => 0,
     };
@@ -163,45 +163,45 @@ pub(super) fn len(of: Dimensions, purpose: Purpose, threads: usize) -> usize {
 
 impl TimeframeTasks {
     /// Memory for tasks of `threads` threads, booked on `scope`.
-    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose, threads: usize) -> Result<Self> {
-        let cut = Cut::new(of, purpose, threads);
-        let members = meeting::members(of, purpose);
+    pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, threads: usize) -> Result<Self> {
+        let cut = Cut::new(dims, purpose, threads);
+        let members = meeting::members(dims, purpose);
         let mut tasks = TimeframeTasks {
-            of,
+            dims,
             cut,
             windows: Windows::default(),
             groups: Vec::new(),
             in_use: 0,
             sharers: Vec::new(),
-            meeting: Arc::new(Meeting::new(of, members)),
+            meeting: Arc::new(Meeting::new(dims, members)),
             projections: Vec::new(),
             sums: Vec::new(),
             pooled: None,
         };
-        let group = |of: Dimensions, role, scratch: ScratchLens| -> Result<Group> {
+        let group = |dims: Dimensions, role, scratch: ScratchLens| -> Result<Group> {
             Ok(Group {
                 windows: 0..0,
-                sequence: Sequence::new(scope, of, purpose, role)?,
+                sequence: Sequence::new(scope, dims, purpose, role)?,
                 scratch: ShardScratch::new(scope, scratch)?,
             })
         };
         let Some(cut) = cut else {
-            let member = || group(of, Role::Whole, ScratchLens::new(of, purpose));
+            let member = || group(dims, Role::Whole, ScratchLens::new(dims, purpose));
             tasks.groups.push(member()?);
             tasks.sharers = (1..members).map(|_| member()).collect::<Result<_>>()?;
-            if of.heads > 0 {
-                tasks.pooled = Some((Pooled::new(scope, of)?, PoolingScratch::new(scope, &[of], purpose)?));
+            if dims.heads > 0 {
+                tasks.pooled = Some((Pooled::new(scope, dims)?, PoolingScratch::new(scope, &[dims], purpose)?));
             }
             return Ok(tasks);
         };
-        let of_group = cut.of_group(of);
+        let group_dims = cut.group_dims(dims);
         for _ in 0..cut.groups {
-            tasks.groups.push(group(of_group, Role::Group, group_scratch_lens(of_group, purpose))?);
-            tasks.projections.push(Projections::new(scope, of, cut.bars)?);
+            tasks.groups.push(group(group_dims, Role::Group, group_scratch_lens(group_dims, purpose))?);
+            tasks.projections.push(Projections::new(scope, dims, cut.bars)?);
         }
         if purpose != Purpose::Prediction {
             tasks.sums =
-                cut.panels(of).map(|panels| PanelSums::new(scope, of, purpose, panels)).collect::<Result<_>>()?;
+                cut.panels(dims).map(|panels| PanelSums::new(scope, dims, purpose, panels)).collect::<Result<_>>()?;
         }
         Ok(tasks)
     }
@@ -209,15 +209,15 @@ impl TimeframeTasks {
     /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
     pub(super) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
         for Group { sequence, scratch, .. } in self.groups.iter_mut().chain(&mut self.sharers) {
-            scratch.activations = Activations::new(scope, &[sequence.of])?;
+            scratch.activations = Activations::new(scope, &[sequence.dims])?;
         }
-        let of = self.of;
-        self.projections.iter_mut().try_for_each(|part| part.make_room_for_bytes(scope, of))
+        let dims = self.dims;
+        self.projections.iter_mut().try_for_each(|part| part.make_room_for_bytes(scope, dims))
     }
 
     /// Sizes of all windows together.
-    pub(super) fn of(&self) -> Dimensions {
-        self.of
+    pub(super) fn dims(&self) -> Dimensions {
+        self.dims
     }
 
     /// All windows.
@@ -251,7 +251,7 @@ impl TimeframeTasks {
     fn share_units(&mut self, shared: bool) {
         let shared = shared && !self.sharers.is_empty();
         let groups = self.groups[..1].iter_mut().chain(&mut self.sharers);
-        let mut shares = shared.then(|| UnitShare::of_pass(&self.meeting)).into_iter().flatten();
+        let mut shares = shared.then(|| UnitShare::for_pass(&self.meeting)).into_iter().flatten();
         groups.for_each(|group| group.sequence.share = shares.next());
     }
 

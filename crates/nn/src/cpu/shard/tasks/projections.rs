@@ -29,30 +29,30 @@ pub(in crate::cpu::shard) struct Projections {
 }
 
 /// Bars that there is room for beside their projections.
-fn bars_at_once(of: Dimensions) -> usize {
-    BLOCK_STEPS * of.capacity
+fn bars_at_once(dims: Dimensions) -> usize {
+    BLOCK_STEPS * dims.capacity
 }
 
 /// Numbers in each buffer for `bars` bars.
-pub(super) fn lens(of: Dimensions, bars: usize) -> ScratchLens {
+pub(super) fn lens(dims: Dimensions, bars: usize) -> ScratchLens {
     // Rows are packed as a prediction packs them.
-    let [pair_rows, ..] = pairs::scratch_len(of, Purpose::Prediction);
+    let [pair_rows, ..] = pairs::scratch_len(dims, Purpose::Prediction);
     ScratchLens {
-        x: of.sizes.features.div_ceil(PANEL) * room(bars_at_once(of)),
-        by_bar: of.gates() * room(bars),
+        x: dims.sizes.features.div_ceil(PANEL) * room(bars_at_once(dims)),
+        by_bar: dims.gates() * room(bars),
         pair_rows,
         ..ScratchLens::default()
     }
 }
 
 impl Projections {
-    pub(super) fn new(scope: &Scope, of: Dimensions, bars: usize) -> Result<Self> {
-        let scratch = ShardScratch::new(scope, lens(of, bars))?;
+    pub(super) fn new(scope: &Scope, dims: Dimensions, bars: usize) -> Result<Self> {
+        let scratch = ShardScratch::new(scope, lens(dims, bars))?;
         Ok(Projections { bars: 0..0, scratch, clock: Clock::default() })
     }
 
-    pub(super) fn make_room_for_bytes(&mut self, scope: &Scope, of: Dimensions) -> Result<()> {
-        self.scratch.activations = Activations::new(scope, &[of])?;
+    pub(super) fn make_room_for_bytes(&mut self, scope: &Scope, dims: Dimensions) -> Result<()> {
+        self.scratch.activations = Activations::new(scope, &[dims])?;
         Ok(())
     }
 
@@ -64,14 +64,14 @@ impl Projections {
     pub(super) fn project(
         &mut self,
         isa: Isa,
-        of: Dimensions,
+        dims: Dimensions,
         precision: Precision,
         weights: &LayerWeights,
         windows: &Windows,
         bars: &[f32],
     ) {
         let start = self.clock.start();
-        let (features, at_once, at) = (of.sizes.features, bars_at_once(of), self.at());
+        let (features, at_once, at) = (dims.sizes.features, bars_at_once(dims), self.at());
         let x_at = place(at_once, 1);
         for first in self.bars.clone().step_by(at_once) {
             let rows = first..self.bars.end.min(first + at_once);
@@ -81,9 +81,9 @@ impl Projections {
             let mut to = ViewMut(by_bar.as_mut_slice(), at.row(first - self.bars.start));
             let x = View(x.as_slice(), x_at);
             let product = weights.projection(rows.len(), features, x);
-            match of.pair_isa {
+            match dims.pair_isa {
                 Some(pair_isa) => pairs.multiply(pair_isa, product, &mut to),
-                None => weights.project(isa, product, 0..of.gates(), activations, &mut to),
+                None => weights.project(isa, product, 0..dims.gates(), activations, &mut to),
             }
         }
         self.clock.stop_layer(start, 0, Work::Projection);

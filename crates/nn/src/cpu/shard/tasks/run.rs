@@ -62,7 +62,7 @@ impl TaskKind {
 /// One timeframe, of which tasks borrow their parts. A lock is never waited for: tasks that write
 /// the same depend on one another.
 struct TimeframeRun<'a> {
-    of: Dimensions,
+    dims: Dimensions,
     cut: Option<Cut>,
     windows: &'a Windows,
     groups: Vec<RwLock<&'a mut Group>>,
@@ -115,12 +115,12 @@ impl<'a> ShardRun<'a> {
         clock.on = packed.profiles;
         let runs: Vec<usize> = shard.run_lens().collect();
         for (k, own) in timeframes.iter_mut().enumerate() {
-            own.windows.set(shard.starts(k), shard.ends(k), own.of.sizes.steps, &runs);
+            own.windows.set(shard.starts(k), shard.ends(k), own.dims.sizes.steps, &runs);
         }
         let rows: usize = timeframes.iter().map(TimeframeTasks::rows).sum();
         for (k, own) in timeframes.iter_mut().enumerate() {
             own.cut(rows as f64 / threads as f64);
-            let one_step = own.of.sizes.hidden * own.of.gates() * PANEL;
+            let one_step = own.dims.sizes.hidden * own.dims.gates() * PANEL;
             own.share_units(gradients.is_none() && (own.rows() * one_step) as f64 >= SHARED_MIN);
             for Group { sequence, .. } in own.groups[..own.in_use].iter_mut().chain(&mut own.sharers) {
                 sequence.clock.on = packed.profiles;
@@ -147,10 +147,10 @@ impl<'a> ShardRun<'a> {
 
     /// Adds the tasks to `graph`, as `kind` names them there.
     pub(crate) fn push<K>(&self, graph: &mut TaskGraph<K>, kind: impl Fn(TaskKind) -> K) {
-        let mut push = |of: TaskKind, after: Vec<usize>| {
-            let (cost, bytes) = self.cost(of);
-            let team = if of == TaskKind::Decode && self.shard.graph.is_some() { self.threads } else { 1 };
-            graph.push(Task { kind: kind(of), cost, bytes, after, team })
+        let mut push = |task: TaskKind, after: Vec<usize>| {
+            let (cost, bytes) = self.cost(task);
+            let team = if task == TaskKind::Decode && self.shard.graph.is_some() { self.threads } else { 1 };
+            graph.push(Task { kind: kind(task), cost, bytes, after, team })
         };
         let mut encoded = Vec::new();
         for (timeframe, own) in self.timeframes.iter().enumerate() {
@@ -204,7 +204,7 @@ impl<'a> ShardRun<'a> {
         let own = &self.timeframes[k];
         let (weights, bars) = (&self.weights.packed.timeframes[k][0], self.shard.batch.bars(k));
         let mut part = own.projections[part].write().expect(LOCK);
-        part.project(self.isa, own.of, self.precision(), weights, own.windows, bars);
+        part.project(self.isa, own.dims, self.precision(), weights, own.windows, bars);
     }
 
     fn forward(&self, k: usize, group: usize) {
@@ -240,9 +240,9 @@ impl<'a> ShardRun<'a> {
         if self.timeframes.is_empty() {
             self.shard.last_bars(encodings);
         }
-        let of_each = self.shard.samples.len().div_ceil(team.threads()).max(1);
-        let parts = encodings.chunks_mut(of_each * width).enumerate().collect();
-        team.for_each(parts, |(n, rows): (usize, &mut [f32])| self.read_encodings(n * of_each, rows));
+        let samples_each = self.shard.samples.len().div_ceil(team.threads()).max(1);
+        let parts = encodings.chunks_mut(samples_each * width).enumerate().collect();
+        team.for_each(parts, |(n, rows): (usize, &mut [f32])| self.read_encodings(n * samples_each, rows));
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
         let graph = self.shard.graph.map(|graph| GraphShard { team, ..graph });
         let start = clock.start();
@@ -271,7 +271,7 @@ impl<'a> ShardRun<'a> {
                 continue;
             }
             let groups = own.read_groups();
-            rows.zip(&own.windows.of_sample()[first..]).for_each(|(row, &(window, step))| {
+            rows.zip(&own.windows.sample_positions()[first..]).for_each(|(row, &(window, step))| {
                 let group = &groups[super::group_of(groups.len(), own.windows.len(), window)];
                 group.sequence.read_top(window - group.windows.start, step, row);
                 model.lstms()[k].read(parameters, row);
@@ -294,12 +294,13 @@ impl<'a> ShardRun<'a> {
             d_pooled.fill(0.0);
             let rows = rows.zip(own.windows.read_of_sample());
             rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
-            let of = self.pooling_of(k);
-            gradients.add(|gradients| pooled.backward(self.isa, of, sequence, scratch, pooling, gradients));
+            let pooling_parameters = self.pooling_of(k);
+            gradients
+                .add(|gradients| pooled.backward(self.isa, pooling_parameters, sequence, scratch, pooling, gradients));
             gradients.complete(model.pooling_place(k).expect("a pooling has parameters"));
         } else {
             let d_top = sequence.clear_d_top(scratch);
-            let own = rows.zip(own.windows.of_sample()).filter(|(_, (window, _))| windows.contains(window));
+            let own = rows.zip(own.windows.sample_positions()).filter(|(_, (window, _))| windows.contains(window));
             own.for_each(|(row, &(window, step))| sequence.add_d_top(window - windows.start, step, row, d_top));
         }
         let (slots, bars) = (model.lstms()[k].layers.as_slice(), self.shard.batch.bars(k));
@@ -312,7 +313,7 @@ impl<'a> ShardRun<'a> {
         let groups = own.read_groups();
         let groups: Vec<&Group> = groups.iter().map(|group| &***group).collect();
         let unwound = Unwound {
-            of: own.of,
+            dims: own.dims,
             precision: self.precision(),
             windows: own.windows,
             groups: &groups,
@@ -329,24 +330,24 @@ impl<'a> ShardRun<'a> {
         let group = |k: usize, group: usize| own(k).groups[group].read().expect(LOCK);
         match task {
             TaskKind::Project { timeframe, part } => {
-                let of = own(timeframe).of;
+                let dims = own(timeframe).dims;
                 let bars = own(timeframe).projections[part].read().expect(LOCK).bars.len();
-                product_cost(bars, of.sizes.features, of.gates())
+                product_cost(bars, dims.sizes.features, dims.gates())
             }
             TaskKind::Share { timeframe, .. } => self.cost(TaskKind::Forward { timeframe, group: 0 }),
             TaskKind::Forward { timeframe, group: n } | TaskKind::Backward { timeframe, group: n } => {
-                let (of, windows) = (own(timeframe).of, group(timeframe, n).windows.len() as f64);
+                let (dims, windows) = (own(timeframe).dims, group(timeframe, n).windows.len() as f64);
                 let steps = own(timeframe).windows.steps() as f64;
                 let by_bar = own(timeframe).windows.overlap() && own(timeframe).cut.is_some();
-                let gates = (of.gates() * PANEL) as f64;
-                let depth: usize = (0..of.sizes.layers)
-                    .map(|l| if l == 0 && by_bar { 0 } else { of.input(l) } + of.sizes.hidden)
+                let gates = (dims.gates() * PANEL) as f64;
+                let depth: usize = (0..dims.sizes.layers)
+                    .map(|l| if l == 0 && by_bar { 0 } else { dims.input(l) } + dims.sizes.hidden)
                     .sum();
                 // Whole sequences form their weights' gradients on the way back.
                 let is_whole_backward = matches!(task, TaskKind::Backward { .. }) && own(timeframe).cut.is_none();
                 let passes = if is_whole_backward { 2.0 } else { 1.0 };
-                let layers = of.sizes.layers as f64;
-                let numbers = steps * windows * layers * (gates + 3.0 * of.sizes.hidden as f64);
+                let layers = dims.sizes.layers as f64;
+                let numbers = steps * windows * layers * (gates + 3.0 * dims.sizes.hidden as f64);
                 let members = 1.0 + own(timeframe).sharers.len() as f64;
                 let products = passes * steps * (windows + ROWS_OF_STEP) * depth as f64 * gates;
                 (products / members, passes * 4.0 * numbers / members)
@@ -357,9 +358,9 @@ impl<'a> ShardRun<'a> {
                 (samples as f64 * self.weights.model.decoder().width() as f64 * 64.0, 4.0 * parameters as f64 / 64.0)
             }
             TaskKind::Weights { timeframe, part } => {
-                let (of, rows) = (own(timeframe).of, own(timeframe).windows.len() * own(timeframe).windows.steps());
+                let (dims, rows) = (own(timeframe).dims, own(timeframe).windows.len() * own(timeframe).windows.steps());
                 let panels = own(timeframe).sums[part].lock().expect(LOCK).panels();
-                let depth: usize = (0..of.sizes.layers).map(|l| of.input(l) + of.sizes.hidden).sum();
+                let depth: usize = (0..dims.sizes.layers).map(|l| dims.input(l) + dims.sizes.hidden).sum();
                 product_cost(rows, depth, panels)
             }
         }
@@ -374,17 +375,17 @@ fn product_cost(rows: usize, depth: usize, panels: usize) -> (f64, f64) {
 
 impl<'a> TimeframeRun<'a> {
     fn new(tasks: &'a mut TimeframeTasks) -> Self {
-        let TimeframeTasks { of, cut, windows, groups, in_use, sharers, projections, sums, pooled, .. } = tasks;
+        let TimeframeTasks { dims, cut, windows, groups, in_use, sharers, projections, sums, pooled, .. } = tasks;
         let sharers = sharers.iter_mut().filter(|sharer| sharer.sequence.share.is_some());
         let projects = projections.iter_mut().filter(|part| !part.bars.is_empty());
         TimeframeRun {
-            of: *of,
+            dims: *dims,
             cut: *cut,
             windows,
             groups: groups[..*in_use].iter_mut().map(RwLock::new).collect(),
             sharers: sharers.map(Mutex::new).collect(),
             projections: projects.map(RwLock::new).collect(),
-            left: (0..of.sizes.layers).map(|_| AtomicUsize::new(sums.len())).collect(),
+            left: (0..dims.sizes.layers).map(|_| AtomicUsize::new(sums.len())).collect(),
             sums: sums.iter_mut().map(Mutex::new).collect(),
             pooled: pooled.as_mut().map(RwLock::new),
         }

@@ -42,14 +42,14 @@ pub(super) struct PanelSums {
 }
 
 /// Numbers in each buffer for so many panels, in the order of the fields.
-pub(super) fn len(of: Dimensions, purpose: Purpose, panels: usize) -> [usize; 8] {
-    let (rows, block) = (of.steps * of.capacity, BLOCK_STEPS * of.capacity);
-    let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
-    let bars = of.sizes.features.div_ceil(PANEL);
+pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 8] {
+    let (rows, block) = (dims.steps * dims.capacity, BLOCK_STEPS * dims.capacity);
+    let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0);
+    let bars = dims.sizes.features.div_ceil(PANEL);
     let sums = panels * PANEL;
-    let [_, _, turned] = pairs::scratch_len(of, purpose);
-    let (d_gates, operand, pair_gates) = match of.pair_isa {
-        Some(_) => (panels * room(block), bars.max(of.units()), panels * padded_words(block) * PANEL),
+    let [_, _, turned] = pairs::scratch_len(dims, purpose);
+    let (d_gates, operand, pair_gates) = match dims.pair_isa {
+        Some(_) => (panels * room(block), bars.max(dims.units()), panels * padded_words(block) * PANEL),
         None => (0, bars, 0),
     };
     [
@@ -57,7 +57,7 @@ pub(super) fn len(of: Dimensions, purpose: Purpose, panels: usize) -> [usize; 8]
         operand * room(block),
         panels * room(rows / 2),
         sums * width,
-        sums * of.sizes.hidden,
+        sums * dims.sizes.hidden,
         sums,
         pair_gates,
         turned,
@@ -67,7 +67,7 @@ pub(super) fn len(of: Dimensions, purpose: Purpose, panels: usize) -> [usize; 8]
 /// All windows of one timeframe after their groups have gone back.
 #[derive(Clone, Copy)]
 pub(super) struct Unwound<'a> {
-    pub(super) of: Dimensions,
+    pub(super) dims: Dimensions,
     pub(super) precision: Precision,
     pub(super) windows: &'a Windows,
     pub(super) groups: &'a [&'a Group],
@@ -116,12 +116,12 @@ impl Unwound<'_> {
     /// computed next.
     fn ahead(&self, l: usize, panels: &Range<usize>, block: &Range<usize>) -> Vec<PanelRows> {
         let Some(t) = block.start.checked_sub(BLOCK_STEPS) else { return Vec::new() };
-        let of_group = |group: &&Group| {
+        let group_rows = |group: &&Group| {
             let rows = BLOCK_STEPS * group.windows.len();
             let d_gates = group.d_gates(l, t).panel(panels.start);
-            [PanelRows::new(d_gates, panels.len(), rows), PanelRows::new(group.states(l, t), self.of.units(), rows)]
+            [PanelRows::new(d_gates, panels.len(), rows), PanelRows::new(group.states(l, t), self.dims.units(), rows)]
         };
-        self.groups.iter().flat_map(of_group).collect()
+        self.groups.iter().flat_map(group_rows).collect()
     }
 
     /// Copies, in each of `panels`, the rows of all groups at the steps of a block to rows of all
@@ -162,9 +162,9 @@ impl Group {
 }
 
 impl PanelSums {
-    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose, panels: Range<usize>) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, panels: Range<usize>) -> Result<Self> {
         let [d_gates, operand, by_bar, d_input, d_recurrent, d_bias, pair_gates, turned] =
-            len(of, purpose, panels.len());
+            len(dims, purpose, panels.len());
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(PanelSums {
             panels,
@@ -196,7 +196,7 @@ impl PanelSums {
         for (l, slots) in slots.iter().enumerate().rev() {
             let start = self.clock.start();
             self.sum(isa, unwound, l);
-            self.unpack(unwound.of, l, slots, gradients);
+            self.unpack(unwound.dims, l, slots, gradients);
             if unwound.left[l].fetch_sub(1, Ordering::AcqRel) == 1 {
                 gradients.complete_layer(slots);
             }
@@ -219,7 +219,7 @@ impl PanelSums {
             if by_bar {
                 self.add_by_bar(isa, unwound, l, &block);
             }
-            match unwound.of.pair_isa {
+            match unwound.dims.pair_isa {
                 Some(pair_isa) => self.add_block_pairs(pair_isa, unwound, l, &block),
                 None => self.add_block(isa, unwound, l, &block),
             }
@@ -242,17 +242,17 @@ impl PanelSums {
 
     /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
     fn add_block(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
-        let (of, panels) = (unwound.of, self.panels.len());
+        let (dims, panels) = (unwound.dims, self.panels.len());
         let add = |columns, rows: &[FactorRows<'_>], ahead: &[PanelRows], sums: &mut Buffer<f32>| {
             kernel::outer_of(isa, columns, panels, rows, ahead, sums.as_mut_slice());
         };
         let rows = unwound.factors(l, self.panels.start, block, |group, t| group.states(l, t));
         let ahead = unwound.ahead(l, &self.panels, block);
-        add(of.sizes.hidden, &rows, &ahead, &mut self.d_recurrent_weight);
+        add(dims.sizes.hidden, &rows, &ahead, &mut self.d_recurrent_weight);
         if unwound.sequence().is_by_bar(l) {
             return;
         }
-        rows.iter().for_each(|of| add_rows(of.rows, of.d, self.d_bias.as_mut_slice()));
+        rows.iter().for_each(|rows| add_rows(rows.rows, rows.d, self.d_bias.as_mut_slice()));
         let rows = match l {
             0 => {
                 let at = self.take_block(unwound, block);
@@ -262,21 +262,21 @@ impl PanelSums {
             }
             _ => unwound.factors(l, self.panels.start, block, |group, t| group.states(l - 1, t + 1)),
         };
-        add(of.input(l), &rows, &[], &mut self.d_input_weight);
+        add(dims.input(l), &rows, &[], &mut self.d_input_weight);
     }
 
     /// [`PanelSums::add_block`] of numbers in bf16, which are packed from rows that follow one
     /// another.
     fn add_block_pairs(&mut self, pair_isa: PairIsa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
-        let Unwound { of, windows, .. } = unwound;
+        let Unwound { dims, windows, .. } = unwound;
         let (rows, panels, at) = (block.len() * windows.len(), self.panels.len(), unwound.block_at());
-        let units = 0..of.units();
+        let units = 0..dims.units();
         unwound.gather(block, &self.panels, |group, t| group.d_gates(l, t), self.d_gates.as_mut_slice());
         let d_gates = View(self.d_gates.as_slice(), at);
         self.pairs.take_d_gates(pair_isa, rows, panels, d_gates);
         unwound.gather(block, &units, |group, t| group.states(l, t), self.operand.as_mut_slice());
         let (before, sums) = (View(self.operand.as_slice(), at), self.d_recurrent_weight.as_mut_slice());
-        self.pairs.add_product(pair_isa, rows, of.sizes.hidden, panels, before, sums);
+        self.pairs.add_product(pair_isa, rows, dims.sizes.hidden, panels, before, sums);
         if unwound.sequence().is_by_bar(l) {
             return;
         }
@@ -289,13 +289,13 @@ impl PanelSums {
             }
         };
         let (input, sums) = (View(self.operand.as_slice(), input_at), self.d_input_weight.as_mut_slice());
-        self.pairs.add_product(pair_isa, rows, of.input(l), panels, input, sums);
+        self.pairs.add_product(pair_isa, rows, dims.input(l), panels, input, sums);
     }
 
     /// Brings the bars of all windows at a block of steps to `operand`; their place.
     fn take_block(&mut self, unwound: Unwound<'_>, block: &Range<usize>) -> Place {
-        let Unwound { of, precision, windows, bars, .. } = unwound;
-        let (features, at) = (of.sizes.features, place(BLOCK_STEPS * of.capacity, 1));
+        let Unwound { dims, precision, windows, bars, .. } = unwound;
+        let (features, at) = (dims.sizes.features, place(BLOCK_STEPS * dims.capacity, 1));
         windows.pack_steps(block, bars, features, self.operand.as_mut_slice(), at);
         let (panels, rows) = (0..features.div_ceil(PANEL), block.len() * windows.len());
         round_panels(precision, self.operand.as_mut_slice(), at, panels, rows);
@@ -304,8 +304,8 @@ impl PanelSums {
 
     /// dW_ih and db of the first layer, once a bar.
     fn add_bars(&mut self, isa: Isa, unwound: Unwound<'_>) {
-        let Unwound { of, windows, precision, bars, .. } = unwound;
-        let (features, at_once, panels) = (of.sizes.features, BLOCK_STEPS * of.capacity, self.panels.len());
+        let Unwound { dims, windows, precision, bars, .. } = unwound;
+        let (features, at_once, panels) = (dims.sizes.features, BLOCK_STEPS * dims.capacity, self.panels.len());
         let (x_at, bars_at) = (place(at_once, 1), place(windows.bars(), 1));
         for first in (0..windows.bars()).step_by(at_once) {
             let rows = first..windows.bars().min(first + at_once);
@@ -313,20 +313,20 @@ impl PanelSums {
             round_panels(precision, self.operand.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let d_gates = View(self.by_bar.as_slice(), bars_at.row(first));
             let x = View(self.operand.as_slice(), x_at);
-            let isa = ProductIsa { isa, pair_isa: of.pair_isa };
+            let isa = ProductIsa { isa, pair_isa: dims.pair_isa };
             kernel::outer_by(isa, rows.len(), features, panels, x, d_gates, self.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, self.d_bias.as_mut_slice());
         }
     }
 
     /// Adds the sums of layer `l` to its parameters' gradients.
-    fn unpack(&self, of: Dimensions, l: usize, slots: &LayerSlots, gradients: &SharedGradients<'_>) {
-        let (hidden, width) = (of.sizes.hidden, self.panels.len() * PANEL);
+    fn unpack(&self, dims: Dimensions, l: usize, slots: &LayerSlots, gradients: &SharedGradients<'_>) {
+        let (hidden, width) = (dims.sizes.hidden, self.panels.len() * PANEL);
         gradients.add(|gradients| {
             let mut unpack = |sums: &Buffer<f32>, len, slot| {
                 unpack_add(hidden, &self.panels, &sums.as_slice()[..len], slot, gradients);
             };
-            unpack(&self.d_input_weight, width * of.input(l), slots.weight_ih);
+            unpack(&self.d_input_weight, width * dims.input(l), slots.weight_ih);
             unpack(&self.d_recurrent_weight, width * hidden, slots.weight_hh);
             slots.bias.into_iter().flatten().for_each(|slot| unpack(&self.d_bias, width, slot));
         });

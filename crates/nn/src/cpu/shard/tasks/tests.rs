@@ -40,7 +40,7 @@ proptest! {
         bf16 in any::<bool>(),
     ) {
         let samples = Samples::new(count, &timeframes);
-        let dense = dense && timeframes.iter().all(|of| of.stride <= 1);
+        let dense = dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1);
         let config = ModelConfig { hidden, layers, ..ModelConfig::default() };
         let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
         let case = |threads| Case { threads, dense, ..case(&samples, config, precision) };
@@ -65,10 +65,10 @@ proptest! {
         kept in prop_oneof![Just(Kept::Everything), Just(Kept::Half), Just(Kept::HalfAndCells)],
     ) {
         let samples = Samples::new(count, &timeframes);
-        let dense = dense && timeframes.iter().all(|of| of.stride <= 1);
+        let dense = dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1);
         let pooling = if pools { Pooling::attention(hidden) } else { Pooling::Last };
         let config = ModelConfig { hidden, layers, layer_norm: norm, pooling, ..ModelConfig::default() };
-        let dropout = (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap());
+        let dropout = (drops && layers > 1).then(|| Dropout::for_step(0.3, 1, 2).unwrap());
         let case = |threads| Case { threads, dense, dropout, ..case(&samples, config, Precision::Fp32) };
         let expected = case(1).gradients(Isa::best(), None, &samples, kept);
         prop_assert!(case(threads).gradients(Isa::best(), None, &samples, kept) == expected);
@@ -79,8 +79,8 @@ proptest! {
 /// cover as many bars as are projected by themselves.
 #[test]
 fn few_groups_project_all_bars() {
-    let of = |steps, stride| TimeframeWindows { steps, features: 3, stride };
-    let samples = Samples::new(32, &[of(62, 30), of(300, 1)]);
+    let timeframe = |steps, stride| TimeframeWindows { steps, features: 3, stride };
+    let samples = Samples::new(32, &[timeframe(62, 30), timeframe(300, 1)]);
     let config = ModelConfig { hidden: 8, layers: 1, ..ModelConfig::default() };
     for threads in [2, 4, 7, 16] {
         let with = |threads| {
@@ -95,8 +95,8 @@ fn few_groups_project_all_bars() {
 /// groups share.
 #[test]
 fn windows_that_share_bars_are_cut_between_them() {
-    let of = |steps, stride| TimeframeWindows { steps, features: 5, stride };
-    let samples = Samples::new(32, &[of(40, 1), of(36, 0), of(24, 3)]);
+    let timeframe = |steps, stride| TimeframeWindows { steps, features: 5, stride };
+    let samples = Samples::new(32, &[timeframe(40, 1), timeframe(36, 0), timeframe(24, 3)]);
     let config = ModelConfig { hidden: 20, layers: 2, ..ModelConfig::default() };
     for threads in [2, 3, 7, 16, 64] {
         let with = |threads| {

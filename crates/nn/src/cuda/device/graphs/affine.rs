@@ -34,9 +34,9 @@ impl Affine {
     /// Numbers that it asks a scratch for over so many rows, or fewer.
     pub(super) fn parts(&self, rows: usize) -> usize {
         let [outputs, inputs] = self.shape;
-        let of_bias = if self.bias.is_some() { column_sum_parts(rows, outputs) } else { 0 };
-        let of_rows = parts_of_rows(rows, outputs, inputs).max(parts_of_rows(rows, inputs, outputs));
-        of_rows.max(of_bias).max(parts_of_sum([outputs, inputs, rows]))
+        let bias_parts = if self.bias.is_some() { column_sum_parts(rows, outputs) } else { 0 };
+        let product_parts = parts_of_rows(rows, outputs, inputs).max(parts_of_rows(rows, inputs, outputs));
+        product_parts.max(bias_parts).max(parts_of_sum([outputs, inputs, rows]))
     }
 
     fn product<'a>(

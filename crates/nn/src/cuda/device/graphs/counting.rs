@@ -18,12 +18,13 @@ pub(in crate::cuda::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let (model, LargestGraphs { graphs, edges }) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
     let (decoder, nodes) = (model.decoder(), estimate.batch.sizes.iter().copied().max().unwrap_or(0));
     let attention = decoder.attention();
-    let seen = SeenEdges::of(&model.config());
+    let seen = SeenEdges::for_config(&model.config());
     let places = if seen.self_loops { nodes + edges } else { edges };
     Encodings::estimate(estimate, nodes);
     estimate.put_mail("edges of the graphs", GraphLists::upload_bytes(graphs, nodes, places, seen.attributes));
     let shapes = LayerShape::all(model, estimate.config.arithmetic);
-    let drops = attention.is_some_and(|of| of.config().dropout > 0.0 || of.config().attention_dropout > 0.0);
+    let drops = attention
+        .is_some_and(|attention| attention.config().dropout > 0.0 || attention.config().attention_dropout > 0.0);
     let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };
     estimate.put_mail("masks of the layers over graphs", [masks]);
     for (l, shape) in shapes.iter().enumerate() {
@@ -42,25 +43,30 @@ pub(in crate::cuda::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
 fn tally_outputs(estimate: &mut MemoryEstimate<'_>, rows: usize, by_node: bool) {
     let (model, decoder) = (estimate.model, estimate.model.decoder());
     let (outputs, read) = (rows * model.outputs(), if by_node { 0 } else { rows * decoder.top() });
-    let of_head = if decoder.head().is_some() { 2 * outputs + read } else { 0 };
+    let head_len = if decoder.head().is_some() { 2 * outputs + read } else { 0 };
     let d_outputs = if decoder.head().is_none() && !by_node { outputs } else { 0 };
-    let bytes = (of_head + d_outputs + 2 * read) * size_of::<f32>();
+    let bytes = (head_len + d_outputs + 2 * read) * size_of::<f32>();
     estimate.put("activations", "what is read of graphs, and outputs", bytes, BOTH);
 }
 
 /// Counts the loss of so many graphs and rows, and the parts of all sums.
 fn tally_loss(estimate: &mut MemoryEstimate<'_>, shapes: &[LayerShape], nodes: usize, graphs: usize, rows: usize) {
     let (model, config) = (estimate.model, estimate.config);
-    let of_loss = (config.loss, model.shape().outputs);
-    let (table, upload, totals) = GraphLoss::bytes(of_loss.0, of_loss.1, rows);
+    let loss_and_outputs = (config.loss, model.shape().outputs);
+    let (table, upload, totals) = GraphLoss::bytes(loss_and_outputs.0, loss_and_outputs.1, rows);
     estimate.put("parameters", "what the loss holds outputs against", table, BACKWARD);
     estimate.put_mail("targets", upload);
     estimate.put("batches", "sums of losses", totals, &StepPhase::ALL);
-    let of_head = model.decoder().head().map(|head| {
+    let head_len = model.decoder().head().map(|head| {
         let [weight, bias] = head.slots();
         Affine::new(model, weight, Some(bias), model.decoder().top(), config.arithmetic).parts(rows)
     });
-    let parts = shapes.iter().map(|shape| shape.parts(nodes)).chain(of_head).max().unwrap_or(0);
-    let parts = Scratch::bytes::<f32>(parts).max(GraphLoss::scratch_bytes(of_loss.0, of_loss.1, graphs, rows));
+    let parts = shapes.iter().map(|shape| shape.parts(nodes)).chain(head_len).max().unwrap_or(0);
+    let parts = Scratch::bytes::<f32>(parts).max(GraphLoss::scratch_bytes(
+        loss_and_outputs.0,
+        loss_and_outputs.1,
+        graphs,
+        rows,
+    ));
     estimate.put("activations", "parts of sums over graphs", parts, BOTH);
 }

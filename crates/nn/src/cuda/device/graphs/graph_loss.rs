@@ -63,8 +63,8 @@ impl GraphLoss {
 
     /// Bytes that the loss of so many graphs and rows asks a scratch for.
     pub(super) fn scratch_bytes(loss: Loss, width: usize, graphs: usize, rows: usize) -> usize {
-        let of_graphs = || graph_loss_parts(loss, [graphs, rows, width]);
-        Scratch::bytes::<f64>(if compares(loss) { of_graphs() } else { loss_parts(rows * width) })
+        let graph_parts = || graph_loss_parts(loss, [graphs, rows, width]);
+        Scratch::bytes::<f64>(if compares(loss) { graph_parts() } else { loss_parts(rows * width) })
     }
 
     /// Begins a step.
@@ -90,7 +90,7 @@ impl GraphLoss {
         known.chunks_exact_mut(*width).filter(|row| !is_labelled(row)).for_each(|row| row.fill(f32::NAN));
         *rows = known.len() / *width;
         // Without a label in the whole step there is no term to divide by.
-        upload.put(terms, &[Terms::of(loss_input.loss, loss_input.count.max(1), known)])?;
+        upload.put(terms, &[Terms::new(loss_input.loss, loss_input.count.max(1), known)])?;
         upload.put(targets, known)
     }
 

@@ -18,7 +18,7 @@ use crate::model::graph::{AttentionLayer, GraphActivation, Joined};
 
 /// The batch that a layer is computed for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OfBatch<'a> {
+pub(super) struct BatchInputs<'a> {
     pub(super) parameters: &'a Buffer<f32>,
     pub(super) lists: &'a GraphLists,
     /// Dropout masks of the inputs and of the coefficients of each layer, `[layers, 2]`; `None`
@@ -81,20 +81,20 @@ impl LayerShape {
     pub(super) fn all(model: &Model, arithmetic: Arithmetic) -> Vec<Self> {
         let Some(attention) = model.decoder().attention() else { return Vec::new() };
         let (config, layers) = (attention.config(), attention.layers());
-        let shape = |(l, of): (usize, &AttentionLayer)| {
-            let slots = Slots::new(model, of, arithmetic);
+        let shape = |(l, layer): (usize, &AttentionLayer)| {
+            let slots = Slots::new(model, layer, arithmetic);
             let sizes = AttentionSizes {
                 nodes: 0,
-                heads: of.sizes.heads as u32,
-                units: of.sizes.units as u32,
-                score_units: if slots.is_joint() { of.sizes.units as u32 } else { 1 },
-                attributes: of.sizes.attributes as u32,
-                averaged: u32::from(of.sizes.joined == Joined::Averaged),
+                heads: layer.sizes.heads as u32,
+                units: layer.sizes.units as u32,
+                score_units: if slots.is_joint() { layer.sizes.units as u32 } else { 1 },
+                attributes: layer.sizes.attributes as u32,
+                averaged: u32::from(layer.sizes.joined == Joined::Averaged),
                 slope: config.negative_slope as f32,
             };
             let drops = [config.dropout > 0.0, config.attention_dropout > 0.0];
             let activation = (l + 1 < layers.len()).then_some(config.activation);
-            LayerShape { sizes, input: of.sizes.input, slots, l, drops, activation }
+            LayerShape { sizes, input: layer.sizes.input, slots, l, drops, activation }
         };
         layers.iter().enumerate().map(shape).collect()
     }
@@ -108,14 +108,14 @@ impl LayerShape {
         let (sizes, heads) = (self.sizes, self.sizes.heads as usize);
         let [dropped, src] = [if self.drops[0] { self.input } else { 0 }, if self.is_gat() { heads } else { 0 }];
         let edge_vectors = if self.is_gat() { heads * sizes.attributes as usize } else { 0 };
-        let of_nodes = [dropped, sizes.projected(), src, sizes.scored()].map(|width| nodes * width);
-        let [dropped, values, src, dst] = of_nodes;
+        let node_lens = [dropped, sizes.projected(), src, sizes.scored()].map(|width| nodes * width);
+        let [dropped, values, src, dst] = node_lens;
         [dropped, values, src, dst, edge_vectors, places * heads, nodes * sizes.width()]
     }
 
     /// Bytes of a layer over so many nodes and places.
-    pub(super) fn bytes(&self, of: [usize; 2]) -> usize {
-        self.lens(of[0], of[1]).iter().sum::<usize>() * size_of::<f32>()
+    pub(super) fn bytes(&self, nodes_and_places: [usize; 2]) -> usize {
+        self.lens(nodes_and_places[0], nodes_and_places[1]).iter().sum::<usize>() * size_of::<f32>()
     }
 
     /// Numbers that a layer asks a scratch for over so many nodes, or fewer.
@@ -124,14 +124,14 @@ impl LayerShape {
     }
 
     /// Dropout of its input.
-    fn dropped_nodes<'a>(&self, of: OfBatch<'a>) -> Option<DroppedNodes<'a>> {
-        let masks = of.masks.filter(|_| self.drops[0])?;
-        Some(DroppedNodes { mask: (masks, 2 * self.l), lists: of.lists, width: self.input })
+    fn dropped_nodes<'a>(&self, inputs: BatchInputs<'a>) -> Option<DroppedNodes<'a>> {
+        let masks = inputs.masks.filter(|_| self.drops[0])?;
+        Some(DroppedNodes { mask: (masks, 2 * self.l), lists: inputs.lists, width: self.input })
     }
 
-    fn attended<'a>(&self, of: OfBatch<'a>) -> Attended<'a> {
-        let mask = of.masks.filter(|_| self.drops[1]).map(|masks| (masks, 2 * self.l + 1));
-        Attended { sizes: self.sizes, lists: of.lists, mask }
+    fn attended<'a>(&self, inputs: BatchInputs<'a>) -> Attended<'a> {
+        let mask = inputs.masks.filter(|_| self.drops[1]).map(|masks| (masks, 2 * self.l + 1));
+        Attended { sizes: self.sizes, lists: inputs.lists, mask }
     }
 }
 
@@ -159,14 +159,14 @@ impl GraphLayer {
     }
 
     /// From what it reads, `x` `[N, F]`, to y.
-    pub(super) fn forward(&mut self, of: OfBatch<'_>, x: &Buffer<f32>, scratch: &mut Scratch) -> Result<()> {
+    pub(super) fn forward(&mut self, inputs: BatchInputs<'_>, x: &Buffer<f32>, scratch: &mut Scratch) -> Result<()> {
         let (nodes, attended, dropped) =
-            (self.shape.sizes.nodes as usize, self.shape.attended(of), self.shape.dropped_nodes(of));
+            (self.shape.sizes.nodes as usize, self.shape.attended(inputs), self.shape.dropped_nodes(inputs));
         if let Some(dropped) = dropped {
             drop_nodes(dropped, x, &mut self.dropped)?;
         }
         let x = if dropped.is_some() { &self.dropped } else { x };
-        let (parameters, Mapped { values, src, dst, edge_vectors }) = (of.parameters, &mut self.mapped);
+        let (parameters, Mapped { values, src, dst, edge_vectors }) = (inputs.parameters, &mut self.mapped);
         match &self.shape.slots {
             Slots::Gat { map, vectors, edge_attention, common } => {
                 map.forward(parameters, x, nodes, values, scratch)?;
@@ -197,7 +197,7 @@ impl GraphLayer {
     /// `wanted`; adds those of the parameters.
     pub(super) fn backward(
         &self,
-        of: OfBatch<'_>,
+        inputs: BatchInputs<'_>,
         x: &Buffer<f32>,
         wanted: bool,
         shared: &mut Shared,
@@ -205,7 +205,7 @@ impl GraphLayer {
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let (nodes, attended, dropped) =
-            (self.shape.sizes.nodes as usize, self.shape.attended(of), self.shape.dropped_nodes(of));
+            (self.shape.sizes.nodes as usize, self.shape.attended(inputs), self.shape.dropped_nodes(inputs));
         let x = if dropped.is_some() { &self.dropped } else { x };
         if let Some(activation) = self.shape.activation {
             activation_gradients(activation, &self.y, nodes * self.shape.sizes.width(), &mut shared.d_y)?;
@@ -218,7 +218,7 @@ impl GraphLayer {
                 add_column_sums((&shared.d_y).into(), nodes, width, &mut *gradients, common.bias, scratch)?;
             }
         }
-        self.scores_backward(attended, of.parameters, shared, scratch, gradients)?;
+        self.scores_backward(attended, inputs.parameters, shared, scratch, gradients)?;
         let d_maps = [&shared.d_values, &shared.d_dst];
         let maps = || self.shape.slots.maps().iter().zip(d_maps);
         maps().try_for_each(|(map, d)| map.add_gradients(d, x, nodes, &mut *gradients, scratch))?;
@@ -228,7 +228,7 @@ impl GraphLayer {
         let residual = common.residual.iter().map(|residual| (residual, &shared.d_y));
         for (k, (map, d)) in maps().chain(residual).enumerate() {
             let output = if k == 0 { Output::Overwrite } else { Output::Add };
-            map.backward(of.parameters, d, nodes, &mut shared.d_x, output, scratch)?;
+            map.backward(inputs.parameters, d, nodes, &mut shared.d_x, output, scratch)?;
         }
         dropped.map_or(Ok(()), |dropped| drop_node_gradients(dropped, &mut shared.d_x))
     }
@@ -237,7 +237,7 @@ impl GraphLayer {
     /// `shared.d_dst`; adds those of what scores are made with.
     fn scores_backward(
         &self,
-        of: Attended<'_>,
+        attended: Attended<'_>,
         parameters: &Buffer<f32>,
         shared: &mut Shared,
         scratch: &mut Scratch,
@@ -246,22 +246,22 @@ impl GraphLayer {
         let (sizes, scored) = (self.shape.sizes, self.mapped.scored(&self.shape.slots, parameters));
         let (nodes, width, attributes) = (sizes.nodes as usize, sizes.scored(), sizes.attributes as usize);
         let Shared { d_y, d_values, d_dst, d_src, d_scores, rows: [first, second], edge_rows, .. } = shared;
-        score_gradients(of, &self.coefficients, &self.mapped.values, d_y, d_scores)?;
-        value_gradients(of, &self.coefficients, d_y, d_values)?;
+        score_gradients(attended, &self.coefficients, &self.mapped.values, d_y, d_scores)?;
+        value_gradients(attended, &self.coefficients, d_y, d_values)?;
         let mut rows = ReceiverRows { dst: d_dst, vector: first, edges: edge_rows };
-        receiver_gradients(of, scored, d_scores, &mut rows)?;
+        receiver_gradients(attended, scored, d_scores, &mut rows)?;
         match &self.shape.slots {
             Slots::GatV2 { attention, common, .. } => {
-                src_gradients(of, scored, d_scores, Output::Add, d_values)?;
+                src_gradients(attended, scored, d_scores, Output::Add, d_values)?;
                 add_column_sums((&*first).into(), nodes, width, &mut *gradients, *attention, scratch)?;
                 let Some(weight) = common.edge_weight else { return Ok(()) };
                 add_column_sums((&*edge_rows).into(), nodes, width * attributes, gradients, weight, scratch)
             }
             Slots::Gat { vectors, edge_attention, common, .. } => {
-                src_gradients(of, scored, d_scores, Output::Overwrite, d_src)?;
+                src_gradients(attended, scored, d_scores, Output::Overwrite, d_src)?;
                 let parts = vectors.map(|start| Part { buffer: parameters, start });
                 let dots = NodeDotInputs { values: &self.mapped.values, vectors: parts, d: [d_src, d_dst] };
-                node_dot_gradients(of, dots, d_values, &mut *first, &mut *second)?;
+                node_dot_gradients(attended, dots, d_values, &mut *first, &mut *second)?;
                 for (rows, start) in [first, second].into_iter().zip(*vectors) {
                     add_column_sums((&*rows).into(), nodes, sizes.projected(), &mut *gradients, start, scratch)?;
                 }

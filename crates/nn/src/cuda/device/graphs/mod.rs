@@ -33,7 +33,7 @@ use affine::Affine;
 pub(super) use counting::estimate;
 use encoder::Encodings;
 use graph_loss::GraphLoss;
-use layer::{GraphLayer, LayerShape, OfBatch};
+use layer::{BatchInputs, GraphLayer, LayerShape};
 use shared::Shared;
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl GraphModel {
         let (batches, activations) = (scope.child("batches"), scope.child("activations"));
         let (decoder, arithmetic) = (model.decoder(), config.arithmetic);
         let attention = decoder.attention();
-        let of = attention.map(|attention| *attention.config()).unwrap_or_default();
+        let attention_config = attention.map(|attention| *attention.config()).unwrap_or_default();
         let head = decoder.head().map(|head| {
             let [weight, bias] = head.slots();
             Affine::new(model, weight, Some(bias), decoder.top(), arithmetic)
@@ -81,7 +81,7 @@ impl GraphModel {
             layers: layers.collect::<Result<_>>()?,
             head,
             readout: model.config().readout.unwrap_or_default(),
-            rates: [of.dropout, of.attention_dropout],
+            rates: [attention_config.dropout, attention_config.attention_dropout],
             lists: GraphLists::empty(&batches)?,
             masks: Buffer::zeros(&batches, 0)?,
             drops: false,
@@ -107,7 +107,7 @@ impl GraphModel {
     fn begin(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
         let graphs = batch.graphs().expect("a batch of a model over graphs has graphs");
         self.lists.set(graphs.edges());
-        let of = [self.lists.nodes(), self.lists.places()];
+        let nodes_and_places = [self.lists.nodes(), self.lists.places()];
         let [outputs, d_outputs, read] = self.lens(self.rows());
         self.layers.iter_mut().try_for_each(|layer| layer.begin(&self.lists, learns))?;
         ensure_capacity(&mut self.outputs, outputs)?;
@@ -118,8 +118,8 @@ impl GraphModel {
         }
         ensure_capacity(&mut self.d_outputs, d_outputs)?;
         ensure_capacity(&mut self.d_read, if self.head.is_some() { read } else { 0 })?;
-        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), of)?;
-        ensure_capacity(&mut self.shared.d_y, of[0] * self.widths[0])
+        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), nodes_and_places)?;
+        ensure_capacity(&mut self.shared.d_y, nodes_and_places[0] * self.widths[0])
     }
 
     /// Numbers in outputs, in their gradient and in what is read, where they are not those of
@@ -142,11 +142,11 @@ impl GraphModel {
         self.begin(batch, loss_input.is_some())?;
         self.drops = dropout_seed.dropout.is_some() && self.rates.iter().any(|&rate| rate > 0.0);
         let masks = self.masks_of(dropout_seed);
-        let GraphModel { encodings, lists, masks: of_layers, graph_loss, uploader, .. } = self;
+        let GraphModel { encodings, lists, masks: layer_masks, graph_loss, uploader, .. } = self;
         let mut upload = uploader.upload();
         encodings.enqueue(batch, dropout_seed, loss_input.is_some(), &mut upload)?;
         lists.enqueue(&mut upload)?;
-        upload.put(of_layers, &masks)?;
+        upload.put(layer_masks, &masks)?;
         if let (Some(loss_input), Some(graphs)) = (loss_input, batch.graphs()) {
             graph_loss.enqueue(batch, graphs, loss_input, &mut upload)?;
         }
@@ -163,31 +163,32 @@ impl GraphModel {
             return Vec::new();
         };
         // The graph is no part of a mask's key.
-        let dropout = GraphDropout::of_step(seed, step, 0);
-        let of_layer = |l| [dropout.input(l, self.rates[0]), dropout.attention(l, self.rates[1])];
-        let numbers = |mask: Option<GraphMask>| mask.map_or_else(MaskNumbers::zeroed, |of| of.mask.into());
-        (0..self.layers.len()).flat_map(of_layer).map(numbers).collect()
+        let dropout = GraphDropout::for_step(seed, step, 0);
+        let masks_for_layer = |l| [dropout.input(l, self.rates[0]), dropout.attention(l, self.rates[1])];
+        let numbers =
+            |mask: Option<GraphMask>| mask.map_or_else(MaskNumbers::zeroed, |graph_mask| graph_mask.mask.into());
+        (0..self.layers.len()).flat_map(masks_for_layer).map(numbers).collect()
     }
 
     fn attend(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let GraphModel { encodings, layers, lists, masks, drops, scratch, .. } = self;
-        let of = OfBatch { parameters, lists, masks: drops.then_some(&*masks) };
+        let inputs = BatchInputs { parameters, lists, masks: drops.then_some(&*masks) };
         for l in 0..layers.len() {
             let (below, above) = layers.split_at_mut(l);
-            above[0].forward(of, below.last().map_or(&encodings.x, |below| &below.y), scratch)?;
+            above[0].forward(inputs, below.last().map_or(&encodings.x, |below| &below.y), scratch)?;
         }
         Ok(())
     }
 
     /// From what nodes came to, to the outputs.
     fn read_out(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let (rows, of) = (self.rows(), self.read_graphs());
+        let (rows, readout_and_width) = (self.rows(), self.read_graphs());
         let GraphModel { encodings, layers, read, arguments, head, outputs, scratch, .. } = self;
         let nodes = layers.last().map_or(&encodings.x, |top| &top.y);
-        let read = match of {
+        let read = match readout_and_width {
             Some((readout, width)) => {
-                let of = ReadGraphs { readout, lists: &self.lists, width };
-                read_graphs(of, nodes, read, arguments)?;
+                let graphs = ReadGraphs { readout, lists: &self.lists, width };
+                read_graphs(graphs, nodes, read, arguments)?;
                 &*read
             }
             None => nodes,
@@ -215,19 +216,19 @@ impl GraphModel {
 
     /// Goes back from the outputs' gradient to that of what nodes came to, `shared.d_y`.
     fn read_out_backward(&mut self, parameters: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
-        let (rows, of) = (self.rows(), self.read_graphs());
+        let (rows, readout_and_width) = (self.rows(), self.read_graphs());
         let GraphModel { encodings, layers, read, arguments, head, d_outputs, d_read, shared, scratch, .. } = self;
         let nodes = layers.last().map_or(&encodings.x, |top| &top.y);
         if let Some(head) = head {
-            let read = if of.is_some() { &*read } else { nodes };
+            let read = if readout_and_width.is_some() { &*read } else { nodes };
             head.add_gradients(d_outputs, read, rows, gradients, scratch)?;
-            let to = if of.is_some() { &mut *d_read } else { &mut shared.d_y };
+            let to = if readout_and_width.is_some() { &mut *d_read } else { &mut shared.d_y };
             head.backward(parameters, d_outputs, rows, to, Output::Overwrite, scratch)?;
         }
-        let Some((readout, width)) = of else { return Ok(()) };
+        let Some((readout, width)) = readout_and_width else { return Ok(()) };
         let d_read = if head.is_some() { d_read } else { d_outputs };
-        let of = ReadGraphs { readout, lists: &self.lists, width };
-        read_graphs_backward(of, d_read, arguments, &mut shared.d_y)
+        let graphs = ReadGraphs { readout, lists: &self.lists, width };
+        read_graphs_backward(graphs, d_read, arguments, &mut shared.d_y)
     }
 }
 
@@ -262,10 +263,10 @@ impl DeviceModel for GraphModel {
         self.graph_loss(scale)?;
         self.read_out_backward(parameters, gradients)?;
         let GraphModel { encodings, layers, lists, masks, drops, shared, scratch, .. } = self;
-        let of = OfBatch { parameters, lists, masks: drops.then_some(&*masks) };
+        let inputs = BatchInputs { parameters, lists, masks: drops.then_some(&*masks) };
         for l in (0..layers.len()).rev() {
             let x = if l > 0 { &layers[l - 1].y } else { &encodings.x };
-            layers[l].backward(of, x, l > 0 || encodings.learns(), shared, scratch, gradients)?;
+            layers[l].backward(inputs, x, l > 0 || encodings.learns(), shared, scratch, gradients)?;
             shared.go_below();
         }
         encodings.backward(&shared.d_y, parameters, gradients)?;

@@ -42,7 +42,7 @@ impl Shared {
 
     /// Numbers in each, in the order of the fields, for layers over so many nodes and places.
     fn lens<'a>(layers: impl Iterator<Item = &'a LayerShape>, nodes: usize, places: usize) -> [usize; 10] {
-        let of_layer = |layer: &LayerShape| {
+        let layer_lens = |layer: &LayerShape| {
             let (sizes, heads, attributes) = (layer.sizes, layer.sizes.heads as usize, layer.sizes.attributes as usize);
             let is_gat = usize::from(layer.is_gat());
             // Which of the two is which depends on how many layers there are.
@@ -52,21 +52,21 @@ impl Shared {
             let rows = [values, is_gat * values];
             [widest, widest, values, scored, src, places * heads, rows[0], rows[1], scored * attributes, edge_vectors]
         };
-        layers.map(of_layer).fold([0; 10], |most, len| std::array::from_fn(|k| most[k].max(len[k])))
+        layers.map(layer_lens).fold([0; 10], |most, len| std::array::from_fn(|k| most[k].max(len[k])))
     }
 
     /// Bytes of it for layers over so many nodes and places.
-    pub(super) fn bytes<'a>(layers: impl Iterator<Item = &'a LayerShape>, of: [usize; 2]) -> usize {
-        Shared::lens(layers, of[0], of[1]).iter().sum::<usize>() * size_of::<f32>()
+    pub(super) fn bytes<'a>(layers: impl Iterator<Item = &'a LayerShape>, nodes_and_places: [usize; 2]) -> usize {
+        Shared::lens(layers, nodes_and_places[0], nodes_and_places[1]).iter().sum::<usize>() * size_of::<f32>()
     }
 
     /// Takes memory for layers over so many nodes and places, where there is not as much.
     pub(super) fn ensure_capacity<'a>(
         &mut self,
         layers: impl Iterator<Item = &'a LayerShape>,
-        of: [usize; 2],
+        nodes_and_places: [usize; 2],
     ) -> Result<()> {
-        let lens = Shared::lens(layers, of[0], of[1]);
+        let lens = Shared::lens(layers, nodes_and_places[0], nodes_and_places[1]);
         let Shared { d_y, d_x, d_values, d_dst, d_src, d_scores, rows, edge_rows, d_edge_vectors } = self;
         let [first, second] = rows;
         let buffers = [d_y, d_x, d_values, d_dst, d_src, d_scores, first, second, edge_rows, d_edge_vectors];

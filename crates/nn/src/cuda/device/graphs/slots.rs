@@ -43,16 +43,16 @@ pub(super) struct Common {
 }
 
 impl Slots {
-    pub(super) fn new(model: &Model, of: &AttentionLayer, arithmetic: Arithmetic) -> Self {
+    pub(super) fn new(model: &Model, layer: &AttentionLayer, arithmetic: Arithmetic) -> Self {
         let start = |slot| model.layout().place(slot).start;
-        let map = |weight, bias| Affine::new(model, weight, bias, of.sizes.input, arithmetic);
+        let map = |weight, bias| Affine::new(model, weight, bias, layer.sizes.input, arithmetic);
         let common = Common {
-            bias: start(of.bias),
-            residual: of.residual.map(|weight| map(weight, Some(of.bias))),
-            edge_weight: of.edge_weight.map(start),
+            bias: start(layer.bias),
+            residual: layer.residual.map(|weight| map(weight, Some(layer.bias))),
+            edge_weight: layer.edge_weight.map(start),
             arithmetic,
         };
-        match of.scoring {
+        match layer.scoring {
             Scoring::Gat { weight, source, target, edge_attention } => Slots::Gat {
                 map: map(weight, None),
                 vectors: [source, target].map(start),
@@ -90,8 +90,8 @@ impl Slots {
         let maps = self.maps().iter().chain(&self.common().residual).map(|map| map.parts(nodes));
         let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
         let columns = sizes.projected().max(sizes.width()).max(sizes.scored() * attributes);
-        let of_heads = parts_of_sum([1, attributes, units]).max(parts_of_sum([1, units, attributes]));
-        maps.max().unwrap_or(0).max(column_sum_parts(nodes, columns)).max(of_heads)
+        let edge_vector_parts = parts_of_sum([1, attributes, units]).max(parts_of_sum([1, units, attributes]));
+        maps.max().unwrap_or(0).max(column_sum_parts(nodes, columns)).max(edge_vector_parts)
     }
 }
 
@@ -142,10 +142,10 @@ impl Common {
         for head in 0..sizes.heads as usize {
             let (vector, weight) = (vector + head * units, weight + head * units * attributes);
             let d = Part { buffer: d, start: head * attributes };
-            let of_vector = self.product(d, part(weight), [1, units, attributes], Transpose::Nt);
-            multiply(&of_vector, Output::Add, &mut *gradients, vector, scratch)?;
-            let of_weight = self.product(part(vector), d, [units, attributes, 1], Transpose::Tn);
-            multiply(&of_weight, Output::Add, &mut *gradients, weight, scratch)?;
+            let vector_gradient = self.product(d, part(weight), [1, units, attributes], Transpose::Nt);
+            multiply(&vector_gradient, Output::Add, &mut *gradients, vector, scratch)?;
+            let weight_gradient = self.product(part(vector), d, [units, attributes, 1], Transpose::Tn);
+            multiply(&weight_gradient, Output::Add, &mut *gradients, weight, scratch)?;
         }
         Ok(())
     }

@@ -17,11 +17,11 @@ impl<T: Operand> Lstms<T> {
     pub(super) fn find(&mut self, batch: &BatchView<'_>, position: usize, learns: bool) -> Result<()> {
         let runs = self.runs.filter(|_| learns);
         let lens: Vec<usize> =
-            runs.iter().flat_map(|runs| runs.of_batch(batch, position)).map(|run| run.len()).collect();
+            runs.iter().flat_map(|runs| runs.in_batch(batch, position)).map(|run| run.len()).collect();
         self.bars.iter_mut().enumerate().for_each(|(k, bars)| bars.find(batch, k, &lens));
-        let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
+        let each_timeframe = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
         let longest = runs.map_or(1, |runs| runs.longest);
-        let steps = round_steps(&of(Bars::steps), &of(Bars::steps_of_sample), longest);
+        let steps = round_steps(&each_timeframe(Bars::steps), &each_timeframe(Bars::steps_of_sample), longest);
         self.bars.iter_mut().zip(steps).try_for_each(|(bars, steps)| bars.lay(steps))?;
         self.vectors = if runs.is_some() { RowGranularity::OfSteps } else { RowGranularity::OfWindows };
         Ok(())
@@ -29,11 +29,12 @@ impl<T: Operand> Lstms<T> {
 
     /// Makes of the windows that were found a batch of a shape that is likely to come again.
     pub(super) fn fill_up(&mut self) -> Result<()> {
-        let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
-        let (windows, bars, steps) = (of(Bars::windows), of(Bars::count), of(Bars::steps));
+        let each_timeframe = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
+        let (windows, bars, steps) =
+            (each_timeframe(Bars::windows), each_timeframe(Bars::count), each_timeframe(Bars::steps));
         let [windows, bars] = round_batch(self.bars[0].samples(), &windows, &bars, &steps);
         let sizes = windows.into_iter().zip(bars);
-        self.bars.iter_mut().zip(sizes).try_for_each(|(of, (windows, bars))| of.fill_up(windows, bars))
+        self.bars.iter_mut().zip(sizes).try_for_each(|(timeframe, (windows, bars))| timeframe.fill_up(windows, bars))
     }
 
     /// Work lists of the windows found, and room for what they take.
@@ -51,17 +52,17 @@ impl<T: Operand> Lstms<T> {
         let mut projected_rows = if self.projects_itself() { 0 } else { self.over_bars.projected_rows() };
         if self.layers.len() > 1 {
             let firsts: Vec<u32> = (0..windows as u32).collect();
-            let of = |bars: &Bars| Sequence {
+            let sequence = |bars: &Bars| Sequence {
                 steps: bars.steps(),
                 first: &firsts[..bars.windows()],
                 row_step: bars.windows(),
                 projected_rows: bars.windows() * bars.steps(),
             };
-            self.over_states.set(pace, &self.bars.iter().map(of).collect::<Vec<_>>());
+            self.over_states.set(pace, &self.bars.iter().map(sequence).collect::<Vec<_>>());
             projected_rows = projected_rows.max(rows);
         }
-        let of_samples: Vec<&[(usize, usize)]> = self.bars.iter().map(Bars::of_sample).collect();
-        self.reads.set(&self.over_bars, self.vectors, self.top.read_from(), &of_samples);
+        let sample_positions: Vec<&[(usize, usize)]> = self.bars.iter().map(Bars::sample_positions).collect();
+        self.reads.set(&self.over_bars, self.vectors, self.top.read_from(), &sample_positions);
         ensure_capacity(&mut self.projected, projected_rows * 4 * self.hidden)
     }
 

@@ -25,8 +25,8 @@ impl<T: Operand> Lstms<T> {
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
         let parts = (0..layers).map(|l| LstmLayer::<T>::parts(estimate, l)).max().unwrap_or(0);
         Shared::estimate(estimate, parts, batch.bars.iter().copied().max().unwrap_or(0));
-        let of_top = Top::bytes(model, Self::vectors(estimate), &estimate.rows);
-        estimate.put("activations", "what is read of windows", of_top, BOTH);
+        let top_bytes = Top::bytes(model, Self::vectors(estimate), &estimate.rows);
+        estimate.put("activations", "what is read of windows", top_bytes, BOTH);
         Self::tally_all_layers(estimate);
         Self::tally_lists(estimate);
     }
@@ -77,8 +77,8 @@ impl<T: Operand> LstmLayer<T> {
         let (model, batch) = (estimate.model, estimate.batch);
         let (config, drops) = (model.config(), estimate.config.drops_between_layers);
         let [weights, gradients] = Cells::<T>::bytes(model, l);
-        let of_input = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &inputs(model, 0)) } else { 0 };
-        let weights = weights + of_input + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
+        let input_bytes = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &inputs(model, 0)) } else { 0 };
+        let weights = weights + input_bytes + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
         estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
         estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
         let rows_and_windows = [estimate.rows.iter().sum(), batch.windows.iter().sum()];
@@ -96,10 +96,10 @@ impl<T: Operand> LstmLayer<T> {
     /// Numbers that the cells of layer `l` ask for between launches.
     fn parts(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
         let config = estimate.model.config();
-        let of_cell = |(k, &input): (usize, &usize)| {
+        let cell_parts = |(k, &input): (usize, &usize)| {
             let read = if l == 0 { estimate.batch.bars[k] } else { estimate.rows[k] };
             Cells::<T>::parts(config.hidden, input, config.bias, read, estimate.rows[k])
         };
-        inputs(estimate.model, l).iter().enumerate().map(of_cell).max().unwrap_or(0)
+        inputs(estimate.model, l).iter().enumerate().map(cell_parts).max().unwrap_or(0)
     }
 }

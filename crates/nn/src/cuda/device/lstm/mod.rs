@@ -162,9 +162,9 @@ impl<T: Operand> Lstms<T> {
         for (l, layer) in self.layers.iter_mut().enumerate() {
             let (mut inputs, mut recurrent) = (Vec::new(), Vec::new());
             for lstm in model.lstms() {
-                let [input, of_states] = lstm.layers[l].quantized(lstm.sizes.hidden, parameters)?;
+                let [input, recurrent_matrix] = lstm.layers[l].quantized(lstm.sizes.hidden, parameters)?;
                 inputs.push(DeviceByteMatrix::new(&scope, &input)?);
-                recurrent.push(of_states);
+                recurrent.push(recurrent_matrix);
             }
             layer.cells.set_in_bytes(inputs);
             layer.in_bytes = Some(RecurrentBytes::new(&scope, &recurrent)?);
@@ -194,8 +194,8 @@ impl<T: Operand> Lstms<T> {
             bars.enqueue(batch, k, dropout.is_some(), upload)?;
         }
         if let Some(dropout) = dropout {
-            let of_layer = |l| names.iter().map(move |name| dropout.mask(name, l).into());
-            upload.put(masks, &(0..layers.len() - 1).flat_map(of_layer).collect::<Vec<_>>())?;
+            let layer_masks = |l| names.iter().map(move |name| dropout.mask(name, l).into());
+            upload.put(masks, &(0..layers.len() - 1).flat_map(layer_masks).collect::<Vec<_>>())?;
         }
         over_bars.enqueue(upload)?;
         over_states.enqueue(upload)?;
@@ -285,8 +285,8 @@ impl<T: Operand> Lstms<T> {
 
     /// Goes back through the recurrence of layer `l`.
     fn unwind(&mut self, l: usize) -> Result<()> {
-        let of_steps = self.vectors == RowGranularity::OfSteps || self.top.reads_every_step();
-        let every_step = l + 1 < self.layers.len() || of_steps;
+        let reads_every_step = self.vectors == RowGranularity::OfSteps || self.top.reads_every_step();
+        let every_step = l + 1 < self.layers.len() || reads_every_step;
         let list = if l == 0 { &self.over_bars } else { &self.over_states };
         let LstmLayer { recurrent, states, .. } = &self.layers[l];
         // Gradients from above, if every step has one.

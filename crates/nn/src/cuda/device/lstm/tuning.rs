@@ -29,10 +29,10 @@ impl<T: Operand> Lstms<T> {
         let rows = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
         let steps = self.bars.iter().map(Bars::steps).max().unwrap_or(0);
         let sizes = [windows, rows, steps, self.bars.len()].map(bucket);
-        let of = ScheduleKey { learns, is_of_rows: self.projects_itself(), sizes };
+        let key = ScheduleKey { learns, is_of_rows: self.projects_itself(), sizes };
         let (hidden, may_differ) = (self.hidden, self.schedules.tuner().is_fast());
-        let known = self.schedules.stored_choice(cuda, of, || of.question::<T>(hidden, may_differ));
-        self.unmeasured = if known.is_none() { Some(of) } else { None };
+        let known = self.schedules.stored_choice(cuda, key, || key.question::<T>(hidden, may_differ));
+        self.unmeasured = if known.is_none() { Some(key) } else { None };
         known.unwrap_or_else(|| RecurrenceSchedule::for_windows(windows))
     }
 
@@ -40,14 +40,14 @@ impl<T: Operand> Lstms<T> {
     /// them, on arrays in which nothing is kept before [`Lstms::forward`]. The device has the lists
     /// by now.
     pub(in crate::cuda::device) fn tune(&mut self, learns: bool) -> Result<()> {
-        let (Some(of), Device::Cuda(cuda)) = (self.unmeasured.take(), self.series.device().clone()) else {
+        let (Some(key), Device::Cuda(cuda)) = (self.unmeasured.take(), self.series.device().clone()) else {
             return Ok(());
         };
         let LstmLayer { states, .. } = &mut self.layers[0];
         states.ensure_capacity(&self.over_bars)?;
         states.start_from_zero(&self.over_bars)?;
         let tuner = self.schedules.tuner().clone();
-        let pace = tuner.choose(&cuda, &of.question::<T>(self.hidden, tuner.is_fast()), |pace| {
+        let pace = tuner.choose(&cuda, &key.question::<T>(self.hidden, tuner.is_fast()), |pace| {
             self.over_bars.change_pace(pace)?;
             cuda.elapsed_ms(|| self.take_once(learns))
         })?;
@@ -64,9 +64,9 @@ impl<T: Operand> Lstms<T> {
 impl ScheduleKey {
     fn question<T: Operand>(self, hidden: usize, may_differ: bool) -> TuningQuery<RecurrenceSchedule> {
         let back = if self.learns { " and back" } else { "" };
-        let of_rows = if self.is_of_rows { " of rows" } else { "" };
+        let rows_suffix = if self.is_of_rows { " of rows" } else { "" };
         TuningQuery {
-            what: format!("recurrence{of_rows}_{}{back}, {hidden} units", T::SUFFIX),
+            what: format!("recurrence{rows_suffix}_{}{back}, {hidden} units", T::SUFFIX),
             sizes: self.sizes.to_vec(),
             candidates: RecurrenceSchedule::candidates::<T>(hidden, self.sizes[0], may_differ),
             ptx: RecurrenceSchedule::PTX,

@@ -48,24 +48,24 @@ pub(crate) fn activation_gradients(
 /// Writes the gradients of the scores, `d_scores` `[P, H]`, from those of what heads gave, `d_y`
 /// `[N, D]`, after [`gather_heads`](super::gather_heads) of the same coefficients and values.
 pub(crate) fn score_gradients(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     coefficients: &Buffer<f32>,
     values: &Buffer<f32>,
     d_y: &Buffer<f32>,
     d_scores: &mut Buffer<f32>,
 ) -> Result<()> {
-    let (sizes, nodes, edges) = (of.sizes, of.sizes.nodes as usize, of.lens()[1]);
+    let (sizes, nodes, edges) = (attended.sizes, attended.sizes.nodes as usize, attended.lens()[1]);
     let lens = [edges, nodes * sizes.projected(), nodes * sizes.width(), edges];
-    of.assert_have([(coefficients, lens[0]), (values, lens[1]), (d_y, lens[2]), (d_scores, lens[3])]);
-    match of.device() {
+    attended.assert_have([(coefficients, lens[0]), (values, lens[1]), (d_y, lens[2]), (d_scores, lens[3])]);
+    match attended.device() {
         Device::Cuda(device) => {
-            let (lists, launch) = (&of.lists.on_device, Launch::over(sizes.node_heads() * WARP));
+            let (lists, launch) = (&attended.lists.on_device, Launch::over(sizes.node_heads() * WARP));
             let arguments = arguments![
                 sizes,
                 lists.starts.address(),
                 lists.from.address(),
                 coefficients.address(),
-                of.mask_address(),
+                attended.mask_address(),
                 values.address(),
                 d_y.address(),
                 d_scores.address(),
@@ -77,7 +77,7 @@ pub(crate) fn score_gradients(
         }
         _ => cpu_arm!({
             let arrays = [coefficients, values, d_y].map(Buffer::as_slice);
-            cpu::score_gradients(of, arrays[0], arrays[1], arrays[2], d_scores.as_mut_slice());
+            cpu::score_gradients(attended, arrays[0], arrays[1], arrays[2], d_scores.as_mut_slice());
         }),
     }
 }
@@ -95,25 +95,25 @@ pub(crate) struct ReceiverRows<'a> {
 
 /// From the gradients of scores, `d_scores` `[P, H]`, to those that belong to nodes that receive.
 pub(crate) fn receiver_gradients(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &Buffer<f32>,
     to: &mut ReceiverRows<'_>,
 ) -> Result<()> {
-    let [len, edges] = of.lens();
+    let [len, edges] = attended.lens();
     let vector_len = if scored.vector.is_some() { len } else { 0 };
-    of.assert_has_scored(scored);
-    of.assert_have([
+    attended.assert_has_scored(scored);
+    attended.assert_have([
         (d_scores, edges),
         (to.dst, len),
         (to.vector, vector_len),
-        (to.edges, len * of.sizes.attributes as usize),
+        (to.edges, len * attended.sizes.attributes as usize),
     ]);
-    match of.device() {
+    match attended.device() {
         Device::Cuda(device) => {
-            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&attended.lists.on_device, scored);
             let arguments = arguments![
-                of.sizes,
+                attended.sizes,
                 lists.starts.address(),
                 lists.from.address(),
                 src.address(),
@@ -133,7 +133,7 @@ pub(crate) fn receiver_gradients(
         }
         _ => cpu_arm!({
             let [dst, vector, edges] = [&mut *to.dst, to.vector, to.edges].map(Buffer::as_mut_slice);
-            cpu::receiver_gradients(of, scored, d_scores.as_slice(), dst, vector, edges);
+            cpu::receiver_gradients(attended, scored, d_scores.as_slice(), dst, vector, edges);
         }),
     }
 }
@@ -141,24 +141,24 @@ pub(crate) fn receiver_gradients(
 /// Writes the gradients of the values that nodes give, `d_values` `[N, H · C]`, from those of what
 /// heads gave, `d_y` `[N, D]`.
 pub(crate) fn value_gradients(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     coefficients: &Buffer<f32>,
     d_y: &Buffer<f32>,
     d_values: &mut Buffer<f32>,
 ) -> Result<()> {
-    let (sizes, nodes) = (of.sizes, of.sizes.nodes as usize);
+    let (sizes, nodes) = (attended.sizes, attended.sizes.nodes as usize);
     let len = nodes * sizes.projected();
-    of.assert_have([(coefficients, of.lens()[1]), (d_y, nodes * sizes.width()), (d_values, len)]);
-    match of.device() {
+    attended.assert_have([(coefficients, attended.lens()[1]), (d_y, nodes * sizes.width()), (d_values, len)]);
+    match attended.device() {
         Device::Cuda(device) => {
-            let lists = &of.lists.on_device;
+            let lists = &attended.lists.on_device;
             let arguments = arguments![
                 sizes,
                 lists.src_starts.address(),
                 lists.places.address(),
                 lists.to.address(),
                 coefficients.address(),
-                of.mask_address(),
+                attended.mask_address(),
                 d_y.address(),
                 d_values.address(),
             ];
@@ -166,27 +166,27 @@ pub(crate) fn value_gradients(
             // element. What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "value_gradients", Launch::over(len), &arguments) }
         }
-        _ => cpu_arm!(cpu::value_gradients(of, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice())),
+        _ => cpu_arm!(cpu::value_gradients(attended, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice())),
     }
 }
 
 /// From the gradients of scores, `d_scores` `[P, H]`, to those of what nodes that give were scored
 /// by, `d_src` `[N, H · U]`.
 pub(crate) fn src_gradients(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &Buffer<f32>,
     output: Output,
     d_src: &mut Buffer<f32>,
 ) -> Result<()> {
-    let [len, edges] = of.lens();
-    of.assert_has_scored(scored);
-    of.assert_have([(d_scores, edges), (d_src, len)]);
-    match of.device() {
+    let [len, edges] = attended.lens();
+    attended.assert_has_scored(scored);
+    attended.assert_have([(d_scores, edges), (d_src, len)]);
+    match attended.device() {
         Device::Cuda(device) => {
-            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&attended.lists.on_device, scored);
             let arguments = arguments![
-                of.sizes,
+                attended.sizes,
                 lists.src_starts.address(),
                 lists.places.address(),
                 lists.to.address(),
@@ -205,7 +205,7 @@ pub(crate) fn src_gradients(
         }
         _ => cpu_arm!({
             let adds = output == Output::Add;
-            cpu::src_gradients(of, scored, d_scores.as_slice(), adds, d_src.as_mut_slice());
+            cpu::src_gradients(attended, scored, d_scores.as_slice(), adds, d_src.as_mut_slice());
         }),
     }
 }
@@ -222,15 +222,16 @@ pub(crate) struct NodeDotInputs<'a> {
 /// [`node_dots`](super::node_dots) backward: adds to the gradients of the values, `d_values` `[N, H
 /// · C]`, and writes what each node gives to those of the two vectors, `rows` `[N, H · C]`.
 pub(crate) fn node_dot_gradients(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     NodeDotInputs { values, vectors, d }: NodeDotInputs<'_>,
     d_values: &mut Buffer<f32>,
     source_rows: &mut Buffer<f32>,
     target_rows: &mut Buffer<f32>,
 ) -> Result<()> {
-    let (sizes, device, len) = (of.sizes, of.device(), of.sizes.nodes as usize * of.sizes.projected());
-    of.assert_have([(values, len), (d_values, len), (source_rows, len), (target_rows, len)]);
-    of.assert_have(d.map(|d| (d, sizes.node_heads())));
+    let (sizes, device, len) =
+        (attended.sizes, attended.device(), attended.sizes.nodes as usize * attended.sizes.projected());
+    attended.assert_have([(values, len), (d_values, len), (source_rows, len), (target_rows, len)]);
+    attended.assert_have(d.map(|d| (d, sizes.node_heads())));
     vectors.iter().for_each(|vector| vector.assert_has(sizes.projected(), &device));
     match device {
         Device::Cuda(device) => {

@@ -34,16 +34,19 @@ impl AttentionSizes {
 impl Attended<'_> {
     /// Place and giver of the edges that a node receives.
     fn edges_to(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
-        let of = &self.lists.edges;
-        let places = of.starts[node] as usize..of.starts[node + 1] as usize;
-        places.map(|place| (place, of.from[place])).filter(|of| of.1 != NO_EDGE).map(|(place, j)| (place, j as usize))
+        let edges = &self.lists.edges;
+        let places = edges.starts[node] as usize..edges.starts[node + 1] as usize;
+        places
+            .map(|place| (place, edges.from[place]))
+            .filter(|edge| edge.1 != NO_EDGE)
+            .map(|(place, j)| (place, j as usize))
     }
 
     /// Place and receiver of the edges that a node gives.
     fn edges_from(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
-        let of = &self.lists.edges;
-        let edges = of.src_starts[node] as usize..of.src_starts[node + 1] as usize;
-        edges.map(|edge| (of.places[edge] as usize, of.to[edge] as usize))
+        let lists = &self.lists.edges;
+        let edges = lists.src_starts[node] as usize..lists.src_starts[node + 1] as usize;
+        edges.map(|edge| (lists.places[edge] as usize, lists.to[edge] as usize))
     }
 
     fn nodes(&self) -> std::ops::Range<usize> {
@@ -70,17 +73,17 @@ impl Scored<'_> {
     }
 
     /// Argument of LeakyReLU in column `k`, for the edge at `place` from node `j` to node `i`.
-    fn joined(&self, of: Attended<'_>, i: usize, j: usize, place: usize, k: usize) -> f32 {
-        let (width, attributes) = (of.sizes.scored(), of.sizes.attributes as usize);
+    fn joined(&self, attended: Attended<'_>, i: usize, j: usize, place: usize, k: usize) -> f32 {
+        let (width, attributes) = (attended.sizes.scored(), attended.sizes.attributes as usize);
         let z = self.src.as_slice()[j * width + k] + self.dst.as_slice()[i * width + k];
         let row = self.edge_weight.map_or(&[][..], |weight| &weight.elements()[k * attributes..][..attributes]);
-        let own = &of.lists.edges.attributes[place * attributes..][..attributes];
+        let own = &attended.lists.edges.attributes[place * attributes..][..attributes];
         row.iter().zip(own).fold(z, |z, (weight, attribute)| z + weight * attribute)
     }
 
     /// The slope of a score in that.
-    fn slope(&self, of: Attended<'_>, i: usize, j: usize, place: usize, k: usize) -> f32 {
-        self.weight(k) * of.sizes.leaky_slope(self.joined(of, i, j, place, k))
+    fn slope(&self, attended: Attended<'_>, i: usize, j: usize, place: usize, k: usize) -> f32 {
+        self.weight(k) * attended.sizes.leaky_slope(self.joined(attended, i, j, place, k))
     }
 }
 
@@ -93,37 +96,38 @@ pub(super) fn node_dots(sizes: AttentionSizes, values: &[f32], vector: &[f32], t
     }
 }
 
-pub(super) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut [f32]) {
-    let [heads, _, units] = of.sizes.wide();
-    to[..of.lens()[1]].fill(0.0);
-    for (i, head) in of.nodes().flat_map(|i| (0..heads).map(move |head| (i, head))) {
+pub(super) fn coefficients(attended: Attended<'_>, scored: Scored<'_>, to: &mut [f32]) {
+    let [heads, _, units] = attended.sizes.wide();
+    to[..attended.lens()[1]].fill(0.0);
+    for (i, head) in attended.nodes().flat_map(|i| (0..heads).map(move |head| (i, head))) {
         let columns = || head * units..(head + 1) * units;
-        let places: Vec<usize> = of.edges_to(i).map(|(place, _)| place * heads + head).collect();
-        for (place, j) in of.edges_to(i) {
-            let term = |k| scored.weight(k) * of.sizes.leaky(scored.joined(of, i, j, place, k));
+        let places: Vec<usize> = attended.edges_to(i).map(|(place, _)| place * heads + head).collect();
+        for (place, j) in attended.edges_to(i) {
+            let term = |k| scored.weight(k) * attended.sizes.leaky(scored.joined(attended, i, j, place, k));
             to[place * heads + head] = columns().map(term).sum();
         }
         let most =
             places.iter().fold(f32::NEG_INFINITY, |most, &place| if to[place] > most { to[place] } else { most });
         places.iter().for_each(|&place| to[place] = (to[place] - most).exp());
         let sum: f32 = places.iter().map(|&place| to[place]).sum();
-        let graph = of.lists.edges.graphs[of.lists.edges.graph_of[i] as usize];
+        let graph = attended.lists.edges.graphs[attended.lists.edges.graph_of[i] as usize];
         for place in places {
             let local = place / heads - graph.place as usize;
-            let drops = of.mask().is_some_and(|mask| mask.factor(graph.index as usize, head, local) == 0.0);
+            let drops = attended.mask().is_some_and(|mask| mask.factor(graph.index as usize, head, local) == 0.0);
             to[place] = if drops { -(to[place] / sum) } else { to[place] / sum };
         }
     }
 }
 
 pub(super) fn gather_heads(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     coefficients: &[f32],
     values: &[f32],
     start: OutputStart<'_>,
     y: &mut [f32],
 ) {
-    let ([heads, units, _], projected, width) = (of.sizes.wide(), of.sizes.projected(), of.sizes.width());
+    let ([heads, units, _], projected, width) =
+        (attended.sizes.wide(), attended.sizes.projected(), attended.sizes.width());
     for (i, row) in y.chunks_exact_mut(width.max(1)).enumerate() {
         if let OutputStart::Bias(bias) = start {
             row.copy_from_slice(&bias.elements()[..width]);
@@ -131,32 +135,34 @@ pub(super) fn gather_heads(
         for (head, unit) in (0..heads).flat_map(|head| (0..units).map(move |unit| (head, unit))) {
             let term = |(place, j): (usize, usize)| {
                 let coefficient = coefficients[place * heads + head];
-                coefficient * of.factor(coefficient) * values[j * projected + head * units + unit]
+                coefficient * attended.factor(coefficient) * values[j * projected + head * units + unit]
             };
-            row[of.sizes.column(head, unit)] += of.sizes.share() * of.edges_to(i).map(term).sum::<f32>();
+            row[attended.sizes.column(head, unit)] +=
+                attended.sizes.share() * attended.edges_to(i).map(term).sum::<f32>();
         }
     }
 }
 
 pub(super) fn score_gradients(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     coefficients: &[f32],
     values: &[f32],
     d_y: &[f32],
     d_scores: &mut [f32],
 ) {
-    let ([heads, units, _], projected, width) = (of.sizes.wide(), of.sizes.projected(), of.sizes.width());
-    d_scores[..of.lens()[1]].fill(0.0);
-    for (i, head) in of.nodes().flat_map(|i| (0..heads).map(move |head| (i, head))) {
-        let d_row = &d_y[i * width + of.sizes.column(head, 0)..][..units];
+    let ([heads, units, _], projected, width) =
+        (attended.sizes.wide(), attended.sizes.projected(), attended.sizes.width());
+    d_scores[..attended.lens()[1]].fill(0.0);
+    for (i, head) in attended.nodes().flat_map(|i| (0..heads).map(move |head| (i, head))) {
+        let d_row = &d_y[i * width + attended.sizes.column(head, 0)..][..units];
         let mut dot = 0.0;
-        for (place, j) in of.edges_to(i) {
+        for (place, j) in attended.edges_to(i) {
             let (at, value) = (place * heads + head, &values[j * projected + head * units..][..units]);
             let sum: f32 = d_row.iter().zip(value).map(|(d, value)| d * value).sum();
-            d_scores[at] = of.sizes.share() * of.factor(coefficients[at]) * sum;
+            d_scores[at] = attended.sizes.share() * attended.factor(coefficients[at]) * sum;
             dot += d_scores[at] * coefficients[at].abs();
         }
-        for (place, _) in of.edges_to(i) {
+        for (place, _) in attended.edges_to(i) {
             let at = place * heads + head;
             d_scores[at] = coefficients[at].abs() * (d_scores[at] - dot);
         }
@@ -166,48 +172,52 @@ pub(super) fn score_gradients(
 /// Contributions of the edges that nodes receive to the gradients of `dst`, of the vector and
 /// of the edges' weight, `[N, H · U]` and once for each attribute.
 pub(super) fn receiver_gradients(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &[f32],
     d_dst: &mut [f32],
     vector_rows: &mut [f32],
     edge_rows: &mut [f32],
 ) {
-    let ([heads, _, units], width, attributes) = (of.sizes.wide(), of.sizes.scored(), of.sizes.attributes as usize);
-    for (i, k) in of.nodes().flat_map(|i| (0..width).map(move |k| (i, k))) {
+    let ([heads, _, units], width, attributes) =
+        (attended.sizes.wide(), attended.sizes.scored(), attended.sizes.attributes as usize);
+    for (i, k) in attended.nodes().flat_map(|i| (0..width).map(move |k| (i, k))) {
         let at = i * width + k;
-        let of_edge = |place: usize, j: usize| d_scores[place * heads + k / units] * scored.slope(of, i, j, place, k);
-        d_dst[at] = of.edges_to(i).map(|(place, j)| of_edge(place, j)).sum();
+        let edge_term =
+            |place: usize, j: usize| d_scores[place * heads + k / units] * scored.slope(attended, i, j, place, k);
+        d_dst[at] = attended.edges_to(i).map(|(place, j)| edge_term(place, j)).sum();
         if scored.vector.is_some() {
-            let leaky = |(place, j)| of.sizes.leaky(scored.joined(of, i, j, place, k));
-            vector_rows[at] = of.edges_to(i).map(|edge| d_scores[edge.0 * heads + k / units] * leaky(edge)).sum();
+            let leaky = |(place, j)| attended.sizes.leaky(scored.joined(attended, i, j, place, k));
+            vector_rows[at] = attended.edges_to(i).map(|edge| d_scores[edge.0 * heads + k / units] * leaky(edge)).sum();
         }
         for a in 0..attributes {
-            let attribute = |place: usize| of.lists.edges.attributes[place * attributes + a];
-            let terms = of.edges_to(i).map(|(place, j)| of_edge(place, j) * attribute(place));
+            let attribute = |place: usize| attended.lists.edges.attributes[place * attributes + a];
+            let terms = attended.edges_to(i).map(|(place, j)| edge_term(place, j) * attribute(place));
             edge_rows[at * attributes + a] = terms.sum();
         }
     }
 }
 
-pub(super) fn value_gradients(of: Attended<'_>, coefficients: &[f32], d_y: &[f32], d_values: &mut [f32]) {
-    let ([heads, units, _], projected, width) = (of.sizes.wide(), of.sizes.projected(), of.sizes.width());
-    for (j, k) in of.nodes().flat_map(|j| (0..projected).map(move |k| (j, k))) {
+pub(super) fn value_gradients(attended: Attended<'_>, coefficients: &[f32], d_y: &[f32], d_values: &mut [f32]) {
+    let ([heads, units, _], projected, width) =
+        (attended.sizes.wide(), attended.sizes.projected(), attended.sizes.width());
+    for (j, k) in attended.nodes().flat_map(|j| (0..projected).map(move |k| (j, k))) {
         let (head, unit) = (k / units, k % units);
         let term = |(place, i): (usize, usize)| {
             let coefficient = coefficients[place * heads + head];
-            coefficient * of.factor(coefficient) * d_y[i * width + of.sizes.column(head, unit)]
+            coefficient * attended.factor(coefficient) * d_y[i * width + attended.sizes.column(head, unit)]
         };
-        d_values[j * projected + k] = of.sizes.share() * of.edges_from(j).map(term).sum::<f32>();
+        d_values[j * projected + k] = attended.sizes.share() * attended.edges_from(j).map(term).sum::<f32>();
     }
 }
 
-pub(super) fn src_gradients(of: Attended<'_>, scored: Scored<'_>, d_scores: &[f32], adds: bool, to: &mut [f32]) {
-    let ([heads, _, units], width) = (of.sizes.wide(), of.sizes.scored());
-    for (j, k) in of.nodes().flat_map(|j| (0..width).map(move |k| (j, k))) {
-        let of_edge = |place: usize, i: usize| d_scores[place * heads + k / units] * scored.slope(of, i, j, place, k);
+pub(super) fn src_gradients(attended: Attended<'_>, scored: Scored<'_>, d_scores: &[f32], adds: bool, to: &mut [f32]) {
+    let ([heads, _, units], width) = (attended.sizes.wide(), attended.sizes.scored());
+    for (j, k) in attended.nodes().flat_map(|j| (0..width).map(move |k| (j, k))) {
+        let edge_term =
+            |place: usize, i: usize| d_scores[place * heads + k / units] * scored.slope(attended, i, j, place, k);
         let before = if adds { to[j * width + k] } else { 0.0 };
-        to[j * width + k] = of.edges_from(j).fold(before, |sum, (place, i)| sum + of_edge(place, i));
+        to[j * width + k] = attended.edges_from(j).fold(before, |sum, (place, i)| sum + edge_term(place, i));
     }
 }
 

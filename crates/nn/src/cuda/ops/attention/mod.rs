@@ -148,21 +148,21 @@ impl Attended<'_> {
     }
 }
 
-fn address(of: Option<Part<'_, f32>>) -> u64 {
-    of.map_or(0, |part| part.address())
+fn address(part: Option<Part<'_, f32>>) -> u64 {
+    part.map_or(0, |part| part.address())
 }
 
 /// GAT's numbers of nodes: `to` `[N, H]` are the dots of each head of `values` `[N, H · C]` with
 /// `vectors` `[H · C]`, for nodes that give and for those that receive.
 pub(crate) fn node_dots(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     values: &Buffer<f32>,
     vectors: [Part<'_, f32>; 2],
     src: &mut Buffer<f32>,
     dst: &mut Buffer<f32>,
 ) -> Result<()> {
-    let (sizes, device) = (of.sizes, of.device());
-    of.assert_have([
+    let (sizes, device) = (attended.sizes, attended.device());
+    attended.assert_have([
         (values, sizes.nodes as usize * sizes.projected()),
         (src, sizes.node_heads()),
         (dst, sizes.node_heads()),
@@ -185,15 +185,15 @@ pub(crate) fn node_dots(
 
 /// Writes the coefficients `to` `[P, H]`: the softmax of the scores over the edges that a node
 /// receives, with the sign set where one is dropped.
-pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer<f32>) -> Result<()> {
-    of.assert_has_scored(scored);
-    of.assert_have([(to, of.lens()[1])]);
-    match of.device() {
+pub(crate) fn coefficients(attended: Attended<'_>, scored: Scored<'_>, to: &mut Buffer<f32>) -> Result<()> {
+    attended.assert_has_scored(scored);
+    attended.assert_have([(to, attended.lens()[1])]);
+    match attended.device() {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "coefficients" };
-            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&attended.lists.on_device, scored);
             let arguments = arguments![
-                of.sizes,
+                attended.sizes,
                 lists.starts.address(),
                 lists.from.address(),
                 src.address(),
@@ -201,7 +201,7 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
                 address(vector),
                 address(edge_weight),
                 lists.attributes.address(),
-                of.mask_address(),
+                attended.mask_address(),
                 lists.graphs.address(),
                 lists.graph_of.address(),
                 to.address(),
@@ -209,32 +209,32 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
             // SAFETY: the lists were made with nodes and places within them; a warp writes the
             // coefficients of the edges that a node receives for a head, each by one lane. What is
             // submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(of.sizes.node_heads() * WARP), &arguments) }?)
+            Ok(unsafe { kernel.submit(&device, Launch::over(attended.sizes.node_heads() * WARP), &arguments) }?)
         }
-        _ => cpu_arm!(cpu::coefficients(of, scored, to.as_mut_slice())),
+        _ => cpu_arm!(cpu::coefficients(attended, scored, to.as_mut_slice())),
     }
 }
 
 /// Writes y `[N, D]`: `start`, and the sum over the edges that a node receives of `values` `[N, H ·
 /// C]` of the nodes that give, by the coefficients that are not dropped; then `activation`.
 pub(crate) fn gather_heads(
-    of: Attended<'_>,
+    attended: Attended<'_>,
     coefficients: &Buffer<f32>,
     values: &Buffer<f32>,
     start: OutputStart<'_>,
     activation: Option<GraphActivation>,
     y: &mut Buffer<f32>,
 ) -> Result<()> {
-    let (sizes, device, [_, edges]) = (of.sizes, of.device(), of.lens());
+    let (sizes, device, [_, edges]) = (attended.sizes, attended.device(), attended.lens());
     let (nodes, len) = (sizes.nodes as usize, sizes.nodes as usize * sizes.width());
-    of.assert_have([(coefficients, edges), (values, nodes * sizes.projected()), (y, len)]);
+    attended.assert_have([(coefficients, edges), (values, nodes * sizes.projected()), (y, len)]);
     if let OutputStart::Bias(bias) = start {
         bias.assert_has(sizes.width(), &device);
     }
     match device {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "gather_heads" };
-            let lists = &of.lists.on_device;
+            let lists = &attended.lists.on_device;
             let (bias, adds) = match start {
                 OutputStart::Bias(bias) => (bias.address(), 0u32),
                 OutputStart::Present => (0, 1),
@@ -244,7 +244,7 @@ pub(crate) fn gather_heads(
                 lists.starts.address(),
                 lists.from.address(),
                 coefficients.address(),
-                of.mask_address(),
+                attended.mask_address(),
                 values.address(),
                 bias,
                 adds,
@@ -257,8 +257,8 @@ pub(crate) fn gather_heads(
         }
         _ => cpu_arm!({
             let y = &mut y.as_mut_slice()[..len];
-            cpu::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
-            y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.of(*y)));
+            cpu::gather_heads(attended, coefficients.as_slice(), values.as_slice(), start, y);
+            y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.apply(*y)));
         }),
     }
 }

@@ -51,7 +51,7 @@ impl Example {
         let lists = lists.unwrap();
         let (nodes, averaged) = (lists.nodes() as u32, u32::from(averages));
         let sizes = AttentionSizes { nodes, heads, units, score_units, attributes, averaged, slope: 0.2 };
-        let mask = GraphDropout::of_step(3, 4, 0).attention(1, 0.4).unwrap().mask;
+        let mask = GraphDropout::for_step(3, 4, 0).attention(1, 0.4).unwrap().mask;
         let (nodes, scored) = (nodes as usize, sizes.scored());
         Example {
             masks: Buffer::from_slice(&scope, &[mask.into()]).unwrap(),
@@ -102,9 +102,9 @@ impl Example {
     }
 
     fn coefficients(&self) -> Buffer<f32> {
-        let of = self.attended();
-        let mut to = zeros(of.lens()[1]);
-        coefficients(of, self.scored(), &mut to).unwrap();
+        let attended = self.attended();
+        let mut to = zeros(attended.lens()[1]);
+        coefficients(attended, self.scored(), &mut to).unwrap();
         let mut found = vec![f32::NAN; to.len()];
         let mut arguments = self.receivers();
         arguments.extend(self.score_arguments());
@@ -116,20 +116,21 @@ impl Example {
         // Of places that no edge has, nobody asks.
         let heads = self.sizes.heads as usize;
         let is_edge = |k: usize| self.lists.edges.from[k / heads] != NO_EDGE;
-        let signs = |of: &[f32]| (0..of.len()).map(|k| is_edge(k) && of[k].is_sign_negative()).collect::<Vec<_>>();
+        let signs =
+            |values: &[f32]| (0..values.len()).map(|k| is_edge(k) && values[k].is_sign_negative()).collect::<Vec<_>>();
         assert!(signs(&found) == signs(to.as_slice()), "what is dropped");
         assert_eq!(signs(&found).contains(&true), self.drops);
         to
     }
 
     fn forward(&self, coefficients: &Buffer<f32>) {
-        let (of, bias) = (self.attended(), buffer("bias", self.sizes.width()));
+        let (attended, bias) = (self.attended(), buffer("bias", self.sizes.width()));
         let functions = [(false, None), (true, Some(GraphActivation::Elu)), (false, Some(GraphActivation::Relu))];
         for (adds, activation) in functions {
             let mut y = buffer("before", self.d_y.len());
             let mut found = y.as_slice().to_vec();
             let start = if adds { OutputStart::Present } else { OutputStart::Bias((&bias).into()) };
-            gather_heads(of, coefficients, &self.values, start, activation, &mut y).unwrap();
+            gather_heads(attended, coefficients, &self.values, start, activation, &mut y).unwrap();
             let mut arguments = self.receivers();
             arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.values.as_slice())]);
             arguments.push(if adds { Arg::null() } else { Arg::from(bias.as_slice()) });
@@ -141,9 +142,9 @@ impl Example {
     }
 
     fn backward(&self, coefficients: &Buffer<f32>) {
-        let of = self.attended();
-        let mut d_scores = zeros(of.lens()[1]);
-        score_gradients(of, coefficients, &self.values, &self.d_y, &mut d_scores).unwrap();
+        let attended = self.attended();
+        let mut d_scores = zeros(attended.lens()[1]);
+        score_gradients(attended, coefficients, &self.values, &self.d_y, &mut d_scores).unwrap();
         let mut found = vec![f32::NAN; d_scores.len()];
         let mut arguments = self.receivers();
         arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.values.as_slice())]);
@@ -156,12 +157,12 @@ impl Example {
     }
 
     fn receivers_backward(&self, d_scores: &Buffer<f32>) {
-        let (of, scored, [len, _]) = (self.attended(), self.scored(), self.attended().lens());
+        let (attended, scored, [len, _]) = (self.attended(), self.scored(), self.attended().lens());
         let vector_len = if scored.vector.is_some() { len } else { 0 };
         let mut rows = [len, vector_len, len * self.sizes.attributes as usize].map(zeros);
         let mut found = [0, 1, 2].map(|k: usize| vec![f32::NAN; rows[k].len()]);
         let [dst, vector, edges] = &mut rows;
-        receiver_gradients(of, scored, d_scores, &mut ReceiverRows { dst, vector, edges }).unwrap();
+        receiver_gradients(attended, scored, d_scores, &mut ReceiverRows { dst, vector, edges }).unwrap();
         let mut arguments = self.receivers();
         arguments.extend(self.score_arguments());
         arguments.push(Arg::from(d_scores.as_slice()));
@@ -174,9 +175,9 @@ impl Example {
     }
 
     fn givers_backward(&self, coefficients: &Buffer<f32>, d_scores: &Buffer<f32>) {
-        let of = self.attended();
+        let attended = self.attended();
         let mut d_values = zeros(self.values.len());
-        value_gradients(of, coefficients, &self.d_y, &mut d_values).unwrap();
+        value_gradients(attended, coefficients, &self.d_y, &mut d_values).unwrap();
         let mut found = vec![f32::NAN; d_values.len()];
         let mut arguments = self.givers();
         arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.d_y.as_slice())]);
@@ -187,7 +188,7 @@ impl Example {
         for output in [Output::Overwrite, Output::Add] {
             let mut d_src = buffer("before", self.src.len());
             let mut found = d_src.as_slice().to_vec();
-            src_gradients(of, self.scored(), d_scores, output, &mut d_src).unwrap();
+            src_gradients(attended, self.scored(), d_scores, output, &mut d_src).unwrap();
             let mut arguments = self.givers();
             arguments.extend(self.score_arguments());
             arguments.extend([Arg::from(d_scores.as_slice()), Arg::from(u32::from(output == Output::Add))]);
@@ -226,13 +227,13 @@ fn the_kernels_compute_what_the_cpu_does() {
 fn dots_of_nodes_are_the_cpus() {
     for sizes in [[1, 1, 1], [3, 5, 1], [2, 40, 1]] {
         let example = Example::new(sizes[0], sizes[1], sizes[2], 0, false, true, false);
-        let (of, projected) = (example.attended(), example.sizes.projected());
+        let (attended, projected) = (example.attended(), example.sizes.projected());
         let vectors = [buffer("source", projected), buffer("target", projected)];
         let parts = [Part::from(&vectors[0]), Part::from(&vectors[1])];
         let len = example.sizes.node_heads();
         let mut dots = [zeros(len), zeros(len)];
         let [src, dst] = &mut dots;
-        node_dots(of, &example.values, parts, src, dst).unwrap();
+        node_dots(attended, &example.values, parts, src, dst).unwrap();
         let mut found = [vec![f32::NAN; len], vec![f32::NAN; len]];
         let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];
         arguments.extend(vectors.iter().map(|vector| Arg::from(vector.as_slice())));
@@ -246,7 +247,7 @@ fn dots_of_nodes_are_the_cpus() {
         let mut found = [0, 1, 2].map(|k: usize| to[k].as_slice().to_vec());
         let dots = NodeDotInputs { values: &example.values, vectors: parts, d: [&d[0], &d[1]] };
         let [d_values, source_rows, target_rows] = &mut to;
-        node_dot_gradients(of, dots, d_values, source_rows, target_rows).unwrap();
+        node_dot_gradients(attended, dots, d_values, source_rows, target_rows).unwrap();
         let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];
         arguments.extend(vectors.iter().chain(&d).map(|array| Arg::from(array.as_slice())));
         arguments.extend(found.iter_mut().map(|rows| Arg::from(&mut rows[..])));
@@ -259,7 +260,7 @@ fn dots_of_nodes_are_the_cpus() {
 #[test]
 fn slopes_of_the_functions_between_layers() {
     for (activation, is_elu) in [(GraphActivation::Elu, 1u32), (GraphActivation::Relu, 0)] {
-        let y: Vec<f32> = noise("y", 700, 1.0).into_iter().map(|x| activation.of(x)).collect();
+        let y: Vec<f32> = noise("y", 700, 1.0).into_iter().map(|x| activation.apply(x)).collect();
         let (values, mut d) = (Buffer::from_slice(&Device::cpu().scope("test"), &y).unwrap(), buffer("d", 702));
         let mut found = d.as_slice().to_vec();
         activation_gradients(activation, &values, 700, &mut d).unwrap();

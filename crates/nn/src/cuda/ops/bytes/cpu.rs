@@ -22,8 +22,8 @@ pub(super) fn quantize<T: Operand>(to: &mut DeviceByteRows, x: Part<'_, T>) {
     let (rows, depth) = (*rows, *depth);
     let to = bytes.as_mut_slice().chunks_exact_mut(2 * padded(depth)).zip(scales.as_mut_slice());
     for (row, (bytes, scale)) in (0..rows).zip(to) {
-        let of_row: Vec<f32> = x.elements()[row * depth..][..depth].iter().map(|x| x.widen()).collect();
-        *scale = quantize_row(&of_row, bytes);
+        let row_values: Vec<f32> = x.elements()[row * depth..][..depth].iter().map(|x| x.widen()).collect();
+        *scale = quantize_row(&row_values, bytes);
     }
 }
 
@@ -63,6 +63,6 @@ pub(in crate::cuda::ops) fn quantize_row(x: &[f32], to: &mut [i8]) -> f32 {
 /// The product of a quantised row and a row of weights, each with its scale.
 pub(in crate::cuda::ops) fn product_of(row: &[i8], row_scale: f32, weights: &[i8], scale: f32) -> f32 {
     let (high, low) = row.split_at(row.len() / 2);
-    let sum = |of: &[i8]| of.iter().zip(weights).map(|(&x, &w)| i32::from(x) * i32::from(w)).sum::<i32>() as f32;
+    let sum = |half: &[i8]| half.iter().zip(weights).map(|(&x, &w)| i32::from(x) * i32::from(w)).sum::<i32>() as f32;
     (sum(high) * 128.0 + sum(low)) * (row_scale * scale)
 }

@@ -173,7 +173,7 @@ pub fn multiply_bytes(
 ) -> Result<()> {
     let ([outputs, depth], device) = (weights.shape(), out.scope().device().clone());
     assert_eq!(x.depth, depth, "inputs of the rows, and of the weights");
-    [&x.scales, &weights.scales].iter().for_each(|of| device.assert_beside(of.scope().device()));
+    [&x.scales, &weights.scales].iter().for_each(|scales| device.assert_beside(scales.scope().device()));
     Part { buffer: out, start: at }.assert_has(x.rows * outputs, &device);
     start.iter().for_each(|start| start.assert_has(outputs, &device));
     match &device {

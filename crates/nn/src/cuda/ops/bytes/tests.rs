@@ -25,9 +25,9 @@ fn rows(rows: usize, depth: usize) -> Vec<f32> {
     x
 }
 
-fn bits(of: &[f32]) -> Vec<u32> {
+fn bits(values: &[f32]) -> Vec<u32> {
     // What is not a number is one thing.
-    of.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
+    values.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
 /// Quantises rows and multiplies them, on the CPU and by the kernels, from a bias or from
@@ -133,13 +133,14 @@ fn rows_have_the_bits_of_the_processors_fast_form() {
 #[test]
 fn a_product_is_near_that_of_the_numbers() {
     let ([count, depth, outputs], scope) = ([2, 300, 8], Device::cpu().scope("test"));
-    let (x, of) = (noise("x", count * depth, 2.0), matrix("weights", [outputs, depth]));
+    let (x, quantized) = (noise("x", count * depth, 2.0), matrix("weights", [outputs, depth]));
     let x_of = Buffer::from_slice(&scope, &x).unwrap();
-    let (mut rows, weights) = (DeviceByteRows::empty(&scope).unwrap(), DeviceByteMatrix::new(&scope, &of).unwrap());
+    let (mut rows, weights) =
+        (DeviceByteRows::empty(&scope).unwrap(), DeviceByteMatrix::new(&scope, &quantized).unwrap());
     rows.quantize((&x_of).into(), [count, depth]).unwrap();
     let mut found = Buffer::zeros(&scope, count * outputs).unwrap();
     multiply_bytes(&rows, &weights, None, &mut found, 0).unwrap();
-    let dequantized = of.dequantized();
+    let dequantized = quantized.dequantized();
     for (k, &found) in found.as_slice().iter().enumerate() {
         let (row, n) = (k / outputs, k % outputs);
         let weights = &dequantized[(n % 4 * outputs / 4 + n / 4) * depth..][..depth];

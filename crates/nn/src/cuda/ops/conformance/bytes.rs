@@ -13,18 +13,18 @@ use crate::error::Result;
 /// Sums are the same bits; the functions of gates differ by a few 1e-7, so that a state near the
 /// middle of two of the 8191 numbers is quantised to either.
 pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
-    let of = Example::new(hidden);
+    let example = Example::new(hidden);
     let matrix = |weight: &Vec<f32>, width| {
         QuantizedMatrix::quantize(weight, 4 * hidden, width).expect("finite weights of few inputs")
     };
     same(device, 3e-4, |scope| {
-        let list = of.work_list(scope, TileWindows::Eight)?;
+        let list = example.work_list(scope, TileWindows::Eight)?;
         let mut projected = Buffer::zeros(scope, list.projected_rows() * 4 * hidden)?;
         let mut rows = DeviceByteRows::empty(scope)?;
         for s in 0..TIMEFRAMES.len() {
-            let [x, bias] = [&of.bars[s], &of.bias[s]].map(|numbers| Buffer::from_slice(scope, numbers));
+            let [x, bias] = [&example.bars[s], &example.bias[s]].map(|numbers| Buffer::from_slice(scope, numbers));
             rows.quantize(Part::from(&x?), [bars(s), WIDTH])?;
-            let weights = DeviceByteMatrix::new(scope, &matrix(&of.weight_ih[s], WIDTH))?;
+            let weights = DeviceByteMatrix::new(scope, &matrix(&example.weight_ih[s], WIDTH))?;
             multiply_bytes(
                 &rows,
                 &weights,
@@ -33,7 +33,7 @@ pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
                 list.projected_row(s) * 4 * hidden,
             )?;
         }
-        let weights: Vec<QuantizedMatrix> = of.weight_hh.iter().map(|weight| matrix(weight, hidden)).collect();
+        let weights: Vec<QuantizedMatrix> = example.weight_hh.iter().map(|weight| matrix(weight, hidden)).collect();
         let (mut weights, mut states) = (RecurrentBytes::new(scope, &weights)?, States::<f32>::zeros(scope, &list)?);
         recurrence_in_bytes(&list, &mut weights, &projected, &mut states)?;
         Ok([projected.to_vec()?, states.hidden.to_vec()?, states.cell.to_vec()?].concat())

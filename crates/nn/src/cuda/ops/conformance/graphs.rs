@@ -75,7 +75,7 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let sizes = AttentionSizes { nodes, heads, units, score_units, attributes: 2, averaged, slope: 0.2 };
     let (nodes, projected, scored_len) = (nodes as usize, sizes.projected(), sizes.scored());
     let masks = masks(scope)?;
-    let of = Attended { sizes, lists: &lists, mask: Some((&masks, 1)) };
+    let attended = Attended { sizes, lists: &lists, mask: Some((&masks, 1)) };
     let values = buffer(scope, "values", nodes * projected)?;
     let vectors = [buffer(scope, "source", projected)?, buffer(scope, "target", projected)?];
     let (mut src, mut dst) =
@@ -83,7 +83,7 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let parts = [Part::from(&vectors[0]), Part::from(&vectors[1])];
     let is_gat = score_units == 1;
     if is_gat {
-        node_dots(of, &values, parts, &mut src, &mut dst)?;
+        node_dots(attended, &values, parts, &mut src, &mut dst)?;
     }
     let (vector, edge_weight) = (buffer(scope, "vector", scored_len)?, buffer(scope, "edges", 2 * scored_len)?);
     let vector = (!is_gat).then_some(Part::from(&vector));
@@ -92,34 +92,34 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let (edges, rows) = (lists.places() * heads as usize, nodes * scored_len);
     let (mut weights, mut y, bias) =
         (zeros(edges)?, zeros(nodes * sizes.width())?, buffer(scope, "bias", sizes.width())?);
-    coefficients(of, scored, &mut weights)?;
-    gather_heads(of, &weights, &values, OutputStart::Bias((&bias).into()), Some(GraphActivation::Elu), &mut y)?;
+    coefficients(attended, scored, &mut weights)?;
+    gather_heads(attended, &weights, &values, OutputStart::Bias((&bias).into()), Some(GraphActivation::Elu), &mut y)?;
 
     let mut d_y = buffer(scope, "d_y", y.len())?;
     activation_gradients(GraphActivation::Elu, &y, y.len(), &mut d_y)?;
     let (mut d_scores, mut d_values, mut d_src) = (zeros(edges)?, zeros(values.len())?, zeros(rows)?);
-    score_gradients(of, &weights, &values, &d_y, &mut d_scores)?;
-    value_gradients(of, &weights, &d_y, &mut d_values)?;
-    src_gradients(of, scored, &d_scores, Output::Overwrite, &mut d_src)?;
+    score_gradients(attended, &weights, &values, &d_y, &mut d_scores)?;
+    value_gradients(attended, &weights, &d_y, &mut d_values)?;
+    src_gradients(attended, scored, &d_scores, Output::Overwrite, &mut d_src)?;
     let [mut d_dst, mut vector_rows, mut edge_rows] = [zeros(rows)?, zeros(rows)?, zeros(2 * rows)?];
     let mut to = ReceiverRows { dst: &mut d_dst, vector: &mut vector_rows, edges: &mut edge_rows };
-    receiver_gradients(of, scored, &d_scores, &mut to)?;
+    receiver_gradients(attended, scored, &d_scores, &mut to)?;
     let mut dot_rows = [zeros(values.len())?, zeros(values.len())?];
     if is_gat {
         let [first, second] = &mut dot_rows;
         let dots = NodeDotInputs { values: &values, vectors: parts, d: [&d_src, &d_dst] };
-        node_dot_gradients(of, dots, &mut d_values, first, second)?;
+        node_dot_gradients(attended, dots, &mut d_values, first, second)?;
     }
     let [first, second] = &dot_rows;
     let all = [&y, &d_values, &d_src, &d_dst, &vector_rows, &edge_rows, first, second];
-    Ok(all.iter().map(|of| of.to_vec()).collect::<Result<Vec<_>, _>>()?.concat())
+    Ok(all.iter().map(|buffer| buffer.to_vec()).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Masks of the input of a layer and of its coefficients.
 fn masks(scope: &Scope) -> Result<Buffer<MaskNumbers>> {
-    let dropout = GraphDropout::of_step(3, 4, 0);
+    let dropout = GraphDropout::for_step(3, 4, 0);
     let masks = [dropout.input(1, 0.4), dropout.attention(1, 0.3)].into_iter().flatten();
-    Ok(Buffer::from_slice(scope, &masks.map(|of| of.mask.into()).collect::<Vec<_>>())?)
+    Ok(Buffer::from_slice(scope, &masks.map(|graph_mask| graph_mask.mask.into()).collect::<Vec<_>>())?)
 }
 
 pub(super) fn readouts(device: &Device) -> Result<()> {
@@ -130,12 +130,12 @@ pub(super) fn readouts(device: &Device) -> Result<()> {
         let (mut nodes, mut all) = (Buffer::zeros(scope, len)?, Vec::new());
         drop_nodes(dropped, &buffer(scope, "nodes", len)?, &mut nodes)?;
         for readout in [Readout::Mean, Readout::Sum, Readout::Max] {
-            let of = ReadGraphs { readout, lists: &lists, width };
+            let inputs = ReadGraphs { readout, lists: &lists, width };
             let graphs = lists.graphs() * width;
             let (mut read, mut from) = (Buffer::zeros(scope, graphs)?, Buffer::zeros(scope, graphs)?);
-            read_graphs(of, &nodes, &mut read, &mut from)?;
+            read_graphs(inputs, &nodes, &mut read, &mut from)?;
             let mut d_nodes = Buffer::zeros(scope, len)?;
-            read_graphs_backward(of, &buffer(scope, "d", graphs)?, &from, &mut d_nodes)?;
+            read_graphs_backward(inputs, &buffer(scope, "d", graphs)?, &from, &mut d_nodes)?;
             drop_node_gradients(dropped, &mut d_nodes)?;
             all.extend([read.to_vec()?, d_nodes.to_vec()?].concat());
         }
@@ -153,11 +153,11 @@ pub(super) fn losses(device: &Device) -> Result<()> {
         let (outputs, targets) = (buffer(scope, "outputs", known.len())?, Buffer::from_slice(scope, &known)?);
         let (scale, mut all) = (Buffer::from_slice(scope, &[8.0f32])?, Vec::new());
         for loss in [Loss::CrossEntropy, Loss::RankPairwise, Loss::RankListwise { temperature: 0.3 }] {
-            let terms = Buffer::from_slice(scope, &[Terms::of(loss, 3, &known)])?;
-            let of = GraphRows { lists: &lists, by_node: true, outputs: &outputs, targets: &targets, width };
+            let terms = Buffer::from_slice(scope, &[Terms::new(loss, 3, &known)])?;
+            let graph_rows = GraphRows { lists: &lists, by_node: true, outputs: &outputs, targets: &targets, width };
             let (mut d, mut totals) = (Buffer::zeros(scope, known.len())?, Buffer::zeros(scope, 2)?);
             let objective = LossScaling { terms: &terms, scale: &scale };
-            graph_loss(loss, of, objective, &mut d, &mut totals, &mut Scratch::empty(scope)?)?;
+            graph_loss(loss, graph_rows, objective, &mut d, &mut totals, &mut Scratch::empty(scope)?)?;
             all.extend(d.to_vec()?);
             all.extend(totals.to_vec()?.into_iter().map(|total| (total / lists.nodes() as f64) as f32));
         }

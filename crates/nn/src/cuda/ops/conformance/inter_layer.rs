@@ -39,8 +39,8 @@ pub(super) fn narrow<T: Operand>(scope: &Scope, name: &'static str, len: usize) 
     Ok(Buffer::from_slice(scope, &numbers)?)
 }
 
-pub(super) fn wide<T: Operand>(of: &Buffer<T>) -> Result<Vec<f32>> {
-    Ok(of.to_vec()?.into_iter().map(T::widen).collect())
+pub(super) fn wide<T: Operand>(buffer: &Buffer<T>) -> Result<Vec<f32>> {
+    Ok(buffer.to_vec()?.into_iter().map(T::widen).collect())
 }
 
 /// Bits are equal but for exponentials.
@@ -48,16 +48,16 @@ pub(super) fn losses(device: &Device) -> Result<()> {
     same(device, 1e-6, |scope| {
         let levels = Ascending::new(&[0.1, 0.5]).expect("levels ascend");
         let mut all = Vec::new();
-        for of in [
+        for loss_kind in [
             Loss::Mse,
             Loss::Huber { delta: 0.4 },
             Loss::Quantile { levels },
             Loss::Classes(Classes::Thresholds(levels)),
         ] {
-            let (table, mut targets) = (LossTable::new(scope, of, 2)?, noise(1, "targets", 2 * ROWS, 1.0));
+            let (table, mut targets) = (LossTable::new(scope, loss_kind, 2)?, noise(1, "targets", 2 * ROWS, 1.0));
             targets.iter_mut().step_by(5).for_each(|target| *target = f32::NAN);
-            let outputs = buffer(scope, "outputs", ROWS * of.outputs(2))?;
-            let terms = Buffer::from_slice(scope, &[Terms::of(of, 7, &targets)])?;
+            let outputs = buffer(scope, "outputs", ROWS * loss_kind.outputs(2))?;
+            let terms = Buffer::from_slice(scope, &[Terms::new(loss_kind, 7, &targets)])?;
             let targets = Buffer::from_slice(scope, &targets)?;
             let scale = Buffer::from_slice(scope, &[8.0f32])?;
             let (mut d, mut totals) = (Buffer::<f32>::zeros(scope, outputs.len())?, Buffer::zeros(scope, 2)?);
@@ -84,7 +84,7 @@ pub(super) fn rows(device: &Device) -> Result<()> {
         layer_norm_backward(normed, &mut d, 0, &mut gradients, [0, HIDDEN], &mut scratch)?;
 
         let ends = Buffer::from_slice(scope, &[0u64, 77, 1 << 40, 3, 4, 9])?;
-        let masks = Buffer::from_slice(scope, &[Dropout::of_step(0.25, 3, 4)?.mask("M1", 0).into()])?;
+        let masks = Buffer::from_slice(scope, &[Dropout::for_step(0.25, 3, 4)?.mask("M1", 0).into()])?;
         let dropped = Dropped { mask: (&masks, 0), ends: (&ends, 0), shape: [ROWS / 6, 6, HIDDEN] };
         let mut to = Buffer::<bf16>::zeros(scope, ROWS * HIDDEN)?;
         drop_outputs(dropped, Part::from(&y), &mut to, 0)?;
@@ -115,19 +115,21 @@ pub(super) fn upload(device: &Device) -> Result<()> {
 
 pub(super) fn joins(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
-        let of = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
-        let list = WorkList::new(scope, HIDDEN, TileWindows::Eight, &[of(3, &[0, 4, 9][..]), of(1, &[2, 3])])?;
+        let sequence = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
+        let list =
+            WorkList::new(scope, HIDDEN, TileWindows::Eight, &[sequence(3, &[0, 4, 9][..]), sequence(1, &[2, 3])])?;
         let (windows, steps) = ([[2, 0, 2, 2], [1, 1, 0, 1]], [[2, 0, 1, 2], [0; 4]]);
         let reads = |vectors, from| {
             let step = |s: usize, n: usize| if vectors == RowGranularity::OfSteps { steps[s][n] } else { 2 - 2 * s };
-            let of = [0, 1].map(|s| [0, 1, 2, 3].map(|n| (windows[s][n], step(s, n))));
-            GatherIndex::new(scope, &list, vectors, from, &[&of[0], &of[1]])
+            let positions = [0, 1].map(|s| [0, 1, 2, 3].map(|n| (windows[s][n], step(s, n))));
+            GatherIndex::new(scope, &list, vectors, from, &[&positions[0], &positions[1]])
         };
         let hidden = narrow::<bf16>(scope, "hidden", (list.rows() + list.windows()) * HIDDEN)?;
         let (vectors, d) = (buffer(scope, "vectors", list.rows() * HIDDEN)?, buffer(scope, "d", 8 * HIDDEN)?);
         let mut all = Vec::new();
-        for of in [RowGranularity::OfWindows, RowGranularity::OfSteps] {
-            let (from_states, from_vectors) = (reads(of, ReadFrom::States)?, reads(of, ReadFrom::RowGranularity)?);
+        for granularity in [RowGranularity::OfWindows, RowGranularity::OfSteps] {
+            let (from_states, from_vectors) =
+                (reads(granularity, ReadFrom::States)?, reads(granularity, ReadFrom::RowGranularity)?);
             let (mut wide_joined, mut joined) =
                 (Buffer::<f32>::zeros(scope, 8 * HIDDEN)?, Buffer::<bf16>::zeros(scope, 8 * HIDDEN)?);
             join(&from_states, &hidden, &mut joined)?;
@@ -151,13 +153,21 @@ pub(super) fn pooling(device: &Device) -> Result<()> {
             (PoolSizes { steps: 9, windows: 5, heads: 3, hidden: HIDDEN as u32 }, PoolSlots::from(4, HIDDEN));
         let (parameters, states) =
             (buffer(scope, "pool", slots.out_bias + HIDDEN)?, narrow::<bf16>(scope, "states", 45 * HIDDEN)?);
-        let of = PoolWeights { parameters: &parameters, slots, arithmetic: Arithmetic::Exact };
+        let weights = PoolWeights { parameters: &parameters, slots, arithmetic: Arithmetic::Exact };
         let (mut memory, mut pooled) = (PoolMemory::zeros(scope, sizes)?, Buffer::zeros(scope, 5 * HIDDEN)?);
-        pool(of, Part::from(&states), &mut memory, &mut pooled, 0)?;
+        pool(weights, Part::from(&states), &mut memory, &mut pooled, 0)?;
         let d_pooled = buffer(scope, "d", 5 * HIDDEN)?;
         let (mut d_states, mut gradients) =
             (Buffer::zeros(scope, 45 * HIDDEN)?, Buffer::zeros(scope, parameters.len())?);
-        pool_backward(of, Part::from(&states), Part::from(&d_pooled), &mut memory, &mut d_states, 0, &mut gradients)?;
+        pool_backward(
+            weights,
+            Part::from(&states),
+            Part::from(&d_pooled),
+            &mut memory,
+            &mut d_states,
+            0,
+            &mut gradients,
+        )?;
         Ok([pooled.to_vec()?, d_states.to_vec()?, gradients.to_vec()?].concat())
     })
 }
@@ -167,11 +177,11 @@ pub(super) fn fusion(device: &Device) -> Result<()> {
         let sizes = FuseSizes { samples: 6, tokens: 3, heads: 4, hidden: HIDDEN, inner: 2 * HIDDEN };
         let (parameters, tokens) =
             (buffer(scope, "fuse", 5 + sizes.parameters())?, buffer(scope, "tokens", 18 * HIDDEN)?);
-        let of = FuseWeights { parameters: &parameters, start: 5, arithmetic: Arithmetic::Exact };
+        let weights = FuseWeights { parameters: &parameters, start: 5, arithmetic: Arithmetic::Exact };
         let (mut memory, mut fused) = (FuseMemory::zeros(scope, sizes)?, Buffer::zeros(scope, 6 * HIDDEN)?);
-        fuse::<f32>(of, &tokens, &mut memory, &mut fused)?;
+        fuse::<f32>(weights, &tokens, &mut memory, &mut fused)?;
         let mut gradients = Buffer::zeros(scope, parameters.len())?;
-        fuse_backward::<f32>(of, &tokens, &buffer(scope, "d", 6 * HIDDEN)?, &mut memory, &mut gradients)?;
+        fuse_backward::<f32>(weights, &tokens, &buffer(scope, "d", 6 * HIDDEN)?, &mut memory, &mut gradients)?;
         Ok([fused.to_vec()?, memory.d_tokens.to_vec()?, gradients.to_vec()?].concat())
     })
 }

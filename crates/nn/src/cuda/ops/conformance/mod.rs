@@ -236,7 +236,7 @@ impl Example {
         sum_by_bar(list, s, &gradients.gates, &mut by_bar)?;
         let wide: Vec<f32> = bars_of.to_vec()?.into_iter().map(T::widen).collect();
         let (wide, ones) = (Buffer::from_slice(scope, &wide)?, Buffer::from_slice(scope, &vec![1.0f32; bars(s)])?);
-        let of_bars = |b, width| Product {
+        let input_product = |b, width| Product {
             a: (&by_bar).into(),
             b,
             start: None,
@@ -244,7 +244,7 @@ impl Example {
             layout: Transpose::Tn,
             arithmetic: Arithmetic::Exact,
         };
-        let of_states = Product {
+        let recurrent_product = Product {
             a: Part { buffer: &gradients.gates, start: list.gates_row(s) * gates },
             b: Part { buffer: &states.hidden, start: list.states_row(s) * self.hidden },
             start: None,
@@ -253,9 +253,9 @@ impl Example {
             arithmetic: Arithmetic::Exact,
         };
         Ok([
-            self.separated(scope, &of_bars((&wide).into(), WIDTH))?,
-            self.separated(scope, &of_states)?,
-            self.separated(scope, &of_bars((&ones).into(), 1))?,
+            self.separated(scope, &input_product((&wide).into(), WIDTH))?,
+            self.separated(scope, &recurrent_product)?,
+            self.separated(scope, &input_product((&ones).into(), 1))?,
         ])
     }
 

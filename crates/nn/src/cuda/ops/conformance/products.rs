@@ -53,12 +53,12 @@ fn one<T: Operand>(
         let (a, b) = (narrow::<T>(&scope, "a", rows * inner + offset)?, narrow::<T>(&scope, "b", columns * inner)?);
         let start = starts.then(|| buffer(&scope, "start", columns)).transpose()?;
         let (a, start) = (Part { buffer: &a, start: offset }, start.as_ref().map(Part::from));
-        let of = Product { a, b: (&b).into(), start, shape, layout, arithmetic };
+        let product = Product { a, b: (&b).into(), start, shape, layout, arithmetic };
         let (mut out, mut scratch) = (Buffer::zeros(&scope, 1 + rows * columns)?, Scratch::tuned(&scope, tuner)?);
         let is_done = if by_library_alone {
-            by_library(&of, &mut out, 1, &mut scratch)?
+            by_library(&product, &mut out, 1, &mut scratch)?
         } else {
-            multiply(&of, Output::Overwrite, &mut out, 1, &mut scratch)?;
+            multiply(&product, Output::Overwrite, &mut out, 1, &mut scratch)?;
             true
         };
         Ok::<_, crate::Error>((is_done, out.to_vec()?))

@@ -13,11 +13,11 @@ use crate::error::Result;
 /// A layer forward and backward, four times: as it is, captured, and twice replayed. Each has the
 /// bits of the first.
 pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
-    let (scope, of, mut captures) = (device.scope("ops"), Example::new(hidden), Captures::default());
-    let list = of.work_list(&scope, TileWindows::Eight)?;
-    let Prepared { weights, projected, .. } = of.prepare::<bf16>(&scope, &list)?;
+    let (scope, example, mut captures) = (device.scope("ops"), Example::new(hidden), Captures::default());
+    let list = example.work_list(&scope, TileWindows::Eight)?;
+    let Prepared { weights, projected, .. } = example.prepare::<bf16>(&scope, &list)?;
     let (mut states, mut gradients) = (States::zeros(&scope, &list)?, Gradients::zeros(&scope, &list)?);
-    gradients.outputs = Some(Buffer::from_slice(&scope, &of.d_outputs.concat())?);
+    gradients.outputs = Some(Buffer::from_slice(&scope, &example.d_outputs.concat())?);
     let mut first = None;
     for round in 0..4 {
         captures.run(device, || {
@@ -26,8 +26,8 @@ pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
             recurrence(&list, &RecurrenceInputs { weights: &weights, projected: &projected }, &mut states)?;
             recurrence_backward(&list, &weights, &states, &mut gradients)
         })?;
-        let of_states = [wide(&states.hidden)?, states.cell.to_vec()?, wide(&gradients.gates)?];
-        let found = [of_states.concat(), gradients.hidden.to_vec()?, gradients.cell.to_vec()?].concat();
+        let state_values = [wide(&states.hidden)?, states.cell.to_vec()?, wide(&gradients.gates)?];
+        let found = [state_values.concat(), gradients.hidden.to_vec()?, gradients.cell.to_vec()?].concat();
         assert!(*first.get_or_insert_with(|| found.clone()) == found, "{hidden} units, round {round}");
         // Nothing is left of it for the next round.
         states.hidden.set_zero()?;

@@ -18,8 +18,9 @@ pub(super) fn projected<T: Operand>(device: &Device, hidden: usize, features: [u
     let tolerance = if T::SUFFIX == "f16" { 2e-3 } else { 2e-2 };
     same(device, tolerance, |scope| {
         let first: Vec<u32> = (0..9).map(|window| 4 * window).collect();
-        let of = |first, projected_rows| Sequence { steps: 4, first, row_step: 1, projected_rows };
-        let mut list = WorkList::new(scope, hidden, TileWindows::Eight, &[of(&first[..], 36), of(&[0], 4)])?;
+        let sequence = |first, projected_rows| Sequence { steps: 4, first, row_step: 1, projected_rows };
+        let mut list =
+            WorkList::new(scope, hidden, TileWindows::Eight, &[sequence(&first[..], 36), sequence(&[0], 4)])?;
         let (reach, len) = (1.0 / (hidden as f32).sqrt(), 4 * hidden * hidden);
         let mut recurrent = RecurrentWeights::<T>::zeros(scope, hidden, &[0, len])?;
         recurrent.set(&Buffer::from_slice(scope, &noise(0, "weight_hh", 2 * len, reach))?)?;

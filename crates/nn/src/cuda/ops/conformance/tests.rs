@@ -6,10 +6,10 @@ use crate::oracle;
 
 /// The layer in double precision, from operands rounded to `T`: a model of each timeframe, whose
 /// samples read every step of every window.
-fn expected<T: Operand>(of: &Example) -> LayerResults {
+fn expected<T: Operand>(example: &Example) -> LayerResults {
     let rounded = |values: &[f32]| values.iter().map(|&x| T::narrow(x).widen()).collect::<Vec<f32>>();
     let single = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<f32>>();
-    let hidden = of.hidden;
+    let hidden = example.hidden;
     let mut layer = LayerResults {
         hidden: Vec::new(),
         cell: Vec::new(),
@@ -22,16 +22,16 @@ fn expected<T: Operand>(of: &Example) -> LayerResults {
         let timeframe = Timeframe { name: String::new(), steps, features: WIDTH };
         let shape = SampleShape { timeframes: vec![timeframe], outputs: hidden };
         let model = Model::new(shape, ModelConfig { hidden, ..ModelConfig::default() }).unwrap();
-        let (weight_ih, weight_hh) = (rounded(&of.weight_ih[s]), rounded(&of.weight_hh[s]));
+        let (weight_ih, weight_hh) = (rounded(&example.weight_ih[s]), rounded(&example.weight_hh[s]));
         let zeros = vec![0.0; 4 * hidden];
         let reference = oracle::reference(&model, |name| match name {
             "lstm.weight_ih_l0" => &weight_ih,
             "lstm.weight_hh_l0" => &weight_hh,
-            "lstm.bias_ih_l0" => &of.bias[s],
+            "lstm.bias_ih_l0" => &example.bias[s],
             _ => &zeros,
         });
 
-        let (bars, windows) = (rounded(&of.bars[s]), first.len());
+        let (bars, windows) = (rounded(&example.bars[s]), first.len());
         let window = |&first: &u32| bars[first as usize * WIDTH..][..steps * WIDTH].to_vec();
         let windows_of: Vec<f32> = first.iter().flat_map(window).collect();
         let mut inputs = Inputs::of_windows(model.shape(), windows, [oracle::wide(&windows_of)]);
@@ -45,7 +45,7 @@ fn expected<T: Operand>(of: &Example) -> LayerResults {
         layer.cell.extend(single(&zeros));
         layer.cell.extend(single(&states.cell));
 
-        let gradients = reference.gradients(&inputs, &oracle::wide(&of.d_outputs[s]));
+        let gradients = reference.gradients(&inputs, &oracle::wide(&example.d_outputs[s]));
         layer.d_weight_ih.extend(single(&gradients.parameters["lstm.weight_ih_l0"]));
         layer.d_weight_hh.extend(single(&gradients.parameters["lstm.weight_hh_l0"]));
         layer.d_bias.extend(single(&gradients.parameters["lstm.bias_ih_l0"]));

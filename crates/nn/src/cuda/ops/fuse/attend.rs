@@ -13,7 +13,7 @@ pub(super) fn attend(memory: &mut FuseMemory) -> Result<()> {
     match memory.qkv.scope().device().clone() {
         Device::Cuda(device) => {
             let (qkv, weights, seen) = (memory.qkv.address(), memory.weights.address(), memory.seen.address());
-            let arguments = arguments![sizes.of_kernel(), qkv, scale, weights, seen];
+            let arguments = arguments![sizes.kernel_tokens(), qkv, scale, weights, seen];
             // SAFETY: a block reads and writes numbers of its sample, in buffers of the sizes.
             unsafe { submit(&device, "attend", sizes.launch(), &arguments) }
         }
@@ -28,7 +28,7 @@ pub(super) fn attend_backward(memory: &mut FuseMemory) -> Result<()> {
         Device::Cuda(device) => {
             let (qkv, weights, d_seen) = (memory.qkv.address(), memory.weights.address(), memory.d_seen.address());
             let (d_scores, d_qkv) = (memory.d_scores.address(), memory.d_qkv.address());
-            let arguments = arguments![sizes.of_kernel(), qkv, scale, weights, d_seen, d_scores, d_qkv];
+            let arguments = arguments![sizes.kernel_tokens(), qkv, scale, weights, d_seen, d_scores, d_qkv];
             // SAFETY: as in `attend`.
             unsafe { submit(&device, "attend_backward", sizes.launch(), &arguments) }
         }

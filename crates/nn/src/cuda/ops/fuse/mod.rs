@@ -93,7 +93,7 @@ impl FuseSizes {
         self.samples * self.tokens
     }
 
-    fn of_kernel(self) -> Tokens {
+    fn kernel_tokens(self) -> Tokens {
         let [samples, tokens, heads, hidden] =
             [self.samples, self.tokens, self.heads, self.hidden].map(|size| size as u32);
         Tokens { samples, tokens, heads, hidden }
@@ -146,12 +146,12 @@ impl FuseSizes {
     /// Numbers that the backward pass asks a scratch for, over so many samples or fewer.
     fn parts(self) -> usize {
         let rows = self.rows();
-        let of_map = |LinearPlace { outputs, inputs, .. }: LinearPlace| {
+        let map_parts = |LinearPlace { outputs, inputs, .. }: LinearPlace| {
             let products = parts_of_sum([outputs, inputs, rows]).max(parts_of_rows(rows, inputs, outputs));
             products.max(column_sum_parts(rows, outputs))
         };
-        let of_maps = self.linear(0).map(of_map).into_iter().max().unwrap_or(0);
-        of_maps.max(norm_parts(rows, self.hidden))
+        let most_parts = self.linear(0).map(map_parts).into_iter().max().unwrap_or(0);
+        most_parts.max(norm_parts(rows, self.hidden))
     }
 
     /// Parameters of a fusion.
@@ -181,7 +181,7 @@ impl<'a> FuseWeights<'a> {
     /// `to` `[N, outputs]` = `x` · Wᵀ + b, or that added to it.
     fn forward(
         &self,
-        of: LinearPlace,
+        linear: LinearPlace,
         x: &Buffer<f32>,
         rows: usize,
         output: Output,
@@ -190,9 +190,9 @@ impl<'a> FuseWeights<'a> {
     ) -> Result<()> {
         let product = Product {
             a: x.into(),
-            b: self.part(of.weight),
-            start: Some(self.part(of.bias)),
-            shape: [rows, of.outputs, of.inputs],
+            b: self.part(linear.weight),
+            start: Some(self.part(linear.bias)),
+            shape: [rows, linear.outputs, linear.inputs],
             layout: Transpose::Nt,
             arithmetic: self.arithmetic,
         };
@@ -202,7 +202,7 @@ impl<'a> FuseWeights<'a> {
     /// Adds the gradients of W and b, from those of the outputs.
     fn add_gradients(
         &self,
-        of: LinearPlace,
+        linear: LinearPlace,
         x: &Buffer<f32>,
         d_y: &Buffer<f32>,
         rows: usize,
@@ -213,18 +213,18 @@ impl<'a> FuseWeights<'a> {
             a: d_y.into(),
             b: x.into(),
             start: None,
-            shape: [of.outputs, of.inputs, rows],
+            shape: [linear.outputs, linear.inputs, rows],
             layout: Transpose::Tn,
             arithmetic: self.arithmetic,
         };
-        multiply(&product, Output::Add, gradients, of.weight, scratch)?;
-        add_column_sums(d_y.into(), rows, of.outputs, gradients, of.bias, scratch)
+        multiply(&product, Output::Add, gradients, linear.weight, scratch)?;
+        add_column_sums(d_y.into(), rows, linear.outputs, gradients, linear.bias, scratch)
     }
 
     /// `d_x` `[N, inputs]` = `d_y` · W, or that added to it.
     fn backward(
         &self,
-        of: LinearPlace,
+        linear: LinearPlace,
         d_y: &Buffer<f32>,
         rows: usize,
         output: Output,
@@ -233,9 +233,9 @@ impl<'a> FuseWeights<'a> {
     ) -> Result<()> {
         let product = Product {
             a: d_y.into(),
-            b: self.part(of.weight),
+            b: self.part(linear.weight),
             start: None,
-            shape: [rows, of.inputs, of.outputs],
+            shape: [rows, linear.inputs, linear.outputs],
             layout: Transpose::Nn,
             arithmetic: self.arithmetic,
         };
@@ -324,29 +324,29 @@ impl FuseMemory {
 /// # Panics
 /// If a buffer has not the shape of the memory, and if they are on several devices.
 pub fn fuse<T: Operand>(
-    of: FuseWeights<'_>,
+    weights: FuseWeights<'_>,
     tokens: &Buffer<f32>,
     memory: &mut FuseMemory,
     fused: &mut Buffer<T>,
 ) -> Result<()> {
     let sizes = memory.sizes;
-    let (rows, hidden, [input, output, widen, narrow]) = (sizes.rows(), sizes.hidden, sizes.linear(of.start));
+    let (rows, hidden, [input, output, widen, narrow]) = (sizes.rows(), sizes.hidden, sizes.linear(weights.start));
     assert!(tokens.len() == memory.sum1.len() && fused.len() >= sizes.samples * hidden, "tokens of every sample");
-    let [norm1, norm2] = sizes.norms(of.start).map(|starts| of.norm(starts[0], starts[1]));
+    let [norm1, norm2] = sizes.norms(weights.start).map(|starts| weights.norm(starts[0], starts[1]));
 
-    of.forward(input, tokens, rows, Output::Overwrite, &mut memory.qkv, &mut memory.scratch)?;
+    weights.forward(input, tokens, rows, Output::Overwrite, &mut memory.qkv, &mut memory.scratch)?;
     round_to::<T>(&mut memory.qkv)?;
     attend(memory)?;
     round_to::<T>(&mut memory.seen)?;
     memory.sum1.copy_from_buffer(tokens)?;
-    of.forward(output, &memory.seen, rows, Output::Add, &mut memory.sum1, &mut memory.scratch)?;
+    weights.forward(output, &memory.seen, rows, Output::Add, &mut memory.sum1, &mut memory.scratch)?;
     layer_norm((&memory.sum1).into(), norm1, rows, hidden, &mut memory.first, 0, &mut memory.moments1)?;
 
-    of.forward(widen, &memory.first, rows, Output::Overwrite, &mut memory.inner, &mut memory.scratch)?;
+    weights.forward(widen, &memory.first, rows, Output::Overwrite, &mut memory.inner, &mut memory.scratch)?;
     rectify(&mut memory.inner)?;
     round_to::<T>(&mut memory.inner)?;
     memory.sum2.copy_from_buffer(&memory.first)?;
-    of.forward(narrow, &memory.inner, rows, Output::Add, &mut memory.sum2, &mut memory.scratch)?;
+    weights.forward(narrow, &memory.inner, rows, Output::Add, &mut memory.sum2, &mut memory.scratch)?;
     layer_norm((&memory.sum2).into(), norm2, rows, hidden, &mut memory.second, 0, &mut memory.moments2)?;
 
     mean_of_tokens(memory, fused)
@@ -361,38 +361,38 @@ pub fn fuse<T: Operand>(
 /// # Panics
 /// As [`fuse`].
 pub fn fuse_backward<T: Operand>(
-    of: FuseWeights<'_>,
+    weights: FuseWeights<'_>,
     tokens: &Buffer<f32>,
     d_fused: &Buffer<f32>,
     memory: &mut FuseMemory,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
     let sizes = memory.sizes;
-    let (rows, [input, output, widen, narrow]) = (sizes.rows(), sizes.linear(of.start));
+    let (rows, [input, output, widen, narrow]) = (sizes.rows(), sizes.linear(weights.start));
     let width = sizes.hidden;
     assert!(tokens.len() >= rows * sizes.hidden, "tokens of every sample");
-    let [norm1, norm2] = sizes.norms(of.start);
+    let [norm1, norm2] = sizes.norms(weights.start);
 
     spread_to_tokens(d_fused, memory)?;
-    let (x, moments, weight) = ((&memory.sum2).into(), &memory.moments2, of.part(norm2[0]));
+    let (x, moments, weight) = ((&memory.sum2).into(), &memory.moments2, weights.part(norm2[0]));
     let normed = Normed { rows, width, x, moments, weight };
     layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm2, &mut memory.scratch)?;
-    of.add_gradients(narrow, &memory.inner, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
-    of.backward(narrow, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_inner, &mut memory.scratch)?;
+    weights.add_gradients(narrow, &memory.inner, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
+    weights.backward(narrow, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_inner, &mut memory.scratch)?;
     round_to::<T>(&mut memory.d_inner)?;
     rectify_backward(&memory.inner, &mut memory.d_inner)?;
-    of.add_gradients(widen, &memory.first, &memory.d_inner, rows, gradients, &mut memory.scratch)?;
-    of.backward(widen, &memory.d_inner, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)?;
+    weights.add_gradients(widen, &memory.first, &memory.d_inner, rows, gradients, &mut memory.scratch)?;
+    weights.backward(widen, &memory.d_inner, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)?;
 
-    let (x, moments, weight) = ((&memory.sum1).into(), &memory.moments1, of.part(norm1[0]));
+    let (x, moments, weight) = ((&memory.sum1).into(), &memory.moments1, weights.part(norm1[0]));
     let normed = Normed { rows, width, x, moments, weight };
     layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm1, &mut memory.scratch)?;
-    of.add_gradients(output, &memory.seen, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
-    of.backward(output, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_seen, &mut memory.scratch)?;
+    weights.add_gradients(output, &memory.seen, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
+    weights.backward(output, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_seen, &mut memory.scratch)?;
     attend_backward(memory)?;
     round_to::<T>(&mut memory.d_qkv)?;
-    of.add_gradients(input, tokens, &memory.d_qkv, rows, gradients, &mut memory.scratch)?;
-    of.backward(input, &memory.d_qkv, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)
+    weights.add_gradients(input, tokens, &memory.d_qkv, rows, gradients, &mut memory.scratch)?;
+    weights.backward(input, &memory.d_qkv, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)
 }
 
 /// Submits a kernel of fuse.cu.

@@ -39,7 +39,7 @@ pub(super) fn mean_of_tokens<T: Operand>(memory: &FuseMemory, fused: &mut Buffer
     let (sizes, share) = (memory.sizes, memory.sizes.share());
     match fused.scope().device().clone() {
         Device::Cuda(device) => {
-            let arguments = arguments![sizes.of_kernel(), memory.second.address(), fused.address(), share];
+            let arguments = arguments![sizes.kernel_tokens(), memory.second.address(), fused.address(), share];
             // SAFETY: a thread writes an element of `fused`, which `fuse` has seen to be there,
             // from those of its sample's tokens.
             unsafe { submit(&device, &mean_kernel::<T>(), Launch::over(sizes.samples * sizes.hidden), &arguments) }
@@ -58,7 +58,7 @@ pub(super) fn spread_to_tokens(d_fused: &Buffer<f32>, memory: &mut FuseMemory) -
     assert!(d_fused.len() >= sizes.samples * sizes.hidden, "a gradient for every sample");
     match d_fused.scope().device().clone() {
         Device::Cuda(device) => {
-            let arguments = arguments![sizes.of_kernel(), d_fused.address(), memory.d_tokens.address(), share];
+            let arguments = arguments![sizes.kernel_tokens(), d_fused.address(), memory.d_tokens.address(), share];
             // SAFETY: a thread writes an element of `d_tokens`, from one of its sample's.
             unsafe { submit(&device, "spread_to_tokens", Launch::over(sizes.rows() * sizes.hidden), &arguments) }
         }

@@ -32,18 +32,18 @@ fn inputs(sizes: FuseSizes) -> [Vec<f32>; 3] {
 
 fn run<T: Operand>(sizes: FuseSizes) -> Run {
     let scope = Device::cpu().scope("test");
-    let [parameters, tokens, d_fused] = inputs(sizes).map(|of| Buffer::from_slice(&scope, &of).unwrap());
-    let of = FuseWeights { parameters: &parameters, start: 0, arithmetic: Arithmetic::Exact };
+    let [parameters, tokens, d_fused] = inputs(sizes).map(|values| Buffer::from_slice(&scope, &values).unwrap());
+    let weights = FuseWeights { parameters: &parameters, start: 0, arithmetic: Arithmetic::Exact };
     let mut memory = FuseMemory::zeros(&scope, sizes).unwrap();
     let mut fused = Buffer::<T>::zeros(&scope, d_fused.len()).unwrap();
-    fuse::<T>(of, &tokens, &mut memory, &mut fused).unwrap();
+    fuse::<T>(weights, &tokens, &mut memory, &mut fused).unwrap();
     let mut gradients = Buffer::zeros(&scope, parameters.len()).unwrap();
-    fuse_backward::<T>(of, &tokens, &d_fused, &mut memory, &mut gradients).unwrap();
+    fuse_backward::<T>(weights, &tokens, &d_fused, &mut memory, &mut gradients).unwrap();
     Run { memory, fused: wide(&fused), gradients }
 }
 
-fn wide<T: Operand>(of: &Buffer<T>) -> Vec<f32> {
-    of.as_slice().iter().map(|x| x.widen()).collect()
+fn wide<T: Operand>(buffer: &Buffer<T>) -> Vec<f32> {
+    buffer.as_slice().iter().map(|x| x.widen()).collect()
 }
 
 /// The CPU engine's fusion, rounded at the same places.
@@ -93,10 +93,10 @@ fn fusion_is_the_cpu_engines() {
 fn the_kernels_have_the_cpus_bits() {
     for sizes in SIZES {
         let Run { memory, .. } = run::<f32>(sizes);
-        let of = sizes.of_kernel();
+        let tokens = sizes.kernel_tokens();
         let (mut weights, mut seen) = (vec![9.0f32; memory.weights.len()], vec![9.0f32; memory.seen.len()]);
         let mut arguments = [
-            Arg::of_struct(&of),
+            Arg::of_struct(&tokens),
             Arg::from(memory.qkv.as_slice()),
             Arg::from(sizes.scale()),
             Arg::from(&mut weights[..]),
@@ -107,7 +107,7 @@ fn the_kernels_have_the_cpus_bits() {
 
         let (mut d_scores, mut d_qkv) = (vec![9.0f32; memory.d_scores.len()], vec![9.0f32; memory.d_qkv.len()]);
         let mut arguments = [
-            Arg::of_struct(&of),
+            Arg::of_struct(&tokens),
             Arg::from(memory.qkv.as_slice()),
             Arg::from(sizes.scale()),
             Arg::from(&weights[..]),
@@ -126,9 +126,13 @@ fn check_mean<T: Operand>(memory: &FuseMemory) {
     mean_of_tokens(memory, &mut expected).unwrap();
     let mut found = vec![T::narrow(9.0); expected.len()];
     let launch = Launch::over(found.len());
-    let of = sizes.of_kernel();
-    let mut arguments =
-        [Arg::of_struct(&of), Arg::from(memory.second.as_slice()), Arg::from(&mut found[..]), Arg::from(sizes.share())];
+    let tokens = sizes.kernel_tokens();
+    let mut arguments = [
+        Arg::of_struct(&tokens),
+        Arg::from(memory.second.as_slice()),
+        Arg::from(&mut found[..]),
+        Arg::from(sizes.share()),
+    ];
     HARNESS.run(&mean_kernel::<T>(), launch, &mut arguments);
     drop(arguments);
     let found: Vec<f32> = found.iter().map(|x| x.widen()).collect();
@@ -140,7 +144,7 @@ fn the_small_kernels_have_the_cpus_bits() {
     let scope = Device::cpu().scope("test");
     for sizes in SIZES {
         let Run { mut memory, fused, .. } = run::<f32>(sizes);
-        let (of, d_fused) = (sizes.of_kernel(), noise("d", fused.len(), 1.0));
+        let (tokens, d_fused) = (sizes.kernel_tokens(), noise("d", fused.len(), 1.0));
         check_mean::<f32>(&memory);
         check_mean::<f16>(&memory);
         check_mean::<bf16>(&memory);
@@ -149,7 +153,7 @@ fn the_small_kernels_have_the_cpus_bits() {
         let mut found = vec![9.0f32; memory.d_tokens.len()];
         let launch = Launch::over(found.len());
         let mut arguments =
-            [Arg::of_struct(&of), Arg::from(&d_fused[..]), Arg::from(&mut found[..]), Arg::from(sizes.share())];
+            [Arg::of_struct(&tokens), Arg::from(&d_fused[..]), Arg::from(&mut found[..]), Arg::from(sizes.share())];
         HARNESS.run("spread_to_tokens", launch, &mut arguments);
         assert_eq!(found, memory.d_tokens.as_slice(), "{sizes:?}");
     }

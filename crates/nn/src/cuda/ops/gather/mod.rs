@@ -71,10 +71,10 @@ impl GatherIndex {
         list: &WorkList,
         vectors: RowGranularity,
         from: ReadFrom,
-        of_samples: &[&[(usize, usize)]],
+        sample_positions: &[&[(usize, usize)]],
     ) -> Result<Self> {
         let mut reads = GatherIndex::empty(scope)?;
-        reads.set(list, vectors, from, of_samples);
+        reads.set(list, vectors, from, sample_positions);
         let mut uploader = BatchUploader::new(scope)?;
         let mut upload = uploader.upload();
         reads.enqueue(&mut upload)?;
@@ -100,16 +100,23 @@ impl GatherIndex {
         })
     }
 
-    /// Takes other reads, of which the device learns by [`GatherIndex::enqueue`]. `of_samples` has
+    /// Takes other reads, of which the device learns by [`GatherIndex::enqueue`]. `sample_positions` has
     /// for each sequence, sample by sample, the number of the window that is read among its own and
     /// the step after which it is; of [`RowGranularity::OfWindows`] the last one.
     ///
     /// # Panics
     /// If there is not a window for every sample in every sequence of the list, and where there is
     /// no such window or step, or no vector of it.
-    pub fn set(&mut self, list: &WorkList, vectors: RowGranularity, from: ReadFrom, of_samples: &[&[(usize, usize)]]) {
-        let (sequences, samples) = (list.places().len(), of_samples.first().map_or(0, |of| of.len()));
-        assert_eq!(of_samples.len(), sequences, "windows in each sequence");
+    pub fn set(
+        &mut self,
+        list: &WorkList,
+        vectors: RowGranularity,
+        from: ReadFrom,
+        sample_positions: &[&[(usize, usize)]],
+    ) {
+        let (sequences, samples) =
+            (list.places().len(), sample_positions.first().map_or(0, |positions| positions.len()));
+        assert_eq!(sample_positions.len(), sequences, "windows in each sequence");
         (self.vectors, self.samples, self.sequences, self.hidden) = (vectors, samples, sequences, list.hidden());
         let vectors_end = match vectors {
             RowGranularity::OfWindows => list.windows(),
@@ -118,11 +125,11 @@ impl GatherIndex {
         self.rows_end = if from == ReadFrom::States { list.rows() + list.windows() } else { vectors_end };
         self.numbers.resize(samples * sequences, 0);
         self.lists.rows.resize(samples * sequences, 0);
-        for (s, (reads, of)) in of_samples.iter().zip(list.places()).enumerate() {
+        for (s, (reads, place)) in sample_positions.iter().zip(list.places()).enumerate() {
             assert_eq!(reads.len(), samples, "a window for each sample in sequence {s}");
             for (sample, &(window, step)) in reads.iter().enumerate() {
-                let number = vectors.number(s, of, window, step);
-                let row = if from == ReadFrom::States { of.states(step + 1) + window } else { number };
+                let number = vectors.number(s, place, window, step);
+                let row = if from == ReadFrom::States { place.states(step + 1) + window } else { number };
                 self.numbers[sample * sequences + s] = number as u32;
                 self.lists.rows[sample * sequences + s] = row as u32;
             }
@@ -185,17 +192,17 @@ impl GatherIndex {
 impl RowGranularity {
     /// The number of the vector of sequence `s` that belongs to a window of its own after step
     /// `step`.
-    fn number(self, s: usize, of: &SequencePlace, window: usize, step: usize) -> usize {
-        let (windows, steps) = (of.windows as usize, of.steps as usize);
+    fn number(self, s: usize, place: &SequencePlace, window: usize, step: usize) -> usize {
+        let (windows, steps) = (place.windows as usize, place.steps as usize);
         assert!(
             window < windows && step < steps,
             "step {step} of {steps} of window {window} of the {windows} of sequence {s}"
         );
         match self {
-            RowGranularity::OfSteps => of.gates(step) + window,
+            RowGranularity::OfSteps => place.gates(step) + window,
             RowGranularity::OfWindows => {
                 assert_eq!(step + 1, steps, "the last step of a window of sequence {s}");
-                of.window as usize + window
+                place.window as usize + window
             }
         }
     }

@@ -10,20 +10,34 @@ const HIDDEN: usize = 5;
 /// Two sequences: three windows of three steps, of which nobody reads the second, and two of one
 /// step.
 fn list(scope: &Scope) -> WorkList {
-    let of = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
-    WorkList::new(scope, HIDDEN, TileWindows::Eight, &[of(3, &[0, 4, 9][..]), of(1, &[2, 3])]).unwrap()
+    let sequence = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
+    WorkList::new(scope, HIDDEN, TileWindows::Eight, &[sequence(3, &[0, 4, 9][..]), sequence(1, &[2, 3])]).unwrap()
 }
 
-fn of_windows(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
-    let of_samples = [[2, 0, 2, 2].map(|window| (window, 2)), [1, 1, 0, 1].map(|window| (window, 0))];
-    GatherIndex::new(scope, list, RowGranularity::OfWindows, from, &of_samples.each_ref().map(|of| &of[..])).unwrap()
+fn window_index(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
+    let sample_positions = [[2, 0, 2, 2].map(|window| (window, 2)), [1, 1, 0, 1].map(|window| (window, 0))];
+    GatherIndex::new(
+        scope,
+        list,
+        RowGranularity::OfWindows,
+        from,
+        &sample_positions.each_ref().map(|positions| &positions[..]),
+    )
+    .unwrap()
 }
 
 /// The second sample reads the first's window a step later, the third another one, and the last
 /// what the first does.
-fn of_steps(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
-    let of_samples = [[(2, 1), (2, 2), (0, 0), (2, 1)], [(1, 0), (1, 0), (0, 0), (1, 0)]];
-    GatherIndex::new(scope, list, RowGranularity::OfSteps, from, &of_samples.each_ref().map(|of| &of[..])).unwrap()
+fn step_index(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
+    let sample_positions = [[(2, 1), (2, 2), (0, 0), (2, 1)], [(1, 0), (1, 0), (0, 0), (1, 0)]];
+    GatherIndex::new(
+        scope,
+        list,
+        RowGranularity::OfSteps,
+        from,
+        &sample_positions.each_ref().map(|positions| &positions[..]),
+    )
+    .unwrap()
 }
 
 /// Checks that samples read the rows `expected`.
@@ -43,7 +57,7 @@ fn check_join<From: Operand, T: Operand>(reads: &GatherIndex, expected: [usize; 
         Arg::from(HIDDEN as u32),
     ];
     HARNESS.run(&kernel::<From, T>(), Launch::over(len), &mut arguments);
-    let wide = |of: &[T]| of.iter().map(|x| x.widen()).collect::<Vec<f32>>();
+    let wide = |values: &[T]| values.iter().map(|x| x.widen()).collect::<Vec<f32>>();
     let row = |&row: &usize| from.as_slice()[row * HIDDEN..][..HIDDEN].iter().map(|x| T::narrow(x.widen()).widen());
     let rows: Vec<f32> = expected.iter().flat_map(row).collect();
     assert_eq!(wide(plain.as_slice()), rows, "{:?}", reads.vectors);
@@ -56,7 +70,7 @@ fn check_separate<T: Operand>(reads: &GatherIndex, readers: &[&[usize]]) {
     let d_joined = Buffer::from_slice(&scope, &noise("d", reads.numbers.len() * HIDDEN, 3.0)).unwrap();
     let d = |reader: usize, unit: usize| T::narrow(d_joined.as_slice()[reader * HIDDEN + unit]).widen();
     let sum = |readers: &[usize], unit| readers.iter().fold(0.0f32, |sum, &reader| sum + d(reader, unit));
-    let expected: Vec<f32> = readers.iter().flat_map(|of| (0..HIDDEN).map(move |unit| sum(of, unit))).collect();
+    let expected: Vec<f32> = readers.iter().flat_map(|own| (0..HIDDEN).map(move |unit| sum(own, unit))).collect();
     let mut plain = Buffer::from_slice(&scope, &vec![7.0f32; expected.len()]).unwrap();
     scatter_add::<T>(reads, &d_joined, &mut plain).unwrap();
     let (mut found, len) = (vec![9.0f32; expected.len()], expected.len());
@@ -78,48 +92,49 @@ fn samples_read_the_last_states_of_windows_or_what_was_made_of_them() {
     let scope = Device::cpu().scope("test");
     let list = list(&scope);
     // Four rows of three states, and then two of two.
-    let (of, expected) = (of_windows(&scope, &list, ReadFrom::States), [11, 15, 9, 15, 11, 14, 11, 15]);
-    check_join::<f32, f32>(&of, expected);
-    check_join::<f16, f16>(&of, expected);
-    check_join::<bf16, bf16>(&of, expected);
-    check_join::<f16, f32>(&of, expected);
-    check_join::<bf16, f32>(&of, expected);
-    let (of, expected) = (of_windows(&scope, &list, ReadFrom::RowGranularity), [2, 4, 0, 4, 2, 3, 2, 4]);
-    check_join::<f32, f32>(&of, expected);
-    check_join::<f32, f16>(&of, expected);
-    check_join::<f32, bf16>(&of, expected);
+    let (reads, expected) = (window_index(&scope, &list, ReadFrom::States), [11, 15, 9, 15, 11, 14, 11, 15]);
+    check_join::<f32, f32>(&reads, expected);
+    check_join::<f16, f16>(&reads, expected);
+    check_join::<bf16, bf16>(&reads, expected);
+    check_join::<f16, f32>(&reads, expected);
+    check_join::<bf16, f32>(&reads, expected);
+    let (reads, expected) = (window_index(&scope, &list, ReadFrom::RowGranularity), [2, 4, 0, 4, 2, 3, 2, 4]);
+    check_join::<f32, f32>(&reads, expected);
+    check_join::<f32, f16>(&reads, expected);
+    check_join::<f32, bf16>(&reads, expected);
     let readers: [&[usize]; 5] = [&[2], &[], &[0, 4, 6], &[5], &[1, 3, 7]];
-    check_separate::<f32>(&of, &readers);
-    check_separate::<f16>(&of, &readers);
-    check_separate::<bf16>(&of, &readers);
+    check_separate::<f32>(&reads, &readers);
+    check_separate::<f16>(&reads, &readers);
+    check_separate::<bf16>(&reads, &readers);
 }
 
 #[test]
 fn samples_read_the_states_of_any_step_or_what_was_made_of_them() {
     let scope = Device::cpu().scope("test");
     let list = list(&scope);
-    let of = of_steps(&scope, &list, ReadFrom::States);
-    check_join::<f32, f32>(&of, [8, 15, 11, 15, 3, 14, 8, 15]);
-    check_join::<bf16, bf16>(&of, [8, 15, 11, 15, 3, 14, 8, 15]);
-    let of = of_steps(&scope, &list, ReadFrom::RowGranularity);
-    check_join::<f32, f16>(&of, [5, 10, 8, 10, 0, 9, 5, 10]);
+    let reads = step_index(&scope, &list, ReadFrom::States);
+    check_join::<f32, f32>(&reads, [8, 15, 11, 15, 3, 14, 8, 15]);
+    check_join::<bf16, bf16>(&reads, [8, 15, 11, 15, 3, 14, 8, 15]);
+    let reads = step_index(&scope, &list, ReadFrom::RowGranularity);
+    check_join::<f32, f16>(&reads, [5, 10, 8, 10, 0, 9, 5, 10]);
     let readers: [&[usize]; 11] = [&[4], &[], &[], &[], &[], &[0, 6], &[], &[], &[2], &[5], &[1, 3, 7]];
-    check_separate::<f32>(&of, &readers);
-    check_separate::<bf16>(&of, &readers);
+    check_separate::<f32>(&reads, &readers);
+    check_separate::<bf16>(&reads, &readers);
 }
 
 #[test]
 #[should_panic(expected = "step 0 of 1 of window 2 of the 2 of sequence 1")]
 fn a_window_that_is_not_there_is_refused() {
     let scope = Device::cpu().scope("test");
-    let of_samples = [&[(0, 2)][..], &[(2, 0)]];
-    let _ = GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::States, &of_samples);
+    let sample_positions = [&[(0, 2)][..], &[(2, 0)]];
+    let _ = GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::States, &sample_positions);
 }
 
 #[test]
 #[should_panic(expected = "the last step of a window of sequence 0")]
 fn a_step_of_which_there_is_no_vector_is_refused() {
     let scope = Device::cpu().scope("test");
-    let of_samples = [&[(0, 1)][..], &[(1, 0)]];
-    let _ = GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::RowGranularity, &of_samples);
+    let sample_positions = [&[(0, 1)][..], &[(1, 0)]];
+    let _ =
+        GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::RowGranularity, &sample_positions);
 }

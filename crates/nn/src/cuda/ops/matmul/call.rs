@@ -22,8 +22,13 @@ pub(in super::super) struct Operands {
 
 impl Operands {
     /// Call for a product whose output is at an address.
-    pub(super) fn of<T: Operand>(of: &Product<'_, T>, out: u64) -> Self {
-        Operands { a: of.a.address(), b: of.b.address(), start: of.start.map_or(0, |start| start.address()), out }
+    pub(super) fn new<T: Operand>(product: &Product<'_, T>, out: u64) -> Self {
+        Operands {
+            a: product.a.address(),
+            b: product.b.address(),
+            start: product.start.map_or(0, |start| start.address()),
+            out,
+        }
     }
 }
 

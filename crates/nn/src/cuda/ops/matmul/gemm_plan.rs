@@ -54,7 +54,7 @@ impl GemmPlan {
     }
 
     /// A product of a shape, cut so. One that starts from something is never split.
-    pub(super) fn of(cut: TileConfig, shape: [usize; 3], starts: bool) -> Self {
+    pub(super) fn new(cut: TileConfig, shape: [usize; 3], starts: bool) -> Self {
         let (splits, inner_each) = if starts { (1, shape[2]) } else { splits(shape) };
         let plan = GemmPlan { tile: cut.tile, splits, inner_each };
         match cut.parts {
@@ -111,15 +111,15 @@ pub(in super::super) struct Kind {
 }
 
 impl Kind {
-    pub(super) fn of<T: Operand>(of: &Product<'_, T>, output: Output) -> Self {
+    pub(super) fn for_product<T: Operand>(product: &Product<'_, T>, output: Output) -> Self {
         Kind {
             operands: (T::SUFFIX, T::IS_NARROW),
-            layout: of.layout,
-            arithmetic: of.arithmetic,
+            layout: product.layout,
+            arithmetic: product.arithmetic,
             output,
-            is_split: GemmPlan::of(TileConfig::BY_RULE, of.shape, of.start.is_some()).splits > 1,
-            starts: of.start.is_some(),
-            sizes: of.shape.map(bucket),
+            is_split: GemmPlan::new(TileConfig::BY_RULE, product.shape, product.start.is_some()).splits > 1,
+            starts: product.start.is_some(),
+            sizes: product.shape.map(bucket),
         }
     }
 
@@ -188,7 +188,7 @@ pub(crate) fn parts_of_sum(shape: [usize; 3]) -> usize {
 /// fewer blocks, and may have more parts.
 pub(crate) fn parts_of_rows(rows: usize, columns: usize, inner: usize) -> usize {
     let column_tiles = columns.div_ceil(SIDE).max(1);
-    let of_row_tiles = |tiles: usize| parts_of_sum([rows.min(tiles * SIDE), columns, inner]);
+    let parts_with_tiles = |tiles: usize| parts_of_sum([rows.min(tiles * SIDE), columns, inner]);
     // A product of more tiles than blocks is never split.
-    (1..=rows.div_ceil(SIDE).min(BLOCKS / column_tiles + 1)).map(of_row_tiles).max().unwrap_or(0)
+    (1..=rows.div_ceil(SIDE).min(BLOCKS / column_tiles + 1)).map(parts_with_tiles).max().unwrap_or(0)
 }

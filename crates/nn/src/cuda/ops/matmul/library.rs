@@ -18,7 +18,7 @@ use crate::error::Result;
 pub(super) unsafe fn multiply<T: Operand>(
     tuner: &Tuner,
     device: &Cuda,
-    of: &Product<'_, T>,
+    requested: &Product<'_, T>,
     operands: Operands,
     parts: u64,
 ) -> bool {
@@ -28,8 +28,8 @@ pub(super) unsafe fn multiply<T: Operand>(
         "bf16" => FactorType::Bf16,
         _ => FactorType::Tf32,
     };
-    let product = MatrixProduct { shape: of.shape, turned: of.layout.turned(), factors };
-    let bytes = if start == 0 { parts_of_sum(of.shape) * size_of::<f32>() } else { 0 };
+    let product = MatrixProduct { shape: requested.shape, turned: requested.layout.turned(), factors };
+    let bytes = if start == 0 { parts_of_sum(requested.shape) * size_of::<f32>() } else { 0 };
     let workspace = if bytes == 0 { (0, 0) } else { (parts, bytes) };
     let at = MatrixAddresses { a, b, start, out, workspace };
     // SAFETY: as the caller promised.

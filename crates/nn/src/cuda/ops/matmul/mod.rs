@@ -117,13 +117,19 @@ pub fn multiply<T: Operand>(
     }
 }
 
-fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64, scratch: &mut Scratch) -> Result<()> {
-    let len = of.shape[0] * of.shape[1];
-    let operands = Operands::of(of, to);
-    let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
+fn cuda<T: Operand>(
+    device: &Cuda,
+    product: &Product<'_, T>,
+    output: Output,
+    to: u64,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let len = product.shape[0] * product.shape[1];
+    let operands = Operands::new(product, to);
+    let parts = if product.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(product.shape))? };
     let run = |cut: TileConfig| {
-        let plan = GemmPlan::of(cut, of.shape, of.start.is_some());
-        let call = Call::new::<T>(of.shape, of.layout, of.arithmetic, plan, output);
+        let plan = GemmPlan::new(cut, product.shape, product.start.is_some());
+        let call = Call::new::<T>(product.shape, product.layout, product.arithmetic, plan, output);
         if plan.splits == 1 {
             // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
             return unsafe { call.submit(device, operands) };
@@ -138,10 +144,10 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
         // after it.
         unsafe { add_parts(device, parts, plan.splits, to, len, output) }
     };
-    let (kind, tuner) = (Kind::of(of, output), scratch.products_mut().tuner().clone());
+    let (kind, tuner) = (Kind::for_product(product, output), scratch.products_mut().tuner().clone());
     // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a
     // scratch for.
-    let by_library = || unsafe { library::multiply(&tuner, device, of, operands, parts) };
+    let by_library = || unsafe { library::multiply(&tuner, device, product, operands, parts) };
     // Doing it again changes nothing: there are several ways only where the output is overwritten.
     let measured = |method| match method {
         Method::Kernel(cut) => device.elapsed_ms(|| run(cut)),
@@ -164,32 +170,32 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
 /// [`Error::Memory`](crate::Error::Memory).
 #[cfg(feature = "conformance")]
 pub(super) fn by_library<T: Operand>(
-    of: &Product<'_, T>,
+    product: &Product<'_, T>,
     out: &mut Buffer<f32>,
     start: usize,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Device::Cuda(device) = of.assert_fits(&*out, start) else { return Ok(false) };
-    let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
+    let Device::Cuda(device) = product.assert_fits(&*out, start) else { return Ok(false) };
+    let parts = if product.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(product.shape))? };
     let tuner = scratch.products_mut().tuner().clone();
-    let operands = Operands::of(of, Part { buffer: out, start }.address());
+    let operands = Operands::new(product, Part { buffer: out, start }.address());
     // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
     // parts. What is submitted to the default stream later runs after it.
-    Ok(unsafe { library::multiply(&tuner, &device, of, operands, parts) })
+    Ok(unsafe { library::multiply(&tuner, &device, product, operands, parts) })
 }
 
 #[cfg(feature = "conformance")]
-fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
-    let ([rows, columns, inner], a, b) = (of.shape, of.a.elements(), of.b.elements());
+fn cpu<T: Operand>(product: &Product<'_, T>, output: Output, out: &mut [f32]) {
+    let ([rows, columns, inner], a, b) = (product.shape, product.a.elements(), product.b.elements());
     for (k, out) in out[..rows * columns].iter_mut().enumerate() {
         let (row, column) = (k / columns, k % columns);
         let term = |l: usize| {
-            let [is_a_turned, is_b_turned] = of.layout.turned();
+            let [is_a_turned, is_b_turned] = product.layout.turned();
             let a = if is_a_turned { a[l * rows + row] } else { a[row * inner + l] };
             let b = if is_b_turned { b[l * columns + column] } else { b[column * inner + l] };
             a.widen() * b.widen()
         };
-        let sum: f32 = (0..inner).map(term).sum::<f32>() + of.start.map_or(0.0, |start| start.elements()[column]);
+        let sum: f32 = (0..inner).map(term).sum::<f32>() + product.start.map_or(0.0, |start| start.elements()[column]);
         *out = if output == Output::Add { *out + sum } else { sum };
     }
 }

@@ -22,9 +22,9 @@ fn check<T: Operand>(shape: [usize; 3], layout: Transpose, arithmetic: Arithmeti
         let mut expected = Buffer::from_slice(&scope, &before).unwrap();
         multiply(&product, output, &mut expected, 0, &mut Scratch::empty(&scope).unwrap()).unwrap();
         let mut by_rule = Vec::new();
-        for (name, cut) in Kind::of(&product, Output::Overwrite).cuts(true) {
+        for (name, cut) in Kind::for_product(&product, Output::Overwrite).cuts(true) {
             let mut found = before.clone();
-            let plan = GemmPlan::of(cut, shape, start.is_some());
+            let plan = GemmPlan::new(cut, shape, start.is_some());
             let call = Call::new::<T>(shape, layout, arithmetic, plan, output);
             run::<T>(&call, &a, &b, start.as_ref(), &mut found);
             for (found, expected) in found.iter().zip(expected.as_slice()) {
@@ -89,9 +89,9 @@ fn larger_tiles_are_for_products_that_fill_them() {
     let names = |shape, layout, (output, may_differ)| {
         let (a, b) = (Buffer::<bf16>::zeros(&scope, 0).unwrap(), Buffer::zeros(&scope, 0).unwrap());
         let (a, b) = ((&a).into(), (&b).into());
-        let of = Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
-        let cuts = Kind::of(&of, output).cuts(may_differ);
-        cuts.iter().map(|&(name, cut)| (name, GemmPlan::of(cut, shape, false).splits)).collect::<Vec<_>>()
+        let product = Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
+        let cuts = Kind::for_product(&product, output).cuts(may_differ);
+        cuts.iter().map(|&(name, cut)| (name, GemmPlan::new(cut, shape, false).splits)).collect::<Vec<_>>()
     };
     let (sets, square) = (Output::Overwrite, ("64 x 64", 1));
     let tall = ("128 x 64", 1);
@@ -100,10 +100,10 @@ fn larger_tiles_are_for_products_that_fill_them() {
     assert_eq!(names([65, 65, 16], Transpose::Nn, (sets, true)), [square, tall, ("128 x 128", 1)]);
     assert_eq!(names([65, 65, 16], Transpose::Tt, (sets, true)), [square]);
     assert_eq!(names([65, 65, 16], Transpose::Nt, (Output::Add, true)), [square]);
-    let of_rule = [("64 x 64", 64), ("128 x 64", 64), ("128 x 128", 64)];
-    assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, false)), of_rule);
+    let rule_cuts = [("64 x 64", 64), ("128 x 64", 64), ("128 x 128", 64)];
+    assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, false)), rule_cuts);
     let halves = [("64 x 64 in half the parts", 32), ("128 x 64 in half the parts", 32)];
-    assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, true)), [&of_rule[..], &halves].concat());
+    assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, true)), [&rule_cuts[..], &halves].concat());
 }
 
 #[test]

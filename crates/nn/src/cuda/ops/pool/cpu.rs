@@ -7,10 +7,10 @@ use super::{PoolMemory, PoolSizes, PoolSlots, PoolWeights};
 use crate::cuda::ops::lanes;
 use crate::cuda::ops::operand::Operand;
 
-pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) {
-    let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = of.slots;
+pub(super) fn find_keys(weights: PoolWeights<'_>, memory: &mut PoolMemory) {
+    let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = weights.slots;
     let [_, _, _, hidden] = memory.sizes.wide();
-    let parameter = |start: usize| of.parameter(start).elements();
+    let parameter = |start: usize| weights.parameter(start).elements();
     let PoolMemory { sizes, query: scaled, keys, bias, .. } = memory;
     let scaled = scaled.as_mut_slice();
     scaled_query(*sizes, parameter(query), parameter(in_weight), parameter(in_bias), scaled);
@@ -18,9 +18,9 @@ pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) {
     bias_of(parameter(in_bias + 2 * hidden), parameter(out_weight), parameter(out_bias), bias.as_mut_slice());
 }
 
-pub(super) fn affine_backward(of: PoolWeights<'_>, d: &[f32], place: AffinePlace, gradients: &mut [f32]) {
+pub(super) fn affine_backward(weights: PoolWeights<'_>, d: &[f32], place: AffinePlace, gradients: &mut [f32]) {
     let (hidden, AffinePlace { x, weight, bias }) = (d.len(), place);
-    let (x_of, weight_of) = (of.parameter(x).elements(), of.parameter(weight).elements());
+    let (x_of, weight_of) = (weights.parameter(x).elements(), weights.parameter(weight).elements());
     for column in 0..hidden {
         let warp = |warp: usize| {
             let rows = (warp..hidden).step_by(WARPS);

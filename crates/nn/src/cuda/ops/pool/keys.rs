@@ -16,8 +16,8 @@ pub(super) const WARPS: usize = 8;
 const COLUMNS: usize = 32;
 
 /// The scaled query, the heads' keys, and the bias of pooled vectors, W_o b_v + b_o.
-pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) -> Result<()> {
-    let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = of.slots;
+pub(super) fn find_keys(weights: PoolWeights<'_>, memory: &mut PoolMemory) -> Result<()> {
+    let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = weights.slots;
     let [_, _, _, hidden] = memory.sizes.wide();
     let weight_k = in_weight + hidden * hidden;
     let read = [query, in_weight, in_bias, weight_k, out_weight, in_bias + 2 * hidden, out_bias];
@@ -25,7 +25,7 @@ pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) -> Result<
     match keys.scope().device().clone() {
         Device::Cuda(device) => {
             let [query_from, weight_q, bias_q, weight_k, weight_o, bias_v, bias_o] =
-                read.map(|start| of.parameter(start).address());
+                read.map(|start| weights.parameter(start).address());
             let (query, keys, bias) = (query.address(), keys.address(), bias.address());
             let arguments = arguments![
                 sizes.heads,
@@ -47,19 +47,23 @@ pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) -> Result<
             // the default stream later runs after it.
             Ok(unsafe { kernel("pool_keys").submit(&device, launch_of_keys(*sizes), &arguments) }?)
         }
-        _ => cpu_arm!(cpu::find_keys(of, memory)),
+        _ => cpu_arm!(cpu::find_keys(weights, memory)),
     }
 }
 
 /// From the gradients of the keys to those of the query, W_q, b_q and W_k, which are added.
-pub(super) fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradients: &mut Buffer<f32>) -> Result<()> {
-    let PoolSlots { query, in_weight, in_bias, .. } = of.slots;
+pub(super) fn keys_backward(
+    weights: PoolWeights<'_>,
+    memory: &mut PoolMemory,
+    gradients: &mut Buffer<f32>,
+) -> Result<()> {
+    let PoolSlots { query, in_weight, in_bias, .. } = weights.slots;
     let [_, _, _, hidden] = memory.sizes.wide();
     let weight_k = in_weight + hidden * hidden;
     let PoolMemory { sizes, query: scaled, d_keys, d_query, .. } = memory;
     match d_keys.scope().device().clone() {
         Device::Cuda(device) => {
-            let weight = of.parameter(weight_k).address();
+            let weight = weights.parameter(weight_k).address();
             let d_weight = Part { buffer: gradients, start: weight_k }.address();
             let (d_keys, scaled, d_query) = (d_keys.address(), scaled.address(), d_query.address());
             let arguments =
@@ -69,14 +73,14 @@ pub(super) fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradie
             unsafe { kernel("pool_keys_backward").submit(&device, launch_of_heads(*sizes), &arguments)? };
         }
         _ => cpu_arm!({
-            let weight = &of.parameter(weight_k).elements()[..hidden * hidden];
+            let weight = &weights.parameter(weight_k).elements()[..hidden * hidden];
             let d_weight = &mut gradients.as_mut_slice()[weight_k..][..hidden * hidden];
             let read = [d_keys.as_slice(), scaled.as_slice(), weight];
             cpu::keys_backward(*sizes, read[0], read[1], read[2], d_query.as_mut_slice(), d_weight);
         })?,
     }
     let affine = AffinePlace { x: query, weight: in_weight, bias: in_bias };
-    affine_backward(of, d_query, affine, gradients)
+    affine_backward(weights, d_query, affine, gradients)
 }
 
 /// y = W x + b of H numbers: where these are among the parameters.
@@ -89,7 +93,7 @@ pub(super) struct AffinePlace {
 
 /// Adds the gradients of all three, from that of y, `d` `[H]`.
 pub(super) fn affine_backward(
-    of: PoolWeights<'_>,
+    weights: PoolWeights<'_>,
     d: &Buffer<f32>,
     place: AffinePlace,
     gradients: &mut Buffer<f32>,
@@ -97,14 +101,14 @@ pub(super) fn affine_backward(
     let (hidden, AffinePlace { x, weight, bias }) = (d.len(), place);
     match d.scope().device().clone() {
         Device::Cuda(device) => {
-            let [x_from, weight_from] = [x, weight].map(|start| of.parameter(start).address());
+            let [x_from, weight_from] = [x, weight].map(|start| weights.parameter(start).address());
             let [d_weight, d_bias, d_x] = [weight, bias, x].map(|start| Part { buffer: &*gradients, start }.address());
             let arguments = arguments![hidden as u32, d.address(), x_from, weight_from, d_weight, d_bias, d_x];
             // SAFETY: there are H numbers of d, x and b, and H rows of W, as of the pooling that
             // they are of; a thread changes elements of its own column.
             Ok(unsafe { kernel("affine_backward").submit(&device, launch_of_columns(hidden), &arguments) }?)
         }
-        _ => cpu_arm!(cpu::affine_backward(of, d.as_slice(), place, gradients.as_mut_slice())),
+        _ => cpu_arm!(cpu::affine_backward(weights, d.as_slice(), place, gradients.as_mut_slice())),
     }
 }
 
@@ -174,21 +178,22 @@ mod tests {
     #[test]
     fn the_kernels_have_the_cpus_bits() {
         for [heads, hidden] in SIZES {
-            let mut of = Example::new(heads, hidden);
-            let weights = PoolWeights { parameters: &of.parameters, slots: of.slots, arithmetic: Arithmetic::Exact };
-            find_keys(weights, &mut of.memory).unwrap();
-            let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = of.slots;
+            let mut example = Example::new(heads, hidden);
+            let weights =
+                PoolWeights { parameters: &example.parameters, slots: example.slots, arithmetic: Arithmetic::Exact };
+            find_keys(weights, &mut example.memory).unwrap();
+            let PoolSlots { query, in_weight, in_bias, out_weight, out_bias } = example.slots;
             let wide = hidden as usize;
             let mut found = [wide, (heads * hidden) as usize, wide].map(|len| vec![9.0f32; len]);
-            let mut arguments = of.numbers();
+            let mut arguments = example.numbers();
             let weight_k = in_weight + wide * wide;
             for start in [query, in_weight, in_bias, weight_k, out_weight, in_bias + 2 * wide, out_bias] {
-                arguments.push(of.parameter(start));
+                arguments.push(example.parameter(start));
             }
             arguments.extend(found.iter_mut().map(|to| Arg::from(&mut to[..])));
-            HARNESS.run("pool_keys", launch_of_keys(of.memory.sizes), &mut arguments);
+            HARNESS.run("pool_keys", launch_of_keys(example.memory.sizes), &mut arguments);
             drop(arguments);
-            let expected = [&of.memory.query, &of.memory.keys, &of.memory.bias];
+            let expected = [&example.memory.query, &example.memory.keys, &example.memory.bias];
             assert_eq!(found, expected.map(|buffer| buffer.as_slice().to_vec()), "{heads} heads of {hidden}");
         }
     }
@@ -196,31 +201,33 @@ mod tests {
     #[test]
     fn gradients_by_the_kernels_have_the_cpus_bits() {
         for [heads, hidden] in SIZES {
-            let mut of = Example::new(heads, hidden);
-            let (wide, len) = (hidden as usize, of.parameters.len());
-            of.memory.query.copy_from(&noise("scaled", wide, 1.0)).unwrap();
-            of.memory.d_keys.copy_from(&noise("d_keys", heads as usize * wide, 1.0)).unwrap();
+            let mut example = Example::new(heads, hidden);
+            let (wide, len) = (hidden as usize, example.parameters.len());
+            example.memory.query.copy_from(&noise("scaled", wide, 1.0)).unwrap();
+            example.memory.d_keys.copy_from(&noise("d_keys", heads as usize * wide, 1.0)).unwrap();
             let before = noise("gradients", len, 1.0);
-            let mut gradients = Buffer::from_slice(&of.scope, &before).unwrap();
-            let weights = PoolWeights { parameters: &of.parameters, slots: of.slots, arithmetic: Arithmetic::Exact };
-            keys_backward(weights, &mut of.memory, &mut gradients).unwrap();
-            let PoolSlots { query, in_weight, in_bias, .. } = of.slots;
+            let mut gradients = Buffer::from_slice(&example.scope, &before).unwrap();
+            let weights =
+                PoolWeights { parameters: &example.parameters, slots: example.slots, arithmetic: Arithmetic::Exact };
+            keys_backward(weights, &mut example.memory, &mut gradients).unwrap();
+            let PoolSlots { query, in_weight, in_bias, .. } = example.slots;
             let weight_k = in_weight + wide * wide;
 
             let mut d_query = vec![9.0f32; wide];
             let [mut d_weight_k, mut d_weight_q] =
                 [weight_k, in_weight].map(|start| before[start..][..wide * wide].to_vec());
             let [mut d_bias, mut d_x] = [in_bias, query].map(|start| before[start..][..wide].to_vec());
-            let mut arguments = of.numbers();
-            arguments.extend([&of.memory.d_keys, &of.memory.query].map(|buffer| Arg::from(buffer.as_slice())));
-            arguments.push(of.parameter(weight_k));
+            let mut arguments = example.numbers();
+            arguments
+                .extend([&example.memory.d_keys, &example.memory.query].map(|buffer| Arg::from(buffer.as_slice())));
+            arguments.push(example.parameter(weight_k));
             arguments.extend([Arg::from(&mut d_query[..]), Arg::from(&mut d_weight_k[..])]);
-            HARNESS.run("pool_keys_backward", launch_of_heads(of.memory.sizes), &mut arguments);
+            HARNESS.run("pool_keys_backward", launch_of_heads(example.memory.sizes), &mut arguments);
             drop(arguments);
-            assert_eq!(d_query, of.memory.d_query.as_slice(), "{heads} heads of {hidden}");
+            assert_eq!(d_query, example.memory.d_query.as_slice(), "{heads} heads of {hidden}");
 
             let mut arguments = vec![Arg::from(hidden), Arg::from(&d_query[..])];
-            arguments.extend([query, in_weight].map(|start| of.parameter(start)));
+            arguments.extend([query, in_weight].map(|start| example.parameter(start)));
             arguments.extend([&mut d_weight_q, &mut d_bias, &mut d_x].map(|to| Arg::from(&mut to[..])));
             HARNESS.run("affine_backward", launch_of_columns(wide), &mut arguments);
             drop(arguments);

@@ -133,11 +133,11 @@ impl PoolSizes {
     /// Numbers that products and sums ask a scratch for, of so many windows or fewer.
     fn parts(self) -> usize {
         let ([_, windows, heads, hidden], width) = (self.wide(), self.head_width());
-        let of_windows = [(width, hidden), (hidden, hidden), (hidden, width)]
+        let window_parts = [(width, hidden), (hidden, hidden), (hidden, width)]
             .map(|(columns, inner)| parts_of_rows(windows, columns, inner));
         let sums = [[hidden, hidden, windows], [width, hidden, windows]];
         let columns = [hidden, heads * hidden].map(|columns| column_sum_parts(windows, columns));
-        of_windows.into_iter().chain(sums.map(parts_of_sum)).chain(columns).max().unwrap_or(0)
+        window_parts.into_iter().chain(sums.map(parts_of_sum)).chain(columns).max().unwrap_or(0)
     }
 
     fn states(self) -> usize {
@@ -220,27 +220,32 @@ impl PoolMemory {
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn pool<T: Operand>(
-    of: PoolWeights<'_>,
+    weights: PoolWeights<'_>,
     states: Part<'_, T>,
     memory: &mut PoolMemory,
     pooled: &mut Buffer<f32>,
     pooled_start: usize,
 ) -> Result<()> {
     let ([_, windows, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
-    states.assert_has(memory.sizes.states(), of.parameters.scope().device());
-    let PoolSlots { in_weight, out_weight, .. } = of.slots;
-    find_keys(of, memory)?;
+    states.assert_has(memory.sizes.states(), weights.parameters.scope().device());
+    let PoolSlots { in_weight, out_weight, .. } = weights.slots;
+    find_keys(weights, memory)?;
     sum_states(states, memory)?;
     for head in 0..heads {
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
-        let weight_v = of.parameter(in_weight + (2 * hidden + head * width) * hidden);
-        let values = of.product(weight_v, sums, [width, windows, hidden], Transpose::Nt);
+        let weight_v = weights.parameter(in_weight + (2 * hidden + head * width) * hidden);
+        let values = weights.product(weight_v, sums, [width, windows, hidden], Transpose::Nt);
         multiply(&values, Output::Overwrite, &mut memory.values, head * width * windows, &mut memory.scratch)?;
     }
     let start = Some(Part::from(&memory.bias));
     let all = Product {
         start,
-        ..of.product((&memory.values).into(), of.parameter(out_weight), [windows, hidden, hidden], Transpose::Tt)
+        ..weights.product(
+            (&memory.values).into(),
+            weights.parameter(out_weight),
+            [windows, hidden, hidden],
+            Transpose::Tt,
+        )
     };
     multiply(&all, Output::Overwrite, pooled, pooled_start, &mut memory.scratch)
 }
@@ -255,7 +260,7 @@ pub fn pool<T: Operand>(
 /// # Panics
 /// As [`pool`].
 pub fn pool_backward<T: Operand>(
-    of: PoolWeights<'_>,
+    weights: PoolWeights<'_>,
     states: Part<'_, T>,
     d_pooled: Part<'_, f32>,
     memory: &mut PoolMemory,
@@ -263,42 +268,43 @@ pub fn pool_backward<T: Operand>(
     d_states_start: usize,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
-    states.assert_has(memory.sizes.states(), of.parameters.scope().device());
-    Part { buffer: d_states, start: d_states_start }.assert_has(memory.sizes.states(), of.parameters.scope().device());
-    project_backward(of, d_pooled, memory, gradients)?;
+    states.assert_has(memory.sizes.states(), weights.parameters.scope().device());
+    Part { buffer: d_states, start: d_states_start }
+        .assert_has(memory.sizes.states(), weights.parameters.scope().device());
+    project_backward(weights, d_pooled, memory, gradients)?;
     sum_states_backward(states, memory, d_states, d_states_start)?;
     let [_, windows, heads, hidden] = memory.sizes.wide();
     memory.d_keys.set_zero()?;
     add_column_sums((&memory.d_keys_of).into(), windows, heads * hidden, &mut memory.d_keys, 0, &mut memory.scratch)?;
-    keys_backward(of, memory, gradients)
+    keys_backward(weights, memory, gradients)
 }
 
 /// From the gradients of the pooled vectors to those of the sums.
 fn project_backward(
-    of: PoolWeights<'_>,
+    weights: PoolWeights<'_>,
     d_pooled: Part<'_, f32>,
     memory: &mut PoolMemory,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
     let ([_, windows, heads, hidden], width) = (memory.sizes.wide(), memory.sizes.head_width());
-    let PoolSlots { in_weight, in_bias, out_weight, out_bias, .. } = of.slots;
+    let PoolSlots { in_weight, in_bias, out_weight, out_bias, .. } = weights.slots;
 
     memory.column.set_zero()?;
     add_column_sums(d_pooled, windows, hidden, &mut memory.column, 0, &mut memory.scratch)?;
     // W_o (values + b_v) + b_o: the values as they are kept, and the biases of all windows at once.
-    let of_values = of.product(d_pooled, (&memory.values).into(), [hidden, hidden, windows], Transpose::Tt);
-    multiply(&of_values, Output::Add, gradients, out_weight, &mut memory.scratch)?;
-    let of_bias = AffinePlace { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
-    affine_backward(of, &memory.column, of_bias, gradients)?;
-    let d_values = of.product(of.parameter(out_weight), d_pooled, [hidden, windows, hidden], Transpose::Tt);
+    let values_product = weights.product(d_pooled, (&memory.values).into(), [hidden, hidden, windows], Transpose::Tt);
+    multiply(&values_product, Output::Add, gradients, out_weight, &mut memory.scratch)?;
+    let bias_place = AffinePlace { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
+    affine_backward(weights, &memory.column, bias_place, gradients)?;
+    let d_values = weights.product(weights.parameter(out_weight), d_pooled, [hidden, windows, hidden], Transpose::Tt);
     multiply(&d_values, Output::Overwrite, &mut memory.d_values, 0, &mut memory.scratch)?;
     for head in 0..heads {
         let weight_v = in_weight + (2 * hidden + head * width) * hidden;
         let d_values = Part { buffer: &memory.d_values, start: head * width * windows };
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
-        let d_weight_v = of.product(d_values, sums, [width, hidden, windows], Transpose::Nn);
+        let d_weight_v = weights.product(d_values, sums, [width, hidden, windows], Transpose::Nn);
         multiply(&d_weight_v, Output::Add, gradients, weight_v, &mut memory.scratch)?;
-        let d_sums = of.product(d_values, of.parameter(weight_v), [windows, hidden, width], Transpose::Tn);
+        let d_sums = weights.product(d_values, weights.parameter(weight_v), [windows, hidden, width], Transpose::Tn);
         multiply(&d_sums, Output::Overwrite, &mut memory.d_sums, head * windows * hidden, &mut memory.scratch)?;
     }
     Ok(())

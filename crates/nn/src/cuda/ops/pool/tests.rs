@@ -17,8 +17,8 @@ fn sizes(steps: u32, windows: u32, heads: u32, hidden: u32) -> PoolSizes {
 }
 
 /// The pooling beside the oracle's of each window, from the same states.
-fn check<T: Operand>(of: [u32; 4]) {
-    let (sizes, scope) = (sizes(of[0], of[1], of[2], of[3]), Device::cpu().scope("test"));
+fn check<T: Operand>(size_list: [u32; 4]) {
+    let (sizes, scope) = (sizes(size_list[0], size_list[1], size_list[2], size_list[3]), Device::cpu().scope("test"));
     let [steps, windows, heads, hidden] = sizes.wide();
     let slots = PoolSlots::from(0, hidden);
     let len = slots.out_bias + hidden;
@@ -27,14 +27,14 @@ fn check<T: Operand>(of: [u32; 4]) {
     let states = Buffer::from_slice(&scope, &states).unwrap();
     let d_pooled = noise("d", windows * hidden, 1.0);
 
-    let of = PoolWeights { parameters: &parameters, slots, arithmetic: Arithmetic::Exact };
+    let weights = PoolWeights { parameters: &parameters, slots, arithmetic: Arithmetic::Exact };
     let mut memory = PoolMemory::zeros(&scope, sizes).unwrap();
     let mut pooled = Buffer::zeros(&scope, windows * hidden).unwrap();
-    pool(of, (&states).into(), &mut memory, &mut pooled, 0).unwrap();
+    pool(weights, (&states).into(), &mut memory, &mut pooled, 0).unwrap();
     let (mut d_states, mut gradients) =
         (Buffer::zeros(&scope, sizes.states()).unwrap(), Buffer::zeros(&scope, len).unwrap());
     let d = Buffer::from_slice(&scope, &d_pooled).unwrap();
-    pool_backward(of, (&states).into(), (&d).into(), &mut memory, &mut d_states, 0, &mut gradients).unwrap();
+    pool_backward(weights, (&states).into(), (&d).into(), &mut memory, &mut d_states, 0, &mut gradients).unwrap();
 
     let mut layout = Tensors::default();
     AttentionPooling::new(hidden, heads, "pooling", &mut layout);
@@ -44,14 +44,15 @@ fn check<T: Operand>(of: [u32; 4]) {
     let mut expected_gradients = vec![0.0; len];
     for window in 0..windows {
         let row = |t: usize| (t * windows + window) * hidden;
-        let of_window = |all: &[f32]| (0..steps).flat_map(|t| all[row(t)..][..hidden].to_vec()).collect::<Vec<f32>>();
+        let window_states =
+            |all: &[f32]| (0..steps).flat_map(|t| all[row(t)..][..hidden].to_vec()).collect::<Vec<f32>>();
         let own: Vec<f32> = states.as_slice().iter().map(|x| x.widen()).collect();
         let d_own = wide(&d_pooled[window * hidden..][..hidden]);
-        let expected = parts::pooling(oracle::parameters(&tensors), heads, &wide(&of_window(&own)), &d_own);
+        let expected = parts::pooling(oracle::parameters(&tensors), heads, &wide(&window_states(&own)), &d_own);
         assert_close("pooled", &pooled.as_slice()[window * hidden..][..hidden], &expected.result);
         let own_weights = &memory.weights.as_slice()[window * heads * steps..][..heads * steps];
         assert_close("weights", own_weights, &expected.weights);
-        assert_close("d_states", &of_window(d_states.as_slice()), &expected.d_input);
+        assert_close("d_states", &window_states(d_states.as_slice()), &expected.d_input);
         let terms = oracle::in_order(&layout, &expected.d_parameters);
         expected_gradients.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
     }
@@ -102,10 +103,10 @@ fn by_kernels<T: Operand>(states: &Buffer<T>, memory: &PoolMemory, d_states: &[f
 
 #[test]
 fn pooling_is_the_oracles_and_the_kernels_have_the_cpus_bits() {
-    for of in SIZES {
-        check::<f32>(of);
-        check::<f16>(of);
-        check::<bf16>(of);
+    for sizes in SIZES {
+        check::<f32>(sizes);
+        check::<f16>(sizes);
+        check::<bf16>(sizes);
     }
 }
 
@@ -116,13 +117,14 @@ fn pooled_in(memory: &mut PoolMemory) -> [Vec<f32>; 3] {
     let buffer = |name, len| Buffer::from_slice(&scope, &noise(name, len, 0.7)).unwrap();
     let parameters = buffer("parameters", PoolSlots::from(0, hidden).out_bias + hidden);
     let (states, d_pooled) = (buffer("states", sizes.states()), buffer("d", windows * hidden));
-    let of = PoolWeights { parameters: &parameters, slots: PoolSlots::from(0, hidden), arithmetic: Arithmetic::Exact };
+    let weights =
+        PoolWeights { parameters: &parameters, slots: PoolSlots::from(0, hidden), arithmetic: Arithmetic::Exact };
     let zeros = |len| Buffer::<f32>::zeros(&scope, len).unwrap();
     let (mut pooled, mut d_states, mut gradients) =
         (zeros(d_pooled.len()), zeros(states.len()), zeros(parameters.len()));
-    pool(of, (&states).into(), memory, &mut pooled, 0).unwrap();
-    pool_backward(of, (&states).into(), (&d_pooled).into(), memory, &mut d_states, 0, &mut gradients).unwrap();
-    [pooled, d_states, gradients].map(|of| of.as_slice().to_vec())
+    pool(weights, (&states).into(), memory, &mut pooled, 0).unwrap();
+    pool_backward(weights, (&states).into(), (&d_pooled).into(), memory, &mut d_states, 0, &mut gradients).unwrap();
+    [pooled, d_states, gradients].map(|buffer| buffer.as_slice().to_vec())
 }
 
 #[test]

@@ -90,8 +90,8 @@ impl<T: Operand> States<T> {
     /// # Panics
     /// If there is no room for the list.
     pub fn start_from_zero(&mut self, list: &WorkList) -> Result<()> {
-        for of in list.places() {
-            let (start, len) = (of.states(0) * list.hidden(), of.windows as usize * list.hidden());
+        for place in list.places() {
+            let (start, len) = (place.states(0) * list.hidden(), place.windows as usize * list.hidden());
             self.hidden.set_zero_at(start, len)?;
             self.cell.set_zero_at(start, len)?;
         }
@@ -179,7 +179,7 @@ fn by_groups<T: Operand>(
 ) -> Result<()> {
     let name = group::kernel_name::<T>("forward", fragments.units);
     let kernel = Kernel { module: "nn/recurrence_group", ptx: PTX_OF_GROUPS, name: &name };
-    let Some(groups) = Groups::of(&kernel, fragments.units, device, list, &mut states.scratch)? else {
+    let Some(groups) = Groups::for_launch(&kernel, fragments.units, device, list, &mut states.scratch)? else {
         return cell::forward(device, list, inputs, states);
     };
     let (places, tiles, first) =
@@ -211,8 +211,8 @@ pub(super) mod cpu {
     use crate::cuda::ops::work_list::{SequencePlace, WorkList};
 
     pub(super) fn recurrence<T: Operand>(list: &WorkList, inputs: &RecurrenceInputs<'_, T>, states: &mut States<T>) {
-        recurrence_by(list, inputs.projected, states, |of, h, sums| {
-            let weight = inputs.weights.of(of.weight).elements().chunks_exact(h.len());
+        recurrence_by(list, inputs.projected, states, |place, h, sums| {
+            let weight = inputs.weights.matrix(place.weight).elements().chunks_exact(h.len());
             let products = |row: &[T]| row.iter().zip(h).map(|(w, h)| w.widen() * h).sum::<f32>();
             sums.iter_mut().zip(weight).for_each(|(sum, row)| *sum += products(row));
         });
@@ -227,13 +227,13 @@ pub(super) mod cpu {
         add_products: impl Fn(&SequencePlace, &[f32], &mut [f32]),
     ) {
         let hidden = list.hidden();
-        let of_step = |of: &SequencePlace, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
-            let [before, after] = [of.states(t), of.states(t + 1)].map(|row| (row + window) * hidden);
-            let row = of.projected_row as usize + first as usize + t * of.row_step as usize;
+        let run_step = |place: &SequencePlace, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
+            let [before, after] = [place.states(t), place.states(t + 1)].map(|row| (row + window) * hidden);
+            let row = place.projected_row as usize + first as usize + t * place.row_step as usize;
             let mut sums = projected.as_slice()[row * 4 * hidden..][..4 * hidden].to_vec();
             let h: Vec<f32> = states.hidden.as_slice()[before..][..hidden].iter().map(|h| h.widen()).collect();
-            add_products(of, &h, &mut sums);
-            let gates = &mut states.gates.as_mut_slice()[(of.gates(t) + window) * 4 * hidden..][..4 * hidden];
+            add_products(place, &h, &mut sums);
+            let gates = &mut states.gates.as_mut_slice()[(place.gates(t) + window) * 4 * hidden..][..4 * hidden];
             for (unit, (sums, gates)) in sums.chunks_exact(4).zip(gates.chunks_exact_mut(4)).enumerate() {
                 let [i, f, g, o] = [sigmoid(sums[0]), sigmoid(sums[1]), sums[2].tanh(), sigmoid(sums[3])];
                 let cell = states.cell.as_mut_slice();
@@ -243,10 +243,10 @@ pub(super) mod cpu {
                 gates.copy_from_slice(&[i, f, g, o].map(T::Kept::narrow));
             }
         };
-        for of in list.places() {
-            for t in 0..of.steps as usize {
-                for (window, &first) in list.first(of).iter().enumerate() {
-                    of_step(of, t, (window, first), states);
+        for place in list.places() {
+            for t in 0..place.steps as usize {
+                for (window, &first) in list.first(place).iter().enumerate() {
+                    run_step(place, t, (window, first), states);
                 }
             }
         }

@@ -19,8 +19,13 @@ pub(in super::super) struct Example<T: Operand> {
 /// those of a layer below; no window at all.
 pub(in super::super) fn sequences(scope: &Scope, hidden: usize, tile: TileWindows) -> WorkList {
     let windows: Vec<u32> = (0..9).collect();
-    let of = |steps, first, row_step, projected_rows| Sequence { steps, first, row_step, projected_rows };
-    let sequences = [of(3, &windows[..], 1, 11), of(1, &[0, 0], 1, 1), of(4, &[0], 3, 10), of(2, &[], 1, 2)];
+    let sequence = |steps, first, row_step, projected_rows| Sequence { steps, first, row_step, projected_rows };
+    let sequences = [
+        sequence(3, &windows[..], 1, 11),
+        sequence(1, &[0, 0], 1, 1),
+        sequence(4, &[0], 3, 10),
+        sequence(2, &[], 1, 2),
+    ];
     WorkList::new(scope, hidden, tile, &sequences).unwrap()
 }
 
@@ -73,7 +78,7 @@ impl<T: Operand> Example<T> {
     /// By so many groups of blocks.
     fn run_by_groups(&mut self, groups: usize) {
         let units = persistent_units::<T>(self.list.hidden()).unwrap();
-        let ([fragments, _], shares) = (fragments_by_kernel(&self.weights), group::Shares::of(&self.list, groups));
+        let ([fragments, _], shares) = (fragments_by_kernel(&self.weights), group::Shares::split(&self.list, groups));
         let mut arrived = vec![0u32; shares.groups * group::blocks(units)];
         let mut arguments = self.arguments(&shares.numbers(&self.list), Arg::from(&fragments[..]));
         arguments.push(Arg::from(&mut arrived[..]));
@@ -130,19 +135,23 @@ fn the_persistent_kernels_give_the_cpus_states() {
 
 #[test]
 fn groups_of_blocks_give_the_cpus_states() {
-    check::<bf16>(129, TileWindows::Eight, |of| of.run_by_groups(1));
-    check::<f16>(256, TileWindows::Sixteen, |of| of.run_by_groups(2));
-    check::<bf16>(200, TileWindows::Eight, |of| of.run_by_groups(3));
-    check::<f16>(331, TileWindows::Eight, |of| of.run_by_groups(1));
-    check::<bf16>(512, TileWindows::Eight, |of| of.run_by_groups(2));
+    check::<bf16>(129, TileWindows::Eight, |example| example.run_by_groups(1));
+    check::<f16>(256, TileWindows::Sixteen, |example| example.run_by_groups(2));
+    check::<bf16>(200, TileWindows::Eight, |example| example.run_by_groups(3));
+    check::<f16>(331, TileWindows::Eight, |example| example.run_by_groups(1));
+    check::<bf16>(512, TileWindows::Eight, |example| example.run_by_groups(2));
 }
 
 #[test]
 fn groups_give_the_same_bits_however_windows_are_dealt_out() {
     let run = |groups, tile| {
-        let mut of = Example::<bf16>::new(136, tile);
-        of.run_by_groups(groups);
-        (of.states.hidden.to_vec().unwrap(), of.states.cell.to_vec().unwrap(), of.states.gates.to_vec().unwrap())
+        let mut example = Example::<bf16>::new(136, tile);
+        example.run_by_groups(groups);
+        (
+            example.states.hidden.to_vec().unwrap(),
+            example.states.cell.to_vec().unwrap(),
+            example.states.gates.to_vec().unwrap(),
+        )
     };
     let expected = run(1, TileWindows::Eight);
     for (groups, tile) in [(4, TileWindows::Eight), (1, TileWindows::Sixteen), (2, TileWindows::Sixteen)] {

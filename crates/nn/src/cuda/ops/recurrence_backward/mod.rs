@@ -106,7 +106,7 @@ pub fn recurrence_backward<T: Operand>(
             by_groups(device, list, weights, fragments, states, gradients)
         }
         (Device::Cuda(device), _) => cell::backward(device, list, weights, states, gradients),
-        _ => cpu_arm!(list.places().iter().for_each(|of| cpu(list, of, weights, states, gradients))),
+        _ => cpu_arm!(list.places().iter().for_each(|place| cpu(list, place, weights, states, gradients))),
     }
 }
 
@@ -144,7 +144,7 @@ fn by_groups<T: Operand>(
 ) -> Result<()> {
     let name = group::kernel_name::<T>("backward", fragments.units);
     let kernel = Kernel { module: "nn/recurrence_group_backward", ptx: PTX_OF_GROUPS, name: &name };
-    let Some(groups) = Groups::of(&kernel, fragments.units, device, list, &mut gradients.scratch)? else {
+    let Some(groups) = Groups::for_launch(&kernel, fragments.units, device, list, &mut gradients.scratch)? else {
         return cell::backward(device, list, weights, states, gradients);
     };
     let (places, tiles, arrived) = (list.on_device.places.address(), list.on_device.tiles.address(), groups.arrived);
@@ -165,17 +165,17 @@ fn by_groups<T: Operand>(
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(
     list: &WorkList,
-    of: &super::work_list::SequencePlace,
+    place: &super::work_list::SequencePlace,
     weights: &RecurrentWeights<T>,
     states: &States<T>,
     gradients: &mut Gradients<T>,
 ) {
-    let (hidden, weight) = (list.hidden(), weights.of(of.weight).elements());
+    let (hidden, weight) = (list.hidden(), weights.matrix(place.weight).elements());
     let (cell, kept) = (states.cell.as_slice(), states.gates.as_slice());
-    for t in (0..of.steps as usize).rev() {
-        for window in 0..of.windows as usize {
-            let (before, after) = ((of.states(t) + window) * hidden, (of.states(t + 1) + window) * hidden);
-            let (edge, step) = ((of.window as usize + window) * hidden, (of.gates(t) + window) * hidden);
+    for t in (0..place.steps as usize).rev() {
+        for window in 0..place.windows as usize {
+            let (before, after) = ((place.states(t) + window) * hidden, (place.states(t + 1) + window) * hidden);
+            let (edge, step) = ((place.window as usize + window) * hidden, (place.gates(t) + window) * hidden);
             let d_gates = &mut gradients.gates.as_mut_slice()[4 * step..][..4 * hidden];
             let d_hidden = &mut gradients.hidden.as_mut_slice()[edge..][..hidden];
             let d_cell = &mut gradients.cell.as_mut_slice()[edge..][..hidden];

@@ -11,33 +11,34 @@ use super::*;
 /// Gradients from above, after every step or after the last alone.
 fn gradients<T: Operand>(list: &WorkList, after_every_step: bool) -> Gradients<T> {
     let scope = Device::cpu().scope("test");
-    let mut of = Gradients::zeros(&scope, list).unwrap();
-    of.hidden.copy_from(&noise("d_hidden", of.hidden.len(), 1.0)).unwrap();
-    of.cell.copy_from(&noise("d_cell", of.cell.len(), 1.0)).unwrap();
+    let mut gradients = Gradients::zeros(&scope, list).unwrap();
+    gradients.hidden.copy_from(&noise("d_hidden", gradients.hidden.len(), 1.0)).unwrap();
+    gradients.cell.copy_from(&noise("d_cell", gradients.cell.len(), 1.0)).unwrap();
     let len = list.rows() * list.hidden();
-    of.outputs = after_every_step.then(|| Buffer::from_slice(&scope, &noise("d_outputs", len, 1.0)).unwrap());
-    of
+    gradients.outputs = after_every_step.then(|| Buffer::from_slice(&scope, &noise("d_outputs", len, 1.0)).unwrap());
+    gradients
 }
 
-fn run_by_kernel<T: Operand>(of: &Example<T>, gradients: &mut Gradients<T>) {
-    let units = persistent_units::<T>(of.list.hidden()).unwrap();
-    let ([_, fragments], (name, launch)) = (fragments_by_kernel(&of.weights), kernel::<T>("backward", &of.list, units));
-    let mut arguments = arguments(of, &[of.list.hidden() as u32], &fragments, gradients);
+fn run_by_kernel<T: Operand>(example: &Example<T>, gradients: &mut Gradients<T>) {
+    let units = persistent_units::<T>(example.list.hidden()).unwrap();
+    let ([_, fragments], (name, launch)) =
+        (fragments_by_kernel(&example.weights), kernel::<T>("backward", &example.list, units));
+    let mut arguments = arguments(example, &[example.list.hidden() as u32], &fragments, gradients);
     HARNESS.run(&name, launch, &mut arguments);
 }
 
 /// The work, `numbers`, and the arrays that all kernels have.
 fn arguments<'a, T: Operand>(
-    of: &'a Example<T>,
+    example: &'a Example<T>,
     numbers: &[u32],
     fragments: &'a [[u32; 4]],
     gradients: &'a mut Gradients<T>,
 ) -> Vec<Arg<'a>> {
-    let mut arguments = of.list.arguments(numbers);
+    let mut arguments = example.list.arguments(numbers);
     arguments.extend([
         Arg::from(fragments),
-        Arg::from(of.states.cell.as_slice()),
-        Arg::from(bytemuck::cast_slice::<T::Kept, [T::Kept; 4]>(of.states.gates.as_slice())),
+        Arg::from(example.states.cell.as_slice()),
+        Arg::from(bytemuck::cast_slice::<T::Kept, [T::Kept; 4]>(example.states.gates.as_slice())),
         gradients.outputs.as_ref().map_or(Arg::null(), |outputs| Arg::from(outputs.as_slice())),
         Arg::from(gradients.hidden.as_mut_slice()),
         Arg::from(gradients.cell.as_mut_slice()),
@@ -47,11 +48,11 @@ fn arguments<'a, T: Operand>(
 }
 
 /// By so many groups of blocks.
-fn run_by_groups<T: Operand>(of: &Example<T>, gradients: &mut Gradients<T>, groups: usize) {
-    let units = persistent_units::<T>(of.list.hidden()).unwrap();
-    let ([_, fragments], shares) = (fragments_by_kernel(&of.weights), group::Shares::of(&of.list, groups));
+fn run_by_groups<T: Operand>(example: &Example<T>, gradients: &mut Gradients<T>, groups: usize) {
+    let units = persistent_units::<T>(example.list.hidden()).unwrap();
+    let ([_, fragments], shares) = (fragments_by_kernel(&example.weights), group::Shares::split(&example.list, groups));
     let mut arrived = vec![0u32; shares.groups * group::blocks(units)];
-    let mut arguments = arguments(of, &shares.numbers(&of.list), &fragments, gradients);
+    let mut arguments = arguments(example, &shares.numbers(&example.list), &fragments, gradients);
     arguments.push(Arg::from(&mut arrived[..]));
     let launch = group::launch(shares.groups, units).unwrap();
     HARNESS.run_cooperative(&group::kernel_name::<T>("backward", units), launch, &mut arguments);
@@ -90,11 +91,11 @@ fn the_persistent_kernels_give_the_cpus_gradients() {
 
 #[test]
 fn groups_of_blocks_give_the_cpus_gradients() {
-    check::<bf16>(129, Given::EveryStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
-    check::<f16>(256, Given::LastStep, TileWindows::Sixteen, |of, found| run_by_groups(of, found, 2));
-    check::<bf16>(200, Given::EveryStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 3));
-    check::<f16>(331, Given::EveryStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
-    check::<bf16>(512, Given::LastStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 2));
+    check::<bf16>(129, Given::EveryStep, TileWindows::Eight, |example, found| run_by_groups(example, found, 1));
+    check::<f16>(256, Given::LastStep, TileWindows::Sixteen, |example, found| run_by_groups(example, found, 2));
+    check::<bf16>(200, Given::EveryStep, TileWindows::Eight, |example, found| run_by_groups(example, found, 3));
+    check::<f16>(331, Given::EveryStep, TileWindows::Eight, |example, found| run_by_groups(example, found, 1));
+    check::<bf16>(512, Given::LastStep, TileWindows::Eight, |example, found| run_by_groups(example, found, 2));
 }
 
 #[test]

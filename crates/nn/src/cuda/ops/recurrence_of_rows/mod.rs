@@ -60,11 +60,12 @@ fn cuda<T: Operand>(
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (input, rows) = (inputs.input, inputs.rows.address());
-    let (fragments, of_input, bias) = (fragments.forward.address(), input.fragments.address(), input.bias.address());
+    let (fragments, input_fragments, bias) =
+        (fragments.forward.address(), input.fragments.address(), input.bias.address());
     let (hidden, cell, gates) = (states.hidden.address(), states.cell.address(), states.gates.address());
     let (units, doublings) = (list.hidden() as u32, input.doublings());
     let arguments =
-        arguments![places, tiles, units, fragments, rows, of_input, bias, doublings, first, hidden, cell, gates];
+        arguments![places, tiles, units, fragments, rows, input_fragments, bias, doublings, first, hidden, cell, gates];
     // SAFETY: the list was made of rows that it was seen to have, and all other arrays were seen to
     // have its lengths; a block writes the states and gates of its own windows. What is submitted
     // to the default stream later runs after it.
@@ -75,11 +76,11 @@ fn cuda<T: Operand>(
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(list: &WorkList, inputs: &RowInputs<'_, T>, states: &mut States<T>) -> Result<()> {
     let (gates, mut projected) = (4 * list.hidden(), Vec::new());
-    for (sequence, of) in list.places().iter().enumerate() {
+    for (sequence, place) in list.places().iter().enumerate() {
         let count = list.projected_rows_of(sequence);
-        let (features, weight) = (of.features as usize, inputs.input.rows[of.weight as usize].as_slice());
-        let bias = &inputs.input.bias.as_slice()[of.weight as usize * gates..][..gates];
-        for x in inputs.rows.as_slice()[of.input as usize..][..count * features].chunks_exact(features) {
+        let (features, weight) = (place.features as usize, inputs.input.rows[place.weight as usize].as_slice());
+        let bias = &inputs.input.bias.as_slice()[place.weight as usize * gates..][..gates];
+        for x in inputs.rows.as_slice()[place.input as usize..][..count * features].chunks_exact(features) {
             let dot = |weights: &[T]| weights.iter().zip(x).map(|(w, x)| w.widen() * x.widen()).sum::<f32>();
             projected.extend(bias.iter().zip(weight.chunks_exact(features)).map(|(bias, weights)| bias + dot(weights)));
         }

@@ -12,8 +12,8 @@ use super::*;
 
 /// A list with weights and states whose sequences read rows of so many numbers: more windows than a
 /// tile has, a single step, a single window, none.
-struct OfRows<T: Operand> {
-    of: Example<T>,
+struct RowsExample<T: Operand> {
+    example: Example<T>,
     input: InputWeights<T>,
     rows: Buffer<T>,
 }
@@ -22,10 +22,10 @@ fn numbers<T: Operand>(scope: &Scope, name: &'static str, len: usize, most: f32)
     Buffer::from_slice(scope, &noise(name, len, most).into_iter().map(T::narrow).collect::<Vec<_>>()).unwrap()
 }
 
-impl<T: Operand> OfRows<T> {
+impl<T: Operand> RowsExample<T> {
     fn new(hidden: usize, tile: TileWindows, features: [usize; 4]) -> Self {
-        let mut of = Example::<T>::new(hidden, tile);
-        let scope = of.states.cell.scope().clone();
+        let mut example = Example::<T>::new(hidden, tile);
+        let scope = example.states.cell.scope().clone();
         let mut input = InputWeights::zeros(&scope, hidden, &features).unwrap();
         let (mut rows, mut end) = (Vec::new(), 0);
         for (k, &features) in features.iter().enumerate() {
@@ -34,48 +34,50 @@ impl<T: Operand> OfRows<T> {
             // The third has no bias.
             input.set(k, (&weight).into(), (k != 2).then_some((&bias).into())).unwrap();
             rows.push((end, features));
-            end += of.list.projected_rows_of(k) * features + 3;
+            end += example.list.projected_rows_of(k) * features + 3;
         }
-        of.list.read_rows(&rows);
+        example.list.read_rows(&rows);
         let mut uploader = BatchUploader::new(&scope).unwrap();
         let mut upload = uploader.upload();
-        of.list.enqueue(&mut upload).unwrap();
+        example.list.enqueue(&mut upload).unwrap();
         upload.send().unwrap();
-        OfRows { of, input, rows: numbers(&scope, "rows", end, 1.5) }
+        RowsExample { example, input, rows: numbers(&scope, "rows", end, 1.5) }
     }
 
     fn run_on_cpu(&mut self) {
-        let OfRows { of, input, rows } = self;
-        recurrence_of_rows(&of.list, &RowInputs { weights: &of.weights, input, rows }, &mut of.states).unwrap();
+        let RowsExample { example, input, rows } = self;
+        recurrence_of_rows(&example.list, &RowInputs { weights: &example.weights, input, rows }, &mut example.states)
+            .unwrap();
     }
 
     fn run_by_kernel(&mut self) {
-        let OfRows { of, input, rows } = self;
-        let units = persistent_units::<T>(of.list.hidden()).unwrap();
-        let ([fragments, _], (name, launch)) = (fragments_by_kernel(&of.weights), kernel::<T>("rows", &of.list, units));
-        let (of_input, bias) = input_fragments_by_kernel(input);
-        let mut arguments = of.list.arguments(&[of.list.hidden() as u32]);
+        let RowsExample { example, input, rows } = self;
+        let units = persistent_units::<T>(example.list.hidden()).unwrap();
+        let ([fragments, _], (name, launch)) =
+            (fragments_by_kernel(&example.weights), kernel::<T>("rows", &example.list, units));
+        let (input_fragments, bias) = input_fragments_by_kernel(input);
+        let mut arguments = example.list.arguments(&[example.list.hidden() as u32]);
         arguments.extend([
             Arg::from(&fragments[..]),
             Arg::from(rows.as_slice()),
-            Arg::from(&of_input[..]),
+            Arg::from(&input_fragments[..]),
             Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(&bias)),
             Arg::from(input.doublings()),
-            Arg::from(of.list.on_device.first.as_slice()),
-            Arg::from(of.states.hidden.as_mut_slice()),
-            Arg::from(of.states.cell.as_mut_slice()),
-            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(of.states.gates.as_mut_slice())),
+            Arg::from(example.list.on_device.first.as_slice()),
+            Arg::from(example.states.hidden.as_mut_slice()),
+            Arg::from(example.states.cell.as_mut_slice()),
+            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(example.states.gates.as_mut_slice())),
         ]);
         HARNESS.run(&name, launch, &mut arguments);
     }
 }
 
 fn check<T: Operand>(hidden: usize, tile: TileWindows, features: [usize; 4]) {
-    let [mut expected, mut found] = [0; 2].map(|_| OfRows::<T>::new(hidden, tile, features));
+    let [mut expected, mut found] = [0; 2].map(|_| RowsExample::<T>::new(hidden, tile, features));
     expected.run_on_cpu();
     found.run_by_kernel();
     let what = |part| format!("{part} of {hidden} units over {features:?} in {}, {tile:?}", T::SUFFIX);
-    let (found, expected, most) = (&found.of.states, &expected.of.states, tolerance::<T>());
+    let (found, expected, most) = (&found.example.states, &expected.example.states, tolerance::<T>());
     assert_close(found.hidden.as_slice(), expected.hidden.as_slice(), most, &what("hidden states"));
     assert_close(found.cell.as_slice(), expected.cell.as_slice(), most, &what("cell states"));
     assert_close(found.gates.as_slice(), expected.gates.as_slice(), most, &what("gates"));
