@@ -67,8 +67,8 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     let workspace = &session.workspace;
     let package = workspace.packages.iter().find(|package| package.name == PACKAGE);
     let package = package.context("the Python module is a member of the workspace")?;
-    let key =
-        hash_of(&[session.sources.package_key(workspace, package), session.sources.page_key("docs/guide/python.md")]);
+    let pages = ["docs/guide/python.md", "README.md"].map(|page| session.sources.page_key(page));
+    let key = hash_of(&(session.sources.package_key(workspace, package), pages));
     session.passed.unless_unchanged("python", key, || {
         let module = Module::build(workspace)?;
         let venv = environment(workspace)?;
