@@ -1,4 +1,5 @@
-//! Links between pages lead to files and headings that exist, and the list of pages is complete.
+//! Links between pages lead to files and headings that exist, sources that pages name exist, and
+//! the list of pages is complete.
 
 use std::collections::HashSet;
 use std::fs;
@@ -90,6 +91,34 @@ fn links_lead_to_files_and_headings_that_exist() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Rust and CUDA sources that a page names in backticks.
+fn named_sources(text: &str) -> Vec<String> {
+    let text = prose(text).collect::<Vec<_>>().join("\n");
+    let quoted = text.split('`').skip(1).step_by(2);
+    let is_source = |name: &&str| {
+        let is_plain = name.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+        is_plain && name.contains('/') && (name.ends_with(".rs") || name.ends_with(".cu"))
+    };
+    quoted.filter(is_source).map(str::to_owned).collect()
+}
+
+/// From the root, from `crates`, or from the folder of the page. xtask reads those of
+/// ARCHITECTURE.md.
+#[test]
+fn sources_that_pages_name_exist() {
+    let root = workspace();
+    for page in all_pages() {
+        if page.ends_with("CHANGELOG.md") || page.ends_with("ARCHITECTURE.md") {
+            continue;
+        }
+        let folders = [root.clone(), root.join("crates"), page.parent().unwrap().to_owned()];
+        for source in named_sources(&fs::read_to_string(&page).unwrap()) {
+            let exists = folders.iter().any(|folder| folder.join(&source).exists());
+            assert!(exists, "{}: no file {source}", page.display());
+        }
+    }
+}
+
 #[test]
 fn the_list_of_pages_is_complete() {
     let docs = workspace().join("docs");
@@ -105,4 +134,5 @@ fn links_and_headings_are_read() {
     let page = "# A `b` c: d\n[x](y.md#z) [o](https://o.example)\n```\n# no\n[n](n.md)\n```\n## E-f\n";
     assert_eq!(link_targets(page), ["y.md#z"]);
     assert_eq!(anchors(page), ["a-b-c-d", "e-f"].map(str::to_owned).into());
+    assert_eq!(named_sources("`nn/src/a.rs` and `a.rs`, `b/{c,d}.cu`"), ["nn/src/a.rs"]);
 }
