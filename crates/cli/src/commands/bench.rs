@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Subcommand, ValueEnum};
 use megabatch_run::Result;
 use megabatch_run::bench::{
-    Direct, FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, ScalingOptions,
-    TrainOptions, WatchOptions, Work, follow, load, predict, scaling, train, watch,
+    Direct, FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions,
+    WatchOptions, Work, follow, load, predict, train, watch,
 };
 
 use super::trained::weights;
@@ -27,7 +27,6 @@ pub(crate) struct Args {
 enum What {
     Train(TrainArgs),
     Predict(PredictArgs),
-    Scaling(ScalingArgs),
     Load(LoadArgs),
     Follow(FollowArgs),
     Watch(WatchArgs),
@@ -64,30 +63,6 @@ struct TrainArgs {
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
-}
-
-/// Forecast training steps on 1 to 128 threads from measured tasks
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
-  megabatch bench scaling --model multi --batch 64 --threads 2
-  megabatch bench scaling --model single --batch 128 --shuffled --memory-rate 200
-  megabatch bench scaling --shares 504")]
-struct ScalingArgs {
-    #[command(flatten)]
-    work: WorkArgs,
-    /// Train on one graph of this many shares through LSTM and attention, in place of --model
-    #[arg(long, value_parser = clap::value_parser!(u32).range(9..))]
-    shares: Option<u32>,
-    /// Measured steps for each number of threads, after one unmeasured step
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
-    steps: u64,
-    /// Samples in random order instead of consecutive ones
-    #[arg(long)]
-    shuffled: bool,
-    /// Memory rate of the machine to forecast, in GB/s; default: that of one core here times the
-    /// threads
-    #[arg(long)]
-    memory_rate: Option<f64>,
 }
 
 /// Time predictions on synthetic data
@@ -242,7 +217,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let findings = match &args.what {
         What::Train(args) => train(&args.options(), &host())?,
         What::Predict(args) => predict(&args.options())?,
-        What::Scaling(args) => scaling(&args.options())?,
         What::Load(args) => load(&args.options())?,
         What::Follow(args) => follow(&args.options())?,
         What::Watch(WatchArgs { batch, hidden, bars, threads, steps }) => {
@@ -264,18 +238,6 @@ impl TrainArgs {
             tf32: self.tf32,
             graphs: self.graph_nodes.map(|nodes| GraphSize { nodes, neighbours: self.graph_neighbours }),
             device: self.device.clone(),
-        }
-    }
-}
-
-impl ScalingArgs {
-    fn options(&self) -> ScalingOptions {
-        ScalingOptions {
-            work: self.work.work(),
-            steps: self.steps,
-            shares: self.shares.map(|shares| shares as usize),
-            samples: order(self.shuffled),
-            memory_gb_per_s: self.memory_rate,
         }
     }
 }

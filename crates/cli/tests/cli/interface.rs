@@ -76,24 +76,6 @@ fn bench_answers_with_the_keys_that_programs_read() {
 }
 
 #[test]
-fn bench_forecasts_more_threads_than_there_are() {
-    let of_samples = "--model multi --batch 2 --features 2 --hidden 20";
-    for work in [of_samples, "--shares 20 --features 2 --hidden 20"] {
-        let answer = Stage::new().succeeds(&format!("bench scaling {work} --threads 2 --steps 1"));
-        let rows = answer["forecasts"].as_array().unwrap();
-        let threads: Vec<u64> = rows.iter().map(|row| row["threads"].as_u64().unwrap()).collect();
-        assert_eq!(threads, [1, 2, 4, 8, 16, 32, 64, 128]);
-        for row in rows {
-            assert!(row["step_s"].as_f64().unwrap() >= row["critical_path_s"].as_f64().unwrap(), "{row}");
-            assert!((0.0..1.0).contains(&row["idle_share"].as_f64().unwrap()), "{row}");
-        }
-        assert!(rows[1]["tasks"].as_u64().unwrap() > rows[0]["tasks"].as_u64().unwrap(), "{answer}");
-        assert_eq!(answer["measured_threads"], 2);
-        assert!(answer["measured_step_s"].as_f64().unwrap() > 0.0, "{answer}");
-    }
-}
-
-#[test]
 fn bench_tells_what_following_a_run_costs() {
     let answer = Stage::new().succeeds("bench watch --hidden 3 --batch 4 --bars 3 --threads 1 --steps 60");
     assert_eq!((&answer["steps_alone"], &answer["steps_followed"]), (&30.into(), &30.into()), "{answer}");

@@ -14,31 +14,28 @@
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
-use super::team::{SharedLoop, Team};
+use super::team::Team;
 
 /// Looks at the number of ready tasks before a thread sleeps: about ten microseconds.
 const SPINS: usize = 400;
 
 /// A task: what it does, its estimated cost, and the earlier tasks that it waits for.
 #[derive(Clone, Debug)]
-pub struct Task<K> {
+pub(crate) struct Task<K> {
     /// Kind of work.
-    pub kind: K,
+    pub(crate) kind: K,
     /// Multiply-adds and what else takes as long.
-    pub cost: f64,
-    /// Bytes that it reads and writes.
-    pub bytes: f64,
+    pub(crate) cost: f64,
     /// Places of earlier tasks.
-    pub after: Vec<usize>,
+    pub(crate) after: Vec<usize>,
     /// Threads that its loops are split for; 1 where it shares none.
-    pub team: usize,
+    pub(crate) team: usize,
 }
 
 /// Tasks, each after those that it waits for.
 #[derive(Clone, Debug)]
-pub struct TaskGraph<K> {
+pub(crate) struct TaskGraph<K> {
     tasks: Vec<Task<K>>,
 }
 
@@ -48,47 +45,27 @@ impl<K> Default for TaskGraph<K> {
     }
 }
 
-/// When a task was computed, from the beginning of the graph, and on which thread.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TaskTime {
-    /// Begin.
-    pub start: Duration,
-    /// End.
-    pub end: Duration,
-    /// Index of the thread in its pool.
-    pub thread: usize,
-    /// Loops that other threads shared.
-    pub loops: Vec<SharedLoop>,
-}
-
-impl TaskTime {
-    /// From begin to end.
-    pub fn seconds(&self) -> f64 {
-        (self.end - self.start).as_secs_f64()
-    }
-}
-
 impl<K> TaskGraph<K> {
     /// Adds a task; its place, for those that wait for it.
     ///
     /// # Panics
     /// If it waits for a task that is not there yet.
-    pub fn push(&mut self, task: Task<K>) -> usize {
+    pub(crate) fn push(&mut self, task: Task<K>) -> usize {
         assert!(task.after.iter().all(|&before| before < self.tasks.len()), "a task after one that does not exist");
         self.tasks.push(task);
         self.tasks.len() - 1
     }
 
     /// The tasks, each after those that it waits for.
-    pub fn tasks(&self) -> &[Task<K>] {
+    pub(crate) fn tasks(&self) -> &[Task<K>] {
         &self.tasks
     }
 
-    /// Cost of the longest path that begins with each task, where a task costs `cost`.
-    pub fn ranks(&self, cost: impl Fn(usize) -> f64) -> Vec<f64> {
+    /// Cost of the longest path that begins with each task.
+    fn ranks(&self) -> Vec<f64> {
         let mut ranks = vec![0.0f64; self.tasks.len()];
         for (n, task) in self.tasks.iter().enumerate().rev() {
-            ranks[n] += cost(n);
+            ranks[n] += task.cost;
             for &before in &task.after {
                 ranks[before] = ranks[before].max(ranks[n]);
             }
@@ -98,55 +75,19 @@ impl<K> TaskGraph<K> {
 }
 
 impl<K: Copy + Sync> TaskGraph<K> {
-    /// Does the tasks one after another on this thread; when each was done, in their order.
-    pub fn run_here(&self, mut work: impl FnMut(K, &Team)) -> Vec<TaskTime> {
-        let begin = Instant::now();
-        let mut one = |task: &Task<K>| {
-            let start = begin.elapsed();
-            work(task.kind, Team::alone());
-            TaskTime { start, end: begin.elapsed(), thread: 0, loops: Vec::new() }
-        };
-        self.tasks.iter().map(&mut one).collect()
+    /// Does the tasks one after another on this thread.
+    pub(crate) fn run_here(&self, mut work: impl FnMut(K, &Team)) {
+        self.tasks.iter().for_each(|task| work(task.kind, Team::alone()));
     }
 
-    /// Does the tasks on the threads of `pool`; when each was done, in their order.
+    /// Does the tasks on the threads of `pool`.
     ///
     /// # Panics
     /// If `work` does.
-    pub fn run(&self, pool: &rayon::ThreadPool, work: impl Fn(K, &Team) + Sync) -> Vec<TaskTime> {
+    pub(crate) fn run(&self, pool: &rayon::ThreadPool, work: impl Fn(K, &Team) + Sync) {
         let run = GraphRun::new(self);
-        pool.broadcast(|context| run.work_off(context.index(), &work));
-        run.state.into_inner().expect("no thread panicked").times
+        pool.broadcast(|_| run.work_off(&work));
     }
-}
-
-/// Seconds from the end of a task to the begin of one that waited for it on another thread of
-/// `pool`: the median over pairs of tasks that wait for the pair before them; 0 with one thread.
-pub fn hand_over_seconds(pool: &rayon::ThreadPool) -> f64 {
-    const PAIRS: usize = 2000;
-    /// As long as a thread needs to wake up and take the other task of a pair.
-    const TASK: Duration = Duration::from_micros(20);
-    let mut graph = TaskGraph::default();
-    let mut before = Vec::new();
-    for _ in 0..PAIRS {
-        let task = || Task { kind: (), cost: 1.0, bytes: 0.0, after: before.clone(), team: 1 };
-        let pair = [task(), task()];
-        before = pair.into_iter().map(|task| graph.push(task)).collect();
-    }
-    let times = graph.run(pool, |(), _| {
-        let begin = Instant::now();
-        while begin.elapsed() < TASK {
-            std::hint::spin_loop();
-        }
-    });
-    let after = |task: usize| {
-        let before = graph.tasks()[task].after.iter().map(|&before| &times[before]).max_by_key(|time| time.end)?;
-        let own = &times[task];
-        (before.thread != own.thread).then(|| (own.start - before.end).as_secs_f64())
-    };
-    let mut handed_over: Vec<f64> = (0..times.len()).filter_map(after).collect();
-    handed_over.sort_by(f64::total_cmp);
-    handed_over.get(handed_over.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// A graph that is worked off.
@@ -155,7 +96,6 @@ struct GraphRun<'a, K> {
     ranks: Vec<f64>,
     /// The tasks that wait for each.
     followers: Vec<Vec<usize>>,
-    begin: Instant,
     state: Mutex<State>,
     /// Number of ready tasks, for threads that look without the lock.
     ready: AtomicUsize,
@@ -172,7 +112,6 @@ struct State {
     left: usize,
     /// True after a panic.
     is_aborted: bool,
-    times: Vec<TaskTime>,
 }
 
 /// A ready task; the largest rank is the greatest and, of equal ones, the first task.
@@ -217,25 +156,23 @@ impl<'a, K: Copy + Sync> GraphRun<'a, K> {
         for (n, task) in graph.tasks.iter().enumerate() {
             task.after.iter().for_each(|&before| followers[before].push(n));
         }
-        let ranks = graph.ranks(|n| graph.tasks[n].cost);
+        let ranks = graph.ranks();
         let waits_for: Vec<usize> = graph.tasks.iter().map(|task| task.after.len()).collect();
         let first = waits_for.iter().enumerate().filter(|(_, count)| **count == 0);
         let ready: BinaryHeap<Ready> = first.map(|(task, _)| Ready { rank: ranks[task], task }).collect();
-        let times = vec![TaskTime::default(); graph.tasks.len()];
         GraphRun {
             graph,
             ranks,
             followers,
-            begin: Instant::now(),
             ready: AtomicUsize::new(ready.len()),
             shared: AtomicUsize::new(0),
-            state: Mutex::new(State { waits_for, ready, left: graph.tasks.len(), is_aborted: false, times }),
+            state: Mutex::new(State { waits_for, ready, left: graph.tasks.len(), is_aborted: false }),
             changed: Condvar::new(),
         }
     }
 
     /// The work of one thread.
-    fn work_off(&self, thread: usize, work: &(impl Fn(K, &Team) + Sync)) {
+    fn work_off(&self, work: &(impl Fn(K, &Team) + Sync)) {
         let mut state = self.lock();
         while state.left > 0 && !state.is_aborted {
             let Some(Ready { task, .. }) = state.ready.pop() else {
@@ -249,12 +186,10 @@ impl<'a, K: Copy + Sync> GraphRun<'a, K> {
                 self.changed.notify_all();
             }
             drop(state);
-            let start = self.begin.elapsed();
-            let (guard, threads) = (AbortOnPanic(self), Team::new(team));
-            work(kind, &threads);
+            let guard = AbortOnPanic(self);
+            work(kind, &Team::new(team));
             drop(guard);
             state = self.lock();
-            state.times[task] = TaskTime { start, end: self.begin.elapsed(), thread, loops: threads.into_loops() };
             if team > 1 {
                 self.shared.fetch_sub(1, Ordering::Release);
             }
@@ -329,7 +264,7 @@ mod tests {
             let mut before: Vec<usize> = before.iter().filter(|_| n > 0).map(|index| index.index(n)).collect();
             before.sort_unstable();
             before.dedup();
-            graph.push(Task { kind: n, cost: 1.0 + (n % 3) as f64, bytes: 0.0, after: before, team: 1 + n % 2 * 2 });
+            graph.push(Task { kind: n, cost: 1.0 + (n % 3) as f64, after: before, team: 1 + n % 2 * 2 });
         }
         graph
     }
@@ -343,7 +278,7 @@ mod tests {
             threads in 1usize..6,
         ) {
             let (graph, done) = (graph(&after), Mutex::new(Vec::new()));
-            let times = graph.run(&pool(threads), |task, team| {
+            graph.run(&pool(threads), |task, team| {
                 let before = done.lock().unwrap().clone();
                 assert!(graph.tasks()[task].after.iter().all(|place| before.contains(place)), "{task}: {before:?}");
                 let mut squares = vec![0; 5];
@@ -355,23 +290,18 @@ mod tests {
             let mut done = done.into_inner().unwrap();
             done.sort_unstable();
             prop_assert_eq!(done, (0..after.len()).collect::<Vec<_>>());
-            for (task, time) in graph.tasks().iter().zip(&times) {
-                prop_assert!(time.thread < threads && time.start <= time.end);
-                prop_assert_eq!(time.loops.iter().map(|of| of.parts.len()).sum::<usize>(), if task.team > 1 { 5 } else { 0 });
-                prop_assert!(task.after.iter().all(|&before| times[before].end <= time.start));
-            }
         }
     }
 
     #[test]
     fn the_longest_path_goes_first() {
         let mut graph = TaskGraph::default();
-        let task = |kind, cost, after: &[usize]| Task { kind, cost, bytes: 0.0, after: after.to_vec(), team: 1 };
+        let task = |kind, cost, after: &[usize]| Task { kind, cost, after: after.to_vec(), team: 1 };
         graph.push(task('a', 1.0, &[]));
         graph.push(task('b', 3.0, &[]));
         let long = graph.push(task('c', 2.0, &[]));
         graph.push(task('d', 5.0, &[long]));
-        assert_eq!(graph.ranks(|n| graph.tasks()[n].cost), [1.0, 3.0, 7.0, 5.0]);
+        assert_eq!(graph.ranks(), [1.0, 3.0, 7.0, 5.0]);
         let done = Mutex::new(String::new());
         graph.run(&pool(1), |kind, _| done.lock().unwrap().push(kind));
         assert_eq!(done.into_inner().unwrap(), "cdba");
@@ -380,8 +310,8 @@ mod tests {
     #[test]
     fn a_panic_ends_the_graph() {
         let mut graph = TaskGraph::default();
-        let first = graph.push(Task { kind: 0, cost: 1.0, bytes: 0.0, after: Vec::new(), team: 3 });
-        graph.push(Task { kind: 1, cost: 1.0, bytes: 0.0, after: vec![first], team: 1 });
+        let first = graph.push(Task { kind: 0, cost: 1.0, after: Vec::new(), team: 3 });
+        graph.push(Task { kind: 1, cost: 1.0, after: vec![first], team: 1 });
         let run = || graph.run(&pool(3), |task, _| assert_ne!(task, 0, "the first task"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
     }

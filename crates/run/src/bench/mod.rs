@@ -1,12 +1,11 @@
 //! Measurements of this machine: training, predictions, delivery of data, following bars and runs,
-//! graphs; a forecast for more threads.
+//! graphs.
 
 mod follow;
 mod graph;
 mod load;
 mod predict;
 mod rings;
-mod scaling;
 mod series;
 mod train;
 mod watch;
@@ -18,7 +17,6 @@ pub use megabatch_amp::Precision;
 pub use megabatch_chunk_io::Direct;
 pub use predict::{PredictOptions, predict};
 pub use rings::GraphSize;
-pub use scaling::{ScalingOptions, scaling};
 pub use series::{ModelKind, Work};
 pub use train::{TrainOptions, train};
 pub use watch::{WatchOptions, watch};

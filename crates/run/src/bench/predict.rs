@@ -73,7 +73,7 @@ pub fn predict(options: &PredictOptions) -> Result<Findings> {
 
 /// Places between samples that follow one another when they are shuffled: the golden ratio of all,
 /// so that those of a batch are far apart.
-pub(super) const SHUFFLED_APART: usize = SHUFFLED_SAMPLES * 618 / 1000 + 3;
+const SHUFFLED_APART: usize = SHUFFLED_SAMPLES * 618 / 1000 + 3;
 
 /// A model with the weights that training begins with.
 fn predictor(work: &Work, weights: Weights, samples: &dyn Samples) -> Result<Predictor> {

@@ -349,7 +349,7 @@ impl ShardWorkspace {
             let mut graph = TaskGraph::default();
             let run = self.run(weights, shard, None);
             run.push(&mut graph, |task| task);
-            let _ = graph.run_here(|task, team| run.work(task, team, |_, _| ()));
+            graph.run_here(|task, team| run.work(task, team, |_, _| ()));
             return self.decoding.outputs_and_gradient_mut();
         }
         let Weights { model, parameters, packed, .. } = weights;

@@ -38,8 +38,6 @@ use crate::model::tensor::TensorSet;
 pub use compute::Compute;
 pub use compute::{Capacity, Kept, Purpose};
 use parts::parts_of;
-pub use tasks::MeasuredTask;
-use tasks::TaskLog;
 use worker::Worker;
 use workspace::{WorkingCopy, weights};
 
@@ -64,8 +62,6 @@ pub struct Engine {
     working: Option<WorkingCopy>,
     /// True if the LSTMs' matrices are in eight bits.
     int8: bool,
-    /// Tasks that were measured; `None` where nobody asks.
-    log: Option<TaskLog>,
 }
 
 /// Outputs of a batch of training.
@@ -166,9 +162,8 @@ impl Engine {
         weights.set_precision(precision);
         let working = WorkingCopy::new(&device.scope("model/parameters/working"), model, precision)?;
         let (room, workers) = (Capacity::default(), Vec::new());
-        let (device, int8, log) = (device.clone(), false, None);
-        let mut engine =
-            Engine { device, compute, purpose, pool, room, workers, weights, pair_isa, working, int8, log };
+        let (device, int8) = (device.clone(), false);
+        let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, pair_isa, working, int8 };
         if !model.config().is_over_graphs() {
             engine.ensure_capacity(model, compute.room(purpose))?;
         }
@@ -210,27 +205,6 @@ impl Engine {
             worker.memory.give_times(&mut profile);
         }
         profile
-    }
-
-    /// The same engine, which measures its tasks.
-    pub fn measured(mut self) -> Self {
-        self.log = Some(TaskLog::default());
-        self
-    }
-
-    /// The tasks since the last call, of an engine that measures them.
-    pub fn take_tasks(&mut self) -> Vec<MeasuredTask> {
-        self.log.as_mut().map(TaskLog::take).unwrap_or_default()
-    }
-
-    /// The same engine with its tasks cut for as many threads as it has, and `threads` that compute
-    /// them.
-    ///
-    /// # Errors
-    /// [`Error::Threads`] if they do not start.
-    pub fn on_threads(mut self, threads: usize) -> Result<Self> {
-        self.pool = pool(threads)?;
-        Ok(self)
     }
 
     /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]:
@@ -360,11 +334,10 @@ impl Engine {
             let states = carried.as_deref();
             let shards: Vec<_> = parts.iter().map(|part| part.shard(batch, states, Some(objective.dropout))).collect();
             if self.workers[0].memory.is_in_tasks() {
-                tasks::train(&self.pool, &mut self.workers, work, &shards, self.log.as_mut());
+                tasks::train(&self.pool, &mut self.workers, work, &shards);
             } else {
                 let each = self.workers.par_iter_mut().zip(shards.par_iter()).enumerate();
                 self.pool.install(|| each.for_each(|(n, (worker, shard))| worker.train(work, n, shard)));
-                self.log.iter_mut().for_each(|log| log.add_shards(&self.workers[..parts.len()]));
             }
             drop(shards);
             let done = &self.workers[..parts.len()];
@@ -452,7 +425,7 @@ impl Engine {
             let mut rows: Vec<_> = shards.iter().map(rows).collect();
             let is_in_tasks = self.workers[0].memory.is_in_tasks();
             if is_in_tasks {
-                tasks::forward(&self.pool, &mut self.workers, weights, &shards, self.log.as_mut());
+                tasks::forward(&self.pool, &mut self.workers, weights, &shards);
             }
             let work = self.workers.par_iter_mut().zip(shards.par_iter().zip(rows.par_iter_mut()));
             self.pool.install(|| {

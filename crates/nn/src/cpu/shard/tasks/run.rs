@@ -38,27 +38,6 @@ pub(crate) enum TaskKind {
     Weights { timeframe: usize, part: usize },
 }
 
-impl TaskKind {
-    /// Name, such as `forward`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            TaskKind::Project { .. } => "project",
-            TaskKind::Forward { .. } | TaskKind::Share { .. } => "forward",
-            TaskKind::Decode => "decode",
-            TaskKind::Backward { .. } => "backward",
-            TaskKind::Weights { .. } => "weights",
-        }
-    }
-
-    /// Name of parts of the loops that it shares, such as `decode part`.
-    pub(crate) fn name_of_parts(self) -> &'static str {
-        match self {
-            TaskKind::Decode => "decode part",
-            _ => self.name(),
-        }
-    }
-}
-
 /// One timeframe, of which tasks borrow their parts. A lock is never waited for: tasks that write
 /// the same depend on one another.
 struct TimeframeRun<'a> {
@@ -148,9 +127,9 @@ impl<'a> ShardRun<'a> {
     /// Adds the tasks to `graph`, as `kind` names them there.
     pub(crate) fn push<K>(&self, graph: &mut TaskGraph<K>, kind: impl Fn(TaskKind) -> K) {
         let mut push = |task: TaskKind, after: Vec<usize>| {
-            let (cost, bytes) = self.cost(task);
+            let cost = self.cost(task);
             let team = if task == TaskKind::Decode && self.shard.graph.is_some() { self.threads } else { 1 };
-            graph.push(Task { kind: kind(task), cost, bytes, after, team })
+            graph.push(Task { kind: kind(task), cost, after, team })
         };
         let mut encoded = Vec::new();
         for (timeframe, own) in self.timeframes.iter().enumerate() {
@@ -324,8 +303,8 @@ impl<'a> ShardRun<'a> {
         own.sums[part].lock().expect(LOCK).add(self.isa, unwound, slots, gradients);
     }
 
-    /// Multiply-adds of a task, and bytes that it streams through the caches.
-    fn cost(&self, task: TaskKind) -> (f64, f64) {
+    /// Multiply-adds of a task.
+    fn cost(&self, task: TaskKind) -> f64 {
         let own = |k: usize| &self.timeframes[k];
         let group = |k: usize, group: usize| own(k).groups[group].read().expect(LOCK);
         match task {
@@ -346,17 +325,10 @@ impl<'a> ShardRun<'a> {
                 // Whole sequences form their weights' gradients on the way back.
                 let is_whole_backward = matches!(task, TaskKind::Backward { .. }) && own(timeframe).cut.is_none();
                 let passes = if is_whole_backward { 2.0 } else { 1.0 };
-                let layers = dims.sizes.layers as f64;
-                let numbers = steps * windows * layers * (gates + 3.0 * dims.sizes.hidden as f64);
                 let members = 1.0 + own(timeframe).sharers.len() as f64;
-                let products = passes * steps * (windows + ROWS_OF_STEP) * depth as f64 * gates;
-                (products / members, passes * 4.0 * numbers / members)
+                passes * steps * (windows + ROWS_OF_STEP) * depth as f64 * gates / members
             }
-            TaskKind::Decode => {
-                let parameters = self.weights.parameters.values().len();
-                let samples = self.shard.samples.len();
-                (samples as f64 * self.weights.model.decoder().width() as f64 * 64.0, 4.0 * parameters as f64 / 64.0)
-            }
+            TaskKind::Decode => self.shard.samples.len() as f64 * self.weights.model.decoder().width() as f64 * 64.0,
             TaskKind::Weights { timeframe, part } => {
                 let (dims, rows) = (own(timeframe).dims, own(timeframe).windows.len() * own(timeframe).windows.steps());
                 let panels = own(timeframe).sums[part].lock().expect(LOCK).panels();
@@ -367,10 +339,9 @@ impl<'a> ShardRun<'a> {
     }
 }
 
-/// Multiply-adds of a product of `rows` rows, and bytes of its rows.
-fn product_cost(rows: usize, depth: usize, panels: usize) -> (f64, f64) {
-    let (rows, depth, width) = (rows as f64, depth as f64, (panels * PANEL) as f64);
-    (rows * depth * width, 4.0 * rows * (depth + width))
+/// Multiply-adds of a product of `rows` rows.
+fn product_cost(rows: usize, depth: usize, panels: usize) -> f64 {
+    rows as f64 * depth as f64 * (panels * PANEL) as f64
 }
 
 impl<'a> TimeframeRun<'a> {
