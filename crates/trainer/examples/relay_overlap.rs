@@ -13,7 +13,7 @@
 //!
 //! Five timeframes of 48 bars of 8 features, H = 128, blocks of 32 samples.
 //!
-//! `… -- table` prints the simulated table of docs/design/distributed.md instead.
+//! `… -- table` prints simulated times of a step by number of ranks instead.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
