@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-test-support", &[]),
     ("megabatch-doctor", &[]),
     ("megabatch-order", &[]),
+    ("megabatch-alloc-lab", &["megabatch-gpu-core"]),
     ("megabatch-amp", &["megabatch-gpu-core"]),
     ("megabatch-chunk-io", &["megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order"]),
     ("megabatch-segment", &["megabatch-gpu-core"]),
@@ -33,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "megabatch-run",
         &[
+            "megabatch-alloc-lab",
             "megabatch-amp",
             "megabatch-atomic-file",
             "megabatch-bars",

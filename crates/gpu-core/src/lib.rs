@@ -23,7 +23,6 @@ mod matrix_product;
 pub mod ops;
 pub mod pool;
 pub mod recording;
-pub mod replay;
 pub mod snapshot;
 pub mod source;
 mod staging;

@@ -4,12 +4,14 @@
 #![forbid(unsafe_code)]
 
 mod trace;
+mod trace_event;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use trace::TraceWriter;
+pub use trace_event::{BLOCK_BYTES_MAX, TraceEvent};
 
 use crate::pool::Pool;
 use crate::snapshot::{EventRecorder, FailedRequest, Reason, Snapshot};

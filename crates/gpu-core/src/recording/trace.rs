@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use super::trace_event::{BLOCK_BYTES_MAX, TraceEvent};
 use crate::pool::{BlockId, BlockState, PoolEvent, SegmentInfo};
-use crate::replay;
 use crate::source::StreamId;
 
 /// Writes what is asked of a pool as the lines that `megabatch memory replay` reads:
@@ -37,14 +37,14 @@ impl<W: Write> TraceWriter<W> {
             PoolEvent::Allocated { id, requested_bytes, stream, .. } => self.allocated(*id, *requested_bytes, *stream),
             PoolEvent::Freed { id, .. } => {
                 let id = self.ids.remove(id).expect("a block is allocated before it is freed");
-                self.write(&replay::TraceEvent::Free { id });
+                self.write(&TraceEvent::Free { id });
             }
-            PoolEvent::Step => self.write(&replay::TraceEvent::Step),
+            PoolEvent::Step => self.write(&TraceEvent::Step),
             // Whoever replays it asks too, and gives back at once what another policy may have.
-            PoolEvent::Short { bytes, stream, .. } if *bytes <= replay::BLOCK_BYTES_MAX => {
+            PoolEvent::Short { bytes, stream, .. } if *bytes <= BLOCK_BYTES_MAX => {
                 let id = self.next_id();
-                self.write(&replay::TraceEvent::Alloc { id, bytes: *bytes, stream: *stream });
-                self.write(&replay::TraceEvent::Free { id });
+                self.write(&TraceEvent::Alloc { id, bytes: *bytes, stream: *stream });
+                self.write(&TraceEvent::Free { id });
             }
             _ => {}
         }
@@ -64,7 +64,7 @@ impl<W: Write> TraceWriter<W> {
     fn allocated(&mut self, block: BlockId, bytes: usize, stream: StreamId) {
         let id = self.next_id();
         self.ids.insert(block, id);
-        self.write(&replay::TraceEvent::Alloc { id, bytes, stream });
+        self.write(&TraceEvent::Alloc { id, bytes, stream });
     }
 
     fn next_id(&mut self) -> u64 {
@@ -72,9 +72,9 @@ impl<W: Write> TraceWriter<W> {
         self.ids_total - 1
     }
 
-    fn write(&mut self, event: &replay::TraceEvent) {
+    fn write(&mut self, event: &TraceEvent) {
         if self.failure.is_none() {
-            self.failure = replay::write(&mut self.out, event).err();
+            self.failure = event.write_line(&mut self.out).err();
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
-use megabatch_gpu_core::replay::TraceError;
+use megabatch_alloc_lab::TraceError;
 
 use super::{Error, Kind};
 use crate::config::ConfigError;

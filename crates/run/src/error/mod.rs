@@ -186,7 +186,7 @@ from_errors!(
     megabatch_order::Error,
     megabatch_segment::Error,
     megabatch_trainer::Error,
-    megabatch_gpu_core::replay::TraceError,
+    megabatch_alloc_lab::TraceError,
     crate::config::ConfigError,
     io::Error,
     std::num::TryFromIntError,

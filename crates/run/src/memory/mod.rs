@@ -5,7 +5,7 @@ mod snapshot;
 mod table;
 mod trace;
 
-pub use megabatch_gpu_core::replay::Policy;
+pub use megabatch_alloc_lab::Policy;
 pub use replay::{Policies, ReplayOptions, Trace, replay};
 pub use snapshot::{SnapshotOptions, snapshot};
 pub use table::table;

@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use megabatch_gpu_core as gpu_core;
-use megabatch_gpu_core::replay::{Limits, OutOfMemory, Policy, ReplayOutcome, TraceReader};
+use megabatch_alloc_lab as alloc_lab;
+use megabatch_alloc_lab::{Limits, OutOfMemory, Policy, ReplayOutcome, TraceReader};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Context as _, Error, Result};
@@ -64,7 +64,7 @@ pub fn replay(trace: &Trace, options: &ReplayOptions) -> Result<Findings> {
     for &policy in &options.policies.0 {
         let start = Instant::now();
         let lines = TraceReader::new(trace.rewound()?);
-        let outcome = gpu_core::replay::replay(lines, policy, &limits).with_context(|| trace.name())?;
+        let outcome = alloc_lab::replay(lines, policy, &limits).with_context(|| trace.name())?;
         played.push((policy, outcome, start.elapsed().as_secs_f64()));
     }
     let text: Vec<String> = played.iter().map(|(policy, outcome, _)| describe(*policy, outcome, &limits)).collect();

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 
-use megabatch_gpu_core::replay::corpus::{PATTERNS, Pattern, TraceSize, robson_bound_bytes};
-use megabatch_gpu_core::replay::{Policy, ReplayOutcome, TraceLine, replay};
+use megabatch_alloc_lab::corpus::{PATTERNS, Pattern, TraceSize, robson_bound_bytes};
+use megabatch_alloc_lab::{Policy, ReplayOutcome, TraceLine, replay};
 use serde_json::{Value, json};
 
 use super::replay::gib;

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use megabatch_alloc_lab::corpus::{PATTERNS, pattern};
 use megabatch_atomic_file as atomic_file;
-use megabatch_gpu_core::replay::corpus::{PATTERNS, pattern};
-use megabatch_gpu_core::replay::write;
 use serde_json::json;
 
 use super::replay::gib;
@@ -38,7 +37,7 @@ pub fn trace(name: &str, out: &Path, seed: u64) -> Result<Findings> {
     let events = pattern.events(seed);
     let mut text = Vec::new();
     for event in &events {
-        write(&mut text, event)?;
+        event.write_line(&mut text)?;
     }
     atomic_file::write(out, &text)?;
     let said = format!(

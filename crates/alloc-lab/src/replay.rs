@@ -1,45 +1,16 @@
-//! Recorded allocations, replayed on a pool or on a model of another allocator.
-//!
-//! A *trace* is what a program asked of its allocator, in order: [`TraceEvent`]s. [`replay`] asks
-//! the same of one [`Policy`] with a given amount of memory and tells what it took
-//! ([`ReplayOutcome`]). The policies are this crate's [`Pool`](crate::pool::Pool) over a simulated
-//! device, and two models of PyTorch's CUDA caching allocator ([`pytorch`]) to compare it with.
-//! [`corpus`] makes traces of the patterns that fragment memory in the field.
-//!
-//! ```
-//! use megabatch_gpu_core::replay::{Policy, corpus, replay};
-//!
-//! let comb = corpus::pattern("comb").expect("it is in the corpus");
-//! let outcome = replay(comb.lines(0), Policy::PyTorch, &comb.limits())?;
-//! assert!(outcome.out_of_memory.is_none());
-//! assert!(outcome.overhead() > 1.4, "half of its memory is free, and of no use to it");
-//! # Ok::<(), std::convert::Infallible>(())
-//! ```
-
-#![forbid(unsafe_code)]
-
-mod allocator;
-pub mod corpus;
-mod outcome;
-mod policy;
-mod pooled;
-pub mod pytorch;
-mod trace;
+//! Recorded requests, made again under a policy.
 
 use std::collections::HashMap;
 
-pub use outcome::{OutOfMemory, ReplayOutcome};
-pub use policy::{Limits, Policy};
-pub use trace::{BLOCK_BYTES_MAX, TraceError, TraceEvent, TraceLine, TraceReader, write};
+use megabatch_gpu_core::recording::TraceEvent;
+use megabatch_gpu_core::source::{Simulated, StreamId};
 
-use crate::source::{Simulated, StreamId};
-use allocator::Allocator;
-use outcome::ReplayObserver;
-use pooled::Pooled;
-use pytorch::{AllocatorSettings, CachingAllocator, GrowthMode};
-
-/// Granule of the simulated device in bytes: that of CUDA's devices.
-pub const GRANULE_BYTES: usize = 2 << 20;
+use crate::allocator::Allocator;
+use crate::outcome::{ReplayObserver, ReplayOutcome};
+use crate::policy::{GRANULE_BYTES, Limits, Policy};
+use crate::pooled::Pooled;
+use crate::pytorch::{AllocatorSettings, CachingAllocator, GrowthMode};
+use crate::trace::TraceLine;
 
 /// Plays a trace under `policy`. The first request that cannot be met ends the replay; the rest of
 /// the trace is still read, so that an error in it is told whatever the policy.
@@ -51,8 +22,8 @@ pub const GRANULE_BYTES: usize = 2 << 20;
 /// Errors of `trace`.
 ///
 /// # Panics
-/// If an id is allocated while it is live, or freed while it is not; [`TraceReader`] lets no such
-/// trace through.
+/// If an id is allocated while it is live, or freed while it is not; [`TraceReader`](crate::TraceReader)
+/// lets no such trace through.
 pub fn replay<E>(
     trace: impl IntoIterator<Item = Result<TraceLine, E>>,
     policy: Policy,

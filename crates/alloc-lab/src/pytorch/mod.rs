@@ -43,17 +43,17 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
+use megabatch_gpu_core::source::StreamId;
+
+use crate::allocator::{Allocator, Levels};
 use blocks::{BlockKey, Blocks, State};
 use device::ModelDevice;
 use free_lists::FreeLists;
 use rules::{PoolKind, RoundedRequest};
 
-use super::allocator::{Allocator, Levels};
-use crate::source::StreamId;
-
 /// Growth of the allocator's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GrowthMode {
+pub(crate) enum GrowthMode {
     /// In segments, each of one call of `cudaMalloc`.
     Segments,
     /// In pages, at the end of a range of addresses or in a hole of it.
@@ -61,15 +61,15 @@ pub(super) enum GrowthMode {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AllocatorSettings {
-    pub(super) growth: GrowthMode,
-    pub(super) capacity_bytes: usize,
-    pub(super) max_split_bytes: Option<usize>,
+pub(crate) struct AllocatorSettings {
+    pub(crate) growth: GrowthMode,
+    pub(crate) capacity_bytes: usize,
+    pub(crate) max_split_bytes: Option<usize>,
 }
 
 /// The model.
 #[derive(Debug)]
-pub(super) struct CachingAllocator {
+pub(crate) struct CachingAllocator {
     settings: AllocatorSettings,
     device: ModelDevice,
     blocks: Blocks,
@@ -81,7 +81,7 @@ pub(super) struct CachingAllocator {
 }
 
 impl CachingAllocator {
-    pub(super) fn new(settings: AllocatorSettings) -> Self {
+    pub(crate) fn new(settings: AllocatorSettings) -> Self {
         CachingAllocator {
             settings,
             device: ModelDevice::new(settings.capacity_bytes),

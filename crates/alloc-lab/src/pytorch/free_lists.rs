@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 
+use megabatch_gpu_core::source::StreamId;
+
 use super::blocks::{Block, BlockKey, State};
 use super::rules::RoundedRequest;
-use crate::source::StreamId;
 
 /// The blocks of a pool that are not live.
 #[derive(Debug, Default)]

@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 use std::io::{BufRead, Read as _};
 
+use megabatch_gpu_core::recording::{BLOCK_BYTES_MAX, TraceEvent};
+use megabatch_gpu_core::source::StreamId;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{BLOCK_BYTES_MAX, TraceError, TraceEvent, TraceLine};
-use crate::source::StreamId;
+use super::{TraceError, TraceLine};
 
 /// Longest line that is read, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -132,7 +133,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::replay::write;
 
     fn read(text: &str) -> Result<Vec<TraceLine>, TraceError> {
         TraceReader::new(text.as_bytes()).collect()
@@ -251,7 +251,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read(events in events()) {
             let mut text = Vec::new();
-            events.iter().for_each(|event| write(&mut text, event).unwrap());
+            events.iter().for_each(|event| event.write_line(&mut text).unwrap());
             let read: Vec<TraceLine> = TraceReader::new(text.as_slice()).collect::<Result<_, _>>().unwrap();
             let numbered = (1..).zip(events).map(|(number, event)| TraceLine { number, event });
             prop_assert_eq!(read, numbered.collect::<Vec<_>>());

@@ -1,7 +1,8 @@
 //! Sizes: how requests are rounded, what is taken from the device, when a block is split.
 
+use megabatch_gpu_core::source::StreamId;
+
 use super::{AllocatorSettings, GrowthMode};
-use crate::source::StreamId;
 
 /// Every size is a multiple of it.
 const MIN_BLOCK_BYTES: usize = 512;

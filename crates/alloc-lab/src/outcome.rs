@@ -1,4 +1,4 @@
-use super::allocator::Levels;
+use crate::allocator::Levels;
 
 /// Result of a policy on a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,29 +63,29 @@ pub struct OutOfMemory {
 
 /// Watches a replay from event to event.
 #[derive(Debug, Default)]
-pub(super) struct ReplayObserver {
+pub(crate) struct ReplayObserver {
     outcome: ReplayOutcome,
     live_bytes: usize,
     at_step: Levels,
 }
 
 impl ReplayObserver {
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.outcome.out_of_memory.is_some()
     }
 
-    pub(super) fn allocated(&mut self, bytes: usize, levels: &Levels) {
+    pub(crate) fn allocated(&mut self, bytes: usize, levels: &Levels) {
         self.live_bytes += bytes;
         self.outcome.peak_live_bytes = self.outcome.peak_live_bytes.max(self.live_bytes);
         self.look(levels);
     }
 
-    pub(super) fn freed(&mut self, bytes: usize, levels: &Levels) {
+    pub(crate) fn freed(&mut self, bytes: usize, levels: &Levels) {
         self.live_bytes -= bytes;
         self.look(levels);
     }
 
-    pub(super) fn stepped(&mut self, levels: &Levels) {
+    pub(crate) fn stepped(&mut self, levels: &Levels) {
         self.look(levels);
         let quiet = levels.driver_calls == self.at_step.driver_calls;
         self.outcome.steps += 1;
@@ -96,7 +96,7 @@ impl ReplayObserver {
     }
 
     /// The request of `bytes` on `line` was not met.
-    pub(super) fn ran_out(&mut self, line: u64, bytes: usize, levels: &Levels) {
+    pub(crate) fn ran_out(&mut self, line: u64, bytes: usize, levels: &Levels) {
         self.look(levels);
         self.outcome.out_of_memory = Some(OutOfMemory {
             line,
@@ -108,7 +108,7 @@ impl ReplayObserver {
         });
     }
 
-    pub(super) fn into_outcome(self) -> ReplayOutcome {
+    pub(crate) fn into_outcome(self) -> ReplayOutcome {
         self.outcome
     }
 

@@ -13,7 +13,10 @@ mod training;
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-use super::{GRANULE_BYTES, Limits, TraceEvent, TraceLine};
+use megabatch_gpu_core::recording::TraceEvent;
+
+use crate::policy::{GRANULE_BYTES, Limits};
+use crate::trace::TraceLine;
 use random::Random;
 use tape::Tape;
 
@@ -24,7 +27,6 @@ const GIB: usize = 1 << 30;
 /// it caches.
 const ROOMY_BYTES: usize = 80 * GIB;
 
-pub use field_case::{FIELD_CASE, FieldCase};
 pub use robson::robson_bound_bytes;
 
 /// A pattern of the corpus.
@@ -77,7 +79,7 @@ impl Pattern {
         tape.into_events()
     }
 
-    /// The trace for a seed as [`replay`](super::replay) takes it, with the lines that it has in a
+    /// The trace for a seed as [`replay`](crate::replay) takes it, with the lines that it has in a
     /// file.
     pub fn lines(&self, seed: u64) -> impl Iterator<Item = Result<TraceLine, Infallible>> {
         (1..).zip(self.events(seed)).map(|(number, event)| Ok(TraceLine { number, event }))

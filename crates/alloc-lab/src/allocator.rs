@@ -1,7 +1,7 @@
-use crate::source::StreamId;
+use megabatch_gpu_core::source::StreamId;
 
 /// Allocator on which a trace is replayed.
-pub(super) trait Allocator {
+pub(crate) trait Allocator {
     /// A live block.
     type Block;
 
@@ -21,28 +21,28 @@ pub(super) trait Allocator {
 
 /// Memory of an allocator at a moment, and its work so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Levels {
+pub(crate) struct Levels {
     /// Bytes of physical memory taken from the device.
-    pub(super) reserved_bytes: usize,
+    pub(crate) reserved_bytes: usize,
     /// Bytes of live blocks, as the allocator rounds them.
-    pub(super) allocated_bytes: usize,
+    pub(crate) allocated_bytes: usize,
     /// Longest run of free bytes that one block could have as it is.
-    pub(super) largest_free_bytes: usize,
+    pub(crate) largest_free_bytes: usize,
     /// Free bytes that cannot go back to the device, because live bytes share their segment, page
     /// or granule.
-    pub(super) inactive_split_bytes: usize,
-    pub(super) driver_calls: u64,
-    pub(super) copied_bytes: u64,
-    pub(super) stitches: u64,
+    pub(crate) inactive_split_bytes: usize,
+    pub(crate) driver_calls: u64,
+    pub(crate) copied_bytes: u64,
+    pub(crate) stitches: u64,
 }
 
 impl Levels {
-    pub(super) fn free_bytes(&self) -> usize {
+    pub(crate) fn free_bytes(&self) -> usize {
         self.reserved_bytes - self.allocated_bytes
     }
 
     /// 1 − largest free block / free bytes; 0 when nothing is free.
-    pub(super) fn fragmentation(&self) -> f64 {
+    pub(crate) fn fragmentation(&self) -> f64 {
         match self.free_bytes() {
             0 => 0.0,
             free => 1.0 - self.largest_free_bytes as f64 / free as f64,

@@ -7,29 +7,21 @@ use super::{KIB, MIB, Pattern};
 /// Its figures in bytes. The report gave them in GiB with two decimals; here they are whole pages
 /// of 2 MiB but for the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FieldCase {
+pub(super) struct FieldCase {
     /// 44.18 GiB: a card of 44.53 less what the context and others held.
-    pub capacity_bytes: usize,
+    pub(super) capacity_bytes: usize,
     /// 36.78 GiB.
-    pub allocated_bytes: usize,
+    pub(super) allocated_bytes: usize,
     /// 3.56 GiB in segments that each hold a live block.
-    pub unusable_bytes: usize,
+    pub(super) unusable_bytes: usize,
     /// 4.15 GiB.
-    pub requested_bytes: usize,
-}
-
-impl FieldCase {
-    /// 3.84 GiB that the device still had.
-    pub fn device_free_bytes(&self) -> usize {
-        self.capacity_bytes - self.allocated_bytes - self.unusable_bytes
-    }
+    pub(super) requested_bytes: usize,
 }
 
 const PAGE_BYTES: usize = 2 * MIB;
 
 /// The figures.
-pub const FIELD_CASE: FieldCase = FieldCase {
+pub(super) const FIELD_CASE: FieldCase = FieldCase {
     // 44.18 GiB.
     capacity_bytes: 4418 * (1 << 30) / 100,
     allocated_bytes: 18_831 * PAGE_BYTES,

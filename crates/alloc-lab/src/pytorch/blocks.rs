@@ -2,12 +2,13 @@
 
 use std::ops::{Index, IndexMut};
 
+use megabatch_gpu_core::source::StreamId;
+
 use super::rules::PoolKind;
-use crate::source::StreamId;
 
 /// Names a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::replay) struct BlockKey(u32);
+pub(crate) struct BlockKey(u32);
 
 impl BlockKey {
     /// The least in order.

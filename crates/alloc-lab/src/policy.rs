@@ -1,11 +1,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Granule of the simulated device in bytes: that of CUDA's devices.
+pub(crate) const GRANULE_BYTES: usize = 2 << 20;
+
 /// Policies of memory management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
-    /// This crate's pool.
+    /// The pool of gpu-core.
     Megabatch,
     /// PyTorch's CUDA caching allocator with its defaults.
     PyTorch,

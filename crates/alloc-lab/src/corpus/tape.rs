@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
-use crate::replay::TraceEvent;
-use crate::source::StreamId;
+use megabatch_gpu_core::recording::TraceEvent;
+use megabatch_gpu_core::source::StreamId;
 
 /// A live block of a trace in the making. Not `Copy`: it is freed once.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

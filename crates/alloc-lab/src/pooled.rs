@@ -1,17 +1,18 @@
 use std::sync::Arc;
 
-use super::allocator::{Allocator, Levels};
-use crate::pool::{AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
-use crate::source::{Source, StreamId};
+use megabatch_gpu_core::pool::{AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
+use megabatch_gpu_core::source::{Source, StreamId};
+
+use crate::allocator::{Allocator, Levels};
 
 /// Our pool as a policy: every block may move at a step boundary.
-pub(super) struct Pooled {
+pub(crate) struct Pooled {
     pool: Pool,
     owner: Arc<str>,
 }
 
 impl Pooled {
-    pub(super) fn new(source: Box<dyn Source>) -> Self {
+    pub(crate) fn new(source: Box<dyn Source>) -> Self {
         Pooled { pool: Pool::new(source, PoolSettings { capacity_bytes: None }), owner: Arc::from("replay") }
     }
 }
