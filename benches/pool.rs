@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use megabatch_gpu_core::pool::{AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
+use megabatch_gpu_core::pool::{AllocationRequest, BlockId, Pool, PoolSettings};
 use megabatch_gpu_core::source::{Simulated, StreamId};
 
 const GRANULE_BYTES: usize = 2 << 20;
@@ -46,7 +46,7 @@ fn pool(capacity_bytes: usize) -> Pool {
 }
 
 fn request(bytes: usize) -> AllocationRequest {
-    AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::from("bench"), mobility: Mobility::Relocatable }
+    AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::from("bench") }
 }
 
 /// A pool in which 10,000 blocks live and as many have come and gone.

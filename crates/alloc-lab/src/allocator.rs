@@ -32,7 +32,6 @@ pub(crate) struct Levels {
     /// or granule.
     pub(crate) inactive_split_bytes: usize,
     pub(crate) driver_calls: u64,
-    pub(crate) copied_bytes: u64,
     pub(crate) stitches: u64,
 }
 

@@ -29,8 +29,6 @@ pub struct ReplayOutcome {
     pub quiet_steps: u64,
     /// Requests for which memory was mapped side by side.
     pub stitches: u64,
-    /// Bytes that were moved to make room.
-    pub bytes_copied: u64,
 }
 
 impl ReplayOutcome {
@@ -120,6 +118,5 @@ impl ReplayObserver {
         outcome.fragmentation_max = outcome.fragmentation_max.max(levels.fragmentation());
         outcome.driver_calls = levels.driver_calls;
         outcome.stitches = levels.stitches;
-        outcome.bytes_copied = levels.copied_bytes;
     }
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use megabatch_gpu_core::pool::{AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
+use megabatch_gpu_core::pool::{AllocationRequest, BlockId, Pool, PoolSettings};
 use megabatch_gpu_core::source::{Source, StreamId};
 
 use crate::allocator::{Allocator, Levels};
 
-/// Our pool as a policy: every block may move at a step boundary.
+/// The pool of gpu-core as a policy.
 pub(crate) struct Pooled {
     pool: Pool,
     owner: Arc<str>,
@@ -21,8 +21,7 @@ impl Allocator for Pooled {
     type Block = BlockId;
 
     fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<BlockId> {
-        let request =
-            AllocationRequest { bytes, stream, owner: Arc::clone(&self.owner), mobility: Mobility::Relocatable };
+        let request = AllocationRequest { bytes, stream, owner: Arc::clone(&self.owner) };
         self.pool.allocate(&request).ok()
     }
 
@@ -42,7 +41,6 @@ impl Allocator for Pooled {
             largest_free_bytes: counts.largest_free_block_bytes,
             inactive_split_bytes: stats.inactive_split_bytes.now,
             driver_calls: stats.driver_calls_total,
-            copied_bytes: stats.copied_bytes_total,
             stitches: stats.stitches_total,
         }
     }

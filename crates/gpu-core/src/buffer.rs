@@ -10,7 +10,7 @@ use crate::cuda::{Pinned, Stream, Transfer};
 use crate::device::{Cuda, Device, Scope};
 use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
-use crate::pool::{AllocationError, AllocationRequest, BlockId, Mobility};
+use crate::pool::{AllocationError, AllocationRequest, BlockId};
 
 /// `len` elements of `T` on a device, zero when allocated, contiguous, aligned to 64 bytes.
 ///
@@ -369,7 +369,7 @@ impl<T: Pod> Drop for Buffer<T> {
 }
 
 fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, AllocationError> {
-    let request = scope.request(bytes, Mobility::Fixed);
+    let request = scope.request(bytes);
     match scope.device() {
         Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
         Device::Cuda(cuda) => DeviceBlock::new(cuda, &request).map(Memory::Device),

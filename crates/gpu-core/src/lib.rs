@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod arena;
 mod async_download;
 mod buffer;
 mod captures;
@@ -28,7 +27,6 @@ pub mod source;
 mod staging;
 mod timing;
 
-pub use arena::{Arena, ArenaHandle};
 pub use async_download::AsyncDownload;
 pub use buffer::Buffer;
 pub use captures::Captures;

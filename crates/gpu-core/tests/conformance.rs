@@ -1,8 +1,11 @@
 //! The suite of memory sources, on every source that needs no device.
 
-use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
 #[cfg(target_os = "linux")]
-use megabatch_gpu_core::source::{Anonymous, Memfd};
+mod memfd;
+
+#[cfg(target_os = "linux")]
+use megabatch_gpu_core::source::Anonymous;
+use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
 use megabatch_gpu_core::source::{Completion, Plain, Simulated};
 
 const GRANULE_BYTES: usize = 64 << 10;
@@ -65,7 +68,7 @@ fn plain() {
 #[test]
 fn memfd() {
     run(|| {
-        let source = Memfd::new(CAPACITY_BYTES, GRANULE_BYTES).unwrap();
+        let source = memfd::Memfd::new(CAPACITY_BYTES, GRANULE_BYTES);
         Probe { source: Box::new(source), bytes: Box::new(Host) }
     });
 }

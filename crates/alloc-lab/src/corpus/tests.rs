@@ -104,10 +104,9 @@ fn robsons_program_makes_first_fit_hold_several_times_what_is_live() {
 }
 
 #[test]
-fn our_pool_meets_the_field_case_and_copies_nothing() {
+fn our_pool_meets_the_field_case() {
     let outcome = play(named("field-case"), Policy::Megabatch);
     assert_eq!(outcome.out_of_memory, None);
-    assert_eq!(outcome.bytes_copied, 0);
     assert!(outcome.stitches > 0, "no free run of 4.15 GiB is left: {outcome:?}");
 }
 

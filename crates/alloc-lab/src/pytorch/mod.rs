@@ -222,7 +222,6 @@ impl Allocator for CachingAllocator {
             largest_free_bytes: self.pools.iter().map(FreeLists::largest_bytes).max().unwrap_or(0),
             inactive_split_bytes: self.inactive_split_bytes,
             driver_calls: self.device.calls(),
-            copied_bytes: 0,
             stitches: 0,
         }
     }

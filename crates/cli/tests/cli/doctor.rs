@@ -80,7 +80,7 @@ fn every_gpu_of_the_driver_is_tried() {
         "memory pool: blocks keep",
         "memory pool: what was given back",
         "memory pool: a refused request",
-        "memory pool: defragmentation",
+        "memory pool: scattered memory",
         "copies from pageable memory",
         "copies from pinned memory",
     ] {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::Gpu;
 use super::context::Context;
-use super::copy::{MemoryRegion, On};
 use super::event::Event;
 use super::fault::DriverFault;
 use super::stream::GpuStreams;
@@ -18,8 +17,6 @@ use crate::source::{Granule, Refusal, Source, StreamId};
 /// The memory of a GPU. A granule is as large as the driver recommends, 2 MiB on the GPUs of today.
 pub struct GpuSource {
     granule_bytes: usize,
-    /// A granule of our own, through which ranges that overlap are copied.
-    scratch: u64,
     memory: VirtualMemory,
     space: AddressSpace,
     granules: BTreeSet<Granule>,
@@ -34,10 +31,10 @@ pub struct GpuSource {
 }
 
 impl GpuSource {
-    /// The memory of `gpu`. Takes one granule for itself.
+    /// The memory of `gpu`.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also where there is no memory for that granule.
+    /// [`Error::Driver`](crate::Error::Driver) where a call fails.
     pub fn new(gpu: &Gpu) -> Result<Self> {
         let context = gpu.context();
         let open = || -> Result<Self, DriverFault> {
@@ -46,7 +43,6 @@ impl GpuSource {
             let granule_bytes = memory.granule_bytes()?;
             Ok(GpuSource {
                 granule_bytes,
-                scratch: 0,
                 memory,
                 space: AddressSpace::new(granule_bytes),
                 granules: BTreeSet::new(),
@@ -57,18 +53,7 @@ impl GpuSource {
                 context: Arc::clone(context),
             })
         };
-        let mut source = open().map_err(|fault| context.error(fault))?;
-        source.take_scratch().map_err(|fault| context.error(fault))?;
-        Ok(source)
-    }
-
-    fn take_scratch(&mut self) -> Result<(), DriverFault> {
-        let bytes = self.granule_bytes;
-        self.scratch = self.call(|_| virtual_memory::reserve(bytes, bytes))?;
-        self.space.reserve(self.scratch, bytes);
-        let granule = Granule(self.call(|source| source.memory.create(bytes))?);
-        self.granules.insert(granule);
-        self.map_all(self.scratch, &[granule])
+        open().map_err(|fault| context.error(fault))
     }
 
     /// One call to the driver, counted, with the GPU's context current.
@@ -128,64 +113,6 @@ impl GpuSource {
         let granule_bytes = self.granule_bytes as u64;
         (0..count as u64).map(move |index| address + index * granule_bytes)
     }
-
-    /// The granules that are mapped anywhere in a range.
-    fn granules_within(&self, address: u64, bytes: usize) -> BTreeSet<Granule> {
-        self.space.pieces(address, bytes).map(|(granule, ..)| granule).collect()
-    }
-
-    /// Copies between ranges that are not the same memory.
-    fn copy_apart(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
-        self.call(|source| {
-            let on = On { streams: &source.streams, id: StreamId(0) };
-            // SAFETY: both ranges are mapped, as the pool promises, and unmapping waits for the
-            // work on them.
-            unsafe { on.copy(from, MemoryRegion { address: to, bytes }) }
-        })
-    }
-
-    /// Copies between ranges of which one begins within the other: piece by piece, from the end
-    /// that the copy does not write first.
-    fn copy_sliding(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
-        let distance = from.abs_diff(to) as usize;
-        // A piece no longer than the distance does not overlap its copy. Where that would make many
-        // pieces, they go through the scratch.
-        let through_scratch = distance < self.granule_bytes;
-        let piece = if through_scratch { self.granule_bytes } else { distance };
-        let pieces = bytes.div_ceil(piece);
-        for index in 0..pieces {
-            let start = if to < from { index } else { pieces - 1 - index } * piece;
-            let (len, offset) = (piece.min(bytes - start), start as u64);
-            if through_scratch {
-                self.copy_apart(from + offset, self.scratch, len)?;
-                self.copy_apart(self.scratch, to + offset, len)?;
-            } else {
-                self.copy_apart(from + offset, to + offset, len)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies between ranges at different addresses that share granules, which no order of pieces
-    /// could do in general: through the host.
-    fn copy_through_host(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
-        let mut host = vec![0u8; bytes];
-        let start = host.as_mut_ptr();
-        self.call(|source| {
-            let on = On { streams: &source.streams, id: StreamId(0) };
-            // SAFETY: the range is mapped, as the pool promises, and `host` is as long and lives
-            // until the work is done, below.
-            unsafe { on.download(MemoryRegion { address: from, bytes }, start.cast()) }
-        })?;
-        self.call(|source| source.context.synchronize())?;
-        self.call(|source| {
-            let on = On { streams: &source.streams, id: StreamId(0) };
-            // SAFETY: the range is mapped, as the pool promises, and `host` lives until the work is
-            // done, below.
-            unsafe { on.upload(start.cast(), MemoryRegion { address: to, bytes }) }
-        })?;
-        self.call(|source| source.context.synchronize())
-    }
 }
 
 impl Source for GpuSource {
@@ -199,7 +126,7 @@ impl Source for GpuSource {
 
     fn capacity_bytes(&self) -> usize {
         let total_bytes = self.context.properties().total_bytes;
-        (total_bytes - total_bytes % self.granule_bytes).saturating_sub(self.granule_bytes)
+        total_bytes - total_bytes % self.granule_bytes
     }
 
     fn free_bytes(&mut self) -> Option<usize> {
@@ -245,23 +172,6 @@ impl Source for GpuSource {
         self.space.unmap(address, bytes);
         self.call_unreported(|source| source.context.synchronize());
         self.unmap_each(address, bytes / self.granule_bytes);
-    }
-
-    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
-        self.report()?;
-        if bytes == 0 || from == to {
-            return Ok(());
-        }
-        // The default stream runs it after what was submitted to any stream, and before what is
-        // submitted later.
-        if from.abs_diff(to) < bytes as u64 {
-            self.copy_sliding(from, to, bytes)?;
-        } else if self.granules_within(from, bytes).is_disjoint(&self.granules_within(to, bytes)) {
-            self.copy_apart(from, to, bytes)?;
-        } else {
-            self.copy_through_host(from, to, bytes)?;
-        }
-        Ok(())
     }
 
     fn is_idle(&mut self, stream: StreamId) -> bool {

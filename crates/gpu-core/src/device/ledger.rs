@@ -70,10 +70,10 @@ impl MemoryLedger {
         Ok(())
     }
 
-    /// Reverts [`MemoryLedger::book`] for a number of buffers.
-    pub(crate) fn release(&self, scope: &Counter, bytes: usize, buffers: usize) {
-        scope.sub(bytes, buffers);
-        self.total.sub(bytes, buffers);
+    /// Reverts one [`MemoryLedger::book`].
+    pub(crate) fn release(&self, scope: &Counter, bytes: usize) {
+        scope.sub(bytes);
+        self.total.sub(bytes);
     }
 
     pub(crate) fn usage(&self) -> Usage {

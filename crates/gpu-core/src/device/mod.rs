@@ -20,7 +20,6 @@ use crate::source::Source;
 use crate::{free_memory, host};
 use ledger::MemoryLedger;
 
-pub(crate) use scope::Booked;
 pub use scope::Scope;
 pub use usage::Usage;
 

@@ -6,16 +6,9 @@ use super::Device;
 use super::ledger::OverBudget;
 use super::usage::{Counter, Usage};
 use crate::error::{Error, Result};
-use crate::pool::{AllocationError, AllocationRequest, Mobility};
+use crate::pool::{AllocationError, AllocationRequest};
 use crate::snapshot;
 use crate::source::StreamId;
-
-/// Bytes booked on a scope, and the number of buffers that they are for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Booked {
-    pub(crate) bytes: usize,
-    pub(crate) buffers: usize,
-}
 
 /// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
 #[derive(Clone, Debug)]
@@ -66,12 +59,7 @@ impl Scope {
 
     /// Reverts one [`Scope::book`].
     pub(crate) fn release(&self, bytes: usize) {
-        self.release_all(Booked { bytes, buffers: 1 });
-    }
-
-    /// Takes back several bookings at once.
-    pub(crate) fn release_all(&self, booked: Booked) {
-        self.device.memory().ledger.release(&self.counter, booked.bytes, booked.buffers);
+        self.device.memory().ledger.release(&self.counter, bytes);
     }
 
     /// The size of `len` elements.
@@ -81,8 +69,8 @@ impl Scope {
     }
 
     /// A request for memory of this scope, for use on the default stream.
-    pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> AllocationRequest {
-        AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
+    pub(crate) fn request(&self, bytes: usize) -> AllocationRequest {
+        AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label) }
     }
 
     /// Error of a request for memory of this scope.

@@ -40,10 +40,10 @@ impl Counter {
         Ok(())
     }
 
-    pub(crate) fn sub(&self, bytes: usize, buffers: usize) {
+    pub(crate) fn sub(&self, bytes: usize) {
         let before = self.allocated_bytes.fetch_sub(bytes, Relaxed);
         assert!(before >= bytes, "freed {bytes} bytes of {before} allocated");
-        self.buffers.fetch_sub(buffers, Relaxed);
+        self.buffers.fetch_sub(1, Relaxed);
     }
 
     pub(crate) fn usage(&self) -> Usage {
@@ -81,6 +81,6 @@ mod tests {
     fn freeing_more_than_was_allocated_is_a_bug() {
         let counter = Counter::default();
         counter.try_add(1, 1).unwrap();
-        counter.sub(2, 1);
+        counter.sub(2);
     }
 }

@@ -63,17 +63,6 @@ pub enum PoolEvent {
         /// Granules in it.
         granules: usize,
     },
-    /// Compaction copied a block to another address.
-    Moved {
-        /// The block.
-        id: BlockId,
-        /// Old start.
-        from: u64,
-        /// New start.
-        to: u64,
-        /// Its bytes.
-        bytes: usize,
-    },
     /// A step of the work ended.
     Step,
     /// A request failed for want of memory.

@@ -14,7 +14,7 @@ use crate::source::Refusal;
 type FallbackStep = fn(&mut Pool, &PendingRequest) -> Result<Option<BlockLocation>, Refusal>;
 
 /// Fallbacks after [`Pool::fit`], from cheap to expensive.
-const FALLBACKS: [FallbackStep; 6] = [
+const FALLBACKS: [FallbackStep; 5] = [
     // Free memory of other streams, once ordered after their work.
     Pool::share,
     // Scattered free granules, mapped side by side.
@@ -25,8 +25,6 @@ const FALLBACKS: [FallbackStep; 6] = [
     Pool::release_cached,
     // Any hole, for a small block when no granule is left for a slab.
     |pool, pending| Ok(pool.fit_in_hole(pending)),
-    // Copies of blocks that may move, at a step boundary.
-    Pool::compact,
 ];
 
 impl Pool {

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use super::BlockId;
 use super::order::Tag;
 use super::tiling::TileId;
-use super::{BlockId, Mobility};
 
 /// A request, rounded to a block size and with its stream resolved.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,6 @@ pub(super) struct LiveBlock {
     pub(super) bytes: usize,
     pub(super) requested_bytes: usize,
     pub(super) tag: Tag,
-    pub(super) mobility: Mobility,
     pub(super) owner: Arc<str>,
 }
 
@@ -120,10 +119,6 @@ impl LiveBlocks {
         self.entries[index as usize].live.as_ref().expect("tiles and slabs name live blocks")
     }
 
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut LiveBlock {
-        self.entries[index as usize].live.as_mut().expect("tiles and slabs name live blocks")
-    }
-
     /// The identifier of the live block of an index.
     pub(super) fn id(&self, index: u32) -> BlockId {
         BlockId(u64::from(self.entries[index as usize].generation) << 32 | u64::from(index))
@@ -156,7 +151,6 @@ mod tests {
             bytes: 512,
             requested_bytes: 1,
             tag: Tag::IDLE,
-            mobility: Mobility::Fixed,
             owner: "test".into(),
         }
     }

@@ -15,16 +15,13 @@
 //!
 //! - A request succeeds whenever its granules and those touched by live blocks together are within
 //!   the capacity, unless the source refuses.
-//! - At a step boundary, if all blocks are relocatable: whenever the granules of one slab for each
-//!   full slab's worth of small blocks of a class and stream, and the bytes of the other blocks and
-//!   of the request, are.
+//! - The address of a live block never changes.
 //! - A step that is repeated makes no call to the driver from its third repetition on
 //!   (`placement_cache.rs`).
 
 #![forbid(unsafe_code)]
 
 mod bins;
-mod compaction;
 mod event;
 mod fallback;
 mod granule_set;
@@ -33,7 +30,6 @@ mod live_blocks;
 mod main_segment;
 mod order;
 mod placement_cache;
-mod remap;
 mod reuse;
 mod segments;
 mod slab;
@@ -87,17 +83,6 @@ pub struct AllocationRequest {
     pub stream: StreamId,
     /// Whose memory it is: a label of a scope, such as `model/gradients`.
     pub owner: Arc<str>,
-    /// Permission of compaction to move the block.
-    pub mobility: Mobility,
-}
-
-/// Mobility of a block's address at step boundaries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mobility {
-    /// The address stays the same until the block is freed.
-    Fixed,
-    /// The holder asks for the address anew after every step boundary.
-    Relocatable,
 }
 
 /// Identifier of a live block; never reused.
@@ -133,8 +118,6 @@ pub struct Pool {
     placements: PlacementCache,
     stats: Stats,
     watch: event::ObserverSlot,
-    /// True if nothing was freed since the last step boundary, so that relocatable blocks may move.
-    at_boundary: bool,
 }
 
 impl Pool {
@@ -155,7 +138,6 @@ impl Pool {
             placements: PlacementCache::default(),
             stats: Stats::default(),
             watch: event::ObserverSlot::default(),
-            at_boundary: false,
         }
     }
 
@@ -186,7 +168,6 @@ impl Pool {
         let address = live.address;
         self.evict(&live.place, live.tag);
         self.placements.remove_block(address, live.bytes, live.tag.index());
-        self.at_boundary = false;
         self.stats.requested_bytes.sub(live.requested_bytes);
         self.stats.allocated_bytes.sub(live.bytes);
         self.stats.blocks.sub(1);
@@ -201,7 +182,7 @@ impl Pool {
         });
     }
 
-    /// First address of a live block. A relocatable block's may be another after [`Pool::step`].
+    /// First address of a live block. It stays the same until the block is freed.
     ///
     /// # Panics
     /// If the block is not live.
@@ -209,11 +190,9 @@ impl Pool {
         self.blocks.get(block).expect("the block is live").address
     }
 
-    /// Marks a step boundary. The next step is likely to repeat the requests of the last one, and
-    /// relocatable blocks may move until the next block is freed.
+    /// Marks a step boundary: the next step is likely to repeat the requests of the last one.
     pub fn step(&mut self) {
         self.placements.end_step();
-        self.at_boundary = true;
         self.watch.tell(|| PoolEvent::Step);
     }
 
@@ -300,7 +279,6 @@ impl Pool {
             bytes: pending.bytes,
             requested_bytes: request.bytes,
             tag: pending.tag,
-            mobility: request.mobility,
             owner: Arc::clone(&request.owner),
         });
         self.stats.requested_bytes.add(request.bytes);

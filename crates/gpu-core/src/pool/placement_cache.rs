@@ -17,17 +17,15 @@
 //! found. In the earlier step the placement was free at this point, which means that no live block
 //! overlapped it and its granules existed; the same blocks live now, and granules vanish only when
 //! the cache is emptied. A placement in a view is also still mapped: views are unmapped only when
-//! the cache is emptied, when compaction moves granules, or, least recently used first, when a new
-//! one would pass the limit, and the repeated step makes no new one. So the placement is given, and
-//! nothing is asked of the driver. Afterwards the same blocks live at the same addresses, and the
+//! the cache is emptied or, least recently used first, when a new one would pass the limit, and the
+//! repeated step makes no new one. So the placement is given, and nothing is asked of the driver.
+//! Afterwards the same blocks live at the same addresses, and the
 //! next step begins as this one did. ∎
 //!
 //! A first step of training makes what stays (the optimizer's state); the second begins with all
 //! that and ends with the same blocks; the third begins as the second did. So from the third
-//! repetition on nothing is called; if memory is so tight that compaction has to move in the second
-//! what the first left, from the fourth on. What is left is an order of streams where one takes
-//! over memory that another used within the step: that is the price of sharing, and it is paid each
-//! time.
+//! repetition on nothing is called. What is left is an order of streams where one takes over memory
+//! that another used within the step: that is the price of sharing, and it is paid each time.
 //!
 //! Several steps are kept, so that steps of training and of evaluation may alternate, and blocks
 //! may be kept over a boundary in turns. What is kept is bounded: steps of more than [`NOTES_MAX`]

@@ -114,14 +114,6 @@ impl Slab {
     }
 }
 
-/// A slab whose granule is now at another slot of the main segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SlabMove {
-    pub(super) slab: u32,
-    pub(super) granule: usize,
-    pub(super) tile: TileId,
-}
-
 /// All slabs of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Slabs {
@@ -208,24 +200,6 @@ impl Slabs {
         self.open[slab.tag.index()][slab.class].remove(slab.granule);
         self.set_granule(slab.granule, 0);
         slab
-    }
-
-    /// Updates slabs whose granules moved to other slots of the main segment.
-    pub(super) fn relocate(&mut self, moves: &[SlabMove]) {
-        for &SlabMove { slab: index, .. } in moves {
-            let (granule, class, tag) = (self.get(index).granule, self.get(index).class, self.get(index).tag);
-            self.open[tag.index()][class].remove(granule);
-            self.set_granule(granule, 0);
-        }
-        for &SlabMove { slab: index, granule, tile } in moves {
-            let slab = self.get_mut(index);
-            (slab.granule, slab.tile) = (granule, tile);
-            let (full, class, tag) = (slab.is_full(), slab.class, slab.tag);
-            if !full {
-                self.open[tag.index()][class].insert(granule);
-            }
-            self.set_granule(granule, index + 1);
-        }
     }
 
     pub(super) fn get(&self, index: u32) -> &Slab {

@@ -46,8 +46,6 @@ pub struct Stats {
     pub stitches_total: u64,
     /// Granules mapped by stitching, each with one driver call.
     pub stitched_granules_total: u64,
-    /// Bytes copied by compaction.
-    pub copied_bytes_total: u64,
     /// Calls to the driver.
     pub driver_calls_total: u64,
     /// Requests that failed.

@@ -6,8 +6,7 @@
 //! addresses, and each of its bytes is used through one of them. So a stitched block wastes no more
 //! than one cut from free memory. The piece is either the last of the block (the free part begins
 //! where the granule begins) or the first (it ends where the granule ends), and never both: every
-//! view then begins or ends on a granule's boundary, the granules that blocks continue across form
-//! chains without cycles, and compaction can line them up again (see `remap`).
+//! view begins or ends on a granule's boundary.
 
 #![forbid(unsafe_code)]
 

@@ -136,12 +136,6 @@ impl AliasViews {
         lost
     }
 
-    /// Updates the main-segment slots of a view's granules.
-    pub(super) fn renumber(&mut self, index: u32, slot_of: impl Fn(u32) -> u32) {
-        let view = self.views[index as usize].as_mut().expect("the view exists");
-        view.slots.iter_mut().filter(|slot| **slot != GONE).for_each(|slot| *slot = slot_of(*slot));
-    }
-
     /// The dormant view that was used least recently.
     pub(super) fn oldest(&self) -> Option<u32> {
         self.dormant.first_key_value().map(|(_, &view)| view)

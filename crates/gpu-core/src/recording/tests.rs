@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
-use crate::pool::{AllocationError, AllocationRequest, BlockId, Mobility, PoolSettings};
+use crate::pool::{AllocationError, AllocationRequest, BlockId, PoolSettings};
 use crate::snapshot::RecordedAction;
 use crate::source::{Simulated, StreamId};
 
@@ -26,8 +26,7 @@ fn pool() -> Pool {
 }
 
 fn allocate(pool: &mut Pool, granules: usize, owner: &str) -> Result<BlockId, AllocationError> {
-    let (stream, mobility) = (StreamId(3), Mobility::Relocatable);
-    pool.allocate(&AllocationRequest { bytes: granules * GRANULE, stream, owner: owner.into(), mobility })
+    pool.allocate(&AllocationRequest { bytes: granules * GRANULE, stream: StreamId(3), owner: owner.into() })
 }
 
 fn begin(pool: &mut Pool, events_max: usize) -> Recording {

@@ -28,7 +28,6 @@ pub enum RecordedAction {
     Grown { address: u64, bytes: usize },
     Released { address: u64, bytes: usize },
     Stitched { address: u64, bytes: usize },
-    Moved { from: u64, to: u64, bytes: usize },
     Step,
     Short { requested_bytes: usize, stream: u32, owner: Arc<str>, left_bytes: usize },
 }
@@ -53,7 +52,6 @@ impl From<&PoolEvent> for RecordedAction {
             PoolEvent::Grown { address, bytes } => RecordedAction::Grown { address: *address, bytes: *bytes },
             PoolEvent::Released { address, bytes } => RecordedAction::Released { address: *address, bytes: *bytes },
             PoolEvent::Stitched { address, bytes, .. } => RecordedAction::Stitched { address: *address, bytes: *bytes },
-            PoolEvent::Moved { from, to, bytes, .. } => RecordedAction::Moved { from: *from, to: *to, bytes: *bytes },
             PoolEvent::Step => RecordedAction::Step,
             PoolEvent::Short { bytes, stream, owner, counts } => RecordedAction::Short {
                 requested_bytes: *bytes,

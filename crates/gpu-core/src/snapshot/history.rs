@@ -95,18 +95,11 @@ impl Past {
     fn undo(&mut self, RecordedEvent { time_us, action }: &RecordedEvent) {
         let time_us = *time_us;
         match action {
-            RecordedAction::Allocated { address, .. } => {
-                self.undo_allocated(time_us, *address);
-            }
+            RecordedAction::Allocated { address, .. } => self.undo_allocated(time_us, *address),
             RecordedAction::Freed { address, bytes, requested_bytes, stream, owner } => {
                 let owner = Arc::clone(owner);
                 let live = LiveRange { bytes: *bytes, requested_bytes: *requested_bytes, stream: *stream, owner };
                 self.undo_freed(time_us, *address, live);
-            }
-            RecordedAction::Moved { from, to, .. } => {
-                if let Some(live) = self.undo_allocated(time_us, *to) {
-                    self.undo_freed(time_us, *from, live);
-                }
             }
             RecordedAction::Grown { address, bytes } => {
                 for part in self.shown.within(&range(*address, *bytes)) {
@@ -126,14 +119,13 @@ impl Past {
         }
     }
 
-    fn undo_allocated(&mut self, time_us: u64, address: u64) -> Option<LiveRange> {
-        let live = self.live.remove(&address)?;
+    fn undo_allocated(&mut self, time_us: u64, address: u64) {
+        let Some(live) = self.live.remove(&address) else { return };
         self.push_block(time_us, "alloc", address, &live);
         let block = range(address, live.bytes);
         if self.is_in_view(&block) {
             self.undo_mapped(time_us, &block);
         }
-        Some(live)
     }
 
     fn undo_freed(&mut self, time_us: u64, address: u64, live: LiveRange) {

@@ -58,9 +58,6 @@ impl Snapshot {
                 | RecordedAction::Grown { address, bytes }
                 | RecordedAction::Released { address, bytes }
                 | RecordedAction::Stitched { address, bytes } => check_range(*address, *bytes),
-                RecordedAction::Moved { from, to, bytes } => {
-                    check_range(*from, *bytes).and_then(|_| check_range(*to, *bytes))
-                }
                 RecordedAction::Short { requested_bytes, left_bytes, .. } => {
                     check_range(*left_bytes as u64, *requested_bytes)
                 }

@@ -103,7 +103,6 @@ pub struct PoolTotals {
     pub blocks: usize,
     pub allocations_total: u64,
     pub stitches_total: u64,
-    pub copied_bytes_total: u64,
     pub driver_calls_total: u64,
     pub shortages_total: u64,
 }
@@ -196,7 +195,6 @@ impl PoolTotals {
             blocks: stats.blocks.now,
             allocations_total: stats.allocations_total,
             stitches_total: stats.stitches_total,
-            copied_bytes_total: stats.copied_bytes_total,
             driver_calls_total: stats.driver_calls_total,
             shortages_total: stats.shortages_total,
         }

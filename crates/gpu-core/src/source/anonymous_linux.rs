@@ -8,7 +8,6 @@ use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::mappings_linux::{FreeMemory, pointer, refusal, reserve_aligned, runs_max, unreserve};
-use super::plain::copy_mapped;
 use super::{Granule, Refusal, Source};
 use crate::free_memory;
 
@@ -168,11 +167,6 @@ impl Source for Anonymous {
 
     fn unclean(&mut self, address: u64, bytes: usize) -> Range<u64> {
         super::granules::unclean(&mut self.granules, self.space.pieces(address, bytes), address)
-    }
-
-    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
-        copy_mapped(&self.space, &mut self.granules, from, to, bytes);
-        Ok(())
     }
 
     fn driver_calls(&self) -> u64 {

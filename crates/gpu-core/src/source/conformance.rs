@@ -61,8 +61,6 @@ pub const CASES: &[Case] = &[
     ("what is written is read, whatever is mapped around it", bytes_stay),
     ("a granule shows the same bytes at each of its addresses", aliases),
     ("scattered granules are one range when they are mapped side by side", stitched),
-    ("a copy goes as if through a third place", copies),
-    ("a copy between two addresses of the same granules does too", copies_of_aliases),
     ("bytes that are called clean are zeros", clean),
     ("work that was waited for is done", streams),
 ];
@@ -176,48 +174,6 @@ fn stitched(source: &mut Probe) {
     give_back(source, address, granules);
 }
 
-fn copies(source: &mut Probe) {
-    let granule_bytes = source.granule_bytes();
-    let (address, granules) = mapped(source, 4);
-    let all = 4 * granule_bytes;
-    let half = granule_bytes / 2;
-    for (from, to, bytes) in [
-        (0, 2 * granule_bytes, granule_bytes),
-        (512, 2 * granule_bytes + 512, 512),
-        (half, granule_bytes, 2 * granule_bytes),
-        (granule_bytes, half, 2 * granule_bytes),
-        (512, 0, all - 512),
-        (0, 512, all - 512),
-    ] {
-        let mut expected = pattern(3, all);
-        source.write(address, &expected);
-        source.copy(address + from as u64, address + to as u64, bytes).unwrap();
-        expected.copy_within(from..from + bytes, to);
-        assert!(source.read(address, all) == expected, "{bytes} bytes from {from} to {to}");
-    }
-    give_back(source, address, granules);
-}
-
-fn copies_of_aliases(source: &mut Probe) {
-    if !source.can_alias() {
-        return;
-    }
-    let granule_bytes = source.granule_bytes();
-    let (address, granules) = mapped(source, 3);
-    let view = source.reserve(3 * granule_bytes).unwrap();
-    source.map(view, &granules).unwrap();
-    for (from, to) in [(0, 512), (512, 0), (0, granule_bytes), (granule_bytes, 0)] {
-        let mut expected = pattern(5, 3 * granule_bytes);
-        source.write(address, &expected);
-        source.copy(view + from as u64, address + to as u64, 2 * granule_bytes).unwrap();
-        expected.copy_within(from..from + 2 * granule_bytes, to);
-        assert!(source.read(address, 3 * granule_bytes) == expected, "from {from} to {to}");
-    }
-    source.unmap(view, 3 * granule_bytes);
-    source.release(view, 3 * granule_bytes);
-    give_back(source, address, granules);
-}
-
 fn clean(source: &mut Probe) {
     let granule_bytes = source.granule_bytes();
     let (address, granules) = mapped(source, 4);
@@ -245,9 +201,6 @@ fn clean(source: &mut Probe) {
     give_back(source, address, granules);
 
     let (address, granules) = mapped(source, 4);
-    assert_clean_outside(source, address, granule_bytes);
-    source.write(address, &pattern(3, granule_bytes));
-    source.copy(address, address + 2 * granule_bytes as u64, granule_bytes).unwrap();
     assert_clean_outside(source, address, all);
     assert_eq!(source.unclean(address, all), address..address + all as u64, "all was claimed");
     give_back(source, address, granules);

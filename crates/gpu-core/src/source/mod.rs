@@ -9,8 +9,6 @@ pub mod conformance;
 mod granules;
 #[cfg(target_os = "linux")]
 mod mappings_linux;
-#[cfg(target_os = "linux")]
-mod memfd_linux;
 mod plain;
 mod simulated;
 
@@ -18,8 +16,6 @@ use std::ops::Range;
 
 #[cfg(target_os = "linux")]
 pub use anonymous_linux::Anonymous;
-#[cfg(target_os = "linux")]
-pub use memfd_linux::Memfd;
 pub use plain::Plain;
 pub use simulated::{Completion, Simulated};
 
@@ -88,11 +84,6 @@ pub trait Source: Send + std::fmt::Debug {
     fn unclean(&mut self, address: u64, bytes: usize) -> Range<u64> {
         address..address + bytes as u64
     }
-
-    /// Copies `bytes` from one mapped address to another, as if through a third place: the ranges
-    /// may overlap. Runs in the order of the default stream, after the work submitted to every
-    /// stream and before what is submitted later.
-    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal>;
 
     /// True if all work submitted to `stream` so far is done, waits for other streams included.
     /// Does not wait.

@@ -146,27 +146,9 @@ impl Source for Plain {
         super::granules::unclean(&mut self.granules, self.space.pieces(address, bytes), address)
     }
 
-    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
-        copy_mapped(&self.space, &mut self.granules, from, to, bytes);
-        Ok(())
-    }
-
     fn driver_calls(&self) -> u64 {
         self.calls
     }
-}
-
-/// [`Source::copy`] for sources whose granules each lie at one address of this process.
-pub(super) fn copy_mapped(space: &AddressSpace, granules: &mut Granules, from: u64, to: u64, bytes: usize) {
-    space.pieces(from, bytes).for_each(drop);
-    for (granule, ..) in space.pieces(to, bytes) {
-        granules.claim(granule);
-    }
-    let pointer = |address: u64| ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    // SAFETY: both ranges are mapped, as `pieces` has asserted, which is to say within live memory
-    // of the source, and nobody uses the bytes meanwhile: the contract of `Source::copy`. They may
-    // overlap, as `ptr::copy` allows.
-    unsafe { ptr::copy(pointer(from), pointer(to), bytes) };
 }
 
 impl Drop for Plain {

@@ -3,6 +3,9 @@
 //! A failure prints its seed; `cargo xtask simulate --seed S --events N` repeats it, and runs many
 //! more events than the ordinary tests have time for.
 
+#[cfg(target_os = "linux")]
+#[path = "../memfd/mod.rs"]
+mod memfd;
 mod memory;
 mod model;
 mod random;
@@ -10,7 +13,7 @@ mod script;
 mod world;
 
 #[cfg(target_os = "linux")]
-use megabatch_gpu_core::source::{Anonymous, Memfd};
+use megabatch_gpu_core::source::Anonymous;
 use megabatch_gpu_core::source::{Completion, Plain, Refusal, Simulated, Source};
 
 use self::memory::Memory;
@@ -72,7 +75,7 @@ impl Setting {
                 (simulated(Completion::Manual), Allowed { streams: 3, trouble: Trouble::OthersAndFaults })
             }
             #[cfg(target_os = "linux")]
-            Setting::Memfd => (host(Box::new(Memfd::new(CAPACITY_BYTES, GRANULE_BYTES).unwrap())), calm),
+            Setting::Memfd => (host(Box::new(memfd::Memfd::new(CAPACITY_BYTES, GRANULE_BYTES))), calm),
             #[cfg(target_os = "linux")]
             Setting::Anonymous => (host(Box::new(Anonymous::new(CAPACITY_BYTES, GRANULE_BYTES))), calm),
             Setting::Plain => (host(Box::new(Plain::new(CAPACITY_BYTES, GRANULE_BYTES))), calm),

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use megabatch_gpu_core::pool::{BlockId, Mobility};
+use megabatch_gpu_core::pool::BlockId;
 use megabatch_gpu_core::source::StreamId;
 
 /// Naive model of a pool.
@@ -23,7 +23,6 @@ pub(crate) struct Live {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
     pub(crate) stream: StreamId,
-    pub(crate) mobility: Mobility,
 }
 
 impl Model {
@@ -46,25 +45,14 @@ impl Model {
         live
     }
 
-    /// Takes over where the blocks are now.
+    /// Asserts that every block is where it was.
     ///
     /// # Panics
-    /// If two share an address, or if one moved that may not: all of them unless `may_move`, and
-    /// else those that are fixed.
-    pub(crate) fn refresh(&mut self, may_move: bool, address_of: impl Fn(BlockId) -> u64) {
-        let mut moved = false;
-        for live in &mut self.live {
-            let address = address_of(live.id);
-            let may_move = may_move && live.mobility == Mobility::Relocatable;
-            assert!(address == live.address || may_move, "{live:x?} is at {address:#x} now");
-            moved |= address != live.address;
-            live.address = address;
-        }
-        if moved {
-            self.ends.clear();
-            for k in 0..self.live.len() {
-                self.place(self.live[k].address, self.live[k].bytes);
-            }
+    /// If one moved.
+    pub(crate) fn assert_in_place(&self, current_address: impl Fn(BlockId) -> u64) {
+        for live in &self.live {
+            let address = current_address(live.id);
+            assert_eq!(address, live.address, "{live:x?} is at {address:#x} now");
         }
     }
 

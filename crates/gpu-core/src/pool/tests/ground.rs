@@ -198,15 +198,6 @@ impl Source for Ground {
         }
     }
 
-    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
-        let mut state = self.state();
-        state.may_fail()?;
-        let units = (0..bytes as u64).step_by(UNIT_BYTES);
-        let marks: Vec<u64> = units.clone().map(|at| *state.unit(from + at)).collect();
-        units.zip(marks).for_each(|(at, mark)| *state.unit(to + at) = mark);
-        Ok(())
-    }
-
     fn is_idle(&mut self, stream: StreamId) -> bool {
         !self.state().busy.contains(&stream)
     }

@@ -8,9 +8,6 @@ use crate::source::StreamId;
 #[derive(Debug, Default)]
 pub(super) struct StreamClocks {
     streams: BTreeMap<StreamId, StreamClock>,
-    /// The last ticket of each stream after which all work submitted from now on runs, whatever its
-    /// stream.
-    before_all: BTreeMap<StreamId, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -44,16 +41,11 @@ impl StreamClocks {
         waiting.submitted += 1;
     }
 
-    /// Makes everything that is submitted from now on run after everything so far.
-    pub(super) fn order_all(&mut self) {
-        self.before_all = self.streams.iter().map(|(&id, stream)| (id, stream.submitted)).collect();
-    }
-
     /// Ends the work submitted to a stream, and with it the work that it waited for.
     pub(super) fn complete(&mut self, stream: StreamId) {
         let waited_for = self.streams.get(&stream).map(|stream| stream.after.clone()).unwrap_or_default();
         let itself = (stream, self.submitted(stream));
-        for (stream, ticket) in waited_for.into_iter().chain(self.before_all.clone()).chain([itself]) {
+        for (stream, ticket) in waited_for.into_iter().chain([itself]) {
             let stream = self.streams.entry(stream).or_default();
             stream.done = stream.done.max(ticket);
         }
@@ -69,9 +61,8 @@ impl StreamClocks {
 
     /// True if work submitted now to `next` runs after the piece `ticket` of stream `before`.
     pub(super) fn runs_after(&self, next: StreamId, before: StreamId, ticket: u64) -> bool {
-        let up_to = |known: &BTreeMap<StreamId, u64>| known.get(&before).is_some_and(|&last| ticket <= last);
-        let ordered = self.streams.get(&next).is_some_and(|stream| up_to(&stream.after)) || up_to(&self.before_all);
-        next == before || ordered || ticket <= self.streams[&before].done
+        let last_before = self.streams.get(&next).and_then(|stream| stream.after.get(&before));
+        next == before || last_before.is_some_and(|&last| ticket <= last) || ticket <= self.streams[&before].done
     }
 
     fn submitted(&self, stream: StreamId) -> u64 {
@@ -96,9 +87,6 @@ mod tests {
         let second = clocks.submit(A);
         assert!(clocks.runs_after(B, A, first) && clocks.runs_after(C, A, first));
         assert!(!clocks.runs_after(C, A, second) && clocks.runs_after(A, A, second));
-        clocks.order_all();
-        assert!(clocks.runs_after(C, A, second) && !clocks.is_idle(A));
-        assert!(clocks.runs_after(StreamId(9), A, second) && !clocks.runs_after(StreamId(9), A, second + 1));
     }
 
     #[test]

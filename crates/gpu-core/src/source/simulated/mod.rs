@@ -284,21 +284,6 @@ impl Source for Simulated {
         device.space.unmap(address, bytes);
     }
 
-    fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
-        let device = self.call(1)?;
-        let pieces = device.space.pieces(from, bytes).chain(device.space.pieces(to, bytes)).count();
-        assert!(pieces > 0, "nothing is copied");
-        let keeps_bytes = device.bytes.is_some();
-        drop(device);
-        if keeps_bytes {
-            let mut third = vec![0; bytes];
-            self.read(from, &mut third);
-            self.write(to, &third);
-        }
-        self.device().clocks.order_all();
-        Ok(())
-    }
-
     fn is_idle(&mut self, stream: StreamId) -> bool {
         self.device().clocks.is_idle(stream)
     }
