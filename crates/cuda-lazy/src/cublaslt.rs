@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use libloading::Library;
 
@@ -135,12 +135,13 @@ table! {
 const MAJORS: [u32; 3] = [13, 12, 11];
 
 /// Folders where the loader does not look.
-static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
-/// Adds folders that are searched where the loader finds no library, such as those of NVIDIA's
-/// Python wheels (`site-packages/nvidia/*/lib`). To be called before the first [`cublaslt`].
-pub fn search_in(folders: Vec<PathBuf>) {
-    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).extend(folders);
+/// Names folders that are searched where the loader finds no library, such as those of NVIDIA's
+/// Python wheels (`site-packages/nvidia/*/lib`). Only the first call of a process lists them; it
+/// comes before the first [`cublaslt`].
+pub fn search_in(list: impl FnOnce() -> Vec<PathBuf>) {
+    FOLDERS.get_or_init(list);
 }
 
 /// The newest library that is here and that a driver for CUDA `major` runs; `None` where there is
@@ -155,7 +156,7 @@ pub fn cublaslt(major: u32) -> Option<&'static CublasLt> {
 /// The library of CUDA `major`: the loader's, else that of a folder.
 fn open(major: u32) -> Option<CublasLt> {
     let name = if cfg!(windows) { format!("cublasLt64_{major}.dll") } else { format!("libcublasLt.so.{major}") };
-    let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let folders = FOLDERS.get().map_or(&[][..], Vec::as_slice);
     let in_folders = folders.iter().map(|folder| folder.join(&name)).filter(|path| path.is_file());
     std::iter::once(PathBuf::from(&name)).chain(in_folders).find_map(|path| {
         // SAFETY: the library's initialisation has no conditions that this process could fail to

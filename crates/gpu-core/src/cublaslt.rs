@@ -27,11 +27,11 @@ impl CublasLt {
         Ok(cuda::CublasLt::open(&cuda.shared_gpu())?.map(|of_gpu| CublasLt { of_gpu }))
     }
 
-    /// Adds folders where the library is looked for if the system's loader finds none, such as
-    /// those of NVIDIA's Python wheels. To be called before the first [`CublasLt::open`] of the
-    /// process.
-    pub fn search_in(folders: Vec<PathBuf>) {
-        cuda::CublasLt::search_in(folders);
+    /// Names folders where the library is looked for if the system's loader finds none, such as
+    /// those of NVIDIA's Python wheels. Only the first call of a process lists them; it comes
+    /// before the first [`CublasLt::open`].
+    pub fn search_in(list: impl FnOnce() -> Vec<PathBuf>) {
+        cuda::CublasLt::search_in(list);
     }
 
     /// Name by which the loader found the library, or its path.

@@ -26,6 +26,6 @@ pub(crate) fn named(program: &str, usage: &str, words: &[String]) -> Result<Devi
     })?;
     device.set_kernel_folder(std::env::var_os("MEGABATCH_KERNELS").map(PathBuf::from));
     let folders = std::env::var_os("MEGABATCH_LIBRARIES");
-    CublasLt::search_in(folders.iter().flat_map(std::env::split_paths).collect());
+    CublasLt::search_in(|| folders.iter().flat_map(std::env::split_paths).collect());
     Ok(device)
 }

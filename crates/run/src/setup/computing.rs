@@ -72,7 +72,7 @@ impl<'a> DeviceRequest<'a> {
             if host.allocates_apart() {
                 device.allocate_apart();
             }
-            CublasLt::search_in(wheel_library_folders(&system(&host.environment)));
+            CublasLt::search_in(|| wheel_library_folders(&system(&host.environment)));
         }
         Ok(DeviceRequest { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
     }

@@ -48,8 +48,8 @@ impl CublasLt {
         Ok(handle.map(of))
     }
 
-    pub(crate) fn search_in(folders: Vec<PathBuf>) {
-        megabatch_cuda_lazy::cublaslt::search_in(folders);
+    pub(crate) fn search_in(list: impl FnOnce() -> Vec<PathBuf>) {
+        megabatch_cuda_lazy::cublaslt::search_in(list);
     }
 
     pub(crate) fn path(&self) -> PathBuf {
