@@ -18,7 +18,7 @@
 //!             let arguments = arguments![buffer.address(), factor, buffer.len() as u64];
 //!             // SAFETY: the kernel changes elements of the buffer only; whatever uses its memory
 //!             // next runs later on the default stream.
-//!             unsafe { kernel.submit(&cuda, Launch::over(buffer.len()), &arguments) }
+//!             unsafe { kernel.submit(&cuda, Launch::for_threads(buffer.len()), &arguments) }
 //!         }
 //!         _ => Ok(buffer.as_mut_slice().iter_mut().for_each(|element| *element *= factor)),
 //!     }
@@ -53,15 +53,15 @@ impl Launch {
     ///
     /// # Panics
     /// If a grid cannot have so many: 2³¹ − 1 blocks, which is 8 TiB of work at 16 bytes a thread.
-    pub fn over(threads: usize) -> Option<Self> {
-        Launch::of_blocks(threads.div_ceil(BLOCK_THREADS as usize))
+    pub fn for_threads(threads: usize) -> Option<Self> {
+        Launch::for_blocks(threads.div_ceil(BLOCK_THREADS as usize))
     }
 
     /// `blocks` blocks of [`BLOCK_THREADS`]; `None` for none.
     ///
     /// # Panics
-    /// As [`Launch::over`].
-    pub fn of_blocks(blocks: usize) -> Option<Self> {
+    /// As [`Launch::for_threads`].
+    pub fn for_blocks(blocks: usize) -> Option<Self> {
         let blocks = i32::try_from(blocks).expect("a grid has at most 2^31 - 1 blocks") as u32;
         (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS, shared_bytes: 0, cooperative: false })
     }
@@ -148,7 +148,7 @@ impl Kernel<'_> {
     pub unsafe fn submit(&self, cuda: &Cuda, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
         let Some(Launch { blocks, threads, shared_bytes, cooperative }) = launch else { return Ok(()) };
         let module = cuda.gpu().module(self.module, self.ptx)?;
-        let grid = crate::cuda::Grid { shared_bytes, cooperative, ..crate::cuda::Grid::of(blocks, threads) };
+        let grid = crate::cuda::Grid { shared_bytes, cooperative, ..crate::cuda::Grid::new(blocks, threads) };
         // SAFETY: as the caller promised.
         unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &grid, arguments) }
     }
@@ -162,7 +162,7 @@ impl Kernel<'_> {
     #[cfg(feature = "cuda")]
     pub fn resident_blocks(&self, cuda: &Cuda, threads: u32) -> Result<u64> {
         let module = cuda.gpu().module(self.module, self.ptx)?;
-        module.kernel(self.name)?.resident_blocks(&crate::cuda::Grid::of(1, threads))
+        module.kernel(self.name)?.resident_blocks(&crate::cuda::Grid::new(1, threads))
     }
 
     /// Never runs: a build without the feature `cuda` has no [`Cuda`].
@@ -195,8 +195,8 @@ mod tests {
     fn a_grid_covers_its_threads() {
         let cases = [(0, None), (1, Some(1)), (255, Some(1)), (256, Some(1)), (257, Some(2)), (1 << 39, None)];
         for (threads, blocks) in &cases[..5] {
-            assert_eq!(Launch::over(*threads).map(|launch| launch.blocks), *blocks, "{threads}");
+            assert_eq!(Launch::for_threads(*threads).map(|launch| launch.blocks), *blocks, "{threads}");
         }
-        assert!(std::panic::catch_unwind(|| Launch::over(cases[5].0)).is_err());
+        assert!(std::panic::catch_unwind(|| Launch::for_threads(cases[5].0)).is_err());
     }
 }

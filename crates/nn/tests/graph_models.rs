@@ -215,7 +215,7 @@ impl Problem {
         }
         let mut bars: Vec<Vec<f64>> = self.bars.iter().map(|bars| wide(bars)).collect();
         bars.iter_mut().for_each(|bars| add_noise(bars, shift, direction));
-        let mut inputs = Inputs::of_windows(self.model.shape(), self.graphs.samples(), bars);
+        let mut inputs = Inputs::from_windows(self.model.shape(), self.graphs.samples(), bars);
         inputs.graphs = self.graphs.described(false);
         let outputs = reference.forward(&inputs).outputs;
 

@@ -58,7 +58,7 @@ impl Inputs {
     ///
     /// # Panics
     /// If there is not a window of `shape` for each sample.
-    pub fn of_windows(shape: &SampleShape, samples: usize, windows: impl IntoIterator<Item = Vec<f64>>) -> Self {
+    pub fn from_windows(shape: &SampleShape, samples: usize, windows: impl IntoIterator<Item = Vec<f64>>) -> Self {
         let mut windows = windows.into_iter();
         let mut sequences = |steps: usize, features: usize| {
             let bars = windows.next().expect("windows of every timeframe");

@@ -220,7 +220,7 @@ proptest! {
         let bars = windows.iter().enumerate().map(|(k, &(steps, features))| numbers(k as u64, nodes * steps * features));
         let mut problem = Problem {
             reference: reference(&model),
-            inputs: Inputs { graphs, ..Inputs::of_windows(model.shape(), nodes, bars) },
+            inputs: Inputs { graphs, ..Inputs::from_windows(model.shape(), nodes, bars) },
             targets: numbers(99, rows * outputs),
             width: outputs,
             loss,
@@ -271,7 +271,7 @@ fn graphs_are_read_by_hand() {
         reference.parameter_mut("head.bias").unwrap().fill(0.0);
         let bars = vec![1.0, -2.0, 3.0, -4.0, 2.0, -2.0, 7.0, 8.0];
         let graphs = [3, 1].map(|nodes| Graph { nodes, ..Graph::default() }).to_vec();
-        let inputs = Inputs { graphs, ..Inputs::of_windows(&shape(&[(1, 2)], 2), 4, [bars]) };
+        let inputs = Inputs { graphs, ..Inputs::from_windows(&shape(&[(1, 2)], 2), 4, [bars]) };
         let found = reference.forward(&inputs).outputs;
         let apart = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(found.len() == expected.len() && apart < 1e-14, "{readout:?}: {found:?}");
@@ -294,7 +294,7 @@ fn parts_compute_what_they_do_in_a_model() {
         })
         .collect()
     };
-    let inputs = Inputs::of_windows(model.shape(), 1, [numbers(1, 8)]);
+    let inputs = Inputs::from_windows(model.shape(), 1, [numbers(1, 8)]);
     let mut reference = Reference::new(&model, &parameters);
     let identity = (0..36).map(|i| if i % 7 == 0 { 1.0 } else { 0.0 }).collect::<Vec<_>>();
     reference.parameter_mut("head.weight").unwrap().copy_from_slice(&identity);

@@ -53,7 +53,7 @@ impl Arg<'_> {
     }
 
     /// A `#[repr(C)]` struct or an array, for a parameter that is a struct.
-    pub fn of_struct<T: Pod>(value: &T) -> Self {
+    pub fn from_struct<T: Pod>(value: &T) -> Self {
         Arg::plain(ArgumentKind::Other, bytemuck::bytes_of(value))
     }
 

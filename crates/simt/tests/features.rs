@@ -170,7 +170,7 @@ fn structs_are_passed_by_value() {
     }
     let line = Line { slope: 0.5, offset: 0.25, steps: [0, 0, 3, 0] };
     let mut out = [0.0f64; 2];
-    let mut arguments = [Arg::of_struct(&line), Arg::of_struct(&[1u32, 2, 3, 4]), Arg::from(&mut out[..])];
+    let mut arguments = [Arg::from_struct(&line), Arg::from_struct(&[1u32, 2, 3, 4]), Arg::from(&mut out[..])];
     launch("structs", Geometry::linear(1, 1), &mut arguments);
     assert_eq!(out, [1.75, 4.0]);
 }

@@ -116,7 +116,7 @@ impl TraceSize {
     ///
     /// # Panics
     /// If it frees what is not live.
-    pub fn of(events: &[TraceEvent]) -> Self {
+    pub fn measure(events: &[TraceEvent]) -> Self {
         let (mut live, mut live_bytes) = (HashMap::new(), 0);
         let mut size = TraceSize { events: events.len() as u64, ..TraceSize::default() };
         for event in events {

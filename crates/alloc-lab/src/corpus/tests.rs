@@ -36,11 +36,11 @@ fn every_pattern_is_a_trace_that_frees_all_it_takes_and_depends_on_its_seed_alon
 
 #[test]
 fn the_patterns_of_the_field_have_the_figures_that_were_reported() {
-    let half = TraceSize::of(&named("half-mebibytes").events(0));
+    let half = TraceSize::measure(&named("half-mebibytes").events(0));
     assert_eq!(half.smallest_block_bytes / KIB, 256);
-    let grown = TraceSize::of(&named("reserved-growth").events(0));
+    let grown = TraceSize::measure(&named("reserved-growth").events(0));
     assert_eq!(grown.peak_live_bytes, 266 * MIB + 136 * MIB + MIB / 2);
-    let long = TraceSize::of(&named("long-run").events(0));
+    let long = TraceSize::measure(&named("long-run").events(0));
     assert!(long.events >= 1_000_000 && long.is_promised());
     let two = named("two-streams").events(0);
     assert!(two.iter().any(|event| matches!(event, TraceEvent::Alloc { stream: StreamId(1), .. })));
@@ -117,7 +117,7 @@ const MISSED: &[(&str, f64)] = &[("odd-comb", 1.16), ("narrow-churn", 1.11)];
 
 #[test]
 fn our_pool_holds_hardly_more_than_what_is_live() {
-    for pattern in PATTERNS.iter().filter(|pattern| TraceSize::of(&pattern.events(0)).is_promised()) {
+    for pattern in PATTERNS.iter().filter(|pattern| TraceSize::measure(&pattern.events(0)).is_promised()) {
         let missed = MISSED.iter().find(|(name, _)| *name == pattern.name);
         let (least, most) = missed.map_or((1.0, 1.02), |&(_, most)| (1.02, most));
         let outcome = play(pattern, Policy::Megabatch);

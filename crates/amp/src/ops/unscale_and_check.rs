@@ -77,12 +77,12 @@ fn cuda(
     // of the default stream, as does all that reads the control.
     unsafe {
         squares.submit(device, launch_of_squares(count), &of_squares)?;
-        judge.submit(device, Launch::of_blocks(1), &of_judge)
+        judge.submit(device, Launch::for_blocks(1), &of_judge)
     }
 }
 
 fn launch_of_squares(chunks: usize) -> Option<Launch> {
-    Launch::of_blocks(chunks).map(|launch| launch.with_threads(LANES))
+    Launch::for_blocks(chunks).map(|launch| launch.with_threads(LANES))
 }
 
 fn cpu(tensors: &ChunkedTensors, examinee: ScaledGradients<'_>, of: StepSettings, control: &mut DeviceScaler) {
@@ -150,11 +150,11 @@ mod tests {
             Arg::from(chunks.len() as u32),
             Arg::from(of.losses.as_slice()),
             Arg::from(control.step_on_device.as_slice()),
-            Arg::of_struct(&rules),
+            Arg::from_struct(&rules),
             Arg::from(control.scale.as_mut_slice()),
             Arg::from(control.state.as_mut_slice()),
         ];
-        HARNESS.run("judge", Launch::of_blocks(1), &mut arguments);
+        HARNESS.run("judge", Launch::for_blocks(1), &mut arguments);
     }
 
     fn bits(control: &DeviceScaler) -> (Vec<u8>, u32) {

@@ -130,12 +130,12 @@ fn cuda(
     // all buffers were seen to have; tensors do not overlap.
     unsafe {
         advance.submit(device, one_thread(), &of_advance)?;
-        kernel.submit(device, Launch::of_blocks(PIECES * tensors.chunks()), &arguments)
+        kernel.submit(device, Launch::for_blocks(PIECES * tensors.chunks()), &arguments)
     }
 }
 
 fn one_thread() -> Option<Launch> {
-    Launch::of_blocks(1).map(|launch| launch.with_threads(1))
+    Launch::for_blocks(1).map(|launch| launch.with_threads(1))
 }
 
 fn cpu(
@@ -250,7 +250,7 @@ mod tests {
             arguments.push(if copies { Arg::from(self.copy.as_mut_slice()) } else { Arg::null() });
             let rule = if settings.rule.has_moments() { "adam" } else { "sgd" };
             let suffix = if copies { "bf16" } else { "f32" };
-            HARNESS.run(&format!("{rule}_{suffix}"), Launch::of_blocks(PIECES * chunks.len()), &mut arguments);
+            HARNESS.run(&format!("{rule}_{suffix}"), Launch::for_blocks(PIECES * chunks.len()), &mut arguments);
         }
 
         fn bits(&self) -> Vec<u32> {

@@ -29,7 +29,7 @@ pub struct Grid {
 
 impl Grid {
     /// `blocks` blocks of `threads` threads in one dimension, without dynamic shared memory.
-    pub fn of(blocks: u32, threads: u32) -> Self {
+    pub fn new(blocks: u32, threads: u32) -> Self {
         Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0, cooperative: false }
     }
 

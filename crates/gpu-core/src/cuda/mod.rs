@@ -24,7 +24,7 @@
 //! let module = gpu.module("scale", ".version 7.0 …")?;
 //! let arguments = arguments![buffer.address(), 2.0f32, 1000u32];
 //! // SAFETY: the kernel stays within the buffer, and runs after the copy on the same stream.
-//! unsafe { module.kernel("scale")?.launch(&stream, &Grid::of(4, 256), &arguments) }?;
+//! unsafe { module.kernel("scale")?.launch(&stream, &Grid::new(4, 256), &arguments) }?;
 //! let host = sent.wait()?;
 //! # Ok::<(), megabatch_gpu_core::Error>(())
 //! ```

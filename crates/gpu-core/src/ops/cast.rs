@@ -53,7 +53,7 @@ fn cuda<From: CastTo<To>, To: Pod>(device: &Cuda, from: &Buffer<From>, to: &mut 
         Arguments::new().with("from", from.address()).with("to", to.address()).with("len", from.len() as u64);
     // SAFETY: the kernel reads and writes `len` elements of its types, which both buffers have;
     // what is submitted to the default stream later, the memory's next use included, runs after it.
-    unsafe { kernel.submit(device, Launch::over(from.len().div_ceil(PER_THREAD)), &arguments) }
+    unsafe { kernel.submit(device, Launch::for_threads(from.len().div_ceil(PER_THREAD)), &arguments) }
 }
 
 macro_rules! casts {
@@ -101,7 +101,7 @@ mod tests {
         let mut expected = vec![To::zeroed(); from.len()];
         From::cast_slice(from, &mut expected);
         let mut found = vec![To::zeroed(); from.len()];
-        let launch = Launch::over(from.len().div_ceil(PER_THREAD));
+        let launch = Launch::for_threads(from.len().div_ceil(PER_THREAD));
         let mut arguments = [Arg::from(from), Arg::from(&mut found[..]), Arg::from(from.len() as u64)];
         HARNESS.run(From::KERNEL, launch, &mut arguments);
         for (k, (&found, &expected)) in found.iter().zip(&expected).enumerate() {

@@ -71,7 +71,7 @@ fn cuda<T: Pod>(device: &Cuda, from: &Buffer<T>, to: &mut Buffer<T>, copy: &Stri
         .with("box", packed);
     // SAFETY: the box lies within both buffers, as `check` has seen; what is submitted to the
     // default stream later, the memory's next use included, runs after it.
-    unsafe { kernel.submit(device, Launch::over(packed.count as usize), &arguments) }
+    unsafe { kernel.submit(device, Launch::for_threads(packed.count as usize), &arguments) }
 }
 
 /// Row by row along the innermost dimension.
@@ -215,8 +215,8 @@ mod tests {
         let packed = Box::of(&merged(dimensions));
         let mut found = vec![0u32; to_len];
         let mut arguments =
-            [Arg::from(&from[from_start..]), Arg::from(&mut found[to_start..]), Arg::of_struct(&packed)];
-        HARNESS.run("copy_strided_4", Launch::over(packed.count as usize), &mut arguments);
+            [Arg::from(&from[from_start..]), Arg::from(&mut found[to_start..]), Arg::from_struct(&packed)];
+        HARNESS.run("copy_strided_4", Launch::for_threads(packed.count as usize), &mut arguments);
         assert_eq!(found, expected, "{copy:?} by the kernel");
     }
 
@@ -249,8 +249,8 @@ mod tests {
             let mut to = vec![T::zeroed(); 3];
             let packed = Box::of(&[dimension(3, 2, 1)]);
             let kernel = format!("copy_strided_{}", size_of::<T>());
-            let mut arguments = [Arg::from(from), Arg::from(&mut to[..]), Arg::of_struct(&packed)];
-            HARNESS.run(&kernel, Launch::over(3), &mut arguments);
+            let mut arguments = [Arg::from(from), Arg::from(&mut to[..]), Arg::from_struct(&packed)];
+            HARNESS.run(&kernel, Launch::for_threads(3), &mut arguments);
             assert_eq!(to, [from[0], from[2], from[4]]);
         }
         check(&[1u8, 2, 3, 4, 5]);

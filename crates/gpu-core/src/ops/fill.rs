@@ -37,7 +37,7 @@ fn cuda<T: Pod>(device: &Cuda, to: &mut Buffer<T>, value: T) -> Result<()> {
         Arguments::new().with("to", to.address()).with("pattern", pattern(value)).with("bytes", bytes as u64);
     // SAFETY: the kernel writes `bytes` bytes from `to` on, which the buffer has; what is submitted
     // to the default stream later, the memory's next use included, runs after it.
-    unsafe { kernel.submit(device, Launch::over(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
+    unsafe { kernel.submit(device, Launch::for_threads(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
 }
 
 /// The bytes of `value`, repeated over 16: what the kernel writes at a time.
@@ -64,9 +64,9 @@ mod tests {
 
             let mut found = vec![T::zeroed(); len];
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut found);
-            let launch = Launch::over(bytes.len().div_ceil(BYTES_PER_THREAD));
+            let launch = Launch::for_threads(bytes.len().div_ceil(BYTES_PER_THREAD));
             let count = bytes.len() as u64;
-            let mut arguments = [Arg::from(bytes), Arg::of_struct(&pattern(value)), Arg::from(count)];
+            let mut arguments = [Arg::from(bytes), Arg::from_struct(&pattern(value)), Arg::from(count)];
             HARNESS.run("fill", launch, &mut arguments);
             assert_eq!(found, buffer.as_slice(), "{len} times {value:?}");
         }

@@ -100,7 +100,7 @@ fn pass<T: Reducible>(
     // SAFETY: a block reads within its chunk of a row of `x` and writes its own element of `out`,
     // of which there are as many as blocks; what is submitted to the default stream later, the
     // memory's next use included, runs after it.
-    unsafe { kernel.submit(device, Launch::of_blocks(out.len()), &arguments) }
+    unsafe { kernel.submit(device, Launch::for_blocks(out.len()), &arguments) }
 }
 
 fn cpu<T: Reducible>(reduction: Reduction, x: &[T], columns: usize, out: &mut [f32]) {
@@ -201,7 +201,7 @@ mod tests {
     fn by_kernel<T: Reducible>(reduction: Reduction, x: &[T], rows: usize, columns: usize) -> Vec<f32> {
         let chunks = chunk_count(columns);
         let mut out = vec![0.0f32; rows * chunks];
-        let launch = Launch::of_blocks(rows * chunks);
+        let launch = Launch::for_blocks(rows * chunks);
         let mut arguments =
             [Arg::from(x), Arg::from(&mut out[..]), Arg::from(columns as u64), Arg::from(chunks as u32)];
         HARNESS.run(&kernel::<T>(reduction), launch, &mut arguments);

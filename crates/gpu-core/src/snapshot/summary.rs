@@ -39,7 +39,7 @@ pub struct OwnerBytes {
 
 impl Summary {
     /// The summary of `snapshot`.
-    pub fn of(snapshot: &Snapshot) -> Self {
+    pub fn new(snapshot: &Snapshot) -> Self {
         let views = snapshot.segments.iter().filter(|segment| segment.kind == SegmentKind::View).count();
         let mut free_blocks_bytes: Vec<usize> =
             snapshot.blocks().filter(|block| block.state == BlockState::Free).map(|block| block.bytes).collect();

@@ -166,7 +166,7 @@ fn contradictions_are_named_by_their_place() {
 
 #[test]
 fn a_summary_tells_who_holds_what() {
-    let summary = Summary::of(&stitched());
+    let summary = Summary::new(&stitched());
     let owners: Vec<_> = summary.owners.iter().map(|owned| (owned.owner.as_str(), owned.bytes, owned.blocks)).collect();
     assert_eq!(owners, [("kept", 2 * GRANULE, 2), ("stitched", GRANULE + 512, 1), ("late", GRANULE, 1)]);
     assert_eq!(summary.free_blocks_bytes, [2 * GRANULE, GRANULE - 512]);
@@ -180,14 +180,14 @@ fn a_summary_tells_who_holds_what() {
 fn the_largest_free_block_is_the_first_of_the_list() {
     let mut snapshot = stitched();
     snapshot.totals.largest_free_block_bytes = 512;
-    let summary = Summary::of(&snapshot);
+    let summary = Summary::new(&snapshot);
     assert_eq!(summary.totals.largest_free_block_bytes, summary.free_blocks_bytes[0]);
-    assert_eq!(summary.fragmentation, Summary::of(&stitched()).fragmentation);
+    assert_eq!(summary.fragmentation, Summary::new(&stitched()).fragmentation);
     // The rest of a slab is free, and nothing else is.
     let of_pool = exercised(&[(100, false)], 16);
     let largest_free_block_bytes = of_pool.totals.largest_free_block_bytes;
     assert!(largest_free_block_bytes > GRANULE / 2, "{largest_free_block_bytes}");
-    assert_eq!(Summary::of(&of_pool).free_blocks_bytes[0], largest_free_block_bytes);
+    assert_eq!(Summary::new(&of_pool).free_blocks_bytes[0], largest_free_block_bytes);
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) fn scale(numbers: &Buffer<f32>, factor: f32) -> Result<()> {
     let kernel = Kernel { module: "test", ptx: PTX, name: "scale" };
     let arguments = arguments![numbers.address(), factor, numbers.len() as u32];
     (0..LAUNCHES).try_for_each(|_| {
-        let launch = Launch::of_blocks(1).map(|launch| launch.with_threads(32));
+        let launch = Launch::for_blocks(1).map(|launch| launch.with_threads(32));
         // SAFETY: the kernel scales the buffer's numbers, of which there are as many; what comes
         // later on the default stream runs after it.
         unsafe { kernel.submit(cuda, launch, &arguments) }

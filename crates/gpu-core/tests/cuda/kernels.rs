@@ -67,7 +67,7 @@ fn a_kernel_runs_in_the_order_of_its_stream() {
         let arguments = arguments![buffer.address(), factor, buffer.len() as u32];
         // SAFETY: the kernel scales the buffer's elements, of which there are as many, and the
         // buffer lives until they are read.
-        unsafe { kernel.launch(&stream, &Grid::of(2, 32), &arguments) }.unwrap();
+        unsafe { kernel.launch(&stream, &Grid::new(2, 32), &arguments) }.unwrap();
     }
     assert_eq!(buffer.to_vec().unwrap(), [10.0, 20.0, 30.0]);
     assert_eq!(driver.calls("cuLaunchKernel"), 2);
@@ -99,7 +99,7 @@ fn the_grid_arrives_and_more_shared_memory_is_asked_for() {
     let kernel = module.kernel("shape").unwrap();
     let out = Buffer::<u32>::zeros(&device.scope("test"), 7).unwrap();
     for (shared_bytes, asked) in [(0, 0), (49_152, 0), (49_153, 1), (166_912, 2)] {
-        let grid = Grid { blocks: [4, 3, 2], threads: [8, 4, 2], shared_bytes, ..Grid::of(1, 1) };
+        let grid = Grid { blocks: [4, 3, 2], threads: [8, 4, 2], shared_bytes, ..Grid::new(1, 1) };
         // SAFETY: the kernel writes seven numbers, for which the buffer has room.
         unsafe { kernel.launch(&gpu(&device).default_stream(), &grid, &arguments![out.address()]) }.unwrap();
         assert_eq!(out.to_vec().unwrap(), [4, 3, 2, 8, 4, 2, shared_bytes]);
@@ -127,7 +127,7 @@ fn arguments_that_do_not_fit_are_refused_by_name() {
     ];
     for (arguments, message) in cases {
         // SAFETY: nothing is launched.
-        let error = unsafe { kernel.launch(&stream, &Grid::of(1, 1), &arguments) }.unwrap_err();
+        let error = unsafe { kernel.launch(&stream, &Grid::new(1, 1), &arguments) }.unwrap_err();
         assert_eq!(error.to_string(), message);
     }
     assert_eq!(driver.calls("cuLaunchKernel"), 0);
@@ -138,7 +138,7 @@ fn grids_that_cannot_run_are_refused_with_the_limit() {
     let (driver, device) = with_kernels();
     let module = gpu(&device).module("test", PTX).unwrap();
     let kernel = module.kernel("shape").unwrap();
-    let grid = Grid::of(1, 1);
+    let grid = Grid::new(1, 1);
     let cases = [
         (Grid { blocks: [0, 1, 1], ..grid }, "0 blocks in x: 1 to 2147483647"),
         (Grid { blocks: [1, 65_536, 1], ..grid }, "65536 blocks in y: 1 to 65535"),
@@ -164,8 +164,8 @@ fn a_kernel_has_the_threads_and_the_shared_memory_that_its_text_says() {
     let module = gpu(&device).module("bounded", &ptx).unwrap();
     let kernel = module.kernel("shape").unwrap();
     let cases = [
-        (Grid::of(1, 129), "129 threads in a block: 1 to 128"),
-        (Grid::of(1, 128).with_shared_bytes(165_889), "165889 bytes of dynamic shared memory: 0 to 165888"),
+        (Grid::new(1, 129), "129 threads in a block: 1 to 128"),
+        (Grid::new(1, 128).with_shared_bytes(165_889), "165889 bytes of dynamic shared memory: 0 to 165888"),
     ];
     for (grid, limit) in cases {
         // SAFETY: nothing is launched.
@@ -192,9 +192,9 @@ fn blocks_of_a_cooperative_launch_may_wait_for_each_other() {
     let module = gpu(&device).module("test", PTX).unwrap();
     let (kernel, stream) = (module.kernel("meet").unwrap(), gpu(&device).default_stream());
     // Four multiprocessors hold 2048 threads each.
-    let grid = Grid::of(32, 256).cooperative();
+    let grid = Grid::new(32, 256).cooperative();
     assert_eq!(kernel.resident_blocks(&grid).unwrap(), 32);
-    assert_eq!(kernel.resident_blocks(&Grid::of(1, 1024)).unwrap(), 8);
+    assert_eq!(kernel.resident_blocks(&Grid::new(1, 1024)).unwrap(), 8);
     let met = Buffer::<u32>::zeros(&device.scope("test"), 1).unwrap();
     // SAFETY: the kernel counts in one number, which lives until it is read.
     unsafe { kernel.launch(&stream, &grid, &arguments![met.address()]) }.unwrap();
@@ -210,7 +210,7 @@ fn blocks_of_a_cooperative_launch_may_wait_for_each_other() {
     assert_eq!(driver.calls("cuLaunchCooperativeKernel"), 1);
     // SAFETY: as above; without a promise the first block waits in vain, and the driver says that
     // the kernel failed.
-    unsafe { kernel.launch(&stream, &Grid::of(32, 256), &arguments![met.address()]) }.unwrap();
+    unsafe { kernel.launch(&stream, &Grid::new(32, 256), &arguments![met.address()]) }.unwrap();
     assert!(matches!(met.to_vec(), Err(Error::Driver { code: 719, .. })));
 }
 
@@ -220,8 +220,10 @@ fn a_kernel_that_goes_wrong_is_told_by_whoever_waits() {
     let module = gpu(&device).module("test", PTX).unwrap();
     let buffer = Buffer::<u8>::zeros(&device.scope("test"), 1).unwrap();
     // SAFETY: the kernel touches no memory.
-    unsafe { module.kernel("broken").unwrap().launch(&gpu(&device).stream().unwrap(), &Grid::of(1, 1), &arguments![]) }
-        .unwrap();
+    unsafe {
+        module.kernel("broken").unwrap().launch(&gpu(&device).stream().unwrap(), &Grid::new(1, 1), &arguments![])
+    }
+    .unwrap();
     assert!(matches!(gpu(&device).synchronize(), Err(Error::Driver { call: "cuCtxSynchronize", code: 719, .. })));
     assert!(matches!(buffer.to_vec(), Err(Error::Driver { code: 719, .. })));
 }
@@ -243,7 +245,7 @@ fn what_the_driver_refuses_is_told_with_what_it_was_given() {
     driver.fail("cuLaunchKernel", 1, 719);
     let kernel = module.kernel("shape").unwrap();
     // SAFETY: nothing is launched.
-    let launched = unsafe { kernel.launch(&gpu.default_stream(), &Grid::of(2, 32), &arguments![0u64]) };
+    let launched = unsafe { kernel.launch(&gpu.default_stream(), &Grid::new(2, 32), &arguments![0u64]) };
     assert_eq!(
         launched.unwrap_err().to_string(),
         "cuda:0: cuLaunchKernel(shape, blocks [2, 1, 1], threads [32, 1, 1], 0 bytes shared, stream 0) failed: CUDA_ERROR_LAUNCH_FAILED (719), as the fake driver was told"

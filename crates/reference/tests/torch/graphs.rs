@@ -66,7 +66,7 @@ fn check(file: &File, name: &str, case: &Case) {
     let attributes = if case.attributes > 0 { of("attributes").to_vec() } else { Vec::new() };
     let dropout = (case.graph_config().dropout > 0.0).then_some(dropout);
     let graph = Graph { nodes: case.nodes, src: nodes("col"), dst: nodes("row"), attributes, dropout };
-    let mut inputs = Inputs::of_windows(model.shape(), case.nodes, [of("x").to_vec()]);
+    let mut inputs = Inputs::from_windows(model.shape(), case.nodes, [of("x").to_vec()]);
     inputs.graphs = vec![graph];
 
     let width = model.outputs();

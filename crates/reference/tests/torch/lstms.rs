@@ -76,7 +76,7 @@ fn check(file: &File, case: &Case) {
     let model = case.model();
     let timeframes = 0..model.shape().timeframes.len();
     let windows = timeframes.clone().map(|k| file.tensor(&case.of_timeframe("input.x", k)).to_vec());
-    let mut inputs = Inputs::of_windows(model.shape(), case.b, windows);
+    let mut inputs = Inputs::from_windows(model.shape(), case.b, windows);
     if case.carry == 1 {
         let layers = |name| file.tensor(name).chunks_exact(case.b * case.h).map(<[f64]>::to_vec);
         let states = layers("input.h0").zip(layers("input.c0"));

@@ -78,7 +78,7 @@ fn check(file: &File, name: &str, case: &Case) {
     let model = Model::new(case.shape(), case.config()).unwrap();
     let timeframes = &model.shape().timeframes;
     let windows = timeframes.iter().map(|timeframe| file.tensor(&format!("{name}/input.{}", timeframe.name)).to_vec());
-    let inputs = Inputs::of_windows(model.shape(), case.samples, windows);
+    let inputs = Inputs::from_windows(model.shape(), case.samples, windows);
     let reference = reference(&model, |parameter| file.tensor(&format!("{name}/param.{parameter}")));
 
     let outputs = reference.forward(&inputs);

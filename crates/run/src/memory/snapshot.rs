@@ -44,7 +44,7 @@ pub fn snapshot(path: &Path, options: &SnapshotOptions) -> Result<Findings> {
         let picture = picture.ok_or_else(|| Error::data(format!("{}: nothing is mapped in it", path.display())))?;
         atomic_file::write(out, picture.as_bytes())?;
     }
-    let summary = Summary::of(&snapshot);
+    let summary = Summary::new(&snapshot);
     let mut text = describe(&path, &snapshot, &summary);
     text.extend(options.pickle.iter().chain(&options.svg).map(|out| format!("\nwritten: {}", out.display())));
     Ok(Findings::new(text, &to_json(&path, &snapshot, &summary)?))

@@ -37,7 +37,7 @@ struct Row {
 impl Row {
     fn of(pattern: &'static Pattern, seed: u64) -> Self {
         let events = pattern.events(seed);
-        let size = TraceSize::of(&events);
+        let size = TraceSize::measure(&events);
         let outcome = |policy| {
             let lines = (1..).zip(&events).map(|(number, &event)| Ok::<_, Infallible>(TraceLine { number, event }));
             let Ok(outcome) = replay(lines, policy, &pattern.limits());

@@ -142,7 +142,7 @@ fn cuda(
     // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them,
     // and the arrays have as many rows and outputs of `columns`; a thread writes one number of each
     // output. What is submitted to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_threads(out.len()), &arguments) }?)
 }
 
 /// Which of two numbers is kept.
@@ -307,7 +307,7 @@ mod tests {
                 Arg::from(columns as u64),
                 Arg::from(len as u64),
             ];
-            HARNESS.run(which.kernel(), Launch::over(len), &mut arguments);
+            HARNESS.run(which.kernel(), Launch::for_threads(len), &mut arguments);
             input = (out, Some(argument));
         }
         (input.0, input.1.unwrap())

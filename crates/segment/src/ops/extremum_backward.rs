@@ -92,7 +92,7 @@ fn cuda_found(
     // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have
     // as many segments and rows of `columns`; a thread writes one number of `d_x`. What is
     // submitted to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, Launch::over(d_x.len()), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_threads(d_x.len()), &arguments) }?)
 }
 
 fn cpu_found(segment: &[u32], argument: &[u32], d_out: &[f32], columns: usize, d_x: &mut [f32]) {
@@ -158,7 +158,7 @@ fn cuda(device: &Cuda, plan: &SegmentPlan, step: SharePass<'_>, columns: usize, 
     // SAFETY: the plan has a segment below the number of segments for each row, and the arrays have
     // as many rows and segments of `columns`; a thread writes one number of `to`. What is submitted
     // to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, Launch::over(to.len()), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_threads(to.len()), &arguments) }?)
 }
 
 fn cpu(segment: &[u32], step: SharePass<'_>, columns: usize, to: &mut [f32]) {
@@ -190,7 +190,7 @@ mod tests {
                 let (mut expected, mut to) = (case.x.try_clone().unwrap(), case.x.as_slice().to_vec());
                 rows(&case.plan, step, case.columns, &mut expected).unwrap();
                 let [one, other] = step.operands();
-                let (launch, len) = (Launch::over(to.len()), to.len() as u64);
+                let (launch, len) = (Launch::for_threads(to.len()), to.len() as u64);
                 let mut arguments = [
                     Arg::from(case.plan.segment().as_slice()),
                     Arg::from(one.as_slice()),
@@ -212,7 +212,7 @@ mod tests {
             super::super::max(&case.plan, &case.x, &mut out, &mut argument).unwrap();
             let (mut expected, mut d_x) = (case.per_row(), vec![f32::NAN; case.x.len()]);
             extremum_backward(&case.plan, &argument, &case.values, &mut expected).unwrap();
-            let (launch, len) = (Launch::over(d_x.len()), d_x.len() as u64);
+            let (launch, len) = (Launch::for_threads(d_x.len()), d_x.len() as u64);
             let mut arguments = [
                 Arg::from(case.plan.segment().as_slice()),
                 Arg::from(argument.as_slice()),

@@ -124,7 +124,7 @@ fn cuda(
     // SAFETY: the plan's offsets end with the number of its rows, its order has no row beyond them,
     // and `x` and `out` have as many rows and outputs of `columns`; a thread writes one number of
     // `out`. What is submitted to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_threads(out.len()), &arguments) }?)
 }
 
 fn cpu(fold: Fold, inputs: RowLists<'_>, x: &[f32], columns: usize, out: &mut [f32], counts: Option<&[u32]>) {
@@ -268,7 +268,7 @@ mod tests {
         for (depth, level) in plan.levels().enumerate() {
             let mut out = vec![f32::NAN; (level.offsets.len() - 1) * columns];
             let counts = (fold == Fold::Mean && depth == last).then(|| plan.offsets().as_slice());
-            let (launch, len) = (Launch::over(out.len()), out.len() as u64);
+            let (launch, len) = (Launch::for_threads(out.len()), out.len() as u64);
             let mut arguments = [
                 Arg::from(level.offsets.as_slice()),
                 level.order.map_or(Arg::null(), |order| Arg::from(order.as_slice())),

@@ -73,7 +73,7 @@ fn cuda(
     // SAFETY: the plan has a segment below the number of segments for each row, `values` and `out`
     // have as many segments and rows of `columns`; a thread writes one number of `out`. What is
     // submitted to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_threads(out.len()), &arguments) }?)
 }
 
 fn cpu(segment: &[u32], values: &[f32], columns: usize, counts: Option<&[u32]>, out: &mut [f32]) {
@@ -102,7 +102,7 @@ mod tests {
             for counts in [None, Some(case.plan.offsets())] {
                 let (mut expected, mut out) = (case.per_row(), vec![f32::NAN; case.x.len()]);
                 divided(&case.plan, &case.values, counts, &mut expected).unwrap();
-                let (launch, len) = (Launch::over(out.len()), out.len() as u64);
+                let (launch, len) = (Launch::for_threads(out.len()), out.len() as u64);
                 let mut arguments = [
                     Arg::from(case.plan.segment().as_slice()),
                     Arg::from(case.values.as_slice()),

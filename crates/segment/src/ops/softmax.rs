@@ -114,7 +114,7 @@ fn cuda(device: &Cuda, plan: &SegmentPlan, step: SoftmaxPass<'_>, columns: usize
     // SAFETY: the plan has a segment below the number of segments for each row, and the arrays that
     // the step has have as many rows and segments of `columns`; a thread writes one number of `to`.
     // What is submitted to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, Launch::over(to.len()), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_threads(to.len()), &arguments) }?)
 }
 
 fn cpu(segment: &[u32], step: SoftmaxPass<'_>, columns: usize, to: &mut [f32]) {
@@ -165,7 +165,7 @@ mod tests {
         let (mut expected, mut to) = (case.x.try_clone().unwrap(), case.x.as_slice().to_vec());
         rows(&case.plan, step, case.columns, &mut expected).unwrap();
         let [one, other, of_segments] = step.operands();
-        let (launch, len) = (Launch::over(to.len()), to.len() as u64);
+        let (launch, len) = (Launch::for_threads(to.len()), to.len() as u64);
         let mut arguments = [
             Arg::from(case.plan.segment().as_slice()),
             operand(one),

@@ -57,7 +57,7 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
 fn inputs(fixture: &mut Fixture, case: &Case, model: &Model) -> Inputs {
     let timeframes = 0..model.shape().timeframes.len();
     let windows = timeframes.map(|k| fixture.input(&case.of_timeframe("input.x", k)).to_vec());
-    let mut inputs = Inputs::of_windows(model.shape(), case.b, windows.collect::<Vec<_>>());
+    let mut inputs = Inputs::from_windows(model.shape(), case.b, windows.collect::<Vec<_>>());
     if case.carry == 1 {
         let mut layers = |name| -> Vec<Vec<f64>> {
             fixture.input(name).chunks_exact(case.b * case.h).map(<[f64]>::to_vec).collect()

@@ -21,7 +21,7 @@ pub(crate) fn windows_of(samples: &dyn Samples, list: &[usize]) -> Batch {
 /// The windows of a batch, each of which starts from states of zero.
 pub(crate) fn inputs_of(batch: &BatchView<'_>) -> Inputs {
     let windows = (0..batch.shape().timeframes.len()).map(|k| wide(batch.features(k)));
-    Inputs::of_windows(batch.shape(), batch.len(), windows)
+    Inputs::from_windows(batch.shape(), batch.len(), windows)
 }
 
 pub(crate) fn wide(values: &[f32]) -> Vec<f64> {

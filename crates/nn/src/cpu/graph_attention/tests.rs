@@ -163,7 +163,7 @@ impl Problem {
         let (dst, src) = edges.unzip();
         let nodes = graph.row_ptr.len() - 1;
         let attributes = wide(&graph.attributes);
-        let mut inputs = Inputs::of_windows(model.shape(), nodes, [x]);
+        let mut inputs = Inputs::from_windows(model.shape(), nodes, [x]);
         inputs.graphs = vec![Graph { nodes, src, dst, attributes, dropout: Some(DROPOUT) }];
         let outputs = reference.forward(&inputs).outputs;
         let mut gradients = reference.gradients(&inputs, &wide(&self.d_output(graph)));

@@ -124,7 +124,7 @@ impl<'a> UploadBatch<'a> {
 }
 
 fn launch(commands: &[CopyCommand]) -> Option<Launch> {
-    Launch::of_blocks(commands.len()).map(|launch| launch.with_threads(THREADS))
+    Launch::for_blocks(commands.len()).map(|launch| launch.with_threads(THREADS))
 }
 
 #[cfg(test)]

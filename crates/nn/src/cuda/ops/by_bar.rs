@@ -43,7 +43,7 @@ pub fn sum_by_bar<T: Operand>(
             // SAFETY: a window's step is one of the list's rows, which `d_gates` was seen to have;
             // a thread writes four numbers of `to`. What is submitted to the default stream later
             // runs after it.
-            Ok(unsafe { kernel.submit(device, Launch::over(rows * hidden), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, Launch::for_threads(rows * hidden), &arguments) }?)
         }
         _ => cpu_arm!(cpu(list, sequence, d_gates.as_slice(), to.as_mut_slice())),
     }
@@ -99,7 +99,7 @@ mod tests {
                 Arg::from(bytemuck::cast_slice_mut::<f32, [f32; 4]>(&mut found)),
                 Arg::from(sequence_steps.projected_rows as u32),
             ];
-            let launch = Launch::over(sequence_steps.projected_rows * hidden);
+            let launch = Launch::for_threads(sequence_steps.projected_rows * hidden);
             HARNESS.run(&format!("by_bar_{}", T::SUFFIX), launch, &mut arguments);
             assert_eq!(found, expected.as_slice(), "sequence {sequence}, {hidden} units, {}", T::SUFFIX);
         }

@@ -69,7 +69,7 @@ pub(super) fn forward_by<T: Operand>(
             // seen that all arrays have its lengths; `product` has room for the sequence with the
             // most windows. Each launch reads what the ones before it wrote, in the order of the
             // default stream.
-            unsafe { kernel.submit(device, Launch::over(windows * hidden), &arguments)? };
+            unsafe { kernel.submit(device, Launch::for_threads(windows * hidden), &arguments)? };
         }
     }
     Ok(())
@@ -101,7 +101,7 @@ pub(super) fn backward<T: Operand>(
             // SAFETY: `recurrence_backward` has seen that all arrays have the lengths of the list.
             // Each launch reads what the ones before it wrote, in the order of the default stream.
             unsafe {
-                kernel.submit(device, Launch::over(windows * hidden), &arguments)?;
+                kernel.submit(device, Launch::for_threads(windows * hidden), &arguments)?;
                 call.submit(device, operands)?;
             }
         }
@@ -171,7 +171,7 @@ mod tests {
             Arg::from(windows),
             Arg::from(hidden as u32),
         ];
-        HARNESS.run(&format!("step_forward_{}", T::SUFFIX), Launch::over(edge), &mut arguments);
+        HARNESS.run(&format!("step_forward_{}", T::SUFFIX), Launch::for_threads(edge), &mut arguments);
         assert_close(&cell, after, 1e-6, "cells");
         assert_close(&h, &expected.hidden.as_slice()[edge..], rounding::<T>(), "hidden states");
         assert_close(&kept, expected.gates.as_slice(), rounding::<T::Kept>(), "gates");
@@ -194,7 +194,7 @@ mod tests {
             Arg::from(bytemuck::cast_slice_mut::<T, [T; 4]>(&mut d_gates)),
             Arg::from(edge as u64),
         ];
-        HARNESS.run(&format!("step_backward_{}", T::SUFFIX), Launch::over(edge), &mut arguments);
+        HARNESS.run(&format!("step_backward_{}", T::SUFFIX), Launch::for_threads(edge), &mut arguments);
         assert_close(&d_cell, gradients.cell.as_slice(), 1e-6, "cells' gradients");
         assert_close(&d_gates, gradients.gates.as_slice(), rounding::<T>(), "gates' gradients");
     }

@@ -74,7 +74,7 @@ fn kernel<T: Operand>() -> String {
 }
 
 fn launch(rows: usize, columns: usize) -> Option<Launch> {
-    let blocks = Launch::of_blocks(rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS));
+    let blocks = Launch::for_blocks(rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS));
     blocks.map(|launch| launch.with_threads((COLUMNS * LANES) as u32))
 }
 
@@ -125,7 +125,7 @@ mod tests {
         HARNESS.run(&kernel::<T>(), launch(rows, columns), &mut arguments);
         let numbers = [Arg::from(columns as u64), Arg::from(rows.div_ceil(ROWS) as u32), Arg::from(1u32)];
         let arguments = [Arg::from(&parts[..]), Arg::from(&mut found[..])].into_iter().chain(numbers);
-        HARNESS.run("add_parts", Launch::over(columns), &mut arguments.collect::<Vec<_>>());
+        HARNESS.run("add_parts", Launch::for_threads(columns), &mut arguments.collect::<Vec<_>>());
         assert_eq!(found, expected.as_slice()[1..], "{rows} x {columns} {}", T::SUFFIX);
         assert_eq!(expected.as_slice()[0], before[0]);
         for (column, (sum, before)) in expected.as_slice()[1..].iter().zip(&before[1..]).enumerate() {

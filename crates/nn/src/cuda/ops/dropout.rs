@@ -72,7 +72,7 @@ impl Dropped<'_> {
     /// A thread for four steps of each unit of each window.
     fn launch(&self) -> Option<Launch> {
         let [steps, windows, hidden] = self.shape;
-        Launch::over(steps.div_ceil(WORDS) * windows * hidden)
+        Launch::for_threads(steps.div_ceil(WORDS) * windows * hidden)
     }
 }
 

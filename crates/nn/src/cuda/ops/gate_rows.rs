@@ -149,7 +149,7 @@ unsafe fn launch(rows: &GateRows, name: &str, from: u64, to: u64) -> Result<()> 
     let arguments = arguments![rows.table.address(), rows.tensors.len() as u32, rows.hidden as u64, from, to];
     // SAFETY: as the caller promised; the table has so many tensors, whose blocks follow one
     // another.
-    Ok(unsafe { kernel.submit(device, Launch::of_blocks(rows.blocks), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_blocks(rows.blocks), &arguments) }?)
 }
 
 #[cfg(feature = "conformance")]
@@ -201,7 +201,7 @@ mod tests {
         let (count, hidden) = (Arg::from(rows.tensors.len() as u32), Arg::from(rows.hidden as u64));
         let mut arguments = vec![Arg::from(rows.table.as_slice()), count, hidden];
         arguments.extend(from_and_to);
-        HARNESS.run(name, Launch::of_blocks(rows.blocks), &mut arguments);
+        HARNESS.run(name, Launch::for_blocks(rows.blocks), &mut arguments);
     }
 
     #[test]

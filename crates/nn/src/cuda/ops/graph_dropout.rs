@@ -28,7 +28,7 @@ impl DroppedNodes<'_> {
     unsafe fn submit(&self, device: &Cuda, name: &str, arguments: &Arguments) -> Result<()> {
         let kernel = Kernel { module: "nn/graph_dropout", ptx: megabatch_gpu_core::ptx!("graph_dropout"), name };
         // SAFETY: as the caller promised.
-        Ok(unsafe { kernel.submit(device, Launch::over(self.len()), arguments) }?)
+        Ok(unsafe { kernel.submit(device, Launch::for_threads(self.len()), arguments) }?)
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
             len,
             Arg::from(width as u32),
         ];
-        HARNESS.run("drop_nodes", Launch::over(x.len()), &mut arguments);
+        HARNESS.run("drop_nodes", Launch::for_threads(x.len()), &mut arguments);
         let len = Arg::from(x.len() as u64);
         let mut arguments = [
             Arg::from(masks.as_slice()),
@@ -161,7 +161,7 @@ mod tests {
             len,
             Arg::from(width as u32),
         ];
-        HARNESS.run("drop_node_gradients", Launch::over(x.len()), &mut arguments);
+        HARNESS.run("drop_node_gradients", Launch::for_threads(x.len()), &mut arguments);
         assert_eq!((&found, &d), (&by_graph, &by_graph));
         let mut gradients = Buffer::from_slice(&scope, &x).unwrap();
         drop_node_gradients(dropped, &mut gradients).unwrap();

@@ -115,7 +115,7 @@ fn cuda(
 }
 
 fn launch(loss: Loss, sizes: [usize; 3]) -> Option<Launch> {
-    Launch::of_blocks(blocks(loss, sizes[0], sizes[1], sizes[2])).map(|launch| launch.with_threads(THREADS as u32))
+    Launch::for_blocks(blocks(loss, sizes[0], sizes[1], sizes[2])).map(|launch| launch.with_threads(THREADS as u32))
 }
 
 #[cfg(feature = "conformance")]

@@ -101,7 +101,7 @@ fn threads(units: usize) -> u32 {
 
 /// A launch of so many groups.
 pub(super) fn launch(groups: usize, units: usize) -> Option<Launch> {
-    Some(Launch::of_blocks(groups * blocks(units))?.with_threads(threads(units)).cooperative())
+    Some(Launch::for_blocks(groups * blocks(units))?.with_threads(threads(units)).cooperative())
 }
 
 #[cfg(test)]

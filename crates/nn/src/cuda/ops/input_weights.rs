@@ -97,7 +97,7 @@ impl<T: Operand> InputWeights<T> {
         // SAFETY: a thread reads elements of the weight's [4H, F] and one of the bias, and writes
         // one number of the sequence's own in each of the two. What is submitted to the default
         // stream later runs after it.
-        Ok(unsafe { kernel.submit(cuda, Launch::over(len as usize), &arguments) }?)
+        Ok(unsafe { kernel.submit(cuda, Launch::for_threads(len as usize), &arguments) }?)
     }
 
     /// Doublings of 16 to the width that rows are padded to.
@@ -171,7 +171,11 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &InputWeights<T>) -> (Vec
             Arg::from(&mut bias[..]),
         ];
         arguments.extend(numbers.map(|number| Arg::from(number as u32)));
-        super::harness::HARNESS.run(&format!("input_fragments_{}", T::SUFFIX), Launch::over(len), &mut arguments);
+        super::harness::HARNESS.run(
+            &format!("input_fragments_{}", T::SUFFIX),
+            Launch::for_threads(len),
+            &mut arguments,
+        );
         drop(arguments);
         fragments.extend_from_slice(bytemuck::cast_slice(&row_fragments));
         biases.extend(bias);

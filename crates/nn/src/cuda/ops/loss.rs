@@ -225,7 +225,7 @@ fn cuda<T: Operand>(
     // were seen to have, and a block its own part; the parts are added after that, in the order of
     // the default stream.
     unsafe {
-        kernel.submit(device, Launch::over(len), &arguments)?;
+        kernel.submit(device, Launch::for_threads(len), &arguments)?;
         add_totals(device, parts, len.div_ceil(THREADS), totals)
     }
 }
@@ -247,7 +247,7 @@ fn kernel<T: Operand>() -> String {
 }
 
 pub(super) fn launch_of_totals() -> Option<Launch> {
-    Launch::of_blocks(1).map(|launch| launch.with_threads(2))
+    Launch::for_blocks(1).map(|launch| launch.with_threads(2))
 }
 
 /// The sum of all terms, and their number.
@@ -356,7 +356,7 @@ mod tests {
             Arg::from(&mut d[..]),
             Arg::from(&mut parts[..]),
         ];
-        HARNESS.run(&kernel::<T>(), Launch::over(known.len()), &mut arguments);
+        HARNESS.run(&kernel::<T>(), Launch::for_threads(known.len()), &mut arguments);
         let mut arguments = [Arg::from(&parts[..]), Arg::from(blocks as u32), Arg::from(&mut totals[..])];
         HARNESS.run("add_totals", launch_of_totals(), &mut arguments);
         let wide = |values: &[T]| values.iter().map(|x| x.widen()).collect::<Vec<f32>>();

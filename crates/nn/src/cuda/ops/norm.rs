@@ -158,11 +158,11 @@ fn cuda_backward<T: Operand>(
 
 /// A warp for each row.
 fn launch_by_row(rows: usize) -> Option<Launch> {
-    Launch::of_blocks(rows.div_ceil(WARPS)).map(|launch| launch.with_threads(32 * WARPS as u32))
+    Launch::for_blocks(rows.div_ceil(WARPS)).map(|launch| launch.with_threads(32 * WARPS as u32))
 }
 
 fn launch_by_column(rows: usize, width: usize) -> Option<Launch> {
-    let blocks = Launch::of_blocks(rows.div_ceil(ROWS) * width.div_ceil(COLUMNS));
+    let blocks = Launch::for_blocks(rows.div_ceil(ROWS) * width.div_ceil(COLUMNS));
     blocks.map(|launch| launch.with_threads((COLUMNS * WARPS) as u32))
 }
 

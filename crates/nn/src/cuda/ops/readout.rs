@@ -64,7 +64,7 @@ pub(crate) fn read_graphs(
             // SAFETY: the nodes of a graph are among those of the lists, which the array was seen
             // to have; a thread writes one number and one argument. What is submitted to the
             // default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
+            Ok(unsafe { kernel.submit(&device, Launch::for_threads(len), &arguments) }?)
         }
         _ => cpu_arm!(cpu::read_graphs(inputs, nodes.as_slice(), read.as_mut_slice(), arguments.as_mut_slice())),
     }
@@ -88,7 +88,7 @@ pub(crate) fn read_graphs_backward(
                 arguments![inputs.code(), graphs, graph_of, d_read, from, d_nodes, len as u64, inputs.width as u32];
             // SAFETY: the lists have the graph of every node; a thread writes one element. What is
             // submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
+            Ok(unsafe { kernel.submit(&device, Launch::for_threads(len), &arguments) }?)
         }
         _ => cpu_arm!(cpu::backward(inputs, d_read.as_slice(), arguments.as_slice(), d_nodes.as_mut_slice())),
     }
@@ -156,7 +156,7 @@ mod tests {
             Arg::from(len as u64),
             Arg::from(WIDTH as u32),
         ];
-        HARNESS.run("read_graphs", Launch::over(len), &mut arguments);
+        HARNESS.run("read_graphs", Launch::for_threads(len), &mut arguments);
         let mut arguments = [
             Arg::from(inputs.code()),
             Arg::from(places),
@@ -167,7 +167,7 @@ mod tests {
             Arg::from(all as u64),
             Arg::from(WIDTH as u32),
         ];
-        HARNESS.run("read_graphs_backward", Launch::over(all), &mut arguments);
+        HARNESS.run("read_graphs_backward", Launch::for_threads(all), &mut arguments);
         assert!(found.iter().any(|x| x.is_nan()), "{readout:?}");
         let same = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
         assert!(same(&found, read.as_slice()), "{readout:?} of {sizes:?}: {found:?} for {:?}", read.as_slice());

@@ -151,7 +151,7 @@ fn persistent<T: Operand>(
 
 /// Name and grid of the persistent kernel.
 fn kernel(list: &WorkList, units: usize) -> (String, Option<Launch>) {
-    let launch = Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32));
+    let launch = Launch::for_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32));
     (format!("forward_bytes_{units}_{}", list.tile_windows()), launch)
 }
 

@@ -110,7 +110,7 @@ impl BlockShape {
         let held = REGISTER_NUMBERS[usize::from(self.windows > SINGLE)];
         let rest = (2 * self.units).saturating_sub(held) * self.threads() as usize;
         let bytes = (rest + self.windows * 4 * self.units) * size_of::<f32>();
-        let launch = Launch::of_blocks(list.tiles() * list.tile_windows() / self.windows)?;
+        let launch = Launch::for_blocks(list.tiles() * list.tile_windows() / self.windows)?;
         Some(launch.with_threads(self.threads()).with_shared_bytes(bytes as u32))
     }
 }

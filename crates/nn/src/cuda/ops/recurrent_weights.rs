@@ -99,7 +99,7 @@ impl<T: Operand> RecurrentWeights<T> {
                 // SAFETY: a thread reads elements of its sequence's [4H, H] of `rows`, and writes
                 // one number in each of the two. What is submitted to the default stream later runs
                 // after it.
-                Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+                Ok(unsafe { kernel.submit(device, Launch::for_threads(len), &arguments) }?)
             }
             _ => Ok(()),
         }
@@ -167,7 +167,7 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> 
         Arg::from(units as u32),
         Arg::from(len as u32),
     ];
-    super::harness::HARNESS.run(&kernel::<T>(units), Launch::over(len), &mut arguments);
+    super::harness::HARNESS.run(&kernel::<T>(units), Launch::for_threads(len), &mut arguments);
     [forward, backward].map(|numbers| bytemuck::cast_slice::<u32, [u32; 4]>(&numbers).to_vec())
 }
 
@@ -182,7 +182,7 @@ pub(super) fn f32_fragments_by_kernel(weights: &RecurrentWeights<f32>) -> [Vec<[
     let mut arguments =
         vec![Arg::from(weights.rows.as_slice()), Arg::from(&mut forward[..]), Arg::from(&mut backward[..])];
     arguments.extend([weights.hidden, units, len].map(|number| Arg::from(number as u32)));
-    super::harness::HARNESS.run(&kernel::<f32>(units), Launch::over(len), &mut arguments);
+    super::harness::HARNESS.run(&kernel::<f32>(units), Launch::for_threads(len), &mut arguments);
     [forward, backward].map(|numbers| bytemuck::cast_slice::<f32, [f32; 4]>(&numbers).to_vec())
 }
 

@@ -38,7 +38,7 @@ pub fn round_part<T: Operand>(x: &mut Buffer<f32>, range: Range<usize>) -> Resul
             let arguments = arguments![Part { buffer: x, start: range.start }.address(), len as u64];
             // SAFETY: a thread changes one of the elements, which the buffer was seen to have. What
             // is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
+            Ok(unsafe { kernel.submit(&device, Launch::for_threads(len), &arguments) }?)
         }
         _ => cpu_arm!(x.as_mut_slice()[range].iter_mut().for_each(|x| *x = T::narrow(*x).widen())),
     }
@@ -61,7 +61,7 @@ mod tests {
         round_to::<T>(&mut expected).unwrap();
         let mut found = numbers.to_vec();
         let mut arguments = [Arg::from(&mut found[..]), Arg::from(numbers.len() as u64)];
-        HARNESS.run(&kernel::<T>(), Launch::over(numbers.len()), &mut arguments);
+        HARNESS.run(&kernel::<T>(), Launch::for_threads(numbers.len()), &mut arguments);
         assert_eq!(found, expected.as_slice(), "{}", T::SUFFIX);
         assert!(numbers.len() < 2 || found != numbers);
         let middle = numbers.len() / 3..numbers.len() / 2;

@@ -57,7 +57,7 @@ pub fn take_rows<T: Operand>(
             // SAFETY: a thread reads at most an element of a row that the table has, as the caller
             // promised, and writes one of the first `len` of both outputs. What is submitted to the
             // default stream later runs after it.
-            Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, Launch::for_threads(len), &arguments) }?)
         }
         _ => cpu_arm!(cpu(table_rows, &mut narrow.as_mut_slice()[start..], wide.as_mut_slice())),
     }
@@ -111,7 +111,7 @@ mod tests {
             Arg::from(width as u64),
             Arg::from(stride as u64),
         ];
-        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::over(count * stride), &mut arguments);
+        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::for_threads(count * stride), &mut arguments);
         assert_eq!(bytemuck::cast_slice::<T, u8>(&narrow_found), bytemuck::cast_slice::<T, u8>(narrow.as_slice()));
         assert_eq!(wide_found, wide.as_slice());
     }

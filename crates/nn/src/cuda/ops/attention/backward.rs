@@ -36,7 +36,7 @@ pub(crate) fn activation_gradients(
             let arguments = arguments![y.address(), d.address(), len as u64, is_elu];
             // SAFETY: a thread changes one of `len` elements, which both arrays were seen to have.
             // What is submitted to the default stream later runs after it.
-            unsafe { submit(&device, "activation_gradients", Launch::over(len), &arguments) }
+            unsafe { submit(&device, "activation_gradients", Launch::for_threads(len), &arguments) }
         }
         _ => cpu_arm!({
             let pairs = d.as_mut_slice()[..len].iter_mut().zip(y.as_slice());
@@ -59,7 +59,7 @@ pub(crate) fn score_gradients(
     attended.assert_have([(coefficients, lens[0]), (values, lens[1]), (d_y, lens[2]), (d_scores, lens[3])]);
     match attended.device() {
         Device::Cuda(device) => {
-            let (lists, launch) = (&attended.lists.on_device, Launch::over(sizes.node_heads() * WARP));
+            let (lists, launch) = (&attended.lists.on_device, Launch::for_threads(sizes.node_heads() * WARP));
             let arguments = arguments![
                 sizes,
                 lists.starts.address(),
@@ -129,7 +129,7 @@ pub(crate) fn receiver_gradients(
             // SAFETY: the lists were made with nodes and places within them; a thread writes what
             // is of one column of one node. What is submitted to the default stream later runs
             // after it.
-            unsafe { submit(&device, "receiver_gradients", Launch::over(len), &arguments) }
+            unsafe { submit(&device, "receiver_gradients", Launch::for_threads(len), &arguments) }
         }
         _ => cpu_arm!({
             let [dst, vector, edges] = [&mut *to.dst, to.vector, to.edges].map(Buffer::as_mut_slice);
@@ -164,7 +164,7 @@ pub(crate) fn value_gradients(
             ];
             // SAFETY: the lists were made with nodes and places within them; a thread writes one
             // element. What is submitted to the default stream later runs after it.
-            unsafe { submit(&device, "value_gradients", Launch::over(len), &arguments) }
+            unsafe { submit(&device, "value_gradients", Launch::for_threads(len), &arguments) }
         }
         _ => cpu_arm!(cpu::value_gradients(attended, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice())),
     }
@@ -201,7 +201,7 @@ pub(crate) fn src_gradients(
             ];
             // SAFETY: the lists were made with nodes and places within them; a thread writes one
             // element. What is submitted to the default stream later runs after it.
-            unsafe { submit(&device, "giver_gradients", Launch::over(len), &arguments) }
+            unsafe { submit(&device, "giver_gradients", Launch::for_threads(len), &arguments) }
         }
         _ => cpu_arm!({
             let adds = output == Output::Add;
@@ -248,7 +248,7 @@ pub(crate) fn node_dot_gradients(
             ];
             // SAFETY: a thread takes an element, of which the arrays were seen to have as many.
             // What is submitted to the default stream later runs after it.
-            unsafe { submit(&device, "node_dot_gradients", Launch::over(len), &arguments) }
+            unsafe { submit(&device, "node_dot_gradients", Launch::for_threads(len), &arguments) }
         }
         _ => cpu_arm!({
             for ((vector, d), rows) in vectors.into_iter().zip(d).zip([source_rows, target_rows]) {

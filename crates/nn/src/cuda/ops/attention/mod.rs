@@ -175,7 +175,7 @@ pub(crate) fn node_dots(
             let arguments = arguments![sizes, values.address(), source, target, src.address(), dst.address()];
             // SAFETY: a warp reads a head of a node, and writes its two numbers, which the arrays
             // were seen to have. What is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(sizes.node_heads() * WARP), &arguments) }?)
+            Ok(unsafe { kernel.submit(&device, Launch::for_threads(sizes.node_heads() * WARP), &arguments) }?)
         }
         _ => cpu_arm!(for (to, vector) in [src, dst].into_iter().zip(vectors) {
             cpu::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
@@ -209,7 +209,7 @@ pub(crate) fn coefficients(attended: Attended<'_>, scored: Scored<'_>, to: &mut 
             // SAFETY: the lists were made with nodes and places within them; a warp writes the
             // coefficients of the edges that a node receives for a head, each by one lane. What is
             // submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(attended.sizes.node_heads() * WARP), &arguments) }?)
+            Ok(unsafe { kernel.submit(&device, Launch::for_threads(attended.sizes.node_heads() * WARP), &arguments) }?)
         }
         _ => cpu_arm!(cpu::coefficients(attended, scored, to.as_mut_slice())),
     }
@@ -253,7 +253,7 @@ pub(crate) fn gather_heads(
             ];
             // SAFETY: the lists were made with nodes and places within them; a thread writes one
             // element. What is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
+            Ok(unsafe { kernel.submit(&device, Launch::for_threads(len), &arguments) }?)
         }
         _ => cpu_arm!({
             let y = &mut y.as_mut_slice()[..len];

@@ -88,13 +88,13 @@ impl Example {
 
     fn receivers(&self) -> Vec<Arg<'_>> {
         let edges = &self.lists.edges;
-        vec![Arg::of_struct(&self.sizes), Arg::from(&edges.starts[..]), Arg::from(&edges.from[..])]
+        vec![Arg::from_struct(&self.sizes), Arg::from(&edges.starts[..]), Arg::from(&edges.from[..])]
     }
 
     fn givers(&self) -> Vec<Arg<'_>> {
         let edges = &self.lists.edges;
         let lists = [&edges.src_starts, &edges.places, &edges.to].map(|list| Arg::from(&list[..]));
-        std::iter::once(Arg::of_struct(&self.sizes)).chain(lists).collect()
+        std::iter::once(Arg::from_struct(&self.sizes)).chain(lists).collect()
     }
 
     fn mask(&self) -> Arg<'_> {
@@ -110,7 +110,7 @@ impl Example {
         arguments.extend(self.score_arguments());
         arguments.extend([self.mask(), Arg::from(&self.lists.edges.graphs[..])]);
         arguments.extend([Arg::from(&self.lists.edges.graph_of[..]), Arg::from(&mut found[..])]);
-        HARNESS.run("coefficients", Launch::over(self.sizes.node_heads() * WARP), &mut arguments);
+        HARNESS.run("coefficients", Launch::for_threads(self.sizes.node_heads() * WARP), &mut arguments);
         drop(arguments);
         self.assert_close("coefficients", &found, to.as_slice());
         // Of places that no edge has, nobody asks.
@@ -135,7 +135,7 @@ impl Example {
             arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.values.as_slice())]);
             arguments.push(if adds { Arg::null() } else { Arg::from(bias.as_slice()) });
             arguments.extend([Arg::from(u32::from(adds)), Arg::from(code(activation)), Arg::from(&mut found[..])]);
-            HARNESS.run("gather_heads", Launch::over(self.d_y.len()), &mut arguments);
+            HARNESS.run("gather_heads", Launch::for_threads(self.d_y.len()), &mut arguments);
             drop(arguments);
             self.assert_close("y", &found, y.as_slice());
         }
@@ -149,7 +149,7 @@ impl Example {
         let mut arguments = self.receivers();
         arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.values.as_slice())]);
         arguments.extend([Arg::from(self.d_y.as_slice()), Arg::from(&mut found[..])]);
-        HARNESS.run("score_gradients", Launch::over(self.sizes.node_heads() * WARP), &mut arguments);
+        HARNESS.run("score_gradients", Launch::for_threads(self.sizes.node_heads() * WARP), &mut arguments);
         drop(arguments);
         self.assert_close("d_scores", &found, d_scores.as_slice());
         self.receivers_backward(&d_scores);
@@ -167,7 +167,7 @@ impl Example {
         arguments.extend(self.score_arguments());
         arguments.push(Arg::from(d_scores.as_slice()));
         arguments.extend(found.iter_mut().map(|rows| Arg::from(&mut rows[..])));
-        HARNESS.run("receiver_gradients", Launch::over(len), &mut arguments);
+        HARNESS.run("receiver_gradients", Launch::for_threads(len), &mut arguments);
         drop(arguments);
         for (found, expected) in found.iter().zip(&rows) {
             self.assert_close("rows of receivers", found, expected.as_slice());
@@ -182,7 +182,7 @@ impl Example {
         let mut arguments = self.givers();
         arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.d_y.as_slice())]);
         arguments.push(Arg::from(&mut found[..]));
-        HARNESS.run("value_gradients", Launch::over(d_values.len()), &mut arguments);
+        HARNESS.run("value_gradients", Launch::for_threads(d_values.len()), &mut arguments);
         drop(arguments);
         self.assert_close("d_values", &found, d_values.as_slice());
         for output in [Output::Overwrite, Output::Add] {
@@ -193,7 +193,7 @@ impl Example {
             arguments.extend(self.score_arguments());
             arguments.extend([Arg::from(d_scores.as_slice()), Arg::from(u32::from(output == Output::Add))]);
             arguments.push(Arg::from(&mut found[..]));
-            HARNESS.run("giver_gradients", Launch::over(d_src.len()), &mut arguments);
+            HARNESS.run("giver_gradients", Launch::for_threads(d_src.len()), &mut arguments);
             drop(arguments);
             self.assert_close("d_giving", &found, d_src.as_slice());
         }
@@ -235,10 +235,10 @@ fn dots_of_nodes_are_the_cpus() {
         let [src, dst] = &mut dots;
         node_dots(attended, &example.values, parts, src, dst).unwrap();
         let mut found = [vec![f32::NAN; len], vec![f32::NAN; len]];
-        let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];
+        let mut arguments = vec![Arg::from_struct(&example.sizes), Arg::from(example.values.as_slice())];
         arguments.extend(vectors.iter().map(|vector| Arg::from(vector.as_slice())));
         arguments.extend(found.iter_mut().map(|dots| Arg::from(&mut dots[..])));
-        HARNESS.run("node_dots", Launch::over(len * WARP), &mut arguments);
+        HARNESS.run("node_dots", Launch::for_threads(len * WARP), &mut arguments);
         drop(arguments);
         found.iter().zip(&dots).for_each(|(found, dots)| example.assert_close("dots", found, dots.as_slice()));
 
@@ -248,10 +248,10 @@ fn dots_of_nodes_are_the_cpus() {
         let dots = NodeDotInputs { values: &example.values, vectors: parts, d: [&d[0], &d[1]] };
         let [d_values, source_rows, target_rows] = &mut to;
         node_dot_gradients(attended, dots, d_values, source_rows, target_rows).unwrap();
-        let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];
+        let mut arguments = vec![Arg::from_struct(&example.sizes), Arg::from(example.values.as_slice())];
         arguments.extend(vectors.iter().chain(&d).map(|array| Arg::from(array.as_slice())));
         arguments.extend(found.iter_mut().map(|rows| Arg::from(&mut rows[..])));
-        HARNESS.run("node_dot_gradients", Launch::over(example.values.len()), &mut arguments);
+        HARNESS.run("node_dot_gradients", Launch::for_threads(example.values.len()), &mut arguments);
         drop(arguments);
         found.iter().zip(&to).for_each(|(found, to)| example.assert_close("d_values, rows", found, to.as_slice()));
     }
@@ -265,7 +265,7 @@ fn slopes_of_the_functions_between_layers() {
         let mut found = d.as_slice().to_vec();
         activation_gradients(activation, &values, 700, &mut d).unwrap();
         let mut arguments = [Arg::from(&y[..]), Arg::from(&mut found[..]), Arg::from(700u64), Arg::from(is_elu)];
-        HARNESS.run("activation_gradients", Launch::over(700), &mut arguments);
+        HARNESS.run("activation_gradients", Launch::for_threads(700), &mut arguments);
         assert_eq!(found, d.as_slice());
     }
 }

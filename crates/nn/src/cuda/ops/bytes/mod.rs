@@ -152,7 +152,7 @@ impl DeviceByteRows {
         // SAFETY: a warp reads a row, which is there as the caller promised, and writes its own
         // bytes and scale, for which there is room. What is submitted to the default stream later
         // runs after it.
-        Ok(unsafe { kernel.submit(device, Launch::over(self.rows * WARP), &arguments) }?)
+        Ok(unsafe { kernel.submit(device, Launch::for_threads(self.rows * WARP), &arguments) }?)
     }
 }
 
@@ -207,7 +207,7 @@ pub(super) unsafe fn multiply_at(
 }
 
 fn launch(rows: usize, outputs: usize) -> Option<Launch> {
-    Launch::of_blocks(rows.div_ceil(SIDE) * outputs.div_ceil(SIDE)).map(|launch| launch.with_threads(THREADS))
+    Launch::for_blocks(rows.div_ceil(SIDE) * outputs.div_ceil(SIDE)).map(|launch| launch.with_threads(THREADS))
 }
 
 /// The row of PyTorch's order of gates that comes `n`th where they lie unit by unit: of unit `n /

@@ -48,7 +48,7 @@ fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
         Arg::from(depth as u32),
         Arg::from(padded as u32),
     ];
-    HARNESS.run("quantize", Launch::over(count * WARP), &mut arguments);
+    HARNESS.run("quantize", Launch::for_threads(count * WARP), &mut arguments);
     assert_eq!(bytes, expected.bytes.as_slice(), "{count} rows of {depth}");
     assert_eq!(bits(&scales), bits(expected.scales.as_slice()), "{count} rows of {depth}");
 

@@ -34,7 +34,7 @@ fn expected<T: Operand>(example: &Example) -> LayerResults {
         let (bars, windows) = (rounded(&example.bars[s]), first.len());
         let window = |&first: &u32| bars[first as usize * WIDTH..][..steps * WIDTH].to_vec();
         let windows_of: Vec<f32> = first.iter().flat_map(window).collect();
-        let mut inputs = Inputs::of_windows(model.shape(), windows, [oracle::wide(&windows_of)]);
+        let mut inputs = Inputs::from_windows(model.shape(), windows, [oracle::wide(&windows_of)]);
         let reads = (0..steps).flat_map(|step| (0..windows).map(move |sequence| Read { sequence, step }));
         inputs.timeframes[0].reads = reads.collect();
         let zeros = vec![0.0; windows * hidden];

@@ -116,7 +116,7 @@ impl FuseSizes {
 
     /// A block for each sample.
     fn launch(self) -> Option<Launch> {
-        Launch::of_blocks(self.samples).map(|launch| launch.with_threads(32 * WARPS as u32))
+        Launch::for_blocks(self.samples).map(|launch| launch.with_threads(32 * WARPS as u32))
     }
 
     /// Starts of the weight and the bias of each linear map, and their outputs and inputs: q, k and

@@ -15,7 +15,7 @@ pub(super) fn rectify(x: &mut Buffer<f32>) -> Result<()> {
         Device::Cuda(device) => {
             let arguments = arguments![x.address(), x.len() as u64];
             // SAFETY: a thread changes an element.
-            unsafe { submit(&device, "rectify", Launch::over(x.len()), &arguments) }
+            unsafe { submit(&device, "rectify", Launch::for_threads(x.len()), &arguments) }
         }
         _ => cpu_arm!(cpu::rectify(x.as_mut_slice())),
     }
@@ -28,7 +28,7 @@ pub(super) fn rectify_backward(x: &Buffer<f32>, d: &mut Buffer<f32>) -> Result<(
         Device::Cuda(device) => {
             let arguments = arguments![x.address(), d.address(), x.len() as u64];
             // SAFETY: a thread changes an element, and reads one of as many.
-            unsafe { submit(&device, "rectify_backward", Launch::over(x.len()), &arguments) }
+            unsafe { submit(&device, "rectify_backward", Launch::for_threads(x.len()), &arguments) }
         }
         _ => cpu_arm!(cpu::rectify_backward(x.as_slice(), d.as_mut_slice())),
     }
@@ -42,7 +42,9 @@ pub(super) fn mean_of_tokens<T: Operand>(memory: &FuseMemory, fused: &mut Buffer
             let arguments = arguments![sizes.kernel_tokens(), memory.second.address(), fused.address(), share];
             // SAFETY: a thread writes an element of `fused`, which `fuse` has seen to be there,
             // from those of its sample's tokens.
-            unsafe { submit(&device, &mean_kernel::<T>(), Launch::over(sizes.samples * sizes.hidden), &arguments) }
+            unsafe {
+                submit(&device, &mean_kernel::<T>(), Launch::for_threads(sizes.samples * sizes.hidden), &arguments)
+            }
         }
         _ => cpu_arm!(cpu::mean_of_tokens(memory, fused.as_mut_slice())),
     }
@@ -60,7 +62,7 @@ pub(super) fn spread_to_tokens(d_fused: &Buffer<f32>, memory: &mut FuseMemory) -
         Device::Cuda(device) => {
             let arguments = arguments![sizes.kernel_tokens(), d_fused.address(), memory.d_tokens.address(), share];
             // SAFETY: a thread writes an element of `d_tokens`, from one of its sample's.
-            unsafe { submit(&device, "spread_to_tokens", Launch::over(sizes.rows() * sizes.hidden), &arguments) }
+            unsafe { submit(&device, "spread_to_tokens", Launch::for_threads(sizes.rows() * sizes.hidden), &arguments) }
         }
         _ => cpu_arm!(cpu::spread_to_tokens(d_fused.as_slice(), memory)),
     }

@@ -96,7 +96,7 @@ fn the_kernels_have_the_cpus_bits() {
         let tokens = sizes.kernel_tokens();
         let (mut weights, mut seen) = (vec![9.0f32; memory.weights.len()], vec![9.0f32; memory.seen.len()]);
         let mut arguments = [
-            Arg::of_struct(&tokens),
+            Arg::from_struct(&tokens),
             Arg::from(memory.qkv.as_slice()),
             Arg::from(sizes.scale()),
             Arg::from(&mut weights[..]),
@@ -107,7 +107,7 @@ fn the_kernels_have_the_cpus_bits() {
 
         let (mut d_scores, mut d_qkv) = (vec![9.0f32; memory.d_scores.len()], vec![9.0f32; memory.d_qkv.len()]);
         let mut arguments = [
-            Arg::of_struct(&tokens),
+            Arg::from_struct(&tokens),
             Arg::from(memory.qkv.as_slice()),
             Arg::from(sizes.scale()),
             Arg::from(&weights[..]),
@@ -125,10 +125,10 @@ fn check_mean<T: Operand>(memory: &FuseMemory) {
     let mut expected = Buffer::<T>::zeros(&Device::cpu().scope("test"), sizes.samples * sizes.hidden).unwrap();
     mean_of_tokens(memory, &mut expected).unwrap();
     let mut found = vec![T::narrow(9.0); expected.len()];
-    let launch = Launch::over(found.len());
+    let launch = Launch::for_threads(found.len());
     let tokens = sizes.kernel_tokens();
     let mut arguments = [
-        Arg::of_struct(&tokens),
+        Arg::from_struct(&tokens),
         Arg::from(memory.second.as_slice()),
         Arg::from(&mut found[..]),
         Arg::from(sizes.share()),
@@ -151,9 +151,9 @@ fn the_small_kernels_have_the_cpus_bits() {
 
         spread_to_tokens(&Buffer::from_slice(&scope, &d_fused).unwrap(), &mut memory).unwrap();
         let mut found = vec![9.0f32; memory.d_tokens.len()];
-        let launch = Launch::over(found.len());
+        let launch = Launch::for_threads(found.len());
         let mut arguments =
-            [Arg::of_struct(&tokens), Arg::from(&d_fused[..]), Arg::from(&mut found[..]), Arg::from(sizes.share())];
+            [Arg::from_struct(&tokens), Arg::from(&d_fused[..]), Arg::from(&mut found[..]), Arg::from(sizes.share())];
         HARNESS.run("spread_to_tokens", launch, &mut arguments);
         assert_eq!(found, memory.d_tokens.as_slice(), "{sizes:?}");
     }
@@ -161,14 +161,14 @@ fn the_small_kernels_have_the_cpus_bits() {
     let mut expected = Buffer::from_slice(&scope, &x).unwrap();
     rectify(&mut expected).unwrap();
     let mut found = x.clone();
-    HARNESS.run("rectify", Launch::over(300), &mut [Arg::from(&mut found[..]), Arg::from(300u64)]);
+    HARNESS.run("rectify", Launch::for_threads(300), &mut [Arg::from(&mut found[..]), Arg::from(300u64)]);
     assert_eq!(found, expected.as_slice());
 
     let mut d = Buffer::from_slice(&scope, &x).unwrap();
     rectify_backward(&expected, &mut d).unwrap();
     let mut found_d = x;
     let mut arguments = [Arg::from(&found[..]), Arg::from(&mut found_d[..]), Arg::from(300u64)];
-    HARNESS.run("rectify_backward", Launch::over(300), &mut arguments);
+    HARNESS.run("rectify_backward", Launch::for_threads(300), &mut arguments);
     assert_eq!(found_d, d.as_slice());
     assert!(found_d.contains(&0.0) && found_d.iter().any(|&d| d != 0.0));
 }

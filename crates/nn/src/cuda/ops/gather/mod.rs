@@ -231,7 +231,7 @@ pub fn join<From: Operand, T: Operand>(reads: &GatherIndex, from: &Buffer<From>,
             let arguments = arguments![rows, from, to, len as u64, width as u32];
             // SAFETY: rows are less than `rows_end`, and `from` was seen to have as many; a thread
             // writes one element. What is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, Launch::for_threads(len), &arguments) }?)
         }
         _ => cpu_arm!(cpu::join(reads, from.as_slice(), joined.as_mut_slice())),
     }
@@ -265,7 +265,7 @@ pub fn scatter_add<T: Operand>(reads: &GatherIndex, d_joined: &Buffer<f32>, d_ve
                 arguments![starts, readers, d_joined.address(), d_vectors.address(), len as u64, width as u32];
             // SAFETY: readers are rows of `d_joined`, and a thread writes one element of
             // `d_vectors`. What is submitted to the default stream later runs after it.
-            Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+            Ok(unsafe { kernel.submit(device, Launch::for_threads(len), &arguments) }?)
         }
         _ => cpu_arm!(cpu::scatter_add::<T>(reads, d_joined.as_slice(), d_vectors.as_mut_slice())),
     }

@@ -56,7 +56,7 @@ fn check_join<From: Operand, T: Operand>(reads: &GatherIndex, expected: [usize; 
         Arg::from(len as u64),
         Arg::from(HIDDEN as u32),
     ];
-    HARNESS.run(&kernel::<From, T>(), Launch::over(len), &mut arguments);
+    HARNESS.run(&kernel::<From, T>(), Launch::for_threads(len), &mut arguments);
     let wide = |values: &[T]| values.iter().map(|x| x.widen()).collect::<Vec<f32>>();
     let row = |&row: &usize| from.as_slice()[row * HIDDEN..][..HIDDEN].iter().map(|x| T::narrow(x.widen()).widen());
     let rows: Vec<f32> = expected.iter().flat_map(row).collect();
@@ -82,7 +82,7 @@ fn check_separate<T: Operand>(reads: &GatherIndex, readers: &[&[usize]]) {
         Arg::from(len as u64),
         Arg::from(HIDDEN as u32),
     ];
-    HARNESS.run(&format!("separate_{}", T::SUFFIX), Launch::over(len), &mut arguments);
+    HARNESS.run(&format!("separate_{}", T::SUFFIX), Launch::for_threads(len), &mut arguments);
     assert_eq!(plain.as_slice(), expected, "{:?}", reads.vectors);
     assert_eq!(found, expected, "{}, {:?}", T::SUFFIX, reads.vectors);
 }

@@ -62,7 +62,7 @@ impl Call {
         let ([rows, columns, _], GemmPlan { tile, splits, .. }) = (self.shape, self.plan);
         let ([tile_rows, tile_columns], threads) = tile.sizes();
         let blocks = rows.div_ceil(tile_rows) * columns.div_ceil(tile_columns) * splits;
-        Launch::of_blocks(blocks).map(|launch| launch.with_threads(threads))
+        Launch::for_blocks(blocks).map(|launch| launch.with_threads(threads))
     }
 
     fn kernel(&self) -> Kernel<'_> {
@@ -120,5 +120,5 @@ pub(in super::super) unsafe fn add_parts(
     let arguments = arguments![parts, to, len as u64, splits as u32, adds];
     // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller
     // promised.
-    Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, Launch::for_threads(len), &arguments) }?)
 }

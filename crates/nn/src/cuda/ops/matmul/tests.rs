@@ -56,7 +56,7 @@ fn run<T: Operand>(call: &Call, a: &Buffer<T>, b: &Buffer<T>, start: Option<&Buf
     HARNESS.run(&call.name, call.launch(), &mut arguments);
     drop(arguments);
     if is_split {
-        let (launch, len) = (Launch::over(out.len()), out.len() as u64);
+        let (launch, len) = (Launch::for_threads(out.len()), out.len() as u64);
         let numbers = [Arg::from(len), Arg::from(call.plan.splits as u32), Arg::from(adds)];
         let mut arguments: Vec<_> = [Arg::from(&parts[..]), Arg::from(out)].into_iter().chain(numbers).collect();
         HARNESS.run("add_parts", launch, &mut arguments);

@@ -130,7 +130,7 @@ fn launch_of_columns(hidden: usize) -> Option<Launch> {
 }
 
 fn launch(blocks: usize) -> Option<Launch> {
-    Launch::of_blocks(blocks).map(|launch| launch.with_threads(32 * WARPS as u32))
+    Launch::for_blocks(blocks).map(|launch| launch.with_threads(32 * WARPS as u32))
 }
 
 #[cfg(test)]

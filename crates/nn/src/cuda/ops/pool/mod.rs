@@ -146,7 +146,7 @@ impl PoolSizes {
 
     /// A block for each window.
     fn launch(self) -> Option<Launch> {
-        Launch::of_blocks(self.windows as usize).map(|launch| launch.with_threads(32 * WARPS as u32))
+        Launch::for_blocks(self.windows as usize).map(|launch| launch.with_threads(32 * WARPS as u32))
     }
 }
 

@@ -74,7 +74,7 @@ fn by_kernels<T: Operand>(states: &Buffer<T>, memory: &PoolMemory, d_states: &[f
     let (keys, d_sums) = (memory.keys.as_slice(), memory.d_sums.as_slice());
     let (mut weights, mut sums) = (vec![9.0f32; memory.weights.len()], vec![9.0f32; memory.sums.len()]);
     let mut arguments = [
-        Arg::of_struct(&sizes),
+        Arg::from_struct(&sizes),
         Arg::from(states.as_slice()),
         Arg::from(keys),
         Arg::from(&mut weights[..]),
@@ -87,7 +87,7 @@ fn by_kernels<T: Operand>(states: &Buffer<T>, memory: &PoolMemory, d_states: &[f
     let (mut d_scores, mut d_keys) = (vec![9.0f32; memory.d_scores.len()], vec![9.0f32; memory.d_keys_of.len()]);
     let mut found = vec![9.0f32; d_states.len()];
     let mut arguments = [
-        Arg::of_struct(&sizes),
+        Arg::from_struct(&sizes),
         Arg::from(states.as_slice()),
         Arg::from(keys),
         Arg::from(&weights[..]),

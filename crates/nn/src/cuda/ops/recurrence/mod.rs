@@ -199,7 +199,7 @@ fn by_groups<T: Operand>(
 /// Name and grid of a persistent kernel.
 pub(super) fn kernel<T: Operand>(direction: &str, list: &WorkList, units: usize) -> (String, Option<Launch>) {
     let name = format!("{direction}_{}_{units}_{}", T::SUFFIX, list.tile_windows());
-    (name, Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(2 * units as u32)))
+    (name, Launch::for_blocks(list.tiles()).map(|launch| launch.with_threads(2 * units as u32)))
 }
 
 #[cfg(feature = "conformance")]
