@@ -53,7 +53,7 @@ pub struct Examination {
 /// Examines a machine and its Python environment. Nothing is changed: files are read, and the
 /// interpreter is run without writing compiled modules.
 pub fn examine(request: ExaminationRequest<'_>) -> Examination {
-    let machine = Machine::of(request.system);
+    let machine = Machine::probe(request.system);
     let python = python::look(request.system, request.python, request.limit);
     let case = MachineFacts {
         machine: &machine,

@@ -55,7 +55,7 @@ pub struct Machine {
 
 impl Machine {
     /// Looks at `system`.
-    pub fn of(system: &System) -> Self {
+    pub fn probe(system: &System) -> Self {
         let release = system.read("/etc/os-release").unwrap_or_default();
         Machine {
             architecture: system.architecture().to_owned(),

@@ -43,7 +43,7 @@ pub(crate) struct Installer {
 }
 
 impl Installer {
-    pub(crate) fn of(python: &Python) -> Self {
+    pub(crate) fn for_python(python: &Python) -> Self {
         // If no package is seen at all, the folders were not found, and pip is the better guess.
         let has_pip = python.distributions.is_empty() || python.distribution("pip").is_some();
         Installer { python: python.executable.clone(), has_pip }

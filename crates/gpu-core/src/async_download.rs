@@ -18,7 +18,7 @@ enum DownloadState<T: Pod> {
     /// From host memory, already copied.
     Here(Vec<T>),
     PendingDownload {
-        of_gpu: PendingDownload,
+        pending: PendingDownload,
         len: usize,
     },
 }
@@ -28,8 +28,8 @@ impl<T: Pod> AsyncDownload<T> {
         AsyncDownload { way: DownloadState::Here(values) }
     }
 
-    pub(crate) fn coming(of_gpu: PendingDownload, len: usize) -> Self {
-        AsyncDownload { way: DownloadState::PendingDownload { of_gpu, len } }
+    pub(crate) fn coming(pending: PendingDownload, len: usize) -> Self {
+        AsyncDownload { way: DownloadState::PendingDownload { pending, len } }
     }
 
     /// The elements at the time of the fetch.
@@ -40,9 +40,9 @@ impl<T: Pod> AsyncDownload<T> {
     pub fn wait(self) -> Result<Vec<T>> {
         match self.way {
             DownloadState::Here(values) => Ok(values),
-            DownloadState::PendingDownload { of_gpu, len } => {
+            DownloadState::PendingDownload { pending, len } => {
                 let mut values = vec![T::zeroed(); len];
-                of_gpu.wait(bytemuck::cast_slice_mut(&mut values))?;
+                pending.wait(bytemuck::cast_slice_mut(&mut values))?;
                 Ok(values)
             }
         }

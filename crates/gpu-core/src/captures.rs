@@ -31,18 +31,18 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Debug, Default)]
 pub struct Captures {
-    of_gpu: cuda::Captures,
+    captures: cuda::Captures,
 }
 
 impl Captures {
     /// Number of captures; 0 on the CPU and where the driver cannot capture.
     pub fn kept(&self) -> usize {
-        self.of_gpu.kept()
+        self.captures.kept()
     }
 
     /// Number of captures made so far, those that are not kept any more included.
     pub fn made(&self) -> u64 {
-        self.of_gpu.made()
+        self.captures.made()
     }
 
     /// From now on, [`Captures::run`] times what it submits, by the GPU's events.
@@ -51,7 +51,7 @@ impl Captures {
     /// [`Error::Driver`].
     pub fn time_work(&mut self, device: &Device) -> Result<()> {
         let Device::Cuda(cuda) = device else { return Ok(()) };
-        cuda.shared_gpu().time_work(&mut self.of_gpu)
+        cuda.shared_gpu().time_work(&mut self.captures)
     }
 
     /// Seconds of the work that the GPU has done since the last call, or since
@@ -62,12 +62,12 @@ impl Captures {
     /// [`Error::Driver`].
     pub fn take_busy_s(&mut self, device: &Device) -> Result<f64> {
         let Device::Cuda(cuda) = device else { return Ok(0.0) };
-        cuda.shared_gpu().take_busy_s(&mut self.of_gpu)
+        cuda.shared_gpu().take_busy_s(&mut self.captures)
     }
 
     /// The error of the driver that ended capturing; `None` if there was none.
     pub fn refusal(&self) -> Option<&Error> {
-        self.of_gpu.refusal()
+        self.captures.refusal()
     }
 
     /// Does `work`, with what it submits to the device's default stream held back as described
@@ -85,7 +85,7 @@ impl Captures {
         work: impl FnOnce() -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
         let Device::Cuda(cuda) = device else { return work() };
-        let (done, submitted): (_, Result<()>) = cuda.shared_gpu().hold_back(&mut self.of_gpu, work);
+        let (done, submitted): (_, Result<()>) = cuda.shared_gpu().hold_back(&mut self.captures, work);
         let done = done?;
         submitted?;
         Ok(done)

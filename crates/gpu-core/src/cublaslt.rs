@@ -15,7 +15,7 @@ use crate::matrix_product::{MatrixAddresses, MatrixProduct};
 /// record a product as one command, whatever the library launches for it.
 #[derive(Debug)]
 pub struct CublasLt {
-    of_gpu: cuda::CublasLt,
+    library: cuda::CublasLt,
 }
 
 impl CublasLt {
@@ -24,7 +24,7 @@ impl CublasLt {
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) where it is there and does not start.
     pub fn open(cuda: &Cuda) -> Result<Option<Self>> {
-        Ok(cuda::CublasLt::open(&cuda.shared_gpu())?.map(|of_gpu| CublasLt { of_gpu }))
+        Ok(cuda::CublasLt::open(&cuda.shared_gpu())?.map(|library| CublasLt { library }))
     }
 
     /// Names folders where the library is looked for if the system's loader finds none, such as
@@ -36,12 +36,12 @@ impl CublasLt {
 
     /// Name by which the loader found the library, or its path.
     pub fn path(&self) -> PathBuf {
-        self.of_gpu.path()
+        self.library.path()
     }
 
     /// Name and version, such as `cuBLASLt 12.4.5`.
     pub fn name(&self) -> String {
-        self.of_gpu.name()
+        self.library.name()
     }
 
     /// Submits a product to the default stream; `false` where the library has no algorithm for it.
@@ -63,6 +63,6 @@ impl CublasLt {
     pub unsafe fn multiply(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool> {
         assert!(product.shape.iter().all(|&len| len > 0), "a product of {:?} has no elements", product.shape);
         // SAFETY: as the caller promised.
-        unsafe { self.of_gpu.multiply(product, at) }
+        unsafe { self.library.multiply(product, at) }
     }
 }

@@ -52,14 +52,14 @@ macro_rules! functions {
         }
 
         impl Functions {
-            fn of(handle: Handle) -> std::result::Result<Self, String> {
+            fn load(handle: Handle) -> std::result::Result<Self, String> {
                 // SAFETY: each type is the function's declaration in mpi.h, with `Object` for
                 // handles, and the library stays open.
                 unsafe {
                     $(let $field = *handle
                         .get::<unsafe extern "C" fn($($kind),*) -> c_int>($name.as_bytes())
                         .map_err(|_| format!("has no function {}", $name))?;)*
-                    let recovery = RecoveryFunctions::of(&handle);
+                    let recovery = RecoveryFunctions::load(&handle);
                     Ok(Functions { $($field,)* recovery, _handle: std::mem::ManuallyDrop::new(handle) })
                 }
             }
@@ -90,7 +90,7 @@ struct RecoveryFunctions {
 }
 
 impl RecoveryFunctions {
-    fn of(handle: &Handle) -> Option<Self> {
+    fn load(handle: &Handle) -> Option<Self> {
         // SAFETY: the types are the declarations in mpi-ext.h, and the library stays open.
         unsafe {
             Some(RecoveryFunctions {
@@ -124,7 +124,7 @@ impl Constants {
     };
 
     /// Those of the interface that `handle` has, and the interface's name.
-    fn of(handle: &Handle) -> std::result::Result<(Constants, &'static str), String> {
+    fn detect(handle: &Handle) -> std::result::Result<(Constants, &'static str), String> {
         if standard_version(handle).is_some_and(|major| major >= 1) {
             return Ok((Constants::STANDARD, "standard ABI"));
         }
@@ -133,13 +133,13 @@ impl Constants {
             unsafe { handle.get::<*mut c_void>(name.as_bytes()).ok().map(|symbol| symbol.into_raw() as Object) }
         };
         if symbol("ompi_mpi_comm_world").is_some() {
-            let of = |name: &str| symbol(name).ok_or_else(|| format!("has no {name}, as Open MPI has"));
+            let constant = |name: &str| symbol(name).ok_or_else(|| format!("has no {name}, as Open MPI has"));
             let constants = Constants {
-                world: of("ompi_mpi_comm_world")?,
-                byte: of("ompi_mpi_byte")?,
-                uint32: of("ompi_mpi_uint32_t")?,
-                band: of("ompi_mpi_op_band")?,
-                errors_return: of("ompi_mpi_errors_return")?,
+                world: constant("ompi_mpi_comm_world")?,
+                byte: constant("ompi_mpi_byte")?,
+                uint32: constant("ompi_mpi_uint32_t")?,
+                band: constant("ompi_mpi_op_band")?,
+                errors_return: constant("ompi_mpi_errors_return")?,
                 ignore: null_mut(),
                 thread_funneled: 1,
             };
@@ -185,7 +185,7 @@ impl Drop for Pending {
 }
 
 impl Pending {
-    fn of(buffer: Vec<u8>) -> Self {
+    fn new(buffer: Vec<u8>) -> Self {
         // Its memory has an address, also where it is empty.
         Pending { request: 0, buffer, words: Box::new([0; 2]), is_done: true }
     }
@@ -221,8 +221,8 @@ impl Library {
             Error::Absent { tried: vec![(name.to_owned(), reason)] }
         })?;
         let unfit = |reason: String| Error::Unfit { library: name.to_owned(), reason };
-        let (constants, interface) = Constants::of(&handle).map_err(unfit)?;
-        let functions = Functions::of(handle).map_err(unfit)?;
+        let (constants, interface) = Constants::detect(&handle).map_err(unfit)?;
+        let functions = Functions::load(handle).map_err(unfit)?;
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(Error::Again);
         }
@@ -273,7 +273,7 @@ impl Library {
 
     /// Begins to send `message` to rank `to`.
     pub(crate) fn send(&self, to: usize, message: Vec<u8>) -> Result<Pending> {
-        let mut pending = Pending::of(message);
+        let mut pending = Pending::new(message);
         let (data, len) = (pending.buffer.as_ptr(), length(&pending.buffer)?);
         let (to, byte, world) = (number(to)?, self.constants.byte, self.world);
         // SAFETY: `pending` keeps the message until the call is done, or for ever.
@@ -283,7 +283,7 @@ impl Library {
 
     /// Begins to receive a message of `len` bytes from rank `from`.
     pub(crate) fn receive(&self, from: usize, len: usize) -> Result<Pending> {
-        let mut pending = Pending::of(vec![0; len]);
+        let mut pending = Pending::new(vec![0; len]);
         let (data, len) = (pending.buffer.as_mut_ptr(), length(&pending.buffer)?);
         let (from, byte, world) = (number(from)?, self.constants.byte, self.world);
         // SAFETY: as in `send`; nobody reads or writes the memory until the call is done.
@@ -294,7 +294,7 @@ impl Library {
 
     /// Begins to copy `message` of rank `root` to all ranks.
     pub(crate) fn broadcast(&self, root: usize, message: Vec<u8>) -> Result<Pending> {
-        let mut pending = Pending::of(message);
+        let mut pending = Pending::new(message);
         let (data, len) = (pending.buffer.as_mut_ptr(), length(&pending.buffer)?);
         let (root, byte, world) = (number(root)?, self.constants.byte, self.world);
         // SAFETY: as in `receive`.
@@ -304,7 +304,7 @@ impl Library {
 
     /// Begins to form the AND of the flags of all ranks.
     pub(crate) fn agree(&self, flags: u32) -> Result<Pending> {
-        let mut pending = Pending::of(Vec::new());
+        let mut pending = Pending::new(Vec::new());
         pending.words[0] = flags;
         let words = pending.words.as_mut_ptr();
         let Constants { uint32, band, .. } = self.constants;

@@ -40,9 +40,9 @@ pub(crate) fn multihead_attention<'t>(
         let weights = scores.softmax();
         (weights.matmul(v.slice(own)), weights)
     };
-    let (values, of_heads): (Vec<Var<'t>>, Vec<Var<'t>>) = (0..heads).map(head).unzip();
+    let (values, weights_by_head): (Vec<Var<'t>>, Vec<Var<'t>>) = (0..heads).map(head).unzip();
     let result = weights.linear(&format!("{name}.out_proj"), Var::beside(&values), hidden);
-    Attended { result, weights: of_heads }
+    Attended { result, weights: weights_by_head }
 }
 
 /// Pooling of the states of a window [T, H] to [1, H]: attention of a learned query, `name`.query.

@@ -133,7 +133,15 @@ pub(crate) fn forward<'t>(
             let all = dropout.factors("attention", layer, config.attention_dropout, heads, places);
             Matrix::from_fn(edges.places.len(), heads, |edge, head| all.at(head, edges.places[edge]))
         });
-        x = convolve(weights, config, &format!("graph.{layer}"), &sizes, &edges, attention.map(|of| tape.leaf(of)), x);
+        x = convolve(
+            weights,
+            config,
+            &format!("graph.{layer}"),
+            &sizes,
+            &edges,
+            attention.map(|weights| tape.leaf(weights)),
+            x,
+        );
         if layer + 1 < config.layers {
             x = match config.activation {
                 GraphActivation::Elu => x.elu(),

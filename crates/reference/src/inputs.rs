@@ -73,7 +73,10 @@ impl Inputs {
     /// B.
     pub(crate) fn samples(&self) -> usize {
         let samples = self.timeframes[0].reads.len();
-        assert!(self.timeframes.iter().all(|of| of.reads.len() == samples), "each sample reads every timeframe");
+        assert!(
+            self.timeframes.iter().all(|sequences| sequences.reads.len() == samples),
+            "each sample reads every timeframe"
+        );
         samples
     }
 }

@@ -22,11 +22,11 @@ pub fn loss(loss: Loss, outputs: &[f64], targets: &[f64], width: usize) -> LossV
     let tape = Tape::default();
     let y = tape.leaf(Matrix::new(samples, loss.outputs(width), outputs.to_vec()));
     let targets = Matrix::new(samples, width, targets.to_vec());
-    let of_group = |group: Group| {
+    let group_mean = |group: Group| {
         let known = known_terms(&group, &targets);
         group_terms(&tape, &group, y, &known).map(|terms| mean(terms).scale(group.weight))
     };
-    let means = loss.groups(width).into_iter().filter_map(of_group);
+    let means = loss.groups(width).into_iter().filter_map(group_mean);
     valued(&tape, y, means.reduce(|sum, mean| sum + mean))
 }
 
@@ -104,7 +104,7 @@ fn graph_terms<'t>(tape: &'t Tape, loss: Loss, y: Var<'t>, targets: &Matrix) -> 
     if targets.rows == 0 || (loss.ranks() && targets.rows < 2) {
         return None;
     }
-    let of_horizon = |k: usize| {
+    let horizon_loss = |k: usize| {
         let column: Vec<f64> = (0..targets.rows).map(|i| targets.at(i, k)).collect();
         rank(tape, loss, y.slice(k..k + 1), &column)
     };
@@ -112,7 +112,7 @@ fn graph_terms<'t>(tape: &'t Tape, loss: Loss, y: Var<'t>, targets: &Matrix) -> 
         // torch.nn.CrossEntropyLoss of probabilities: -Σ p ln softmax(y).
         Loss::CrossEntropy => Some(cross_entropy(tape.leaf(targets.clone()), y)),
         Loss::RankPairwise | Loss::RankListwise { .. } => {
-            let horizons: Vec<Var<'t>> = (0..targets.columns).map(of_horizon).collect();
+            let horizons: Vec<Var<'t>> = (0..targets.columns).map(horizon_loss).collect();
             Some(Var::beside(&horizons).mean_columns())
         }
         _ => {
@@ -192,7 +192,7 @@ fn valued<'t>(tape: &'t Tape, y: Var<'t>, mean: Option<Var<'t>>) -> LossValue {
         None => LossValue { mean: 0.0, gradient: vec![0.0; y.value().values.len()] },
         Some(mean) => {
             let gradients = tape.gradients(mean, Matrix::new(1, 1, vec![1.0]));
-            LossValue { mean: mean.value().at(0, 0), gradient: gradients.of(y).values }
+            LossValue { mean: mean.value().at(0, 0), gradient: gradients.with_respect_to(y).values }
         }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn prefixed(part: &str, timeframe: &Timeframe) -> String {
 pub(crate) fn bars_as_they_are<'t>(tape: &'t Tape, timeframe: &Timeframe, sequences: &Sequences) -> Recurrence<'t> {
     let (count, steps) = (sequences.len(), sequences.steps(timeframe.features));
     let bars = tape.leaf(Matrix::new(count * steps, timeframe.features, sequences.bars.clone()));
-    let of_step = |t: usize| bars.gather(&(0..count).map(|sequence| sequence * steps + t).collect::<Vec<_>>());
-    Recurrence { bars, initial: Vec::new(), states: Vec::new(), outputs: (0..steps).map(of_step).collect() }
+    let step_bars = |t: usize| bars.gather(&(0..count).map(|sequence| sequence * steps + t).collect::<Vec<_>>());
+    Recurrence { bars, initial: Vec::new(), states: Vec::new(), outputs: (0..steps).map(step_bars).collect() }
 }
 
 /// All layers, one after the other. Between two of them are a norm and dropout.

@@ -103,20 +103,22 @@ impl Reference {
         let computation = self.compute(&tape, &weights, inputs);
         let d_outputs = Matrix::new(computation.outputs.rows(), self.width, d_outputs.to_vec());
         let gradients = tape.gradients(computation.outputs, d_outputs);
-        let of = |var: Var<'_>| gradients.of(var).values;
-        let state = |state: &State<'_>| LayerState { hidden: of(state.hidden), cell: of(state.cell) };
+        let gradient = |var: Var<'_>| gradients.with_respect_to(var).values;
+        let state = |state: &State<'_>| LayerState { hidden: gradient(state.hidden), cell: gradient(state.cell) };
         Gradients {
             parameters: weights.gradients(&gradients),
-            bars: computation.encoders.iter().map(|encoder| of(encoder.bars)).collect(),
-            initial: computation.encoders.iter().map(|of| of.initial.iter().map(state).collect()).collect(),
+            bars: computation.encoders.iter().map(|encoder| gradient(encoder.bars)).collect(),
+            initial: computation.encoders.iter().map(|encoder| encoder.initial.iter().map(state).collect()).collect(),
         }
     }
 
     fn compute<'t>(&self, tape: &'t Tape, weights: &Weights<'t>, inputs: &Inputs) -> Computation<'t> {
         assert_eq!(inputs.timeframes.len(), self.shape.timeframes.len(), "sequences of every timeframe");
         let timeframes = self.shape.timeframes.iter().zip(&inputs.timeframes);
-        let encoders: Vec<Recurrence<'t>> =
-            timeframes.clone().map(|(of, sequences)| self.encode(tape, weights, of, sequences, inputs)).collect();
+        let encoders: Vec<Recurrence<'t>> = timeframes
+            .clone()
+            .map(|(timeframe, sequences)| self.encode(tape, weights, timeframe, sequences, inputs))
+            .collect();
         let read = |((timeframe, sequences), encoder): ((&Timeframe, &Sequences), &Recurrence<'t>)| {
             self.pool(weights, timeframe, sequences, encoder)
         };
@@ -167,7 +169,7 @@ impl Reference {
                     let window = all.gather(&steps.map(|step| row(read.sequence, step)).collect::<Vec<_>>());
                     let attended = attention::pool(weights, &name, heads, window);
                     pooled.push(attended.result);
-                    attended.weights.iter().for_each(|of| all_weights.extend_from_slice(&of.value().values));
+                    attended.weights.iter().for_each(|head| all_weights.extend_from_slice(&head.value().values));
                 }
                 (Var::above(&pooled), all_weights)
             }
@@ -182,10 +184,10 @@ impl Reference {
         };
         let (mut fused, mut all_weights) = (Vec::new(), Vec::new());
         for sample in 0..samples {
-            let tokens: Vec<Var<'t>> = encodings.iter().map(|of| of.gather(&[sample])).collect();
+            let tokens: Vec<Var<'t>> = encodings.iter().map(|encoding| encoding.gather(&[sample])).collect();
             let attended = attention::fuse(weights, heads, feed_forward * self.config.hidden, Var::above(&tokens));
             fused.push(attended.result);
-            attended.weights.iter().for_each(|of| all_weights.extend_from_slice(&of.value().values));
+            attended.weights.iter().for_each(|head| all_weights.extend_from_slice(&head.value().values));
         }
         (Var::above(&fused), all_weights)
     }

@@ -56,8 +56,8 @@ impl<'t> Weights<'t> {
 
     /// torch.nn.LayerNorm `name` of the rows of x.
     pub(crate) fn layer_norm(&self, name: &str, x: Var<'t>) -> Var<'t> {
-        let of_units = |part: &str| self.get(&format!("{name}.{part}"), 1, x.columns());
-        x.layer_norm(of_units("weight"), of_units("bias"))
+        let unit_vector = |part: &str| self.get(&format!("{name}.{part}"), 1, x.columns());
+        x.layer_norm(unit_vector("weight"), unit_vector("bias"))
     }
 
     /// Refuses parameters that nothing asked for.
@@ -68,6 +68,6 @@ impl<'t> Weights<'t> {
     }
 
     pub(crate) fn gradients(&self, gradients: &Gradients) -> BTreeMap<String, Vec<f64>> {
-        self.by_name.iter().map(|(name, &of)| (name.clone(), gradients.of(of).values)).collect()
+        self.by_name.iter().map(|(name, &var)| (name.clone(), gradients.with_respect_to(var).values)).collect()
     }
 }

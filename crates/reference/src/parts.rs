@@ -76,7 +76,8 @@ fn compute(
     part: impl for<'t> Fn(&Weights<'t>, Var<'t>) -> Attended<'t>,
 ) -> PartOutputs {
     let tape = Tape::default();
-    let parameters = Parameters::new(parameters.into_iter().map(|of| (of.name, of.shape, of.values)));
+    let parameters =
+        Parameters::new(parameters.into_iter().map(|parameter| (parameter.name, parameter.shape, parameter.values)));
     let weights = parameters.on(&tape);
     let input = tape.leaf(Matrix::new(input.len() / hidden, hidden, input.to_vec()));
     let attended = part(&weights, input);
@@ -84,8 +85,8 @@ fn compute(
     let gradients = tape.gradients(attended.result, Matrix::new(d_result.len() / hidden, hidden, d_result.to_vec()));
     PartOutputs {
         result: attended.result.value().values.clone(),
-        weights: attended.weights.iter().flat_map(|of| of.value().values.clone()).collect(),
-        d_input: gradients.of(input).values,
+        weights: attended.weights.iter().flat_map(|weights| weights.value().values.clone()).collect(),
+        d_input: gradients.with_respect_to(input).values,
         d_parameters: weights.gradients(&gradients),
     }
 }

@@ -124,20 +124,20 @@ impl Tape {
     }
 
     fn push(&self, value: Matrix, operands: &[Var<'_>], backward: Backward) -> Var<'_> {
-        assert!(operands.iter().all(|of| std::ptr::eq(of.tape, self)), "values of one tape");
-        let operands = operands.iter().map(|of| of.index).collect();
+        assert!(operands.iter().all(|operand| std::ptr::eq(operand.tape, self)), "values of one tape");
+        let operands = operands.iter().map(|operand| operand.index).collect();
         let mut nodes = self.nodes.borrow_mut();
         nodes.push(Node { value: Rc::new(value), operands, backward });
         Var { tape: self, index: nodes.len() - 1 }
     }
 
-    /// The gradients of all values, given that of `of`.
-    pub(crate) fn gradients(&self, of: Var<'_>, gradient: Matrix) -> Gradients {
+    /// The gradients of all values, given that of `result`.
+    pub(crate) fn gradients(&self, result: Var<'_>, gradient: Matrix) -> Gradients {
         let nodes = self.nodes.borrow();
         let mut gradients: Vec<Option<Matrix>> = nodes.iter().map(|_| None).collect();
-        let value = &nodes[of.index].value;
+        let value = &nodes[result.index].value;
         assert_eq!((gradient.rows, gradient.columns), (value.rows, value.columns), "the sizes of a gradient");
-        gradients[of.index] = Some(gradient);
+        gradients[result.index] = Some(gradient);
         for (index, node) in nodes.iter().enumerate().rev() {
             let Some(gradient) = &gradients[index] else { continue };
             for (&operand, term) in node.operands.iter().zip((node.backward)(gradient)) {
@@ -152,10 +152,10 @@ impl Tape {
 }
 
 impl Gradients {
-    /// The gradient of `of`: zero if nothing depends on it.
-    pub(crate) fn of(&self, of: Var<'_>) -> Matrix {
-        let value = of.value();
-        self.0[of.index].clone().unwrap_or_else(|| Matrix::zeros(value.rows, value.columns))
+    /// The gradient with respect to `var`: zero if nothing depends on it.
+    pub(crate) fn with_respect_to(&self, var: Var<'_>) -> Matrix {
+        let value = var.value();
+        self.0[var.index].clone().unwrap_or_else(|| Matrix::zeros(value.rows, value.columns))
     }
 }
 
@@ -394,15 +394,15 @@ impl<'t> Var<'t> {
     /// The largest number of each row as a constant, [n, 1].
     fn largest(self) -> Var<'t> {
         let x = self.value();
-        let of_row = |i: usize| (0..x.columns).map(|j| x.at(i, j)).fold(f64::NEG_INFINITY, f64::max);
-        self.tape.leaf(Matrix::from_fn(x.rows, 1, |i, _| of_row(i)))
+        let row_maximum = |i: usize| (0..x.columns).map(|j| x.at(i, j)).fold(f64::NEG_INFINITY, f64::max);
+        self.tape.leaf(Matrix::from_fn(x.rows, 1, |i, _| row_maximum(i)))
     }
 
     /// A function of each pair of numbers of A and of B, of which a single row or column is
     /// repeated. `slopes` are those in both.
     fn combine(self, other: Var<'t>, function: fn(f64, f64) -> f64, slopes: [fn(f64, f64) -> f64; 2]) -> Var<'t> {
         let (a, b) = (self.value(), other.value());
-        let fits = |of_a: usize, of_b: usize| of_b == of_a || of_b == 1;
+        let fits = |len_a: usize, len_b: usize| len_b == len_a || len_b == 1;
         assert!(
             fits(a.rows, b.rows) && fits(a.columns, b.columns),
             "[{}, {}] with [{}, {}]",
@@ -485,14 +485,14 @@ mod tests {
         const STEP: f64 = 1e-4;
         let value = |operands: &[Matrix]| {
             let tape = Tape::default();
-            let vars: Vec<_> = operands.iter().map(|of| tape.leaf(of.clone())).collect();
+            let vars: Vec<_> = operands.iter().map(|operand| tape.leaf(operand.clone())).collect();
             weighted(&tape, operation(&vars)).value().at(0, 0)
         };
         let tape = Tape::default();
-        let vars: Vec<_> = operands.iter().map(|of| tape.leaf(of.clone())).collect();
+        let vars: Vec<_> = operands.iter().map(|operand| tape.leaf(operand.clone())).collect();
         let gradients = tape.gradients(weighted(&tape, operation(&vars)), Matrix::new(1, 1, vec![1.0]));
         for (k, &var) in vars.iter().enumerate() {
-            let gradient = gradients.of(var);
+            let gradient = gradients.with_respect_to(var);
             for index in 0..gradient.values.len() {
                 let moved = |steps: f64| {
                     let mut operands = operands.to_vec();

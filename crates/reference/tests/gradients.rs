@@ -67,14 +67,14 @@ impl Problem {
     fn check(&mut self) {
         let gradients = self.reference.gradients(&self.inputs, &self.value().gradient);
         for (name, gradient) in &gradients.parameters {
-            self.check_of(name, gradient, |of| of.reference.parameter_mut(name).unwrap());
+            self.check_tensor(name, gradient, |case| case.reference.parameter_mut(name).unwrap());
         }
         for (k, gradient) in gradients.bars.iter().enumerate() {
-            self.check_of("bars", gradient, |of| &mut of.inputs.timeframes[k].bars);
+            self.check_tensor("bars", gradient, |case| &mut case.inputs.timeframes[k].bars);
             for layer in 0..self.inputs.timeframes[k].initial.len() {
                 let state = &gradients.initial[k][layer];
-                self.check_of("h", &state.hidden, |of| &mut of.inputs.timeframes[k].initial[layer].hidden);
-                self.check_of("c", &state.cell, |of| &mut of.inputs.timeframes[k].initial[layer].cell);
+                self.check_tensor("h", &state.hidden, |case| &mut case.inputs.timeframes[k].initial[layer].hidden);
+                self.check_tensor("c", &state.cell, |case| &mut case.inputs.timeframes[k].initial[layer].cell);
             }
         }
     }
@@ -83,7 +83,7 @@ impl Problem {
     /// derivative, beside a rounding of 1e-16 divided by the step; norms of nearly equal numbers
     /// need the smaller step. Where a kink lies within it, one side is right up to a still smaller
     /// step times a second derivative.
-    fn check_of(&mut self, name: &str, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
+    fn check_tensor(&mut self, name: &str, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(6).max(1)) {
             let (at, found) = (place(self)[index], gradient[index]);
             let mut loss_at = |x: f64| {

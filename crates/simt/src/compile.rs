@@ -70,7 +70,7 @@ enum ObjectKind {
 }
 
 pub(crate) fn library<P: AsRef<Path>>(sources: &[P], options: &CompileOptions) -> Result<CompiledKernels> {
-    let compiler = Compiler::of(options);
+    let compiler = Compiler::new(options);
     let folder = cache::folder()?;
     let mut objects = Vec::new();
     for source in sources {
@@ -113,7 +113,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn of(options: &CompileOptions) -> Self {
+    fn new(options: &CompileOptions) -> Self {
         let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
         flags.extend(options.defines.iter().map(|define| format!("-D{define}")));
         // Without scalar replacement a vector is loaded whole, and its alignment is seen.
@@ -268,7 +268,7 @@ mod tests {
             fs::write(folder.path().join("b.cuh"), "// one\n").unwrap();
         }
         let name = |folder: &Path, checks, kind| {
-            let compiler = Compiler::of(&CompileOptions { checks, ..CompileOptions::default() });
+            let compiler = Compiler::new(&CompileOptions { checks, ..CompileOptions::default() });
             compiler.object(Path::new(""), &folder.join("k.cu"), kind).unwrap().path
         };
         let plain = |folder: &Path| name(folder, Checks::Memory, ObjectKind::Kernels);

@@ -143,7 +143,7 @@ impl Kernels {
             return Err(Error::Geometry { kernel: kernel.to_owned(), grid, block });
         }
         self.check_arguments(kernel, arguments)?;
-        let mut staging = StagedArguments::of(arguments);
+        let mut staging = StagedArguments::new(arguments);
         let (addresses, ranges) = (staging.arguments(), staging.ranges());
         let mut report = vec![0u8; REPORT_BYTES];
         let launch = Launch {

@@ -35,7 +35,7 @@ struct Copy {
 }
 
 impl StagedArguments {
-    pub(crate) fn of(arguments: &[Arg<'_>]) -> Self {
+    pub(crate) fn new(arguments: &[Arg<'_>]) -> Self {
         let mut copies: Vec<Option<Copy>> = arguments.iter().map(|argument| copy(&argument.value)).collect();
         let values = arguments.iter().zip(&mut copies).map(|(argument, copy)| match (&argument.value, copy) {
             (HostValue::Plain(bytes), _) => words(bytes),

@@ -138,16 +138,16 @@ fn a_race_in_global_memory_names_both_accesses() {
     let pieces = ["writes 4 bytes at ", &own, "no barrier lies between that and thread", &other];
     check("race_in_global_memory", 64, &mut [Arg::from(&mut x[..])], &pieces);
 
-    let of_a_later_block = |kernel, arguments: &mut [Arg<'_>], pieces: &[&str]| {
+    let in_a_later_block = |kernel, arguments: &mut [Arg<'_>], pieces: &[&str]| {
         let report = KERNELS.launch(kernel, Geometry::linear(3, 1), arguments).unwrap_err().to_string();
         pieces.iter().for_each(|piece| assert!(report.contains(piece), "no `{piece}` in:\n{report}"));
     };
     let (written, read) = (mark("every block writes"), mark("every block reads"));
     let pieces =
         ["block (1,0,0): thread 0 writes", "nothing orders that and thread 0 of block number 0 which writes", &written];
-    of_a_later_block("race_of_blocks", &mut [Arg::from(&mut x[..])], &pieces);
+    in_a_later_block("race_of_blocks", &mut [Arg::from(&mut x[..])], &pieces);
     let pieces = ["block (2,0,0): thread 0 writes", "nothing orders that and other blocks which reads", &read];
-    of_a_later_block("written_after_others_read", &mut [Arg::from(&mut x[..]), Arg::from(&mut out[..])], &pieces);
+    in_a_later_block("written_after_others_read", &mut [Arg::from(&mut x[..]), Arg::from(&mut out[..])], &pieces);
 
     let (mut flag, reads, sets) = ([0u32], mark("reads the flag"), mark("sets the flag"));
     check("waits_without_atomic", 32, &mut [Arg::from(&mut flag[..])], &["thread 1 writes", &sets, &reads]);

@@ -51,8 +51,8 @@ impl FreeLists {
 
     /// The free blocks of a stream from a size on, the smallest first.
     pub(super) fn at_least(&self, stream: StreamId, bytes: usize) -> impl Iterator<Item = BlockKey> {
-        let of_stream = move |&&(owner, ..): &&(StreamId, usize, u64, BlockKey)| owner == stream;
-        self.free.range((stream, bytes, 0, BlockKey::FIRST)..).take_while(of_stream).map(|&(.., key)| key)
+        let on_stream = move |&&(owner, ..): &&(StreamId, usize, u64, BlockKey)| owner == stream;
+        self.free.range((stream, bytes, 0, BlockKey::FIRST)..).take_while(on_stream).map(|&(.., key)| key)
     }
 
     /// The free blocks of a stream from a size on, the largest first.
@@ -64,8 +64,8 @@ impl FreeLists {
 
     /// The unmapped ranges of a stream, the lowest address first.
     pub(super) fn unmapped(&self, stream: StreamId) -> impl Iterator<Item = BlockKey> {
-        let of_stream = move |&&(owner, ..): &&(StreamId, u64, BlockKey)| owner == stream;
-        self.unmapped.range((stream, 0, BlockKey::FIRST)..).take_while(of_stream).map(|&(.., key)| key)
+        let on_stream = move |&&(owner, ..): &&(StreamId, u64, BlockKey)| owner == stream;
+        self.unmapped.range((stream, 0, BlockKey::FIRST)..).take_while(on_stream).map(|&(.., key)| key)
     }
 
     /// Every free block.

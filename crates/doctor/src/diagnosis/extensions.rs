@@ -109,7 +109,7 @@ fn repair(
     };
     let is_leaving = |extension: &&Extension| leaving.iter().any(|installed| installed.module == extension.module);
     Some(Repair {
-        installer: Installer::of(python),
+        installer: Installer::for_python(python),
         companions: if wheel.is_some() { companions(python) } else { Vec::new() },
         wheel,
         torch: version,

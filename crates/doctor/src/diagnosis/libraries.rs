@@ -69,7 +69,8 @@ fn pins(case: &MachineFacts<'_>, python: &Python, torch: &Torch) -> Option<Findi
     let mut arguments = vec!["--no-deps".to_owned()];
     arguments.extend(wrong.iter().map(|(name, wanted, _)| format!("{name}=={wanted}")));
     (!wrong.is_empty()).then(|| {
-        Finding::warning("libraries-replaced", seen, why).mended_by([Installer::of(python).pip("install", &arguments)])
+        Finding::warning("libraries-replaced", seen, why)
+            .mended_by([Installer::for_python(python).pip("install", &arguments)])
     })
 }
 

@@ -65,7 +65,7 @@ fn dependants_findings(case: &MachineFacts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let architecture = python.machine.as_deref().unwrap_or(&case.machine.architecture);
-    let installer = Installer::of(python);
+    let installer = Installer::for_python(python);
     let finding = |distribution: &crate::python::Distribution| {
         let asked = distribution
             .requires

@@ -13,12 +13,12 @@ pub(super) fn interpreter(system: &System, named: Option<&Path>) -> Option<(Path
         let found = if is_bare { on_path(system, &named.to_string_lossy()) } else { None };
         return Some((found.unwrap_or_else(|| named.to_owned()), "--python"));
     }
-    let of_environment = |variable: &'static str| {
+    let from_environment = |variable: &'static str| {
         let executable = Path::new(system.variable(variable)?).join("bin/python");
         system.is_file(&executable).then_some((executable, variable))
     };
     let on_path = || ["python3", "python"].iter().find_map(|name| Some((on_path(system, name)?, "PATH")));
-    of_environment("VIRTUAL_ENV").or_else(|| of_environment("CONDA_PREFIX")).or_else(on_path)
+    from_environment("VIRTUAL_ENV").or_else(|| from_environment("CONDA_PREFIX")).or_else(on_path)
 }
 
 fn on_path(system: &System, name: &str) -> Option<PathBuf> {

@@ -29,7 +29,7 @@ const WORK_MIN: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     /// The GPU, from the first use on.
-    of: Option<Arc<Context>>,
+    context: Option<Arc<Context>>,
     recorder: Option<CaptureStream>,
     /// Captures, least recently used first.
     kept: Vec<KeptCapture>,
@@ -55,8 +55,8 @@ impl Captures {
     /// # Panics
     /// If they are another's.
     pub(super) fn be_of(&mut self, context: &Arc<Context>) {
-        let of = self.of.get_or_insert_with(|| Arc::clone(context));
-        assert!(Arc::ptr_eq(of, context), "captures are of one GPU");
+        let own = self.context.get_or_insert_with(|| Arc::clone(context));
+        assert!(Arc::ptr_eq(own, context), "captures are of one GPU");
     }
 
     pub(crate) fn kept(&self) -> usize {
@@ -110,7 +110,7 @@ impl Captures {
                 }
                 None if self.is_to_be_captured(digest, work.len()) => match self.capture(&work) {
                     Ok(capture) => return self.launch(KeptCapture { digest, work, capture }),
-                    Err(fault) => self.refusal = self.of.as_ref().map(|context| context.error(fault)),
+                    Err(fault) => self.refusal = self.context.as_ref().map(|context| context.error(fault)),
                 },
                 None => {}
             }
@@ -152,7 +152,7 @@ impl Captures {
         self.made += 1;
         let recorder = match &mut self.recorder {
             Some(recorder) => recorder,
-            none => none.insert(CaptureStream::new(self.of.as_ref().expect("work is of a GPU"))?),
+            none => none.insert(CaptureStream::new(self.context.as_ref().expect("work is of a GPU"))?),
         };
         let oldest = (self.kept.len() == CAPTURES_MAX).then(|| self.kept.remove(0));
         if let Some(mut oldest) = oldest.filter(|oldest| are_alike(&oldest.work, work)) {

@@ -112,7 +112,7 @@ pub(super) fn open(ordinal: u32) -> Result<Context> {
 
 fn retain(ordinal: u32, name: &str) -> Result<(Primary, Properties), DriverFault> {
     let device = Device::get_device(ordinal).checked("cuDeviceGet", format_args!("{ordinal}"))?;
-    let properties = Properties::of(device)?;
+    let properties = Properties::read(device)?;
     let primary = Primary::new(device).checked("cuDevicePrimaryCtxRetain", format_args!("{name}"))?;
     Ok((primary, properties))
 }

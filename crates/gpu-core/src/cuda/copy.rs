@@ -70,9 +70,9 @@ impl On<'_> {
 
     /// # Safety
     /// As [`On::submit`].
-    unsafe fn submit_unless_empty(self, work: GpuCommand, of: MemoryRegion) -> Result<(), DriverFault> {
+    unsafe fn submit_unless_empty(self, work: GpuCommand, region: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
-        if of.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }
+        if region.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }
     }
 
     /// Submits what needs nothing of the host, which on the default stream may be

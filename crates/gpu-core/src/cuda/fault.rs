@@ -16,27 +16,27 @@ pub(crate) struct DriverFault {
     operands: String,
     code: i32,
     /// Meaning of the code, where it is not the driver's.
-    of_library: Option<Description>,
+    library_words: Option<Description>,
 }
 
 impl DriverFault {
-    pub(crate) fn of(call: &'static str, operands: impl fmt::Display, error: CudaError) -> Self {
+    pub(crate) fn new(call: &'static str, operands: impl fmt::Display, error: CudaError) -> Self {
         DriverFault::new(call, operands, error as i32)
     }
 
     fn new(call: &'static str, operands: impl fmt::Display, code: i32) -> Self {
         // Where the bindings do not know the code, the trampoline still does.
         let code = if code == CUDA_ERROR_UNKNOWN { last_code() } else { code };
-        DriverFault { call, operands: operands.to_string(), code, of_library: None }
+        DriverFault { call, operands: operands.to_string(), code, library_words: None }
     }
 
     /// A failed call to a library above the driver, which has codes and words of its own.
-    pub(super) fn of_library(call: &'static str, operands: impl fmt::Display, code: i32, words: Description) -> Self {
-        DriverFault { call, operands: operands.to_string(), code, of_library: Some(words) }
+    pub(super) fn from_library(call: &'static str, operands: impl fmt::Display, code: i32, words: Description) -> Self {
+        DriverFault { call, operands: operands.to_string(), code, library_words: Some(words) }
     }
 
     fn description(&self) -> Description {
-        self.of_library.clone().unwrap_or_else(|| describe(self.code))
+        self.library_words.clone().unwrap_or_else(|| describe(self.code))
     }
 
     pub(crate) fn is_out_of_memory(&self) -> bool {
@@ -44,7 +44,7 @@ impl DriverFault {
     }
 
     pub(crate) fn is(&self, code: CUresult) -> bool {
-        self.of_library.is_none() && self.code == code as i32
+        self.library_words.is_none() && self.code == code as i32
     }
 
     pub(crate) fn on(self, device: &str) -> Error {
@@ -87,6 +87,6 @@ pub(crate) trait Checked<T> {
 
 impl<T> Checked<T> for CudaResult<T> {
     fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, DriverFault> {
-        self.map_err(|error| DriverFault::of(call, operands, error))
+        self.map_err(|error| DriverFault::new(call, operands, error))
     }
 }

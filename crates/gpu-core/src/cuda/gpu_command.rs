@@ -124,15 +124,38 @@ unsafe fn launch(
 ) -> Result<(), DriverFault> {
     let (Grid { blocks, threads, shared_bytes, cooperative }, mut addresses) = (*grid, arguments.addresses());
     let call = if cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
-    let ([x, y, z], [of_x, of_y, of_z]) = (blocks, threads);
+    let ([x, y, z], [threads_x, threads_y, threads_z]) = (blocks, threads);
     let (function, given) = (entry.function, addresses.as_mut_ptr());
     // SAFETY: as the caller promised; the driver has copied the values behind the addresses when
     // the call returns.
     let code = unsafe {
         if cooperative {
-            sys::cuLaunchCooperativeKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, stream, given)
+            sys::cuLaunchCooperativeKernel(
+                function,
+                x,
+                y,
+                z,
+                threads_x,
+                threads_y,
+                threads_z,
+                shared_bytes,
+                stream,
+                given,
+            )
         } else {
-            sys::cuLaunchKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, stream, given, ptr::null_mut())
+            sys::cuLaunchKernel(
+                function,
+                x,
+                y,
+                z,
+                threads_x,
+                threads_y,
+                threads_z,
+                shared_bytes,
+                stream,
+                given,
+                ptr::null_mut(),
+            )
         }
     };
     let operands = format_args!(

@@ -39,7 +39,7 @@ impl GpuSource {
         let context = gpu.context();
         let open = || -> Result<Self, DriverFault> {
             context.enter()?;
-            let memory = VirtualMemory::of(context.ordinal());
+            let memory = VirtualMemory::new(context.ordinal());
             let granule_bytes = memory.granule_bytes()?;
             Ok(GpuSource {
                 granule_bytes,

@@ -118,8 +118,9 @@ impl LoadedKernel<'_> {
         if !gpu.has_cooperative_launch {
             return Ok(0);
         }
-        let of_each = self.blocks_of_a_multiprocessor(grid).map_err(|fault| self.context().error(fault))?;
-        Ok(u64::from(of_each) * u64::from(gpu.multiprocessors))
+        let blocks_per_multiprocessor =
+            self.blocks_of_a_multiprocessor(grid).map_err(|fault| self.context().error(fault))?;
+        Ok(u64::from(blocks_per_multiprocessor) * u64::from(gpu.multiprocessors))
     }
 
     fn blocks_of_a_multiprocessor(&self, grid: &Grid) -> Result<u32, DriverFault> {

@@ -53,7 +53,7 @@ pub struct MemoryInfo {
 }
 
 impl Properties {
-    pub(super) fn of(device: Device) -> Result<Self, DriverFault> {
+    pub(super) fn read(device: Device) -> Result<Self, DriverFault> {
         use CUdevice_attribute as Ask;
         let ask = |name: Ask| attribute(device, name);
         let ask_each = |names: [Ask; 3]| Ok([ask(names[0])?, ask(names[1])?, ask(names[2])?]);

@@ -18,7 +18,7 @@ pub(crate) struct VirtualMemory {
 }
 
 impl VirtualMemory {
-    pub(crate) fn of(ordinal: u32) -> Self {
+    pub(crate) fn new(ordinal: u32) -> Self {
         VirtualMemory { device: i32::try_from(ordinal).expect("a machine has fewer GPUs") }
     }
 

@@ -64,7 +64,7 @@ fn cuda<T: Pod>(device: &Cuda, from: &Buffer<T>, to: &mut Buffer<T>, copy: &Stri
     let name = format!("copy_strided_{}", size_of::<T>());
     let kernel = Kernel { module: "copy_strided", ptx: crate::ptx!("copy_strided"), name: &name };
     let address = |buffer: &Buffer<T>, start: usize| buffer.address() + (start * size_of::<T>()) as u64;
-    let packed = Box::of(copy.dimensions);
+    let packed = PackedBox::from_dimensions(copy.dimensions);
     let arguments = Arguments::new()
         .with("from", address(from, copy.from_start))
         .with("to", address(to, copy.to_start))
@@ -147,17 +147,17 @@ fn merged(dimensions: &[Dimension]) -> Vec<Dimension> {
 /// The box as the kernel takes it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
-struct Box {
+struct PackedBox {
     len: [u64; DIMENSIONS_MAX],
     from_stride: [u64; DIMENSIONS_MAX],
     to_stride: [u64; DIMENSIONS_MAX],
     count: u64,
 }
 
-impl Box {
-    fn of(dimensions: &[Dimension]) -> Self {
+impl PackedBox {
+    fn from_dimensions(dimensions: &[Dimension]) -> Self {
         let unused = [1; DIMENSIONS_MAX];
-        let mut packed = Box { len: unused, from_stride: unused, to_stride: unused, count: 1 };
+        let mut packed = PackedBox { len: unused, from_stride: unused, to_stride: unused, count: 1 };
         for (k, dimension) in dimensions.iter().enumerate() {
             packed.len[k] = dimension.len as u64;
             packed.from_stride[k] = dimension.from_stride as u64;
@@ -212,7 +212,7 @@ mod tests {
         copy_strided(&Buffer::from_slice(&scope, &from).unwrap(), &mut to, &copy).unwrap();
         assert_eq!(to.as_slice(), expected, "{copy:?}");
 
-        let packed = Box::of(&merged(dimensions));
+        let packed = PackedBox::from_dimensions(&merged(dimensions));
         let mut found = vec![0u32; to_len];
         let mut arguments =
             [Arg::from(&from[from_start..]), Arg::from(&mut found[to_start..]), Arg::from_struct(&packed)];
@@ -247,7 +247,7 @@ mod tests {
     fn elements_of_every_size_have_a_kernel() {
         fn check<T: Pod + PartialEq + std::fmt::Debug>(from: &[T]) {
             let mut to = vec![T::zeroed(); 3];
-            let packed = Box::of(&[dimension(3, 2, 1)]);
+            let packed = PackedBox::from_dimensions(&[dimension(3, 2, 1)]);
             let kernel = format!("copy_strided_{}", size_of::<T>());
             let mut arguments = [Arg::from(from), Arg::from(&mut to[..]), Arg::from_struct(&packed)];
             HARNESS.run(&kernel, Launch::for_threads(3), &mut arguments);

@@ -263,13 +263,13 @@ mod tests {
         ];
         for (x, sum, max) in cases {
             check(x, 1);
-            let of = |reduction| {
+            let reduced = |reduction| {
                 let mut out = [0.0];
                 cpu(reduction, x, x.len(), &mut out);
                 out[0]
             };
-            assert_eq!(of(Reduction::Sum).to_bits() & 0x7fc0_0000, sum.to_bits() & 0x7fc0_0000, "{x:?}");
-            assert!(of(Reduction::Max) == max || of(Reduction::Max).is_nan() && max.is_nan(), "{x:?}");
+            assert_eq!(reduced(Reduction::Sum).to_bits() & 0x7fc0_0000, sum.to_bits() & 0x7fc0_0000, "{x:?}");
+            assert!(reduced(Reduction::Max) == max || reduced(Reduction::Max).is_nan() && max.is_nan(), "{x:?}");
         }
     }
 

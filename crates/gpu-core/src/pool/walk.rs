@@ -174,7 +174,8 @@ impl Pool {
             let edges = self.main.edges(slot);
             assert!(edges == tiles || (tiles == 1 && edges == 0), "granule {slot}: {edges} edges, {tiles} tiles");
         }
-        let sum = |of: fn(&super::LiveBlock) -> usize| self.blocks.iter().map(|(_, live)| of(live)).sum::<usize>();
+        let sum =
+            |field: fn(&super::LiveBlock) -> usize| self.blocks.iter().map(|(_, live)| field(live)).sum::<usize>();
         let stats = self.stats;
         assert_eq!(self.main.touched(), touched);
         assert_eq!((self.main.held() * granule_bytes, stats.reserved_bytes.now), (held_bytes, held_bytes));

@@ -123,7 +123,7 @@ impl Recording {
     }
 
     fn snapshot(&self, pool: &Pool, reason: Reason) -> Snapshot {
-        Snapshot::of(pool, reason, (self.clock)(), Some(&lock(&self.watched).recorder))
+        Snapshot::take(pool, reason, (self.clock)(), Some(&lock(&self.watched).recorder))
     }
 }
 

@@ -72,9 +72,9 @@ struct Past {
 
 impl Past {
     fn at(snapshot: &Snapshot) -> Self {
-        let of_segments = snapshot.segments.iter().filter(|segment| segment.kind == SegmentKind::View);
-        let of_segments = of_segments.map(|segment| range(segment.address, segment.bytes));
-        let of_events = snapshot.events.iter().filter_map(|entry| match entry.action {
+        let views = snapshot.segments.iter().filter(|segment| segment.kind == SegmentKind::View);
+        let views = views.map(|segment| range(segment.address, segment.bytes));
+        let stitched = snapshot.events.iter().filter_map(|entry| match entry.action {
             RecordedAction::Stitched { address, bytes } => Some(range(address, bytes)),
             _ => None,
         });
@@ -87,7 +87,7 @@ impl Past {
             granule_bytes: snapshot.granule_bytes.max(1) as u64,
             shown: shown(snapshot),
             live: live.collect(),
-            views: of_segments.chain(of_events).collect(),
+            views: views.chain(stitched).collect(),
             lines: Vec::new(),
         }
     }

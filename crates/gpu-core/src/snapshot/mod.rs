@@ -141,10 +141,10 @@ pub struct Block {
 impl Snapshot {
     /// `pool` as it is at `time_us`, microseconds since 1970 UTC, with what `recorder` noted, if
     /// there is one.
-    pub fn of(pool: &Pool, reason: Reason, time_us: u64, recorder: Option<&EventRecorder>) -> Self {
+    pub fn take(pool: &Pool, reason: Reason, time_us: u64, recorder: Option<&EventRecorder>) -> Self {
         let segments: Vec<Segment> = pool.segments().into_iter().map(Segment::from).collect();
         let totals =
-            PoolTotals { largest_free_block_bytes: largest_free_block_bytes(&segments), ..PoolTotals::of(pool) };
+            PoolTotals { largest_free_block_bytes: largest_free_block_bytes(&segments), ..PoolTotals::new(pool) };
         Snapshot {
             format_version: FORMAT_VERSION,
             device: pool.source().name(),
@@ -175,7 +175,7 @@ fn largest_free_block_bytes(segments: &[Segment]) -> usize {
 
 impl PoolTotals {
     /// The counters of `pool`.
-    pub fn of(pool: &Pool) -> Self {
+    pub fn new(pool: &Pool) -> Self {
         let (counts, stats) = (pool.counts(), pool.stats());
         let Stats { requested_bytes, allocated_bytes, reserved_bytes, inactive_split_bytes, .. } = stats;
         PoolTotals {

@@ -126,7 +126,7 @@ fn exercised(steps: &[(usize, bool)], events_max: usize) -> Snapshot {
             pool.step();
         }
     }
-    Snapshot::of(&pool, Reason::Asked, clock(), Some(&recorder.lock().unwrap()))
+    Snapshot::take(&pool, Reason::Asked, clock(), Some(&recorder.lock().unwrap()))
 }
 
 #[test]
@@ -184,16 +184,16 @@ fn the_largest_free_block_is_the_first_of_the_list() {
     assert_eq!(summary.totals.largest_free_block_bytes, summary.free_blocks_bytes[0]);
     assert_eq!(summary.fragmentation, Summary::new(&stitched()).fragmentation);
     // The rest of a slab is free, and nothing else is.
-    let of_pool = exercised(&[(100, false)], 16);
-    let largest_free_block_bytes = of_pool.totals.largest_free_block_bytes;
+    let pool_snapshot = exercised(&[(100, false)], 16);
+    let largest_free_block_bytes = pool_snapshot.totals.largest_free_block_bytes;
     assert!(largest_free_block_bytes > GRANULE / 2, "{largest_free_block_bytes}");
-    assert_eq!(Summary::new(&of_pool).free_blocks_bytes[0], largest_free_block_bytes);
+    assert_eq!(Summary::new(&pool_snapshot).free_blocks_bytes[0], largest_free_block_bytes);
 }
 
 #[test]
 fn every_byte_is_shown_once_and_the_past_can_be_undone_line_by_line() {
     let snapshot = stitched();
-    let mut viewer = Viewer::of(&snapshot);
+    let mut viewer = Viewer::new(&snapshot);
     assert_eq!(viewer.segment_bytes(), snapshot.totals.reserved_bytes as u64);
     let lines = lines(&snapshot);
     viewer.undo_all(&lines);
@@ -215,7 +215,7 @@ proptest! {
     ) {
         let snapshot = exercised(&steps, events_max);
         prop_assert!(snapshot.events.len() <= events_max);
-        let mut viewer = Viewer::of(&snapshot);
+        let mut viewer = Viewer::new(&snapshot);
         prop_assert_eq!(viewer.segment_bytes(), snapshot.totals.reserved_bytes as u64);
         viewer.undo_all(&lines(&snapshot));
         if snapshot.events_dropped == 0 {
@@ -283,7 +283,7 @@ struct Viewer {
 }
 
 impl Viewer {
-    fn of(snapshot: &Snapshot) -> Self {
+    fn new(snapshot: &Snapshot) -> Self {
         let live = snapshot.blocks().filter(|block| block.state == BlockState::Live);
         let viewer = Viewer {
             segments: shown(snapshot).iter().map(|range| (range.start, range.end - range.start)).collect(),

@@ -11,8 +11,8 @@ use megabatch_reference::Reference;
 use safetensors::{Dtype, SafeTensors};
 
 /// The folder of the tests that keep the fixtures.
-pub(crate) fn folder(of_crate: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of_crate).join("tests")
+pub(crate) fn folder(crate_name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("tests")
 }
 
 /// A file of safetensors.

@@ -59,14 +59,14 @@ fn graph_attention_computes_what_pytorch_geometric_does() {
 
 fn check(file: &File, name: &str, case: &Case) {
     let model = case.model();
-    let of = |tensor: &str| file.tensor(&format!("{name}/{tensor}"));
-    let nodes = |tensor: &str| of(tensor).iter().map(|&node| node as usize).collect();
+    let tensor_values = |tensor: &str| file.tensor(&format!("{name}/{tensor}"));
+    let nodes = |tensor: &str| tensor_values(tensor).iter().map(|&node| node as usize).collect();
     let number = |name: &str| file.metadata[name].parse::<u64>().unwrap();
     let dropout = GraphDropout { seed: number("seed"), step: number("step"), graph: number("graph") as usize };
-    let attributes = if case.attributes > 0 { of("attributes").to_vec() } else { Vec::new() };
+    let attributes = if case.attributes > 0 { tensor_values("attributes").to_vec() } else { Vec::new() };
     let dropout = (case.graph_config().dropout > 0.0).then_some(dropout);
     let graph = Graph { nodes: case.nodes, src: nodes("col"), dst: nodes("row"), attributes, dropout };
-    let mut inputs = Inputs::from_windows(model.shape(), case.nodes, [of("x").to_vec()]);
+    let mut inputs = Inputs::from_windows(model.shape(), case.nodes, [tensor_values("x").to_vec()]);
     inputs.graphs = vec![graph];
 
     let width = model.outputs();
@@ -76,22 +76,23 @@ fn check(file: &File, name: &str, case: &Case) {
     let reference = reference(&model, |parameter| match parameter {
         "head.weight" => &identity,
         "head.bias" => &zeros,
-        _ => of(&torch_name("param", parameter)),
+        _ => tensor_values(&torch_name("param", parameter)),
     });
 
     let outputs = reference.forward(&inputs).outputs;
     file.compare(&format!("{name}/y"), &outputs, TOLERANCE);
-    let loss = loss(Loss::Mse, &outputs, of("target"), width);
+    let loss = loss(Loss::Mse, &outputs, tensor_values("target"), width);
     let gradients = reference.gradients(&inputs, &loss.gradient);
     file.compare(&format!("{name}/grad_x"), &gradients.bars[0], TOLERANCE);
     let parameters = || gradients.parameters.iter().filter(|(parameter, _)| !parameter.starts_with("head."));
-    let of_all = parameters().map(|(parameter, _)| largest(of(&torch_name("grad", parameter)))).fold(0.0, f64::max);
+    let largest_gradient =
+        parameters().map(|(parameter, _)| largest(tensor_values(&torch_name("grad", parameter)))).fold(0.0, f64::max);
     for (parameter, gradient) in parameters() {
         let tensor = torch_name("grad", parameter);
         // The gradients of scores are differences, which a softmax makes sum to zero: they are as
         // exact as the numbers that they are differences of.
         let is_difference = ["att", "lin_r", "lin_edge"].iter().any(|part| parameter.contains(part));
-        let beside = if is_difference { of_all } else { largest(of(&tensor)) };
+        let beside = if is_difference { largest_gradient } else { largest(tensor_values(&tensor)) };
         file.compare_beside(beside, &format!("{name}/{tensor}"), gradient, TOLERANCE);
     }
 }

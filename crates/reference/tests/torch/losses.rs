@@ -26,13 +26,13 @@ fn losses_and_gradients_are_those_of_pytorch() {
     let text = fs::read_to_string(folder("nn").join("losses/torch_losses.json")).unwrap();
     let cases: Vec<Case> = serde_json::from_str(&text).unwrap();
     assert_eq!(cases.len(), 7);
-    for Case { loss: of, outputs, targets, mean, gradient } in cases {
+    for Case { loss: case_loss, outputs, targets, mean, gradient } in cases {
         let targets: Vec<f64> = targets.into_iter().map(|target| target.unwrap_or(f64::NAN)).collect();
-        let width = if let Loss::Tasks(tasks) = of { tasks.targets() } else { 3 };
-        let found = loss(of, &outputs, &targets, width);
-        assert!((found.mean - mean).abs() < TOLERANCE, "{of:?}: {} for {mean}", found.mean);
+        let width = if let Loss::Tasks(tasks) = case_loss { tasks.targets() } else { 3 };
+        let found = loss(case_loss, &outputs, &targets, width);
+        assert!((found.mean - mean).abs() < TOLERANCE, "{case_loss:?}: {} for {mean}", found.mean);
         for (found, expected) in found.gradient.iter().zip(&gradient) {
-            assert!((found - expected).abs() < TOLERANCE, "{of:?}: {found} for {expected}");
+            assert!((found - expected).abs() < TOLERANCE, "{case_loss:?}: {found} for {expected}");
         }
     }
 }

@@ -44,7 +44,7 @@ impl Case {
     }
 
     /// The fixture's name of what belongs to timeframe `k`.
-    fn of_timeframe(&self, name: &str, k: usize) -> String {
+    fn timeframe_tensor(&self, name: &str, k: usize) -> String {
         if self.timeframes.is_some() { format!("{name}.{k}") } else { name.to_owned() }
     }
 }
@@ -67,7 +67,8 @@ fn lstms_compute_what_pytorch_does() {
         let file = File::read(&path);
         check(&file, &serde_json::from_str(&file.metadata["case"]).unwrap());
         // Clipping and optimizer steps are the trainer's.
-        let is_left = |name: &str| ["clipped.", "adam.", "step", "grad_norm"].iter().any(|of| name.starts_with(of));
+        let is_left =
+            |name: &str| ["clipped.", "adam.", "step", "grad_norm"].iter().any(|prefix| name.starts_with(prefix));
         file.check_all_seen(is_left);
     }
 }
@@ -75,7 +76,7 @@ fn lstms_compute_what_pytorch_does() {
 fn check(file: &File, case: &Case) {
     let model = case.model();
     let timeframes = 0..model.shape().timeframes.len();
-    let windows = timeframes.clone().map(|k| file.tensor(&case.of_timeframe("input.x", k)).to_vec());
+    let windows = timeframes.clone().map(|k| file.tensor(&case.timeframe_tensor("input.x", k)).to_vec());
     let mut inputs = Inputs::from_windows(model.shape(), case.b, windows);
     if case.carry == 1 {
         let layers = |name| file.tensor(name).chunks_exact(case.b * case.h).map(<[f64]>::to_vec);
@@ -86,9 +87,9 @@ fn check(file: &File, case: &Case) {
 
     let outputs = reference.forward(&inputs);
     file.compare("out.y", &outputs.outputs, TOLERANCE);
-    let last = |of: fn(&LayerStates) -> &[f64]| -> Vec<f64> {
+    let last = |kind: fn(&LayerStates) -> &[f64]| -> Vec<f64> {
         let layers = outputs.states.iter().flatten();
-        layers.flat_map(|states| of(states).rchunks_exact(case.b * case.h).next().unwrap().to_vec()).collect()
+        layers.flat_map(|states| kind(states).rchunks_exact(case.b * case.h).next().unwrap().to_vec()).collect()
     };
     file.compare("out.hn", &last(|states| &states.hidden), TOLERANCE);
     file.compare("out.cn", &last(|states| &states.cell), TOLERANCE);
@@ -105,7 +106,7 @@ fn check(file: &File, case: &Case) {
         file.compare(&format!("grad.{}", torch_name(name)), gradient, TOLERANCE);
     }
     for k in timeframes {
-        file.compare(&case.of_timeframe("grad.input.x", k), &gradients.bars[k], TOLERANCE);
+        file.compare(&case.timeframe_tensor("grad.input.x", k), &gradients.bars[k], TOLERANCE);
     }
     if case.carry == 1 {
         let initial = &gradients.initial[0];

@@ -48,15 +48,15 @@ impl Case {
     }
 
     fn config(&self) -> ModelConfig {
-        let of = &self.model;
-        let feed_forward = of.fusion_feed_forward.unwrap_or(4);
+        let model = &self.model;
+        let feed_forward = model.fusion_feed_forward.unwrap_or(4);
         ModelConfig {
-            hidden: of.hidden,
-            layers: of.layers.unwrap_or(1),
-            bias: of.bias.unwrap_or(true),
-            layer_norm: of.layer_norm.unwrap_or(false),
-            pooling: of.pooling_heads.map_or(Pooling::Last, |heads| Pooling::Attention { heads }),
-            fusion: of.fusion_heads.map_or(Fusion::Concat, |heads| Fusion::Attention { heads, feed_forward }),
+            hidden: model.hidden,
+            layers: model.layers.unwrap_or(1),
+            bias: model.bias.unwrap_or(true),
+            layer_norm: model.layer_norm.unwrap_or(false),
+            pooling: model.pooling_heads.map_or(Pooling::Last, |heads| Pooling::Attention { heads }),
+            fusion: model.fusion_heads.map_or(Fusion::Concat, |heads| Fusion::Attention { heads, feed_forward }),
             ..ModelConfig::default()
         }
     }
@@ -71,7 +71,7 @@ fn models_compute_what_the_module_does() {
         check(&file, name, case);
     }
     // Steps of AdamW are the trainer's.
-    file.check_all_seen(|name| ["/after.", "/loss1", "/loss2"].iter().any(|of| name.contains(of)));
+    file.check_all_seen(|name| ["/after.", "/loss1", "/loss2"].iter().any(|part| name.contains(part)));
 }
 
 fn check(file: &File, name: &str, case: &Case) {

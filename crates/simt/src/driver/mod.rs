@@ -89,7 +89,7 @@ impl FakeDriver {
     /// # Panics
     /// If it cannot be compiled or loaded, or if this process has loaded another one.
     pub fn whole() -> Self {
-        FakeDriver::of(Flavour::Whole)
+        FakeDriver::with_flavour(Flavour::Whole)
     }
 
     /// A driver from before virtual memory management: it lacks those functions.
@@ -97,10 +97,10 @@ impl FakeDriver {
     /// # Panics
     /// As [`FakeDriver::whole`].
     pub fn without_virtual_memory() -> Self {
-        FakeDriver::of(Flavour::WithoutVirtualMemory)
+        FakeDriver::with_flavour(Flavour::WithoutVirtualMemory)
     }
 
-    fn of(flavour: Flavour) -> Self {
+    fn with_flavour(flavour: Flavour) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let driver = FakeDriver { library: loaded(flavour), _alone: alone };

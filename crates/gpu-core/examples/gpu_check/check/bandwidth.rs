@@ -53,7 +53,7 @@ impl<'d> Bench<'d> {
     }
 
     /// Counted are the bytes read and the bytes written.
-    pub(super) fn within(&self) -> Result<Vec<Rate>> {
+    pub(super) fn within_device(&self) -> Result<Vec<Rate>> {
         let scope = self.device.scope("copy");
         let len = self.bytes / 4;
         let (mut floats, mut halves) = (Buffer::<f32>::zeros(&scope, len)?, Buffer::<f16>::zeros(&scope, len)?);
@@ -73,7 +73,7 @@ impl<'d> Bench<'d> {
 
     /// The memory pool's growth and its return of memory: pages created and mapped, and taken away,
     /// by calls to the driver.
-    pub(super) fn of_pages(&self) -> Result<Vec<Rate>> {
+    pub(super) fn pages(&self) -> Result<Vec<Rate>> {
         let (mut grown_s, mut returned_s) = (Vec::new(), Vec::new());
         for _ in 0..=self.copies {
             self.device.empty_cache();

@@ -71,18 +71,18 @@ impl Bench {
     /// All checks, those of sources of memory first.
     pub(crate) fn checks(&self) -> Vec<Check<'_>> {
         use megabatch_gpu_core::source::conformance::CASES;
-        let of_source = |&(name, case): &(&str, _)| {
+        let source_check = |&(name, case): &(&str, _)| {
             Check::new(format!("memory: {name}"), move || passed(sources::run(&self.gpu, case)))
         };
-        let of_operation = |&(name, case): &(&str, fn(&Device) -> Result<()>)| {
+        let operation_check = |&(name, case): &(&str, fn(&Device) -> Result<()>)| {
             Check::new(format!("operation: {name}"), move || passed(case(self.device()?)))
         };
-        let mut checks: Vec<Check<'_>> = CASES.iter().map(of_source).collect();
-        checks.extend(ops::conformance::CASES.iter().map(of_operation));
+        let mut checks: Vec<Check<'_>> = CASES.iter().map(source_check).collect();
+        checks.extend(ops::conformance::CASES.iter().map(operation_check));
         checks.push(Check::new("pool: random blocks keep their contents", || Ok(self.stress()?)));
         checks.push(Check::new("rates over the bus", || self.rates(bandwidth::Bench::over_the_bus)));
-        checks.push(Check::new("rates of mapping memory", || self.rates(bandwidth::Bench::of_pages)));
-        checks.push(Check::new("rates within the GPU", || self.rates(bandwidth::Bench::within)));
+        checks.push(Check::new("rates of mapping memory", || self.rates(bandwidth::Bench::pages)));
+        checks.push(Check::new("rates within the GPU", || self.rates(bandwidth::Bench::within_device)));
         checks
     }
 
@@ -103,7 +103,7 @@ impl Bench {
     fn rates<'b>(&'b self, measure: fn(&bandwidth::Bench<'b>) -> Result<Vec<bandwidth::Rate>>) -> Outcome {
         let bytes = self.plan.copy_bytes.min(self.gpu.memory()?.free_bytes / 4);
         let rates = measure(&bandwidth::Bench::new(self.device()?, bytes, self.plan.copies))?;
-        let rates: Vec<String> = rates.iter().map(|of| format!("{} {:.1}", of.name, of.gb_per_s)).collect();
+        let rates: Vec<String> = rates.iter().map(|rate| format!("{} {:.1}", rate.name, rate.gb_per_s)).collect();
         Ok(format!("GB/s, {} MiB at a time: {}", bytes >> 20, rates.join("; ")))
     }
 }

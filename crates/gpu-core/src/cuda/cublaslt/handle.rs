@@ -75,7 +75,7 @@ impl LibraryHandle {
         }
         // SAFETY: any code may be asked about.
         let [name, text] = unsafe { [(self.library.status_name)(status), (self.library.status_string)(status)] };
-        Err(DriverFault::of_library(call, operands, status, Description { name: words(name), text: words(text) }))
+        Err(DriverFault::from_library(call, operands, status, Description { name: words(name), text: words(text) }))
     }
 }
 

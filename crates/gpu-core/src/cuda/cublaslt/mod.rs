@@ -43,9 +43,9 @@ struct ProductKind {
 impl CublasLt {
     pub(crate) fn open(gpu: &Gpu) -> Result<Option<Self>> {
         let handle = LibraryHandle::new(gpu.context()).map_err(|fault| gpu.context().error(fault))?;
-        let of =
+        let library =
             |handle| CublasLt { handle: Arc::new(handle), streams: Arc::clone(gpu.streams()), plans: HashMap::new() };
-        Ok(handle.map(of))
+        Ok(handle.map(library))
     }
 
     pub(crate) fn search_in(list: impl FnOnce() -> Vec<PathBuf>) {
@@ -70,7 +70,7 @@ impl CublasLt {
     /// # Safety
     /// As [`CublasLt::multiply`].
     unsafe fn submit(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool, super::DriverFault> {
-        let kind = ProductKind::of(product, at);
+        let kind = ProductKind::new(product, at);
         let known = self.plans.get(&kind).cloned();
         let is_first = known.is_none();
         let Some(plan) = known.map_or_else(|| self.plan(kind), Ok)? else { return Ok(false) };
@@ -98,7 +98,7 @@ impl CublasLt {
 }
 
 impl ProductKind {
-    fn of(product: &MatrixProduct, at: &MatrixAddresses) -> Self {
+    fn new(product: &MatrixProduct, at: &MatrixAddresses) -> Self {
         let alignments_bytes = [at.a, at.b, at.out].map(alignment_bytes);
         ProductKind { product: *product, alignments_bytes, start: at.start, workspace_bytes: at.workspace.1 }
     }

@@ -88,19 +88,19 @@ impl ProductPlan {
 
     fn describe_layouts(&mut self) -> Result<(), DriverFault> {
         let MatrixProduct { shape: [rows, columns, inner], turned: [is_a_turned, is_b_turned], factors } = self.product;
-        let of_factors = match factors {
+        let factor_type = match factors {
             FactorType::F16 => R_16F,
             FactorType::Bf16 => R_16BF,
             FactorType::Tf32 => R_32F,
         };
         let a = if is_a_turned { [rows, inner] } else { [inner, rows] };
         let b = if is_b_turned { [columns, inner] } else { [inner, columns] };
-        let matrices = [(of_factors, b), (of_factors, a), (R_32F, [columns, rows])];
-        for (layout, (of, [rows, columns])) in self.layouts.iter_mut().zip(matrices) {
+        let matrices = [(factor_type, b), (factor_type, a), (R_32F, [columns, rows])];
+        for (layout, (element_type, [rows, columns])) in self.layouts.iter_mut().zip(matrices) {
             let create = self.handle.library().create_layout;
             // SAFETY: the address is that of a field of `self`.
-            let status = unsafe { create(&raw mut *layout, of, rows as u64, columns as u64, rows as i64) };
-            let operands = format_args!("type {of}, {rows} rows, {columns} columns");
+            let status = unsafe { create(&raw mut *layout, element_type, rows as u64, columns as u64, rows as i64) };
+            let operands = format_args!("type {element_type}, {rows} rows, {columns} columns");
             self.handle.checked("cublasLtMatrixLayoutCreate", operands, status)?;
         }
         Ok(())
@@ -190,7 +190,10 @@ impl Wishes {
         handle.checked("cublasLtMatmulPreferenceCreate", format_args!("no operands"), status)?;
         wishes.set(PREF_MAX_WORKSPACE_BYTES, kind.workspace_bytes as u64)?;
         let [a, b, out] = kind.alignments_bytes;
-        PREF_MIN_ALIGNMENT_BYTES.into_iter().zip([b, a, out, out]).try_for_each(|(of, bytes)| wishes.set(of, bytes))?;
+        PREF_MIN_ALIGNMENT_BYTES
+            .into_iter()
+            .zip([b, a, out, out])
+            .try_for_each(|(attribute, bytes)| wishes.set(attribute, bytes))?;
         Ok(wishes)
     }
 

@@ -141,7 +141,7 @@ impl Simulated {
         let ticket = device.clocks.submit(stream);
         for (granule, offset, len) in device.space.pieces(address, bytes) {
             let range = offset..offset + len;
-            for before in device.uses.of(granule, &range) {
+            for before in device.uses.overlapping(granule, &range) {
                 let in_order = device.clocks.runs_after(stream, before.stream, before.ticket);
                 assert!(in_order, "{stream:?} uses {granule:?} {range:?}, and is not ordered after {before:?}");
             }
