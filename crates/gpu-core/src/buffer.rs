@@ -95,21 +95,21 @@ impl<T: Pod> Buffer<T> {
         Ok(copy)
     }
 
-    /// Copies the elements of `from` here, in the order of the device's default stream.
+    /// Copies the elements of `src` here, in the order of the device's default stream.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) for buffers on a GPU that fails.
     ///
     /// # Panics
     /// If there are more elements there or fewer, and if the buffers are on several devices.
-    pub fn copy_from_buffer(&mut self, from: &Buffer<T>) -> Result<()> {
-        assert_eq!(from.len, self.len, "a copy is of as many elements on both sides");
-        self.scope.device().assert_beside(from.scope.device());
-        match (&from.memory, &self.memory) {
-            (Memory::Device(from_block), Memory::Device(to)) => {
-                from_block.gpu.copy_block(from_block.address, to.address, from.bytes())?;
+    pub fn copy_from_buffer(&mut self, src: &Buffer<T>) -> Result<()> {
+        assert_eq!(src.len, self.len, "a copy is of as many elements on both sides");
+        self.scope.device().assert_beside(src.scope.device());
+        match (&src.memory, &self.memory) {
+            (Memory::Device(from_block), Memory::Device(dst)) => {
+                from_block.gpu.copy_block(from_block.address, dst.address, src.bytes())?;
             }
-            _ => self.as_mut_slice().copy_from_slice(from.as_slice()),
+            _ => self.as_mut_slice().copy_from_slice(src.as_slice()),
         }
         Ok(())
     }
@@ -309,32 +309,32 @@ impl<T: Pod> Buffer<T> {
 
 #[cfg(feature = "cuda")]
 impl<T: Pod> Buffer<T> {
-    /// Copies all of `from` here in the order of `stream`. The caller does not wait.
+    /// Copies all of `src` here in the order of `stream`. The caller does not wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Panics
     /// If the lengths differ, or if the buffer is not in the memory of the stream's GPU.
-    pub fn upload(&mut self, stream: &Stream, from: Pinned<T>) -> Result<Transfer<T>> {
-        self.assert_fits(stream, from.len());
+    pub fn upload(&mut self, stream: &Stream, src: Pinned<T>) -> Result<Transfer<T>> {
+        self.assert_fits(stream, src.len());
         // SAFETY: the buffer is live and of this length. Its memory stays mapped until the copy is
         // done, also if the buffer is dropped before: unmapping waits, and its next owner begins on
         // the default stream, after this.
-        unsafe { stream.upload(from, self.address()) }
+        unsafe { stream.upload(src, self.address()) }
     }
 
-    /// Copies all of this to `to` in the order of `stream`. The caller does not wait.
+    /// Copies all of this to `dst` in the order of `stream`. The caller does not wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Panics
     /// If the lengths differ, or if the buffer is not in the memory of the stream's GPU.
-    pub fn download(&self, stream: &Stream, to: Pinned<T>) -> Result<Transfer<T>> {
-        self.assert_fits(stream, to.len());
+    pub fn download(&self, stream: &Stream, dst: Pinned<T>) -> Result<Transfer<T>> {
+        self.assert_fits(stream, dst.len());
         // SAFETY: as in `upload`.
-        unsafe { stream.download(self.address(), to) }
+        unsafe { stream.download(self.address(), dst) }
     }
 
     fn assert_fits(&self, stream: &Stream, len: usize) {
@@ -419,9 +419,9 @@ mod tests {
         let kept = Buffer::<u8>::zeros(&device.scope("kept"), 60).unwrap();
         let before = device.usage();
 
-        let over = Buffer::<u8>::zeros(&device.scope("over"), 41).unwrap_err();
+        let over_budget = Buffer::<u8>::zeros(&device.scope("over"), 41).unwrap_err();
         assert_eq!(
-            over.to_string(),
+            over_budget.to_string(),
             "over: 41 bytes more than the 60 allocated would pass the budget of 100 bytes on cpu; raise the budget or use a smaller batch"
         );
         let overflow = Buffer::<f64>::zeros(&device.scope("overflow"), usize::MAX / 4).unwrap_err();

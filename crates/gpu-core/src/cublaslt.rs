@@ -60,9 +60,9 @@ impl CublasLt {
     /// this GPU, for as long as it takes. Nobody touches on another stream what is written, or
     /// writes what is read, unless ordered by events.
     #[cfg_attr(not(feature = "cuda"), allow(unused_unsafe, reason = "where there are no GPUs, nothing is unsafe"))]
-    pub unsafe fn multiply(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool> {
+    pub unsafe fn multiply(&mut self, product: &MatrixProduct, addresses: &MatrixAddresses) -> Result<bool> {
         assert!(product.shape.iter().all(|&len| len > 0), "a product of {:?} has no elements", product.shape);
         // SAFETY: as the caller promised.
-        unsafe { self.library.multiply(product, at) }
+        unsafe { self.library.multiply(product, addresses) }
     }
 }

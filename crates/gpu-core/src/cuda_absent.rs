@@ -191,7 +191,7 @@ impl Arguments {
 
     /// These and `value` after them; messages call it `text`.
     #[must_use]
-    pub fn with(self, _text: &'static str, _value: impl bytemuck::Pod) -> Self {
+    pub fn with_value(self, _text: &'static str, _value: impl bytemuck::Pod) -> Self {
         self
     }
 }

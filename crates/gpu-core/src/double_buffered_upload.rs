@@ -53,11 +53,11 @@ impl<T: Pod> DoubleBufferedUpload<T> {
         if self.buffers[self.now].len() < values.len() {
             self.grow(values.len())?;
         }
-        let to = &mut self.buffers[self.now];
-        match (&mut self.lane, to.gpu()) {
+        let dst = &mut self.buffers[self.now];
+        match (&mut self.lane, dst.gpu()) {
             _ if values.is_empty() => Ok(()),
-            (Some(lane), Some(gpu)) => lane.send(gpu, bytemuck::cast_slice(values), self.now, to.address()),
-            _ => to.copy_from_at(0, values),
+            (Some(lane), Some(gpu)) => lane.send(gpu, bytemuck::cast_slice(values), self.now, dst.address()),
+            _ => dst.copy_from_at(0, values),
         }
     }
 

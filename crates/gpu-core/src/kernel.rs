@@ -103,7 +103,7 @@ impl From<Launch> for (u32, u32) {
 #[macro_export]
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => {
-        $crate::kernel::Arguments::new()$(.with(stringify!($value), $value))*
+        $crate::kernel::Arguments::new()$(.with_value(stringify!($value), $value))*
     };
 }
 

@@ -107,8 +107,8 @@ impl LeakDetector {
     }
 
     fn begin(&mut self, live: BTreeMap<String, usize>) {
-        self.total = RisingEpochs::at(live.values().sum());
-        self.owners = live.iter().map(|(owner, &bytes)| (owner.clone(), RisingEpochs::at(bytes))).collect();
+        self.total = RisingEpochs::new(live.values().sum());
+        self.owners = live.iter().map(|(owner, &bytes)| (owner.clone(), RisingEpochs::new(bytes))).collect();
         self.base = live;
     }
 
@@ -160,13 +160,13 @@ struct RisingEpochs {
 }
 
 impl RisingEpochs {
-    fn at(bytes: usize) -> Self {
+    fn new(bytes: usize) -> Self {
         RisingEpochs { first_bytes: bytes, last_bytes: bytes, ..RisingEpochs::default() }
     }
 
     fn go_on(&mut self, bytes: usize) {
         if bytes < self.last_bytes {
-            *self = RisingEpochs::at(bytes);
+            *self = RisingEpochs::new(bytes);
             return;
         }
         let has_risen = bytes > self.last_bytes;

@@ -24,7 +24,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Copies `values` to the first elements of `to`, in the order of its device's default stream.
+    /// Copies `values` to the first elements of `dst`, in the order of its device's default stream.
     /// They have been read when this returns, and have arrived for all that is submitted later.
     /// Waits only for what was sent before the last time, so that two copies are under way at most.
     ///
@@ -34,7 +34,7 @@ impl Staging {
     ///
     /// # Panics
     /// If there are more values than elements.
-    pub fn send<T: Pod>(&mut self, values: &[T], to: &mut Buffer<T>) -> Result<()> {
-        to.receive(values, &mut self.under_way)
+    pub fn send<T: Pod>(&mut self, values: &[T], dst: &mut Buffer<T>) -> Result<()> {
+        dst.receive(values, &mut self.under_way)
     }
 }

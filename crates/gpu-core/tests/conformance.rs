@@ -16,15 +16,15 @@ struct Host;
 
 impl Bytes for Host {
     fn write(&mut self, address: u64, bytes: &[u8]) {
-        let to = std::ptr::with_exposed_provenance_mut(address as usize);
+        let dst = std::ptr::with_exposed_provenance_mut(address as usize);
         // SAFETY: the suite writes mapped addresses only, and refers to them in no other way.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) }
     }
 
     fn read(&mut self, address: u64, bytes: &mut [u8]) {
-        let from = std::ptr::with_exposed_provenance(address as usize);
+        let src = std::ptr::with_exposed_provenance(address as usize);
         // SAFETY: as for writing.
-        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(src, bytes.as_mut_ptr(), bytes.len()) }
     }
 }
 

@@ -19,11 +19,11 @@ struct Arguments {
     date: String,
     plan: Plan,
     /// The check to begin with, for the process that does them.
-    from: Option<usize>,
+    first: Option<usize>,
 }
 
 fn main() -> ExitCode {
-    let Some(Arguments { ordinal, date, plan, from }) = arguments(std::env::args().skip(1)) else {
+    let Some(Arguments { ordinal, date, plan, first }) = arguments(std::env::args().skip(1)) else {
         eprintln!("usage: {USAGE}");
         return ExitCode::from(2);
     };
@@ -31,8 +31,8 @@ fn main() -> ExitCode {
         Ok(bench) => bench,
         Err(error) => return refused(&error),
     };
-    let done = match from {
-        Some(from) => watch::work(&bench.checks(), from, &|| bench.settle(), &mut std::io::stdout()),
+    let done = match first {
+        Some(first) => watch::work(&bench.checks(), first, &|| bench.settle(), &mut std::io::stdout()),
         None => watched(bench, &date),
     };
     done.map_or_else(
@@ -50,9 +50,9 @@ fn watched(bench: Bench, date: &str) -> std::io::Result<u8> {
     let names: Vec<String> = bench.checks().into_iter().map(|check| check.name).collect();
     drop(bench);
     let program = std::env::current_exe()?;
-    let worker = |from: usize| {
+    let worker = |first: usize| {
         let mut command = Command::new(&program);
-        command.args(std::env::args_os().skip(1)).arg("--from").arg(from.to_string());
+        command.args(std::env::args_os().skip(1)).arg("--from").arg(first.to_string());
         command
     };
     watch::watch(&names, &worker, watch::LIMIT, &mut std::io::stdout())
@@ -69,13 +69,13 @@ fn refused(error: &Error) -> ExitCode {
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments { ordinal: 0, date: "undated".to_owned(), plan: Plan::full(), from: None };
+    let mut arguments = Arguments { ordinal: 0, date: "undated".to_owned(), plan: Plan::full(), first: None };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--device" => arguments.ordinal = words.next()?.parse().ok()?,
             "--quick" => arguments.plan = Plan::quick(),
             "--date" => arguments.date = words.next()?,
-            "--from" => arguments.from = Some(words.next()?.parse().ok()?),
+            "--from" => arguments.first = Some(words.next()?.parse().ok()?),
             _ => return None,
         }
     }

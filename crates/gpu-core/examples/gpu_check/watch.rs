@@ -44,19 +44,19 @@ impl<'c> Check<'c> {
     }
 }
 
-/// Runs the checks from number `from` on, and writes a row for each as it ends. `settle` waits for
+/// Runs the checks from number `first` on, and writes a row for each as it ends. `settle` waits for
 /// the device after every one.
 ///
 /// # Errors
 /// Errors of writing.
 pub(crate) fn work(
     checks: &[Check<'_>],
-    from: usize,
+    first: usize,
     settle: &dyn Fn() -> Outcome,
     out: &mut dyn Write,
 ) -> io::Result<u8> {
     let mut code = PASSED;
-    for Check { name, run } in checks.iter().skip(from) {
+    for Check { name, run } in checks.iter().skip(first) {
         let start = Instant::now();
         let outcome = caught(run);
         // What a check left behind is its own fault.

@@ -16,17 +16,17 @@ const LANES: usize = 8;
 
 /// Loops a kernel of eight over two slices, and the portable form over what is left.
 macro_rules! eights {
-    ($name:ident($from:ty => $to:ty), $features:literal, $load:expr, $store:expr, $kernel:expr) => {
+    ($name:ident($src:ty => $dst:ty), $features:literal, $load:expr, $store:expr, $kernel:expr) => {
         /// # Safety
         /// The CPU has the features below. The lengths are equal.
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn $name(from: &[$from], to: &mut [$to]) {
-            let (from, from_rest) = from.as_chunks::<LANES>();
-            let (to, to_rest) = to.as_chunks_mut::<LANES>();
-            for (from, to) in from.iter().zip(to) {
+        pub(super) unsafe fn $name(src: &[$src], dst: &mut [$dst]) {
+            let (src, from_rest) = src.as_chunks::<LANES>();
+            let (dst, to_rest) = dst.as_chunks_mut::<LANES>();
+            for (src, dst) in src.iter().zip(dst) {
                 // SAFETY: a chunk is eight elements, which is what is loaded and stored, and
                 // neither asks for alignment.
-                unsafe { $store(to.as_mut_ptr().cast(), $kernel($load(from.as_ptr().cast()))) }
+                unsafe { $store(dst.as_mut_ptr().cast(), $kernel($load(src.as_ptr().cast()))) }
             }
             portable::$name(from_rest, to_rest);
         }

@@ -17,17 +17,17 @@ const LANES: usize = 16;
 
 /// Loops a kernel of sixteen over two slices, and the portable form over what is left.
 macro_rules! sixteens {
-    ($name:ident($from:ty => $to:ty), $load:expr, $store:expr, $kernel:expr) => {
+    ($name:ident($src:ty => $dst:ty), $load:expr, $store:expr, $kernel:expr) => {
         /// # Safety
         /// The CPU has AVX-512F. The lengths are equal.
         #[target_feature(enable = "avx512f")]
-        pub(super) unsafe fn $name(from: &[$from], to: &mut [$to]) {
-            let (from, from_rest) = from.as_chunks::<LANES>();
-            let (to, to_rest) = to.as_chunks_mut::<LANES>();
-            for (from, to) in from.iter().zip(to) {
+        pub(super) unsafe fn $name(src: &[$src], dst: &mut [$dst]) {
+            let (src, from_rest) = src.as_chunks::<LANES>();
+            let (dst, to_rest) = dst.as_chunks_mut::<LANES>();
+            for (src, dst) in src.iter().zip(dst) {
                 // SAFETY: a chunk is sixteen elements, which is what is loaded and stored, and
                 // neither asks for alignment.
-                unsafe { $store(to.as_mut_ptr().cast(), $kernel($load(from.as_ptr().cast()))) }
+                unsafe { $store(dst.as_mut_ptr().cast(), $kernel($load(src.as_ptr().cast()))) }
             }
             portable::$name(from_rest, to_rest);
         }

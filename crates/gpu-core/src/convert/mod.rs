@@ -24,22 +24,22 @@ use half::{bf16, f16};
 
 /// A pair of element types with a conversion of slices between them.
 macro_rules! conversion {
-    ($(#[$doc:meta])* $name:ident: $from:ty => $to:ty, $($form:ident [$($feature:tt)+]),+) => {
+    ($(#[$doc:meta])* $name:ident: $src:ty => $dst:ty, $($form:ident [$($feature:tt)+]),+) => {
         $(#[$doc])*
         ///
         /// # Panics
         /// If the lengths differ.
-        pub fn $name(from: &[$from], to: &mut [$to]) {
-            assert_eq!(from.len(), to.len(), "a conversion is from a slice to one of the same length");
+        pub fn $name(src: &[$src], dst: &mut [$dst]) {
+            assert_eq!(src.len(), dst.len(), "a conversion is from a slice to one of the same length");
             #[cfg(target_arch = "x86_64")]
             {
                 $(if $(is_x86_feature_detected!($feature))&&+ {
                     // SAFETY: the CPU has the instructions; the lengths are equal.
                     #[allow(unsafe_code, reason = "the vector forms ask for their instructions")]
-                    return unsafe { $form::$name(from, to) };
+                    return unsafe { $form::$name(src, dst) };
                 })+
             }
-            portable::$name(from, to);
+            portable::$name(src, dst);
         }
     };
 }
@@ -73,29 +73,29 @@ conversion!(
 mod portable {
     use super::{HalfFloatSliceExt, bf16, f16};
 
-    pub(super) fn f32_to_f16(from: &[f32], to: &mut [f16]) {
-        to.convert_from_f32_slice(from);
+    pub(super) fn f32_to_f16(src: &[f32], dst: &mut [f16]) {
+        dst.convert_from_f32_slice(src);
     }
 
-    pub(super) fn f16_to_f32(from: &[f16], to: &mut [f32]) {
-        from.convert_to_f32_slice(to);
+    pub(super) fn f16_to_f32(src: &[f16], dst: &mut [f32]) {
+        src.convert_to_f32_slice(dst);
     }
 
-    pub(super) fn f32_to_bf16(from: &[f32], to: &mut [bf16]) {
-        to.convert_from_f32_slice(from);
+    pub(super) fn f32_to_bf16(src: &[f32], dst: &mut [bf16]) {
+        dst.convert_from_f32_slice(src);
     }
 
-    pub(super) fn bf16_to_f32(from: &[bf16], to: &mut [f32]) {
-        from.convert_to_f32_slice(to);
+    pub(super) fn bf16_to_f32(src: &[bf16], dst: &mut [f32]) {
+        src.convert_to_f32_slice(dst);
     }
 
     /// Through f32, which holds every f16: the value is rounded once.
-    pub(super) fn f16_to_bf16(from: &[f16], to: &mut [bf16]) {
-        from.iter().zip(to).for_each(|(from, to)| *to = bf16::from_f32(from.to_f32()));
+    pub(super) fn f16_to_bf16(src: &[f16], dst: &mut [bf16]) {
+        src.iter().zip(dst).for_each(|(src, dst)| *dst = bf16::from_f32(src.to_f32()));
     }
 
     /// Through f32, which holds every bf16: the value is rounded once.
-    pub(super) fn bf16_to_f16(from: &[bf16], to: &mut [f16]) {
-        from.iter().zip(to).for_each(|(from, to)| *to = f16::from_f32(from.to_f32()));
+    pub(super) fn bf16_to_f16(src: &[bf16], dst: &mut [f16]) {
+        src.iter().zip(dst).for_each(|(src, dst)| *dst = f16::from_f32(src.to_f32()));
     }
 }

@@ -66,27 +66,27 @@ fn rounding_is_to_nearest_with_ties_to_even() {
 }
 
 /// Checks one form of a conversion on every length near a vector's, at every offset, and on all of
-/// `from`.
+/// `src`.
 macro_rules! check {
-    ($from:expr, $form:expr, $portable:expr, $to:ty) => {{
-        let from = $from;
-        let (mut expected, mut found) = (vec![<$to>::default(); from.len()], vec![<$to>::default(); from.len()]);
-        let same = |a: &[$to], b: &[$to]| a.iter().zip(b).position(|(a, b)| a.to_bits() != b.to_bits());
-        $portable(&from, &mut expected);
-        $form(&from, &mut found);
+    ($src:expr, $form:expr, $portable:expr, $dst:ty) => {{
+        let src = $src;
+        let (mut expected, mut found) = (vec![<$dst>::default(); src.len()], vec![<$dst>::default(); src.len()]);
+        let same = |a: &[$dst], b: &[$dst]| a.iter().zip(b).position(|(a, b)| a.to_bits() != b.to_bits());
+        $portable(&src, &mut expected);
+        $form(&src, &mut found);
         if let Some(k) = same(&expected, &found) {
             panic!(
                 "{} of {:#x}: {:#x} where {:#x} is right",
                 stringify!($form),
-                from[k].to_bits(),
+                src[k].to_bits(),
                 found[k].to_bits(),
                 expected[k].to_bits()
             );
         }
         for len in (0..70).chain([255, 256, 257]) {
             for start in [0, 1, 3] {
-                found.fill(<$to>::default());
-                $form(&from[start..start + len], &mut found[1..1 + len]);
+                found.fill(<$dst>::default());
+                $form(&src[start..start + len], &mut found[1..1 + len]);
                 assert_eq!(same(&expected[start..start + len], &found[1..1 + len]), None, "{len} from {start}");
                 assert!(found[0].to_bits() == 0 && found[1 + len].to_bits() == 0, "{len} from {start} wrote outside");
             }
@@ -123,10 +123,10 @@ mod x86_64 {
     /// A vector form as a plain function.
     macro_rules! form {
         ($module:ident::$name:ident) => {
-            |from: &[_], to: &mut [_]| {
+            |src: &[_], dst: &mut [_]| {
                 // SAFETY: the test has seen that the CPU has the instructions, and gives slices of
                 // one length.
-                unsafe { $module::$name(from, to) }
+                unsafe { $module::$name(src, dst) }
             }
         };
     }

@@ -35,7 +35,7 @@ impl Arguments {
 
     /// These and `value` after them; messages call it `text`.
     #[must_use]
-    pub fn with(mut self, text: &'static str, value: impl Argument) -> Self {
+    pub fn with_value(mut self, text: &'static str, value: impl Argument) -> Self {
         let bytes = bytemuck::bytes_of(&value);
         let first_word = self.words.len();
         self.words.resize(first_word + bytes.len().div_ceil(ALIGN_BYTES), 0);
@@ -69,15 +69,15 @@ mod tests {
             sizes,
             [("0x1234_5678_9ABC_DEF0u64", 8), ("len", 4), ("1.5f32", 4), ("[1u64, 2, 3]", 24), ("7u8", 1)]
         );
-        let at = arguments.addresses();
-        assert!(at.iter().all(|address| address.addr() % super::ALIGN_BYTES == 0));
+        let addresses = arguments.addresses();
+        assert!(addresses.iter().all(|address| address.addr() % super::ALIGN_BYTES == 0));
         // SAFETY: each address is that of a value of this type in `arguments`.
         unsafe {
-            assert_eq!(at[0].cast::<u64>().read(), 0x1234_5678_9ABC_DEF0);
-            assert_eq!(at[1].cast::<u32>().read(), 3);
-            assert_eq!(at[2].cast::<f32>().read(), 1.5);
-            assert_eq!(at[3].cast::<[u64; 3]>().read(), [1, 2, 3]);
-            assert_eq!(at[4].cast::<u8>().read(), 7);
+            assert_eq!(addresses[0].cast::<u64>().read(), 0x1234_5678_9ABC_DEF0);
+            assert_eq!(addresses[1].cast::<u32>().read(), 3);
+            assert_eq!(addresses[2].cast::<f32>().read(), 1.5);
+            assert_eq!(addresses[3].cast::<[u64; 3]>().read(), [1, 2, 3]);
+            assert_eq!(addresses[4].cast::<u8>().read(), 7);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use cust::sys;
 
-use super::copy::{MemoryRegion, On};
+use super::copy::{MemoryRegion, StreamQueue};
 use super::fault::{DriverFault, checked};
 use super::{Gpu, GpuSource};
 use crate::error::Result;
@@ -43,35 +43,37 @@ impl Gpu {
     pub(crate) fn zero_block(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: the block is live. It stays mapped until the work is done, also if it is freed
         // before: unmapping waits.
-        self.on_default(|on| unsafe { on.fill(MemoryRegion { address, bytes }, 0) })
+        self.on_default(|queue| unsafe { queue.fill(MemoryRegion { address, bytes }, 0) })
     }
 
     /// Writes to a live block, and waits until it is done.
-    pub(crate) fn write_block(&self, address: u64, from: &[u8]) -> Result<()> {
-        // SAFETY: the block is live, and `from` lives until the stream has been waited for.
-        self.on_default(|on| unsafe { on.upload(from.as_ptr().cast(), MemoryRegion { address, bytes: from.len() }) })?;
+    pub(crate) fn write_block(&self, address: u64, src: &[u8]) -> Result<()> {
+        // SAFETY: the block is live, and `src` lives until the stream has been waited for.
+        self.on_default(|queue| unsafe {
+            queue.upload(src.as_ptr().cast(), MemoryRegion { address, bytes: src.len() })
+        })?;
         self.default_stream().synchronize()
     }
 
     /// Reads a live block, after all that was submitted to any stream.
-    pub(crate) fn read_block(&self, address: u64, to: &mut [u8]) -> Result<()> {
-        // SAFETY: the block is live, and `to` is borrowed until the stream has been waited for.
-        self.on_default(|on| unsafe {
-            on.download(MemoryRegion { address, bytes: to.len() }, to.as_mut_ptr().cast())
+    pub(crate) fn read_block(&self, address: u64, dst: &mut [u8]) -> Result<()> {
+        // SAFETY: the block is live, and `dst` is borrowed until the stream has been waited for.
+        self.on_default(|queue| unsafe {
+            queue.download(MemoryRegion { address, bytes: dst.len() }, dst.as_mut_ptr().cast())
         })?;
         self.default_stream().synchronize()
     }
 
     /// Copies between two live blocks. The caller does not wait.
-    pub(crate) fn copy_block(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+    pub(crate) fn copy_block(&self, src: u64, dst: u64, bytes: usize) -> Result<()> {
         // SAFETY: both blocks are live and not the same. They stay mapped until the work is done,
         // also if they are freed before.
-        self.on_default(|on| unsafe { on.copy(from, MemoryRegion { address: to, bytes }) })
+        self.on_default(|queue| unsafe { queue.copy(src, MemoryRegion { address: dst, bytes }) })
     }
 
-    fn on_default(&self, submit: impl FnOnce(On<'_>) -> Result<(), DriverFault>) -> Result<()> {
-        let on = On { streams: self.streams(), id: StreamId(0) };
-        submit(on).map_err(|fault| self.context().error(fault))
+    fn on_default(&self, submit: impl FnOnce(StreamQueue<'_>) -> Result<(), DriverFault>) -> Result<()> {
+        let queue = StreamQueue { streams: self.streams(), id: StreamId(0) };
+        submit(queue).map_err(|fault| self.context().error(fault))
     }
 }
 

@@ -104,8 +104,8 @@ impl Captures {
         // SAFETY: of all that follow, as the caller promised.
         unsafe {
             match self.kept.iter().position(|kept| kept.digest == digest && kept.work == work) {
-                Some(at) => {
-                    let kept = self.kept.remove(at);
+                Some(position) => {
+                    let kept = self.kept.remove(position);
                     return self.launch(kept);
                 }
                 None if self.is_to_be_captured(digest, work.len()) => match self.capture(&work) {
@@ -132,8 +132,8 @@ impl Captures {
         if len < WORK_MIN || self.refusal.is_some() {
             return false;
         }
-        if let Some(at) = self.seen.iter().position(|&seen| seen == digest) {
-            self.seen.remove(at);
+        if let Some(position) = self.seen.iter().position(|&seen| seen == digest) {
+            self.seen.remove(position);
             return true;
         }
         if self.seen.len() == SEEN_MAX {

@@ -65,7 +65,7 @@ impl Context {
     }
 
     pub(crate) fn error(&self, fault: DriverFault) -> Error {
-        fault.on(&self.name)
+        fault.into_error(&self.name)
     }
 
     pub(crate) fn synchronize(&self) -> Result<(), DriverFault> {
@@ -83,7 +83,7 @@ impl Context {
 pub(crate) fn count(name: &str) -> Result<u32> {
     megabatch_cuda_lazy::driver()
         .map_err(|absent| Error::DriverAbsent { name: name.to_owned(), reason: absent.reason })?;
-    let version = properties::driver_version().map_err(|fault| fault.on(name))?;
+    let version = properties::driver_version().map_err(|fault| fault.into_error(name))?;
     if version < DRIVER_VERSION_MIN {
         return Err(Error::DriverTooOld {
             name: name.to_owned(),
@@ -93,9 +93,11 @@ pub(crate) fn count(name: &str) -> Result<u32> {
     }
     match cust::init(CudaFlags::empty()).checked("cuInit", format_args!("0")) {
         Err(fault) if fault.is(CUresult::CUDA_ERROR_NO_DEVICE) => return Ok(0),
-        initialised => initialised.map_err(|fault| fault.on(name))?,
+        initialised => initialised.map_err(|fault| fault.into_error(name))?,
     }
-    Device::num_devices().checked("cuDeviceGetCount", format_args!("no operands")).map_err(|fault| fault.on(name))
+    Device::num_devices()
+        .checked("cuDeviceGetCount", format_args!("no operands"))
+        .map_err(|fault| fault.into_error(name))
 }
 
 /// The primary context of the GPU `ordinal`.
@@ -105,7 +107,7 @@ pub(super) fn open(ordinal: u32) -> Result<Context> {
     if ordinal >= devices {
         return Err(Error::NoSuchDevice { name, devices });
     }
-    let (primary, properties) = retain(ordinal, &name).map_err(|fault| fault.on(&name))?;
+    let (primary, properties) = retain(ordinal, &name).map_err(|fault| fault.into_error(&name))?;
     require(&name, &properties)?;
     Ok(Context { primary, name, ordinal, properties, deferred: Mutex::default() })
 }

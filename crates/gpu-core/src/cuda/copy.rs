@@ -18,22 +18,22 @@ pub(crate) struct MemoryRegion {
 
 /// A stream by its number, with what it takes to submit to it.
 #[derive(Clone, Copy)]
-pub(crate) struct On<'s> {
+pub(crate) struct StreamQueue<'s> {
     pub(crate) streams: &'s GpuStreams,
     pub(crate) id: StreamId,
 }
 
-impl On<'_> {
+impl StreamQueue<'_> {
     /// Copies host memory to the GPU.
     ///
     /// # Safety
     /// Both ranges are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody writes it until the copy is done; other host memory has been read when the call
     /// returns.
-    pub(crate) unsafe fn upload(self, from: *const c_void, to: MemoryRegion) -> Result<(), DriverFault> {
-        self.transfer("cuMemcpyHtoDAsync", to, format_args!("from host {from:?}"), |stream| {
+    pub(crate) unsafe fn upload(self, src: *const c_void, dst: MemoryRegion) -> Result<(), DriverFault> {
+        self.transfer("cuMemcpyHtoDAsync", dst, format_args!("from host {src:?}"), |stream| {
             // SAFETY: as the caller promised.
-            unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from, to.bytes, stream) }
+            unsafe { sys::cuMemcpyHtoDAsync_v2(dst.address, src, dst.bytes, stream) }
         })
     }
 
@@ -43,10 +43,10 @@ impl On<'_> {
     /// Both ranges are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody touches it until the copy is done; other host memory has been written when the stream
     /// is next synchronised.
-    pub(crate) unsafe fn download(self, from: MemoryRegion, to: *mut c_void) -> Result<(), DriverFault> {
-        self.transfer("cuMemcpyDtoHAsync", from, format_args!("to host {to:?}"), |stream| {
+    pub(crate) unsafe fn download(self, src: MemoryRegion, dst: *mut c_void) -> Result<(), DriverFault> {
+        self.transfer("cuMemcpyDtoHAsync", src, format_args!("to host {dst:?}"), |stream| {
             // SAFETY: as the caller promised.
-            unsafe { sys::cuMemcpyDtoHAsync_v2(to, from.address, from.bytes, stream) }
+            unsafe { sys::cuMemcpyDtoHAsync_v2(dst, src.address, src.bytes, stream) }
         })
     }
 
@@ -54,22 +54,22 @@ impl On<'_> {
     ///
     /// # Safety
     /// Both ranges are allocated for as long as it takes, and do not overlap.
-    pub(crate) unsafe fn copy(self, from: u64, to: MemoryRegion) -> Result<(), DriverFault> {
+    pub(crate) unsafe fn copy(self, src: u64, dst: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
-        unsafe { self.submit_unless_empty(GpuCommand::Copy { from, to }, to) }
+        unsafe { self.submit_unless_empty(GpuCommand::Copy { src, dst }, dst) }
     }
 
     /// Sets every byte to `value`.
     ///
     /// # Safety
     /// The range is allocated for as long as it takes.
-    pub(crate) unsafe fn fill(self, to: MemoryRegion, value: u8) -> Result<(), DriverFault> {
+    pub(crate) unsafe fn fill(self, dst: MemoryRegion, value: u8) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
-        unsafe { self.submit_unless_empty(GpuCommand::Fill { to, value }, to) }
+        unsafe { self.submit_unless_empty(GpuCommand::Fill { dst, value }, dst) }
     }
 
     /// # Safety
-    /// As [`On::submit`].
+    /// As [`StreamQueue::submit`].
     unsafe fn submit_unless_empty(self, work: GpuCommand, region: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         if region.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }

@@ -40,16 +40,16 @@ impl CopyStream {
         self.released[block].record(&gpu.default_stream())
     }
 
-    /// Copies `from` to block number `block`, which is live, from `to` on, for what is submitted to
-    /// the default stream from now on. When this returns, `from` has been read.
-    pub(crate) fn send(&mut self, gpu: &Gpu, from: &[u8], block: usize, to: u64) -> Result<()> {
+    /// Copies `src` to block number `block`, which is live, from `dst` on, for what is submitted to
+    /// the default stream from now on. When this returns, `src` has been read.
+    pub(crate) fn send(&mut self, gpu: &Gpu, src: &[u8], block: usize, dst: u64) -> Result<()> {
         // What was waited for goes back, and is handed out again.
         while self.under_way.len() >= self.released.len() {
             self.under_way.pop_front().map(|mut oldest| oldest.land()).transpose()?;
         }
-        let mut pinned = gpu.pinned::<u8>(from.len())?;
-        pinned.as_mut_slice().copy_from_slice(from);
-        let submitted = self.submit(&pinned, to, block).map_err(|fault| gpu.context().error(fault));
+        let mut pinned = gpu.pinned::<u8>(src.len())?;
+        pinned.as_mut_slice().copy_from_slice(src);
+        let submitted = self.submit(&pinned, dst, block).map_err(|fault| gpu.context().error(fault));
         let ordered = submitted.and_then(|()| {
             pinned.record_on(&self.stream)?;
             gpu.default_stream().wait_for(pinned.event())
@@ -64,14 +64,14 @@ impl CopyStream {
         Ok(())
     }
 
-    fn submit(&self, from: &Pinned<u8>, to: u64, block: usize) -> Result<(), DriverFault> {
+    fn submit(&self, src: &Pinned<u8>, dst: u64, block: usize) -> Result<(), DriverFault> {
         self.released[block].order(self.stream.raw(), NonBlockingStream::ID)?;
         // SAFETY: the block is live, and all that the default stream had to do with its memory was
         // submitted before it was released. It stays mapped until the copy is done, also if it is
         // freed before: what takes the memory next begins on the default stream, which waits for
         // the copy. The pinned memory is kept until then.
-        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.address(), from.as_slice().len(), self.stream.raw()) };
-        let operands = format_args!("{to:#x}, {} bytes, stream {}", from.as_slice().len(), NonBlockingStream::ID.0);
+        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(dst, src.address(), src.as_slice().len(), self.stream.raw()) };
+        let operands = format_args!("{dst:#x}, {} bytes, stream {}", src.as_slice().len(), NonBlockingStream::ID.0);
         checked("cuMemcpyHtoDAsync", operands, code)
     }
 }

@@ -47,7 +47,7 @@ impl DriverFault {
         self.library_words.is_none() && self.code == code as i32
     }
 
-    pub(crate) fn on(self, device: &str) -> Error {
+    pub(crate) fn into_error(self, device: &str) -> Error {
         let description = self.description();
         Error::Driver {
             device: device.into(),

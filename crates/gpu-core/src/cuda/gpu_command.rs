@@ -24,18 +24,18 @@ pub(super) enum GpuCommand {
         arguments: Arguments,
     },
     Copy {
-        from: u64,
-        to: MemoryRegion,
+        src: u64,
+        dst: MemoryRegion,
     },
     Fill {
-        to: MemoryRegion,
+        dst: MemoryRegion,
         value: u8,
     },
     /// By a library, whose launches nobody here sees: a plan launches the same for the same
     /// addresses.
     Product {
         plan: Arc<ProductPlan>,
-        at: MatrixAddresses,
+        addresses: MatrixAddresses,
     },
 }
 
@@ -52,20 +52,20 @@ impl GpuCommand {
                 // SAFETY: as the caller promised.
                 unsafe { launch(entry, grid, arguments, id, stream) }
             }
-            GpuCommand::Copy { from, to: MemoryRegion { address, bytes } } => {
+            GpuCommand::Copy { src, dst: MemoryRegion { address, bytes } } => {
                 // SAFETY: as the caller promised.
-                let code = unsafe { sys::cuMemcpyDtoDAsync_v2(*address, *from, *bytes, stream) };
-                let operands = format_args!("{address:#x}, {bytes} bytes, from {from:#x}, stream {}", id.0);
+                let code = unsafe { sys::cuMemcpyDtoDAsync_v2(*address, *src, *bytes, stream) };
+                let operands = format_args!("{address:#x}, {bytes} bytes, from {src:#x}, stream {}", id.0);
                 checked("cuMemcpyDtoDAsync", operands, code)
             }
-            GpuCommand::Fill { to: MemoryRegion { address, bytes }, value } => {
+            GpuCommand::Fill { dst: MemoryRegion { address, bytes }, value } => {
                 // SAFETY: as the caller promised.
                 let code = unsafe { sys::cuMemsetD8Async(*address, *value, *bytes, stream) };
                 let operands = format_args!("{address:#x}, {bytes} bytes, value {value}, stream {}", id.0);
                 checked("cuMemsetD8Async", operands, code)
             }
             // SAFETY: as the caller promised.
-            GpuCommand::Product { plan, at } => unsafe { plan.submit(at, stream) },
+            GpuCommand::Product { plan, addresses } => unsafe { plan.submit(addresses, stream) },
         }
     }
 
@@ -90,10 +90,10 @@ impl PartialEq for GpuCommand {
             (GpuCommand::Kernel { entry, grid, arguments }, GpuCommand::Kernel { entry: e, grid: g, arguments: a }) => {
                 (entry.function, grid, arguments) == (e.function, g, a)
             }
-            (GpuCommand::Copy { from, to }, GpuCommand::Copy { from: f, to: t }) => (from, to) == (f, t),
-            (GpuCommand::Fill { to, value }, GpuCommand::Fill { to: t, value: v }) => (to, value) == (t, v),
-            (GpuCommand::Product { plan, at }, GpuCommand::Product { plan: p, at: a }) => {
-                Arc::ptr_eq(plan, p) && at == a
+            (GpuCommand::Copy { src, dst }, GpuCommand::Copy { src: f, dst: t }) => (src, dst) == (f, t),
+            (GpuCommand::Fill { dst, value }, GpuCommand::Fill { dst: t, value: v }) => (dst, value) == (t, v),
+            (GpuCommand::Product { plan, addresses }, GpuCommand::Product { plan: p, addresses: a }) => {
+                Arc::ptr_eq(plan, p) && addresses == a
             }
             _ => false,
         }
@@ -106,9 +106,9 @@ impl Hash for GpuCommand {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             GpuCommand::Kernel { entry, grid, arguments } => (entry.function, grid, arguments).hash(state),
-            GpuCommand::Copy { from, to } => (from, to).hash(state),
-            GpuCommand::Fill { to, value } => (to, value).hash(state),
-            GpuCommand::Product { plan, at } => (Arc::as_ptr(plan), at).hash(state),
+            GpuCommand::Copy { src, dst } => (src, dst).hash(state),
+            GpuCommand::Fill { dst, value } => (dst, value).hash(state),
+            GpuCommand::Product { plan, addresses } => (Arc::as_ptr(plan), addresses).hash(state),
         }
     }
 }

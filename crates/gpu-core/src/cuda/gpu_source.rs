@@ -89,8 +89,8 @@ impl GpuSource {
 
     fn map_each(&mut self, address: u64, granules: &[Granule], mapped: &mut usize) -> Result<(), DriverFault> {
         let bytes = self.granule_bytes;
-        for (at, &granule) in self.slots(address, granules.len()).zip(granules) {
-            self.call(|_| virtual_memory::map(at, bytes, granule.0))?;
+        for (page, &granule) in self.slots(address, granules.len()).zip(granules) {
+            self.call(|_| virtual_memory::map(page, bytes, granule.0))?;
             *mapped += 1;
         }
         self.call(|source| source.memory.set_access(address, granules.len() * bytes))
@@ -101,11 +101,11 @@ impl GpuSource {
         let bytes = self.granule_bytes;
         // One call a granule: the driver takes back whole mappings, and each granule was mapped by
         // itself.
-        for at in self.slots(address, count) {
+        for page in self.slots(address, count) {
             // SAFETY: all work that used it is done: `Source::unmap` has waited for it, and in a
             // failed `map` nobody was given the address yet. That nobody comes back to it is the
             // contract of `Source::unmap`.
-            self.call_unreported(|_| unsafe { virtual_memory::unmap(at, bytes) });
+            self.call_unreported(|_| unsafe { virtual_memory::unmap(page, bytes) });
         }
     }
 
@@ -180,13 +180,13 @@ impl Source for GpuSource {
         streams.into_iter().all(|id| self.call(|source| source.streams.is_idle(id)).unwrap_or(false))
     }
 
-    fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal> {
+    fn order(&mut self, waiting: StreamId, awaited: StreamId) -> Result<(), Refusal> {
         self.report()?;
         // A stream is ordered with itself, and the default stream runs after every other.
-        if waiting == on || waiting == StreamId(0) {
+        if waiting == awaited || waiting == StreamId(0) {
             return Ok(());
         }
-        self.call(|source| source.event.record_on(source.streams.raw(on), on))?;
+        self.call(|source| source.event.record_on(source.streams.raw(awaited), awaited))?;
         Ok(self.call(|source| source.event.order(source.streams.raw(waiting), waiting))?)
     }
 

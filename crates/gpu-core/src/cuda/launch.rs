@@ -157,7 +157,7 @@ impl LoadedKernel<'_> {
         self.allow_shared_memory(grid)?;
         let work = GpuCommand::Kernel { entry: Arc::clone(&self.entry), grid: *grid, arguments: arguments.clone() };
         // SAFETY: as the caller promised; the function is of a module that its GPU keeps loaded.
-        unsafe { stream.on().submit(work) }
+        unsafe { stream.queue().submit(work) }
     }
 
     /// More than what every kernel may use has to be asked for. Asking again changes nothing.

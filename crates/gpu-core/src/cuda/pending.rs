@@ -16,18 +16,18 @@ pub(crate) struct PendingUploads {
 }
 
 impl PendingUploads {
-    /// Copies `from` to a live block on the default stream. When this returns, `from` has been
+    /// Copies `src` to a live block on the default stream. When this returns, `src` has been
     /// read.
-    pub(crate) fn send(&mut self, gpu: &Gpu, from: &[u8], to: u64) -> Result<()> {
+    pub(crate) fn send(&mut self, gpu: &Gpu, src: &[u8], dst: u64) -> Result<()> {
         // The block of the copy that was waited for goes back, and is handed out again.
         while self.copies.len() >= COPIES {
             self.copies.pop_front().map(Transfer::wait).transpose()?;
         }
-        let mut pinned = gpu.pinned::<u8>(from.len())?;
-        pinned.as_mut_slice().copy_from_slice(from);
+        let mut pinned = gpu.pinned::<u8>(src.len())?;
+        pinned.as_mut_slice().copy_from_slice(src);
         // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed
         // before: unmapping waits, and its next owner begins on the default stream, after this.
-        self.copies.push_back(unsafe { gpu.default_stream().upload(pinned, to) }?);
+        self.copies.push_back(unsafe { gpu.default_stream().upload(pinned, dst) }?);
         Ok(())
     }
 }
@@ -41,15 +41,15 @@ pub(crate) struct PendingDownload {
 impl PendingDownload {
     /// Copies so many bytes of a live block, as they are after all that was submitted to the
     /// default stream so far.
-    pub(crate) fn new(gpu: &Gpu, from: u64, bytes: usize) -> Result<Self> {
-        let to = gpu.pinned::<u8>(bytes)?;
+    pub(crate) fn new(gpu: &Gpu, src: u64, bytes: usize) -> Result<Self> {
+        let dst = gpu.pinned::<u8>(bytes)?;
         // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed
         // before, as for copies to it.
-        Ok(PendingDownload { copy: unsafe { gpu.default_stream().download(from, to) }? })
+        Ok(PendingDownload { copy: unsafe { gpu.default_stream().download(src, dst) }? })
     }
 
-    pub(crate) fn wait(self, to: &mut [u8]) -> Result<()> {
-        to.copy_from_slice(self.copy.wait()?.as_slice());
+    pub(crate) fn wait(self, dst: &mut [u8]) -> Result<()> {
+        dst.copy_from_slice(self.copy.wait()?.as_slice());
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use cust::stream::{Stream as Created, StreamFlags};
 use cust::sys::{self, CUresult, CUstream};
 
 use super::context::Context;
-use super::copy::On;
+use super::copy::StreamQueue;
 use super::event::Event;
 use super::fault::{Checked as _, DriverFault, checked};
 use crate::error::Result;
@@ -162,8 +162,8 @@ impl Stream {
         self.streams.raw(self.id)
     }
 
-    pub(super) fn on(&self) -> On<'_> {
-        On { streams: &self.streams, id: self.id }
+    pub(super) fn queue(&self) -> StreamQueue<'_> {
+        StreamQueue { streams: &self.streams, id: self.id }
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::copy::{MemoryRegion, On};
+use super::copy::{MemoryRegion, StreamQueue};
 use super::pinned::Pinned;
 use super::stream::Stream;
 use crate::error::Result;
@@ -37,37 +37,37 @@ impl<T: Pod> Transfer<T> {
 }
 
 impl Stream {
-    /// Copies `from` to the GPU's memory from `to` on. The caller does not wait.
+    /// Copies `src` to the GPU's memory from `dst` on. The caller does not wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Safety
-    /// From `to` on, memory of this stream's GPU is allocated for all of `from` until the copy is
+    /// From `dst` on, memory of this stream's GPU is allocated for all of `src` until the copy is
     /// done, and nothing uses it meanwhile that the streams do not order.
-    pub unsafe fn upload<T: Pod>(&self, from: Pinned<T>, to: u64) -> Result<Transfer<T>> {
-        let to = MemoryRegion { address: to, bytes: size_of_val(from.as_slice()) };
-        self.transfer(from, |on, host| {
+    pub unsafe fn upload<T: Pod>(&self, src: Pinned<T>, dst: u64) -> Result<Transfer<T>> {
+        let dst = MemoryRegion { address: dst, bytes: size_of_val(src.as_slice()) };
+        self.transfer(src, |queue, host| {
             // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer,
             // which keeps everybody off it.
-            unsafe { on.upload(host, to) }
+            unsafe { queue.upload(host, dst) }
         })
     }
 
-    /// Copies the GPU's memory from `from` on to all of `to`. The caller does not wait.
+    /// Copies the GPU's memory from `src` on to all of `dst`. The caller does not wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
     ///
     /// # Safety
-    /// From `from` on, memory of this stream's GPU is allocated for all of `to` until the copy is
+    /// From `src` on, memory of this stream's GPU is allocated for all of `dst` until the copy is
     /// done, and nothing writes it meanwhile that the streams do not order.
-    pub unsafe fn download<T: Pod>(&self, from: u64, to: Pinned<T>) -> Result<Transfer<T>> {
-        let from = MemoryRegion { address: from, bytes: size_of_val(to.as_slice()) };
-        self.transfer(to, |on, host| {
+    pub unsafe fn download<T: Pod>(&self, src: u64, dst: Pinned<T>) -> Result<Transfer<T>> {
+        let src = MemoryRegion { address: src, bytes: size_of_val(dst.as_slice()) };
+        self.transfer(dst, |queue, host| {
             // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer,
             // which keeps everybody off it.
-            unsafe { on.download(from, host) }
+            unsafe { queue.download(src, host) }
         })
     }
 
@@ -79,9 +79,9 @@ impl Stream {
     /// # Safety
     /// Both ranges are allocated memory of this stream's GPU until the copy is done and do not
     /// overlap, and nothing uses them meanwhile that the streams do not order.
-    pub unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+    pub unsafe fn copy(&self, src: u64, dst: u64, bytes: usize) -> Result<()> {
         // SAFETY: as the caller promised.
-        unsafe { self.on().copy(from, MemoryRegion { address: to, bytes }) }
+        unsafe { self.queue().copy(src, MemoryRegion { address: dst, bytes }) }
             .map_err(|fault| self.context().error(fault))
     }
 
@@ -95,7 +95,7 @@ impl Stream {
     /// meanwhile that the streams do not order.
     pub unsafe fn zero(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: as the caller promised.
-        unsafe { self.on().fill(MemoryRegion { address, bytes }, 0) }.map_err(|fault| self.context().error(fault))
+        unsafe { self.queue().fill(MemoryRegion { address, bytes }, 0) }.map_err(|fault| self.context().error(fault))
     }
 
     /// Submits a copy and records its end. Where it cannot be recorded, the host waits for it, as
@@ -103,9 +103,9 @@ impl Stream {
     fn transfer<T: Pod>(
         &self,
         mut pinned: Pinned<T>,
-        submit: impl FnOnce(On<'_>, *mut std::ffi::c_void) -> Result<(), super::DriverFault>,
+        submit: impl FnOnce(StreamQueue<'_>, *mut std::ffi::c_void) -> Result<(), super::DriverFault>,
     ) -> Result<Transfer<T>> {
-        submit(self.on(), pinned.address()).map_err(|fault| self.context().error(fault))?;
+        submit(self.queue(), pinned.address()).map_err(|fault| self.context().error(fault))?;
         pinned.depart(self)?;
         Ok(Transfer { pinned })
     }

@@ -64,8 +64,8 @@ impl MemoryLedger {
             return Err(OverBudget { allocated_bytes, budget_bytes: allocated_bytes });
         }
         let budget_bytes = self.budget_bytes.load(Relaxed);
-        let over = |allocated_bytes| OverBudget { allocated_bytes, budget_bytes };
-        self.total.try_add(bytes, budget_bytes).map_err(over)?;
+        let over_budget = |allocated_bytes| OverBudget { allocated_bytes, budget_bytes };
+        self.total.try_add(bytes, budget_bytes).map_err(over_budget)?;
         scope.try_add(bytes, usize::MAX).expect("a scope holds no more than its device");
         Ok(())
     }

@@ -21,14 +21,14 @@ pub trait CastTo<To: Pod>: Pod + private::Sealed {
 
     /// Converts slices of the same length on the CPU.
     #[doc(hidden)]
-    fn cast_slice(from: &[Self], to: &mut [To]);
+    fn cast_slice(src: &[Self], dst: &mut [To]);
 }
 
 mod private {
     pub trait Sealed {}
 }
 
-/// Converts every element of `from` to the type of `to`, rounded to nearest with ties to even. What
+/// Converts every element of `src` to the type of `dst`, rounded to nearest with ties to even. What
 /// is too large becomes infinite; a NaN stays one, but its bits are the device's: the CPU keeps
 /// sign and leading payload, a GPU has one NaN only.
 ///
@@ -37,32 +37,34 @@ mod private {
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn cast<From: CastTo<To>, To: Pod>(from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
-    assert_eq!(from.len(), to.len(), "a cast is between buffers of the same length");
-    from.scope().device().assert_beside(to.scope().device());
-    match to.scope().device().clone() {
-        Device::Cpu(_) => From::cast_slice(from.as_slice(), to.as_mut_slice()),
-        Device::Cuda(device) => cuda(&device, from, to)?,
+pub fn cast<From: CastTo<To>, To: Pod>(src: &Buffer<From>, dst: &mut Buffer<To>) -> Result<()> {
+    assert_eq!(src.len(), dst.len(), "a cast is between buffers of the same length");
+    src.scope().device().assert_beside(dst.scope().device());
+    match dst.scope().device().clone() {
+        Device::Cpu(_) => From::cast_slice(src.as_slice(), dst.as_mut_slice()),
+        Device::Cuda(device) => cuda(&device, src, dst)?,
     }
     Ok(())
 }
 
-fn cuda<From: CastTo<To>, To: Pod>(device: &Cuda, from: &Buffer<From>, to: &mut Buffer<To>) -> Result<()> {
+fn cuda<From: CastTo<To>, To: Pod>(device: &Cuda, src: &Buffer<From>, dst: &mut Buffer<To>) -> Result<()> {
     let kernel = Kernel { module: "cast", ptx: crate::ptx!("cast"), name: From::KERNEL };
-    let arguments =
-        Arguments::new().with("from", from.address()).with("to", to.address()).with("len", from.len() as u64);
+    let arguments = Arguments::new()
+        .with_value("from", src.address())
+        .with_value("to", dst.address())
+        .with_value("len", src.len() as u64);
     // SAFETY: the kernel reads and writes `len` elements of its types, which both buffers have;
     // what is submitted to the default stream later, the memory's next use included, runs after it.
-    unsafe { kernel.submit(device, Launch::for_threads(from.len().div_ceil(PER_THREAD)), &arguments) }
+    unsafe { kernel.submit(device, Launch::for_threads(src.len().div_ceil(PER_THREAD)), &arguments) }
 }
 
 macro_rules! casts {
-    ($($from:ty => $to:ty: $kernel:literal, $convert:expr;)*) => {
-        $(impl CastTo<$to> for $from {
+    ($($src:ty => $dst:ty: $kernel:literal, $convert:expr;)*) => {
+        $(impl CastTo<$dst> for $src {
             const KERNEL: &'static str = $kernel;
 
-            fn cast_slice(from: &[Self], to: &mut [$to]) {
-                $convert(from, to);
+            fn cast_slice(src: &[Self], dst: &mut [$dst]) {
+                $convert(src, dst);
             }
         })*
     };
@@ -84,8 +86,8 @@ impl private::Sealed for f32 {}
 impl private::Sealed for f64 {}
 
 /// Rust's `as` rounds to nearest, ties to even.
-fn f64_to_f32(from: &[f64], to: &mut [f32]) {
-    from.iter().zip(to).for_each(|(&from, to)| *to = from as f32);
+fn f64_to_f32(src: &[f64], dst: &mut [f32]) {
+    src.iter().zip(dst).for_each(|(&src, dst)| *dst = src as f32);
 }
 
 #[cfg(test)]
@@ -97,26 +99,26 @@ mod tests {
     use super::*;
 
     /// Equal bits, or both NaN.
-    fn check<From: CastTo<To>, To: Pod>(from: &[From], is_nan: fn(To) -> bool) {
-        let mut expected = vec![To::zeroed(); from.len()];
-        From::cast_slice(from, &mut expected);
-        let mut found = vec![To::zeroed(); from.len()];
-        let launch = Launch::for_threads(from.len().div_ceil(PER_THREAD));
-        let mut arguments = [Arg::from(from), Arg::from(&mut found[..]), Arg::from(from.len() as u64)];
+    fn check<From: CastTo<To>, To: Pod>(src: &[From], is_nan: fn(To) -> bool) {
+        let mut expected = vec![To::zeroed(); src.len()];
+        From::cast_slice(src, &mut expected);
+        let mut found = vec![To::zeroed(); src.len()];
+        let launch = Launch::for_threads(src.len().div_ceil(PER_THREAD));
+        let mut arguments = [Arg::from(src), Arg::from(&mut found[..]), Arg::from(src.len() as u64)];
         HARNESS.run(From::KERNEL, launch, &mut arguments);
         for (k, (&found, &expected)) in found.iter().zip(&expected).enumerate() {
             let same = bytemuck::bytes_of(&found) == bytemuck::bytes_of(&expected);
-            assert!(same || is_nan(found) && is_nan(expected), "{} of element {k} of {}", From::KERNEL, from.len());
+            assert!(same || is_nan(found) && is_nan(expected), "{} of element {k} of {}", From::KERNEL, src.len());
         }
     }
 
-    fn check_f32s(from: &[f32]) {
-        check::<f32, f16>(from, f16::is_nan);
-        check::<f32, bf16>(from, bf16::is_nan);
+    fn check_f32s(src: &[f32]) {
+        check::<f32, f16>(src, f16::is_nan);
+        check::<f32, bf16>(src, bf16::is_nan);
     }
 
-    fn check_f64s(from: &[f64]) {
-        check::<f64, f32>(from, f32::is_nan);
+    fn check_f64s(src: &[f64]) {
+        check::<f64, f32>(src, f32::is_nan);
     }
 
     fn check_16_bits(bits: &[u16]) {
@@ -159,10 +161,10 @@ mod tests {
     #[test]
     fn buffers_are_cast_as_slices_are() {
         let scope = Device::cpu().scope("test");
-        let from = Buffer::from_slice(&scope, &[1.0f32, f32::NAN, 65_520.0, -1e-8]).unwrap();
-        let mut to = Buffer::<f16>::zeros(&scope, 4).unwrap();
-        cast(&from, &mut to).unwrap();
-        let bits: Vec<u16> = to.as_slice().iter().map(|half| half.to_bits()).collect();
+        let src = Buffer::from_slice(&scope, &[1.0f32, f32::NAN, 65_520.0, -1e-8]).unwrap();
+        let mut dst = Buffer::<f16>::zeros(&scope, 4).unwrap();
+        cast(&src, &mut dst).unwrap();
+        let bits: Vec<u16> = dst.as_slice().iter().map(|half| half.to_bits()).collect();
         assert_eq!(bits, [0x3c00, 0x7e00, 0x7c00, 0x8000]);
     }
 

@@ -81,13 +81,13 @@ macro_rules! floats {
 
 floats!(f16, bf16, f32);
 
-fn check_cast<From: CastTo<To>, To: Float>(device: &Device, from: &[From]) -> Result<()> {
-    let on = |device: &Device| -> Result<Vec<To>> {
-        let mut to = Buffer::zeros(&device.scope("cast"), from.len())?;
-        cast(&Buffer::from_slice(&device.scope("cast"), from)?, &mut to)?;
-        to.to_vec()
+fn check_cast<From: CastTo<To>, To: Float>(device: &Device, src: &[From]) -> Result<()> {
+    let computed_on = |device: &Device| -> Result<Vec<To>> {
+        let mut dst = Buffer::zeros(&device.scope("cast"), src.len())?;
+        cast(&Buffer::from_slice(&device.scope("cast"), src)?, &mut dst)?;
+        dst.to_vec()
     };
-    check_same(&on(device)?, &on(&Device::cpu())?, From::KERNEL);
+    check_same(&computed_on(device)?, &computed_on(&Device::cpu())?, From::KERNEL);
     Ok(())
 }
 
@@ -109,12 +109,12 @@ fn strided_copies(device: &Device) -> Result<()> {
         let copy = StridedCopy { from_start: 5, to_start: 3, dimensions: &dimensions };
         let values = bits(40_000);
         let values: &[T] = &bytemuck::cast_slice(&values)[..20_000];
-        let on = |device: &Device| -> Result<Vec<T>> {
-            let mut to = Buffer::zeros(&device.scope("copy"), values.len())?;
-            copy_strided(&Buffer::from_slice(&device.scope("copy"), values)?, &mut to, &copy)?;
-            to.to_vec()
+        let computed_on = |device: &Device| -> Result<Vec<T>> {
+            let mut dst = Buffer::zeros(&device.scope("copy"), values.len())?;
+            copy_strided(&Buffer::from_slice(&device.scope("copy"), values)?, &mut dst, &copy)?;
+            dst.to_vec()
         };
-        let (found, expected) = (on(device)?, on(&Device::cpu())?);
+        let (found, expected) = (computed_on(device)?, computed_on(&Device::cpu())?);
         let same = bytemuck::cast_slice::<T, u8>(&found) == bytemuck::cast_slice::<T, u8>(&expected);
         assert!(same, "{copy:?} of {} bytes on {device}", size_of::<T>());
         Ok(())
@@ -149,13 +149,13 @@ fn reductions(device: &Device) -> Result<()> {
 
 fn check_reduction<T: Reducible>(device: &Device, x: &[T], rows: usize) -> Result<()> {
     for reduction in [Reduction::Sum, Reduction::Max] {
-        let on = |device: &Device| -> Result<Vec<f32>> {
+        let computed_on = |device: &Device| -> Result<Vec<f32>> {
             let mut out = Buffer::zeros(&device.scope("reduce"), rows)?;
             reduce(reduction, &Buffer::from_slice(&device.scope("reduce"), x)?, &mut out)?;
             out.to_vec()
         };
         let what = format!("{reduction:?} of {rows} rows, {} elements of {}", x.len(), T::SUFFIX);
-        check_same(&on(device)?, &on(&Device::cpu())?, &what);
+        check_same(&computed_on(device)?, &computed_on(&Device::cpu())?, &what);
     }
     Ok(())
 }

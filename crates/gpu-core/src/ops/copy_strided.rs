@@ -41,50 +41,50 @@ pub struct StridedCopy<'d> {
 /// Errors of the launch; none on the CPU.
 ///
 /// # Panics
-/// If the box reaches outside a buffer, if two of its elements may go to the same place in `to`, or
+/// If the box reaches outside a buffer, if two of its elements may go to the same place in `dst`, or
 /// if more than six dimensions are left after merging. At compile time, if an element has another
 /// size than 1, 2, 4 or 8 bytes.
-pub fn copy_strided<T: Pod>(from: &Buffer<T>, to: &mut Buffer<T>, copy: &StridedCopy<'_>) -> Result<()> {
+pub fn copy_strided<T: Pod>(src: &Buffer<T>, dst: &mut Buffer<T>, copy: &StridedCopy<'_>) -> Result<()> {
     const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 8) };
     let dimensions = merged(copy.dimensions);
     if dimensions.iter().any(|dimension| dimension.len == 0) {
         return Ok(());
     }
     let copy = StridedCopy { dimensions: &dimensions, ..*copy };
-    copy.check(from.len(), to.len());
-    from.scope().device().assert_beside(to.scope().device());
-    match to.scope().device().clone() {
-        Device::Cpu(_) => cpu(from.as_slice(), to.as_mut_slice(), &copy),
-        Device::Cuda(device) => cuda(&device, from, to, &copy)?,
+    copy.check(src.len(), dst.len());
+    src.scope().device().assert_beside(dst.scope().device());
+    match dst.scope().device().clone() {
+        Device::Cpu(_) => cpu(src.as_slice(), dst.as_mut_slice(), &copy),
+        Device::Cuda(device) => cuda(&device, src, dst, &copy)?,
     }
     Ok(())
 }
 
-fn cuda<T: Pod>(device: &Cuda, from: &Buffer<T>, to: &mut Buffer<T>, copy: &StridedCopy<'_>) -> Result<()> {
+fn cuda<T: Pod>(device: &Cuda, src: &Buffer<T>, dst: &mut Buffer<T>, copy: &StridedCopy<'_>) -> Result<()> {
     let name = format!("copy_strided_{}", size_of::<T>());
     let kernel = Kernel { module: "copy_strided", ptx: crate::ptx!("copy_strided"), name: &name };
     let address = |buffer: &Buffer<T>, start: usize| buffer.address() + (start * size_of::<T>()) as u64;
     let packed = PackedBox::from_dimensions(copy.dimensions);
     let arguments = Arguments::new()
-        .with("from", address(from, copy.from_start))
-        .with("to", address(to, copy.to_start))
-        .with("box", packed);
+        .with_value("from", address(src, copy.from_start))
+        .with_value("to", address(dst, copy.to_start))
+        .with_value("box", packed);
     // SAFETY: the box lies within both buffers, as `check` has seen; what is submitted to the
     // default stream later, the memory's next use included, runs after it.
     unsafe { kernel.submit(device, Launch::for_threads(packed.count as usize), &arguments) }
 }
 
 /// Row by row along the innermost dimension.
-fn cpu<T: Pod>(from: &[T], to: &mut [T], copy: &StridedCopy<'_>) {
+fn cpu<T: Pod>(src: &[T], dst: &mut [T], copy: &StridedCopy<'_>) {
     match copy.dimensions.split_first() {
-        None => to[copy.to_start] = from[copy.from_start],
+        None => dst[copy.to_start] = src[copy.from_start],
         Some((&Dimension { len, from_stride: 1, to_stride: 1 }, [])) => {
-            to[copy.to_start..][..len].copy_from_slice(&from[copy.from_start..][..len]);
+            dst[copy.to_start..][..len].copy_from_slice(&src[copy.from_start..][..len]);
         }
         Some((&Dimension { len, from_stride, to_stride }, dimensions)) => {
             for k in 0..len {
                 let (from_start, to_start) = (copy.from_start + k * from_stride, copy.to_start + k * to_stride);
-                cpu(from, to, &StridedCopy { from_start, to_start, dimensions });
+                cpu(src, dst, &StridedCopy { from_start, to_start, dimensions });
             }
         }
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     /// The definition, index by index.
-    fn naive(from: &[u32], to: &mut [u32], copy: &StridedCopy<'_>) {
+    fn naive(src: &[u32], dst: &mut [u32], copy: &StridedCopy<'_>) {
         let count: usize = copy.dimensions.iter().map(|dimension| dimension.len).product();
         for number in 0..count {
             let (mut rest, mut from_index, mut to_index) = (number, copy.from_start, copy.to_start);
@@ -191,7 +191,7 @@ mod tests {
                 from_index += index * dimension.from_stride;
                 to_index += index * dimension.to_stride;
             }
-            to[to_index] = from[from_index];
+            dst[to_index] = src[from_index];
         }
     }
 
@@ -202,20 +202,20 @@ mod tests {
         let reach = |stride: fn(&Dimension) -> usize| {
             if is_empty { 0 } else { dimensions.iter().map(|d| (d.len - 1) * stride(d)).sum::<usize>() + 1 }
         };
-        let from: Vec<u32> = (1..=(from_start + reach(|d| d.from_stride)) as u32).collect();
+        let src: Vec<u32> = (1..=(from_start + reach(|d| d.from_stride)) as u32).collect();
         let mut expected = vec![0u32; to_start + reach(|d| d.to_stride)];
         let to_len = expected.len();
-        naive(&from, &mut expected, &copy);
+        naive(&src, &mut expected, &copy);
 
         let scope = Device::cpu().scope("test");
-        let mut to = Buffer::<u32>::zeros(&scope, to_len).unwrap();
-        copy_strided(&Buffer::from_slice(&scope, &from).unwrap(), &mut to, &copy).unwrap();
-        assert_eq!(to.as_slice(), expected, "{copy:?}");
+        let mut dst = Buffer::<u32>::zeros(&scope, to_len).unwrap();
+        copy_strided(&Buffer::from_slice(&scope, &src).unwrap(), &mut dst, &copy).unwrap();
+        assert_eq!(dst.as_slice(), expected, "{copy:?}");
 
         let packed = PackedBox::from_dimensions(&merged(dimensions));
         let mut found = vec![0u32; to_len];
         let mut arguments =
-            [Arg::from(&from[from_start..]), Arg::from(&mut found[to_start..]), Arg::from_struct(&packed)];
+            [Arg::from(&src[from_start..]), Arg::from(&mut found[to_start..]), Arg::from_struct(&packed)];
         HARNESS.run("copy_strided_4", Launch::for_threads(packed.count as usize), &mut arguments);
         assert_eq!(found, expected, "{copy:?} by the kernel");
     }
@@ -236,7 +236,7 @@ mod tests {
             &[(2, 1, 32), (2, 2, 16), (2, 4, 8), (2, 8, 4), (2, 16, 2), (2, 32, 1)],
         ];
         for case in cases {
-            let dimensions: Vec<Dimension> = case.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
+            let dimensions: Vec<Dimension> = case.iter().map(|&(len, src, dst)| dimension(len, src, dst)).collect();
             for (from_start, to_start) in [(0, 0), (3, 0), (1, 5)] {
                 check(&dimensions, from_start, to_start);
             }
@@ -245,13 +245,13 @@ mod tests {
 
     #[test]
     fn elements_of_every_size_have_a_kernel() {
-        fn check<T: Pod + PartialEq + std::fmt::Debug>(from: &[T]) {
-            let mut to = vec![T::zeroed(); 3];
+        fn check<T: Pod + PartialEq + std::fmt::Debug>(src: &[T]) {
+            let mut dst = vec![T::zeroed(); 3];
             let packed = PackedBox::from_dimensions(&[dimension(3, 2, 1)]);
             let kernel = format!("copy_strided_{}", size_of::<T>());
-            let mut arguments = [Arg::from(from), Arg::from(&mut to[..]), Arg::from_struct(&packed)];
+            let mut arguments = [Arg::from(src), Arg::from(&mut dst[..]), Arg::from_struct(&packed)];
             HARNESS.run(&kernel, Launch::for_threads(3), &mut arguments);
-            assert_eq!(to, [from[0], from[2], from[4]]);
+            assert_eq!(dst, [src[0], src[2], src[4]]);
         }
         check(&[1u8, 2, 3, 4, 5]);
         check(&[1u16, 2, 3, 4, 5]);
@@ -271,8 +271,8 @@ mod tests {
         ];
         for (dimensions, expected) in cases {
             let dimensions: Vec<Dimension> =
-                dimensions.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
-            let expected: Vec<Dimension> = expected.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
+                dimensions.iter().map(|&(len, src, dst)| dimension(len, src, dst)).collect();
+            let expected: Vec<Dimension> = expected.iter().map(|&(len, src, dst)| dimension(len, src, dst)).collect();
             assert_eq!(merged(&dimensions), expected);
         }
     }
@@ -281,12 +281,12 @@ mod tests {
     fn boxes_outside_and_targets_that_meet_are_refused() {
         let refuse = |from_len: usize, to_len: usize, dimensions: &[(usize, usize, usize)]| {
             let scope = Device::cpu().scope("test");
-            let from = Buffer::<u8>::zeros(&scope, from_len).unwrap();
-            let mut to = Buffer::<u8>::zeros(&scope, to_len).unwrap();
+            let src = Buffer::<u8>::zeros(&scope, from_len).unwrap();
+            let mut dst = Buffer::<u8>::zeros(&scope, to_len).unwrap();
             let dimensions: Vec<Dimension> =
-                dimensions.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
+                dimensions.iter().map(|&(len, src, dst)| dimension(len, src, dst)).collect();
             let copy = StridedCopy { from_start: 0, to_start: 0, dimensions: &dimensions };
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy_strided(&from, &mut to, &copy))).is_err()
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy_strided(&src, &mut dst, &copy))).is_err()
         };
         assert!(!refuse(10, 10, &[(10, 1, 1)]));
         assert!(refuse(9, 10, &[(10, 1, 1)]));
@@ -315,7 +315,7 @@ mod tests {
                 stride *= dimensions[k].0.max(1);
             }
             let dimensions: Vec<Dimension> =
-                dimensions.iter().zip(strides).map(|(&(len, from), to)| dimension(len, from, to)).collect();
+                dimensions.iter().zip(strides).map(|(&(len, src), dst)| dimension(len, src, dst)).collect();
             check(&dimensions, from_start, to_start);
         }
     }

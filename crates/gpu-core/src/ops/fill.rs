@@ -26,16 +26,18 @@ pub fn fill<T: Pod>(buffer: &mut Buffer<T>, value: T) -> Result<()> {
     Ok(())
 }
 
-fn cpu<T: Pod>(to: &mut [T], value: T) {
-    to.fill(value);
+fn cpu<T: Pod>(dst: &mut [T], value: T) {
+    dst.fill(value);
 }
 
-fn cuda<T: Pod>(device: &Cuda, to: &mut Buffer<T>, value: T) -> Result<()> {
-    let bytes = to.len() * size_of::<T>();
+fn cuda<T: Pod>(device: &Cuda, dst: &mut Buffer<T>, value: T) -> Result<()> {
+    let bytes = dst.len() * size_of::<T>();
     let kernel = Kernel { module: "fill", ptx: crate::ptx!("fill"), name: "fill" };
-    let arguments =
-        Arguments::new().with("to", to.address()).with("pattern", pattern(value)).with("bytes", bytes as u64);
-    // SAFETY: the kernel writes `bytes` bytes from `to` on, which the buffer has; what is submitted
+    let arguments = Arguments::new()
+        .with_value("to", dst.address())
+        .with_value("pattern", pattern(value))
+        .with_value("bytes", bytes as u64);
+    // SAFETY: the kernel writes `bytes` bytes from `dst` on, which the buffer has; what is submitted
     // to the default stream later, the memory's next use included, runs after it.
     unsafe { kernel.submit(device, Launch::for_threads(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
 }

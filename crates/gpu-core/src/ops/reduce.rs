@@ -93,10 +93,10 @@ fn pass<T: Reducible>(
     let name = kernel::<T>(reduction);
     let kernel = Kernel { module: "reduce", ptx: crate::ptx!("reduce"), name: &name };
     let arguments = Arguments::new()
-        .with("x", x.address())
-        .with("out", out.address())
-        .with("columns", columns as u64)
-        .with("chunks", chunk_count(columns) as u32);
+        .with_value("x", x.address())
+        .with_value("out", out.address())
+        .with_value("columns", columns as u64)
+        .with_value("chunks", chunk_count(columns) as u32);
     // SAFETY: a block reads within its chunk of a row of `x` and writes its own element of `out`,
     // of which there are as many as blocks; what is submitted to the default stream later, the
     // memory's next use included, runs after it.

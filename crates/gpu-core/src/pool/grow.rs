@@ -80,7 +80,7 @@ impl Pool {
             let range = self.main.range(slots);
             self.watch.tell(|| PoolEvent::Grown { address: self.main.address(range.start), bytes: range.len() });
         }
-        self.stats.reserved_bytes.set(self.main.held() << self.main.granule_shift());
+        self.stats.reserved_bytes.set(self.main.mapped_granules() << self.main.granule_shift());
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl Pool {
     }
 
     fn create_granules(&mut self, count: usize) -> Result<Vec<Granule>, Refusal> {
-        if count > self.capacity - self.main.held() {
+        if count > self.capacity - self.main.mapped_granules() {
             return Err(Refusal::OutOfMemory);
         }
         let mut granules = Vec::new();
@@ -143,7 +143,7 @@ impl Pool {
             let range = self.main.range(slots);
             self.watch.tell(|| PoolEvent::Released { address: self.main.address(range.start), bytes: range.len() });
         }
-        self.stats.reserved_bytes.set(self.main.held() << self.main.granule_shift());
+        self.stats.reserved_bytes.set(self.main.mapped_granules() << self.main.granule_shift());
         runs.iter().map(Range::len).sum::<usize>() << self.main.granule_shift()
     }
 
@@ -175,12 +175,12 @@ impl MainSegment {
     fn whole_free(&self) -> Vec<Range<usize>> {
         let free =
             self.tiling().iter().map(|tile| self.get(tile)).filter(|tile| matches!(tile.kind, TileKind::Free(_)));
-        free.map(|tile| self.whole(tile.start..tile.end())).filter(|run| !run.is_empty()).collect()
+        free.map(|tile| self.granules_inside(tile.start..tile.end())).filter(|run| !run.is_empty()).collect()
     }
 
     /// The lowest unmapped slots, `granules` of them; `None` if there are fewer.
     fn lowest_unmapped(&self, mut granules: usize) -> Option<Vec<Range<usize>>> {
-        if granules > self.slots() - self.held() {
+        if granules > self.slots() - self.mapped_granules() {
             return None;
         }
         let mut unmapped: Vec<Range<usize>> = self.unmapped_tiles().map(|(_, slots)| slots).collect();
@@ -195,7 +195,7 @@ impl MainSegment {
 
     fn unmapped_tiles(&self) -> impl Iterator<Item = (TileId, Range<usize>)> {
         let unmapped = self.unmapped().iter_from(self.tiling(), UNIT_BYTES);
-        unmapped.map(|tile| (tile, self.whole(self.get(tile).start..self.get(tile).end())))
+        unmapped.map(|tile| (tile, self.granules_inside(self.get(tile).start..self.get(tile).end())))
     }
 
     /// The range of `bytes` without live bytes that lacks the fewest granules, of equal ones the
@@ -239,12 +239,12 @@ impl MainSegment {
     }
 
     fn unmapped_in(&self, range: &ByteRange) -> Vec<Range<usize>> {
-        let first = self.tiling().at(range.start);
+        let first = self.tiling().tile_at(range.start);
         let tiles = std::iter::successors(Some(first), |&tile| self.tiling().after(tile));
         let tiles = tiles.map(|tile| self.get(tile)).take_while(|tile| tile.start < range.end);
         tiles
             .filter(|tile| tile.kind == TileKind::Unmapped)
-            .map(|tile| self.touching(&(tile.start.max(range.start)..tile.end().min(range.end))))
+            .map(|tile| self.granules_overlapping(&(tile.start.max(range.start)..tile.end().min(range.end))))
             .collect()
     }
 }

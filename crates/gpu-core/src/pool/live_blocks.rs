@@ -115,7 +115,7 @@ impl LiveBlocks {
     }
 
     /// The live block of an index.
-    pub(super) fn at(&self, index: u32) -> &LiveBlock {
+    pub(super) fn at_index(&self, index: u32) -> &LiveBlock {
         self.entries[index as usize].live.as_ref().expect("tiles and slabs name live blocks")
     }
 

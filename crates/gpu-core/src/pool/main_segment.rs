@@ -23,12 +23,12 @@ pub(super) struct MainSegment {
     /// Granules by slot; the entry of an unmapped slot is meaningless.
     granules: Vec<u64>,
     /// Granules that exist.
-    held: usize,
+    mapped_granules: usize,
     /// By slot: live tiles that begin or end in the granule. A tile that covers a granule and goes
     /// beyond it on both sides is not counted.
-    edges: Vec<u32>,
+    boundary_tiles: Vec<u32>,
     /// Granules with a live byte.
-    touched: usize,
+    live_granules: usize,
 }
 
 impl MainSegment {
@@ -42,9 +42,9 @@ impl MainSegment {
             unmapped: Bins::new(),
             granule_shift,
             granules: vec![0; slots],
-            held: 0,
-            edges: vec![0; slots],
-            touched: 0,
+            mapped_granules: 0,
+            boundary_tiles: vec![0; slots],
+            live_granules: 0,
         };
         if let Some(unmapped) = segment.tiling.first() {
             segment.unmapped.insert(&mut segment.tiling, unmapped);
@@ -96,18 +96,18 @@ impl MainSegment {
     }
 
     /// Granules that exist.
-    pub(super) fn held(&self) -> usize {
-        self.held
+    pub(super) fn mapped_granules(&self) -> usize {
+        self.mapped_granules
     }
 
     /// Granules with a live byte.
-    pub(super) fn touched(&self) -> usize {
-        self.touched
+    pub(super) fn live_granules(&self) -> usize {
+        self.live_granules
     }
 
     /// Live tiles that begin or end in the granule.
-    pub(super) fn edges(&self, slot: usize) -> u32 {
-        self.edges[slot]
+    pub(super) fn boundary_tiles(&self, slot: usize) -> u32 {
+        self.boundary_tiles[slot]
     }
 
     pub(super) fn bins(&self) -> &[Bins] {
@@ -131,28 +131,28 @@ impl MainSegment {
     }
 
     /// Slots of the granules that lie wholly in a range.
-    pub(super) fn whole(&self, range: ByteRange) -> std::ops::Range<usize> {
+    pub(super) fn granules_inside(&self, range: ByteRange) -> std::ops::Range<usize> {
         let first = range.start.next_multiple_of(self.granule_bytes()) >> self.granule_shift;
         first..(range.end >> self.granule_shift).max(first)
     }
 
     /// Slots of the granules that a range has bytes in.
-    pub(super) fn touching(&self, range: &ByteRange) -> std::ops::Range<usize> {
+    pub(super) fn granules_overlapping(&self, range: &ByteRange) -> std::ops::Range<usize> {
         range.start >> self.granule_shift..((range.end - 1) >> self.granule_shift) + 1
     }
 
     /// Granules without live bytes that would get some if this free range were allocated.
     pub(super) fn cost(&self, range: &ByteRange) -> usize {
-        let slots = self.touching(range);
+        let slots = self.granules_overlapping(range);
         let (first, last) = (slots.start, slots.end - 1);
-        let shared_last = last != first && self.edges[last] > 0;
-        slots.len() - usize::from(self.edges[first] > 0) - usize::from(shared_last)
+        let shared_last = last != first && self.boundary_tiles[last] > 0;
+        slots.len() - usize::from(self.boundary_tiles[first] > 0) - usize::from(shared_last)
     }
 
     /// The free tile that holds a range; `None` if a byte is live, unmapped, or of a stream that
     /// `usable` refuses.
     pub(super) fn free_at(&self, range: &ByteRange, usable: impl Fn(Tag) -> bool) -> Option<TileId> {
-        let tile = self.tiling.at(range.start);
+        let tile = self.tiling.tile_at(range.start);
         let found = self.get(tile);
         let free = matches!(found.kind, TileKind::Free(tag) if usable(tag));
         (free && range.end <= found.end()).then_some(tile)
@@ -174,7 +174,7 @@ impl MainSegment {
         let bins = [tag, Tag::IDLE].into_iter().map(|tag| &self.bins[tag.index()]);
         bins.flat_map(|bins| bins.iter_from(&self.tiling, self.granule_bytes())).find_map(|tile| {
             let found = self.get(tile);
-            let whole = self.whole(found.start..found.end());
+            let whole = self.granules_inside(found.start..found.end());
             (!whole.is_empty()).then_some((tile, whole.start))
         })
     }
@@ -222,18 +222,18 @@ impl MainSegment {
         self.become_free(tile, tag);
     }
 
-    /// Makes all free tiles of `from` tiles of `to`.
-    pub(super) fn retag(&mut self, from: Tag, to: Tag) {
-        while let Some(tile) = self.bins[from.index()].first() {
-            self.bins[from.index()].remove(&mut self.tiling, tile);
-            self.become_free(tile, to);
+    /// Makes all free tiles of `old` tiles of `new_tag`.
+    pub(super) fn retag(&mut self, old: Tag, new_tag: Tag) {
+        while let Some(tile) = self.bins[old.index()].first() {
+            self.bins[old.index()].remove(&mut self.tiling, tile);
+            self.become_free(tile, new_tag);
         }
     }
 
     /// Maps granules into slots of an unmapped tile.
     pub(super) fn fill(&mut self, slot: usize, granules: &[Granule], tag: Tag) {
         let range = slot << self.granule_shift..(slot + granules.len()) << self.granule_shift;
-        let unmapped = self.tiling.at(range.start);
+        let unmapped = self.tiling.tile_at(range.start);
         debug_assert_eq!(self.get(unmapped).kind, TileKind::Unmapped);
         self.unmapped.remove(&mut self.tiling, unmapped);
         let tile =
@@ -241,20 +241,20 @@ impl MainSegment {
         for (slot, granule) in (slot..).zip(granules) {
             self.granules[slot] = granule.0;
         }
-        self.held += granules.len();
+        self.mapped_granules += granules.len();
         self.become_free(tile, tag);
     }
 
     /// Removes the granules from slots that are free; the caller destroys or moves them.
     pub(super) fn evict(&mut self, slots: std::ops::Range<usize>) {
         let range = slots.start << self.granule_shift..slots.end << self.granule_shift;
-        let tile = self.tiling.at(range.start);
+        let tile = self.tiling.tile_at(range.start);
         let TileKind::Free(tag) = self.get(tile).kind else { panic!("only free granules are given back") };
         self.bins[tag.index()].remove(&mut self.tiling, tile);
         let mut tile =
             self.isolate(tile, &range, |segment, rest| segment.bins[tag.index()].insert(&mut segment.tiling, rest));
         self.tiling.get_mut(tile).kind = TileKind::Unmapped;
-        self.held -= slots.len();
+        self.mapped_granules -= slots.len();
         if let Some(after) = self.tiling.after(tile).filter(|&after| self.get(after).kind == TileKind::Unmapped) {
             self.unmapped.remove(&mut self.tiling, after);
             self.tiling.join(tile, after);
@@ -311,21 +311,21 @@ impl MainSegment {
 
     fn touch(&mut self, range: &ByteRange) {
         let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
-        self.touched += usize::from(self.edges[first] == 0);
-        self.edges[first] += 1;
+        self.live_granules += usize::from(self.boundary_tiles[first] == 0);
+        self.boundary_tiles[first] += 1;
         if last != first {
-            self.touched += last - first - 1 + usize::from(self.edges[last] == 0);
-            self.edges[last] += 1;
+            self.live_granules += last - first - 1 + usize::from(self.boundary_tiles[last] == 0);
+            self.boundary_tiles[last] += 1;
         }
     }
 
     fn untouch(&mut self, range: &ByteRange) {
         let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
-        self.edges[first] -= 1;
-        self.touched -= usize::from(self.edges[first] == 0);
+        self.boundary_tiles[first] -= 1;
+        self.live_granules -= usize::from(self.boundary_tiles[first] == 0);
         if last != first {
-            self.edges[last] -= 1;
-            self.touched -= last - first - 1 + usize::from(self.edges[last] == 0);
+            self.boundary_tiles[last] -= 1;
+            self.live_granules -= last - first - 1 + usize::from(self.boundary_tiles[last] == 0);
         }
     }
 }

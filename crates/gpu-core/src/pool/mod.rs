@@ -201,7 +201,7 @@ impl Pool {
     pub fn leave(&mut self, bytes: usize) {
         let Some(free_bytes) = self.source.free_bytes() else { return };
         let creatable = free_bytes.saturating_sub(bytes) / self.main.granule_bytes();
-        self.capacity = self.capacity.min(self.main.held() + creatable);
+        self.capacity = self.capacity.min(self.main.mapped_granules() + creatable);
     }
 
     /// Resets all peaks to the current values.
@@ -218,14 +218,14 @@ impl Pool {
     /// other processes; [`AllocationError::NotNow`] has that number.
     pub fn counts(&self) -> MemoryCounts {
         let granule_bytes = self.main.granule_bytes();
-        let reserved_bytes = self.main.held() * granule_bytes;
+        let reserved_bytes = self.main.mapped_granules() * granule_bytes;
         MemoryCounts {
             capacity_bytes: self.capacity * granule_bytes,
             allocated_bytes: self.stats.allocated_bytes.now,
             reserved_bytes,
             free_bytes: reserved_bytes - self.stats.allocated_bytes.now,
             largest_free_block_bytes: self.main.largest_free_bytes(),
-            whole_free_granules_bytes: reserved_bytes - self.main.touched() * granule_bytes,
+            whole_free_granules_bytes: reserved_bytes - self.main.live_granules() * granule_bytes,
             held_by_others_bytes: None,
         }
     }
@@ -298,7 +298,7 @@ impl Pool {
     }
 
     fn inactive_split_bytes(&self) -> usize {
-        self.main.touched() * self.main.granule_bytes() - self.stats.allocated_bytes.now
+        self.main.live_granules() * self.main.granule_bytes() - self.stats.allocated_bytes.now
     }
 
     /// Counters including memory held by other processes, for which the device is asked.

@@ -83,16 +83,16 @@ impl Pool {
         Ok(None)
     }
 
-    /// Makes all free memory of `from` memory of `to`, ordered after the work that `from` still has
+    /// Makes all free memory of `owner` memory of `taker`, ordered after the work that `owner` still has
     /// to do.
-    pub(super) fn adopt(&mut self, from: Tag, to: Tag) -> Result<(), Refusal> {
-        let (on, waiting) = (self.streams.stream(from), self.streams.stream(to));
-        if self.source.is_idle(on) {
-            self.main.retag(from, Tag::IDLE);
+    pub(super) fn adopt(&mut self, owner: Tag, taker: Tag) -> Result<(), Refusal> {
+        let (awaited, waiting) = (self.streams.stream(owner), self.streams.stream(taker));
+        if self.source.is_idle(awaited) {
+            self.main.retag(owner, Tag::IDLE);
             return Ok(());
         }
-        self.source.order(waiting, on)?;
-        self.main.retag(from, to);
+        self.source.order(waiting, awaited)?;
+        self.main.retag(owner, taker);
         Ok(())
     }
 

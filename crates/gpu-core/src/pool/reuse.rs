@@ -69,8 +69,9 @@ impl Pool {
             if let Some(tile) = self.main.free_at(range, |tag| tag.serves(pending.tag)) {
                 return Some(tile);
             }
-            let tiles =
-                std::iter::successors(Some(self.main.tiling().at(range.start)), |&tile| self.main.tiling().after(tile));
+            let tiles = std::iter::successors(Some(self.main.tiling().tile_at(range.start)), |&tile| {
+                self.main.tiling().after(tile)
+            });
             let mut foreign = None;
             for tile in tiles.map(|tile| self.main.get(tile)).take_while(|tile| tile.start < range.end) {
                 match tile.kind {

@@ -108,7 +108,7 @@ impl Pool {
                 }
                 TileKind::Live(index) => vec![self.live_info(index)],
                 TileKind::Piece(index) => {
-                    let stream = self.streams.stream(self.blocks.at(index).tag);
+                    let stream = self.streams.stream(self.blocks.at_index(index).tag);
                     vec![BlockInfo { stream, ..unused(address(), tile.bytes, BlockState::Lent) }]
                 }
                 TileKind::Slab(slab) => self.slab_blocks(slab, slots.get(&slab)),
@@ -176,16 +176,16 @@ impl Pool {
                 kind: SegmentKind::View,
                 blocks: Vec::new(),
             };
-            let mut at = range.start;
+            let mut end = range.start;
             for (&offset, &index) in blocks.range(range.clone()) {
-                if at < offset {
-                    info.blocks.push(unused(view.address + at as u64, offset - at, BlockState::Lent));
+                if end < offset {
+                    info.blocks.push(unused(view.address + end as u64, offset - end, BlockState::Lent));
                 }
                 info.blocks.push(self.live_info(index));
-                at = offset + self.blocks.at(index).bytes;
+                end = offset + self.blocks.at_index(index).bytes;
             }
-            if at < range.end {
-                info.blocks.push(unused(view.address + at as u64, range.end - at, BlockState::Lent));
+            if end < range.end {
+                info.blocks.push(unused(view.address + end as u64, range.end - end, BlockState::Lent));
             }
             segments.push(info);
         }
@@ -193,7 +193,7 @@ impl Pool {
     }
 
     fn live_info(&self, index: u32) -> BlockInfo {
-        let live = self.blocks.at(index);
+        let live = self.blocks.at_index(index);
         BlockInfo {
             address: live.address,
             bytes: live.bytes,

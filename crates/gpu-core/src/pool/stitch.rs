@@ -93,8 +93,12 @@ impl Pool {
 
     /// Maps a view for a plan.
     fn map_view(&mut self, plan: &StitchPlan) -> Result<u32, Refusal> {
-        let slots: Vec<u32> =
-            plan.pieces.iter().flat_map(|piece| self.main.touching(piece)).map(|slot| slot as u32).collect();
+        let slots: Vec<u32> = plan
+            .pieces
+            .iter()
+            .flat_map(|piece| self.main.granules_overlapping(piece))
+            .map(|slot| slot as u32)
+            .collect();
         let granules: Vec<Granule> = slots.iter().map(|&slot| self.main.granule(slot as usize)).collect();
         while self.views.mapped() + slots.len() > MAPPED_MAX * self.main.slots() && self.drop_oldest_view() {}
         let address = self.map_new(&granules).or_else(|refusal| {
@@ -126,8 +130,8 @@ impl Pool {
     pub(super) fn drop_view(&mut self, view: u32) {
         let (view, shift) = (self.views.remove(view), self.main.granule_shift());
         let mut mapped: Vec<ByteRange> = Vec::new();
-        for at in (0..view.slots.len()).filter(|&k| view.slots[k] != GONE).map(|k| k << shift) {
-            push_joined(&mut mapped, at..at + (1 << shift));
+        for start in (0..view.slots.len()).filter(|&k| view.slots[k] != GONE).map(|k| k << shift) {
+            push_joined(&mut mapped, start..start + (1 << shift));
         }
         for range in mapped {
             self.source.unmap(view.address + range.start as u64, range.len());
@@ -152,7 +156,8 @@ impl MainSegment {
         };
         let is_cut = rest > 0 && first.is_none() && last.is_none();
         let mut pieces: Vec<ByteRange> = first.into_iter().collect();
-        let mut runs = self.free_tiles(self.granule_bytes(), tag).map(|tile| self.whole(tile.start..tile.end()));
+        let mut runs =
+            self.free_tiles(self.granule_bytes(), tag).map(|tile| self.granules_inside(tile.start..tile.end()));
         while missing > 0 {
             let run = runs.next().ok_or(missing)?;
             let taken = run.start..run.end.min(run.start + missing);

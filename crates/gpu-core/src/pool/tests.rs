@@ -64,7 +64,7 @@ impl Play {
     }
 
     /// Granules with a live byte, as the ground sees them.
-    fn touched(&self) -> usize {
+    fn live_granules(&self) -> usize {
         let granules = |(block, request, _): &(BlockId, AllocationRequest, u64)| {
             self.ground.granules(self.pool.address(*block), request.bytes.max(1))
         };
@@ -111,7 +111,7 @@ fn run(play: &mut Play, act: Act) -> bool {
     match act {
         Act::Allocate(bytes, stream) => {
             let before = (play.pool.stats(), play.pool.counts().allocated_bytes);
-            let needed = play.touched() + bytes.max(1).div_ceil(GRANULE);
+            let needed = play.live_granules() + bytes.max(1).div_ceil(GRANULE);
             if let Err(shortage) = play.allocate(Play::request(bytes, stream)) {
                 let after = (play.pool.stats(), play.pool.counts().allocated_bytes);
                 assert_eq!(
@@ -146,7 +146,7 @@ proptest! {
         let mut play = Play::new(48);
         for (k, act) in acts.into_iter().enumerate() {
             prop_assert!(!run(&mut play, act), "{act:?} failed without need");
-            prop_assert_eq!(play.pool.main.touched(), play.touched());
+            prop_assert_eq!(play.pool.main.live_granules(), play.live_granules());
             if k % 16 == 0 {
                 play.check();
             }
@@ -218,7 +218,7 @@ impl Program {
             } else if let Ok(block) = play.allocate(Play::request(bytes, 0)) {
                 own.push(block);
             }
-            for &(_, bytes) in self.persistent.iter().filter(|(at, _)| first && *at == k) {
+            for &(_, bytes) in self.persistent.iter().filter(|(position, _)| first && *position == k) {
                 let _ = play.allocate(Play::request(bytes, 0));
             }
         }

@@ -123,7 +123,7 @@ impl Tiling {
     }
 
     /// The tile that holds the byte at `offset`.
-    pub(super) fn at(&self, offset: usize) -> TileId {
+    pub(super) fn tile_at(&self, offset: usize) -> TileId {
         let granule = offset >> self.granule_shift;
         let mut tile = match self.starts[granule].checked_sub(1) {
             Some(first) if self.tiles[first as usize].start <= offset => first,
@@ -141,13 +141,13 @@ impl Tiling {
         }
     }
 
-    /// Cuts a tile in two at the offset `at` inside it; returns the upper part, of the same kind.
-    pub(super) fn split(&mut self, lower: TileId, at: usize) -> TileId {
+    /// Cuts a tile in two at the offset `boundary` inside it; returns the upper part, of the same kind.
+    pub(super) fn split(&mut self, lower: TileId, boundary: usize) -> TileId {
         let &Tile { start, bytes, kind, after, .. } = self.get(lower);
-        debug_assert!(start < at && at < start + bytes, "the cut is inside the tile");
+        debug_assert!(start < boundary && boundary < start + bytes, "the cut is inside the tile");
         let upper = self.add(Tile {
-            start: at,
-            bytes: start + bytes - at,
+            start: boundary,
+            bytes: start + bytes - boundary,
             kind,
             before: lower.0,
             after,
@@ -158,7 +158,7 @@ impl Tiling {
             self.tiles[after as usize].before = upper;
         }
         let lower = self.get_mut(lower);
-        lower.bytes = at - start;
+        lower.bytes = boundary - start;
         lower.after = upper;
         TileId(upper)
     }
@@ -227,10 +227,10 @@ mod tests {
         fn the_tile_at_an_offset_is_the_one_that_holds_it(cuts in prop::collection::vec((0usize..64 * 8, any::<bool>()), 1..200)) {
             let mut tiling = Tiling::new(64, SHIFT, TileKind::Unmapped);
             for (eighth, cut) in cuts {
-                let at = eighth << (SHIFT - 3);
-                let tile = tiling.at(at);
-                if cut && tiling.get(tile).start < at {
-                    tiling.split(tile, at);
+                let boundary = eighth << (SHIFT - 3);
+                let tile = tiling.tile_at(boundary);
+                if cut && tiling.get(tile).start < boundary {
+                    tiling.split(tile, boundary);
                 } else if !cut && let Some(after) = tiling.after(tile) {
                     tiling.join(tile, after);
                 }
@@ -238,8 +238,8 @@ mod tests {
                 for tile in tiling.iter() {
                     prop_assert_eq!(tiling.get(tile).start, end);
                     end = tiling.get(tile).end();
-                    prop_assert_eq!(tiling.at(end - 1), tile);
-                    prop_assert_eq!(tiling.at(tiling.get(tile).start), tile);
+                    prop_assert_eq!(tiling.tile_at(end - 1), tile);
+                    prop_assert_eq!(tiling.tile_at(tiling.get(tile).start), tile);
                 }
                 prop_assert_eq!(end, 64 << SHIFT);
             }

@@ -32,17 +32,17 @@ impl View {
     /// other; `None` if a granule is gone.
     pub(super) fn pieces(&self, bytes: &ByteRange, granule_shift: u32) -> Option<Vec<ByteRange>> {
         let mut pieces: Vec<ByteRange> = Vec::new();
-        let mut at = bytes.start;
-        while at < bytes.end {
-            let index = at >> granule_shift;
+        let mut cursor = bytes.start;
+        while cursor < bytes.end {
+            let index = cursor >> granule_shift;
             let slot = self.slots[index];
             if slot == GONE {
                 return None;
             }
             let end = bytes.end.min((index + 1) << granule_shift);
-            let start = ((slot as usize) << granule_shift) + at - (index << granule_shift);
-            push_joined(&mut pieces, start..start + end - at);
-            at = end;
+            let start = ((slot as usize) << granule_shift) + cursor - (index << granule_shift);
+            push_joined(&mut pieces, start..start + end - cursor);
+            cursor = end;
         }
         Some(pieces)
     }

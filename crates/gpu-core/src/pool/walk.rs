@@ -37,8 +37,8 @@ impl Pool {
         for (id, tile) in self.tiles() {
             assert_eq!(tile.start, end, "tiles follow each other");
             assert!(tile.bytes > 0 && tile.bytes % UNIT_BYTES == 0, "{tile:?} is whole units");
-            assert_eq!(self.main.tiling().at(tile.start), id);
-            assert_eq!(self.main.tiling().at(tile.end() - 1), id);
+            assert_eq!(self.main.tiling().tile_at(tile.start), id);
+            assert_eq!(self.main.tiling().tile_at(tile.end() - 1), id);
             match (last, tile.kind) {
                 (Some(TileKind::Unmapped), TileKind::Unmapped) => panic!("two unmapped side by side at {end}"),
                 (Some(TileKind::Free(a)), TileKind::Free(b)) => {
@@ -47,7 +47,10 @@ impl Pool {
                 _ => {}
             }
             if tile.kind == TileKind::Unmapped {
-                assert_eq!(self.main.whole(tile.start..tile.end()).len() * self.main.granule_bytes(), tile.bytes);
+                assert_eq!(
+                    self.main.granules_inside(tile.start..tile.end()).len() * self.main.granule_bytes(),
+                    tile.bytes
+                );
             }
             (end, last) = (tile.end(), Some(tile.kind));
         }
@@ -140,7 +143,7 @@ impl Pool {
             for &slot in view.slots.iter().filter(|&&slot| slot != GONE) {
                 let start = self.main.range(&(slot as usize..slot as usize)).start;
                 assert_ne!(
-                    self.main.get(self.main.tiling().at(start)).kind,
+                    self.main.get(self.main.tiling().tile_at(start)).kind,
                     TileKind::Unmapped,
                     "a view maps what exists"
                 );
@@ -165,20 +168,20 @@ impl Pool {
                 TileKind::Free(_) => held_bytes += tile.bytes,
                 _ => {
                     held_bytes += tile.bytes;
-                    self.main.touching(&range).for_each(|slot| touching[slot] += 1);
+                    self.main.granules_overlapping(&range).for_each(|slot| touching[slot] += 1);
                 }
             }
         }
         let touched = touching.iter().filter(|&&tiles| tiles > 0).count();
         for (slot, &tiles) in touching.iter().enumerate() {
-            let edges = self.main.edges(slot);
+            let edges = self.main.boundary_tiles(slot);
             assert!(edges == tiles || (tiles == 1 && edges == 0), "granule {slot}: {edges} edges, {tiles} tiles");
         }
         let sum =
             |field: fn(&super::LiveBlock) -> usize| self.blocks.iter().map(|(_, live)| field(live)).sum::<usize>();
         let stats = self.stats;
-        assert_eq!(self.main.touched(), touched);
-        assert_eq!((self.main.held() * granule_bytes, stats.reserved_bytes.now), (held_bytes, held_bytes));
+        assert_eq!(self.main.live_granules(), touched);
+        assert_eq!((self.main.mapped_granules() * granule_bytes, stats.reserved_bytes.now), (held_bytes, held_bytes));
         assert_eq!(stats.allocated_bytes.now, sum(|live| live.bytes));
         assert_eq!(stats.requested_bytes.now, sum(|live| live.requested_bytes));
         assert_eq!(stats.blocks.now, self.blocks.iter().count());

@@ -42,7 +42,7 @@ pub(super) fn shown(snapshot: &Snapshot) -> Intervals {
 
 /// The lines of the snapshot's events, the oldest first.
 pub(super) fn lines(snapshot: &Snapshot) -> Vec<HistoryLine> {
-    let mut past = Past::at(snapshot);
+    let mut past = Past::new(snapshot);
     snapshot.events.iter().rev().for_each(|entry| past.undo(entry));
     past.lines.reverse();
     past.lines
@@ -71,7 +71,7 @@ struct Past {
 }
 
 impl Past {
-    fn at(snapshot: &Snapshot) -> Self {
+    fn new(snapshot: &Snapshot) -> Self {
         let views = snapshot.segments.iter().filter(|segment| segment.kind == SegmentKind::View);
         let views = views.map(|segment| range(segment.address, segment.bytes));
         let stitched = snapshot.events.iter().filter_map(|entry| match entry.action {
@@ -102,7 +102,7 @@ impl Past {
                 self.undo_freed(time_us, *address, live);
             }
             RecordedAction::Grown { address, bytes } => {
-                for part in self.shown.within(&range(*address, *bytes)) {
+                for part in self.shown.overlap(&range(*address, *bytes)) {
                     self.undo_mapped(time_us, &part);
                 }
             }
@@ -154,7 +154,7 @@ impl Past {
         if before.is_some_and(|(address, live)| address + live.bytes as u64 > range.start) {
             return;
         }
-        for part in self.shown.within(range) {
+        for part in self.shown.overlap(range) {
             self.push_segment(time_us, "segment_map", &part);
             self.shown.remove(&part);
         }

@@ -17,7 +17,7 @@ impl Intervals {
         if range.is_empty() {
             return;
         }
-        let touching: Vec<Range<u64>> = self.around(range.start, range.end).collect();
+        let touching: Vec<Range<u64>> = self.touching(range.start, range.end).collect();
         let mut whole = range;
         for old in touching {
             self.0.remove(&old.start);
@@ -27,7 +27,7 @@ impl Intervals {
     }
 
     pub(super) fn remove(&mut self, range: &Range<u64>) {
-        let cut: Vec<Range<u64>> = self.around(range.start, range.end).collect();
+        let cut: Vec<Range<u64>> = self.touching(range.start, range.end).collect();
         for old in cut {
             self.0.remove(&old.start);
             self.add(old.start..old.end.min(range.start));
@@ -36,8 +36,8 @@ impl Intervals {
     }
 
     /// The parts of `range` that are in the set.
-    pub(super) fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        let parts = self.around(range.start, range.end).map(|old| old.start.max(range.start)..old.end.min(range.end));
+    pub(super) fn overlap(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let parts = self.touching(range.start, range.end).map(|old| old.start.max(range.start)..old.end.min(range.end));
         parts.filter(|part| !part.is_empty()).collect()
     }
 
@@ -45,12 +45,12 @@ impl Intervals {
     pub(super) fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut rest = Intervals::default();
         rest.add(range.clone());
-        self.within(range).iter().for_each(|part| rest.remove(part));
+        self.overlap(range).iter().for_each(|part| rest.remove(part));
         rest.iter().collect()
     }
 
     /// The ranges that overlap or touch `start..end`.
-    fn around(&self, start: u64, end: u64) -> impl Iterator<Item = Range<u64>> {
+    fn touching(&self, start: u64, end: u64) -> impl Iterator<Item = Range<u64>> {
         let before = self.0.range(..start).next_back().filter(|(_, old_end)| **old_end >= start);
         let after = if start <= end { Some(self.0.range(start..=end)) } else { None };
         before.into_iter().chain(after.into_iter().flatten()).map(|(&start, &end)| start..end)
@@ -70,7 +70,7 @@ mod tests {
         #[test]
         fn ranges_agree_with_a_set_of_addresses(
             changes in prop::collection::vec((0u64..40, 0u64..10, any::<bool>()), 0..30),
-            (from, len) in (0u64..40, 0u64..10),
+            (start, len) in (0u64..40, 0u64..10),
         ) {
             let (mut ranges, mut set) = (Intervals::default(), BTreeSet::new());
             for (start, len, added) in changes {
@@ -86,9 +86,9 @@ mod tests {
                 let all: Vec<_> = ranges.iter().collect();
                 prop_assert!(all.windows(2).all(|pair| pair[0].end < pair[1].start));
             }
-            let asked = from..from + len;
+            let asked = start..start + len;
             let (inside, outside): (Vec<u64>, Vec<u64>) = asked.clone().partition(|address| set.contains(address));
-            prop_assert_eq!(ranges.within(&asked).into_iter().flatten().collect::<Vec<_>>(), inside);
+            prop_assert_eq!(ranges.overlap(&asked).into_iter().flatten().collect::<Vec<_>>(), inside);
             prop_assert_eq!(ranges.missing(&asked).into_iter().flatten().collect::<Vec<_>>(), outside);
         }
     }

@@ -73,21 +73,21 @@ impl Snapshot {
 /// True if the blocks lie one after the other from the beginning of their segment to its end; the
 /// block that does not, and why.
 fn check_blocks(segment: &Segment) -> Result<(), (usize, String)> {
-    let mut at = segment.address;
+    let mut expected = segment.address;
     for (k, block) in segment.blocks.iter().enumerate() {
-        if block.address != at {
-            return Err((k, format!("begins at {:#x}, and the block before ends at {at:#x}", block.address)));
+        if block.address != expected {
+            return Err((k, format!("begins at {:#x}, and the block before ends at {expected:#x}", block.address)));
         }
         if block.bytes == 0 || block.requested_bytes > block.bytes {
             return Err((k, format!("has {} bytes, of which {} were asked for", block.bytes, block.requested_bytes)));
         }
-        at = check_range(at, block.bytes).map_err(|reason| (k, reason))?;
+        expected = check_range(expected, block.bytes).map_err(|reason| (k, reason))?;
     }
     let end = segment.address + segment.bytes as u64;
-    if at == end {
+    if expected == end {
         Ok(())
     } else {
-        Err((segment.blocks.len(), format!("the blocks end at {at:#x}, the segment at {end:#x}")))
+        Err((segment.blocks.len(), format!("the blocks end at {expected:#x}, the segment at {end:#x}")))
     }
 }
 

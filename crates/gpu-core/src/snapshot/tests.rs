@@ -33,7 +33,7 @@ fn stitched() -> Snapshot {
     let granule = GRANULE as u64;
     let (home, view, gone) = (0x7f00_0000_0000, 0x7e00_0000_0000, 0x7e00_0100_0000);
     let lent = |address, bytes| Block { state: BlockState::Lent, ..block(address, bytes, None) };
-    let at = |k: u64| home + k * granule;
+    let granule_at = |k: u64| home + k * granule;
     let event = |time_us, action| RecordedEvent { time_us, action };
     let allocated = |address, bytes, owner: &str| {
         let requested_bytes = bytes - 100;
@@ -45,19 +45,19 @@ fn stitched() -> Snapshot {
     };
     let actions = vec![
         RecordedAction::Grown { address: home, bytes: 8 * GRANULE },
-        allocated(at(0), GRANULE, "kept"),
-        allocated(at(1), GRANULE, "passing"),
-        allocated(at(2), GRANULE, "kept"),
-        freed(at(1), GRANULE, "passing"),
+        allocated(granule_at(0), GRANULE, "kept"),
+        allocated(granule_at(1), GRANULE, "passing"),
+        allocated(granule_at(2), GRANULE, "kept"),
+        freed(granule_at(1), GRANULE, "passing"),
         RecordedAction::Stitched { address: gone, bytes: 2 * GRANULE },
         allocated(gone, 2 * GRANULE, "gone"),
         freed(gone, 2 * GRANULE, "gone"),
         RecordedAction::Step,
         RecordedAction::Short { requested_bytes: 1 << 40, stream: 0, owner: "greedy".into(), left_bytes: 5 << 20 },
-        allocated(at(4), GRANULE, "late"),
+        allocated(granule_at(4), GRANULE, "late"),
         RecordedAction::Stitched { address: view, bytes: 2 * GRANULE },
         allocated(view, GRANULE + 512, "stitched"),
-        RecordedAction::Released { address: at(7), bytes: GRANULE },
+        RecordedAction::Released { address: granule_at(7), bytes: GRANULE },
     ];
     Snapshot {
         format_version: FORMAT_VERSION,
@@ -82,13 +82,13 @@ fn stitched() -> Snapshot {
             segment(
                 SegmentKind::Main,
                 vec![
-                    block(at(0), GRANULE, Some("kept")),
-                    lent(at(1), GRANULE),
-                    block(at(2), GRANULE, Some("kept")),
-                    lent(at(3), 512),
-                    block(at(3) + 512, GRANULE - 512, None),
-                    block(at(4), GRANULE, Some("late")),
-                    block(at(5), 2 * GRANULE, None),
+                    block(granule_at(0), GRANULE, Some("kept")),
+                    lent(granule_at(1), GRANULE),
+                    block(granule_at(2), GRANULE, Some("kept")),
+                    lent(granule_at(3), 512),
+                    block(granule_at(3) + 512, GRANULE - 512, None),
+                    block(granule_at(4), GRANULE, Some("late")),
+                    block(granule_at(5), 2 * GRANULE, None),
                 ],
             ),
         ],

@@ -213,8 +213,8 @@ mod tests {
             prop_assert!(timeline.spans.windows(2).all(|pair| pair[0].index < pair[1].index));
             prop_assert_eq!(timeline.check(), Ok(()));
             for span in &timeline.spans {
-                let (from, to) = (span.index * timeline.span_us, (span.index + 1) * timeline.span_us);
-                let inside = history.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, sum)| *sum);
+                let (start_us, end_us) = (span.index * timeline.span_us, (span.index + 1) * timeline.span_us);
+                let inside = history.iter().filter(|(time_us, _)| (start_us..end_us).contains(time_us)).map(|(_, sum)| *sum);
                 prop_assert_eq!(span.peak.allocated_bytes, inside.max().unwrap().max(span.entry.allocated_bytes));
             }
         }

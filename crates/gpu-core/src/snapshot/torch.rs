@@ -44,9 +44,9 @@ fn value_of(snapshot: &Snapshot) -> PickleValue {
 
 /// A segment at the addresses `range`, of which `blocks`, all in order of address, some lie in it.
 fn segment(range: &Range<u64>, blocks: &[&Block]) -> PickleValue {
-    let from = blocks.partition_point(|block| block.address < range.start);
-    let to = blocks.partition_point(|block| block.address < range.end);
-    let own = &blocks[from..to];
+    let first = blocks.partition_point(|block| block.address < range.start);
+    let end = blocks.partition_point(|block| block.address < range.end);
+    let own = &blocks[first..end];
     let sum = |bytes: fn(&Block) -> usize| -> u64 { own.iter().map(|block| bytes(block) as u64).sum() };
     let live_bytes = sum(|block| if block.state == BlockState::Live { block.bytes } else { 0 });
     PickleValue::Dict(vec![

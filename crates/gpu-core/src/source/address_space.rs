@@ -66,10 +66,10 @@ impl AddressSpace {
     /// Books granules at consecutive addresses at which nothing is seen yet.
     pub(crate) fn map(&mut self, address: u64, granules: &[Granule]) {
         self.assert_reserved(address, granules.len() * self.granule_bytes as usize);
-        for (at, &granule) in self.addresses(address, granules.len()).zip(granules) {
-            self.change(at, |seen| {
-                let before = seen.insert(at, granule);
-                assert!(before.is_none(), "{granule:?} is mapped to {at:#x}, where {before:?} is");
+        for (page, &granule) in self.addresses(address, granules.len()).zip(granules) {
+            self.change(page, |seen| {
+                let before = seen.insert(page, granule);
+                assert!(before.is_none(), "{granule:?} is mapped to {page:#x}, where {before:?} is");
             });
             *self.addresses_of.entry(granule).or_insert(0) += 1;
         }
@@ -78,10 +78,10 @@ impl AddressSpace {
     /// Takes away what is seen in a range without gaps.
     pub(crate) fn unmap(&mut self, address: u64, bytes: usize) {
         self.assert_reserved(address, bytes);
-        for at in self.addresses(address, bytes / self.granule_bytes as usize) {
+        for page in self.addresses(address, bytes / self.granule_bytes as usize) {
             let mut granule = None;
-            self.change(at, |seen| granule = seen.remove(&at));
-            let granule = granule.unwrap_or_else(|| panic!("{at:#x} is unmapped, but nothing is mapped there"));
+            self.change(page, |seen| granule = seen.remove(&page));
+            let granule = granule.unwrap_or_else(|| panic!("{page:#x} is unmapped, but nothing is mapped there"));
             let addresses = self.addresses_of.get_mut(&granule).expect("a granule that was seen is counted");
             *addresses -= 1;
             if *addresses == 0 {
@@ -108,32 +108,32 @@ impl AddressSpace {
     /// If something in the range is not mapped.
     pub(crate) fn pieces(&self, address: u64, bytes: usize) -> impl Iterator<Item = (Granule, usize, usize)> {
         let end = address.checked_add(bytes as u64).expect("an address range ends");
-        let mut at = address;
+        let mut page = address;
         std::iter::from_fn(move || {
-            let offset = at % self.granule_bytes;
-            let len = (self.granule_bytes - offset).min(end - at);
-            let granule = (at < end).then(|| self.seen.get(&(at - offset)))?;
-            let granule = granule.unwrap_or_else(|| panic!("{at:#x} is used, but nothing is mapped there"));
-            at += len;
+            let offset = page % self.granule_bytes;
+            let len = (self.granule_bytes - offset).min(end - page);
+            let granule = (page < end).then(|| self.seen.get(&(page - offset)))?;
+            let granule = granule.unwrap_or_else(|| panic!("{page:#x} is used, but nothing is mapped there"));
+            page += len;
             Some((*granule, offset as usize, len as usize))
         })
     }
 
     /// Changes what is seen at one address and keeps the count of runs, which that address and the
     /// next can begin.
-    fn change(&mut self, at: u64, change: impl FnOnce(&mut BTreeMap<u64, Granule>)) {
-        let before = self.begins_run(at) + self.begins_run(at + self.granule_bytes);
+    fn change(&mut self, page: u64, change: impl FnOnce(&mut BTreeMap<u64, Granule>)) {
+        let before = self.begins_run(page) + self.begins_run(page + self.granule_bytes);
         change(&mut self.seen);
-        let after = self.begins_run(at) + self.begins_run(at + self.granule_bytes);
+        let after = self.begins_run(page) + self.begins_run(page + self.granule_bytes);
         self.runs = self.runs + after - before;
     }
 
-    fn begins_run(&self, at: u64) -> usize {
-        let follows = |granule: &Granule| match self.seen.get(&at.wrapping_sub(self.granule_bytes)) {
+    fn begins_run(&self, page: u64) -> usize {
+        let follows = |granule: &Granule| match self.seen.get(&page.wrapping_sub(self.granule_bytes)) {
             Some(below) => below.0 + 1 == granule.0,
             None => false,
         };
-        usize::from(self.seen.get(&at).is_some_and(|granule| !follows(granule)))
+        usize::from(self.seen.get(&page).is_some_and(|granule| !follows(granule)))
     }
 
     fn addresses(&self, address: u64, granules: usize) -> impl Iterator<Item = u64> + use<> {

@@ -116,13 +116,13 @@ fn capacity(source: &mut Probe) {
 fn bytes_stay(source: &mut Probe) {
     let granule_bytes = source.granule_bytes();
     let (address, granules) = mapped(source, 3);
-    let at = |k: usize| address + (k * granule_bytes) as u64;
-    source.write(at(0), &pattern(1, 3 * granule_bytes));
-    source.unmap(at(1), granule_bytes);
-    assert_eq!(source.read(at(0), granule_bytes), pattern(1, 3 * granule_bytes)[..granule_bytes]);
-    assert_eq!(source.read(at(2), granule_bytes), pattern(1, 3 * granule_bytes)[2 * granule_bytes..]);
-    source.map(at(1), &granules[1..2]).unwrap();
-    assert_eq!(source.read(at(0), 3 * granule_bytes), pattern(1, 3 * granule_bytes));
+    let nth = |k: usize| address + (k * granule_bytes) as u64;
+    source.write(nth(0), &pattern(1, 3 * granule_bytes));
+    source.unmap(nth(1), granule_bytes);
+    assert_eq!(source.read(nth(0), granule_bytes), pattern(1, 3 * granule_bytes)[..granule_bytes]);
+    assert_eq!(source.read(nth(2), granule_bytes), pattern(1, 3 * granule_bytes)[2 * granule_bytes..]);
+    source.map(nth(1), &granules[1..2]).unwrap();
+    assert_eq!(source.read(nth(0), 3 * granule_bytes), pattern(1, 3 * granule_bytes));
     give_back(source, address, granules);
 }
 

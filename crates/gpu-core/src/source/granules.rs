@@ -72,14 +72,14 @@ pub(super) fn unclean(
     pieces: impl Iterator<Item = (Granule, usize, usize)>,
     address: u64,
 ) -> Range<u64> {
-    let mut at = address;
+    let mut start = address;
     let mut unclean: Option<Range<u64>> = None;
     for (granule, _, len) in pieces {
-        let end = at + len as u64;
+        let end = start + len as u64;
         if granules.claim(granule) {
-            unclean = Some(unclean.map_or(at, |range| range.start)..end);
+            unclean = Some(unclean.map_or(start, |range| range.start)..end);
         }
-        at = end;
+        start = end;
     }
     unclean.unwrap_or(address..address)
 }

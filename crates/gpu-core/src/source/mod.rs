@@ -94,9 +94,9 @@ pub trait Source: Send + std::fmt::Debug {
         true
     }
 
-    /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far
+    /// Makes work submitted to `waiting` from now on run after the work submitted to `awaited` so far
     /// (an event recorded on one and waited for by the other). The caller does not wait.
-    fn order(&mut self, _waiting: StreamId, _on: StreamId) -> Result<(), Refusal> {
+    fn order(&mut self, _waiting: StreamId, _awaited: StreamId) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -12,14 +12,14 @@ use crate::watch::{self, FAILED, PASSED};
 #[path = "../../examples/gpu_check/check/mod.rs"]
 mod check;
 
-/// The rows of the checks from number `from` on, and what the process would exit with.
-fn rows(from: usize, prepare: impl FnOnce(&FakeDriver)) -> (Vec<String>, u8) {
+/// The rows of the checks from number `first` on, and what the process would exit with.
+fn rows(first: usize, prepare: impl FnOnce(&FakeDriver)) -> (Vec<String>, u8) {
     let driver = driver_with_kernels();
     let bench = check::Bench::open(0, check::Plan::quick()).unwrap();
     assert!(bench.head("2026-01-02").starts_with("## Fake GPU 0, 2026-01-02\n"));
     prepare(&driver);
     let mut out = Vec::new();
-    let code = watch::work(&bench.checks(), from, &|| bench.settle(), &mut out).unwrap();
+    let code = watch::work(&bench.checks(), first, &|| bench.settle(), &mut out).unwrap();
     (String::from_utf8(out).unwrap().lines().map(str::to_owned).collect(), code)
 }
 
@@ -57,8 +57,8 @@ fn behind_a_check_that_loses_the_device_nothing_is_tried() {
 fn checks_go_on_behind_one_that_ends_its_process_or_hangs() {
     let names: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(str::to_owned).into();
     // What each process does, by the check that it begins with.
-    let worker = |from: usize| {
-        let script = match from {
+    let worker = |first: usize| {
+        let script = match first {
             0 => "echo '| a | ok | 0 |'; kill -9 $$",
             2 => "echo '| c | **failed**: lost | 0 |'; exit 7",
             3 => "exec sleep 600",

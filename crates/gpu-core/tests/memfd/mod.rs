@@ -93,12 +93,12 @@ impl Source for Memfd {
 
     fn map(&mut self, address: u64, granules: &[Granule]) -> Result<(), Refusal> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        for (&Granule(number), at) in granules.iter().zip((address..).step_by(self.granule_bytes)) {
+        for (&Granule(number), page) in granules.iter().zip((address..).step_by(self.granule_bytes)) {
             self.calls += 1;
             let offset = number * self.granule_bytes as u64;
             // SAFETY: the pool maps into reservations of this source only, where nothing is mapped
             // yet, so that only addresses without access are replaced.
-            unsafe { mmap(pointer(at), self.granule_bytes, protection, flags, &self.file, offset) }.unwrap();
+            unsafe { mmap(pointer(page), self.granule_bytes, protection, flags, &self.file, offset) }.unwrap();
         }
         Ok(())
     }

@@ -50,10 +50,10 @@ impl Memory {
         match self {
             Memory::Simulated(device) => device.write(address, bytes),
             Memory::Host => {
-                let to = std::ptr::with_exposed_provenance_mut(address as usize);
+                let dst = std::ptr::with_exposed_provenance_mut(address as usize);
                 // SAFETY: the simulation writes into live blocks only, which are mapped memory that
                 // nothing else refers to.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) }
             }
         }
     }
@@ -62,9 +62,9 @@ impl Memory {
         match self {
             Memory::Simulated(device) => device.read(address, bytes),
             Memory::Host => {
-                let from = std::ptr::with_exposed_provenance(address as usize);
+                let src = std::ptr::with_exposed_provenance(address as usize);
                 // SAFETY: as for writing.
-                unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) }
+                unsafe { std::ptr::copy_nonoverlapping(src, bytes.as_mut_ptr(), bytes.len()) }
             }
         }
     }

@@ -179,8 +179,8 @@ impl World {
         let counts = self.pool.counts();
         let said = (counts.reserved_bytes - counts.whole_free_granules_bytes) / self.granule_bytes;
         if let Memory::Simulated(device) = &self.memory {
-            let behind = |live: &Live| device.granules_behind(live.address, live.bytes);
-            let touched: BTreeSet<_> = self.model.live.iter().flat_map(behind).collect();
+            let granules = |live: &Live| device.granules_behind(live.address, live.bytes);
+            let touched: BTreeSet<_> = self.model.live.iter().flat_map(granules).collect();
             assert_eq!(touched.len(), said, "{counts:?}");
         }
         said

@@ -62,19 +62,24 @@ impl CublasLt {
 
     /// # Safety
     /// As [`crate::CublasLt::multiply`].
-    pub(crate) unsafe fn multiply(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool> {
+    pub(crate) unsafe fn multiply(&mut self, product: &MatrixProduct, addresses: &MatrixAddresses) -> Result<bool> {
         // SAFETY: as the caller promised.
-        unsafe { self.submit(product, at) }.map_err(|fault| self.handle.context().error(fault))
+        unsafe { self.submit(product, addresses) }.map_err(|fault| self.handle.context().error(fault))
     }
 
     /// # Safety
     /// As [`CublasLt::multiply`].
-    unsafe fn submit(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool, super::DriverFault> {
-        let kind = ProductKind::new(product, at);
+    unsafe fn submit(
+        &mut self,
+        product: &MatrixProduct,
+        addresses: &MatrixAddresses,
+    ) -> Result<bool, super::DriverFault> {
+        let kind = ProductKind::new(product, addresses);
         let known = self.plans.get(&kind).cloned();
         let is_first = known.is_none();
         let Some(plan) = known.map_or_else(|| self.plan(kind), Ok)? else { return Ok(false) };
-        let (work, stream) = (GpuCommand::Product { plan, at: *at }, GpuStreams::default_stream(&self.streams));
+        let (work, stream) =
+            (GpuCommand::Product { plan, addresses: *addresses }, GpuStreams::default_stream(&self.streams));
         if is_first {
             // What was held back is submitted first.
             self.handle.context().enter()?;
@@ -82,7 +87,7 @@ impl CublasLt {
             unsafe { work.submit(stream.id(), stream.raw()) }?;
         } else {
             // SAFETY: as the caller promised.
-            unsafe { stream.on().submit(work) }?;
+            unsafe { stream.queue().submit(work) }?;
         }
         Ok(true)
     }
@@ -98,9 +103,14 @@ impl CublasLt {
 }
 
 impl ProductKind {
-    fn new(product: &MatrixProduct, at: &MatrixAddresses) -> Self {
-        let alignments_bytes = [at.a, at.b, at.out].map(alignment_bytes);
-        ProductKind { product: *product, alignments_bytes, start: at.start, workspace_bytes: at.workspace.1 }
+    fn new(product: &MatrixProduct, addresses: &MatrixAddresses) -> Self {
+        let alignments_bytes = [addresses.a, addresses.b, addresses.out].map(alignment_bytes);
+        ProductKind {
+            product: *product,
+            alignments_bytes,
+            start: addresses.start,
+            workspace_bytes: addresses.workspace.1,
+        }
     }
 }
 

@@ -79,10 +79,10 @@ impl ProductPlan {
     }
 
     fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), DriverFault> {
-        let (set, from) = (self.handle.library().set_operation, (&raw const value).cast());
+        let (set, src) = (self.handle.library().set_operation, (&raw const value).cast());
         // SAFETY: the operation is live, and the library copies as many bytes of a variable as that
         // has.
-        let status = unsafe { set(self.operation, attribute, from, size_of::<T>()) };
+        let status = unsafe { set(self.operation, attribute, src, size_of::<T>()) };
         self.handle.checked("cublasLtMatmulDescSetAttribute", format_args!("attribute {attribute}"), status)
     }
 
@@ -129,11 +129,15 @@ impl ProductPlan {
     /// # Safety
     /// As [`GpuCommand::submit`](super::super::gpu_command::GpuCommand::submit). The addresses are
     /// aligned as those of the kind, and so large is the workspace.
-    pub(in super::super) unsafe fn submit(&self, at: &MatrixAddresses, stream: CUstream) -> Result<(), DriverFault> {
+    pub(in super::super) unsafe fn submit(
+        &self,
+        addresses: &MatrixAddresses,
+        stream: CUstream,
+    ) -> Result<(), DriverFault> {
         let (alpha, beta) = (1.0f32, 0.0f32);
         let [alpha, beta] = [&raw const alpha, &raw const beta].map(<*const f32>::cast::<c_void>);
         let address = |address: u64| ptr::with_exposed_provenance_mut::<c_void>(address as usize);
-        let ([first, second, out], (workspace, bytes)) = (self.layouts, at.workspace);
+        let ([first, second, out], (workspace, bytes)) = (self.layouts, addresses.workspace);
         // SAFETY: as the caller promised. The library reads the scalars, which are of the host,
         // before it returns.
         let status = unsafe {
@@ -141,14 +145,14 @@ impl ProductPlan {
                 self.handle.raw(),
                 self.operation,
                 alpha,
-                address(at.b),
+                address(addresses.b),
                 first,
-                address(at.a),
+                address(addresses.a),
                 second,
                 beta,
-                address(at.out),
+                address(addresses.out),
                 out,
-                address(at.out),
+                address(addresses.out),
                 out,
                 &raw const self.algorithm,
                 address(workspace),
@@ -156,7 +160,7 @@ impl ProductPlan {
                 stream.cast(),
             )
         };
-        self.handle.checked("cublasLtMatmul", format_args!("{:?}, {at:?}", self.product), status)
+        self.handle.checked("cublasLtMatmul", format_args!("{:?}, {addresses:?}", self.product), status)
     }
 }
 
@@ -198,10 +202,10 @@ impl Wishes {
     }
 
     fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), DriverFault> {
-        let (set, from) = (self.handle.library().set_preference, (&raw const value).cast());
+        let (set, src) = (self.handle.library().set_preference, (&raw const value).cast());
         // SAFETY: the preference is live, and the library copies as many bytes of a variable as
         // that has.
-        let status = unsafe { set(self.preference, attribute, from, size_of::<T>()) };
+        let status = unsafe { set(self.preference, attribute, src, size_of::<T>()) };
         self.handle.checked("cublasLtMatmulPreferenceSetAttribute", format_args!("attribute {attribute}"), status)
     }
 }

@@ -193,12 +193,12 @@ fn segments_show_every_byte_once_at_each_address() {
         (SegmentKind::Main, 8 * GRANULE, SegmentKind::View, 3 * GRANULE)
     );
     for segment in &segments {
-        let mut at = segment.address;
+        let mut address = segment.address;
         for block in &segment.blocks {
-            assert_eq!(block.address, at);
-            at += block.bytes as u64;
+            assert_eq!(block.address, address);
+            address += block.bytes as u64;
         }
-        assert_eq!(at, segment.address + segment.bytes as u64);
+        assert_eq!(address, segment.address + segment.bytes as u64);
     }
     let sum = |state: BlockState| {
         home.blocks.iter().filter(|block| block.state == state).map(|block| block.bytes).sum::<usize>()

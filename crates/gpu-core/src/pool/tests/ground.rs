@@ -60,16 +60,16 @@ impl Ground {
     /// Writes a mark to every unit of a range.
     pub(super) fn mark(&self, address: u64, bytes: usize, mark: u64) {
         let mut state = self.state();
-        for at in (address..address + bytes as u64).step_by(UNIT_BYTES) {
-            *state.unit(at) = mark;
+        for unit_address in (address..address + bytes as u64).step_by(UNIT_BYTES) {
+            *state.unit(unit_address) = mark;
         }
     }
 
     /// Asserts that every unit of a range bears the mark.
     pub(super) fn assert_marked(&self, address: u64, bytes: usize, mark: u64) {
         let mut state = self.state();
-        for at in (address..address + bytes as u64).step_by(UNIT_BYTES) {
-            assert_eq!(*state.unit(at), mark, "contents at {at:#x}");
+        for unit_address in (address..address + bytes as u64).step_by(UNIT_BYTES) {
+            assert_eq!(*state.unit(unit_address), mark, "contents at {unit_address:#x}");
         }
     }
 
@@ -84,10 +84,10 @@ impl Ground {
 
 impl State {
     fn unit(&mut self, address: u64) -> &mut u64 {
-        let within = address % self.granule_bytes as u64;
-        let granule = self.mapped[&(address - within)];
+        let offset = address % self.granule_bytes as u64;
+        let granule = self.mapped[&(address - offset)];
         let (_, marks) = self.memory.get_mut(&granule).expect("what is mapped exists");
-        &mut marks[within as usize / UNIT_BYTES]
+        &mut marks[offset as usize / UNIT_BYTES]
     }
 
     fn called(&mut self) {
@@ -202,10 +202,10 @@ impl Source for Ground {
         !self.state().busy.contains(&stream)
     }
 
-    fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal> {
+    fn order(&mut self, waiting: StreamId, awaited: StreamId) -> Result<(), Refusal> {
         let mut state = self.state();
         state.may_fail()?;
-        state.orders.push((waiting, on));
+        state.orders.push((waiting, awaited));
         Ok(())
     }
 

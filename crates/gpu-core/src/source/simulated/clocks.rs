@@ -28,11 +28,11 @@ impl StreamClocks {
         stream.submitted
     }
 
-    /// Makes what is submitted to `waiting` from now on run after what was submitted to `on`. The
+    /// Makes what is submitted to `waiting` from now on run after what was submitted to `awaited`. The
     /// wait itself is work on `waiting`: a driver does not call a stream idle that still waits.
-    pub(super) fn order(&mut self, waiting: StreamId, on: StreamId) {
-        let mut after = self.streams.get(&on).map(|stream| stream.after.clone()).unwrap_or_default();
-        after.insert(on, self.submitted(on));
+    pub(super) fn order(&mut self, waiting: StreamId, awaited: StreamId) {
+        let mut after = self.streams.get(&awaited).map(|stream| stream.after.clone()).unwrap_or_default();
+        after.insert(awaited, self.submitted(awaited));
         let waiting = self.streams.entry(waiting).or_default();
         for (stream, ticket) in after {
             let last = waiting.after.entry(stream).or_insert(0);

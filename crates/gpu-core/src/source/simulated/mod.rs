@@ -288,9 +288,9 @@ impl Source for Simulated {
         self.device().clocks.is_idle(stream)
     }
 
-    fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal> {
+    fn order(&mut self, waiting: StreamId, awaited: StreamId) -> Result<(), Refusal> {
         let mut device = self.call(2)?;
-        device.clocks.order(waiting, on);
+        device.clocks.order(waiting, awaited);
         if device.completion == Completion::Immediate {
             device.clocks.complete(waiting);
         }
