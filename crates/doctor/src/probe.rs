@@ -245,8 +245,8 @@ fn search_order(system: &System) -> Vec<PathBuf> {
 
 /// Folders of `/etc/ld.so.conf` and of the folder that it usually includes.
 fn configured(system: &System) -> Vec<PathBuf> {
-    let below = |name: String| Path::new("/etc/ld.so.conf.d").join(name);
-    let included = system.names("/etc/ld.so.conf.d").into_iter().filter(|name| name.ends_with(".conf")).map(below);
+    let in_folder = |name: String| Path::new("/etc/ld.so.conf.d").join(name);
+    let included = system.names("/etc/ld.so.conf.d").into_iter().filter(|name| name.ends_with(".conf")).map(in_folder);
     let texts = std::iter::once(PathBuf::from("/etc/ld.so.conf")).chain(included).filter_map(|path| system.read(path));
     texts
         .flat_map(|text| {
@@ -309,18 +309,18 @@ mod tests {
     #[test]
     fn libraries_are_found_in_the_loaders_order_and_once_each() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |path: &str| folder.path().join(path);
+        let path_to = |path: &str| folder.path().join(path);
         for path in ["opt/cuda/lib64", "etc/ld.so.conf.d", "usr/local/cuda-12.4/lib64", "usr/lib/x86_64-linux-gnu"] {
-            fs::create_dir_all(at(path)).unwrap();
+            fs::create_dir_all(path_to(path)).unwrap();
         }
-        fs::write(at("etc/ld.so.conf.d/cuda.conf"), "# toolkit\n/usr/local/cuda-12.4/lib64\n").unwrap();
-        fs::write(at("etc/ld.so.conf.d/notes.txt"), "/nowhere\n").unwrap();
-        fs::write(at("opt/cuda/lib64/libcudart.so.11.8.89"), "").unwrap();
-        symlink("libcudart.so.11.8.89", at("opt/cuda/lib64/libcudart.so.11.0")).unwrap();
-        fs::write(at("usr/local/cuda-12.4/lib64/libcudart.so.12.4.127"), "").unwrap();
-        fs::write(at("usr/local/cuda-12.4/lib64/libcublasLt.so.12.4.5.8"), "").unwrap();
-        fs::write(at("usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"), "").unwrap();
-        symlink("libcuda.so.570.124.06", at("usr/lib/x86_64-linux-gnu/libcuda.so.1")).unwrap();
+        fs::write(path_to("etc/ld.so.conf.d/cuda.conf"), "# toolkit\n/usr/local/cuda-12.4/lib64\n").unwrap();
+        fs::write(path_to("etc/ld.so.conf.d/notes.txt"), "/nowhere\n").unwrap();
+        fs::write(path_to("opt/cuda/lib64/libcudart.so.11.8.89"), "").unwrap();
+        symlink("libcudart.so.11.8.89", path_to("opt/cuda/lib64/libcudart.so.11.0")).unwrap();
+        fs::write(path_to("usr/local/cuda-12.4/lib64/libcudart.so.12.4.127"), "").unwrap();
+        fs::write(path_to("usr/local/cuda-12.4/lib64/libcublasLt.so.12.4.5.8"), "").unwrap();
+        fs::write(path_to("usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"), "").unwrap();
+        symlink("libcuda.so.570.124.06", path_to("usr/lib/x86_64-linux-gnu/libcuda.so.1")).unwrap();
         let variables = [("LD_LIBRARY_PATH".to_owned(), "/opt/cuda/lib64::/opt/cuda/lib64".to_owned())];
         let found = probe_libraries(&System::new(folder.path(), variables, "x86_64"));
         let order = ["/opt/cuda/lib64", "/usr/local/cuda-12.4/lib64", "/lib/x86_64-linux-gnu"].map(PathBuf::from);

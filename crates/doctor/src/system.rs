@@ -70,7 +70,7 @@ impl System {
     /// Path of this machine's `path` for the process at hand.
     pub(crate) fn place(&self, path: &Path) -> PathBuf {
         match path.strip_prefix("/") {
-            Ok(below) => self.root.join(below),
+            Ok(relative) => self.root.join(relative),
             Err(_) => self.root.join(path),
         }
     }

@@ -37,13 +37,13 @@ pub struct Job {
     world: usize,
     recovers: bool,
     /// The error that ended the job's use.
-    over: Option<String>,
+    end_reason: Option<String>,
 }
 
 /// Work for the thread that calls MPI.
 enum Command {
-    Send { to: usize, message: Vec<u8> },
-    Receive { from: usize, len: usize },
+    Send { destination: usize, message: Vec<u8> },
+    Receive { source: usize, len: usize },
     Broadcast { root: usize, message: Vec<u8> },
     Agree { flags: u32 },
     Revoke,
@@ -87,8 +87,16 @@ impl Job {
         };
         let text = |error: std::io::Error| Error::Failed { function: "a thread for MPI", text: error.to_string() };
         thread::Builder::new().name("mpi".to_owned()).spawn(run).map_err(text)?;
-        let mut job =
-            Job { commands, answers, timeout, library: String::new(), rank: 0, world: 1, recovers: false, over: None };
+        let mut job = Job {
+            commands,
+            answers,
+            timeout,
+            library: String::new(),
+            rank: 0,
+            world: 1,
+            recovers: false,
+            end_reason: None,
+        };
         let started = job.answer("the start of MPI")?;
         job.take_ranks(started);
         Ok(job)
@@ -114,20 +122,20 @@ impl Job {
         self.recovers
     }
 
-    /// Begins to send `message` to rank `to`. A failure shows at a later call.
+    /// Begins to send `message` to rank `destination`. A failure shows at a later call.
     ///
     /// # Errors
     /// [`Error::Over`] after a failure.
-    pub fn send(&mut self, to: usize, message: Vec<u8>) -> Result<()> {
-        self.command(Command::Send { to, message })
+    pub fn send(&mut self, destination: usize, message: Vec<u8>) -> Result<()> {
+        self.command(Command::Send { destination, message })
     }
 
-    /// Fills `message` with the next one from rank `from`.
+    /// Fills `message` with the next one from rank `source`.
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
-    pub fn receive(&mut self, from: usize, message: &mut [u8]) -> Result<()> {
-        self.command(Command::Receive { from, len: message.len() })?;
+    pub fn receive(&mut self, source: usize, message: &mut [u8]) -> Result<()> {
+        self.command(Command::Receive { source, len: message.len() })?;
         self.message("a message of another rank", message)
     }
 
@@ -184,7 +192,7 @@ impl Job {
     }
 
     fn command(&mut self, command: Command) -> Result<()> {
-        if let Some(reason) = &self.over {
+        if let Some(reason) = &self.end_reason {
             return Err(Error::Over { reason: reason.clone() });
         }
         self.commands.send(command).map_err(|_| Error::Over { reason: "its thread has ended".to_owned() })
@@ -200,14 +208,14 @@ impl Job {
         if let Err(error) = &answer
             && (!self.recovers || matches!(error, Error::Timeout { .. }))
         {
-            self.over = Some(error.to_string());
+            self.end_reason = Some(error.to_string());
         }
         answer
     }
 
-    fn message(&mut self, what: &'static str, to: &mut [u8]) -> Result<()> {
+    fn message(&mut self, what: &'static str, destination: &mut [u8]) -> Result<()> {
         match self.answer(what)? {
-            Answer::Message(message) => to.copy_from_slice(&message),
+            Answer::Message(message) => destination.copy_from_slice(&message),
             _ => unreachable!("it is answered with a message"),
         }
         Ok(())
@@ -262,7 +270,7 @@ impl Caller {
             answer = loop {
                 let Some(command) = self.next(work) else { return };
                 match command {
-                    Command::Send { to, message } => match self.library.send(to, message) {
+                    Command::Send { destination, message } => match self.library.send(destination, message) {
                         Ok(send) => self.sends.push(send),
                         Err(error) => self.failed_send = Some(error),
                     },
@@ -270,8 +278,8 @@ impl Caller {
                     Command::Receive { .. } | Command::Broadcast { .. } if self.failed_send.is_some() => {
                         break Err(self.failed_send.take().expect("it is there"));
                     }
-                    Command::Receive { from, len } => {
-                        break self.library.receive(from, len).and_then(|pending| self.message(pending));
+                    Command::Receive { source, len } => {
+                        break self.library.receive(source, len).and_then(|pending| self.message(pending));
                     }
                     Command::Broadcast { root, message } => {
                         break self.library.broadcast(root, message).and_then(|pending| self.message(pending));

@@ -271,24 +271,26 @@ impl Library {
         self.check("MPI_Comm_set_errhandler", code)
     }
 
-    /// Begins to send `message` to rank `to`.
-    pub(crate) fn send(&self, to: usize, message: Vec<u8>) -> Result<Pending> {
+    /// Begins to send `message` to rank `destination`.
+    pub(crate) fn send(&self, destination: usize, message: Vec<u8>) -> Result<Pending> {
         let mut pending = Pending::new(message);
         let (data, len) = (pending.buffer.as_ptr(), length(&pending.buffer)?);
-        let (to, byte, world) = (number(to)?, self.constants.byte, self.world);
+        let (destination, byte, world) = (number(destination)?, self.constants.byte, self.world);
         // SAFETY: `pending` keeps the message until the call is done, or for ever.
-        let code = unsafe { (self.functions.isend)(data.cast(), len, byte, to, TAG, world, &raw mut pending.request) };
+        let code = unsafe {
+            (self.functions.isend)(data.cast(), len, byte, destination, TAG, world, &raw mut pending.request)
+        };
         self.begun("MPI_Isend", code, pending)
     }
 
-    /// Begins to receive a message of `len` bytes from rank `from`.
-    pub(crate) fn receive(&self, from: usize, len: usize) -> Result<Pending> {
+    /// Begins to receive a message of `len` bytes from rank `source`.
+    pub(crate) fn receive(&self, source: usize, len: usize) -> Result<Pending> {
         let mut pending = Pending::new(vec![0; len]);
         let (data, len) = (pending.buffer.as_mut_ptr(), length(&pending.buffer)?);
-        let (from, byte, world) = (number(from)?, self.constants.byte, self.world);
+        let (source, byte, world) = (number(source)?, self.constants.byte, self.world);
         // SAFETY: as in `send`; nobody reads or writes the memory until the call is done.
         let code =
-            unsafe { (self.functions.irecv)(data.cast(), len, byte, from, TAG, world, &raw mut pending.request) };
+            unsafe { (self.functions.irecv)(data.cast(), len, byte, source, TAG, world, &raw mut pending.request) };
         self.begun("MPI_Irecv", code, pending)
     }
 
@@ -310,8 +312,8 @@ impl Library {
         let Constants { uint32, band, .. } = self.constants;
         // SAFETY: as in `receive`; the two words are those of `pending`, one read and one written.
         let code = unsafe {
-            let (from, to) = (words.cast_const().cast(), words.add(1).cast());
-            (self.functions.iallreduce)(from, to, 1, uint32, band, self.world, &raw mut pending.request)
+            let (source, destination) = (words.cast_const().cast(), words.add(1).cast());
+            (self.functions.iallreduce)(source, destination, 1, uint32, band, self.world, &raw mut pending.request)
         };
         self.begun("MPI_Iallreduce", code, pending)
     }

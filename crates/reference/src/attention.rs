@@ -41,7 +41,7 @@ pub(crate) fn multihead_attention<'t>(
         (weights.matmul(v.slice(own)), weights)
     };
     let (values, weights_by_head): (Vec<Var<'t>>, Vec<Var<'t>>) = (0..heads).map(head).unzip();
-    let result = weights.linear(&format!("{name}.out_proj"), Var::beside(&values), hidden);
+    let result = weights.linear(&format!("{name}.out_proj"), Var::concat_columns(&values), hidden);
     Attended { result, weights: weights_by_head }
 }
 

@@ -70,13 +70,13 @@ impl Edges {
         let mut edges = Edges {
             src: kept.iter().map(|&edge| graph.src[edge]).collect(),
             dst: kept.iter().map(|&edge| graph.dst[edge]).collect(),
-            attributes: Matrix::from_fn(kept.len(), width, |i, a| all.at(kept[i], a)),
+            attributes: Matrix::from_fn(kept.len(), width, |i, a| all.get(kept[i], a)),
             places: kept.iter().map(|&edge| edge + shift(edge)).collect(),
         };
         for node in (0..graph.nodes).filter(|_| self_loops) {
             let received: Vec<usize> = kept.iter().copied().filter(|&edge| graph.dst[edge] == node).collect();
             let mean =
-                |a: usize| received.iter().map(|&edge| all.at(edge, a)).sum::<f64>() / received.len().max(1) as f64;
+                |a: usize| received.iter().map(|&edge| all.get(edge, a)).sum::<f64>() / received.len().max(1) as f64;
             edges.attributes.values.extend((0..width).map(mean));
             edges.attributes.rows += 1;
             edges.src.push(node);
@@ -131,7 +131,7 @@ pub(crate) fn forward<'t>(
         let attention = graph.dropout.filter(|_| config.attention_dropout > 0.0).map(|dropout| {
             let places = graph.nodes + graph.src.len();
             let all = dropout.factors("attention", layer, config.attention_dropout, heads, places);
-            Matrix::from_fn(edges.places.len(), heads, |edge, head| all.at(head, edges.places[edge]))
+            Matrix::from_fn(edges.places.len(), heads, |edge, head| all.get(head, edges.places[edge]))
         });
         x = convolve(
             weights,
@@ -211,9 +211,9 @@ fn gat<'t>(
 ) -> Scored<'t> {
     let values = x.linear(weights.get(&format!("{name}.lin.weight"), sizes.projected(), x.columns()), None);
     let attention = |part: &str| weights.get(&format!("{name}.{part}"), 1, sizes.projected());
-    let from = by_head(sizes, values * attention("att_src")).gather(&edges.src);
-    let to = by_head(sizes, values * attention("att_dst")).gather(&edges.dst);
-    let mut scores = from + to;
+    let source_scores = by_head(sizes, values * attention("att_src")).gather(&edges.src);
+    let target_scores = by_head(sizes, values * attention("att_dst")).gather(&edges.dst);
+    let mut scores = source_scores + target_scores;
     if let Some(projected) = project_edges(weights, name, sizes, edges, x) {
         scores = scores + by_head(sizes, projected * attention("att_edge"));
     }

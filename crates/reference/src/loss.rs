@@ -44,13 +44,13 @@ pub fn loss_of_graphs(loss: Loss, graphs: &[(&[f64], &[f64])], width: usize) -> 
     for (_, targets) in graphs {
         let rows = targets.len() / width;
         let targets = Matrix::new(rows, width, targets.to_vec());
-        let labelled: Vec<usize> = (0..rows).filter(|&i| (0..width).all(|k| !targets.at(i, k).is_nan())).collect();
+        let labelled: Vec<usize> = (0..rows).filter(|&i| (0..width).all(|k| !targets.get(i, k).is_nan())).collect();
         let own = y.gather(&labelled.iter().map(|row| first + row).collect::<Vec<_>>());
-        let targets = Matrix::from_fn(labelled.len(), width, |i, k| targets.at(labelled[i], k));
+        let targets = Matrix::from_fn(labelled.len(), width, |i, k| targets.get(labelled[i], k));
         terms.extend(graph_terms(&tape, loss, own, &targets));
         first += rows;
     }
-    valued(&tape, y, (!terms.is_empty()).then(|| mean(Var::above(&terms))))
+    valued(&tape, y, (!terms.is_empty()).then(|| mean(Var::concat_rows(&terms))))
 }
 
 /// A known target, and the place of its M outputs.
@@ -66,7 +66,7 @@ fn known_terms(group: &Group, targets: &Matrix) -> Vec<Known> {
     places
         .map(|(row, k)| {
             let first = group.outputs.start + (k - group.targets.start) * each;
-            Known { row, first, target: targets.at(row, k) }
+            Known { row, first, target: targets.get(row, k) }
         })
         .filter(|known| !known.target.is_nan())
         .collect()
@@ -81,7 +81,7 @@ fn group_terms<'t>(tape: &'t Tape, group: &Group, y: Var<'t>, known: &[Known]) -
         return None;
     }
     let targets: Vec<f64> = known.iter().map(|known| known.target).collect();
-    Some(target_terms(tape, group.loss, Var::above(&outputs), &targets))
+    Some(target_terms(tape, group.loss, Var::concat_rows(&outputs), &targets))
 }
 
 /// Terms of the loss of outputs [n, M] for targets [n].
@@ -92,7 +92,7 @@ fn target_terms<'t>(tape: &'t Tape, loss: Loss, y: Var<'t>, targets: &[f64]) -> 
         Loss::Huber { delta } => huber(error(), delta),
         Loss::Quantile { levels } => {
             let levels = levels.as_slice().iter().enumerate();
-            Var::beside(&levels.map(|(m, &level)| pinball(error().slice(m..m + 1), level)).collect::<Vec<_>>())
+            Var::concat_columns(&levels.map(|(m, &level)| pinball(error().slice(m..m + 1), level)).collect::<Vec<_>>())
         }
         Loss::Classes(classes) => y.log_sum_exp() - (y * tape.leaf(one_hot(classes, targets))).sum_columns(),
         _ => panic!("{} is a loss of graphs", loss.name()),
@@ -105,7 +105,7 @@ fn graph_terms<'t>(tape: &'t Tape, loss: Loss, y: Var<'t>, targets: &Matrix) -> 
         return None;
     }
     let horizon_loss = |k: usize| {
-        let column: Vec<f64> = (0..targets.rows).map(|i| targets.at(i, k)).collect();
+        let column: Vec<f64> = (0..targets.rows).map(|i| targets.get(i, k)).collect();
         rank(tape, loss, y.slice(k..k + 1), &column)
     };
     match loss {
@@ -113,14 +113,14 @@ fn graph_terms<'t>(tape: &'t Tape, loss: Loss, y: Var<'t>, targets: &Matrix) -> 
         Loss::CrossEntropy => Some(cross_entropy(tape.leaf(targets.clone()), y)),
         Loss::RankPairwise | Loss::RankListwise { .. } => {
             let horizons: Vec<Var<'t>> = (0..targets.columns).map(horizon_loss).collect();
-            Some(Var::beside(&horizons).mean_columns())
+            Some(Var::concat_columns(&horizons).mean_columns())
         }
         _ => {
             let groups = loss.groups(targets.columns);
             assert!(groups.len() == 1, "tasks are for samples that stand alone");
             let terms = group_terms(tape, &groups[0], y, &known_terms(&groups[0], targets))?;
             // A column, as the terms of all graphs are.
-            Some(Var::above(&(0..terms.columns()).map(|m| terms.slice(m..m + 1)).collect::<Vec<_>>()))
+            Some(Var::concat_rows(&(0..terms.columns()).map(|m| terms.slice(m..m + 1)).collect::<Vec<_>>()))
         }
     }
 }
@@ -192,7 +192,7 @@ fn valued<'t>(tape: &'t Tape, y: Var<'t>, mean: Option<Var<'t>>) -> LossValue {
         None => LossValue { mean: 0.0, gradient: vec![0.0; y.value().values.len()] },
         Some(mean) => {
             let gradients = tape.gradients(mean, Matrix::new(1, 1, vec![1.0]));
-            LossValue { mean: mean.value().at(0, 0), gradient: gradients.with_respect_to(y).values }
+            LossValue { mean: mean.value().get(0, 0), gradient: gradients.with_respect_to(y).values }
         }
     }
 }

@@ -89,7 +89,7 @@ impl Reference {
     /// PyTorch.
     pub fn forward(&self, inputs: &Inputs) -> Outputs {
         let tape = Tape::default();
-        let weights = self.parameters.on(&tape);
+        let weights = self.parameters.on_tape(&tape);
         self.compute(&tape, &weights, inputs).outputs()
     }
 
@@ -99,7 +99,7 @@ impl Reference {
     /// As [`Reference::forward`].
     pub fn gradients(&self, inputs: &Inputs, d_outputs: &[f64]) -> Gradients {
         let tape = Tape::default();
-        let weights = self.parameters.on(&tape);
+        let weights = self.parameters.on_tape(&tape);
         let computation = self.compute(&tape, &weights, inputs);
         let d_outputs = Matrix::new(computation.outputs.rows(), self.width, d_outputs.to_vec());
         let gradients = tape.gradients(computation.outputs, d_outputs);
@@ -126,7 +126,7 @@ impl Reference {
         let (fused, fusion_weights) = self.fuse(weights, &encodings, inputs.samples());
         let outputs = self.head(weights, self.predict(tape, weights, inputs, fused));
         weights.check_all_seen();
-        let encodings = Var::beside(&encodings);
+        let encodings = Var::concat_columns(&encodings);
         Computation { encoders, encodings, pooling_weights, fusion_weights, outputs }
     }
 
@@ -154,7 +154,7 @@ impl Reference {
         sequences: &Sequences,
         encoder: &Recurrence<'t>,
     ) -> (Var<'t>, Vec<f64>) {
-        let all = Var::above(&encoder.outputs); // [S · N, H]
+        let all = Var::concat_rows(&encoder.outputs); // [S · N, H]
         let row = |sequence: usize, step: usize| step * sequences.len() + sequence;
         match self.config.pooling {
             Pooling::Last => {
@@ -171,7 +171,7 @@ impl Reference {
                     pooled.push(attended.result);
                     attended.weights.iter().for_each(|head| all_weights.extend_from_slice(&head.value().values));
                 }
-                (Var::above(&pooled), all_weights)
+                (Var::concat_rows(&pooled), all_weights)
             }
         }
     }
@@ -180,16 +180,17 @@ impl Reference {
     /// [B, heads, n, n].
     fn fuse<'t>(&self, weights: &Weights<'t>, encodings: &[Var<'t>], samples: usize) -> (Var<'t>, Vec<f64>) {
         let Fusion::Attention { heads, feed_forward } = self.config.fusion else {
-            return (Var::beside(encodings), Vec::new());
+            return (Var::concat_columns(encodings), Vec::new());
         };
         let (mut fused, mut all_weights) = (Vec::new(), Vec::new());
         for sample in 0..samples {
             let tokens: Vec<Var<'t>> = encodings.iter().map(|encoding| encoding.gather(&[sample])).collect();
-            let attended = attention::fuse(weights, heads, feed_forward * self.config.hidden, Var::above(&tokens));
+            let attended =
+                attention::fuse(weights, heads, feed_forward * self.config.hidden, Var::concat_rows(&tokens));
             fused.push(attended.result);
             attended.weights.iter().for_each(|head| all_weights.extend_from_slice(&head.value().values));
         }
-        (Var::above(&fused), all_weights)
+        (Var::concat_rows(&fused), all_weights)
     }
 
     /// The rows that the head reads: the samples, or what attention makes of them in their graphs
@@ -214,7 +215,7 @@ impl Reference {
             });
             first += graph.nodes;
         }
-        Var::above(&rows)
+        Var::concat_rows(&rows)
     }
 
     /// torch.nn.Linear `head`, unless attention gives the outputs itself.

@@ -29,7 +29,7 @@ impl Parameters {
         self.0.get_mut(name).map(|matrix| matrix.values.as_mut_slice())
     }
 
-    pub(crate) fn on<'t>(&self, tape: &'t Tape) -> Weights<'t> {
+    pub(crate) fn on_tape<'t>(&self, tape: &'t Tape) -> Weights<'t> {
         let by_name = self.0.iter().map(|(name, matrix)| (name.clone(), tape.leaf(matrix.clone())));
         Weights { by_name: by_name.collect(), seen: RefCell::default() }
     }

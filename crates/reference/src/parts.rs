@@ -78,7 +78,7 @@ fn compute(
     let tape = Tape::default();
     let parameters =
         Parameters::new(parameters.into_iter().map(|parameter| (parameter.name, parameter.shape, parameter.values)));
-    let weights = parameters.on(&tape);
+    let weights = parameters.on_tape(&tape);
     let input = tape.leaf(Matrix::new(input.len() / hidden, hidden, input.to_vec()));
     let attended = part(&weights, input);
     weights.check_all_seen();

@@ -37,11 +37,11 @@ impl Matrix {
     }
 
     #[inline]
-    pub(crate) fn at(&self, i: usize, j: usize) -> f64 {
+    pub(crate) fn get(&self, i: usize, j: usize) -> f64 {
         self.values[i * self.columns + j]
     }
 
-    fn at_mut(&mut self, i: usize, j: usize) -> &mut f64 {
+    fn get_mut(&mut self, i: usize, j: usize) -> &mut f64 {
         &mut self.values[i * self.columns + j]
     }
 
@@ -52,7 +52,7 @@ impl Matrix {
         for k in 0..self.columns {
             let terms = &other.values[k * other.columns..][..other.columns];
             for (i, sums) in product.values.chunks_exact_mut(other.columns.max(1)).enumerate() {
-                let factor = self.at(i, k);
+                let factor = self.get(i, k);
                 sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += factor * term);
             }
         }
@@ -60,7 +60,7 @@ impl Matrix {
     }
 
     fn transposed(&self) -> Matrix {
-        Matrix::from_fn(self.columns, self.rows, |i, j| self.at(j, i))
+        Matrix::from_fn(self.columns, self.rows, |i, j| self.get(j, i))
     }
 
     fn add(&mut self, other: &Matrix) {
@@ -71,7 +71,7 @@ impl Matrix {
     /// Number (i, j) of the matrix whose row, or column, is repeated if it has only one.
     #[inline]
     fn repeated(&self, i: usize, j: usize) -> f64 {
-        self.at(if self.rows == 1 { 0 } else { i }, if self.columns == 1 { 0 } else { j })
+        self.get(if self.rows == 1 { 0 } else { i }, if self.columns == 1 { 0 } else { j })
     }
 
     /// The gradient of a matrix of the shape of `like` that was repeated: sums over repetitions.
@@ -79,8 +79,8 @@ impl Matrix {
         let mut sums = Matrix::zeros(like.rows, like.columns);
         for i in 0..self.rows {
             for j in 0..self.columns {
-                *sums.at_mut(if like.rows == 1 { 0 } else { i }, if like.columns == 1 { 0 } else { j }) +=
-                    self.at(i, j);
+                *sums.get_mut(if like.rows == 1 { 0 } else { i }, if like.columns == 1 { 0 } else { j }) +=
+                    self.get(i, j);
             }
         }
         sums
@@ -248,10 +248,10 @@ impl<'t> Var<'t> {
     /// `function` of each number; `slope` is a function of the number and of its result.
     pub(crate) fn map(self, function: impl Fn(f64) -> f64, slope: impl Fn(f64, f64) -> f64 + 'static) -> Var<'t> {
         let x = self.value();
-        let y = Matrix::from_fn(x.rows, x.columns, |i, j| function(x.at(i, j)));
+        let y = Matrix::from_fn(x.rows, x.columns, |i, j| function(x.get(i, j)));
         let result = y.clone();
         let backward = move |d: &Matrix| {
-            vec![Matrix::from_fn(x.rows, x.columns, |i, j| d.at(i, j) * slope(x.at(i, j), y.at(i, j)))]
+            vec![Matrix::from_fn(x.rows, x.columns, |i, j| d.get(i, j) * slope(x.get(i, j), y.get(i, j)))]
         };
         self.tape.push(result, &[self], Box::new(backward))
     }
@@ -283,19 +283,19 @@ impl<'t> Var<'t> {
         let x = self.value();
         let exceeds = |value: f64, most: f64| value > most || (value.is_nan() && !most.is_nan());
         let row_of =
-            |j: usize| (1..x.rows).fold(0, |most, i| if exceeds(x.at(i, j), x.at(most, j)) { i } else { most });
+            |j: usize| (1..x.rows).fold(0, |most, i| if exceeds(x.get(i, j), x.get(most, j)) { i } else { most });
         let rows: Vec<usize> = (0..x.columns).map(row_of).collect();
-        let most = Matrix::from_fn(1, x.columns, |_, j| x.at(rows[j], j));
+        let most = Matrix::from_fn(1, x.columns, |_, j| x.get(rows[j], j));
         let (height, width) = (x.rows, x.columns);
         let backward =
-            move |d: &Matrix| vec![Matrix::from_fn(height, width, |i, j| if rows[j] == i { d.at(0, j) } else { 0.0 })];
+            move |d: &Matrix| vec![Matrix::from_fn(height, width, |i, j| if rows[j] == i { d.get(0, j) } else { 0.0 })];
         self.tape.push(most, &[self], Box::new(backward))
     }
 
     /// Rows `indices` of A, which may repeat, [indices, m]: gather.
     pub(crate) fn gather(self, indices: &[usize]) -> Var<'t> {
         let (x, indices) = (self.value(), indices.to_vec());
-        let rows = Matrix::from_fn(indices.len(), x.columns, |i, j| x.at(indices[i], j));
+        let rows = Matrix::from_fn(indices.len(), x.columns, |i, j| x.get(indices[i], j));
         let backward = move |d: &Matrix| vec![scattered(d, &indices, x.rows)];
         self.tape.push(rows, &[self], Box::new(backward))
     }
@@ -304,7 +304,7 @@ impl<'t> Var<'t> {
     pub(crate) fn scatter_add(self, indices: &[usize], rows: usize) -> Var<'t> {
         let (x, indices) = (self.value(), indices.to_vec());
         let sums = scattered(&x, &indices, rows);
-        let backward = move |d: &Matrix| vec![Matrix::from_fn(indices.len(), d.columns, |i, j| d.at(indices[i], j))];
+        let backward = move |d: &Matrix| vec![Matrix::from_fn(indices.len(), d.columns, |i, j| d.get(indices[i], j))];
         self.tape.push(sums, &[self], Box::new(backward))
     }
 
@@ -312,9 +312,9 @@ impl<'t> Var<'t> {
     pub(crate) fn slice(self, range: Range<usize>) -> Var<'t> {
         let (x, start) = (self.value(), range.start);
         let (height, width) = (x.rows, x.columns);
-        let part = Matrix::from_fn(height, range.len(), |i, j| x.at(i, start + j));
+        let part = Matrix::from_fn(height, range.len(), |i, j| x.get(i, start + j));
         let backward = move |d: &Matrix| {
-            let number = |i: usize, j: usize| if range.contains(&j) { d.at(i, j - range.start) } else { 0.0 };
+            let number = |i: usize, j: usize| if range.contains(&j) { d.get(i, j - range.start) } else { 0.0 };
             vec![Matrix::from_fn(height, width, number)]
         };
         self.tape.push(part, &[self], Box::new(backward))
@@ -329,13 +329,13 @@ impl<'t> Var<'t> {
     }
 
     /// Matrices of n rows side by side.
-    pub(crate) fn beside(parts: &[Var<'t>]) -> Var<'t> {
+    pub(crate) fn concat_columns(parts: &[Var<'t>]) -> Var<'t> {
         let turned: Vec<Var<'t>> = parts.iter().map(|part| part.transposed()).collect();
-        Var::above(&turned).transposed()
+        Var::concat_rows(&turned).transposed()
     }
 
     /// Matrices of m columns one above the other.
-    pub(crate) fn above(parts: &[Var<'t>]) -> Var<'t> {
+    pub(crate) fn concat_rows(parts: &[Var<'t>]) -> Var<'t> {
         let tape = parts[0].tape;
         let values: Vec<Rc<Matrix>> = parts.iter().map(|part| part.value()).collect();
         let columns = values[0].columns;
@@ -372,7 +372,7 @@ impl<'t> Var<'t> {
         let x = self.value();
         let mut most = Matrix::new(count, x.columns, vec![f64::NEG_INFINITY; count * x.columns]);
         for (i, &segment) in segments.iter().enumerate() {
-            (0..x.columns).for_each(|j| *most.at_mut(segment, j) = most.at(segment, j).max(x.at(i, j)));
+            (0..x.columns).for_each(|j| *most.get_mut(segment, j) = most.get(segment, j).max(x.get(i, j)));
         }
         let exponentials = (self - self.tape.leaf(most).gather(segments)).exp();
         exponentials * exponentials.scatter_add(segments, count).gather(segments).reciprocal()
@@ -394,7 +394,7 @@ impl<'t> Var<'t> {
     /// The largest number of each row as a constant, [n, 1].
     fn largest(self) -> Var<'t> {
         let x = self.value();
-        let row_maximum = |i: usize| (0..x.columns).map(|j| x.at(i, j)).fold(f64::NEG_INFINITY, f64::max);
+        let row_maximum = |i: usize| (0..x.columns).map(|j| x.get(i, j)).fold(f64::NEG_INFINITY, f64::max);
         self.tape.leaf(Matrix::from_fn(x.rows, 1, |i, _| row_maximum(i)))
     }
 
@@ -411,10 +411,10 @@ impl<'t> Var<'t> {
             b.rows,
             b.columns
         );
-        let result = Matrix::from_fn(a.rows, a.columns, |i, j| function(a.at(i, j), b.repeated(i, j)));
+        let result = Matrix::from_fn(a.rows, a.columns, |i, j| function(a.get(i, j), b.repeated(i, j)));
         let backward = move |d: &Matrix| {
             let gradient = |slope: fn(f64, f64) -> f64| {
-                Matrix::from_fn(a.rows, a.columns, |i, j| d.at(i, j) * slope(a.at(i, j), b.repeated(i, j)))
+                Matrix::from_fn(a.rows, a.columns, |i, j| d.get(i, j) * slope(a.get(i, j), b.repeated(i, j)))
             };
             vec![gradient(slopes[0]), gradient(slopes[1]).summed_like(&b)]
         };
@@ -449,11 +449,11 @@ impl<'t> Mul for Var<'t> {
     }
 }
 
-/// The rows of `from` added up in `rows` sums.
-fn scattered(from: &Matrix, indices: &[usize], rows: usize) -> Matrix {
-    let mut sums = Matrix::zeros(rows, from.columns);
+/// The rows of `values` added up in `rows` sums.
+fn scattered(values: &Matrix, indices: &[usize], rows: usize) -> Matrix {
+    let mut sums = Matrix::zeros(rows, values.columns);
     for (i, &index) in indices.iter().enumerate() {
-        (0..from.columns).for_each(|j| *sums.at_mut(index, j) += from.at(i, j));
+        (0..values.columns).for_each(|j| *sums.get_mut(index, j) += values.get(i, j));
     }
     sums
 }
@@ -486,7 +486,7 @@ mod tests {
         let value = |operands: &[Matrix]| {
             let tape = Tape::default();
             let vars: Vec<_> = operands.iter().map(|operand| tape.leaf(operand.clone())).collect();
-            weighted(&tape, operation(&vars)).value().at(0, 0)
+            weighted(&tape, operation(&vars)).value().get(0, 0)
         };
         let tape = Tape::default();
         let vars: Vec<_> = operands.iter().map(|operand| tape.leaf(operand.clone())).collect();
@@ -511,7 +511,7 @@ mod tests {
     fn the_gradient_of_every_operation_is_its_slope() {
         let positive = |seed, rows, columns| {
             let all = numbers(seed, rows, columns);
-            Matrix::from_fn(rows, columns, |i, j| 0.5 + all.at(i, j).abs())
+            Matrix::from_fn(rows, columns, |i, j| 0.5 + all.get(i, j).abs())
         };
         let [a, b, row, column] = [numbers(1, 4, 3), numbers(2, 4, 3), numbers(3, 1, 3), numbers(4, 4, 1)];
         let one = std::slice::from_ref(&a);
@@ -538,8 +538,8 @@ mod tests {
         check("scatter_add", one, |x| x[0].scatter_add(&[2, 0, 2, 4], 5));
         check("slice", one, |x| x[0].slice(1..3));
         check("reshaped", one, |x| x[0].reshaped(2, 6));
-        check("beside", &[a.clone(), column.clone(), b.clone()], |x| Var::beside(&[x[0], x[1], x[2]]));
-        check("above", &[a.clone(), row.clone(), b.clone()], |x| Var::above(&[x[0], x[1], x[2]]));
+        check("beside", &[a.clone(), column.clone(), b.clone()], |x| Var::concat_columns(&[x[0], x[1], x[2]]));
+        check("above", &[a.clone(), row.clone(), b.clone()], |x| Var::concat_rows(&[x[0], x[1], x[2]]));
         check("softmax", one, |x| x[0].softmax());
         check("log_sum_exp", one, |x| x[0].log_sum_exp());
         check("segment_softmax", one, |x| x[0].segment_softmax(&[2, 0, 2, 2], 3));

@@ -85,21 +85,21 @@ impl Problem {
     /// step times a second derivative.
     fn check_tensor(&mut self, name: &str, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(6).max(1)) {
-            let (at, found) = (place(self)[index], gradient[index]);
+            let (centre, found) = (place(self)[index], gradient[index]);
             let mut loss_at = |x: f64| {
                 place(self)[index] = x;
                 self.value().mean
             };
-            let mut apart = |x: f64, steps: f64| loss_at(at + x * steps) - loss_at(at - x * steps);
+            let mut apart = |x: f64, steps: f64| loss_at(centre + x * steps) - loss_at(centre - x * steps);
             let mut central = |step: f64| (8.0 * apart(step, 1.0) - apart(step, 2.0)) / (12.0 * step);
             let mut tried = vec![(central(1e-5), 2e-8)];
             if !is_near(&tried, found) {
                 tried.push((central(1e-6), 2e-7));
-                let middle = loss_at(at);
-                tried.push(((loss_at(at + 1e-7) - middle) / 1e-7, 3e-6));
-                tried.push(((middle - loss_at(at - 1e-7)) / 1e-7, 3e-6));
+                let middle = loss_at(centre);
+                tried.push(((loss_at(centre + 1e-7) - middle) / 1e-7, 3e-6));
+                tried.push(((middle - loss_at(centre - 1e-7)) / 1e-7, 3e-6));
             }
-            place(self)[index] = at;
+            place(self)[index] = centre;
             assert!(is_near(&tried, found), "{name}[{index}]: {found} and slopes of {tried:?}");
         }
     }

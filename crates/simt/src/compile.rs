@@ -242,8 +242,8 @@ fn with_includes(source: &Path) -> Result<Vec<String>> {
             continue;
         }
         let text = read(&path)?;
-        let beside = path.parent().unwrap_or(Path::new("."));
-        waiting.extend(text.lines().filter_map(included).map(|name| beside.join(name)).filter(|path| path.exists()));
+        let folder = path.parent().unwrap_or(Path::new("."));
+        waiting.extend(text.lines().filter_map(included).map(|name| folder.join(name)).filter(|path| path.exists()));
         texts.push(text);
     }
     Ok(texts)

@@ -9,10 +9,10 @@ pub(crate) fn named(library: &Path, report: &str) -> String {
     let mut text = String::new();
     let mut rest = report;
     while let Some((before, after)) = rest.split_once("{0x") {
-        let Some((address, behind)) = after.split_once('}') else { break };
+        let Some((address, remainder)) = after.split_once('}') else { break };
         text.push_str(before);
         text.push_str(&line_of(library, address).unwrap_or_else(|| format!("0x{address}")));
-        rest = behind;
+        rest = remainder;
     }
     text + rest
 }

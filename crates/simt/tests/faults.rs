@@ -192,16 +192,16 @@ fn a_thread_that_waits_for_ever_is_told() {
 fn a_block_that_waits_for_another_for_ever_is_told() {
     let (kernel, place) = ("waits_for_blocks", mark("behind the wait"));
     let waits = ["deadlock", "threads 0 wait in a loop", "threads 1-31 wait in __syncthreads at ", &place];
-    let with = |last| [&waits[..], &[last]].concat();
+    let waits_and = |last| [&waits[..], &[last]].concat();
     let mut arrived = [0u32];
     let mut arguments = [Arg::from(&mut arrived[..]), Arg::from(3u32)];
     let one_by_one = Geometry::linear(3, 32);
-    let pieces = with("a thread may wait for another block's only in a cooperative launch");
+    let pieces = waits_and("a thread may wait for another block's only in a cooperative launch");
     check_launch(kernel, one_by_one, &mut arguments, &pieces);
 
     arrived = [0];
     let mut arguments = [Arg::from(&mut arrived[..]), Arg::from(4u32)];
-    let pieces = with("all blocks of the launch run at once, and none can go on");
+    let pieces = waits_and("all blocks of the launch run at once, and none can go on");
     check_launch(kernel, one_by_one.cooperative(), &mut arguments, &pieces);
     arrived = [0];
     let mut arguments = [Arg::from(&mut arrived[..]), Arg::from(3u32)];

@@ -103,9 +103,9 @@ fn odd_comb(tape: &mut Tape, _: &mut Random) {
 fn narrow_churn(tape: &mut Tape, random: &mut Random) {
     let (mut live, mut live_bytes): (Vec<(TracedBlock, usize)>, usize) = (Vec::new(), 0);
     for _ in 0..30_000 {
-        let bytes = random.between(2 * MIB, 8 * MIB);
+        let bytes = random.in_range(2 * MIB, 8 * MIB);
         while live_bytes + bytes > 2 * GIB {
-            let which = random.between(0, live.len());
+            let which = random.in_range(0, live.len());
             let (block, bytes) = live.swap_remove(which);
             tape.free(block);
             live_bytes -= bytes;
@@ -121,7 +121,7 @@ fn churn(tape: &mut Tape, random: &mut Random) {
     for event in 0..20_000 {
         let bytes = random.size(2 * MIB, GIB);
         while live_bytes + bytes > 16 * GIB || (!live.is_empty() && random.percent(40)) {
-            let which = random.between(0, live.len());
+            let which = random.in_range(0, live.len());
             let (block, bytes) = live.swap_remove(which);
             tape.free(block);
             live_bytes -= bytes;

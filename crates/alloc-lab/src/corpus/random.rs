@@ -17,7 +17,7 @@ impl Random {
     }
 
     /// A number from `low` to below `high`.
-    pub(super) fn between(&mut self, low: usize, high: usize) -> usize {
+    pub(super) fn in_range(&mut self, low: usize, high: usize) -> usize {
         low + (self.next() % (high - low) as u64) as usize
     }
 
@@ -29,6 +29,6 @@ impl Random {
 
     /// True `times` out of a hundred.
     pub(super) fn percent(&mut self, times: usize) -> bool {
-        self.between(0, 100) < times
+        self.in_range(0, 100) < times
     }
 }

@@ -43,14 +43,14 @@ fn small_blocks(tape: &mut Tape, _: &mut Random) {
         if round > 0 {
             offset = best_offset(&live, offset, size);
             let (kept, freed): (Vec<_>, Vec<_>) =
-                live.into_iter().partition(|&(at, units, _)| covers(at, units, offset, size));
+                live.into_iter().partition(|&(start, units, _)| covers(start, units, offset, size));
             live = kept;
             for (_, units, block) in freed {
                 tape.free(block);
                 live_units -= units;
             }
         }
-        let mut holes = Holes::around(&live);
+        let mut holes = Holes::between_blocks(&live);
         while live_units + size <= LIVE_UNITS {
             live.push((holes.first_fit(size), size, tape.alloc(size * UNIT_BYTES)));
             live_units += size;
@@ -60,15 +60,15 @@ fn small_blocks(tape: &mut Tape, _: &mut Random) {
 }
 
 /// True if a block holds the unit at `offset` of a stretch of `size` units.
-fn covers(at: usize, units: usize, offset: usize, size: usize) -> bool {
-    let first = at + (offset + size - at % size) % size;
-    first < at + units
+fn covers(start: usize, units: usize, offset: usize, size: usize) -> bool {
+    let first = start + (offset + size - start % size) % size;
+    first < start + units
 }
 
 /// The better of the offset so far and the one half a stretch on: the one with which more stays.
 fn best_offset(live: &[(usize, usize, TracedBlock)], offset: usize, size: usize) -> usize {
     let stays = |offset: usize| -> usize {
-        let kept = live.iter().filter(|&&(at, units, _)| covers(at, units, offset, size));
+        let kept = live.iter().filter(|&&(start, units, _)| covers(start, units, offset, size));
         kept.map(|&(_, units, _)| units).sum()
     };
     let other = offset + size / 2;
@@ -80,31 +80,31 @@ struct Holes {
     /// Length by first unit; the last hole has no end.
     holes: BTreeMap<usize, usize>,
     /// Start of the search: no hole before is large enough for the size that was asked for last.
-    from: usize,
+    next: usize,
 }
 
 impl Holes {
-    fn around(live: &[(usize, usize, TracedBlock)]) -> Self {
-        let mut taken: Vec<(usize, usize)> = live.iter().map(|&(at, units, _)| (at, units)).collect();
+    fn between_blocks(live: &[(usize, usize, TracedBlock)]) -> Self {
+        let mut taken: Vec<(usize, usize)> = live.iter().map(|&(start, units, _)| (start, units)).collect();
         taken.sort_unstable();
         let (mut holes, mut end) = (BTreeMap::new(), 0);
-        for (at, units) in taken {
-            if at > end {
-                holes.insert(end, at - end);
+        for (start, units) in taken {
+            if start > end {
+                holes.insert(end, start - end);
             }
-            end = at + units;
+            end = start + units;
         }
         holes.insert(end, usize::MAX - end);
-        Holes { holes, from: 0 }
+        Holes { holes, next: 0 }
     }
 
     /// Takes `units` at the lowest place. Sizes must not change from call to call.
     fn first_fit(&mut self, units: usize) -> usize {
-        let (&at, &length) =
-            self.holes.range(self.from..).find(|&(_, &length)| length >= units).expect("the last hole has no end");
-        self.holes.remove(&at);
-        self.holes.insert(at + units, length - units);
-        self.from = at + units;
-        at
+        let (&start, &length) =
+            self.holes.range(self.next..).find(|&(_, &length)| length >= units).expect("the last hole has no end");
+        self.holes.remove(&start);
+        self.holes.insert(start + units, length - units);
+        self.next = start + units;
+        start
     }
 }

@@ -35,7 +35,7 @@ fn half_mebibytes(tape: &mut Tape, random: &mut Random) {
     let mut tables = VecDeque::new();
     loop {
         tables.push_back(tape.alloc(random.size(MIB, 130 * MIB)));
-        let mut sizes: Vec<usize> = (0..4).map(|_| random.between(256 * KIB, 512 * KIB)).collect();
+        let mut sizes: Vec<usize> = (0..4).map(|_| random.in_range(256 * KIB, 512 * KIB)).collect();
         if random.percent(3) {
             sizes.push(random.size(4 * MIB, 64 * MIB));
         }
@@ -47,7 +47,7 @@ fn half_mebibytes(tape: &mut Tape, random: &mut Random) {
         kept.extend(tape.alloc_all(sizes));
         // Tables go after a while that grows and shrinks, so that the memory between what stays is
         // used again and again.
-        let held = random.between(4, 600);
+        let held = random.in_range(4, 600);
         tape.keep_last(&mut tables, held);
     }
     tape.free_all(tables);
@@ -60,14 +60,14 @@ fn half_mebibytes(tape: &mut Tape, random: &mut Random) {
 fn two_streams(tape: &mut Tape, random: &mut Random) {
     let mut results = Vec::new();
     for round in 0..24 {
-        tape.on(round % 2);
-        let columns: Vec<usize> = (0..40).map(|_| random.between(16 * MIB, 120 * MIB)).collect();
+        tape.use_stream(round % 2);
+        let columns: Vec<usize> = (0..40).map(|_| random.in_range(16 * MIB, 120 * MIB)).collect();
         let read = tape.alloc_all(columns.iter().map(|bytes| bytes / 2 + 2 * MIB));
         let mut decoded = tape.alloc_all(columns.iter().copied());
         tape.free_all(read);
         let hashes = tape.alloc_all([GIB + round as usize * 3 * MIB, 400 * MIB]);
         for _ in 0..2 {
-            let which = random.between(0, decoded.len());
+            let which = random.in_range(0, decoded.len());
             results.push(decoded.swap_remove(which));
         }
         tape.free_all(decoded);

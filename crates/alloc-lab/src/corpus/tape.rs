@@ -17,7 +17,7 @@ pub(super) struct Tape {
 
 impl Tape {
     /// Blocks are asked for on `stream` from now on.
-    pub(super) fn on(&mut self, stream: u32) {
+    pub(super) fn use_stream(&mut self, stream: u32) {
         self.stream = StreamId(stream);
     }
 

@@ -56,7 +56,7 @@ fn the_model_grows_as_pytorch_was_measured_to_grow() {
     for (k, (allocated, reserved)) in reported.into_iter().enumerate() {
         let boundary = 20 * k + 1;
         let steps = events.iter().enumerate().filter(|(_, event)| **event == TraceEvent::Step);
-        let end = steps.map(|(at, _)| at).nth(boundary - 1).unwrap();
+        let end = steps.map(|(index, _)| index).nth(boundary - 1).unwrap();
         let lines =
             || (1..).zip(&events[..=end]).map(|(number, &event)| Ok::<_, Infallible>(TraceLine { number, event }));
         let Ok(outcome) = replay(lines(), Policy::PyTorchExpandable, &limits);

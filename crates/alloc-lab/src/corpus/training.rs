@@ -137,7 +137,7 @@ fn growing_sequences(tape: &mut Tape, random: &mut Random) {
     let lstm = LstmActivations { layers: 4, hidden: 512 };
     let mut parameters = WeightBlocks::new(tape, lstm.weights());
     for length in (64..1_000).step_by(24) {
-        let states = 256 * (length + random.between(0, 24));
+        let states = 256 * (length + random.in_range(0, 24));
         let batch = tape.alloc(states * 128 * 4);
         let saved = lstm.forward(tape, states);
         let gradients = parameters.gradients(tape);
@@ -154,7 +154,7 @@ fn train_and_evaluate(tape: &mut Tape, random: &mut Random) {
     for _epoch in 0..6 {
         for step in 0..10 {
             // The last batch of an epoch is what the others left.
-            let samples = if step == 9 { random.between(17, 96) } else { 96 };
+            let samples = if step == 9 { random.in_range(17, 96) } else { 96 };
             let saved = lstm.forward(tape, samples * 360);
             let gradients = parameters.gradients(tape);
             lstm.backward(tape, samples * 360, saved);
@@ -162,7 +162,7 @@ fn train_and_evaluate(tape: &mut Tape, random: &mut Random) {
         }
         let mut predictions = Vec::new();
         for _batch in 0..5 {
-            let samples = random.between(101, 240);
+            let samples = random.in_range(101, 240);
             let saved = lstm.forward(tape, samples * 360);
             predictions.push(tape.alloc(samples * 360 * 36 * 4));
             saved.into_iter().for_each(|layer| tape.free_all(layer));
@@ -177,8 +177,8 @@ fn gnn_batches(tape: &mut Tape, random: &mut Random) {
     let mut parameters = WeightBlocks::new(tape, vec![2 * MIB; 12]);
     let mut embeddings = VecDeque::new();
     for _step in 0..80 {
-        let nodes = random.between(20_000, 60_000);
-        let edges = nodes * random.between(8, 20);
+        let nodes = random.in_range(20_000, 60_000);
+        let edges = nodes * random.in_range(8, 20);
         // Features, edge index, edge attributes.
         let inputs = tape.alloc_all([nodes * 256 * 4, edges * 16, edges * 4 * 4]);
         let mut saved = Vec::new();
@@ -191,7 +191,7 @@ fn gnn_batches(tape: &mut Tape, random: &mut Random) {
         let gradients = parameters.gradients(tape);
         while !saved.is_empty() {
             let messages = tape.alloc(edges * 256 * 4);
-            let which = random.between(0, saved.len());
+            let which = random.in_range(0, saved.len());
             tape.free(saved.swap_remove(which));
             tape.free(messages);
         }
@@ -231,8 +231,9 @@ fn long_run(tape: &mut Tape, random: &mut Random) {
     const BLOCKS: usize = 2_500;
     let sizes: Vec<usize> = (0..BLOCKS).map(|_| random.size(2 * MIB, 128 * MIB)).collect();
     // How many blocks later each goes: half soon, half after long.
-    let lifetimes: Vec<usize> =
-        (0..BLOCKS).map(|_| if random.percent(50) { random.between(1, 16) } else { random.between(16, 800) }).collect();
+    let lifetimes: Vec<usize> = (0..BLOCKS)
+        .map(|_| if random.percent(50) { random.in_range(1, 16) } else { random.in_range(16, 800) })
+        .collect();
     for _step in 0..200 {
         let mut ending: Vec<Vec<TracedBlock>> = (0..=BLOCKS).map(|_| Vec::new()).collect();
         for (k, (&bytes, &lifetime)) in sizes.iter().zip(&lifetimes).enumerate() {
@@ -252,7 +253,7 @@ fn mixed_sizes(tape: &mut Tape, random: &mut Random) {
     let mut parameters = WeightBlocks::new(tape, weights);
     let mut kept = VecDeque::new();
     for _step in 0..60 {
-        let batch = 70 + random.between(0, 60);
+        let batch = 70 + random.in_range(0, 60);
         let mut saved = Vec::new();
         for layer in 0..60 {
             let bytes = (4 << (layer % 20)) * 41 * batch / 13;

@@ -112,8 +112,8 @@ impl CachingAllocator {
             }
         };
         if bytes < self.blocks[middle].bytes {
-            let behind = self.blocks.split(middle, bytes);
-            self.list(behind);
+            let remainder = self.blocks.split(middle, bytes);
+            self.list(remainder);
         }
         let pages = bytes / self.blocks[middle].kind.page_bytes();
         self.device.called(1 + pages + pages);

@@ -186,14 +186,14 @@ fn with_a_limit_large_blocks_are_neither_split_nor_wasted() {
     let mut allocator = allocator(GrowthMode::Segments, 1 << 30, Some(64 * MIB));
     let oversize = allocator.get(100 * MIB);
     allocator.free(oversize);
-    let below = allocator.get(50 * MIB);
+    let smaller = allocator.get(50 * MIB);
     assert_eq!(allocator.reserved(), 150 * MIB, "an oversize block serves no smaller request");
     let spare = allocator.get(80 * MIB);
     assert_eq!(allocator.reserved(), 230 * MIB, "20 MiB to spare are too many");
     let close = allocator.get(80 * MIB + 512);
     assert_eq!(allocator.reserved(), 230 * MIB);
     assert_eq!(allocator.levels().allocated_bytes, 230 * MIB, "it is not split");
-    allocator.free_all([below, spare, close]);
+    allocator.free_all([smaller, spare, close]);
     allocator.check();
 }
 

@@ -104,10 +104,10 @@ fn nodes(case: &MachineFacts<'_>) -> Option<Finding> {
 }
 
 fn forbidden(case: &MachineFacts<'_>) -> Option<Finding> {
-    let with = |access: NodeAccess| -> Vec<&str> {
+    let findings_with = |access: NodeAccess| -> Vec<&str> {
         case.machine.nodes.iter().filter(|node| node.access == access).map(|node| node.path.as_str()).collect()
     };
-    let (denied, dead) = (with(NodeAccess::Denied), with(NodeAccess::Dead));
+    let (denied, dead) = (findings_with(NodeAccess::Denied), findings_with(NodeAccess::Dead));
     if !denied.is_empty() {
         let paths = denied.join(" ");
         let why = "These files are the way to the GPU, and their permissions keep your user out. The command opens them to everybody \

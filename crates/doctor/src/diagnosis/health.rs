@@ -23,13 +23,13 @@ fn held(index: usize, gpu: &Gpu) -> Option<Finding> {
         format!("{name} (number {}){bytes}", holder.pid)
     };
     let holders: Vec<String> = gpu.holders.iter().map(holder).collect();
-    let by = if holders.is_empty() {
+    let holders_text = if holders.is_empty() {
         "by processes that cannot be seen from here".to_owned()
     } else {
         format!("by {}", holders.join(", "))
     };
     let seen = format!(
-        "{} of the {} of GPU {index} ({}) are in use: {by}",
+        "{} of the {} of GPU {index} ({}) are in use: {holders_text}",
         gib(gpu.used_bytes),
         gib(gpu.total_bytes),
         gpu.name

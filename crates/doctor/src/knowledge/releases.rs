@@ -92,7 +92,7 @@ impl ReleaseBuild {
         self
     }
 
-    const fn from(mut self, source: FactSource) -> Self {
+    const fn with_source(mut self, source: FactSource) -> Self {
         self.source = source;
         self
     }
@@ -153,9 +153,11 @@ pub const RELEASES: &[Release] = &[
         (3, 10),
         (3, 14),
         &[
-            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
-            build(CudaVersion::new(12, 8), "9.17.1.4", FROM_TURING).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
-            build(CudaVersion::new(13, 0), "9.17.1.4", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).with_source(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 8), "9.17.1.4", FROM_TURING).on_arm(ARM_BLACKWELL).with_source(MATRIX_OF_2_11),
+            build(CudaVersion::new(13, 0), "9.17.1.4", FROM_TURING_PTX)
+                .on_arm(ARM_THOR_PTX)
+                .with_source(MATRIX_OF_2_11),
         ],
     ),
     release_of(
@@ -163,9 +165,11 @@ pub const RELEASES: &[Release] = &[
         (3, 10),
         (3, 14),
         &[
-            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
-            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
-            build(CudaVersion::new(13, 0), "9.15.1.9", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).with_source(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).with_source(MATRIX_OF_2_11),
+            build(CudaVersion::new(13, 0), "9.15.1.9", FROM_TURING_PTX)
+                .on_arm(ARM_THOR_PTX)
+                .with_source(MATRIX_OF_2_11),
         ],
     ),
     release_of(
@@ -173,9 +177,11 @@ pub const RELEASES: &[Release] = &[
         (3, 10),
         (3, 14),
         &[
-            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
-            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
-            build(CudaVersion::new(13, 0), "9.13.0.50", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).with_source(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).with_source(MATRIX_OF_2_11),
+            build(CudaVersion::new(13, 0), "9.13.0.50", FROM_TURING_PTX)
+                .on_arm(ARM_THOR_PTX)
+                .with_source(MATRIX_OF_2_11),
         ],
     ),
     release_of(
@@ -183,11 +189,11 @@ pub const RELEASES: &[Release] = &[
         (3, 9),
         (3, 13),
         &[
-            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).from(SCRIPT_OF_2_8),
-            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(SCRIPT_OF_2_8),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).with_source(SCRIPT_OF_2_8),
+            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).with_source(SCRIPT_OF_2_8),
             build(CudaVersion::new(12, 9), "9.10.2.21", "7.0 7.5 8.0 8.6 9.0 10.0 12.0+PTX")
                 .on_arm(ARM_BLACKWELL)
-                .from(SCRIPT_OF_2_8),
+                .with_source(SCRIPT_OF_2_8),
         ],
     ),
     release_of(
@@ -195,9 +201,9 @@ pub const RELEASES: &[Release] = &[
         (3, 9),
         (3, 13),
         &[
-            build(CudaVersion::new(11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").from(BUILDER),
-            build(CudaVersion::new(12, 6), "9.5.1.17", UP_TO_HOPPER).from(BUILDER),
-            build(CudaVersion::new(12, 8), "9.7.1.26", FROM_TURING_PTX).on_arm(ARM_BLACKWELL).from(BUILDER),
+            build(CudaVersion::new(11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").with_source(BUILDER),
+            build(CudaVersion::new(12, 6), "9.5.1.17", UP_TO_HOPPER).with_source(BUILDER),
+            build(CudaVersion::new(12, 8), "9.7.1.26", FROM_TURING_PTX).on_arm(ARM_BLACKWELL).with_source(BUILDER),
         ],
     ),
     release_of(
@@ -205,9 +211,11 @@ pub const RELEASES: &[Release] = &[
         (3, 9),
         (3, 13),
         &[
-            build(CudaVersion::new(11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").from(BUILDER),
-            build(CudaVersion::new(12, 4), "9.1.0.70", UP_TO_HOPPER).from(BUILDER),
-            build(CudaVersion::new(12, 6), "9.5.1.17", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(FactSource::Unconfirmed),
+            build(CudaVersion::new(11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").with_source(BUILDER),
+            build(CudaVersion::new(12, 4), "9.1.0.70", UP_TO_HOPPER).with_source(BUILDER),
+            build(CudaVersion::new(12, 6), "9.5.1.17", UP_TO_HOPPER)
+                .on_arm(ARM_HOPPER)
+                .with_source(FactSource::Unconfirmed),
         ],
     ),
     release_of(

@@ -77,8 +77,8 @@ pub(super) fn ask(system: &System, executable: &Path, limit: Duration) -> Interp
     }
     answer.failure = ran.fault.map(|fault| {
         let last = ran.stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        let during = answer.step.as_ref().map(|step| format!(" during `{step}`")).unwrap_or_default();
-        if last.is_empty() { format!("{fault}{during}") } else { format!("{fault}{during}: {last}") }
+        let step = answer.step.as_ref().map(|step| format!(" during `{step}`")).unwrap_or_default();
+        if last.is_empty() { format!("{fault}{step}") } else { format!("{fault}{step}: {last}") }
     });
     answer
 }

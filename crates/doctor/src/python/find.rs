@@ -70,18 +70,18 @@ mod tests {
         for path in ["venv/bin/python", "usr/bin/python3", "usr/bin/python3.9"] {
             fs::write(folder.path().join(path), "").unwrap();
         }
-        let with = |variables: &[(&str, &str)], named: Option<&str>| {
+        let found_with = |variables: &[(&str, &str)], named: Option<&str>| {
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let system = System::new(folder.path(), variables, "x86_64");
-            interpreter(&system, named.map(Path::new)).map(|(path, by)| (path.display().to_string(), by))
+            interpreter(&system, named.map(Path::new)).map(|(path, named_by)| (path.display().to_string(), named_by))
         };
         let path = ("PATH", "/bin:/usr/bin");
-        let found = |path: &str, by| Some((path.to_owned(), by));
-        assert_eq!(with(&[path, ("VIRTUAL_ENV", "/venv")], None), found("/venv/bin/python", "VIRTUAL_ENV"));
-        assert_eq!(with(&[path, ("VIRTUAL_ENV", "/gone")], None), found("/usr/bin/python3", "PATH"));
-        assert_eq!(with(&[path], Some("python3.9")), found("/usr/bin/python3.9", "--python"));
-        assert_eq!(with(&[path], Some("/opt/python")), found("/opt/python", "--python"));
-        assert_eq!(with(&[], None), None);
+        let found = |path: &str, named_by| Some((path.to_owned(), named_by));
+        assert_eq!(found_with(&[path, ("VIRTUAL_ENV", "/venv")], None), found("/venv/bin/python", "VIRTUAL_ENV"));
+        assert_eq!(found_with(&[path, ("VIRTUAL_ENV", "/gone")], None), found("/usr/bin/python3", "PATH"));
+        assert_eq!(found_with(&[path], Some("python3.9")), found("/usr/bin/python3.9", "--python"));
+        assert_eq!(found_with(&[path], Some("/opt/python")), found("/opt/python", "--python"));
+        assert_eq!(found_with(&[], None), None);
         let library = "venv/lib/python3.11/site-packages/nvidia/cublas/lib";
         fs::create_dir_all(folder.path().join(library)).unwrap();
         fs::write(folder.path().join(library).join("libcublasLt.so.12"), "").unwrap();

@@ -92,7 +92,7 @@ fn check(file: &File, name: &str, case: &Case) {
         // The gradients of scores are differences, which a softmax makes sum to zero: they are as
         // exact as the numbers that they are differences of.
         let is_difference = ["att", "lin_r", "lin_edge"].iter().any(|part| parameter.contains(part));
-        let beside = if is_difference { largest_gradient } else { largest(tensor_values(&tensor)) };
-        file.compare_beside(beside, &format!("{name}/{tensor}"), gradient, TOLERANCE);
+        let largest_beside = if is_difference { largest_gradient } else { largest(tensor_values(&tensor)) };
+        file.compare_beside(largest_beside, &format!("{name}/{tensor}"), gradient, TOLERANCE);
     }
 }
