@@ -12,7 +12,7 @@ pub enum Policy {
     Megabatch,
     /// PyTorch's CUDA caching allocator with its defaults.
     PyTorch,
-    /// The same with `expandable_segments:True`.
+    /// PyTorch's allocator with `expandable_segments:True`.
     PyTorchExpandable,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Policy {
 }
 
 impl FromStr for Policy {
-    /// The names that there are.
+    /// The valid names.
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {

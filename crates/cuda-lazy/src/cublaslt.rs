@@ -29,24 +29,25 @@ pub const R_16F: c_int = 2;
 /// `cudaDataType_t`: `CUDA_R_16BF`.
 pub const R_16BF: c_int = 14;
 
-/// `cublasOperation_t`: `CUBLAS_OP_T`. What no operation is told of is `CUBLAS_OP_N`.
+/// `cublasOperation_t`: `CUBLAS_OP_T`. The default is `CUBLAS_OP_N`.
 pub const OP_T: i32 = 1;
 /// `cublasLtEpilogue_t`: `CUBLASLT_EPILOGUE_BIAS`.
 pub const EPILOGUE_BIAS: u32 = 4;
 
 /// `cublasLtMatmulDescAttributes_t`, with an `i32`: `CUBLASLT_MATMUL_DESC_TRANSA`.
 pub const DESC_TRANSA: c_int = 3;
-/// The same, of the second matrix: `CUBLASLT_MATMUL_DESC_TRANSB`.
+/// `cublasLtMatmulDescAttributes_t`, with an `i32`: `CUBLASLT_MATMUL_DESC_TRANSB`.
 pub const DESC_TRANSB: c_int = 4;
-/// The same, with a `u32`: `CUBLASLT_MATMUL_DESC_EPILOGUE`.
+/// `cublasLtMatmulDescAttributes_t`, with a `u32`: `CUBLASLT_MATMUL_DESC_EPILOGUE`.
 pub const DESC_EPILOGUE: c_int = 7;
-/// The same, with an address: `CUBLASLT_MATMUL_DESC_BIAS_POINTER`.
+/// `cublasLtMatmulDescAttributes_t`, with an address: `CUBLASLT_MATMUL_DESC_BIAS_POINTER`.
 pub const DESC_BIAS_POINTER: c_int = 8;
 
 /// `cublasLtMatmulPreferenceAttributes_t`, with a `u64`:
 /// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
 pub const PREF_MAX_WORKSPACE_BYTES: c_int = 1;
-/// The same, with a `u32`: `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`, and of B, C and D.
+/// `cublasLtMatmulPreferenceAttributes_t`, with a `u32`:
+/// `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`, then those of B, C and D.
 pub const PREF_MIN_ALIGNMENT_BYTES: [c_int; 4] = [5, 6, 7, 8];
 
 /// `cublasLtMatmulAlgo_t`, which is opaque.

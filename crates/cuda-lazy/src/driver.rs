@@ -21,7 +21,7 @@ pub struct DriverAbsent {
 /// True if a driver's library is here. The first call opens it; its functions are looked up one by
 /// one, when first called.
 ///
-/// That the library is here does not say that a GPU is: ask `cuInit` and `cuDeviceGetCount`.
+/// A library does not imply a GPU: ask `cuInit` and `cuDeviceGetCount`.
 ///
 /// # Errors
 /// [`DriverAbsent`], the same on every call.

@@ -21,7 +21,7 @@ impl Gpu {
         Err(Error::CudaNotBuilt { name: format!("cuda:{ordinal}") })
     }
 
-    /// Stands for whatever would be done with it.
+    /// Stands for any use of the GPU.
     pub(crate) fn never<T>(&self) -> T {
         match self.never {}
     }

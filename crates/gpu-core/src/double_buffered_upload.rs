@@ -79,7 +79,7 @@ impl<T: Pod> DoubleBufferedUpload<T> {
         [0, 1].into_iter().try_for_each(|block| self.release(block))
     }
 
-    /// Lets a buffer be filled once all is done that was submitted so far.
+    /// Allows a buffer to be filled after the work submitted so far.
     fn release(&self, block: usize) -> Result<()> {
         match (&self.lane, self.buffers[block].gpu()) {
             (Some(lane), Some(gpu)) => lane.release(gpu, block),

@@ -77,7 +77,7 @@ pub enum Error {
     OverBudget {
         /// Scope that asked.
         scope: String,
-        /// Device whose budget it is.
+        /// Device of the budget.
         device: String,
         /// Bytes asked for.
         requested_bytes: usize,
@@ -112,7 +112,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// The CUDA driver is older than what megabatch needs.
+    /// The CUDA driver is too old.
     #[error(
         "device `{name}`: the driver goes up to CUDA {driver}, and {needed} is needed; update NVIDIA's driver, or use cpu"
     )]
@@ -193,7 +193,7 @@ pub enum Error {
         given: usize,
     },
 
-    /// An argument of a kernel is not as large as the parameter it is for.
+    /// An argument of a kernel has another size than its parameter.
     #[error(
         "kernel `{kernel}`: parameter {index} has {expected_bytes} bytes, and the argument `{argument}` has {given_bytes}; give the literal or the variable the parameter's type"
     )]
@@ -235,7 +235,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if the device had too little memory, so that asking for less may help.
+    /// True if the device had too little memory: a smaller request may succeed.
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::NeverFits { .. } | Error::OutOfMemory { .. } | Error::OverBudget { .. })
     }
@@ -274,7 +274,7 @@ pub struct MemoryCounts {
     pub free_bytes: usize,
     /// Longest run of free bytes at consecutive addresses.
     pub largest_free_block_bytes: usize,
-    /// Bytes of held granules without any live byte: what stitching could use.
+    /// Bytes of held granules without a live byte, which stitching could use.
     pub whole_free_granules_bytes: usize,
     /// Bytes that the device has and that others hold (other processes, contexts), where it can be
     /// told.

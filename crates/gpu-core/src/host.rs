@@ -40,7 +40,7 @@ pub fn reserved_bytes(blocks: impl IntoIterator<Item = usize>) -> usize {
 #[derive(Debug)]
 pub(crate) struct HostBlock {
     pub(crate) start: NonNull<u8>,
-    /// None for a block of no bytes, which takes no memory.
+    /// `None` for a block of no bytes, which takes no memory.
     pub(crate) id: Option<BlockId>,
 }
 

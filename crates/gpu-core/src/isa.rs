@@ -5,7 +5,7 @@
     reason = "a function compiled for an instruction set may only be called where the processor has it, which is checked first"
 )]
 
-/// The instruction sets that there are kernels for.
+/// Instruction sets with kernels of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionSet {
     /// Instructions that the program was compiled for.

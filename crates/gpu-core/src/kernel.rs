@@ -66,13 +66,13 @@ impl Launch {
         (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS, shared_bytes: 0, cooperative: false })
     }
 
-    /// As many blocks of `threads` threads each.
+    /// This launch with `threads` threads a block.
     #[must_use]
     pub fn with_threads(self, threads: u32) -> Self {
         Launch { threads, ..self }
     }
 
-    /// The same with so many bytes of dynamic shared memory a block.
+    /// This launch with `shared_bytes` of dynamic shared memory a block.
     #[must_use]
     pub fn with_shared_bytes(self, shared_bytes: u32) -> Self {
         Launch { shared_bytes, ..self }
@@ -83,7 +83,7 @@ impl Launch {
         self.shared_bytes
     }
 
-    /// The same with all blocks running at once, so that one may wait for another; see
+    /// This launch with all blocks resident at once, so that one may wait for another; see
     /// [`Kernel::resident_blocks`].
     #[must_use]
     pub fn cooperative(self) -> Self {

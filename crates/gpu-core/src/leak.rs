@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// When growth is called a leak.
+/// Growth that counts as a leak.
 ///
-/// Memory grows while a run warms up too: the optimizer's state is made in its first step, caches
-/// fill. What tells the two apart is that warm-up ends. Bytes count as growing over the latest
+/// Memory also grows while a run warms up: the optimizer's state is made in its first step, and
+/// caches fill. But warm-up ends. Bytes count as growing over the latest
 /// epochs in which they never fell, from the first rise on, if they rose in at least `rises_min` of
 /// these epochs and in at least every second of them. The first epoch is not compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Default for LeakRule {
 pub struct Leak {
     /// Growth of all owners together, in bytes.
     pub growth_bytes: usize,
-    /// Whose memory grew, the most first.
+    /// Owners whose memory grew, the largest growth first.
     pub owners: Vec<Growth>,
 }
 
@@ -44,7 +44,7 @@ pub struct Growth {
     pub owner: String,
     /// Growth in bytes over all `epochs`.
     pub bytes: usize,
-    /// From one epoch to the next, so many times.
+    /// Number of epochs over which it grew.
     pub epochs: usize,
 }
 
@@ -61,7 +61,7 @@ pub struct LeakDetector {
     rule: LeakRule,
     epochs: usize,
     owners: BTreeMap<String, RisingEpochs>,
-    /// All owners together: it grows where none of them does by itself, as with a label that is new
+    /// All owners together. Their sum can grow although no owner does, as with a label that is new
     /// in every epoch.
     total: RisingEpochs,
     /// Bytes of each owner at the first epoch of the stretch of `total`.
@@ -83,8 +83,8 @@ impl LeakDetector {
         }
     }
 
-    /// Takes the live bytes of every owner at the end of an epoch; owners that are left out have
-    /// none. A leak is told when its growth passes the threshold, and then each time it has
+    /// Adds the live bytes of every owner at the end of an epoch; owners that are left out have
+    /// none. Returns a leak when its growth passes the threshold, and then each time that it has
     /// doubled.
     pub fn epoch(&mut self, live: impl IntoIterator<Item = (String, usize)>) -> Option<Leak> {
         let live: BTreeMap<String, usize> = live.into_iter().collect();

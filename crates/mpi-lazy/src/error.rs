@@ -52,7 +52,7 @@ pub enum Error {
     /// An earlier error ended the job's use.
     #[error("the job ended before: {reason}")]
     Over {
-        /// That error.
+        /// Message of the earlier error.
         reason: String,
     },
 }

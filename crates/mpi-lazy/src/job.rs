@@ -169,7 +169,7 @@ impl Job {
         }
     }
 
-    /// Goes on with the ranks that are left: [`Job::rank`] and [`Job::world`] are others then.
+    /// Continues with the surviving ranks: [`Job::rank`] and [`Job::world`] are others then.
     ///
     /// # Errors
     /// [`Error::Unfit`] for a library that cannot, [`Error::Timeout`], [`Error::Failed`].

@@ -123,7 +123,7 @@ impl Constants {
         thread_funneled: 1,
     };
 
-    /// Those of the interface that `handle` has, and the interface's name.
+    /// Constants and name of the interface that `handle` has.
     fn detect(handle: &Handle) -> std::result::Result<(Constants, &'static str), String> {
         if standard_version(handle).is_some_and(|major| major >= 1) {
             return Ok((Constants::STANDARD, "standard ABI"));
@@ -356,7 +356,7 @@ impl Library {
         Ok(u32::from_ne_bytes(flag.to_ne_bytes()))
     }
 
-    /// Goes on with the ranks that are left.
+    /// Forms a communicator of the surviving ranks.
     pub(crate) fn shrink(&mut self) -> Result<()> {
         let recovery = self.recovery()?;
         let mut world = 0;

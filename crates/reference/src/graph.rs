@@ -22,7 +22,7 @@ pub struct Graph {
     pub dropout: Option<GraphDropout>,
 }
 
-/// What the dropout masks of a graph are drawn by.
+/// Key of a graph's dropout masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphDropout {
     /// Seed of the run.

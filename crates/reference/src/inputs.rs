@@ -1,4 +1,4 @@
-//! What a model is computed of: sequences of bars, the steps at which samples read them, graphs.
+//! Inputs of a model: sequences of bars, the steps at which samples read them, graphs.
 
 use megabatch_nn::model::{Dropout, SampleShape};
 

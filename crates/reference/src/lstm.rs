@@ -6,7 +6,7 @@ use crate::inputs::Sequences;
 use crate::parameters::Weights;
 use crate::tape::{Matrix, Tape, Var};
 
-/// What the LSTM of a timeframe computed.
+/// States and outputs of the LSTM of a timeframe.
 pub(crate) struct Recurrence<'t> {
     /// The inputs, [N · S, F].
     pub(crate) bars: Var<'t>,

@@ -22,7 +22,7 @@ pub struct Reference {
     parameters: Parameters,
 }
 
-/// What a model computes of B samples. R rows are predicted: one a sample, or one a graph.
+/// Results of a model for B samples. R rows are predicted: one a sample, or one a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outputs {
     /// [R, K · M].
@@ -52,11 +52,11 @@ pub struct LayerStates {
 /// Gradients of everything that the outputs depend on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gradients {
-    /// By name.
+    /// Gradients of the parameters, by name.
     pub parameters: BTreeMap<String, Vec<f64>>,
-    /// Of the bars of each timeframe, [N, S, F].
+    /// Gradients of the bars, by timeframe, [N, S, F].
     pub bars: Vec<Vec<f64>>,
-    /// Of the states before the first step, by timeframe and layer.
+    /// Gradients of the states before the first step, by timeframe and layer.
     pub initial: Vec<Vec<LayerState>>,
 }
 

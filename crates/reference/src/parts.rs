@@ -19,7 +19,7 @@ pub struct Parameter {
     pub values: Vec<f64>,
 }
 
-/// What a part computes, forward and backward.
+/// Results of a part, forward and backward.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartOutputs {
     /// `[H]`; of a norm [n, H].

@@ -320,7 +320,7 @@ impl<'t> Var<'t> {
         self.tape.push(part, &[self], Box::new(backward))
     }
 
-    /// The same numbers as a matrix [rows, columns].
+    /// These numbers as a matrix [rows, columns].
     pub(crate) fn reshaped(self, rows: usize, columns: usize) -> Var<'t> {
         let x = self.value();
         let backward = move |d: &Matrix| vec![Matrix::new(x.rows, x.columns, d.values.clone())];

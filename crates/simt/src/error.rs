@@ -70,7 +70,7 @@ pub enum Error {
     Arguments {
         /// The kernel.
         kernel: String,
-        /// Which parameter, what it takes and what was given.
+        /// The parameter, its type and the value given.
         what: String,
     },
 

@@ -47,7 +47,7 @@ impl Harness {
         }
     }
 
-    /// The same as a cooperative launch, whose blocks may wait for each other.
+    /// Runs a kernel as a cooperative launch, whose blocks may wait for each other.
     ///
     /// # Panics
     /// As [`Harness::run`].

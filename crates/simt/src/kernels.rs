@@ -33,7 +33,7 @@ pub struct Geometry {
     pub blocks: BlockSchedule,
 }
 
-/// Which blocks of a launch run at the same time.
+/// Blocks of a launch that run at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockSchedule {
     /// One after another, x fastest: all that a launch promises.
@@ -54,7 +54,7 @@ impl Geometry {
         }
     }
 
-    /// The same as a cooperative launch.
+    /// Runs a kernel as a cooperative launch.
     #[must_use]
     pub fn cooperative(self) -> Self {
         Geometry { blocks: BlockSchedule::AllAtOnce, ..self }

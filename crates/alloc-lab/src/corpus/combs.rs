@@ -14,7 +14,7 @@ pub(super) const COMB: Pattern = Pattern {
     make: comb,
 };
 
-/// The same again and again, each time twice as wide.
+/// The comb again and again, each time twice as wide.
 pub(super) const DOUBLING_COMB: Pattern = Pattern {
     name: "doubling-comb",
     about: "4 GiB in blocks of 2 MiB, every second one freed, the next twice as large, up to 512 MiB",

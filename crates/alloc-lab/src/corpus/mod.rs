@@ -32,9 +32,9 @@ pub use robson::robson_bound_bytes;
 /// A pattern of the corpus.
 #[derive(Clone, Copy)]
 pub struct Pattern {
-    /// By what it is known on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Description, in a line.
+    /// Description in one line.
     pub about: &'static str,
     /// Memory of the device on which it is played.
     pub capacity_bytes: usize,

@@ -37,7 +37,7 @@ pub(super) const GNN_BATCHES: Pattern = Pattern {
     make: gnn_batches,
 };
 
-/// The same step again and again.
+/// Equal steps, one after the other.
 pub(super) const REPEATED_STEPS: Pattern = Pattern {
     name: "repeated-steps",
     about: "20 equal training steps, optimizer state born in the first",

@@ -146,7 +146,7 @@ impl CachingAllocator {
         }
     }
 
-    /// Makes `key` live, without what is not needed of it.
+    /// Marks `key` as live and splits off the part that is not needed.
     fn hand_out(&mut self, key: BlockKey, wish: &RoundedRequest) {
         let rest_bytes = self.blocks[key].bytes - wish.bytes;
         if rules::should_split(wish, rest_bytes, &self.settings) {

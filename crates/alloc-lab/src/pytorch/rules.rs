@@ -17,7 +17,7 @@ pub(super) const LARGE_SEGMENT_BYTES: usize = 20 << 20;
 /// A segment of its own is a multiple of it.
 const LARGE_ROUNDING_BYTES: usize = 2 << 20;
 
-/// Which of the two pools a block belongs to.
+/// The two pools of PyTorch's allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolKind {
     Small = 0,

@@ -14,7 +14,7 @@ use super::portable;
 
 const LANES: usize = 8;
 
-/// Loops a kernel of eight over two slices, and the portable form over what is left.
+/// Loops a kernel of eight over two slices, and the portable form over the rest.
 macro_rules! eights {
     ($name:ident($src:ty => $dst:ty), $features:literal, $load:expr, $store:expr, $kernel:expr) => {
         /// # Safety

@@ -15,7 +15,7 @@ use super::portable;
 
 const LANES: usize = 16;
 
-/// Loops a kernel of sixteen over two slices, and the portable form over what is left.
+/// Loops a kernel of sixteen over two slices, and the portable form over the rest.
 macro_rules! sixteens {
     ($name:ident($src:ty => $dst:ty), $load:expr, $store:expr, $kernel:expr) => {
         /// # Safety

@@ -35,7 +35,7 @@ impl BusyTimer {
         Ok(BusyTimer { recorded: VecDeque::new(), free: (0..PAIRS).map(pair).collect::<Result<_, _>>()?, ms: 0.0 })
     }
 
-    /// Times what `submit` submits. The context is current.
+    /// Times the work that `submit` submits. The context is current.
     pub(super) fn time(&mut self, submit: impl FnOnce() -> Result<(), DriverFault>) -> Result<(), DriverFault> {
         if self.free.is_empty() {
             self.read_oldest()?;

@@ -88,8 +88,8 @@ impl Capture {
         Ok(Capture { executable, context: Arc::clone(recorder.stream.context()) })
     }
 
-    /// Has the capture do `work` from now on, which is [like](GpuCommand::is_like) what it did;
-    /// where it fails, it does what it did.
+    /// Updates the capture to `work`, which is [like](GpuCommand::is_like) its old work. If that
+    /// fails, the old work stays.
     ///
     /// # Safety
     /// As [`Capture::new`].
@@ -107,7 +107,7 @@ impl Capture {
     /// Submits all of it to the default stream.
     ///
     /// # Safety
-    /// As [`GpuCommand::submit`] of what was captured.
+    /// As [`GpuCommand::submit`] of the captured work.
     pub(super) unsafe fn launch(&mut self) -> Result<(), DriverFault> {
         // SAFETY: the executable is live; for the rest the caller answers.
         let code = unsafe { sys::cuGraphLaunch(self.executable, ptr::null_mut()) };

@@ -24,8 +24,8 @@ const SEEN_MAX: usize = 64;
 /// kernels.
 const WORK_MIN: usize = 4;
 
-/// Work that came again, captured. It is found by all that it does, the addresses that it works on
-/// included, so that a capture never does anything but what it stands for.
+/// Captures of work that came again. The key of a capture is all that it does, addresses included,
+/// so a capture never does other work than asked.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     /// The GPU, from the first use on.
@@ -33,7 +33,7 @@ pub(crate) struct Captures {
     recorder: Option<CaptureStream>,
     /// Captures, least recently used first.
     kept: Vec<KeptCapture>,
-    /// Digests of what was submitted as it is, the oldest first.
+    /// Digests of work that was submitted without a capture, the oldest first.
     seen: VecDeque<u64>,
     /// Why the driver did not capture something. It is not asked again.
     refusal: Option<Error>,
@@ -50,7 +50,7 @@ struct KeptCapture {
 }
 
 impl Captures {
-    /// Makes these the captures of a GPU.
+    /// Binds these captures to a GPU.
     ///
     /// # Panics
     /// If they are another's.
@@ -127,7 +127,7 @@ impl Captures {
         launched
     }
 
-    /// True if it was seen before; if not, it is now.
+    /// True if the work was seen before; it is noted as seen.
     fn is_to_be_captured(&mut self, digest: u64, len: usize) -> bool {
         if len < WORK_MIN || self.refusal.is_some() {
             return false;

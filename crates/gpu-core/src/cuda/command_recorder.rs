@@ -21,7 +21,7 @@ pub(super) struct CommandRecorder {
     /// True while deferral is paused.
     is_paused: bool,
     waiting: Vec<GpuCommand>,
-    /// The first failure to submit some of it, which not everybody passes on who is told.
+    /// The first failed submission.
     failed: Option<DriverFault>,
 }
 
@@ -34,7 +34,7 @@ impl CommandRecorder {
         None
     }
 
-    /// Submits what waits. The context is current.
+    /// Submits the deferred work. The context is current.
     pub(super) fn submit(&mut self) -> Result<(), DriverFault> {
         let Some(captures) = self.captures.as_mut().filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
         // SAFETY: whoever gave the work promised that it may be submitted, and nothing was asked of
@@ -69,7 +69,8 @@ impl<'a> Deferral<'a> {
         Some(Deferral { context, captures })
     }
 
-    /// Submits what still waits; an error where some of the work was not submitted, now or before.
+    /// Submits the rest of the deferred work; an error if some of it was not submitted, now or
+    /// before.
     pub(super) fn end(self) -> Result<(), DriverFault> {
         let last = self.context.enter();
         self.context.deferred().failed.take().map_or(last, Err)
@@ -85,14 +86,14 @@ impl Drop for Deferral<'_> {
     }
 }
 
-/// While there is one, work that comes is not held back: it is to be measured as it is. What waited
-/// before was submitted.
+/// While it lives, work is not deferred, so that it can be measured. Earlier deferred work was
+/// submitted.
 pub(super) struct Pause<'a> {
     context: &'a Context,
 }
 
 impl<'a> Pause<'a> {
-    /// After something was asked of the driver, so that nothing waits.
+    /// To be called after a call to the driver, when no work is deferred.
     pub(super) fn begin(context: &'a Context) -> Self {
         context.deferred().is_paused = true;
         Pause { context }

@@ -10,7 +10,7 @@ use cust::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
 
 use super::fault::{DriverFault, checked};
 
-/// Room for what the compiler says, of which the first lines tell.
+/// Bytes for the compiler's messages.
 const LOG_BYTES: usize = 2048;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl CompiledModule {
         Ok(function)
     }
 
-    /// An attribute of one of its kernels; what the driver counts it counts from 0 up.
+    /// An attribute of one of its kernels, not negative.
     pub(super) fn attribute(&self, function: CUfunction, attribute: CUfunction_attribute) -> Result<u32, DriverFault> {
         let mut value: c_int = 0;
         // SAFETY: the function is of this module, and `value` is a variable of this function.

@@ -30,20 +30,20 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Makes the context current on this thread, which every call to the driver needs first, and
-    /// submits what was deferred.
+    /// Makes the context current on this thread, as every call to the driver needs, and submits
+    /// deferred work.
     pub(crate) fn enter(&self) -> Result<(), DriverFault> {
         self.enter_aside()?;
         self.deferred().submit()
     }
 
-    /// The same for calls that neither submit work nor learn anything of it, so that deferred work
-    /// can wait on.
+    /// Makes the context current for calls that neither submit work nor ask for it; deferred work
+    /// stays deferred.
     pub(super) fn enter_aside(&self) -> Result<(), DriverFault> {
         CurrentContext::set_current(&self.primary).checked("cuCtxSetCurrent", format_args!("{}", self.name))
     }
 
-    /// Takes work for the default stream, where it is deferred now, and else gives it back.
+    /// Defers work for the default stream; returns it if work is not deferred now.
     pub(super) fn defer(&self, work: GpuCommand) -> Option<GpuCommand> {
         self.deferred().take(work)
     }
@@ -79,7 +79,7 @@ impl Context {
     }
 }
 
-/// Number of GPUs; `name` is what the user asked for.
+/// Number of GPUs; `name` is the device that the user named.
 pub(crate) fn count(name: &str) -> Result<u32> {
     megabatch_cuda_lazy::driver()
         .map_err(|absent| Error::DriverAbsent { name: name.to_owned(), reason: absent.reason })?;
@@ -119,7 +119,7 @@ fn retain(ordinal: u32, name: &str) -> Result<(Primary, Properties), DriverFault
     Ok((primary, properties))
 }
 
-/// Refuses a GPU that lacks what every part of megabatch takes for granted.
+/// Refuses a GPU without the features that megabatch needs.
 fn require(name: &str, properties: &Properties) -> Result<()> {
     let unfit = |lacks: String| Error::DeviceUnfit { name: name.to_owned(), gpu: properties.name.clone(), lacks };
     if properties.compute_capability < COMPUTE_CAPABILITY_MIN {

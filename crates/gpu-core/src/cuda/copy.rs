@@ -16,7 +16,7 @@ pub(crate) struct MemoryRegion {
     pub(crate) bytes: usize,
 }
 
-/// A stream by its number, with what it takes to submit to it.
+/// A stream by its number, ready for submissions.
 #[derive(Clone, Copy)]
 pub(crate) struct StreamQueue<'s> {
     pub(crate) streams: &'s GpuStreams,

@@ -18,11 +18,11 @@ use super::non_blocking_stream::NonBlockingStream;
 use super::pinned::Pinned;
 use crate::error::Result;
 
-/// A stream for copies, and what orders it with the default stream.
+/// A stream for copies, and its order with the default stream.
 #[derive(Debug)]
 pub(crate) struct CopyStream {
     stream: NonBlockingStream,
-    /// When the default stream has done all that was submitted before a block was released.
+    /// By block: the work of the default stream that was submitted before its release.
     released: [Event; 2],
     /// Sources of copies, the oldest first: two pieces at most.
     under_way: VecDeque<Pinned<u8>>,
@@ -34,14 +34,14 @@ impl CopyStream {
         Ok(CopyStream { stream, released: [gpu.event()?, gpu.event()?], under_way: VecDeque::new() })
     }
 
-    /// Lets block number `block` be written once all is done that was submitted to the default
-    /// stream so far.
+    /// Allows block number `block` to be written after the work submitted to the default stream so
+    /// far.
     pub(crate) fn release(&self, gpu: &Gpu, block: usize) -> Result<()> {
         self.released[block].record(&gpu.default_stream())
     }
 
-    /// Copies `src` to block number `block`, which is live, from `dst` on, for what is submitted to
-    /// the default stream from now on. When this returns, `src` has been read.
+    /// Copies `src` to address `dst` of the live block number `block`. Later work of the default
+    /// stream waits for it. When this returns, `src` has been read.
     pub(crate) fn send(&mut self, gpu: &Gpu, src: &[u8], block: usize, dst: u64) -> Result<()> {
         // What was waited for goes back, and is handed out again.
         while self.under_way.len() >= self.released.len() {

@@ -35,8 +35,8 @@ impl Event {
         Ok(Event { event, context: Arc::clone(context) })
     }
 
-    /// Records the moment after all that was submitted to `stream` so far, in place of what was
-    /// recorded before.
+    /// Records the moment after the work submitted to `stream` so far, in place of an earlier
+    /// moment.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
@@ -85,7 +85,7 @@ impl Event {
         self.record_in_current(stream, id)
     }
 
-    /// As [`Event::wait`], where the context is current, without submitting what is held back.
+    /// As [`Event::wait`] where the context is current; deferred work stays deferred.
     pub(super) fn wait_in_current(&self) -> Result<(), DriverFault> {
         // SAFETY: the event lives as long as `self`.
         let code = unsafe { sys::cuEventSynchronize(self.event) };
@@ -101,7 +101,7 @@ impl Event {
         Ok(ms)
     }
 
-    /// As [`Event::record_on`], where the context is current, without submitting what is held back.
+    /// As [`Event::record_on`] where the context is current; deferred work stays deferred.
     pub(super) fn record_in_current(&self, stream: CUstream, id: StreamId) -> Result<(), DriverFault> {
         // SAFETY: both handles are live: the event is ours, and streams live as long as their
         // table.
@@ -109,8 +109,7 @@ impl Event {
         checked("cuEventRecord", format_args!("stream {}", id.0), code)
     }
 
-    /// Makes a stream wait for what is recorded now: recording anew afterwards does not change what
-    /// it waits for.
+    /// Makes a stream wait for the work recorded now; a later recording does not change that.
     pub(crate) fn order(&self, waiting: CUstream, id: StreamId) -> Result<(), DriverFault> {
         self.context.enter()?;
         // SAFETY: both handles are live: the event is ours, and streams live as long as their
@@ -124,7 +123,7 @@ impl Event {
         self.is_done_in_current()
     }
 
-    /// As [`Event::is_done`], where the context is current, without submitting what is held back.
+    /// As [`Event::is_done`] where the context is current; deferred work stays deferred.
     pub(super) fn is_done_in_current(&self) -> Result<bool, DriverFault> {
         // SAFETY: the event lives as long as `self`.
         match unsafe { sys::cuEventQuery(self.event) } {

@@ -9,7 +9,7 @@ use megabatch_cuda_lazy::{CUDA_ERROR_UNKNOWN, Description, describe, last_code};
 use crate::error::Error;
 use crate::source::Refusal;
 
-/// A failed call: which, with what, and what the driver said.
+/// A failed call, its operands and the driver's code.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverFault {
     call: &'static str,
@@ -79,7 +79,7 @@ pub(crate) fn checked(call: &'static str, operands: fmt::Arguments<'_>, code: CU
     }
 }
 
-/// The same for a call that cust makes.
+/// Checks a call that cust makes.
 pub(crate) trait Checked<T> {
     /// The value, or the call and its operands.
     fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, DriverFault>;

@@ -20,8 +20,8 @@ pub struct GpuSource {
     memory: VirtualMemory,
     space: AddressSpace,
     granules: BTreeSet<Granule>,
-    /// Orders one stream after another. One serves for all: a stream waits for what was recorded
-    /// when it was told to.
+    /// Orders one stream after another. One event serves all: a stream waits for the recording at
+    /// the moment of the order.
     event: Event,
     calls: u64,
     /// A failure in a call that has no way to report it. The next one that can does.
@@ -63,7 +63,7 @@ impl GpuSource {
         call(self)
     }
 
-    /// The same for a call whose caller cannot be told of a failure.
+    /// A call whose failure its caller cannot learn: the next call that can fail reports it.
     fn call_unreported(&mut self, call: impl FnOnce(&Self) -> Result<(), DriverFault>) {
         if let Err(fault) = self.call(call) {
             self.unreported.get_or_insert(fault.into());

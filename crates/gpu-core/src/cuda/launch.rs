@@ -33,13 +33,13 @@ impl Grid {
         Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0, cooperative: false }
     }
 
-    /// The same with `bytes` of dynamic shared memory a block.
+    /// This grid with `bytes` of dynamic shared memory a block.
     #[must_use]
     pub fn with_shared_bytes(self, bytes: u32) -> Self {
         Grid { shared_bytes: bytes, ..self }
     }
 
-    /// The same with all blocks running at once.
+    /// This grid with all blocks resident at once.
     #[must_use]
     pub fn cooperative(self) -> Self {
         Grid { cooperative: true, ..self }
@@ -160,7 +160,7 @@ impl LoadedKernel<'_> {
         unsafe { stream.queue().submit(work) }
     }
 
-    /// More than what every kernel may use has to be asked for. Asking again changes nothing.
+    /// Raises the limit of dynamic shared memory where the grid needs more than the default.
     fn allow_shared_memory(&self, grid: &Grid) -> Result<(), DriverFault> {
         let bytes = grid.shared_bytes;
         if self.entry.shared_static_bytes + bytes <= self.context().properties().shared_bytes_max {

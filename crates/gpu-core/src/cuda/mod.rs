@@ -224,15 +224,15 @@ impl Gpu {
         self.context().synchronize().map_err(|fault| self.context().error(fault))
     }
 
-    /// Does `work`, holding back what it submits to the default stream, to be captured where it
-    /// comes again; and what the GPU says of that.
+    /// Runs `work` and defers its submissions to the default stream, which are captured if they
+    /// come again. Returns the results of the work and of the submissions.
     pub(crate) fn hold_back<R>(&self, captures: &mut Captures, work: impl FnOnce() -> R) -> (R, Result<()>) {
         let Some(deferral) = Deferral::begin(self.context(), captures) else { return (work(), Ok(())) };
         let done = work();
         (done, deferral.end().map_err(|fault| self.context().error(fault)))
     }
 
-    /// From now on, times what `captures` submit.
+    /// From now on, times the work that `captures` submit.
     pub(crate) fn time_work(&self, captures: &mut Captures) -> Result<()> {
         captures.time_work(self.context()).map_err(|fault| self.context().error(fault))
     }
@@ -244,7 +244,7 @@ impl Gpu {
     }
 
     /// Result of `work`, and the milliseconds of the commands that it submits to the default
-    /// stream, where it is not held back meanwhile.
+    /// stream. They are not deferred meanwhile.
     pub(crate) fn elapsed_ms<R>(&self, work: impl FnOnce() -> R) -> Result<(R, f32)> {
         let (stream, start, end) = (self.default_stream(), self.event()?, self.event()?);
         start.record(&stream)?;

@@ -26,13 +26,13 @@ impl NonBlockingStream {
     /// The number that messages give such a stream.
     pub(super) const ID: StreamId = StreamId(u32::MAX);
 
-    /// Submits what is held back first, as every call does.
+    /// Submits deferred work first, as every call does.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, DriverFault> {
         context.enter()?;
         NonBlockingStream::in_current(context)
     }
 
-    /// The same where the context is current, and nothing else is to be submitted.
+    /// A new stream where the context is current and nothing else is to be submitted.
     pub(super) fn in_current(context: &Arc<Context>) -> Result<Self, DriverFault> {
         let mut stream = ptr::null_mut();
         // Straight to the driver, as cust takes that flag away.
@@ -51,7 +51,7 @@ impl NonBlockingStream {
         &self.context
     }
 
-    /// Waits until all that was submitted to it is done.
+    /// Waits for its work.
     pub(super) fn synchronize(&self) -> Result<(), DriverFault> {
         self.context.enter()?;
         // SAFETY: the stream lives as long as `self`.

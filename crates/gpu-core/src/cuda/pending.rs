@@ -39,8 +39,7 @@ pub(crate) struct PendingDownload {
 }
 
 impl PendingDownload {
-    /// Copies so many bytes of a live block, as they are after all that was submitted to the
-    /// default stream so far.
+    /// Copies `bytes` of a live block, after the work submitted to the default stream so far.
     pub(crate) fn new(gpu: &Gpu, src: u64, bytes: usize) -> Result<Self> {
         let dst = gpu.pinned::<u8>(bytes)?;
         // SAFETY: the block is live. It stays mapped until the copy is done, also if it is freed

@@ -143,8 +143,8 @@ impl Drop for PinnedPool {
     }
 }
 
-/// Size class of a block for `bytes`: one of four sizes between a power of two and the next, so
-/// that at most a fifth of it is for nothing.
+/// Size class of a block for `bytes`: one of four sizes between a power of two and the next, so at
+/// most a fifth of it is unused.
 fn class_bytes(bytes: usize) -> usize {
     let bytes = bytes.max(BLOCK_BYTES_MIN);
     let step = (bytes.next_power_of_two() / 8).max(1);

@@ -19,7 +19,7 @@ pub struct Properties {
     pub compute_capability: (u32, u32),
     /// Memory in bytes, held or free.
     pub total_bytes: usize,
-    /// The CUDA version up to which the driver goes, such as `12.4`.
+    /// The newest CUDA version that the driver supports, such as `12.4`.
     pub driver_version: String,
     /// The GPU's own number, as `nvidia-smi -L` prints it.
     pub uuid: String,
@@ -88,7 +88,7 @@ impl Properties {
     }
 }
 
-/// The CUDA version up to which the driver goes, as `1000 · major + 10 · minor`.
+/// The newest CUDA version that the driver supports, as `1000 · major + 10 · minor`.
 pub(super) fn driver_version() -> Result<i32, DriverFault> {
     let version = CudaApiVersion::get().checked("cuDriverGetVersion", format_args!("no operands"))?;
     Ok(1000 * version.major() + 10 * version.minor())
@@ -103,7 +103,7 @@ pub(super) fn memory() -> Result<MemoryInfo, DriverFault> {
     Ok(MemoryInfo { free_bytes, total_bytes })
 }
 
-/// An attribute; what the driver counts it counts from 0 up.
+/// An attribute, not negative.
 fn attribute(device: Device, name: CUdevice_attribute) -> Result<u32, DriverFault> {
     let mut value: c_int = 0;
     // SAFETY: `value` is a variable of this function, and the device is one that the driver gave.

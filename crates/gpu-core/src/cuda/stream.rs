@@ -14,8 +14,7 @@ use super::fault::{Checked as _, DriverFault, checked};
 use crate::error::Result;
 use crate::source::StreamId;
 
-/// All streams of a GPU that were ever created. They end with the table, so that a number once
-/// given stays good.
+/// All streams of a GPU. They live as long as the table, so a number stays valid.
 pub(crate) struct GpuStreams {
     table: Mutex<StreamSlots>,
     context: Arc<Context>,
@@ -149,8 +148,8 @@ impl Stream {
         self.streams.is_idle(self.id).map_err(|fault| self.context().error(fault))
     }
 
-    /// Makes what is submitted to this stream from now on wait until what `event` has recorded is
-    /// done. The caller does not wait.
+    /// Orders later work of this stream after the work that `event` recorded. The caller does not
+    /// wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).

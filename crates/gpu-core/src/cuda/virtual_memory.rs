@@ -66,8 +66,8 @@ impl VirtualMemory {
     }
 }
 
-/// A range of addresses; its first, a multiple of `align_bytes`, a power of two: what the driver
-/// aligns to unasked it does not say.
+/// Reserves a range of addresses; returns the first, a multiple of `align_bytes`, a power of two.
+/// The driver does not document its default alignment.
 pub(crate) fn reserve(bytes: usize, align_bytes: usize) -> Result<u64, DriverFault> {
     let mut address = 0;
     // SAFETY: the address is that of a variable that lives until the call returns.
@@ -93,7 +93,7 @@ pub(crate) unsafe fn unmap(address: u64, bytes: usize) -> Result<(), DriverFault
     checked("cuMemUnmap", format_args!("{address:#x}, {bytes} bytes"), code)
 }
 
-/// Gives physical memory back, which goes when nothing maps it.
+/// Releases physical memory; the driver frees it when nothing maps it.
 pub(crate) fn release(handle: u64) -> Result<(), DriverFault> {
     // SAFETY: the driver checks the handle.
     let code = unsafe { sys::cuMemRelease(handle) };

@@ -16,17 +16,17 @@ pub(crate) struct MemoryLedger {
     scopes: Mutex<BTreeMap<Arc<str>, Arc<Counter>>>,
 }
 
-/// Requests that are refused whatever is free, by their number.
+/// Requests that are refused on purpose, by their number.
 #[derive(Debug, Default)]
 struct Faults {
-    /// The number of the next request; it is not counted while nothing is to be refused.
+    /// The number of the next request; counted only while a refusal is set.
     next: AtomicU64,
     first: AtomicU64,
     end: AtomicU64,
 }
 
 impl Faults {
-    /// True if the request that comes now is one of them.
+    /// Counts a request; true if it is to be refused.
     fn hit(&self) -> bool {
         let end = self.end.load(Relaxed);
         end > 0 && (self.first.load(Relaxed)..end).contains(&self.next.fetch_add(1, Relaxed))

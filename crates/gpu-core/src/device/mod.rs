@@ -136,8 +136,9 @@ impl Device {
         assert!(together, "one operation works on buffers of one device, not of {self} and {other}");
     }
 
-    /// Bytes that the device could hand out now, by what the system says and what the budget
-    /// leaves; `None` where neither tells. What the pool keeps for reuse is not counted.
+    /// Bytes that the device could hand out now: the smaller of the free bytes of the system and
+    /// the rest of the budget; `None` if both are unknown. Memory that the pool keeps for reuse is
+    /// not counted.
     pub fn free_bytes(&self) -> Option<usize> {
         let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
@@ -205,8 +206,8 @@ impl Device {
         }
     }
 
-    /// From now on, each buffer of a GPU is an allocation of the driver's, apart from the pool, so
-    /// that a memory checker sees an overrun from one into the next. Slow: every buffer's end waits
+    /// From now on, each buffer of a GPU is an allocation of the driver, outside the pool, so that
+    /// a memory checker sees an overrun from one into the next. Slow: every drop of a buffer waits
     /// for the GPU.
     pub fn allocate_apart(&self) {
         if let Device::Cuda(cuda) = self {
@@ -248,8 +249,8 @@ impl Device {
         look(&mut self.memory().pool())
     }
 
-    /// Records what the device's pool does from now on: the last events, the course of memory, its
-    /// peak, and how it was when a request failed. An earlier recording ends.
+    /// Records the device's pool from now on: the last events, memory over time, and snapshots of
+    /// the peak and of failed requests. An earlier recording ends.
     pub fn record(&self, settings: RecordingSettings) {
         let mut pool = self.memory().pool();
         let recording = Recording::begin(&mut pool, settings);

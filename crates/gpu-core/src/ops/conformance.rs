@@ -11,7 +11,7 @@ use crate::captures::Captures;
 use crate::device::Device;
 use crate::error::Result;
 
-/// A case by the name of what it asserts. It fails with the device's error, and panics where the
+/// A case and its assertion as a name. It fails with the device's error, and panics where the
 /// device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
@@ -160,8 +160,8 @@ fn check_reduction<T: Reducible>(device: &Device, x: &[T], rows: usize) -> Resul
     Ok(())
 }
 
-/// Kernels, zeros and copies, of which each comes three times: as it is, captured, and replayed.
-/// There is more of it than captures are kept, so that some are changed.
+/// Kernels, zeros and copies, each three times: submitted, captured and replayed. They are more
+/// than the captures that are kept, so some captures are updated.
 fn replays(device: &Device) -> Result<()> {
     let (scope, mut captures) = (device.scope("replays"), Captures::default());
     let zeros = || Buffer::<u32>::zeros(&scope, 3000);

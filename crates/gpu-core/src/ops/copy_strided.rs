@@ -126,8 +126,8 @@ impl StridedCopy<'_> {
     }
 }
 
-/// The same box in as few dimensions as can be: without those of one element, and with neighbours
-/// that are walked as one on both sides merged.
+/// The box in as few dimensions as possible: dimensions of one element are dropped, and neighbours
+/// that are contiguous on both sides are merged.
 fn merged(dimensions: &[Dimension]) -> Vec<Dimension> {
     let mut merged: Vec<Dimension> = Vec::with_capacity(dimensions.len());
     for &inner in dimensions.iter().filter(|dimension| dimension.len != 1) {

@@ -42,7 +42,7 @@ fn cuda<T: Pod>(device: &Cuda, dst: &mut Buffer<T>, value: T) -> Result<()> {
     unsafe { kernel.submit(device, Launch::for_threads(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
 }
 
-/// The bytes of `value`, repeated over 16: what the kernel writes at a time.
+/// The bytes of `value`, repeated over the 16 that the kernel writes at a time.
 fn pattern<T: Pod>(value: T) -> [u32; 4] {
     let mut bytes = [0u8; BYTES_PER_THREAD];
     bytes.chunks_exact_mut(size_of::<T>()).for_each(|place| place.copy_from_slice(bytemuck::bytes_of(&value)));

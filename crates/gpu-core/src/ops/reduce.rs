@@ -35,7 +35,7 @@ pub trait Reducible: Pod + private::Sealed {
     #[doc(hidden)]
     const SUFFIX: &'static str;
 
-    /// The elements in f32, in `buffer` if they are not so already.
+    /// The elements in f32; converted into `buffer` if they have another type.
     #[doc(hidden)]
     fn widened<'a>(elements: &'a [Self], buffer: &'a mut [f32]) -> &'a [f32];
 }
@@ -184,7 +184,7 @@ fn kernel<T: Reducible>(reduction: Reduction) -> String {
     format!("{name}_{}", T::SUFFIX)
 }
 
-/// Chunks of a row of `columns` elements: blocks of the kernel, and columns of what it leaves.
+/// Chunks of a row of `columns` elements: blocks of the kernel, and columns of its result.
 fn chunk_count(columns: usize) -> usize {
     columns.div_ceil(CHUNK).max(1)
 }

@@ -16,13 +16,13 @@ pub enum PoolEvent {
         id: BlockId,
         /// Its first address.
         address: u64,
-        /// Its bytes: what was asked for, rounded up to what a block can be.
+        /// Its bytes: the request, rounded up to a block size.
         bytes: usize,
         /// Requested bytes.
         requested_bytes: usize,
         /// The stream that uses it first.
         stream: StreamId,
-        /// Whose it is.
+        /// Label of its scope.
         owner: Arc<str>,
     },
     /// A block was taken back.
@@ -37,7 +37,7 @@ pub enum PoolEvent {
         requested_bytes: usize,
         /// The stream that used it last.
         stream: StreamId,
-        /// Whose it was.
+        /// Label of its scope.
         owner: Arc<str>,
     },
     /// Granules were created and mapped in the main segment.
@@ -71,7 +71,7 @@ pub enum PoolEvent {
         bytes: usize,
         /// The stream that would have used it.
         stream: StreamId,
-        /// Whose it would have been.
+        /// Label of the scope that asked.
         owner: Arc<str>,
         /// The pool's counters at that moment.
         counts: MemoryCounts,
@@ -81,8 +81,7 @@ pub enum PoolEvent {
 /// Callback for a pool's events.
 pub type PoolObserver = Box<dyn FnMut(&PoolEvent) + Send>;
 
-/// The observer, if any. Without one no event is built, so that the hot path pays for one pointer
-/// test.
+/// The observer, if any. Without one no event is built: the hot path costs one pointer test.
 #[derive(Default)]
 pub(super) struct ObserverSlot(Option<PoolObserver>);
 

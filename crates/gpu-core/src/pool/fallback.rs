@@ -74,7 +74,7 @@ impl Pool {
         Some(BlockLocation::Whole(self.main.take(tile, range, TileKind::Live(pending.block))))
     }
 
-    /// Makes a slab in a granule of a free tile.
+    /// Adds a slab in a granule of a free tile.
     pub(super) fn add_slab(&mut self, tile: TileId, granule: usize, class: usize, tag: Tag) {
         let slots = class_slots(class, self.main.granule_bytes());
         let range = self.main.range(&(granule..granule + 1));

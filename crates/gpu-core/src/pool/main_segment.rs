@@ -65,7 +65,7 @@ impl MainSegment {
         self.address.expect("the range is reserved before anything is in it") + offset as u64
     }
 
-    /// The offset of an address, if it is of this segment.
+    /// The offset of an address, if it lies in this segment.
     pub(super) fn offset(&self, address: u64) -> Option<usize> {
         let offset = usize::try_from(address.checked_sub(self.address?)?).ok()?;
         (offset < self.slots() << self.granule_shift).then_some(offset)
@@ -123,7 +123,7 @@ impl MainSegment {
         self.bins.iter().map(|bins| bins.largest_bytes(&self.tiling)).max().unwrap_or(0)
     }
 
-    /// Makes room for free tiles of `tag`.
+    /// Adds the bins of `tag` if there are none.
     pub(super) fn ensure_stream(&mut self, tag: Tag) {
         while self.bins.len() <= tag.index() {
             self.bins.push(Bins::new());
@@ -214,7 +214,7 @@ impl MainSegment {
         taken
     }
 
-    /// Makes a live tile free, to be ordered after the stream of `tag`.
+    /// Frees a live tile. Its next user is ordered after the stream of `tag`.
     pub(super) fn give_back(&mut self, tile: TileId, tag: Tag) {
         let found = self.get(tile);
         let range = found.start..found.end();
@@ -222,7 +222,7 @@ impl MainSegment {
         self.become_free(tile, tag);
     }
 
-    /// Makes all free tiles of `old` tiles of `new_tag`.
+    /// Changes the tag of all free tiles of `old`.
     pub(super) fn retag(&mut self, old: Tag, new_tag: Tag) {
         while let Some(tile) = self.bins[old.index()].first() {
             self.bins[old.index()].remove(&mut self.tiling, tile);
@@ -300,8 +300,8 @@ impl MainSegment {
         self.bins[tag.index()].insert(&mut self.tiling, tile);
     }
 
-    /// If a neighbour is free and may be joined with memory of `tag`: the neighbour, taken out of
-    /// its bin, and the tag of the whole.
+    /// A free neighbour that may be joined with memory of `tag`, taken out of its bin, and the tag
+    /// of the whole.
     fn joinable(&mut self, neighbour: TileId, tag: Tag) -> Option<(TileId, Tag)> {
         let TileKind::Free(other) = self.get(neighbour).kind else { return None };
         let joined = tag.joined(other)?;

@@ -81,7 +81,7 @@ pub struct AllocationRequest {
     /// The stream that will use the block first. Its address is safe to use on this stream, and on
     /// others once they are ordered after it.
     pub stream: StreamId,
-    /// Whose memory it is: a label of a scope, such as `model/gradients`.
+    /// Label of the scope that asks, such as `model/gradients`.
     pub owner: Arc<str>,
 }
 

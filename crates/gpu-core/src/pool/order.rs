@@ -23,7 +23,7 @@ impl Tag {
         (self == other || self == Tag::IDLE || other == Tag::IDLE).then_some(self.max(other))
     }
 
-    /// True if work of the stream `user` may use memory of this tag as it is.
+    /// True if the stream `user` may use memory of this tag without an order.
     pub(super) fn serves(self, user: Tag) -> bool {
         self == user || self == Tag::IDLE
     }
@@ -83,7 +83,7 @@ impl Pool {
         Ok(None)
     }
 
-    /// Makes all free memory of `owner` memory of `taker`, ordered after the work that `owner` still has
+    /// Gives all free memory of `owner` to `taker`, ordered after the work that `owner` still has
     /// to do.
     pub(super) fn adopt(&mut self, owner: Tag, taker: Tag) -> Result<(), Refusal> {
         let (awaited, waiting) = (self.streams.stream(owner), self.streams.stream(taker));

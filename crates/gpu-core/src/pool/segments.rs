@@ -47,12 +47,12 @@ pub struct BlockInfo {
     pub bytes: usize,
     /// Requested bytes; 0 unless live.
     pub requested_bytes: usize,
-    /// True if it is in use.
+    /// State of the block.
     pub state: BlockState,
     /// The stream that uses it, or used it last; 0 as well when no stream's work is outstanding on
     /// it.
     pub stream: StreamId,
-    /// Whose it is, if live.
+    /// Label of its scope, if live.
     pub owner: Option<Arc<str>>,
     /// The block's name, if live.
     pub id: Option<BlockId>,

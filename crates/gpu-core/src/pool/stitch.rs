@@ -24,7 +24,7 @@ use crate::source::{Granule, Refusal};
 const MAPPED_MAX: usize = 8;
 /// Dormant views that are looked at before a new one is made.
 const LOOKS: usize = 16;
-/// Free tiles that are looked at for a place for what is less than a granule.
+/// Free tiles that are searched for a place for less than a granule.
 const EDGES: usize = 256;
 
 /// Free ranges that a block would be stitched from.

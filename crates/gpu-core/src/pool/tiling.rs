@@ -9,7 +9,7 @@ use super::order::Tag;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct TileId(u32);
 
-/// The end of a chain of tiles, and what stands for no tile in links.
+/// The end of a chain of tiles, and no tile in links.
 pub(super) const NONE: u32 = u32::MAX;
 
 impl TileId {
@@ -45,7 +45,7 @@ pub(super) struct Tile {
     pub(super) kind: TileKind,
     before: u32,
     after: u32,
-    /// Neighbours in the bin that the tile is in, if it is in one.
+    /// Neighbours in the tile's bin, if it is in one.
     pub(super) bin_before: u32,
     pub(super) bin_after: u32,
 }
@@ -163,7 +163,7 @@ impl Tiling {
         TileId(upper)
     }
 
-    /// Makes a tile and the one behind it one, of the kind of the lower.
+    /// Joins a tile with the next one; the whole has the kind of the lower.
     pub(super) fn join(&mut self, lower: TileId, upper: TileId) {
         debug_assert_eq!(self.get(lower).after, upper.0);
         self.forget_start(upper);

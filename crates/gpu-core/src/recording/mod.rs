@@ -95,7 +95,7 @@ impl Recording {
         self.failure = Some(Snapshot { shortage: Some(shortage), ..self.snapshot(pool, Reason::Shortage) });
     }
 
-    /// The pool as it is.
+    /// Snapshot of the pool now.
     pub fn now(&self, pool: &Pool) -> Snapshot {
         self.snapshot(pool, Reason::Asked)
     }

@@ -64,7 +64,7 @@ struct Past {
     granule_bytes: u64,
     shown: Intervals,
     live: BTreeMap<u64, LiveRange>,
-    /// Every view that there was.
+    /// Every view of the past.
     views: Vec<Range<u64>>,
     /// The last first.
     lines: Vec<HistoryLine>,
@@ -140,7 +140,7 @@ impl Past {
         self.live.insert(address, live);
     }
 
-    /// Shows again what is unmapped at this moment.
+    /// Shows again a range that is unmapped at this moment.
     fn show(&mut self, time_us: u64, range: &Range<u64>) {
         for gap in self.shown.missing(range) {
             self.push_segment(time_us, "segment_unmap", &gap);
@@ -148,7 +148,7 @@ impl Past {
         }
     }
 
-    /// Hides what is mapped at this moment, unless it holds a live block.
+    /// Hides a range that is mapped at this moment, unless it holds a live block.
     fn undo_mapped(&mut self, time_us: u64, range: &Range<u64>) {
         let before = self.live.range(..range.end).next_back();
         if before.is_some_and(|(address, live)| address + live.bytes as u64 > range.start) {

@@ -37,11 +37,11 @@ pub const FORMAT_VERSION: u32 = 1;
 pub struct Snapshot {
     /// [`FORMAT_VERSION`].
     pub format_version: u32,
-    /// Whose memory it is, such as `cpu` or `cuda:0`.
+    /// Device of the memory, such as `cpu` or `cuda:0`.
     pub device: String,
-    /// Why it was taken.
+    /// Reason of the snapshot.
     pub reason: Reason,
-    /// When it was taken, in microseconds since 1970 UTC.
+    /// Time of the snapshot in microseconds since 1970 UTC.
     pub time_us: u64,
     /// Smallest unit of physical memory, in bytes.
     pub granule_bytes: usize,
@@ -59,13 +59,13 @@ pub struct Snapshot {
     pub events_dropped: u64,
 }
 
-/// Why a snapshot was taken.
+/// Reasons of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// Somebody asked for it.
     Asked,
-    /// Never was more allocated.
+    /// The largest allocation so far.
     Peak,
     /// A request failed.
     Shortage,
@@ -76,7 +76,7 @@ pub enum Reason {
 pub struct FailedRequest {
     /// Requested bytes.
     pub requested_bytes: usize,
-    /// Whose it would have been.
+    /// Label of the scope that asked.
     pub owner: Arc<str>,
     /// Message of the error.
     pub message: String,
@@ -129,18 +129,17 @@ pub struct Block {
     pub bytes: usize,
     /// Requested bytes; 0 unless live.
     pub requested_bytes: usize,
-    /// True if it is in use.
+    /// State of the block.
     pub state: BlockState,
     /// The stream that uses it, or used it last.
     pub stream: u32,
-    /// Whose it is, if live.
+    /// Label of its scope, if live.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<Arc<str>>,
 }
 
 impl Snapshot {
-    /// `pool` as it is at `time_us`, microseconds since 1970 UTC, with what `recorder` noted, if
-    /// there is one.
+    /// `pool` at `time_us`, microseconds since 1970 UTC, with the events of `recorder`, if any.
     pub fn take(pool: &Pool, reason: Reason, time_us: u64, recorder: Option<&EventRecorder>) -> Self {
         let segments: Vec<Segment> = pool.segments().into_iter().map(Segment::from).collect();
         let totals =

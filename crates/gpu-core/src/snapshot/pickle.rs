@@ -53,7 +53,7 @@ pub(super) fn pickle(value: &PickleValue) -> Vec<u8> {
 
 struct Pickler<'a> {
     bytes: Vec<u8>,
-    /// Texts that were written already, and the number under which they are remembered.
+    /// Texts already written, and their numbers in the memo.
     memo: HashMap<&'a str, u32>,
 }
 

@@ -27,7 +27,7 @@ impl EventRecorder {
         EventRecorder { events_max, events: VecDeque::new(), dropped_total: 0, timeline }
     }
 
-    /// Notes what happened at `time_us`.
+    /// Notes an event at `time_us`.
     pub fn note(&mut self, time_us: u64, event: &PoolEvent) {
         match event {
             PoolEvent::Allocated { bytes, owner, .. } => self.timeline.allocate(time_us, owner, *bytes),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Memory by owner over time, in bounded room: time is cut into at most
-/// [`MemoryTimeline::SPANS_MAX`] spans of equal length, and of each span the highest moment is
-/// kept, so that no peak is lost.
+/// Memory by owner over time, in bounded space. Time is cut into at most
+/// [`MemoryTimeline::SPANS_MAX`] spans of equal length. The highest moment of each span is kept, so
+/// no peak is lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryTimeline {
     /// Owners of allocations, in the order of their first appearance.
     pub owners: Vec<Arc<str>>,
-    /// When it begins, in microseconds since 1970 UTC.
+    /// Start in microseconds since 1970 UTC.
     pub start_us: u64,
     /// Length of a span in microseconds.
     pub span_us: u64,
@@ -24,12 +24,11 @@ pub struct MemoryTimeline {
 /// Summary of a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimelineSpan {
-    /// Which it is, counted from 0 at the start.
+    /// Number of the span, from 0 at the start.
     pub index: u64,
-    /// Before anything happened in it.
+    /// The level before its first event.
     pub entry: MemoryLevel,
-    /// When most was allocated in it. The reserved bytes are the most of the span, whenever that
-    /// was.
+    /// The level with the most allocated bytes. Its reserved bytes are the maximum of the span.
     pub peak: MemoryLevel,
 }
 
@@ -84,7 +83,7 @@ impl MemoryTimeline {
         self.change(time_us, |now| now.reserved_bytes -= bytes);
     }
 
-    /// True if every level fits the owners, which holds of what this crate wrote.
+    /// Checks that every level fits the owners.
     pub(crate) fn check(&self) -> Result<(), String> {
         let levels = self.spans.iter().flat_map(|span| [&span.entry, &span.peak]).chain([&self.now]);
         for level in levels {

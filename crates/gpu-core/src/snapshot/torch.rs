@@ -15,8 +15,8 @@ use super::{Block, BlockState, Snapshot};
 const DEVICE: i64 = 0;
 
 impl Snapshot {
-    /// The pickle that PyTorch's memory viewer opens. A scope stands where PyTorch has a stack of
-    /// calls; what happened before the events that the snapshot holds is unknown to the viewer.
+    /// The pickle that PyTorch's memory viewer opens. A scope takes the place of the call stack.
+    /// The viewer does not know the time before the first event of the snapshot.
     pub fn to_pickle(&self) -> Vec<u8> {
         pickle(&value_of(self))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Granule;
 
-/// Which ranges a source has reserved and which granule is seen at each of their addresses.
+/// The ranges that a source has reserved, and the granule at each of their addresses.
 ///
 /// Every misuse that the contract of [`Source`](super::Source) excludes is a panic here, so that no
 /// source has to trust its caller.
@@ -13,7 +13,7 @@ pub(crate) struct AddressSpace {
     granule_bytes: u64,
     /// Length in bytes of each reservation, by its first address.
     reservations: BTreeMap<u64, u64>,
-    /// The granule seen at each address where there is one.
+    /// The granule at each mapped address.
     seen: BTreeMap<u64, Granule>,
     /// At how many addresses each granule is seen.
     addresses_of: BTreeMap<Granule, usize>,
@@ -75,7 +75,7 @@ impl AddressSpace {
         }
     }
 
-    /// Takes away what is seen in a range without gaps.
+    /// Unmaps a range without gaps.
     pub(crate) fn unmap(&mut self, address: u64, bytes: usize) {
         self.assert_reserved(address, bytes);
         for page in self.addresses(address, bytes / self.granule_bytes as usize) {
@@ -119,7 +119,7 @@ impl AddressSpace {
         })
     }
 
-    /// Changes what is seen at one address and keeps the count of runs, which that address and the
+    /// Changes the mapping at one address and updates the count of runs, which this address and the
     /// next can begin.
     fn change(&mut self, page: u64, change: impl FnOnce(&mut BTreeMap<u64, Granule>)) {
         let before = self.begins_run(page) + self.begins_run(page + self.granule_bytes);

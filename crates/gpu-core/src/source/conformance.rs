@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::{Granule, Refusal, Source, StreamId};
 
-/// Writes and reads what is mapped on a source's device.
+/// Writes and reads the mapped memory of a source.
 pub trait Bytes {
     /// Writes bytes at a mapped address; done when it returns.
     fn write(&mut self, address: u64, bytes: &[u8]);
@@ -49,7 +49,7 @@ impl Probe {
     }
 }
 
-/// A case by the name of what it asserts.
+/// A case and its assertion as a name.
 pub type Case = (&'static str, fn(&mut Probe));
 
 /// The cases. Each wants a source of its own with room for eight granules at least.
@@ -236,7 +236,7 @@ fn mapped(source: &mut Probe, count: usize) -> (u64, Vec<Granule>) {
     (address, granules)
 }
 
-/// Takes back what [`mapped`] made.
+/// Unmaps and destroys the granules of [`mapped`].
 fn give_back(source: &mut Probe, address: u64, granules: Vec<Granule>) {
     let bytes = granules.len() * source.granule_bytes();
     source.unmap(address, bytes);

@@ -32,8 +32,8 @@ impl Granules {
         self.states.len() - self.destroyed.len()
     }
 
-    /// A granule all of zeros. The lowest number that is free, so that granules which are created
-    /// one after another are neighbours.
+    /// A granule of zeros with the lowest free number: granules that are created one after another
+    /// are neighbours.
     pub(super) fn create(&mut self) -> Result<Granule, Refusal> {
         if self.len() == self.capacity {
             return Err(Refusal::OutOfMemory);

@@ -55,7 +55,7 @@ pub(super) fn reserve_aligned(bytes: usize, align_bytes: usize) -> Result<u64, R
     Ok(address)
 }
 
-/// Gives addresses back, with what is mapped there.
+/// Gives addresses back, with the memory mapped there.
 pub(super) fn unreserve(address: u64, bytes: usize) {
     // SAFETY: the range was returned by `reserve_aligned` to a source, which gives it back once,
     // and nobody holds a reference into it: that is the contract of `Source::release`, and when the

@@ -21,8 +21,7 @@ pub use simulated::{Completion, Simulated};
 
 pub use crate::error::Refusal;
 
-/// An order of work on a device: what is submitted to one stream runs in the order of submission. 0
-/// is the default stream.
+/// A stream of a device: its work runs in the order of submission. 0 is the default stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
@@ -73,8 +72,7 @@ pub trait Source: Send + std::fmt::Debug {
     /// there.
     fn map(&mut self, address: u64, granules: &[Granule]) -> Result<(), Refusal>;
 
-    /// Takes away what is mapped in a range, once the device's work on it is done (the source waits
-    /// if it must).
+    /// Unmaps a range after the device's work on it; the source waits if it must.
     fn unmap(&mut self, address: u64, bytes: usize);
 
     /// The part of a mapped range of bytes, on any boundaries, that has to be zeroed before all of
@@ -94,8 +92,8 @@ pub trait Source: Send + std::fmt::Debug {
         true
     }
 
-    /// Makes work submitted to `waiting` from now on run after the work submitted to `awaited` so far
-    /// (an event recorded on one and waited for by the other). The caller does not wait.
+    /// Orders later work of `waiting` after the work submitted to `awaited` so far (an event
+    /// recorded on one and waited for by the other). The caller does not wait.
     fn order(&mut self, _waiting: StreamId, _awaited: StreamId) -> Result<(), Refusal> {
         Ok(())
     }

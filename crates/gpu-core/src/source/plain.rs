@@ -33,8 +33,8 @@ pub struct Plain {
     calls: u64,
 }
 
-/// A piece of memory of the system allocator. The address is a number, so that the source can be
-/// sent to another thread.
+/// A piece of memory of the system allocator. Its address is a number, so the source can be sent to
+/// another thread.
 #[derive(Debug)]
 struct Allocation {
     start: usize,

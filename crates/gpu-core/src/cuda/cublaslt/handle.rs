@@ -29,7 +29,7 @@ unsafe impl Send for LibraryHandle {}
 unsafe impl Sync for LibraryHandle {}
 
 impl LibraryHandle {
-    /// None where there is no library that fits.
+    /// `None` if no library fits.
     pub(super) fn new(context: &Arc<Context>) -> Result<Option<Self>, DriverFault> {
         let (major, _) = context.properties().driver_version.split_once('.').unwrap_or_default();
         let Some(library) = cublaslt::cublaslt(major.parse().unwrap_or(0)) else { return Ok(None) };

@@ -26,7 +26,7 @@ const PLANS_MAX: usize = 1024;
 pub(crate) struct CublasLt {
     handle: Arc<LibraryHandle>,
     streams: Arc<GpuStreams>,
-    /// None where the library knows no way.
+    /// `None` for a kind that the library cannot multiply.
     plans: HashMap<ProductKind, Option<Arc<ProductPlan>>>,
 }
 

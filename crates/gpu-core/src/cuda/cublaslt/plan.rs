@@ -38,7 +38,7 @@ unsafe impl Send for ProductPlan {}
 unsafe impl Sync for ProductPlan {}
 
 impl ProductPlan {
-    /// None where the library has no way for the kind.
+    /// `None` if the library cannot multiply the kind.
     pub(super) fn new(handle: &Arc<LibraryHandle>, kind: &ProductKind) -> Result<Option<Self>, DriverFault> {
         handle.context().enter_aside()?;
         let mut plan = ProductPlan {

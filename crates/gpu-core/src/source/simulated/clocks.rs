@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::source::StreamId;
 
-/// Which work on which stream is done, and which is ordered after which: a vector clock a stream.
+/// A vector clock a stream: its completed work, and the work of other streams that it is ordered
+/// after.
 #[derive(Debug, Default)]
 pub(super) struct StreamClocks {
     streams: BTreeMap<StreamId, StreamClock>,
@@ -28,7 +29,7 @@ impl StreamClocks {
         stream.submitted
     }
 
-    /// Makes what is submitted to `waiting` from now on run after what was submitted to `awaited`. The
+    /// Orders later work of `waiting` after the work submitted to `awaited` so far. The
     /// wait itself is work on `waiting`: a driver does not call a stream idle that still waits.
     pub(super) fn order(&mut self, waiting: StreamId, awaited: StreamId) {
         let mut after = self.streams.get(&awaited).map(|stream| stream.after.clone()).unwrap_or_default();

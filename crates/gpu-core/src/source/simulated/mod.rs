@@ -49,12 +49,12 @@ struct SimulatedDevice {
     bytes: Option<BTreeMap<Granule, Box<[u8]>>>,
 }
 
-/// When submitted work is done.
+/// Completion of submitted work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// When it is submitted.
+    /// At its submission.
     Immediate,
-    /// When [`Simulated::complete`] says so.
+    /// By a call of [`Simulated::complete`].
     Manual,
 }
 
@@ -114,8 +114,8 @@ impl Simulated {
         self.device().refusals_total
     }
 
-    /// Sets what other users of the device hold. What exists stays, also where the two together
-    /// pass the capacity.
+    /// Sets the bytes that other users of the device hold. Existing granules stay, even if the two
+    /// together pass the capacity.
     pub fn set_held_by_others_bytes(&self, bytes: usize) {
         self.device().held_by_others_bytes = bytes;
     }
@@ -154,7 +154,7 @@ impl Simulated {
         }
     }
 
-    /// Ends the work submitted to a stream so far, and what it waited for.
+    /// Completes the work submitted to a stream so far, and the work that it waited for.
     pub fn complete(&self, stream: StreamId) {
         self.device().clocks.complete(stream);
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::source::{Granule, StreamId};
 
-/// Which piece of work used each byte of physical memory last.
+/// The last piece of work that used each byte of physical memory.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     /// Disjoint ranges of each granule, in no order.
