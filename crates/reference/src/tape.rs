@@ -330,8 +330,8 @@ impl<'t> Var<'t> {
 
     /// Matrices of n rows side by side.
     pub(crate) fn concat_columns(parts: &[Var<'t>]) -> Var<'t> {
-        let turned: Vec<Var<'t>> = parts.iter().map(|part| part.transposed()).collect();
-        Var::concat_rows(&turned).transposed()
+        let transposed: Vec<Var<'t>> = parts.iter().map(|part| part.transposed()).collect();
+        Var::concat_rows(&transposed).transposed()
     }
 
     /// Matrices of m columns one above the other.

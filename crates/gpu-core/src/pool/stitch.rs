@@ -183,9 +183,9 @@ impl MainSegment {
             let ends = tile.start..tile.end().min((tile.start + mask) & !mask);
             let begins = (begins.start & mask == 0).then(|| (begins.len(), begins.start..begins.start + bytes));
             let ends = (ends.end & mask == 0).then(|| (ends.len(), ends.end.wrapping_sub(bytes)..ends.end));
-            begins.into_iter().chain(ends).filter(|&(room, _)| room >= bytes)
+            begins.into_iter().chain(ends).filter(|&(len, _)| len >= bytes)
         });
-        edges.min_by_key(|(room, edge)| (*room, edge.start)).map(|(_, edge)| edge)
+        edges.min_by_key(|(len, edge)| (*len, edge.start)).map(|(_, edge)| edge)
     }
 
     /// Idle free tiles, then those of `tag`, from about `bytes` on, each from small to large.

@@ -119,8 +119,8 @@ fn run(play: &mut Play, act: Act) -> bool {
                     (after.0.requested_bytes, after.0.blocks, after.1)
                 );
                 assert_eq!(before.0.shortages_total + 1, after.0.shortages_total);
-                let room = needed <= play.pool.counts().capacity_bytes / GRANULE;
-                return room || matches!(shortage, AllocationError::Source(_));
+                let fits = needed <= play.pool.counts().capacity_bytes / GRANULE;
+                return fits || matches!(shortage, AllocationError::Source(_));
             }
         }
         Act::Free(_) if play.live.is_empty() => {}

@@ -41,9 +41,9 @@ fn both_buffers_grow_at_once() {
     for device in [Device::cpu(), device] {
         let scope = device.scope("test");
         let mut intake = DoubleBufferedUpload::new(&scope).unwrap();
-        for (values, room) in [(&[][..], 0), (&[1u32, 2], 2), (&[3, 4, 5], 3), (&[6], 3), (&[], 3)] {
+        for (values, capacity) in [(&[][..], 0), (&[1u32, 2], 2), (&[3, 4, 5], 3), (&[6], 3), (&[], 3)] {
             intake.take(values).unwrap();
-            assert_eq!(intake.values().len(), room);
+            assert_eq!(intake.values().len(), capacity);
             assert_eq!(intake.values().to_vec().unwrap()[..values.len()], *values);
         }
         assert_eq!(scope.usage().allocated_bytes, 2 * 3 * size_of::<u32>());
