@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cust::error::{CudaError, CudaResult};
+use cust::error::CudaResult;
 use cust::sys::CUresult;
 use megabatch_cuda_lazy::{CUDA_ERROR_UNKNOWN, Description, describe, last_code};
 
@@ -20,10 +20,6 @@ pub(crate) struct DriverFault {
 }
 
 impl DriverFault {
-    pub(crate) fn new(call: &'static str, operands: impl fmt::Display, error: CudaError) -> Self {
-        DriverFault::new(call, operands, error as i32)
-    }
-
     fn new(call: &'static str, operands: impl fmt::Display, code: i32) -> Self {
         // Where the bindings do not know the code, the trampoline still does.
         let code = if code == CUDA_ERROR_UNKNOWN { last_code() } else { code };
@@ -87,6 +83,6 @@ pub(crate) trait Checked<T> {
 
 impl<T> Checked<T> for CudaResult<T> {
     fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, DriverFault> {
-        self.map_err(|error| DriverFault::new(call, operands, error))
+        self.map_err(|error| DriverFault::new(call, operands, error as i32))
     }
 }
