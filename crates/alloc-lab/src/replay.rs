@@ -22,8 +22,8 @@ use crate::trace::TraceLine;
 /// Errors of `trace`.
 ///
 /// # Panics
-/// If an id is allocated while it is live, or freed while it is not; [`TraceReader`](crate::TraceReader)
-/// lets no such trace through.
+/// If an id is allocated while it is live, or freed while it is not;
+/// [`TraceReader`](crate::TraceReader) lets no such trace through.
 pub fn replay<E>(
     trace: impl IntoIterator<Item = Result<TraceLine, E>>,
     policy: Policy,

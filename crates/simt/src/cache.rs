@@ -57,8 +57,8 @@ fn target_folder() -> Option<PathBuf> {
     Some(folder.parent()?.parent()?.to_owned())
 }
 
-/// Creates `file` if it does not exist. One process runs `make`, and others wait for it; `make` gets
-/// the path of an unfinished file, which is renamed when it is whole.
+/// Creates `file` if it does not exist. One process runs `make`, and others wait for it; `make`
+/// gets the path of an unfinished file, which is renamed when it is whole.
 pub(crate) fn once(file: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if file.exists() {
         return Ok(());

@@ -41,9 +41,9 @@ pub struct StridedCopy<'d> {
 /// Errors of the launch; none on the CPU.
 ///
 /// # Panics
-/// If the box reaches outside a buffer, if two of its elements may go to the same place in `dst`, or
-/// if more than six dimensions are left after merging. At compile time, if an element has another
-/// size than 1, 2, 4 or 8 bytes.
+/// If the box reaches outside a buffer, if two of its elements may go to the same place in `dst`,
+/// or if more than six dimensions are left after merging. At compile time, if an element has
+/// another size than 1, 2, 4 or 8 bytes.
 pub fn copy_strided<T: Pod>(src: &Buffer<T>, dst: &mut Buffer<T>, copy: &StridedCopy<'_>) -> Result<()> {
     const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 8) };
     let dimensions = merged(copy.dimensions);

@@ -37,8 +37,8 @@ fn cuda<T: Pod>(device: &Cuda, dst: &mut Buffer<T>, value: T) -> Result<()> {
         .with_value("to", dst.address())
         .with_value("pattern", pattern(value))
         .with_value("bytes", bytes as u64);
-    // SAFETY: the kernel writes `bytes` bytes from `dst` on, which the buffer has; what is submitted
-    // to the default stream later, the memory's next use included, runs after it.
+    // SAFETY: the kernel writes `bytes` bytes from `dst` on, which the buffer has; what is
+    // submitted to the default stream later, the memory's next use included, runs after it.
     unsafe { kernel.submit(device, Launch::for_threads(bytes.div_ceil(BYTES_PER_THREAD)), &arguments) }
 }
 

@@ -141,7 +141,8 @@ impl Tiling {
         }
     }
 
-    /// Cuts a tile in two at the offset `boundary` inside it; returns the upper part, of the same kind.
+    /// Cuts a tile in two at the offset `boundary` inside it; returns the upper part, of the same
+    /// kind.
     pub(super) fn split(&mut self, lower: TileId, boundary: usize) -> TileId {
         let &Tile { start, bytes, kind, after, .. } = self.get(lower);
         debug_assert!(start < boundary && boundary < start + bytes, "the cut is inside the tile");

@@ -165,8 +165,8 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_launches")() }
     }
 
-    /// Sets the time of `kernel` by the GPU's events, in microseconds. From then on, kernels without
-    /// a set time take none.
+    /// Sets the time of `kernel` by the GPU's events, in microseconds. From then on, kernels
+    /// without a set time take none.
     pub fn takes(&self, kernel: &str, us: u64) {
         let kernel = text(kernel);
         // SAFETY: this is the function's type in modules.cpp; the text lives until it returns.
