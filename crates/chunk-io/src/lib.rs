@@ -44,10 +44,12 @@ pub use plan::{
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};
+#[cfg(any(test, feature = "conformance"))]
+pub use series::remove_mark;
 pub use series::{
     BarRows, Instruments, SampleRows, Scaler, Series, SeriesColumn, SeriesDescription, SeriesFile, SeriesTimeframe,
-    SeriesTimeframeFile, SeriesWriter, TimeframeDescription, WindowEnds, is_fingerprint_of_blocks, remove_mark,
-    write_series, write_series_in_pieces,
+    SeriesTimeframeFile, SeriesWriter, TimeframeDescription, WindowEnds, is_fingerprint_of_blocks, write_series,
+    write_series_in_pieces,
 };
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{

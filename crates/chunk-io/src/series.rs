@@ -24,6 +24,7 @@ pub use open::SeriesFile;
 pub use pieces::{
     BarRows, SampleRows, SeriesDescription, SeriesWriter, TimeframeDescription, WindowEnds, write_series_in_pieces,
 };
+#[cfg(any(test, feature = "conformance"))]
 pub use seal::remove_mark;
 pub(crate) use seal::seal;
 pub use timeframe::SeriesTimeframeFile;

@@ -20,7 +20,7 @@ pub use series::{ResidentSeries, SeriesSource};
 pub use series_stream::{CacheBounds, SuitedChunks};
 
 use crate::cost::ReadCost;
-use crate::error::{Error, LayoutFault, Result};
+use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext, RowSelection};
 use crate::series::{SeriesColumn, SeriesFile};
@@ -339,26 +339,6 @@ impl Source {
             SourceData::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
             SourceData::Windows(windows) => windows.tables().map(StoredDataset::of).collect(),
         }
-    }
-
-    /// Checks that samples are in order of time. Times of one instrument must not decrease; a file
-    /// without times passes.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] names the first sample that is earlier than the one before.
-    pub fn require_time_order(&self) -> Result<()> {
-        let times = self.sample_times().unwrap_or_default();
-        let mut pairs = previous_of_same_instrument(times, self.sample_instruments());
-        let Some((n, earlier)) = pairs.find(|&(n, earlier)| times[n] < earlier) else { return Ok(()) };
-        let object = if self.layout() == Layout::Series { "/samples/time" } else { "/timestamps" };
-        let fault = LayoutFault {
-            object: object.to_owned(),
-            index: Some(n),
-            expected: format!("a time of {earlier} or later, that of the sample before"),
-            found: times[n].to_string(),
-            fix: "sort the samples by time where the file is made".to_owned(),
-        };
-        Err(Error::invalid(self.path(), fault))
     }
 
     /// Copies the samples of a range, half-open from 0, into the caller's memory.

@@ -173,7 +173,7 @@ fn a_file_without_a_mark_or_with_that_of_another_version_is_read_as_before() {
         write(path, &series(), Storage::Contiguous);
     }
     remove_mark(&unmarked).unwrap();
-    assert!(remove_mark(&unmarked).unwrap_err().to_string().contains("it has none"));
+    assert!(remove_mark(&unmarked).is_err());
     let file = hdf5::File::open_rw(&newer).unwrap();
     file.group("/checksums").unwrap().attr("version").unwrap().write_scalar(&2_i64).unwrap();
     drop(file);

@@ -226,25 +226,6 @@ fn where_the_page_cache_cannot_be_passed_it_is_used_and_said() {
 }
 
 #[test]
-fn times_that_go_back_are_refused_where_their_order_matters() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("windows.h5");
-    for (times, expected) in
-        [(vec![1_i64, 5, 5, 9], None), (vec![1, 5, 4, 9], Some("/timestamps[2]: expected a time of 5 or later"))]
-    {
-        write(&path, &Form { shape: [4, 2, 1], chunk: None, filters: 0, width: 1 });
-        let file = hdf5::File::open_rw(&path).unwrap();
-        file.new_dataset::<i64>().shape([4]).create("timestamps").unwrap().write_raw(&times).unwrap();
-        file.close().unwrap();
-        let ordered = open(&path, FROM_FILE).require_time_order().map_err(|error| error.to_string());
-        match expected {
-            None => ordered.unwrap(),
-            Some(expected) => assert!(ordered.unwrap_err().contains(expected)),
-        }
-    }
-}
-
-#[test]
 fn storage_tells_what_a_planner_needs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("windows.h5");

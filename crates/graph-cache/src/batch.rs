@@ -161,10 +161,4 @@ impl<I: Index> BlockDiagonal<I> {
         }
         [from, to]
     }
-
-    /// The graph's place in the batch that each node is of, `[nodes]`: PyTorch Geometric's `batch`.
-    pub fn graph_of_nodes(&self) -> Vec<i64> {
-        let sizes = self.node_offsets.windows(2).map(|pair| pair[1] - pair[0]);
-        (0..).zip(sizes).flat_map(|(place, nodes)| std::iter::repeat_n(place, nodes)).collect()
-    }
 }

@@ -4,7 +4,6 @@
 
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::index::{Index, check_indices, check_offsets};
 use crate::sort::{Sorted, sort};
@@ -74,14 +73,6 @@ impl SegmentPlan {
         let Sorted { offsets, order } = sort::<u32, u32>(&segment, segments);
         let is_sorted = segment.is_sorted();
         SegmentPlan::new(scope, index.len(), segments, &offsets, (!is_sorted).then_some(&order), &segment)
-    }
-
-    /// Plan of the edges of a graph, whose segments are its rows.
-    ///
-    /// # Errors
-    /// [`Error::TooMany`] and [`Error::Device`] as above.
-    pub fn of_csr<I: Index>(scope: &Scope, graph: &Csr<'_, I>) -> Result<Self> {
-        SegmentPlan::of_offsets(scope, graph.row_ptr())
     }
 
     fn new(

@@ -34,7 +34,10 @@ pub use evaluate::{
 };
 pub use megabatch_order::LastBatch;
 pub use peers::exchange::{Difference, first_difference, first_failure};
-pub use peers::relay::{Relay, bytes_in_a_row_a_step, bytes_sent_a_step, relay_seconds};
+#[cfg(any(test, feature = "conformance"))]
+pub use peers::relay::relay_seconds;
+pub use peers::relay::{Relay, bytes_in_a_row_a_step, bytes_sent_a_step};
+#[cfg(any(test, feature = "conformance"))]
 pub use peers::threads::{Faults, Link, ThreadPeers};
 pub use peers::{PeerLost, Peers};
 pub use plan::{CarriedStates, Footprint, GpuFootprint, reduction_blocks};
@@ -43,5 +46,7 @@ pub use train::distributed::IdleRanks;
 pub use train::events::{
     EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidatingEvent, ValidationEvent,
 };
-pub use train::optimizer::{Optimizer, clip_by_norm, global_norm};
+pub use train::optimizer::Optimizer;
+#[cfg(any(test, feature = "conformance"))]
+pub use train::optimizer::{clip_by_norm, global_norm};
 pub use train::{End, Outcome, Run, Trainer};

@@ -7,12 +7,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use megabatch_atomic_file::NewFile;
 use megabatch_gpu_core::Scope;
 
 use super::SeriesFile;
 use super::mark::{GROUP as MARK_GROUP, Hashes, INSTRUMENT, MarkWriter};
-use crate::atomic::{not_writable, open_draft, publish};
+use crate::atomic::open_draft;
 use crate::checksums::{BlockSums, Blocks};
 use crate::error::{Error, Result};
 use crate::file::{InputFile, NumericDataset};
@@ -139,28 +138,17 @@ fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> Error + us
     move |source| Error::Io { path: path.clone(), action, source }
 }
 
-/// Deletes the mark of verification of the file at `path`, which another program changed on
-/// purpose: the file is verified anew at its next use. The new file replaces the old one whole.
+/// Deletes the mark of verification of the file at `path`, as a file has none that another program
+/// wrote.
 ///
 /// # Errors
-/// [`Error::BadRequest`] for a file without a mark; [`Error::NotWritable`], [`Error::Io`] and
-/// [`Error::Hdf5`] as they say.
+/// [`Error::Hdf5`] for a file that is not writable or has no mark.
+#[cfg(any(test, feature = "conformance"))]
 pub fn remove_mark(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    if !InputFile::open(path)?.has_group(MARK_GROUP) {
-        return Err(Error::BadRequest {
-            path: path.to_owned(),
-            asked: "a file without its mark of verification".to_owned(),
-            found: "it has none".to_owned(),
-            fix: "use it as it is".to_owned(),
-        });
-    }
-    let new = NewFile::create(path).map_err(not_writable(path))?;
-    std::fs::copy(path, new.temporary_path()).map_err(failed(path, "copy the file"))?;
-    let file = open_draft(new.temporary_path()).map_err(Error::hdf5(path, "/", "open the file"))?;
+    let file = hdf5::File::open_rw(path).map_err(Error::hdf5(path, "/", "open the file"))?;
     file.unlink(MARK_GROUP).map_err(Error::hdf5(path, MARK_GROUP, "delete the group"))?;
-    file.close().map_err(Error::hdf5(path, "/", "close the file"))?;
-    publish(new, path)
+    file.close().map_err(Error::hdf5(path, "/", "close the file"))
 }
 
 /// Checks the rules of the layout on the series in the draft of `out`, and writes its mark of

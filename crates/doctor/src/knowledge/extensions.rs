@@ -1,6 +1,6 @@
 //! Extensions of PyTorch that are built for one version of it and of CUDA.
 
-use super::{CpuArchitecture, FactSource};
+use super::CpuArchitecture;
 use crate::version::{CudaVersion, Version};
 
 /// An extension.
@@ -24,22 +24,11 @@ pub const EXTENSIONS: &[Extension] = &[
     Extension { module: "pyg_lib", package: "pyg-lib" },
 ];
 
-/// Indexes of wheels that were looked at, by release of PyTorch and CUDA version. Others follow the
-/// pattern, unseen.
-pub const KNOWN_INDEXES: &[((u32, u32), CudaVersion, FactSource)] = &[
-    ((2, 0), CudaVersion::new(11, 8), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.0.1+cu118.html")),
-    ((2, 4), CudaVersion::new(12, 4), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.4.0+cu124.html")),
-    ((2, 7), CudaVersion::new(12, 8), FactSource::Unconfirmed),
-    ((2, 8), CudaVersion::new(12, 8), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.8.0+cu128.html")),
-    ((2, 9), CudaVersion::new(12, 8), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.9.0+cu128.html")),
-    ((2, 11), CudaVersion::new(13, 0), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.11.0+cu130.html")),
-    ((2, 12), CudaVersion::new(13, 0), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.12.0+cu130.html")),
-];
-
 /// The address where the wheels for a PyTorch and a CUDA are listed:
 /// `https://data.pyg.org/whl/torch-${TORCH}+${CUDA}.html`, in which the last number of PyTorch's
 /// version is 0, because wheels serve all patches of a release. Confirmed:
-/// <https://github.com/pyg-team/pyg-lib>.
+/// <https://github.com/pyg-team/pyg-lib>, and by the indexes of 2.0 (CUDA 11.8), 2.4 (12.4), 2.8 and
+/// 2.9 (12.8), 2.11 and 2.12 (13.0).
 pub fn index(torch: &Version, cuda: CudaVersion) -> String {
     let (major, minor) = torch.minor();
     format!("https://data.pyg.org/whl/torch-{major}.{minor}.0+{}.html", cuda.tag())

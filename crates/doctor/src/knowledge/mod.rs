@@ -9,7 +9,7 @@ mod releases;
 mod wheel;
 
 pub use drivers::{DRIVERS, Driver, OLDEST_DRIVERS, cuda_of_driver, oldest_driver};
-pub use extensions::{EXTENSIONS, Extension, KNOWN_INDEXES, has_cuda_wheels, index};
+pub use extensions::{EXTENSIONS, Extension, has_cuda_wheels, index};
 pub use releases::{NEWEST, RELEASES, Release, ReleaseBuild, release};
 pub use wheel::{Wheel, WheelRequirements, choose};
 

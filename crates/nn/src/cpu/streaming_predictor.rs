@@ -153,14 +153,6 @@ impl StreamingPredictor {
     pub fn state(&self, timeframe: usize) -> &[f32] {
         self.states[timeframe].as_slice()
     }
-
-    /// Goes on from `state`, as [`StreamingPredictor::state`] gave it.
-    ///
-    /// # Panics
-    /// If there is no such timeframe or the state is of another size.
-    pub fn set_state(&mut self, timeframe: usize, state: &[f32]) {
-        self.states[timeframe].as_mut_slice().copy_from_slice(state);
-    }
 }
 
 /// Numbers in what a follower keeps of one timeframe.

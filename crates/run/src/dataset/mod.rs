@@ -226,11 +226,5 @@ impl Dataset {
     }
 }
 
-/// Settings that split by `fractions` for training, validation and test.
-pub fn split_settings(fractions: [f64; 3], purge: &str) -> Vec<String> {
-    let [train, validation, test] = fractions;
-    vec![format!("data.split=[{train}, {validation}, {test}]"), format!("data.purge={purge}")]
-}
-
 #[cfg(test)]
 mod tests;

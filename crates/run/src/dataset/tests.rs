@@ -192,7 +192,8 @@ fn parts_of_a_split_are_those_of_training() {
     let facts = dataset.facts().unwrap();
     assert_eq!((facts.layout.as_str(), facts.samples, facts.targets), ("series", 150, 2));
     assert_eq!(facts.timeframes[1].feature_names.as_ref().unwrap().len(), 3);
-    let settings = SettingSources { file: None, set: split_settings([0.6, 0.2, 0.2], "auto") };
+    let settings =
+        SettingSources { file: None, set: vec!["data.split=[0.6, 0.2, 0.2]".to_owned(), "data.purge=auto".to_owned()] };
     let parts = dataset.split(&settings).unwrap();
     let all = parts.train.len() + parts.validation.len() + parts.test.len() + parts.purged;
     assert!(parts.purged > 0 && parts.train.last() < parts.validation.first(), "{parts:?}");

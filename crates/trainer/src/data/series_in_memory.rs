@@ -51,6 +51,7 @@ impl SeriesInMemory {
     /// [`SegmentStart`](megabatch_nn::Error::SegmentStart) for segments out of order and
     /// [`WindowAcrossSegments`](megabatch_nn::Error::WindowAcrossSegments) for a window that is not
     /// inside one.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn with_segments(self, segment_starts: Vec<Vec<i64>>) -> Result<Self> {
         SeriesInMemory { segment_starts, ..self }.checked()
     }

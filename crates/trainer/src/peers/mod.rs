@@ -5,6 +5,7 @@
 pub(crate) mod exchange;
 pub(crate) mod relay;
 pub(crate) mod step_gradients;
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod threads;
 
 use std::fmt;

@@ -21,6 +21,7 @@
 //! step's other sums after them.
 
 use super::step_gradients::{Outcome, StepGradients, pieces};
+#[cfg(any(test, feature = "conformance"))]
 use super::threads::Link;
 use super::{PeerLost, Peers};
 
@@ -217,6 +218,7 @@ pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut 
 /// Seconds after which all ranks of `world` have the sum of a model of `len` parameters, in the
 /// order of messages of a relay. All ranks have all gradients up to a part of them, such as 0.5,
 /// after `ready` of that part; `link` is that of each rank to the next one.
+#[cfg(any(test, feature = "conformance"))]
 pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -> f64) -> f64 {
     let pieces = pieces(std::iter::once(len), PIECE);
     let (mut now, mut links_free) = (vec![0.0f64; world], vec![0.0f64; world]);

@@ -100,12 +100,14 @@ impl Optimizer {
 }
 
 /// The square root of the sum of the squares of all elements, summed in double precision.
+#[cfg(any(test, feature = "conformance"))]
 pub fn global_norm(gradients: &TensorSet) -> f64 {
     unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).norm
 }
 
 /// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as
 /// `torch.nn.utils.clip_grad_norm_` does.
+#[cfg(any(test, feature = "conformance"))]
 pub fn clip_by_norm(gradients: &mut TensorSet, norm: f64, clip_norm: f64) {
     let coefficient = clip_norm / (norm + 1e-6);
     if coefficient < 1.0 {

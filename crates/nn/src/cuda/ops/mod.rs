@@ -130,6 +130,7 @@ pub use work_list::{Sequence, TileWindows, WorkList};
 
 /// The sources of the kernels, in this folder, without their ending: for a harness that runs them
 /// without a GPU.
+#[cfg(any(test, feature = "conformance"))]
 pub const SOURCES: &[&str] = &[
     "attention",
     "attention_backward",

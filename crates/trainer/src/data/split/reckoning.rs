@@ -58,12 +58,6 @@ impl SampleCalendars {
         calendars
     }
 
-    /// True if samples of one calendar share a time: there may be several instruments that the file
-    /// does not tell apart.
-    pub fn repeats_times(&self) -> bool {
-        self.times.len() < self.place.len()
-    }
-
     /// `[N]` a sample time that lies at least so many bars before each sample; `None` where the
     /// calendar begins later.
     ///
@@ -194,8 +188,6 @@ mod tests {
         assert_eq!(calendars.ahead(count(2, 1)), [Some(35), Some(36), None, None, None, None]);
         assert_eq!(calendars.ahead(count(1, 10)), [Some(20), Some(35), None, None, Some(50), None]);
         assert_eq!(calendars.back(count(0, 1)), times.map(Some));
-        assert!(!calendars.repeats_times());
-        assert!(SampleCalendars::new(&times, None).repeats_times());
     }
 
     #[test]

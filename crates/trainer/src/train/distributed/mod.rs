@@ -98,6 +98,7 @@ impl Trainer {
 
     /// Relays gradients in another way than by default, for tests and measurements. All ranks do
     /// so.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn set_relay(&mut self, relay: Relay) {
         self.team.iter_mut().for_each(|team| team.relay = relay);
     }
