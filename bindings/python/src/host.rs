@@ -153,7 +153,8 @@ impl Observer for PythonHost {
     }
 
     fn milestone(&self, milestone: &Milestone<'_>) {
-        if let Milestone::Notes(notes) = milestone {
+        if let Milestone::Remarks { warnings, notes } = milestone {
+            warnings.iter().for_each(|warning| self.note(&format!("warning: {warning}")));
             notes.iter().for_each(|note| self.note(&format!("note: {note}")));
         }
     }

@@ -31,22 +31,15 @@ impl Observer for StandardError {
         tell(format_args!("megabatch: {text}"));
     }
 
-    fn warning(&self, text: &str) {
-        // A program finds it in the answer, and its standard error has nothing but errors.
-        if !asks_for_json() {
-            self.note(&format!("warning: {text}"));
-        }
-    }
-
     fn milestone(&self, milestone: &Milestone<'_>) {
         match milestone {
-            // A program finds them in the answer, and its standard error has nothing but errors.
             Milestone::Planned(uses) if std::io::stderr().is_terminal() => {
                 uses.iter().for_each(|line| tell(format_args!("after training: {line}")));
             }
-            // As of errors: a program that asks for JSON finds them in the answer.
-            Milestone::Notes(notes) if std::env::args_os().all(|word| word != "--json") => {
-                notes.iter().for_each(|note| tell(format_args!("megabatch: note: {note}")));
+            // A program finds them in the answer. Its standard error has nothing but errors.
+            Milestone::Remarks { warnings, notes } if !asks_for_json() => {
+                warnings.iter().for_each(|warning| self.note(&format!("warning: {warning}")));
+                notes.iter().for_each(|note| self.note(&format!("note: {note}")));
             }
             Milestone::Fold { number, of } => tell(format_args!("fold {number} of {of}")),
             _ => {}

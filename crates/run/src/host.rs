@@ -76,11 +76,6 @@ pub trait Observer: Sync {
     /// A remark for the user, a sentence without its stop.
     fn note(&self, text: &str);
 
-    /// A remark on what the errors of a run rest on, a sentence without its stop.
-    fn warning(&self, text: &str) {
-        self.note(&format!("warning: {text}"));
-    }
-
     /// A milestone is reached.
     fn milestone(&self, _milestone: &Milestone<'_>) {}
 
@@ -92,8 +87,13 @@ pub trait Observer: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Milestone<'a> {
-    /// A run is about to train: notes on its settings and data, a sentence each without its stop.
-    Notes(&'a [String]),
+    /// A run is about to train. Each remark is a sentence without its stop.
+    Remarks {
+        /// Assumptions that the errors of the run rest on.
+        warnings: &'a [String],
+        /// Notes on settings and data.
+        notes: &'a [String],
+    },
     /// A new run is planned: which exports and which streaming its model allows, a line each.
     Planned(&'a [String]),
     /// Training of a fold begins, counted from 1.

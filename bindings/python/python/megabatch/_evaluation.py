@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
+from ._tabular import Tabular
 
 _Errors = dict[str, npt.NDArray[np.float64]]
 
@@ -20,8 +18,9 @@ _CLASS_ERRORS = ("accuracy", "balanced_accuracy", "cross_entropy")
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """Errors of a model beside those of baselines."""
+class Evaluation(Tabular):
+    """Errors of a model beside those of baselines. As a table it has a row for each predictor and horizon, and of
+    several folds for each fold."""
 
     text: str
     facts: dict[str, Any]
@@ -90,27 +89,6 @@ class Evaluation:
             parts = [own.get(name, np.full(len(own["horizon"]), np.nan)) for own in rows]
             columns[name] = sum(parts, []) if name == "predictor" else np.concatenate(parts)
         return columns
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """A row for each predictor and horizon, and of several folds for each fold."""
-        frame: pandas.DataFrame = table(self._columns(), "pandas")
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """A row for each predictor and horizon, and of several folds for each fold."""
-        frame: polars.DataFrame = table(self._columns(), "polars")
-        return frame
-
-
-def table(columns: Mapping[str, Any], library: str) -> Any:
-    """A frame of pandas or polars."""
-    if library == "pandas":
-        import pandas
-
-        return pandas.DataFrame(dict(columns))
-    import polars
-
-    return polars.DataFrame(dict(columns))
 
 
 def _measures(facts: Mapping[str, Any] | None) -> _Errors:

@@ -12,20 +12,17 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _frames, _megabatch, _settings
 from ._display import display, log
-from ._evaluation import Evaluation, table
+from ._evaluation import Evaluation
+from ._tabular import Tabular
 from .dataset import Dataset, StrPath, _Temporary
 from .errors import ConfigError, DataError, MegabatchError
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 __all__ = [
     "Evaluation",
@@ -437,8 +434,8 @@ class Report:
 
 
 @dataclasses.dataclass(frozen=True)
-class Predictions:
-    """Predictions of samples."""
+class Predictions(Tabular):
+    """Predictions of samples. As a table they have a row for each sample, with the columns of `megabatch predict`."""
 
     samples: npt.NDArray[np.int64]
     """`[n]` numbers of the samples in their file."""
@@ -495,16 +492,6 @@ class Predictions:
             for horizon in range(table.shape[1]):
                 columns[f"h{horizon + 1}" + (f"_{name}" if name else "")] = table[:, horizon]
         return columns
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """A row for each sample, with the columns of `megabatch predict`."""
-        frame: pandas.DataFrame = table(self._columns(), "pandas")
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """A row for each sample, with the columns of `megabatch predict`."""
-        frame: polars.DataFrame = table(self._columns(), "polars")
-        return frame
 
 
 def _minute(time: np.datetime64) -> str:

@@ -161,6 +161,12 @@ fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     assert!(stdout.contains(&format!("\nwarning: {warning}\n")), "{stdout}");
     assert!(stage.text("run/report.html").contains("takes each to end 1 sample later"));
     assert_eq!(warnings("plan --data windows.h5 --set data.purge=5m").len(), 0);
+    // A program that asks for JSON reads the error alone where the run fails after its warnings.
+    let diverging = "--set training.optimizer=sgd --set training.lr=1e30 --set training.clip_norm=none";
+    let failed = format!("train --data windows.h5 --out failed --json {SMALL} {diverging} --set training.on_nan=stop");
+    let failed = stage.run(&failed).code(5).stdout("");
+    let error: serde_json::Value = serde_json::from_slice(&failed.get_output().stderr).expect("one JSON object");
+    assert_eq!(error["exit_code"], 5, "{error}");
     // What the file tells is not assumed.
     write(true, Some(5));
     let warned = warnings("plan --data windows.h5");
@@ -226,6 +232,19 @@ fn a_run_of_before_goes_on_with_its_samples() {
     assert!(stage.succeeds("eval --run run --split validation")["samples"].as_u64() < Some(422));
 }
 
+/// 200 samples in `data.h5`. The targets of `samples` are unknown.
+fn unknown_targets(layout: &str, samples: impl Iterator<Item = usize>) -> Stage {
+    let stage = Stage::new();
+    stage.succeeds(&format!("synth data.h5 --layout {layout} --samples 200 --timeframes M1:4 --features 3 --targets 2"));
+    stage.with_hdf5("data.h5", |path| {
+        let targets = File::open_rw(path).unwrap().dataset("targets").unwrap();
+        let mut values = targets.read_raw::<f32>().unwrap();
+        samples.for_each(|sample| values[sample * 2..][..2].fill(f32::NAN));
+        targets.write_raw(&values).unwrap();
+    });
+    stage
+}
+
 /// `train` found validation targets that are all NaN after the first epoch, and those of the test
 /// at the end of the run.
 #[test]
@@ -236,16 +255,7 @@ fn parts_without_a_known_target_are_refused_before_the_first_step() {
         ("windows", "test", 170, 200),
         ("series", "training", 0, 140),
     ] {
-        let stage = Stage::new();
-        stage.succeeds(&format!(
-            "synth data.h5 --layout {layout} --samples 200 --timeframes M1:4 --features 3 --targets 2"
-        ));
-        stage.with_hdf5("data.h5", |path| {
-            let targets = File::open_rw(path).unwrap().dataset("targets").unwrap();
-            let mut values = targets.read_raw::<f32>().unwrap();
-            values[from * 2..to * 2].fill(f32::NAN);
-            targets.write_raw(&values).unwrap();
-        });
+        let stage = unknown_targets(layout, from..to);
         for command in ["plan --data data.h5", "train --data data.h5 --out run"] {
             let [message, _] = stage.fails(command, 3);
             assert!(message.contains(&format!("is known, so that {part} has no loss")), "{message}");
@@ -262,17 +272,8 @@ fn an_estimate_without_a_known_target_is_refused_before_the_first_step() {
         ("series", 155..160, "to validate", "training.validation_samples"),
         ("windows", 185..190, "to test", "training.test_samples"),
     ] {
-        let stage = Stage::new();
-        stage.succeeds(&format!(
-            "synth data.h5 --layout {layout} --samples 200 --timeframes M1:4 --features 3 --targets 2"
-        ));
-        stage.with_hdf5("data.h5", |path| {
-            let targets = File::open_rw(path).unwrap().dataset("targets").unwrap();
-            let mut values = targets.read_raw::<f32>().unwrap();
-            let part = if known.start < 170 { 140..170 } else { 170..200 };
-            part.filter(|sample| !known.contains(sample)).for_each(|sample| values[sample * 2..][..2].fill(f32::NAN));
-            targets.write_raw(&values).unwrap();
-        });
+        let part = if known.start < 170 { 140..170 } else { 170..200 };
+        let stage = unknown_targets(layout, part.filter(|sample| !known.contains(sample)));
         for command in ["plan --data data.h5", "train --data data.h5 --out run"] {
             let [message, _] = stage.fails(&format!("{command} --set {fix}=4"), 3);
             assert!(

@@ -212,11 +212,6 @@ impl Plan {
         self.gpu.as_ref().map_or(Ok(()), |gpu| gpu.require_fit(job))
     }
 
-    /// Tells `host` of the assumptions that the errors of the run rest on.
-    pub(crate) fn warn(&self, host: &Host<'_>) {
-        self.warnings.iter().for_each(|warning| host.observer.warning(warning));
-    }
-
     /// Every tensor, as `megabatch plan --tensors` prints them below the plan.
     pub fn tensors_text(&self) -> String {
         let of_gpu =

@@ -133,8 +133,13 @@ impl<'a> DeviceRequest<'a> {
 impl Computing {
     /// Leaves a GPU aside that `auto` found.
     pub(crate) fn skip_gpu(&mut self, reason: &str) {
-        self.skip_reason = self.gpu.take().map(|gpu| format!("{gpu} is not used: {reason}"));
+        self.skip_reason = self.gpu.take().map(|gpu| not_used(&gpu.to_string(), reason));
     }
+}
+
+/// Remark on a GPU that `auto` found and leaves aside.
+pub(super) fn not_used(gpu: &str, reason: &str) -> String {
+    format!("{gpu} is not used: {reason}")
 }
 
 fn full_name(name: &str) -> &str {

@@ -27,7 +27,7 @@ use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::nouns::Nouns;
 use crate::text::bytes;
-use computing::{Computing, DeviceRequest, RequestedGpu};
+use computing::{Computing, DeviceRequest, RequestedGpu, not_used};
 use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
 /// `training.test_samples: auto`: the standard error of a mean over so many independent samples is
@@ -386,7 +386,7 @@ impl TrainingSetup {
         let needed = self.gpu_footprint(&self.training)?.total_bytes();
         if needed > *free {
             let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));
-            self.gpu_passed_over = Some(format!("{name} is not used: {reason}"));
+            self.gpu_passed_over = Some(not_used(name, &reason));
             (self.gpu, self.gpu_asked) = (None, None);
         }
         Ok(())

@@ -42,10 +42,7 @@ pub(super) fn train_folds(
     let plan = look_ahead(request, &config, folds, host)?;
     let _taken = folder.take()?;
     folder.begin(&config, &plan)?;
-    plan.warn(host);
-    if !plan.notes.is_empty() {
-        host.observer.milestone(&Milestone::Notes(&plan.notes));
-    }
+    host.observer.milestone(&Milestone::Remarks { warnings: &plan.warnings, notes: &plan.notes });
     let told = plan.notes;
 
     let mut done = Vec::new();

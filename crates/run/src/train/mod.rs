@@ -182,7 +182,7 @@ mod tests {
         fn note(&self, _text: &str) {}
 
         fn milestone(&self, milestone: &Milestone<'_>) {
-            if let Milestone::Notes(notes) = milestone {
+            if let Milestone::Remarks { notes, .. } = milestone {
                 let step = self.steps.load(Ordering::Relaxed);
                 self.notes.lock().unwrap().extend(notes.iter().map(|note| (step, note.clone())));
                 return;

@@ -241,13 +241,10 @@ impl Session {
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
         record_trace(&self.job, &self.folder)?;
-        if !self.folder.is_fold() {
-            self.plan.warn(host);
-        }
+        // The run that a fold belongs to has told its warnings.
+        let warnings = if self.folder.is_fold() { &[][..] } else { &self.plan.warnings };
         let notes: Vec<String> = self.plan.notes.iter().filter(|note| !self.told.contains(note)).cloned().collect();
-        if !notes.is_empty() {
-            host.observer.milestone(&Milestone::Notes(&notes));
-        }
+        host.observer.milestone(&Milestone::Remarks { warnings, notes: &notes });
         if begin == Begin::Anew {
             host.observer.milestone(&Milestone::Planned(&self.plan.uses));
         }
