@@ -48,8 +48,8 @@ static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
 impl Numpy {
     /// Finds numpy's table, where its second or its first version has it.
     fn find(py: Python<'_>) -> PyResult<Self> {
-        let of_second = py.import("numpy._core.multiarray").and_then(|module| module.getattr("_ARRAY_API"));
-        let table = of_second.or_else(|_| py.import("numpy.core.multiarray")?.getattr("_ARRAY_API"))?;
+        let second_api = py.import("numpy._core.multiarray").and_then(|module| module.getattr("_ARRAY_API"));
+        let table = second_api.or_else(|_| py.import("numpy.core.multiarray")?.getattr("_ARRAY_API"))?;
         let table = table.cast::<PyCapsule>()?.pointer_checked(None)?.cast::<*const c_void>();
         // SAFETY: the capsule is numpy's table of pointers, which numpy never frees. Its entries 2,
         // 93 and 282 are `PyArray_Type` and the two functions in every version since 1.7, and the

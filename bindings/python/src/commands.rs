@@ -4,12 +4,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use megabatch_run::config::SettingSources;
-use megabatch_run::graph::{BoxEdges, BuildRequest, GraphKind, Options, Place, Symmetry, Widths};
+use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{BarColumn, BarColumns, BarTimes, Recipe, TableColumns};
 use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
 use megabatch_run::text::ByteSize;
-use megabatch_run::{Error, Findings, leak as proof};
+use megabatch_run::{CommandReport, Error, leak as proof};
 use pyo3::prelude::*;
 
 use crate::convert::{Facts, Named, facts, numbers};
@@ -68,8 +68,8 @@ pub(crate) fn ingest<'py>(
     process::check(py)?;
     let recipe = recipe(py, bars, &options)?;
     let host = PythonHost::new(None, None);
-    let findings = host.run(py, |host| megabatch_run::ingest::ingest(&recipe, &out, host))?.or_raise(py)?;
-    told(py, &findings)
+    let report = host.run(py, |host| megabatch_run::ingest::ingest(&recipe, &out, host))?.or_raise(py)?;
+    told(py, &report)
 }
 
 /// Adds the bars of files to the series `out`. `options` are stated to be those that it was made
@@ -102,8 +102,8 @@ pub(crate) fn leak<'py>(
     process::check(py)?;
     let options = proof::Options { source, samples, seed, settings: SettingSources { file: None, set } };
     let host = PythonHost::new(None, None);
-    let findings = host.run(py, |host| proof::prove(&path, &options, host))?.or_raise(py)?;
-    told(py, &findings)
+    let report = host.run(py, |host| proof::prove(&path, &options, host))?.or_raise(py)?;
+    told(py, &report)
 }
 
 /// Graphs to build.
@@ -202,11 +202,18 @@ pub(crate) fn build_graphs<'py>(py: Python<'py>, call: Named<GraphCall>) -> PyRe
     process::check(py)?;
     let Named(GraphCall { inputs, kind: name, out, rewire, threads, options, display }) = call;
     let (kind, options) = (kind(&name).or_raise(py)?, options.options().or_raise(py)?);
-    let request =
-        BuildRequest { inputs, kind, place: Place::File(out), options, rewire, widths: Widths::default(), threads };
+    let request = BuildRequest {
+        inputs,
+        kind,
+        destination: Destination::File(out),
+        options,
+        rewire,
+        widths: Widths::default(),
+        threads,
+    };
     let host = PythonHost::new(None, display);
-    let findings = host.run(py, |host| megabatch_run::graph::build(&request, host))?.or_raise(py)?;
-    told(py, &findings)
+    let report = host.run(py, |host| megabatch_run::graph::build(&request, host))?.or_raise(py)?;
+    told(py, &report)
 }
 
 /// Plays a trace of allocations on memory pools.
@@ -224,8 +231,8 @@ pub(crate) fn replay_memory<'py>(
     let policies = policies.parse::<Policies>().map_err(usage)?;
     let max_split_size = max_split_size.map(str::parse::<ByteSize>).transpose().map_err(usage)?;
     let options = ReplayOptions { capacity, policies, max_split_size };
-    let findings = py.detach(|| replay(&Trace::File(trace), &options)).or_raise(py)?;
-    told(py, &findings)
+    let report = py.detach(|| replay(&Trace::File(trace), &options)).or_raise(py)?;
+    told(py, &report)
 }
 
 /// Faults of a GPU set-up, and whether training on a GPU is possible.
@@ -234,8 +241,8 @@ pub(crate) fn doctor<'py>(py: Python<'py>, python: Option<PathBuf>) -> PyResult<
     process::check(py)?;
     let options = megabatch_run::doctor::Options { python, fix_script: None };
     let host = PythonHost::new(None, None);
-    let findings = host.run(py, |host| megabatch_run::doctor::examine(&options, host))?.or_raise(py)?;
-    Ok((findings.verdict.is_none(), findings.to_string(), facts(py, &findings.json)?))
+    let report = host.run(py, |host| megabatch_run::doctor::examine(&options, host))?.or_raise(py)?;
+    Ok((report.verdict.is_none(), report.to_string(), facts(py, &report.json)?))
 }
 
 /// Made-up data to write.
@@ -258,11 +265,11 @@ pub(crate) struct SynthCall {
 #[pyfunction]
 pub(crate) fn synthesize<'py>(py: Python<'py>, call: Named<SynthCall>) -> PyResult<Told<'py>> {
     process::check(py)?;
-    let findings = py.detach(|| synthesized(&call.0)).or_raise(py)?;
-    told(py, &findings)
+    let report = py.detach(|| synthesized(&call.0)).or_raise(py)?;
+    told(py, &report)
 }
 
-fn synthesized(call: &SynthCall) -> megabatch_run::Result<Findings> {
+fn synthesized(call: &SynthCall) -> megabatch_run::Result<CommandReport> {
     match call.what.as_str() {
         "bars" => return synth::make_bars(&call.path, call.days, call.seed),
         "shares" => return synth::make_shares(&call.path, call.count, call.days, call.seed),

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
-use pyo3::{Borrowed, IntoPyObjectExt as _, type_hint_identifier as name, type_hint_subscript as of};
+use pyo3::{Borrowed, IntoPyObjectExt as _, type_hint_identifier as name, type_hint_subscript as subscript};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(crate) struct Named<T>(pub(crate) T);
 impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Named<T> {
     type Error = T::Error;
 
-    const INPUT_TYPE: PyStaticExpr = of!(name!("collections.abc", "Mapping"), STR, ANY);
+    const INPUT_TYPE: PyStaticExpr = subscript!(name!("collections.abc", "Mapping"), STR, ANY);
 
     fn extract(mapping: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
         T::extract(mapping).map(Named)
@@ -36,7 +36,7 @@ impl<'py> IntoPyObject<'py> for Facts<'py> {
     type Output = Bound<'py, PyAny>;
     type Error = Infallible;
 
-    const OUTPUT_TYPE: PyStaticExpr = of!(name!("builtins", "dict"), STR, ANY);
+    const OUTPUT_TYPE: PyStaticExpr = subscript!(name!("builtins", "dict"), STR, ANY);
 
     fn into_pyobject(self, _py: Python<'py>) -> Result<Self::Output, Self::Error> {
         Ok(self.0)
@@ -51,7 +51,8 @@ impl<'py> IntoPyObject<'py> for Arrays<'py> {
     type Output = Bound<'py, PyDict>;
     type Error = Infallible;
 
-    const OUTPUT_TYPE: PyStaticExpr = of!(name!("builtins", "dict"), STR, of!(name!("numpy.typing", "NDArray"), ANY));
+    const OUTPUT_TYPE: PyStaticExpr =
+        subscript!(name!("builtins", "dict"), STR, subscript!(name!("numpy.typing", "NDArray"), ANY));
 
     fn into_pyobject(self, _py: Python<'py>) -> Result<Self::Output, Self::Error> {
         Ok(self.0)

@@ -28,7 +28,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
 }
 
 /// An exception of `kind` that says `message`.
-pub(crate) fn of_kind(py: Python<'_>, kind: Kind, message: &str) -> PyErr {
+pub(crate) fn kind_error(py: Python<'_>, kind: Kind, message: &str) -> PyErr {
     raised(py, class_name(kind), message, &[]).unwrap_or_else(|failure| failure)
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use megabatch_run::ingest::FormatName;
 use megabatch_run::predict::{BarSource, FollowRequest, History, LineForm, LineOutput, follow};
-use megabatch_run::{CheckpointChoice, Error, Findings, Host, Instruments, Observer, Progress, Silent, Work};
+use megabatch_run::{CheckpointChoice, CommandReport, Error, Host, Instruments, Observer, Progress, Silent, Work};
 use pyo3::prelude::*;
 
 use crate::convert::Named;
@@ -28,7 +28,7 @@ enum Said {
     /// A row that cannot be used.
     Refused(Error),
     /// The end.
-    Done(megabatch_run::Result<Findings>),
+    Done(megabatch_run::Result<CommandReport>),
 }
 
 /// A model that follows bars.
@@ -41,7 +41,7 @@ struct State {
     /// `None` once there are no more lines.
     lines: Option<Sender<Vec<u8>>>,
     said: Receiver<Said>,
-    findings: Option<Findings>,
+    report: Option<CommandReport>,
 }
 
 /// Run to follow with.
@@ -127,7 +127,7 @@ impl Follower {
         };
         let spawned = thread::Builder::new().name("follow".to_owned()).spawn(work);
         spawned.map_err(|error| exception(py, &Error::from(error)))?;
-        let follower = Follower { state: Mutex::new(State { lines: Some(lines), said, findings: None }) };
+        let follower = Follower { state: Mutex::new(State { lines: Some(lines), said, report: None }) };
         py.detach(|| follower.lock().answer()).or_raise(py)?;
         Ok(follower)
     }
@@ -150,10 +150,10 @@ impl Follower {
         let closed = py.detach(|| {
             let mut state = self.lock();
             state.lines = None;
-            if state.findings.is_none() {
+            if state.report.is_none() {
                 state.answer()?;
             }
-            Ok(state.findings.clone().expect("a stream that has ended has totals"))
+            Ok(state.report.clone().expect("a stream that has ended has totals"))
         });
         told(py, &closed.or_raise(py)?)
     }
@@ -183,7 +183,7 @@ impl State {
                 }
                 Ok(Said::Done(outcome)) => {
                     self.lines = None;
-                    self.findings = Some(outcome?);
+                    self.report = Some(outcome?);
                     return Ok(answer);
                 }
                 Err(_) => return Err(closed()),

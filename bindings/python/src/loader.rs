@@ -141,8 +141,8 @@ impl Epoch {
     fn next_tables<'py>(&self, py: Python<'py>) -> PyResult<Option<Batch<'py>>> {
         let Some(batch) = self.next(py)?.map(Arc::new) else { return Ok(None) };
         let targets = batch.tables() - 1;
-        let of_timeframes = (0..targets).map(|k| batch.windows(k));
-        let tables = of_timeframes.chain([batch.targets()]).map(|rows| Table { rows, batch: Arc::clone(&batch) });
+        let timeframes = (0..targets).map(|k| batch.windows(k));
+        let tables = timeframes.chain([batch.targets()]).map(|rows| Table { rows, batch: Arc::clone(&batch) });
         Ok(Some((index_bytes(py, batch.samples().iter().copied()), tables.collect())))
     }
 }

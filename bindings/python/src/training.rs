@@ -9,12 +9,12 @@ use megabatch_run::export::{ExportRequest, NamedTensor, OnnxOptions};
 use megabatch_run::plan::PlanRequest;
 use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted};
 use megabatch_run::train::{BestValidation, Start, TrainRequest, Training};
-use megabatch_run::{ChangedData, CheckpointChoice, Findings, Instruments, Kind, Weights};
+use megabatch_run::{ChangedData, CheckpointChoice, CommandReport, Instruments, Kind, Weights};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert::{Facts, Named, broken, bytes_of, dict, facts, index_bytes, serialized};
-use crate::failure::{OrRaise as _, of_kind};
+use crate::failure::{OrRaise as _, kind_error};
 use crate::host::PythonHost;
 use crate::process;
 
@@ -82,10 +82,10 @@ impl Asked {
 pub(crate) type Told<'py> = (String, Facts<'py>);
 
 /// Findings as text and Python's own; bad ones raise.
-pub(crate) fn told<'py>(py: Python<'py>, findings: &Findings) -> PyResult<Told<'py>> {
-    match findings.verdict {
-        None | Some(Kind::Cancelled) => Ok((findings.to_string(), facts(py, &findings.json)?)),
-        Some(kind) => Err(of_kind(py, kind, &findings.to_string())),
+pub(crate) fn told<'py>(py: Python<'py>, report: &CommandReport) -> PyResult<Told<'py>> {
+    match report.verdict {
+        None | Some(Kind::Cancelled) => Ok((report.to_string(), facts(py, &report.json)?)),
+        Some(kind) => Err(kind_error(py, kind, &report.to_string())),
     }
 }
 
@@ -113,8 +113,8 @@ pub(crate) fn train<'py>(py: Python<'py>, call: Named<TrainCall>) -> PyResult<Fa
     let request = TrainRequest { settings, data, out, init, start, max_steps, device };
     let host = PythonHost::new(on_event, display);
     let training = host.run(py, |host| megabatch_run::train::train(&request, host))?.or_raise(py)?;
-    let Training { run, steps, is_finished, best_validation, findings, .. } = training;
-    let (text, totals) = told(py, &findings)?;
+    let Training { run, steps, is_finished, best_validation, report, .. } = training;
+    let (text, totals) = told(py, &report)?;
     let best = best_validation.map(|BestValidation { step, loss }| (step, loss));
     let answer = PyDict::new(py);
     answer.set_item("run", run)?;
@@ -151,7 +151,7 @@ pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Named<Asked>, part: Option<&
         EvaluateRequest { run, data, part, samples_max, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, None);
     let errors = host.run(py, |host| megabatch_run::evaluate::evaluate(&request, host))?.or_raise(py)?;
-    told(py, &errors.findings)
+    told(py, &errors.report)
 }
 
 /// Predictions of the samples of a range, or of a part.
@@ -181,7 +181,8 @@ pub(crate) fn predict<'py>(
     answer.set_item("named", named)?;
     answer.set_item("horizons", horizons)?;
     answer.set_item("times", sample_times.map(|times| bytes_of(py, &times)))?;
-    let instruments = instruments.map(|InstrumentsOfSamples { names, of_sample }| (names, bytes_of(py, &of_sample)));
+    let instruments =
+        instruments.map(|InstrumentsOfSamples { names, name_indices }| (names, bytes_of(py, &name_indices)));
     answer.set_item("instruments", instruments)?;
     answer.set_item("step", step)?;
     answer.set_item("notes", notes)?;
@@ -223,6 +224,6 @@ pub(crate) fn export<'py>(py: Python<'py>, call: Named<ExportCall>) -> PyResult<
     let onnx = OnnxOptions { batch, fold_scaler, data, instrument, stateless };
     let request = ExportRequest { checkpoint, onnx, ..ExportRequest::new(run, out) };
     let host = PythonHost::new(None, None);
-    let findings = host.run(py, |host| megabatch_run::export::export(&request, host))?.or_raise(py)?;
-    told(py, &findings)
+    let report = host.run(py, |host| megabatch_run::export::export(&request, host))?.or_raise(py)?;
+    told(py, &report)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use megabatch_run::{Findings, Kind};
+use megabatch_run::{CommandReport, Kind};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -26,9 +26,9 @@ pub(crate) enum Form {
     Json,
 }
 
-impl From<Findings> for Answer {
-    fn from(findings: Findings) -> Self {
-        let Findings { text, json, verdict, .. } = findings;
+impl From<CommandReport> for Answer {
+    fn from(report: CommandReport) -> Self {
+        let CommandReport { text, json, verdict, .. } = report;
         Answer { text, json, verdict, is_aside: false }
     }
 }

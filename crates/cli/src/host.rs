@@ -41,7 +41,7 @@ impl Observer for StandardError {
                 warnings.iter().for_each(|warning| self.note(&format!("warning: {warning}")));
                 notes.iter().for_each(|note| self.note(&format!("note: {note}")));
             }
-            Milestone::Fold { number, of } => tell(format_args!("fold {number} of {of}")),
+            Milestone::Fold { number, count } => tell(format_args!("fold {number} of {count}")),
             _ => {}
         }
     }

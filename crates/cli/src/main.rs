@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to type in place of `--set KEY VALUE`, which names no setting and leaves a word over.
+/// The correct form of `--set KEY VALUE`, which names no setting and leaves a word over.
 fn set_without_equals() -> Option<String> {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     words.windows(3).find_map(|words| match words {

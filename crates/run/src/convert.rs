@@ -12,8 +12,8 @@ use megabatch_chunk_io::{
 };
 use megabatch_gpu_core::Device;
 
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::host::{Host, PATIENCE, Progress, Work};
 use crate::ingest::disk::require_free;
 use crate::output;
@@ -60,8 +60,8 @@ impl Default for Options {
 pub enum ChunkRows {
     /// A given number.
     Rows(NonZeroUsize),
-    /// The number that [`plan`] names for a compressed series that it streams, with the default
-    /// settings and those of the environment; as in the input where it names none.
+    /// The number that [`plan`] suggests for a compressed series that it streams, with the default
+    /// settings and those of the environment. Without a suggestion it is that of the input.
     Planned,
 }
 
@@ -108,7 +108,7 @@ impl FromStr for Filter {
 /// # Errors
 /// [`Kind::Cancelled`](crate::Kind::Cancelled) where the host ended it,
 /// [`Kind::Data`](crate::Kind::Data) for windows that do not overlap as those of a series do.
-pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
+pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
     output::check(out, &[input])?;
@@ -135,9 +135,9 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     Ok(describe(out, &done?, planned, start.elapsed().as_secs_f64()))
 }
 
-/// Bytes of the new file, where they can be told before it is written: not those of a series made
-/// of windows, nor those of tables that are compressed for the first time. A file that cannot be
-/// read has its error when it is.
+/// Bytes of the new file; 0 where they are unknown before it is written: for a series made of
+/// windows, and for tables that are compressed for the first time. A file that cannot be read fails
+/// later.
 fn room_needed(input: &Path, options: &ConvertOptions) -> u64 {
     let reading = SourceOptions {
         resident_bytes_max: 0,
@@ -185,7 +185,7 @@ struct PlannedChunks {
 
 impl PlannedChunks {
     /// Chunks for a series, which stays one.
-    fn of(input: &Path, to: Option<Layout>, host: &Host<'_>) -> Result<Self> {
+    fn new(input: &Path, to: Option<Layout>, host: &Host<'_>) -> Result<Self> {
         if layout_of(input)? != Layout::Series || to.is_some_and(|to| to != Layout::Series) {
             return Err(Error::usage(format!(
                 "{}: chunk_rows is auto: expected a series that stays one, as `plan` names chunks of series alone; give a number",
@@ -210,7 +210,7 @@ impl Options {
             None => (None, None),
             Some(ChunkRows::Rows(rows)) => (None, Some(rows)),
             Some(ChunkRows::Planned) => {
-                let planned = PlannedChunks::of(input, self.to, host)?;
+                let planned = PlannedChunks::new(input, self.to, host)?;
                 (Some(planned), planned.rows)
             }
         };
@@ -233,7 +233,7 @@ impl Options {
     }
 }
 
-fn describe(out: &Path, done: &Conversion, planned: Option<PlannedChunks>, seconds: f64) -> Findings {
+fn describe(out: &Path, done: &Conversion, planned: Option<PlannedChunks>, seconds: f64) -> CommandReport {
     let ratio = done.bytes_before as f64 / done.bytes_after.max(1) as f64;
     let mut text = format!("{}: {} → {} layout, {} samples", out.display(), done.from, done.to, done.samples);
     for (name, bars) in &done.bars {
@@ -257,7 +257,7 @@ fn describe(out: &Path, done: &Conversion, planned: Option<PlannedChunks>, secon
     }
     json["ratio"] = ratio.into();
     json["seconds"] = seconds.into();
-    Findings::new(text, &json)
+    CommandReport::new(text, &json)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is wrong with a GPU training set-up, and the command that mends it.
+//! Faults of a GPU training set-up, and the commands that mend them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use megabatch_doctor::{Examination, ExaminationRequest, System};
 use serde_json::json;
 
 use crate::adapters::{management, trials};
+use crate::command_report::CommandReport;
 use crate::error::{Context as _, Error, Kind, Result};
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
 
@@ -19,7 +19,7 @@ pub use megabatch_doctor::Topic;
 /// Time limit for the answer of a Python: importing PyTorch off a slow disk takes a minute.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What to look at.
+/// Parts of the set-up to examine.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Python interpreter to examine [default: the active one, or the first on the path].
@@ -29,8 +29,8 @@ pub struct Options {
 }
 
 /// The page on `topic`.
-pub fn explain(topic: Topic) -> Findings {
-    Findings::new(topic.page(), &json!({ "topic": topic, "about": topic.about(), "page": topic.page() }))
+pub fn explain(topic: Topic) -> CommandReport {
+    CommandReport::new(topic.page(), &json!({ "topic": topic, "about": topic.about(), "page": topic.page() }))
 }
 
 /// Looks for what is wrong with a GPU training set-up, and for the command that mends it: the GPU,
@@ -40,7 +40,7 @@ pub fn explain(topic: Topic) -> Findings {
 ///
 /// # Errors
 /// A usage error for an interpreter that is not there, or a script that cannot be written.
-pub fn examine(options: &Options, host: &Host<'_>) -> Result<Findings> {
+pub fn examine(options: &Options, host: &Host<'_>) -> Result<CommandReport> {
     if let Some(out) = &options.fix_script {
         output::check(out, &[])?;
     }
@@ -51,8 +51,8 @@ pub fn examine(options: &Options, host: &Host<'_>) -> Result<Findings> {
         text += &write_script(out, &examination)?;
         json["fix_script"] = json!(examination.repair.as_ref().map(|_| out));
     }
-    let findings = Findings::new(text, &json);
-    Ok(if examination.is_healthy { findings } else { findings.with_verdict(Kind::Device) })
+    let report = CommandReport::new(text, &json);
+    Ok(if examination.is_healthy { report } else { report.with_verdict(Kind::Device) })
 }
 
 fn look(python: Option<&Path>, environment: &[(OsString, OsString)]) -> Result<Examination> {

@@ -1,5 +1,4 @@
-//! What a run takes from the program that it is a part of: environment, cache folder, progress and
-//! cancellation.
+//! The program around a run: environment, cache folder, progress and cancellation.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -10,21 +9,21 @@ use megabatch_trainer::Event;
 
 use crate::error::Result;
 
-/// The program around a run. [`Host::silent`] is that of a library's user, who wants none of it.
+/// The program around a run. [`Host::silent`] suits a library's user.
 pub struct Host<'a> {
     /// Environment variables. Those that begin with `MEGABATCH_` and a section are settings.
     pub environment: Vec<(OsString, OsString)>,
-    /// Folder for results that can be computed again, such as the choice of GPU kernels; nothing is
-    /// kept if `None`. [`cache_folder`](crate::cache_folder) says where the system wants it.
+    /// Folder for results that can be computed again, such as the choice of GPU kernels. Nothing is
+    /// kept if `None`. [`cache_folder`](crate::cache_folder) gives the usual place.
     pub cache_folder: Option<PathBuf>,
-    /// Who hears of the work under way.
+    /// Observer of the work under way.
     pub observer: &'a dyn Observer,
-    /// Who may end it.
+    /// Source of requests to end it.
     pub cancel: &'a dyn Cancel,
 }
 
 impl Host<'static> {
-    /// No environment, no cache, nobody who listens, and work that goes on to its end.
+    /// No environment, no cache, no observer and no cancellation.
     pub fn silent() -> Self {
         Host { environment: Vec::new(), cache_folder: None, observer: &Silent, cancel: &Silent }
     }
@@ -47,7 +46,8 @@ impl Host<'_> {
         self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Shows `work`, to be told how much of it is done; it is to end where the answer breaks.
+    /// Shows `work`. The returned function takes the number of units done; work ends where it
+    /// breaks.
     pub(crate) fn follow(&self, work: Work<'_>) -> impl FnMut(usize) -> ControlFlow<()> {
         let mut progress = self.observer.begin(work);
         move |done| {
@@ -70,10 +70,10 @@ pub struct Work<'a> {
 
 /// Observer of a run.
 pub trait Observer: Sync {
-    /// Work begins; it has ended when the answer is dropped.
+    /// Work begins. It has ended when the returned display is dropped.
     fn begin(&self, work: Work<'_>) -> Box<dyn Progress>;
 
-    /// A remark for the user, a sentence without its stop.
+    /// A remark for the user: a sentence without its full stop.
     fn note(&self, text: &str);
 
     /// A milestone is reached.
@@ -87,45 +87,46 @@ pub trait Observer: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Milestone<'a> {
-    /// A run is about to train. Each remark is a sentence without its stop.
+    /// A run is about to train. Each remark is a sentence without its full stop.
     Remarks {
         /// Assumptions that the errors of the run rest on.
         warnings: &'a [String],
         /// Notes on settings and data.
         notes: &'a [String],
     },
-    /// A new run is planned: which exports and which streaming its model allows, a line each.
+    /// A new run is planned: a line for each export and each way of streaming that its model
+    /// allows.
     Planned(&'a [String]),
     /// Training of a fold begins, counted from 1.
     Fold {
         /// Its number.
         number: usize,
         /// Number of folds.
-        of: usize,
+        count: usize,
     },
 }
 
 /// Display of work under way.
 pub trait Progress: Send {
-    /// `first` units were done before this work began; they do not count as speed.
+    /// `first` units were done before this work began. They are left out of the speed.
     fn begin_at(&mut self, first: u64);
 
-    /// `done` units are done; `message` says how it goes.
+    /// `done` units are done. `message` is a short status such as the loss.
     fn at(&mut self, done: u64, message: &str);
 
     /// A line that stays.
     fn note(&self, text: &str);
 }
 
-/// Time within which work looks for the wish to end it, unless its steps may be longer.
+/// Longest time between two checks for cancellation, unless a single step takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A wish to end work early, but in order.
+/// A request to end work early, in order.
 pub trait Cancel: Sync {
-    /// Work begins that looks for the wish at least once in `patience`.
+    /// Work begins that checks for a request at least once in `patience`.
     ///
     /// # Errors
-    /// Where no wish can be heard.
+    /// Where requests cannot be received.
     fn watch(&self, _patience: Duration) -> Result<()> {
         Ok(())
     }
@@ -134,7 +135,7 @@ pub trait Cancel: Sync {
     fn is_requested(&self) -> bool;
 }
 
-/// Hears nothing and wants nothing.
+/// No observer and no cancellation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

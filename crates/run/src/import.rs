@@ -1,13 +1,13 @@
-//! Weights from elsewhere become a run that can be evaluated, used and trained on.
+//! Import of weights as a run that can be evaluated, used and trained further.
 
 use std::path::PathBuf;
 
 use megabatch_trainer::Trainer;
 use serde_json::json;
 
+use crate::command_report::CommandReport;
 use crate::config::SettingSources;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::run_folder::RunFolder;
@@ -31,13 +31,13 @@ pub struct ImportRequest {
 ///
 /// # Errors
 /// A data error for weights that do not fit the model, a usage error for a folder that holds a run.
-pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<Findings> {
+pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport> {
     let mut config = request.settings.load(&host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path("data.path", &std::path::absolute(data)?)?;
     config.set_path("output.dir", &request.out)?;
     let folder = RunFolder::new(&request.out)?;
-    let job = TrainingSetup::open(Request {
+    let setup = TrainingSetup::open(Request {
         config,
         data: None,
         device: "cpu",
@@ -46,16 +46,16 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<Findings> {
         intent: Intent::Plan,
         host,
     })?;
-    let plan = Plan::of(&job)?;
-    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
+    let plan = Plan::new(&setup)?;
+    let mut trainer = Trainer::new(&setup.device, setup.training.clone(), plan.shape.clone())?;
     trainer.load_weights(&request.weights)?;
 
-    let _taken = folder.take()?;
-    folder.begin(&job.config, &plan)?;
-    let checkpoints = folder.keep_checkpoints(&job.config);
-    let checkpoint = trainer.save_checkpoint(&job.run(&checkpoints))?;
+    let _run_lock = folder.take()?;
+    folder.begin(&setup.config, &plan)?;
+    let checkpoints = folder.keep_checkpoints(&setup.config);
+    let checkpoint = trainer.save_checkpoint(&setup.run(&checkpoints))?;
     let text = format!("{}: {} weights as step 0", folder.root().display(), plan.parameters);
-    Ok(Findings::new(
+    Ok(CommandReport::new(
         text,
         &json!({ "run": shown(folder.root()), "checkpoint": checkpoint.as_deref().map(shown), "parameters": plan.parameters }),
     ))

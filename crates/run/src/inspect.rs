@@ -1,4 +1,4 @@
-//! What is in a file, what is wrong with it, and what the model will see.
+//! Contents and faults of a file, and what the model will see of it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,51 +15,50 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::{Value, json};
 
 use crate::adapters::data::refuse_graphs;
+use crate::command_report::CommandReport;
 use crate::error::{Error, Kind, Result};
-use crate::findings::Findings;
-use crate::ingest::provenance::{LISTS, listed, of_bars};
+use crate::ingest::provenance::{LISTS, listed, recording_json};
 use crate::output;
 use crate::text::{bytes, shown, utc};
 
-/// What is in the data file `file`, what is wrong with it, and what a model sees of it: an HDF5
-/// file of either layout, or bars as text. Data that cannot be used are an answer with a verdict of
-/// [`Kind::Data`].
+/// Contents and faults of the data file `file`, and what a model sees of it: an HDF5 file of either
+/// layout, or bars as text. Data that cannot be used give a verdict of [`Kind::Data`].
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub fn inspect(file: &Path) -> Result<Findings> {
+pub fn inspect(file: &Path) -> Result<CommandReport> {
     if is_bar_file(file) {
-        return of_text(file);
+        return inspect_text(file);
     }
     refuse_graphs(file)?;
     let mut inspection = megabatch_chunk_io::inspect(file)?;
     advise_on_constant_features(&mut inspection);
-    let pip_sizes = PipSizes::of(&inspection);
-    let findings = Findings::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
+    let pip_sizes = PipSizes::from_inspection(&inspection);
+    let report = CommandReport::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
     let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
-    Ok(if is_unusable { findings.with_verdict(Kind::Data) } else { findings })
+    Ok(if is_unusable { report.with_verdict(Kind::Data) } else { report })
 }
 
 /// Adds the option of `ingest` that leaves a constant feature out.
 fn advise_on_constant_features(inspection: &mut Inspection) {
     let features = inspection.timeframes.iter().flat_map(|timeframe| &timeframe.features);
     let constant: Vec<String> = features.map(|column| format!("column {} is constant at ", column.name)).collect();
-    let of_feature = |problem: &&mut Problem| {
+    let is_feature = |problem: &&mut Problem| {
         problem.object != "/targets" && constant.iter().any(|message| problem.message.starts_with(message.as_str()))
     };
     let advise = |problem: &mut Problem| problem.fix.push_str(": `ingest --features …` takes the others only");
-    inspection.problems.iter_mut().filter(of_feature).for_each(advise);
+    inspection.problems.iter_mut().filter(is_feature).for_each(advise);
 }
 
 /// Summary that `ingest` would give of a file of bars; rows that cannot be used are counted.
-fn of_text(file: &Path) -> Result<Findings> {
+fn inspect_text(file: &Path) -> Result<CommandReport> {
     let recording = read(&[file], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() })?;
     let path = file.display();
     let text = format!(
         "{}\na file of bars as text; `megabatch ingest {path} --out series.h5` makes a series of it",
         recording.summary
     );
-    Ok(Findings::new(text, &of_bars(&recording.summary)?))
+    Ok(CommandReport::new(text, &recording_json(&recording.summary)?))
 }
 
 /// Writes the samples of `range` as a model sees them to the safetensors file `out`: tensors
@@ -67,7 +66,7 @@ fn of_text(file: &Path) -> Result<Findings> {
 ///
 /// # Errors
 /// A usage error for samples that the file does not have, or an output that cannot be written.
-pub fn dump(file: &Path, range: Range<usize>, out: &Path) -> Result<Findings> {
+pub fn dump(file: &Path, range: Range<usize>, out: &Path) -> Result<CommandReport> {
     output::check(out, &[file])?;
     let source = Source::open(file, &Device::cpu().scope("data"))?;
     let shape = source.shape();
@@ -84,7 +83,7 @@ pub fn dump(file: &Path, range: Range<usize>, out: &Path) -> Result<Findings> {
     source.read(range.clone(), block.slices())?;
     atomic_file::write(out, &to_safetensors(shape, &block)?)?;
     let text = format!("{}: samples {}..{} of {}", out.display(), range.start, range.end, file.display());
-    Ok(Findings::new(text, &json!({ "out": shown(out), "samples": range.len() })))
+    Ok(CommandReport::new(text, &json!({ "out": shown(out), "samples": range.len() })))
 }
 
 fn to_safetensors(shape: &Shape, block: &SampleBlock) -> Result<Vec<u8>> {
@@ -109,7 +108,7 @@ struct PipSizes(HashMap<String, f64>);
 
 impl PipSizes {
     /// The attribute `source`, which `ingest` writes.
-    fn of(inspection: &Inspection) -> Self {
+    fn from_inspection(inspection: &Inspection) -> Self {
         let source: Value = match inspection.attributes.get("source") {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Value::Null,

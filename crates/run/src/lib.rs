@@ -3,6 +3,7 @@
 
 mod adapters;
 pub mod bench;
+mod command_report;
 pub mod compare;
 pub mod config;
 pub mod convert;
@@ -12,7 +13,6 @@ pub mod doctor;
 mod error;
 pub mod evaluate;
 pub mod export;
-mod findings;
 mod gpu;
 pub mod graph;
 mod host;
@@ -22,7 +22,6 @@ pub mod inspect;
 pub mod leak;
 pub mod memory;
 pub mod monitor;
-mod nouns;
 mod output;
 pub mod plan;
 pub mod predict;
@@ -33,10 +32,11 @@ pub mod synth;
 pub mod text;
 pub mod train;
 mod trained;
+mod unit_names;
 mod usage;
 
+pub use command_report::CommandReport;
 pub use error::{Context, Error, Kind, Result};
-pub use findings::Findings;
 pub use host::{Cancel, Host, Milestone, Observer, Progress, Silent, Work};
 pub use megabatch_atomic_file::remove_unfinished;
 pub use setup::cache::folder as cache_folder;

@@ -1,5 +1,4 @@
-//! Files that commands write: refused before any work where they could not be written, or would
-//! replace what is being read.
+//! Checks of output files before any work: they must be writable, and no input.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +38,7 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
     }
 }
 
-/// Checks that `folder` is one, or is not there yet.
+/// Checks that `folder` is a folder, or does not exist yet.
 ///
 /// # Errors
 /// A usage failure that names the path.

@@ -1,4 +1,4 @@
-//! A trained model off a run's folder.
+//! The trained model in a run's folder.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub(crate) struct Trained {
     pub(crate) notes: Vec<String>,
 }
 
-/// Run to open, and how it computes.
+/// Run to open, with its data and device.
 pub(crate) struct Opening<'a> {
     /// Folder of the run.
     pub(crate) run: &'a Path,
@@ -69,17 +69,17 @@ pub enum Instruments {
     /// They are named in a note.
     #[default]
     Doubted,
-    /// They are what the user wants.
+    /// They are intended.
     Allowed,
 }
 
-/// Data of the run that are not any more as it was trained on them.
+/// Treatment of data that have changed since the run was trained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChangedData {
     /// They are an error.
     #[default]
     Refuse,
-    /// Used, with a word about the change.
+    /// They are used, with a note.
     Accept,
 }
 
@@ -172,7 +172,8 @@ impl Trained {
     }
 }
 
-/// Reads data into memory that leave room for a model in `free_bytes`; others stay in their file.
+/// Reads the data into memory if that leaves room for a model in `free_bytes`. Otherwise they stay
+/// in their file.
 fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result<()> {
     if data.is_windows() {
         let fits = data.shape().windows_bytes() <= free_bytes as u64 / 2;
@@ -194,7 +195,7 @@ fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result
     Ok(())
 }
 
-/// The predictor for `units` samples or graphs, which are as much as a batch can have.
+/// The predictor for at most `units` samples or graphs in a batch.
 fn open_predictor(
     device: &Device,
     model: Model,
@@ -220,9 +221,9 @@ fn on(gpu: Option<&Device>, predictor: Predictor) -> Result<Predictor> {
     })
 }
 
-/// The files of a run's data that are not any more as the run was trained on them; empty where none
-/// has changed, and for runs that kept no fingerprint. A file with a mark of verification holds the
-/// data of one without where their numbers are the same, which are hashed to know.
+/// The files of a run's data that have changed since the run was trained; empty for runs that kept
+/// no fingerprint. A file with a mark of verification and one without are compared by a hash of
+/// their numbers.
 ///
 /// # Errors
 /// As [`Data::files`].
@@ -230,8 +231,8 @@ pub(crate) fn changed_files(folder: &RunFolder, data: &Data, host: &Host<'_>) ->
     let saved = &folder.saved_plan()["data"];
     let Some(recorded) = saved["fingerprint"].as_str() else { return Ok(Vec::new()) };
     // That of graphs between samples hides that of the samples.
-    let of_file = saved["files"][0]["fingerprint"].as_str().unwrap_or(recorded);
-    let found = data.files_like(of_file, host)?;
+    let file_fingerprint = saved["files"][0]["fingerprint"].as_str().unwrap_or(recorded);
+    let found = data.files_like(file_fingerprint, host)?;
     if data.fingerprint(&found) == recorded {
         return Ok(Vec::new());
     }
@@ -254,7 +255,7 @@ pub(crate) fn change(folder: &RunFolder, data: &Data, host: &Host<'_>) -> Result
     Ok((!changed.is_empty()).then(|| format!("{}: changed since {root} was trained on it", named(&changed))))
 }
 
-/// A note on instruments that the model has not been trained on: their prices move otherwise.
+/// A note on instruments that the model has not been trained on.
 pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Option<String> {
     const NAMED_MAX: usize = 10;
     let others = trained.other_instruments(found);
@@ -272,18 +273,17 @@ pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Opt
     })
 }
 
-/// Meaning of the numbers that a run was trained on.
+/// Names of the inputs and targets that a run was trained on.
 pub(crate) fn meaning_in_training(folder: &RunFolder) -> DataSchema {
     serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default()
 }
 
-/// Refuses data that say that their numbers stand for something else than in training.
+/// Refuses data whose inputs or targets have other names than in training.
 pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()> {
     require_meaning(folder, data.path(), &data.meaning()?)
 }
 
-/// Refuses the file at `path`, whose numbers mean `found`, where they stand for something else than
-/// in training.
+/// Refuses the file at `path` if its names, `found`, are not those of training.
 pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &DataSchema) -> Result<()> {
     match meaning_in_training(folder).difference(found) {
         None => Ok(()),

@@ -214,7 +214,7 @@ enum PrecisionName {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let findings = match &args.what {
+    let report = match &args.what {
         What::Train(args) => train(&args.options(), &host())?,
         What::Predict(args) => predict(&args.options())?,
         What::Load(args) => load(&args.options())?,
@@ -225,7 +225,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             watch(&options, &host())?
         }
     };
-    Ok(findings.into())
+    Ok(report.into())
 }
 
 impl TrainArgs {

@@ -56,5 +56,5 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         device: args.device.clone(),
         instruments: instruments(args.allow_other_instruments),
     };
-    Ok(evaluate(&request, &host())?.findings.into())
+    Ok(evaluate(&request, &host())?.report.into())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 use megabatch_run::bench::{self, GraphOptions};
 use megabatch_run::graph::{ExportFormat, ExportRequest, draw, dump, export, inspect, verify};
-use megabatch_run::{Findings, Result};
+use megabatch_run::{CommandReport, Result};
 
 use crate::answer::Answer;
 
@@ -161,18 +161,18 @@ fn at_least(least: usize, text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let findings = match &args.what {
+    let report = match &args.what {
         What::Build(args) => args.build()?,
         What::Verify(VerifyArgs { file }) => verify(file)?,
         What::Inspect(args) => args.inspect()?,
         What::Export(args) => args.export()?,
         What::Bench(args) => bench::graph(&args.options())?,
     };
-    Ok(findings.into())
+    Ok(report.into())
 }
 
 impl InspectArgs {
-    fn inspect(&self) -> Result<Findings> {
+    fn inspect(&self) -> Result<CommandReport> {
         match (self.dump.as_deref(), self.svg.as_deref()) {
             (Some([key, out]), _) => dump(&self.file, key, Path::new(out)),
             (_, Some([key, out])) => draw(&self.file, key, Path::new(out)),
@@ -182,7 +182,7 @@ impl InspectArgs {
 }
 
 impl ExportArgs {
-    fn export(&self) -> Result<Findings> {
+    fn export(&self) -> Result<CommandReport> {
         export(&ExportRequest {
             file: self.file.clone(),
             format: match self.format {

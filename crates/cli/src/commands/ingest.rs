@@ -65,7 +65,7 @@ impl clap::Args for StatedOptions {
     }
 }
 
-/// What decides what a series file holds.
+/// Bars, windows, features and targets of a series file.
 #[derive(clap::Args)]
 struct RecipeArgs {
     /// Files of bars, in any order, or folders; plain or .gz. Files of several symbols become
@@ -145,7 +145,7 @@ struct RecipeArgs {
     /// Longest gap between bars that windows may reach across; a longer one ends a segment
     #[arg(long, default_value = "4d")]
     longest_hole: Duration,
-    /// Whether windows may reach across weekends
+    /// Rule for windows across weekends
     #[arg(long, value_enum, default_value_t = WeekendRuleArg::Span)]
     weekends: WeekendRuleArg,
     /// Scaling of features: robust (median, interquartile range), standard (mean, deviation) or
@@ -301,11 +301,11 @@ impl RecipeArgs {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let recipe = args.recipe.recipe();
-    let findings = match args.append {
+    let report = match args.append {
         true => append(&recipe, &args.stated.0, &args.out, &host())?,
         false => ingest(&recipe, &args.out, &host())?,
     };
-    Ok(findings.into())
+    Ok(report.into())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let findings = match args.dump.as_deref() {
+    let report = match args.dump.as_deref() {
         Some([range, out]) => {
             let range = range.to_string_lossy().parse::<SampleRange>().map_err(Error::usage)?;
             let SampleRange(range) = range;
@@ -32,5 +32,5 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         }
         _ => inspect(&args.file)?,
     };
-    Ok(findings.into())
+    Ok(report.into())
 }

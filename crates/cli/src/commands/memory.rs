@@ -10,7 +10,7 @@ use megabatch_run::memory::{
     PatternName, Policies, ReplayOptions, SnapshotOptions, Trace, patterns, replay, snapshot, table, trace,
 };
 use megabatch_run::text::ByteSize;
-use megabatch_run::{Error, Findings, Result};
+use megabatch_run::{CommandReport, Error, Result};
 
 use crate::answer::Answer;
 
@@ -103,7 +103,7 @@ struct TableArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let findings = match &args.what {
+    let report = match &args.what {
         What::Snapshot(SnapshotArgs { snapshot: path, pickle, svg }) => {
             snapshot(path, &SnapshotOptions { pickle: pickle.clone(), svg: svg.clone() })?
         }
@@ -111,10 +111,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         What::Trace(TraceArgs { name, out, seed }) => trace(name, out, *seed)?,
         What::Table(TableArgs { seed }) => table(*seed),
     };
-    Ok(findings.into())
+    Ok(report.into())
 }
 
-fn replay_trace(args: &ReplayArgs) -> Result<Findings> {
+fn replay_trace(args: &ReplayArgs) -> Result<CommandReport> {
     let trace = match args.trace == Path::new("-") {
         false => Trace::File(args.trace.clone()),
         true => {

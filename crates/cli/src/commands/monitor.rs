@@ -1,7 +1,7 @@
 //! `megabatch monitor`: how a run does, while it trains and afterwards.
 
 #[cfg(test)]
-mod made_up;
+mod fixtures;
 mod prometheus;
 mod screen;
 
@@ -28,7 +28,7 @@ const PRINTED: (u16, u16) = (100, 30);
 ///
 /// Reads only the run folder, so it can start and end at any time, on a running or finished run,
 /// here or on a shared disk. q quits. If standard output is not a terminal, one screen is printed.
-/// Of a walk-forward run the last started fold is shown.
+/// A walk-forward run is shown by its last started fold.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch monitor runs/first

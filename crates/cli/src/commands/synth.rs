@@ -1,4 +1,4 @@
-//! `megabatch synth`: made-up data of any shape, for trying things out and for tests.
+//! `megabatch synth`: synthetic data of any shape, for trying things out and for tests.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ enum FilterArg {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let findings = match (args.shares, args.out.extension().and_then(|ending| ending.to_str())) {
+    let report = match (args.shares, args.out.extension().and_then(|ending| ending.to_str())) {
         (Some(count), _) => make_shares(&args.out, count, args.days, args.seed)?,
         (None, Some("csv")) => make_bars(&args.out, args.days, args.seed)?,
         (None, Some("h5" | "hdf5")) => make_samples(&args.out, &samples(args))?,
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             )));
         }
     };
-    Ok(findings.into())
+    Ok(report.into())
 }
 
 fn samples(args: &Args) -> SampleOptions {

@@ -59,5 +59,5 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         max_steps: args.max_steps,
         device: args.device.clone(),
     };
-    Ok(train(&request, &host())?.findings.into())
+    Ok(train(&request, &host())?.report.into())
 }

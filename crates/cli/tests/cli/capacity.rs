@@ -36,8 +36,8 @@ fn the_advice_fits() {
             )
         };
         let whole = stage.succeeds(&format!("plan --data series.h5 {}", settings(batch, 1)));
-        let of_batch = part(&whole, "activations_bytes") + part(&whole, "batches_bytes");
-        let available = part(&whole, "total_bytes") - of_batch / 3;
+        let batch_bytes = part(&whole, "activations_bytes") + part(&whole, "batches_bytes");
+        let available = part(&whole, "total_bytes") - batch_bytes / 3;
 
         let memory = format!("--memory-gb {}", available as f64 / 1e9);
         let [message, _] = stage.fails(&format!("plan --data series.h5 {memory} {}", settings(batch, 1)), CAPACITY);
@@ -110,10 +110,10 @@ fn no_step_takes_more_than_was_planned() {
         assert!(total <= part(&plan, "available_bytes"));
 
         let tensors = plan["memory"]["tensors"].as_array().unwrap();
-        let of_tensors: u64 = tensors.iter().map(|tensor| tensor["bytes"].as_u64().unwrap()).sum();
-        assert_eq!(of_tensors + part(&plan, "data_bytes"), total, "each tensor is listed, and once");
+        let tensor_bytes: u64 = tensors.iter().map(|tensor| tensor["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(tensor_bytes + part(&plan, "data_bytes"), total, "each tensor is listed, and once");
         let uses =
-            |phase: &str| plan["memory"]["step_phases"].as_array().unwrap().iter().find(|of| of["name"] == phase);
+            |phase: &str| plan["memory"]["step_phases"].as_array().unwrap().iter().find(|known| known["name"] == phase);
         let [forward, backward, optimizer] =
             ["forward", "backward", "optimizer"].map(|phase| uses(phase).unwrap()["bytes"].as_u64().unwrap());
         assert!(optimizer < forward && forward < backward && backward < total, "{forward}, {backward}, {optimizer}");

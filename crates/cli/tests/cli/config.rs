@@ -24,17 +24,17 @@ fn the_file_yields_to_the_environment_and_that_to_the_arguments() {
     let stage = Stage::with_series();
     stage.write("c.yaml", "training:\n  lr: 0.5\n  epochs: 3\n  seed: 7\nmodel.hidden: 5\n");
     let environment = [("MEGABATCH_TRAINING__LR", "0.25"), ("MEGABATCH_TRAINING__EPOCHS", "2")];
-    let of_file = saved(&stage, "--config c.yaml", &[]);
-    let of_environment = saved(&stage, "--config c.yaml", &environment);
-    let of_arguments = saved(&stage, "--config c.yaml --set training.lr=0.125", &environment);
-    for (saved, lr, epochs) in [(&of_file, "0.5", 3), (&of_environment, "0.25", 2), (&of_arguments, "0.125", 2)] {
+    let from_file = saved(&stage, "--config c.yaml", &[]);
+    let from_environment = saved(&stage, "--config c.yaml", &environment);
+    let from_arguments = saved(&stage, "--config c.yaml --set training.lr=0.125", &environment);
+    for (saved, lr, epochs) in [(&from_file, "0.5", 3), (&from_environment, "0.25", 2), (&from_arguments, "0.125", 2)] {
         check_setting(saved, "training", &format!("lr: {lr}"));
         check_setting(saved, "training", &format!("epochs: {epochs}"));
         check_setting(saved, "training", "seed: 7");
         check_setting(saved, "model", "hidden: 5");
         check_setting(saved, "model", "layers: 1");
     }
-    assert!(!of_file.contains("0.125") && !of_arguments.contains("0.25"), "each setting has one value");
+    assert!(!from_file.contains("0.125") && !from_arguments.contains("0.25"), "each setting has one value");
 }
 
 #[test]

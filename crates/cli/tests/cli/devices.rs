@@ -186,7 +186,7 @@ fn a_gpu_predicts_and_evaluates_as_the_processor_does() {
     let [(shape, exact), (_, found)] =
         ["cpu.h5", "gpu.h5"].map(|file| dataset::<f32>(&stage.path(file), "predictions"));
     assert_eq!(shape, [200, 2]);
-    let most = |of: &mut dyn Iterator<Item = f32>| of.fold(0.0, |most: f32, x| most.max(x.abs()));
+    let most = |values: &mut dyn Iterator<Item = f32>| values.fold(0.0, |most: f32, x| most.max(x.abs()));
     let error = most(&mut exact.iter().zip(&found).map(|(exact, found)| exact - found));
     assert!(error < 2e-5 * most(&mut exact.iter().copied()), "predictions differ by {error}");
 }
@@ -285,17 +285,18 @@ fn a_run_on_a_gpu_takes_what_was_planned_there() {
     let stage = Stage::new();
     stage.succeeds("synth windows.h5 --layout windows --samples 120 --steps 20 --features 5 --targets 2");
     for precision in ["fp32", "bf16"] {
-        let of = format!(
+        let options = format!(
             "--data windows.h5 --device cuda:0 {SMALL} --set training.precision={precision} --set data.purge=0s \
              --set training.epochs=1"
         );
-        let plan = answer_with_driver(&stage, &format!("plan {of}"));
+        let plan = answer_with_driver(&stage, &format!("plan {options}"));
         let gpu = &plan["gpu"];
         assert!(gpu["total_bytes"].as_u64() < gpu["available_bytes"].as_u64(), "{gpu}");
-        let sum = |of: &Value| of.as_array().unwrap().iter().map(|of| of["bytes"].as_u64().unwrap()).sum::<u64>();
+        let sum =
+            |parts: &Value| parts.as_array().unwrap().iter().map(|part| part["bytes"].as_u64().unwrap()).sum::<u64>();
         let total = gpu["total_bytes"].as_u64().unwrap();
         assert_eq!((sum(&gpu["tensors"]), sum(&gpu["parts"])), (total, total), "{gpu}");
-        let trained = answer_with_driver(&stage, &format!("train --out {precision} {of}"));
+        let trained = answer_with_driver(&stage, &format!("train --out {precision} {options}"));
         let memory = &trained["gpu_memory"];
         assert_eq!((&memory["planned_bytes"], &memory["peak_bytes"]), (&gpu["total_bytes"], &gpu["total_bytes"]));
     }

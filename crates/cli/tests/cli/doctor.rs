@@ -1,4 +1,4 @@
-//! `doctor`: on a machine without a GPU, and on one with a made-up driver and a made-up Python.
+//! `doctor`: on a machine without a GPU, and on one with a synthetic driver and a synthetic Python.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -89,7 +89,7 @@ fn every_gpu_of_the_driver_is_tried() {
     for name in ["scatter_max gives", "segment kernels: extrema"] {
         assert!(named(name)["fault"].is_string(), "without kernels, {name} cannot work");
     }
-    // The made-up driver of this process has no kernels, and a trial that fails is a problem that
+    // The synthetic driver of this process has no kernels, and a trial that fails is a problem that
     // is told.
     let failed = named("kernels: fill")["fault"].is_string();
     let is_told = answer["findings"].as_array().unwrap().iter().any(|finding| finding["id"] == "megabatch-failed");

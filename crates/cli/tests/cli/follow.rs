@@ -238,7 +238,7 @@ fn lines_that_cannot_be_used_are_told_by_their_number() {
 }
 
 #[test]
-fn of_input_that_is_no_bars_only_the_message_is_written() {
+fn input_that_is_no_bars_writes_the_message_alone() {
     let stage = trained("");
     for (input, name) in
         [("{\"Error Message\": \"Invalid API call\"}\n", "saved.json"), ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "lines.txt")]

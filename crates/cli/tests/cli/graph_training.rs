@@ -181,11 +181,11 @@ fn nodes_are_classified_by_their_neighbours() {
 
 /// Rings and stars of five to ten nodes, as a TU dataset.
 pub(crate) fn write_shapes(stage: &Stage, graphs: usize) {
-    let (mut edges, mut of_graph, mut labels, mut first) = (String::new(), String::new(), String::new(), 1);
+    let (mut edges, mut indicators, mut labels, mut first) = (String::new(), String::new(), String::new(), 1);
     for graph in 0..graphs {
         let (nodes, star) = (5 + graph / 4 % 6, graph % 2 == 1);
         for node in 0..nodes {
-            writeln!(of_graph, "{}", graph + 1).unwrap();
+            writeln!(indicators, "{}", graph + 1).unwrap();
             let (from, to) = (first + node, if star { first } else { first + (node + 1) % nodes });
             if from != to {
                 writeln!(edges, "{from}, {to}\n{to}, {from}").unwrap();
@@ -200,7 +200,7 @@ pub(crate) fn write_shapes(stage: &Stage, graphs: usize) {
     });
     let node_labels: String = degrees[1..].iter().map(|&degree: &i32| format!("{}\n", degree.min(3))).collect();
     fs::create_dir(stage.path("shapes")).unwrap();
-    let files = [("A", edges), ("graph_indicator", of_graph), ("graph_labels", labels), ("node_labels", node_labels)];
+    let files = [("A", edges), ("graph_indicator", indicators), ("graph_labels", labels), ("node_labels", node_labels)];
     for (name, text) in files {
         stage.write(&format!("shapes/SHAPES_{name}.txt"), &text);
     }

@@ -47,7 +47,7 @@ fn several_quantiles_are_trained_evaluated_and_predicted() {
     assert_eq!(numbers(&answer["quantiles"]["levels"]), [0.1, 0.5, 0.9]);
     for key in ["pinball_loss", "coverage"] {
         let by_level = answer["quantiles"][key].as_array().unwrap();
-        assert!(by_level.len() == 3 && by_level.iter().all(|of_level| numbers(of_level).len() == 2), "{answer}");
+        assert!(by_level.len() == 3 && by_level.iter().all(|losses| numbers(losses).len() == 2), "{answer}");
     }
     // Half the mean absolute error is the median's pinball loss.
     let (mae, median) = (numbers(&answer["mae"]), numbers(&answer["quantiles"]["pinball_loss"][1]));
@@ -90,9 +90,9 @@ fn classes_are_trained_evaluated_and_predicted() {
     let tables = ["predictions", "predictions_p0", "predictions_p1", "predictions_p2"];
     let [classes, shares @ ..] = tables.map(|name| dataset::<f32>(&stage.path("p.h5"), name).1);
     for (k, &class) in classes.iter().enumerate() {
-        let of_target = shares.each_ref().map(|shares| shares[k]);
-        assert!((of_target.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{of_target:?}");
-        assert!(of_target.iter().all(|&share| share <= of_target[class as usize]), "{class} of {of_target:?}");
+        let own = shares.each_ref().map(|shares| shares[k]);
+        assert!((own.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{own:?}");
+        assert!(own.iter().all(|&share| share <= own[class as usize]), "{class} of {own:?}");
     }
 }
 

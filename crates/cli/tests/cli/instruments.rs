@@ -26,7 +26,7 @@ fn two_and_a_run() -> Stage {
     stage
 }
 
-fn of_samples(stage: &Stage) -> Vec<i32> {
+fn sample_instruments(stage: &Stage) -> Vec<i32> {
     dataset::<i32>(&stage.path("series.h5"), "samples/instrument").1
 }
 
@@ -39,7 +39,7 @@ fn members(stage: &Stage, file: &str) -> Vec<String> {
 #[test]
 fn predictions_name_the_instrument_of_each_sample() {
     let stage = two_and_a_run();
-    let all = of_samples(&stage);
+    let all = sample_instruments(&stage);
     // A range that begins in the first and ends in the second.
     let second = all.iter().position(|&instrument| instrument == 1).unwrap();
     let range = second - 5..second + 7;
@@ -72,12 +72,16 @@ fn inspect_counts_each_instrument_apart() {
     let stage = two();
     let series = stage.path("series.h5");
     let answer = stage.succeeds("inspect series.h5");
-    let all = of_samples(&stage);
+    let all = sample_instruments(&stage);
     let (_, times) = dataset::<i64>(&series, "samples/time");
     for (k, (name, pip_size)) in NAMES.into_iter().zip([0.0001, 0.01]).enumerate() {
         let found = &answer["instruments"][k];
-        let own: Vec<i64> =
-            all.iter().zip(&times).filter(|(of, _)| **of as usize == k).map(|(_, &time)| time).collect();
+        let own: Vec<i64> = all
+            .iter()
+            .zip(&times)
+            .filter(|(instrument, _)| **instrument as usize == k)
+            .map(|(_, &time)| time)
+            .collect();
         let bars = ["M1", "M5"].map(|timeframe| {
             let (_, starts) = dataset::<i64>(&series, &format!("series/{timeframe}/instrument_start"));
             (timeframe.to_owned(), json!(starts[k + 1] - starts[k]))
@@ -101,8 +105,8 @@ fn inspect_counts_each_instrument_apart() {
     };
     assert_eq!(words("M1 bars").join(" "), "M1 bars M5 bars samples first sample last sample pip size");
     let row = words("USDJPY");
-    let of = &answer["instruments"][1];
-    assert_eq!(row[1..4], [&of["bars"]["M1"], &of["bars"]["M5"], &of["samples"]].map(Value::to_string));
+    let found = &answer["instruments"][1];
+    assert_eq!(row[1..4], [&found["bars"]["M1"], &found["bars"]["M5"], &found["samples"]].map(Value::to_string));
     assert_eq!(row.last().map(String::as_str), Some("0.01"));
 }
 
@@ -149,7 +153,7 @@ fn inspect_says_how_to_leave_a_constant_feature_out() {
 /// The mean over all samples of a metric that is one over each instrument's.
 fn together(answer: &Value, metric: impl Fn(&Value) -> f64) -> f64 {
     let instruments = answer["instruments"].as_object().unwrap().values();
-    let sum: f64 = instruments.map(|of| of["samples"].as_f64().unwrap() * metric(of)).sum();
+    let sum: f64 = instruments.map(|found| found["samples"].as_f64().unwrap() * metric(found)).sum();
     sum / answer["samples"].as_f64().unwrap()
 }
 
@@ -157,16 +161,16 @@ fn together(answer: &Value, metric: impl Fn(&Value) -> f64) -> f64 {
 fn errors_are_told_of_each_instrument_too() {
     let stage = two_and_a_run();
     let answer = stage.succeeds("eval --run run --split all");
-    let all = of_samples(&stage);
+    let all = sample_instruments(&stage);
     for (k, name) in NAMES.into_iter().enumerate() {
-        let own = all.iter().filter(|&&of| of as usize == k).count();
+        let own = all.iter().filter(|&&found| found as usize == k).count();
         assert_eq!(answer["instruments"][name]["samples"], own, "{name}");
     }
     let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
     for k in 0..2 {
-        let mae = |of: &Value| numbers(&of["mae"])[k];
+        let mae = |found: &Value| numbers(&found["mae"])[k];
         near(together(&answer, mae), mae(&answer));
-        let squared = |of: &Value| numbers(&of["baselines"]["linear"]["rmse"])[k].powi(2);
+        let squared = |found: &Value| numbers(&found["baselines"]["linear"]["rmse"])[k].powi(2);
         near(together(&answer, squared), squared(&answer));
         assert_ne!(mae(&answer["instruments"][NAMES[0]]), mae(&answer["instruments"][NAMES[1]]));
     }

@@ -26,9 +26,9 @@ fn eval_says_what_eight_bits_change_and_predict_computes_in_them() {
     assert_eq!(shape, [200, 2]);
     let largest = exact.iter().zip(&int8).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
     // Of the test split, which is some of these samples.
-    let of_test = report["predictions"]["max_error"].as_f64().unwrap();
-    assert!(of_test > 0.0 && of_test <= largest && largest < 0.05, "{of_test} of {largest}");
-    assert!(report["predictions"]["rms_error"].as_f64().unwrap() <= of_test);
+    let max_error = report["predictions"]["max_error"].as_f64().unwrap();
+    assert!(max_error > 0.0 && max_error <= largest && largest < 0.05, "{max_error} of {largest}");
+    assert!(report["predictions"]["rms_error"].as_f64().unwrap() <= max_error);
 
     let text = stage.said("eval --run run --int8");
     assert!(text.contains("RMSE in eight bits") && text.contains("lstm.M5.weight_hh_l0"), "{text}");

@@ -25,10 +25,10 @@ fn one_screen_and_json_tell_how_a_run_stands() {
     }
     let answer = stage.succeeds("monitor run");
     let last = stage.metrics("run", "step").pop().unwrap();
-    for (key, of_step) in
+    for (key, line_key) in
         [("step", "step"), ("loss", "loss"), ("learning_rate", "lr"), ("allocated_bytes", "allocated_bytes")]
     {
-        assert_eq!(answer[key].as_f64(), last[of_step].as_f64(), "{key}");
+        assert_eq!(answer[key].as_f64(), last[line_key].as_f64(), "{key}");
     }
     assert_eq!((&answer["finished"], &answer["warnings"]), (&1.0.into(), &serde_json::json!([])));
     assert!(answer["free_bytes"].as_f64().unwrap() > 0.0, "{answer}");

@@ -101,18 +101,21 @@ fn windows_are_purged_over_weekends() {
     stage
         .succeeds("ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M15:40,H1:30 --horizon 12 --stride 15");
     stage.succeeds("convert series.h5 windows.h5 --to windows");
-    let of_series = parts(&stage, "plan --data series.h5");
-    assert_eq!(parts(&stage, "plan --data windows.h5"), of_series, "what the series tells comes along");
+    let series_parts = parts(&stage, "plan --data series.h5");
+    assert_eq!(parts(&stage, "plan --data windows.h5"), series_parts, "what the series tells comes along");
     assert_eq!(stage.succeeds("plan --data windows.h5")["notes"], serde_json::json!([]));
     stage.succeeds("convert windows.h5 back.h5");
-    assert_eq!(parts(&stage, "plan --data back.h5"), of_series);
+    assert_eq!(parts(&stage, "plan --data back.h5"), series_parts);
 
     forget(&stage, "windows.h5", &[LABEL_END, "/samples/reach_time"]);
     stage.succeeds("convert windows.h5 plain.h5");
     let [train, validation, test] = parts(&stage, "plan --data windows.h5");
-    let of_plain = parts(&stage, "plan --data plain.h5");
-    assert_eq!(train, of_series[0]);
-    assert!(validation <= of_plain[1] && test <= of_plain[2] && validation > 0, "{validation}, {test}: {of_plain:?}");
+    let plain_parts = parts(&stage, "plan --data plain.h5");
+    assert_eq!(train, series_parts[0]);
+    assert!(
+        validation <= plain_parts[1] && test <= plain_parts[2] && validation > 0,
+        "{validation}, {test}: {plain_parts:?}"
+    );
     let warnings = stage.succeeds("plan --data windows.h5")["warnings"].to_string();
     assert!(warnings.contains("windows.h5 does not tell when its labels end"), "{warnings}");
     assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=2d")["warnings"], serde_json::json!([]));
@@ -235,7 +238,8 @@ fn a_run_of_before_goes_on_with_its_samples() {
 /// 200 samples in `data.h5`. The targets of `samples` are unknown.
 fn unknown_targets(layout: &str, samples: impl Iterator<Item = usize>) -> Stage {
     let stage = Stage::new();
-    stage.succeeds(&format!("synth data.h5 --layout {layout} --samples 200 --timeframes M1:4 --features 3 --targets 2"));
+    stage
+        .succeeds(&format!("synth data.h5 --layout {layout} --samples 200 --timeframes M1:4 --features 3 --targets 2"));
     stage.with_hdf5("data.h5", |path| {
         let targets = File::open_rw(path).unwrap().dataset("targets").unwrap();
         let mut values = targets.read_raw::<f32>().unwrap();

@@ -20,7 +20,7 @@ pub(crate) struct Stage {
     folder: TempDir,
 }
 
-/// The made-up series that most tests train on: 140 samples to train on, 9 steps of 16 an epoch.
+/// The synthetic series that most tests train on: 140 samples to train on, 9 steps of 16 an epoch.
 pub(crate) const SERIES: &str = "synth series.h5 --samples 200 --timeframes M1:4,M5:3 --features 3 --targets 2";
 /// A model that learns from it in a few milliseconds.
 pub(crate) const SMALL: &str = "--set model.hidden=4 --set gpu_optimization.batch_size=16 --set training.lr=0.02";

@@ -25,7 +25,8 @@ fn series(storage: &str) -> Stage {
 
 fn weights(stage: &Stage, run: &str) -> Vec<Vec<u8>> {
     let checkpoints = stage.contents_of(&format!("{run}/checkpoints"));
-    let weights = checkpoints.into_iter().filter(|(path, _)| path.extension().is_some_and(|of| of == "safetensors"));
+    let weights =
+        checkpoints.into_iter().filter(|(path, _)| path.extension().is_some_and(|ending| ending == "safetensors"));
     weights.map(|(_, bytes)| bytes).collect()
 }
 
@@ -74,8 +75,8 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
         let line = format!("plan --data series.h5 --device cpu --memory-gb {} {SMALL} {more}", memory_mb / 1e3);
         stage.succeeds(&line)
     };
-    let number = |plan: &Value, of: &str, name: &str| {
-        plan[of][name].as_u64().unwrap_or_else(|| panic!("no {of}.{name} in {plan}"))
+    let number = |plan: &Value, section: &str, name: &str| {
+        plan[section][name].as_u64().unwrap_or_else(|| panic!("no {section}.{name} in {plan}"))
     };
     let roomy = plan(100.0, "");
     assert_eq!(roomy["data"]["residence"], "resident");

@@ -25,9 +25,9 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
     }
     let mean = rmse.iter().sum::<f64>() / 3.0;
     let deviation = (rmse.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
-    let of_model = &answer["model"]["rmse"][0];
+    let rmse = &answer["model"]["rmse"][0];
     for (name, expected) in [("mean", mean), ("deviation", deviation)] {
-        assert!((of_model[name].as_f64().unwrap() - expected).abs() < 1e-12, "{of_model}");
+        assert!((rmse[name].as_f64().unwrap() - expected).abs() < 1e-12, "{rmse}");
     }
     assert!(answer["baselines"]["linear"]["mae"][1]["mean"].is_number(), "{answer}");
 

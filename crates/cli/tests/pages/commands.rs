@@ -113,12 +113,12 @@ fn the_commands_of_the_pages_about_memory_run() {
 /// their energies, `energies.sdf`.
 fn write_molecules(stage: &Stage) {
     fs::create_dir(stage.path("MUTAG")).unwrap();
-    let (mut edges, mut of_graph, mut labels, mut atoms, mut first) =
+    let (mut edges, mut indicators, mut labels, mut atoms, mut first) =
         (String::new(), String::new(), String::new(), String::new(), 1);
     for graph in 0..40 {
         let (nodes, star) = (4 + graph / 8, graph % 2 == 1);
         for node in 0..nodes {
-            of_graph += &format!("{}\n", graph + 1);
+            indicators += &format!("{}\n", graph + 1);
             atoms += &format!("{}\n", u8::from(node == 0));
             let to = if star { first } else { first + (node + 1) % nodes };
             if first + node != to {
@@ -128,7 +128,7 @@ fn write_molecules(stage: &Stage) {
         labels += &format!("{}\n", if star { 1 } else { -1 });
         first += nodes;
     }
-    let files = [("A", edges), ("graph_indicator", of_graph), ("graph_labels", labels), ("node_labels", atoms)];
+    let files = [("A", edges), ("graph_indicator", indicators), ("graph_labels", labels), ("node_labels", atoms)];
     for (name, text) in files {
         stage.write(&format!("MUTAG/MUTAG_{name}.txt"), &text);
     }

@@ -57,8 +57,8 @@ impl CrossSections {
     /// cancelled one where the host ends it.
     pub(crate) fn join(source: SourceSamples, graph: &Path, config: &Config, host: &Host<'_>) -> Result<Self> {
         let file = GraphFile::open(graph)?;
-        let seen = EdgeFeatureSelection::of(config);
-        let known = KnownGraphs::of(&file, graph)?;
+        let seen = EdgeFeatureSelection::from_config(config);
+        let known = KnownGraphs::read(&file, graph)?;
         let names = &file.schema().names;
         let (times, samples, offsets) = by_time(&source)?;
         let first = times.partition_point(|&time| known.at(time).is_none());
@@ -79,14 +79,15 @@ impl CrossSections {
                 source.source().path().display(),
             ))
         })?;
-        let of_sample = source.source().sample_instruments().expect("a file with instruments has one a sample");
+        let sample_instruments =
+            source.source().sample_instruments().expect("a file with instruments has one a sample");
         let joined: Result<Vec<(Edges, usize)>> = (first..times.len())
             .into_par_iter()
             .map(|section| {
                 let stored = file.graph(known.at(times[section]).expect("a graph is known by then"))?;
                 let attributes = seen.attributes(file.schema(), &stored);
                 let members = &samples[offsets[section]..offsets[section + 1]];
-                let rows = members.iter().map(|&sample| places[of_sample[sample] as usize]);
+                let rows = members.iter().map(|&sample| places[sample_instruments[sample] as usize]);
                 restrict(&stored, &attributes, &rows.collect::<Vec<_>>()).with_context(|| graph.display().to_string())
             })
             .collect();
@@ -104,7 +105,7 @@ impl CrossSections {
             offsets: offsets[first..].iter().map(|offset| offset - left_out).collect(),
             edges,
             edge_attributes: seen.width(file.schema()),
-            labels: LabelSpans::of(source.source().series().expect("cross-sections are of a series"))?,
+            labels: LabelSpans::from_series(source.source().series().expect("cross-sections are of a series"))?,
             left_out,
             unmatched: unmatched.iter().sum(),
             source,
@@ -124,8 +125,8 @@ impl CrossSections {
     /// Bytes of the lists of samples and of their edges. The file of graphs is not needed any more.
     pub(crate) fn beside_bytes(&self) -> usize {
         let lists = size_of_val(self.samples.as_slice()) + size_of_val(self.offsets.as_slice());
-        let of_sections = size_of_val(self.times.as_slice()) + size_of_val(self.labelled.as_slice());
-        lists + of_sections + self.edges.iter().map(Edges::bytes).sum::<usize>()
+        let sections = size_of_val(self.times.as_slice()) + size_of_val(self.labelled.as_slice());
+        lists + sections + self.edges.iter().map(Edges::bytes).sum::<usize>()
     }
 
     /// `[G]` when each cross-section was taken, ns since 1970 UTC, ascending.
@@ -139,9 +140,9 @@ impl CrossSections {
     }
 
     /// The fingerprint of the graphs together with that of the samples' numbers.
-    pub(super) fn fingerprint(&self, of_samples: &str) -> String {
+    pub(super) fn fingerprint(&self, samples_fingerprint: &str) -> String {
         let mut hash = Xxh3::new();
-        hash.update(of_samples.as_bytes());
+        hash.update(samples_fingerprint.as_bytes());
         hash.update(&self.graphs_fingerprint.to_le_bytes());
         format!("{:032x}", hash.digest128())
     }
@@ -236,7 +237,7 @@ impl Graphs for CrossSections {
 
     fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
         let series = self.source.source().series()?;
-        Some(self.labels.of_samples(series, self.nodes(graph), self.times[graph], target))
+        Some(self.labels.last_label_end(series, self.nodes(graph), self.times[graph], target))
     }
 }
 
@@ -249,7 +250,7 @@ struct KnownGraphs {
 }
 
 impl KnownGraphs {
-    fn of(file: &GraphFile, path: &Path) -> Result<Self> {
+    fn read(file: &GraphFile, path: &Path) -> Result<Self> {
         let timeless = |key: &str| {
             Error::usage(format!(
                 "model.graph={}: graph {key:?} does not tell from when on it was known, so that it cannot be joined with bars; \
@@ -328,21 +329,22 @@ fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -
     let (csr, mut lists, mut unmatched) = (graph.csr(), Vec::with_capacity(rows.len()), 0);
     let width = attributes.len().checked_div(csr.edges()).unwrap_or(0);
     for name in rows {
-        let (mut columns, mut of_columns) = (Vec::new(), Vec::new());
+        let (mut columns, mut column_attributes) = (Vec::new(), Vec::new());
         match name.and_then(|name| node_of.get(&name)) {
             Some(&node) => {
                 for edge in csr.edges_of(node) {
                     if let Some(row) = kept[csr.col()[edge] as usize] {
                         columns.push(row);
-                        of_columns.extend_from_slice(&attributes[edge * width..][..width]);
+                        column_attributes.extend_from_slice(&attributes[edge * width..][..width]);
                     }
                 }
             }
             None => unmatched += 1,
         }
-        lists.push((columns, of_columns));
+        lists.push((columns, column_attributes));
     }
-    let edges = Edges::of_rows(rows.len(), lists.iter().map(|(columns, attributes)| (&columns[..], &attributes[..])))?;
+    let edges =
+        Edges::from_rows(rows.len(), lists.iter().map(|(columns, attributes)| (&columns[..], &attributes[..])))?;
     Ok((edges, unmatched))
 }
 

@@ -279,7 +279,7 @@ impl Data {
     pub(crate) fn meaning(&self) -> Result<DataSchema> {
         match self {
             Data::Graphs(graphs) => Ok(graphs.meaning()),
-            _ => DataSchema::of(self.source().expect("what is not a file of graphs has a source")),
+            _ => DataSchema::from_source(self.source().expect("what is not a file of graphs has a source")),
         }
     }
 
@@ -344,8 +344,8 @@ fn pieces(samples: &SampleRanges) -> impl Iterator<Item = Vec<usize>> + '_ {
 pub(crate) fn times_of(source: &Source, samples: &SampleRanges) -> Result<Option<Vec<i64>>> {
     let mut times = Vec::with_capacity(samples.len());
     for piece in pieces(samples) {
-        let Some(of_piece) = source.times_of(&piece)? else { return Ok(None) };
-        times.extend(of_piece);
+        let Some(piece_times) = source.times_of(&piece)? else { return Ok(None) };
+        times.extend(piece_times);
     }
     Ok(source.has_times().then_some(times))
 }

@@ -24,12 +24,12 @@ pub(crate) struct DataSchema {
 
 impl DataSchema {
     /// Schema of the file behind `source`.
-    pub(crate) fn of(source: &Source) -> Result<Self> {
-        source.series().map_or(Ok(DataSchema::default()), |series| DataSchema::of_series(series.file()))
+    pub(crate) fn from_source(source: &Source) -> Result<Self> {
+        source.series().map_or(Ok(DataSchema::default()), |series| DataSchema::from_series(series.file()))
     }
 
     /// Schema of a series file.
-    pub(crate) fn of_series(file: &SeriesFile) -> Result<Self> {
+    pub(crate) fn from_series(file: &SeriesFile) -> Result<Self> {
         let mut meaning = DataSchema::default();
         for timeframe in file.timeframes() {
             meaning.features.insert(timeframe.name().to_owned(), timeframe.feature_names().to_vec());
@@ -49,7 +49,7 @@ impl DataSchema {
     }
 
     /// Schema of nodes with these features.
-    pub(crate) fn of_nodes(features: &[String]) -> Self {
+    pub(crate) fn from_node_features(features: &[String]) -> Self {
         DataSchema { features: [(String::new(), features.to_vec())].into(), ..DataSchema::default() }
     }
 
@@ -83,8 +83,8 @@ impl DataSchema {
             // Another number of features is another shape, of which the model itself speaks.
             let theirs = other.features.get(timeframe).filter(|theirs| theirs.len() == ours.len())?;
             let k = (0..ours.len()).find(|&k| ours[k] != theirs[k])?;
-            let of = if timeframe.is_empty() { "a node" } else { timeframe };
-            Some(format!("feature {k} of {of} was {} in training and is {} here", ours[k], theirs[k]))
+            let owner = if timeframe.is_empty() { "a node" } else { timeframe };
+            Some(format!("feature {k} of {owner} was {} in training and is {} here", ours[k], theirs[k]))
         });
         let scaling = self.scaling.iter().filter_map(|(timeframe, ours)| {
             let theirs = other.scaling.get(timeframe).filter(|theirs| *theirs != ours)?;

@@ -17,18 +17,18 @@ pub(crate) struct Edges {
 impl Edges {
     /// The edges of `nodes` nodes, given row by row: the columns of each row, which are places
     /// below `nodes`, and their attributes.
-    pub(crate) fn of_rows<'r>(nodes: usize, rows: impl Iterator<Item = (&'r [u32], &'r [f32])>) -> Result<Self> {
+    pub(crate) fn from_rows<'r>(nodes: usize, rows: impl Iterator<Item = (&'r [u32], &'r [f32])>) -> Result<Self> {
         let (mut row_ptr, mut col, mut attributes) = (vec![0], Vec::new(), Vec::new());
-        for (columns, of_columns) in rows {
+        for (columns, row_attributes) in rows {
             col.extend_from_slice(columns);
-            attributes.extend_from_slice(of_columns);
+            attributes.extend_from_slice(row_attributes);
             row_ptr.push(u32::try_from(col.len())?);
         }
         Edges::new(nodes, row_ptr, col, attributes)
     }
 
     /// The edges of a graph, whose attributes are their weights.
-    pub(crate) fn of(graph: Graph) -> Result<Self> {
+    pub(crate) fn from_graph(graph: Graph) -> Result<Self> {
         Edges::new(graph.len(), graph.row_ptr, graph.col, graph.weights)
     }
 
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn edges_are_seen_from_both_ends() {
         let rows: [(&[u32], &[f32]); 3] = [(&[1, 2], &[0.5, 0.25]), (&[], &[]), (&[0], &[1.0])];
-        let edges = Edges::of_rows(3, rows.into_iter()).unwrap();
+        let edges = Edges::from_rows(3, rows.into_iter()).unwrap();
         let view = edges.view().unwrap();
         assert_eq!((view.csr.columns_of(0), view.csr.columns_of(2)), (&[1, 2][..], &[0][..]));
         assert_eq!(

@@ -87,8 +87,8 @@ mod tests {
         for fold in 0..5 {
             let Split { train, validation, test, .. } = Folds { folds: 5, fold }.split(&classes).unwrap();
             assert_eq!(train.len() + validation.len() + test.len(), 23);
-            let of_class_one = test.iter().filter(|&unit| classes[unit] == 1).count();
-            assert!((1..=2).contains(&of_class_one), "{test:?}");
+            let class_one = test.iter().filter(|&unit| classes[unit] == 1).count();
+            assert!((1..=2).contains(&class_one), "{test:?}");
             tested.extend(test.iter());
             validated.extend(validation.iter());
         }

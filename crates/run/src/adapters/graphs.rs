@@ -42,8 +42,8 @@ impl GraphSamples {
     /// Opens the file of graphs at `path`.
     ///
     /// # Errors
-    /// What is wrong with the file; a usage failure where nodes have no features, or nothing has
-    /// targets.
+    /// A data error for a damaged file; a usage failure where nodes have no features, or nothing
+    /// has targets.
     pub(crate) fn open(path: &Path, config: &Config, device: &Device) -> Result<Self> {
         let file = GraphFile::open(path)?;
         let schema = file.schema();
@@ -56,8 +56,8 @@ impl GraphSamples {
             )));
         }
         require_nodes(&file)?;
-        let seen = EdgeFeatureSelection::of(config);
-        let (edges, edge_attributes) = (StoredEdges::of(&file, seen)?, seen.width(schema));
+        let seen = EdgeFeatureSelection::from_config(config);
+        let (edges, edge_attributes) = (StoredEdges::new(&file, seen)?, seen.width(schema));
         let mut rows = Rows { offsets: vec![0], ..Rows::default() };
         for graph in 0..file.len() {
             rows.push(schema, &file.graph(graph)?);
@@ -123,7 +123,7 @@ impl GraphSamples {
 
     /// The names of the features.
     pub(crate) fn meaning(&self) -> DataSchema {
-        DataSchema::of_nodes(&self.file.schema().node_features)
+        DataSchema::from_node_features(&self.file.schema().node_features)
     }
 
     /// Splits the graphs: by their keys, where these are `train`, `validation` and `test`; or else

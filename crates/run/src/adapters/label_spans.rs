@@ -19,7 +19,7 @@ impl LabelSpans {
     ///
     /// # Errors
     /// An attribute of the file cannot be read.
-    pub(super) fn of(series: &SeriesSource) -> Result<Self> {
+    pub(super) fn from_series(series: &SeriesSource) -> Result<Self> {
         let file = series.file();
         file.load_index()?;
         let targets = file.shape().horizons;
@@ -46,7 +46,7 @@ impl LabelSpans {
 
     /// The span of one target of `samples` of `series`, all taken at `time_ns`. Instruments whose
     /// bars are rare end later than the others: the median sample counts.
-    pub(super) fn of_samples(
+    pub(super) fn last_label_end(
         &self,
         series: &SeriesSource,
         samples: &[usize],
@@ -68,8 +68,9 @@ fn median_end(series: &SeriesSource, samples: &[usize], rows: usize) -> i64 {
     let shortest = &file.timeframes()[0];
     let (closes, instruments) = (shortest.close_times(), file.sample_instruments());
     let end = |&sample: &usize| {
-        let rows_end =
-            instruments.map_or(closes.len(), |of| shortest.instrument_starts()[of[sample] as usize + 1] as usize);
+        let rows_end = instruments.map_or(closes.len(), |instruments| {
+            shortest.instrument_starts()[instruments[sample] as usize + 1] as usize
+        });
         closes[(shortest.sample_ends()[sample] as usize + rows).min(rows_end - 1)]
     };
     let mut ends: Vec<i64> = samples.iter().map(end).collect();

@@ -43,26 +43,26 @@ impl PrefetchingSource for SourceSamples {
         chunking: Chunking,
     ) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn Error + Send + Sync>> {
         let chunks = &self.chunks;
-        let place = Place::take(&chunks.loaders);
-        let chunk_samples = chunking.samples(if place.is_first { chunks.samples } else { chunks.samples_beside });
+        let turn = LoaderTurn::take(&chunks.loaders);
+        let chunk_samples = chunking.samples(if turn.is_first { chunks.samples } else { chunks.samples_beside });
         let loader = Loader::new(&self.source, lists, LoaderOptions { chunk_samples, scope: &chunks.scope })?;
-        Ok(Box::new(Loaded { loader, _place: place }))
+        Ok(Box::new(Loaded { loader, _turn: turn }))
     }
 }
 
 /// One of the loaders that are at work at the same time.
-struct Place<'a> {
+struct LoaderTurn<'a> {
     is_first: bool,
     loaders: &'a AtomicUsize,
 }
 
-impl<'a> Place<'a> {
+impl<'a> LoaderTurn<'a> {
     fn take(loaders: &'a AtomicUsize) -> Self {
-        Place { is_first: loaders.fetch_add(1, Relaxed) == 0, loaders }
+        LoaderTurn { is_first: loaders.fetch_add(1, Relaxed) == 0, loaders }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for LoaderTurn<'_> {
     fn drop(&mut self) {
         self.loaders.fetch_sub(1, Relaxed);
     }
@@ -72,7 +72,7 @@ impl Drop for Place<'_> {
 struct Loaded<'a> {
     loader: Loader<BatchLists<'a>>,
     /// Given back after the loader's memory.
-    _place: Place<'a>,
+    _turn: LoaderTurn<'a>,
 }
 
 impl LoadedBatches for Loaded<'_> {

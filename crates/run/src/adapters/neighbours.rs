@@ -25,16 +25,16 @@ impl Neighbours {
     ///
     /// # Errors
     /// Errors of reading a windows file.
-    pub(crate) fn of(data: &Data) -> Result<Self> {
+    pub(crate) fn find(data: &Data) -> Result<Self> {
         match (data.source(), data) {
             (None, _) | (_, Data::Graphs(_)) => Ok(Neighbours::Apart),
             (Some(source), _) => match source.series() {
                 Some(series) if overlap_in_pieces(series)? => Ok(Neighbours::Overlap),
                 Some(series) => {
                     series.file().load_index()?;
-                    Ok(of_series(series, source.sample_instruments()))
+                    Ok(in_series(series, source.sample_instruments()))
                 }
-                None => of_windows(source),
+                None => in_windows(source),
             },
         }
     }
@@ -67,7 +67,8 @@ fn overlap_in_pieces(series: &SeriesSource) -> Result<bool> {
         file.read_column(SeriesColumn::SampleEnd(0), first..first + ends.len(), &mut ends)?;
         for (sample, end) in (first..).zip(ends) {
             let instrument = file.instrument_of(sample);
-            let overlaps = before.is_some_and(|(earlier, of)| of == instrument && end.abs_diff(earlier) < steps as u64);
+            let overlaps =
+                before.is_some_and(|(earlier, owner)| owner == instrument && end.abs_diff(earlier) < steps as u64);
             overlapping += usize::from(overlaps);
             before = Some((end, instrument));
         }
@@ -79,18 +80,18 @@ fn overlap_in_pieces(series: &SeriesSource) -> Result<bool> {
 }
 
 /// By the last bars of windows: each sample beside the one before it of the same instrument.
-fn of_series(series: &SeriesSource, instruments: Option<&[i32]>) -> Neighbours {
+fn in_series(series: &SeriesSource, instruments: Option<&[i32]>) -> Neighbours {
     let timeframes = series.file().timeframes();
     let shape = series.file().shape();
     let mut before = std::collections::BTreeMap::new();
     let (mut overlapping, mut pairs) = (0, 0);
     for sample in 0..shape.samples {
-        let instrument = instruments.map_or(0, |of| of[sample]);
+        let instrument = instruments.map_or(0, |instruments| instruments[sample]);
         let Some(earlier) = before.insert(instrument, sample) else { continue };
         pairs += 1;
-        let overlaps = timeframes.iter().zip(&shape.timeframes).any(|(timeframe, of)| {
+        let overlaps = timeframes.iter().zip(&shape.timeframes).any(|(timeframe, shape)| {
             let ends = timeframe.sample_ends();
-            ends[sample].abs_diff(ends[earlier]) < of.steps as u64
+            ends[sample].abs_diff(ends[earlier]) < shape.steps as u64
         });
         overlapping += usize::from(overlaps);
     }
@@ -98,7 +99,7 @@ fn of_series(series: &SeriesSource, instruments: Option<&[i32]>) -> Neighbours {
 }
 
 /// By the rows of windows, compared bit for bit at some places of the file.
-fn of_windows(source: &Source) -> Result<Neighbours> {
+fn in_windows(source: &Source) -> Result<Neighbours> {
     let shape = source.shape();
     let pairs = PAIRS.min(shape.samples.saturating_sub(1));
     let mut overlapping = 0;

@@ -31,7 +31,7 @@ impl<'a> ReckonedSpans<'a> {
     ///
     /// # Errors
     /// Lists that cannot be read.
-    pub(super) fn of(file: &'a SeriesFile, horizon: usize) -> Result<Self> {
+    pub(super) fn new(file: &'a SeriesFile, horizon: usize) -> Result<Self> {
         let is_ordinal = file.attribute("time_kind")? == Some(AttributeValue::from("ordinal"));
         let duration = |name: &str| longest_bar_ns(name).filter(|_| !is_ordinal).unwrap_or(0);
         let durations_ns = file.timeframes().iter().map(|timeframe| duration(timeframe.name())).collect();

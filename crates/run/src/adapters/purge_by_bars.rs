@@ -13,7 +13,7 @@ pub(super) fn label_end_times(series: &SeriesSource) -> Result<Vec<i64>> {
     file.load_index()?;
     let shortest = &file.timeframes()[0];
     let last_of = |sample: usize| match file.sample_instruments() {
-        Some(of) => shortest.instrument_starts()[of[sample] as usize + 1] as usize - 1,
+        Some(instruments) => shortest.instrument_starts()[instruments[sample] as usize + 1] as usize - 1,
         None => shortest.close_times().len() - 1,
     };
     let ahead = series.close_times_ahead(horizon_bars(series)?).enumerate();

@@ -151,8 +151,8 @@ impl SourceSamples {
 
     /// A hash of the numbers of the samples: the fingerprint of a file without a mark.
     ///
-    /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the
-    /// samples, the first and the last among them; of everything else every number.
+    /// In windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the
+    /// samples, the first and the last among them. In everything else it sees every number.
     fn fingerprint_of_numbers(&self, host: &Host<'_>) -> Result<String> {
         if let Some(known) = self.verified.as_ref().filter(|_| self.source.layout() == Layout::Series) {
             return Ok(known.clone());
@@ -431,16 +431,19 @@ mod tests {
         let watched = Watched::default();
         let host = Host { observer: &watched, ..Host::silent() };
         let labels = || watched.0.lock().unwrap().drain(..).map(|(label, ..)| label).collect::<Vec<_>>();
-        let [of_marked, of_unmarked] =
+        let [marked, unmarked] =
             [&marked, &unmarked].map(|path| SourceSamples::open_in_file(path, &Device::cpu(), &host).unwrap());
         assert_eq!(labels(), ["check"]);
-        let of_blocks = of_marked.fingerprint(&host).unwrap();
-        assert_eq!((of_marked.fingerprint_like(&of_blocks, &host).unwrap(), labels()), (of_blocks.clone(), vec![]));
-        let of_numbers = of_unmarked.fingerprint(&host).unwrap();
+        let block_fingerprint = marked.fingerprint(&host).unwrap();
+        assert_eq!(
+            (marked.fingerprint_like(&block_fingerprint, &host).unwrap(), labels()),
+            (block_fingerprint.clone(), vec![])
+        );
+        let number_fingerprint = unmarked.fingerprint(&host).unwrap();
         assert_eq!(labels(), ["fingerprint"]);
-        assert_ne!(of_numbers, of_blocks);
-        assert_eq!(of_marked.fingerprint_like(&of_numbers, &host).unwrap(), of_numbers);
-        assert_eq!(of_unmarked.fingerprint_like(&of_blocks, &host).unwrap(), of_blocks);
+        assert_ne!(number_fingerprint, block_fingerprint);
+        assert_eq!(marked.fingerprint_like(&number_fingerprint, &host).unwrap(), number_fingerprint);
+        assert_eq!(unmarked.fingerprint_like(&block_fingerprint, &host).unwrap(), block_fingerprint);
         assert_eq!(labels(), ["fingerprint"; 2]);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn scalers_of(
     Ok(Scalers { kind: spec.scaling, fit_end_time, instruments, features: spec.features.clone(), timeframes })
 }
 
-/// What the file of a series holds beside its arrays, which are written piece by piece.
+/// Attributes of a series file, whose arrays are written piece by piece.
 pub(crate) fn series_description(header: &SeriesHeader, origin: Origin<'_>) -> SeriesDescription {
     let scalers = &header.scalers;
     let several = scalers.instruments.len() > 1;

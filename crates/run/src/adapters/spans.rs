@@ -30,10 +30,10 @@ impl<'a> SampleSpans<'a> {
     ///
     /// # Errors
     /// A usage failure where the file tells too little to reckon them.
-    pub(crate) fn of(source: &'a Source, times: &[i64]) -> Result<Self> {
+    pub(crate) fn from_source(source: &'a Source, times: &[i64]) -> Result<Self> {
         match source.series() {
-            Some(series) => of_series(source, series),
-            None => of_windows(source, times),
+            Some(series) => series_spans(source, series),
+            None => window_spans(source, times),
         }
     }
 
@@ -43,7 +43,7 @@ impl<'a> SampleSpans<'a> {
     }
 }
 
-fn of_series<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<SampleSpans<'a>> {
+fn series_spans<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<SampleSpans<'a>> {
     series.file().load_index()?;
     let reach_ns = match source.sample_reach_times() {
         Some(reach_ns) => Cow::Borrowed(reach_ns),
@@ -83,7 +83,7 @@ fn shorter_label_ends(source: &Source, series: &SeriesSource, bars: usize) -> Re
     };
     let ahead =
         SampleCalendars::new(file.sample_times(), file.sample_instruments()).ahead(BarCount { bars, bar_ns: 1 });
-    let instrument_of = |sample: usize| file.sample_instruments().map_or(0, |of| of[sample] as usize);
+    let instrument_of = |sample: usize| file.sample_instruments().map_or(0, |instruments| instruments[sample] as usize);
     let ends = shortest.sample_ends().iter().zip(ahead).enumerate();
     Ok(ends
         .map(|(sample, (&end, ahead))| nearer(longer.label_end(instrument_of(sample), end as usize, bars), ahead))
@@ -92,11 +92,11 @@ fn shorter_label_ends(source: &Source, series: &SeriesSource, bars: usize) -> Re
 
 /// When the last bar of each instrument closed, as `ingest` noted it.
 fn instrument_ends(source: &Source) -> Result<Vec<Option<i64>>> {
-    let account: Value = match source.attribute("source")? {
+    let provenance: Value = match source.attribute("source")? {
         Some(AttributeValue::Text(text)) => serde_json::from_str(&text).unwrap_or_default(),
         _ => Value::Null,
     };
-    let listed: &[Value] = account["instruments"].as_array().map_or(&[], Vec::as_slice);
+    let listed: &[Value] = provenance["instruments"].as_array().map_or(&[], Vec::as_slice);
     let end_of = |instrument: &Value| instrument["last_close_time_ns"].as_i64();
     Ok(match source.instruments() {
         [] => vec![listed.first().filter(|_| listed.len() == 1).and_then(end_of)],
@@ -123,7 +123,7 @@ fn window_starts(source: &Source, series: &SeriesSource) -> Result<Vec<i64>> {
     Ok(starts)
 }
 
-fn of_windows<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>> {
+fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>> {
     let (reach, label_end) = (source.sample_reach_times(), source.sample_label_end_times());
     if let (Some(reach_ns), Some(label_end_ns)) = (reach, label_end) {
         return Ok(SampleSpans {
@@ -145,7 +145,7 @@ fn of_windows<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>> 
     })
 }
 
-/// What is assumed of windows that do not tell their spans, and what to do about it.
+/// A warning of the assumptions on windows that do not tell their spans, with the remedy.
 fn assumptions(source: &Source) -> Result<String> {
     let path = source.path().display();
     let apart = match (source.sample_times().is_some(), source.calendar_of_samples().is_some()) {

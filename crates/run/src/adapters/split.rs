@@ -39,7 +39,7 @@ pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
 /// A part that should have samples is left without, or the scaler of the file saw samples that are
 /// not for training.
 pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
-    let division = Division::of(config);
+    let division = Division::from_config(config);
     if let Some(split) = split_in_file(source, config, &division)? {
         check_scalers(source, split.validation_start_ns)?;
         return Ok(split);
@@ -62,7 +62,7 @@ fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Res
         None if config.purges_by_bars() => split_by_bars(source, &times, division)?,
         None if !config.has_unseen() => division.split(&times, Purge::Duration(0))?,
         None => {
-            let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::of(source, &times)?;
+            let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, &times)?;
             let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
             let has_times = source.sample_times().is_some();
             division.split(&times, purge).map_err(|error| match has_times {
@@ -131,7 +131,8 @@ fn split_by_bars(source: &Source, times: &[i64], division: &Division) -> Result<
     let Some(series) = source.series() else {
         return Ok(division.split(times, Purge::Duration(reach_of_windows(source, times)))?);
     };
-    let (SampleSpans { reach_ns, .. }, label_end_ns) = (SampleSpans::of(source, times)?, label_end_times(series)?);
+    let (SampleSpans { reach_ns, .. }, label_end_ns) =
+        (SampleSpans::from_source(source, times)?, label_end_times(series)?);
     let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
     Ok(division.split(times, purge)?)
 }
@@ -142,21 +143,21 @@ fn split_by_bars(source: &Source, times: &[i64], division: &Division) -> Result<
 /// As [`split_source`].
 pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) -> Result<Split> {
     let source = sections.source().source();
-    let division = Division::of(config);
+    let division = Division::from_config(config);
     let times = sections.times();
     let split = match config.purge_ns() {
         Some(duration_ns) => division.split(times, Purge::Duration(duration_ns))?,
         None => {
-            let SampleSpans { reach_ns, mut label_end_ns, .. } = SampleSpans::of(source, times)?;
+            let SampleSpans { reach_ns, mut label_end_ns, .. } = SampleSpans::from_source(source, times)?;
             if let Some(series) = source.series().filter(|_| config.purges_by_bars()) {
                 label_end_ns = Cow::Owned(label_end_times(series)?);
             }
-            let of_sections = |of_samples: &dyn Fn(&[usize]) -> Option<i64>| -> Vec<i64> {
-                let of_section = |section| of_samples(sections.nodes(section)).expect("a cross-section has samples");
-                (0..times.len()).map(of_section).collect()
+            let each_section = |combined: &dyn Fn(&[usize]) -> Option<i64>| -> Vec<i64> {
+                let one_section = |section| combined(sections.nodes(section)).expect("a cross-section has samples");
+                (0..times.len()).map(one_section).collect()
             };
-            let window_start_ns = of_sections(&|samples| samples.iter().map(|&n| reach_ns[n]).min());
-            let label_end_ns = of_sections(&|samples| samples.iter().map(|&n| label_end_ns[n]).max());
+            let window_start_ns = each_section(&|samples| samples.iter().map(|&n| reach_ns[n]).min());
+            let label_end_ns = each_section(&|samples| samples.iter().map(|&n| label_end_ns[n]).max());
             let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
             division.split(times, purge).map_err(|error| explain_reach(error, times, &window_start_ns))?
         }
@@ -174,10 +175,10 @@ struct Division {
 
 impl Division {
     /// Split of `config`; of all folds together, the last one.
-    fn of(config: &Config) -> Self {
+    fn from_config(config: &Config) -> Self {
         let [train, validation, test] = config.split();
-        let of_walk = |walk: WalkForward| (walk, config.walk_forward_fold().unwrap_or(walk.folds - 1));
-        Division { fractions: SplitFractions { train, validation, test }, fold: walk_forward(config).map(of_walk) }
+        let with_fold = |walk: WalkForward| (walk, config.walk_forward_fold().unwrap_or(walk.folds - 1));
+        Division { fractions: SplitFractions { train, validation, test }, fold: walk_forward(config).map(with_fold) }
     }
 
     fn split(&self, times: &[i64], purge: Purge<'_>) -> trainer::Result<Split> {
@@ -231,7 +232,7 @@ pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) 
     let pairs = [(&split.train, &split.validation), (before_test, &split.test)];
     let reckoned = match in_file.filter(|_| !is_by_spans) {
         Some(series) => {
-            reckoned_horizon(source)?.map(|horizon| ReckonedSpans::of(series.file(), horizon)).transpose()?
+            reckoned_horizon(source)?.map(|horizon| ReckonedSpans::new(series.file(), horizon)).transpose()?
         }
         None => None,
     };
@@ -245,7 +246,7 @@ pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) 
             [validation?, test?]
         }
         (None, None) => {
-            let spans = SampleSpans::of(source, &times(source)?)?;
+            let spans = SampleSpans::from_source(source, &times(source)?)?;
             if is_by_spans {
                 return Ok(PurgeRemarks::on_spans(spans));
             }

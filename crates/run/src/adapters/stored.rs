@@ -16,7 +16,7 @@ pub(super) enum EdgeFeatureSelection {
 
 impl EdgeFeatureSelection {
     /// As `config` says.
-    pub(super) fn of(config: &Config) -> Self {
+    pub(super) fn from_config(config: &Config) -> Self {
         if config.flag("model.graph_edge_attributes") {
             EdgeFeatureSelection::Everything
         } else {
@@ -57,7 +57,7 @@ pub(super) struct StoredEdges {
 
 impl StoredEdges {
     /// Looks through all graphs of `file`.
-    pub(super) fn of(file: &GraphFile, seen: EdgeFeatureSelection) -> Result<Self> {
+    pub(super) fn new(file: &GraphFile, seen: EdgeFeatureSelection) -> Result<Self> {
         let copied = (0..file.len()).map(|graph| match seen.attributes(file.schema(), &file.graph(graph)?) {
             Cow::Borrowed(_) => Ok(None),
             Cow::Owned(attributes) => Ok(Some(attributes)),

@@ -30,14 +30,14 @@ pub(crate) fn run() -> Vec<Trial> {
         Err(Error::DriverAbsent { .. }) => return Vec::new(),
         Err(error) => return vec![failed("cuda", "asking the driver", &error)],
     };
-    (0..count).flat_map(of_device).collect()
+    (0..count).flat_map(device_trials).collect()
 }
 
 fn failed(device: &str, name: &str, error: &Error) -> Trial {
     Trial { device: device.to_owned(), name: name.to_owned(), result: None, fault: Some(error.to_string()) }
 }
 
-fn of_device(ordinal: u32) -> Vec<Trial> {
+fn device_trials(ordinal: u32) -> Vec<Trial> {
     let name = format!("cuda:{ordinal}");
     let device = match Device::cuda(ordinal) {
         Ok(device) => device,
@@ -46,12 +46,12 @@ fn of_device(ordinal: u32) -> Vec<Trial> {
     let kernels = ops::conformance::CASES
         .iter()
         .map(|(case, run)| tried(&device, &format!("kernels: {case}"), || run(&device).map(|()| None)));
-    let of_segments = segments::conformance::CASES
+    let segment_trials = segments::conformance::CASES
         .iter()
         .map(|(case, run)| tried(&device, &format!("segment kernels: {case}"), || run(&device).map(|()| None)));
     let pool =
         POOL.iter().map(|(case, run)| tried(&device, &format!("memory pool: {case}"), || run(&device).map(|()| None)));
-    let mut trials: Vec<Trial> = kernels.chain([scatter_max(&device)]).chain(of_segments).chain(pool).collect();
+    let mut trials: Vec<Trial> = kernels.chain([scatter_max(&device)]).chain(segment_trials).chain(pool).collect();
     trials.push(tried(&device, "copies from pageable memory", || pageable(&device).map(Some)));
     trials.push(tried(&device, "copies from pinned memory", || pinned(&device).map(Some)));
     trials

@@ -44,14 +44,14 @@ struct Verified {
 }
 
 impl VerifiedFiles {
-    /// Those of a program whose results that can be computed again are kept in `cache_folder`.
+    /// Marks of verification below `cache_folder`; none are kept without it.
     pub(crate) fn below(cache_folder: Option<&Path>) -> Self {
         VerifiedFiles { folder: cache_folder.map(|folder| folder.join("verified")) }
     }
 
     /// The state of the file at `path` now, and its fingerprint if it was verified in this state.
     pub(crate) fn look_up(&self, path: &Path) -> (Option<FileState>, Option<String>) {
-        let Some(state) = FileState::of(path) else { return (None, None) };
+        let Some(state) = FileState::read(path) else { return (None, None) };
         let read = || serde_json::from_str::<Verified>(&fs::read_to_string(self.entry(&state)?).ok()?).ok();
         let found = read().filter(|verified| verified.file == state);
         (Some(state), found.map(|verified| verified.fingerprint))
@@ -61,7 +61,7 @@ impl VerifiedFiles {
     /// kept is verified again.
     pub(crate) fn remember(&self, state: &FileState, fingerprint: &str) {
         let Some(entry) = self.entry(state) else { return };
-        if FileState::of(&state.path).as_ref() != Some(state) || !state.is_settled() {
+        if FileState::read(&state.path).as_ref() != Some(state) || !state.is_settled() {
             return;
         }
         let verified = Verified { file: state.clone(), fingerprint: fingerprint.to_owned() };
@@ -78,7 +78,7 @@ impl VerifiedFiles {
 }
 
 impl FileState {
-    fn of(path: &Path) -> Option<Self> {
+    fn read(path: &Path) -> Option<Self> {
         let path = path.canonicalize().ok()?;
         let metadata: Metadata = fs::metadata(&path).ok()?;
         Some(FileState {

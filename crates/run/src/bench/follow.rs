@@ -13,12 +13,12 @@ use megabatch_nn::model::{Model, ModelConfig, SampleShape, save_weights};
 use serde_json::{Value, json};
 
 use super::series::ModelKind;
+use crate::command_report::CommandReport;
 use crate::error::{Context as _, Result};
-use crate::findings::Findings;
 use crate::predict::bar_stream::{BarStream, Streaming};
 use crate::synth::write_csv;
 
-/// Days of made-up minutes before those that are timed: the features and the window of 48 bars of
+/// Days of synthetic minutes before those that are timed: the features and the window of 48 bars of
 /// H4 take less.
 const WARM_UP_DAYS: u32 = 28;
 /// Minutes of a day of trading, at least: some are missing.
@@ -39,7 +39,7 @@ pub struct FollowOptions {
     pub bars: u32,
 }
 
-/// The parts of a bar's way, and all of it.
+/// The stages of a bar, and their total.
 const PARTS: [&str; 4] = ["text", "features", "model", "all"];
 
 /// Measures the latency of a bar that is followed, by part: from a line of text over features to
@@ -47,7 +47,7 @@ const PARTS: [&str; 4] = ["text", "features", "model", "all"];
 ///
 /// # Errors
 /// A capacity error for a model that does not fit into memory.
-pub fn follow(options: &FollowOptions) -> Result<Findings> {
+pub fn follow(options: &FollowOptions) -> Result<CommandReport> {
     let mut live = live(options)?;
     let mut lines = BarLines::new(
         Path::new("made-up bars"),
@@ -69,7 +69,7 @@ pub fn follow(options: &FollowOptions) -> Result<Findings> {
         last.sort_by(f64::total_cmp);
         last
     });
-    Ok(findings(&times_us))
+    Ok(report(&times_us))
 }
 
 /// The microseconds that a line takes, by part, and whether there is a prediction for it; `None`
@@ -87,7 +87,7 @@ fn timed(live: &mut BarStream, lines: &mut BarLines, line: &[u8]) -> Result<Opti
     Ok(Some(([us(start, read), us(read, closed), us(closed, end), us(start, end)], outputs.is_some())))
 }
 
-/// A model with the weights that training begins with, and made-up scalers, before the first bar.
+/// A model with the weights that training begins with, and synthetic scalers, before the first bar.
 fn live(options: &FollowOptions) -> Result<BarStream> {
     let device = Device::cpu();
     let windows = match options.model {
@@ -124,8 +124,8 @@ fn live(options: &FollowOptions) -> Result<BarStream> {
     Ok(BarStream::new(series, StreamingPredictor::open(&device, model, &weights)?, Streaming::Carried))
 }
 
-/// Findings from sorted times.
-fn findings(times_us: &[Vec<f64>; PARTS.len()]) -> Findings {
+/// The report from sorted times.
+fn report(times_us: &[Vec<f64>; PARTS.len()]) -> CommandReport {
     let at = |times: &[f64], share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     let mut text = format!("{} bars, microseconds a bar\n\n", times_us[0].len());
     text.push_str(&format!("{:<9} {:>9} {:>9} {:>9}\n", "part", "median", "p99", "longest"));
@@ -136,5 +136,5 @@ fn findings(times_us: &[Vec<f64>; PARTS.len()]) -> Findings {
         json.insert((*part).to_owned(), json!({ "median_us": median, "p99_us": p99, "longest_us": longest }));
     }
     json.insert("bars".to_owned(), times_us[0].len().into());
-    Findings::new(text, &Value::Object(json))
+    CommandReport::new(text, &Value::Object(json))
 }

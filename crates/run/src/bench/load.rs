@@ -1,4 +1,4 @@
-//! Batches delivered from a file, to a consumer that does nothing but look at them.
+//! Delivery of batches from a file, to a consumer that only reads them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::SampleOrder;
 use crate::adapters::data::refuse_graphs;
+use crate::command_report::CommandReport;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::text::bytes;
 use crate::usage::{cpu_seconds, peak_rss_bytes};
 
@@ -44,7 +44,7 @@ pub struct LoadOptions {
 ///
 /// # Errors
 /// A data error for a file that cannot be read.
-pub fn load(options: &LoadOptions) -> Result<Findings> {
+pub fn load(options: &LoadOptions) -> Result<CommandReport> {
     refuse_graphs(&options.file)?;
     let epochs = (0..options.epochs).map(|epoch| deliver(options, epoch)).collect::<Result<Vec<_>>>()?;
     let fastest = epochs.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("one epoch at least");
@@ -58,7 +58,7 @@ pub fn load(options: &LoadOptions) -> Result<Findings> {
         bytes(usize::try_from(fastest.bytes_read).unwrap_or(usize::MAX)),
         bytes(fastest.pool_peak_bytes)
     );
-    Ok(Findings::new(text, fastest))
+    Ok(CommandReport::new(text, fastest))
 }
 
 /// An epoch, from before the file is opened to after its last batch.
@@ -70,7 +70,7 @@ struct Epoch {
     /// Rate of the delivered values, as f32.
     gb_per_s: f64,
     first_batch_s: f64,
-    /// Time in which the consumer waited for a chunk, and for what.
+    /// Time that the consumer waited for a chunk.
     waited_s: f64,
     waited_for_disk_s: f64,
     waited_for_decoding_s: f64,
@@ -81,7 +81,7 @@ struct Epoch {
     chunk_bytes: u64,
     pool_peak_bytes: usize,
     peak_rss_bytes: Option<u64>,
-    /// Sum over the numbers that were looked at, so that nobody can say that they were not.
+    /// Sum over the numbers that were read, so that reading is not optimised away.
     sum: f64,
 }
 
@@ -135,8 +135,8 @@ fn deliver(options: &LoadOptions, epoch: u64) -> Result<Epoch> {
 /// Numbers in a cache line.
 const LINE: usize = 64 / size_of::<f32>();
 
-/// Touches each cache line of the windows once, as a model would at the least.
+/// Reads each cache line of the windows once.
 fn look_at(batch: &LoadedBatch<'_>, timeframes: usize) -> f64 {
-    let of_row = |row: &[f32]| row.iter().step_by(LINE).sum::<f32>();
-    (0..timeframes).flat_map(|k| batch.features(k).iter()).map(|row| f64::from(of_row(row))).sum()
+    let row_sum = |row: &[f32]| row.iter().step_by(LINE).sum::<f32>();
+    (0..timeframes).flat_map(|k| batch.features(k).iter()).map(|row| f64::from(row_sum(row))).sum()
 }

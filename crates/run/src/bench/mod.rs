@@ -24,7 +24,7 @@ pub use watch::{WatchOptions, watch};
 /// Order of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleOrder {
-    /// That of the file.
+    /// The file's order.
     #[default]
     Consecutive,
     /// By chance.

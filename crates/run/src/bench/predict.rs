@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::SampleOrder;
 use super::series::{SHUFFLED_SAMPLES, Work};
+use crate::command_report::CommandReport;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::trained::Weights;
 use crate::usage::peak_rss_bytes;
 
@@ -29,11 +29,11 @@ pub struct PredictOptions {
     pub samples: SampleOrder,
 }
 
-/// Measures predictions for samples of made-up numbers.
+/// Measures predictions for samples of synthetic numbers.
 ///
 /// # Errors
 /// A capacity error for a model that does not fit into memory.
-pub fn predict(options: &PredictOptions) -> Result<Findings> {
+pub fn predict(options: &PredictOptions) -> Result<CommandReport> {
     let PredictOptions { work, batches, weights, samples: order } = options;
     let is_shuffled = *order == SampleOrder::Shuffled;
     let batch_size = work.batch();
@@ -68,7 +68,7 @@ pub fn predict(options: &PredictOptions) -> Result<Findings> {
         "int8": *weights == Weights::Int8,
         "precision": work.precision.to_string(),
     });
-    Ok(Findings::new(text, &json))
+    Ok(CommandReport::new(text, &json))
 }
 
 /// Places between samples that follow one another when they are shuffled: the golden ratio of all,

@@ -39,7 +39,7 @@ impl Rings {
         let neighbours = size.neighbours.min(size.nodes - 1);
         let row = |node: u32| (1..=neighbours).map(|k| (node + k) % size.nodes).collect();
         let rows: Vec<Vec<u32>> = (0..size.nodes).map(row).collect();
-        let edges = Edges::of_rows(nodes_per_graph, rows.iter().map(|columns| (columns.as_slice(), &[][..])))?;
+        let edges = Edges::from_rows(nodes_per_graph, rows.iter().map(|columns| (columns.as_slice(), &[][..])))?;
         let timeframes = vec![Timeframe { name: String::new(), steps: 1, features }];
         let ends = (0..count as i64).collect();
         let shape = SampleShape { timeframes, outputs: 1 };

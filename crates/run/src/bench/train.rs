@@ -13,8 +13,8 @@ use serde_json::json;
 use super::SampleOrder;
 use super::rings::{GraphSize, Rings};
 use super::series::{SHUFFLED_SAMPLES, Work};
+use crate::command_report::CommandReport;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::setup::computing::DeviceRequest;
 use crate::text::bytes;
@@ -46,12 +46,12 @@ const GPU_WARM_UP: Duration = Duration::from_secs(1);
 /// Most untimed steps.
 const WARM_UP_STEPS_MAX: u64 = 1_000_000;
 
-/// Measures training steps on made-up numbers: forward, loss, backward, clipping and Adam.
+/// Measures training steps on synthetic numbers: forward, loss, backward, clipping and Adam.
 ///
 /// # Errors
 /// A capacity error for a model that does not fit into memory, a device error for a device that is
 /// not here.
-pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
+pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<CommandReport> {
     let work = &options.work;
     let samples: Box<dyn Samples> = match options.graphs {
         Some(size) => Box::new(Rings::new(size, 4 * work.batch(), work.features)?),
@@ -76,14 +76,14 @@ pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
     let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
     let allocated = cpu.usage().allocated_bytes_peak;
     let activations = cpu.scope("activations").usage().allocated_bytes_peak;
-    let of_gpu = gpu.as_ref().map(|gpu| gpu.usage().allocated_bytes_peak);
+    let gpu_peak_bytes = gpu.as_ref().map(|gpu| gpu.usage().allocated_bytes_peak);
     let mut text = format!(
         "{best:.1} samples/s (median {median:.1}), {} allocated at the peak, {} of it for activations",
         bytes(allocated),
         bytes(activations)
     );
-    if let Some(of_gpu) = of_gpu {
-        text.push_str(&format!("; on {} {}", trainer.device(), bytes(of_gpu)));
+    if let Some(gpu_peak_bytes) = gpu_peak_bytes {
+        text.push_str(&format!("; on {} {}", trainer.device(), bytes(gpu_peak_bytes)));
     }
     let json = json!({
         "samples_per_s": best,
@@ -94,13 +94,13 @@ pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
         "peak_rss_bytes": peak_rss_bytes(),
         "peak_allocated_bytes": allocated,
         "peak_activations_bytes": activations,
-        "peak_gpu_bytes": of_gpu,
+        "peak_gpu_bytes": gpu_peak_bytes,
         "gpu_s": gpu_s,
         "gpu_busy": gpu_s.map(|gpu_s| gpu_s / timed.seconds),
         "device": trainer.device().to_string(),
         "parameters": trainer.parameters().values().len(),
     });
-    Ok(Findings::new(text, &json))
+    Ok(CommandReport::new(text, &json))
 }
 
 fn config(options: &TrainOptions) -> Config {

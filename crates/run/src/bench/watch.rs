@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use megabatch_trainer::{Event, Run, SampleRanges, Trainer};
 use serde_json::json;
 
+use crate::command_report::CommandReport;
 use crate::config::Config;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::ingest::{Timeframe, Windows};
 use crate::plan::Plan;
@@ -51,15 +51,14 @@ struct Times {
     following: Vec<f64>,
 }
 
-/// Measures training steps with and without everything that is written and judged while a run
-/// trains.
+/// Measures training steps with and without logging and warnings.
 ///
 /// In one run every other ten steps are logged: metrics.jsonl, TensorBoard, trace, warnings,
 /// progress.
 ///
 /// # Errors
 /// A capacity error for a model that does not fit into memory.
-pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<Findings> {
+pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<CommandReport> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("series.h5");
     let count = |count| NonZeroUsize::new(count).expect("above zero");
@@ -81,7 +80,7 @@ pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<Findings> {
         // No checkpoint is kept that a run could go back to.
         "training.on_nan=stop".to_owned(),
     ];
-    let job = TrainingSetup::open(Request {
+    let setup = TrainingSetup::open(Request {
         config: Config::load(None, &[], &settings)?,
         data: None,
         device: "cpu",
@@ -90,21 +89,25 @@ pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<Findings> {
         intent: Intent::Run,
         host: &Host { environment: Vec::new(), cache_folder: None, ..*host },
     })?;
-    let times = times(&job, &RunFolder::new(&folder.path().join("run"))?, host)?;
-    Ok(findings(&times))
+    let times = times(&setup, &RunFolder::new(&folder.path().join("run"))?, host)?;
+    Ok(report(&times))
 }
 
-fn times(job: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<Times> {
-    let _taken = folder.take()?;
-    let plan = Plan::of(job)?;
-    folder.begin(&job.config, &plan)?;
-    record(job);
-    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
-    let mut watch = Watch::new(folder, job, ResumePoint::default(), plan.steps, host)?;
+fn times(setup: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<Times> {
+    let _run_lock = folder.take()?;
+    let plan = Plan::new(setup)?;
+    folder.begin(&setup.config, &plan)?;
+    record(setup);
+    let mut trainer = Trainer::new(&setup.device, setup.training.clone(), plan.shape.clone())?;
+    let mut watch = Watch::new(folder, setup, ResumePoint::default(), plan.steps, host)?;
     let (mut times, mut since) = (Times::default(), Instant::now());
     // Without validation: a step is a step.
-    let run =
-        Run { samples: job.data.samples(), train: &job.split.train, validation: SampleRanges::NONE, checkpoints: None };
+    let run = Run {
+        samples: setup.data.samples(),
+        train: &setup.split.train,
+        validation: SampleRanges::NONE,
+        checkpoints: None,
+    };
     trainer.train(&run, &mut |event| {
         let (told, step) = (Instant::now(), if let Event::Step(step) = &event { step.step } else { 0 });
         let is_followed = step == 0 || step / BLOCK % 2 == 1;
@@ -136,7 +139,7 @@ fn median(times: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn findings(times: &Times) -> Findings {
+fn report(times: &Times) -> CommandReport {
     let [alone_s, followed_s, following_s] = [&times.alone, &times.followed, &times.following].map(|all| median(all));
     let text = format!(
         "a step takes {} alone and {} followed (medians of {} and {}); following it takes {}, {} of the step",
@@ -156,5 +159,5 @@ fn findings(times: &Times) -> Findings {
         "steps_alone": times.alone.len(),
         "steps_followed": times.followed.len(),
     });
-    Findings::new(text, &json)
+    CommandReport::new(text, &json)
 }

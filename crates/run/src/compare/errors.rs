@@ -1,5 +1,4 @@
-//! The errors of a run's evaluation as one number a measure, the model's beside those of its
-//! baselines.
+//! The errors of a run and its baselines, one number for each measure.
 
 use Predictions::{Classes, Numbers, Ranks};
 use Unit::{Number, Share};
@@ -17,7 +16,7 @@ pub(super) struct Measure {
     pub(super) key: &'static str,
     pub(super) unit: Unit,
     pointer: &'static str,
-    of: Predictions,
+    predictions: Predictions,
 }
 
 /// Unit of a measure.
@@ -48,8 +47,14 @@ pub(super) struct Measured {
     pub(super) deviation: Option<f64>,
 }
 
-const fn measure(name: &'static str, key: &'static str, pointer: &'static str, unit: Unit, of: Predictions) -> Measure {
-    Measure { name, key, unit, pointer, of }
+const fn measure(
+    name: &'static str,
+    key: &'static str,
+    pointer: &'static str,
+    unit: Unit,
+    predictions: Predictions,
+) -> Measure {
+    Measure { name, key, unit, pointer, predictions }
 }
 
 pub(super) const MEASURES: [Measure; 9] = [
@@ -67,13 +72,13 @@ pub(super) const MEASURES: [Measure; 9] = [
 /// The errors of a run: an evaluation, or one a fold.
 pub(super) struct Errors<'a> {
     evaluations: &'a [Value],
-    /// The model learnt only to rank, so that its outputs have no unit.
+    /// The model ranks. Its outputs have no unit.
     ranks: bool,
 }
 
 impl<'a> Errors<'a> {
     /// `None` for a run that has not been evaluated.
-    pub(super) fn of(side: &'a Side) -> Option<Self> {
+    pub(super) fn from_side(side: &'a Side) -> Option<Self> {
         let is_evaluated = |evaluation: &Value| evaluation["rmse"].is_array();
         let ranks = side.settings.get("training.loss").is_some_and(|loss| loss.starts_with("rank_"));
         let evaluations = side.evaluations.as_slice();
@@ -97,18 +102,18 @@ impl<'a> Errors<'a> {
         }
     }
 
-    /// The model's, averaged over the horizons of which something is known; those of ranks at the
-    /// first horizon.
+    /// Error of the model, averaged over horizons with known values; for ranks at the first
+    /// horizon.
     pub(super) fn model(&self, measure: Measure) -> Option<Measured> {
         self.is_meant(measure).then(|| self.measured(|evaluation| evaluation.pointer(measure.pointer)))?
     }
 
     /// Errors of the baselines, by name.
     pub(super) fn baselines(&self, measure: Measure) -> Vec<(&'a str, Measured)> {
-        let of_name = |name: &'a str| {
+        let named = |name: &'a str| {
             Some((name, self.measured(|evaluation| evaluation["baselines"][name].pointer(measure.pointer))?))
         };
-        if self.model(measure).is_some() { self.names().filter_map(of_name).collect() } else { Vec::new() }
+        if self.model(measure).is_some() { self.names().filter_map(named).collect() } else { Vec::new() }
     }
 
     /// The root mean square errors by horizon, from 1: the model's, or those of a baseline.
@@ -123,23 +128,23 @@ impl<'a> Errors<'a> {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let of = |number: &dyn Fn(Measure) -> Option<Measured>| -> Map<String, Value> {
+        let means = |number: &dyn Fn(Measure) -> Option<Measured>| -> Map<String, Value> {
             MEASURES
                 .iter()
                 .filter_map(|&measure| Some((measure.key.to_owned(), json!(number(measure)?.mean))))
                 .collect()
         };
         let baselines = self.names().map(|name| {
-            let of_name =
+            let baseline =
                 |measure| self.baselines(measure).into_iter().find(|(found, _)| *found == name).map(|(_, error)| error);
-            (name.to_owned(), Value::Object(of(&of_name)))
+            (name.to_owned(), Value::Object(means(&baseline)))
         });
         let mut json = json!({
             "split": self.evaluations[0]["split"],
             "drawn": self.evaluations.iter().map(|evaluation| evaluation["drawn"].as_u64()).sum::<Option<u64>>(),
             "samples": self.evaluations.iter().filter_map(|evaluation| evaluation["samples"].as_u64()).sum::<u64>(),
             "step": self.evaluations[0]["step"],
-            "model": of(&|measure| self.model(measure)),
+            "model": means(&|measure| self.model(measure)),
             "baselines": baselines.collect::<Map<_, _>>(),
         });
         if self.evaluations.len() > 1 {
@@ -161,13 +166,14 @@ impl<'a> Errors<'a> {
     fn is_meant(&self, measure: Measure) -> bool {
         let evaluation = &self.evaluations[0];
         let predicts_classes = evaluation["classes"].is_object() || evaluation["accuracy"].is_number();
-        !(measure.of == Numbers && (predicts_classes || self.ranks))
+        !(measure.predictions == Numbers && (predicts_classes || self.ranks))
     }
 
     /// Mean and deviation over the evaluations, all of which must have the number.
-    fn measured(&self, of: impl Fn(&'a Value) -> Option<&'a Value>) -> Option<Measured> {
-        let numbers = self.evaluations.iter().map(|evaluation| mean(of(evaluation)?)).collect::<Option<Vec<f64>>>()?;
-        let Spread { mean, deviation } = Spread::of(&numbers);
+    fn measured(&self, number: impl Fn(&'a Value) -> Option<&'a Value>) -> Option<Measured> {
+        let numbers =
+            self.evaluations.iter().map(|evaluation| mean(number(evaluation)?)).collect::<Option<Vec<f64>>>()?;
+        let Spread { mean, deviation } = Spread::from_values(&numbers);
         Some(Measured { mean, deviation })
     }
 }
@@ -212,24 +218,24 @@ mod tests {
             "baselines": { "linear": { "rmse": [4.0], "mae": [2.0], "direction_accuracy": [0.5] } },
         });
         let side = side("mse", vec![evaluation]);
-        let errors = Errors::of(&side).unwrap();
+        let errors = Errors::from_side(&side).unwrap();
         assert_eq!(means(&errors)[..3], [Some(2.0), Some(1.0), None]);
         assert_eq!(errors.baselines(MEASURES[0]), [("linear", Measured { mean: 4.0, deviation: None })]);
         assert_eq!(errors.rmse_by_horizon(None), [(1.0, 1.0), (3.0, 3.0)]);
         let json = errors.to_json();
         assert_eq!((&json["model"]["rmse"], &json["baselines"]["linear"]["mae"]), (&json!(2.0), &json!(2.0)));
-        assert!(Errors::of(&self::side("mse", vec![Value::Null])).is_none());
-        assert!(Errors::of(&self::side("mse", Vec::new())).is_none());
+        assert!(Errors::from_side(&self::side("mse", vec![Value::Null])).is_none());
+        assert!(Errors::from_side(&self::side("mse", Vec::new())).is_none());
     }
 
     #[test]
-    fn of_classes_the_errors_of_probabilities_are_not_shown() {
+    fn classes_show_no_errors_of_probabilities() {
         let evaluation = json!({
             "rmse": [0.4], "mae": [0.3], "classes": { "accuracy": [0.5, 0.7] },
             "baselines": { "most_frequent": { "rmse": [0.4], "classes": { "accuracy": [0.4] } } },
         });
         let side = side("cross_entropy", vec![evaluation]);
-        let errors = Errors::of(&side).unwrap();
+        let errors = Errors::from_side(&side).unwrap();
         assert_eq!((errors.model(MEASURES[0]), errors.baselines(MEASURES[0]).len()), (None, 0));
         let accuracy = by_key("accuracy");
         assert!((errors.model(accuracy).unwrap().mean - 0.6).abs() < 1e-12);
@@ -239,7 +245,7 @@ mod tests {
     /// `compare` of two runs of ranks showed their RMSE, and a rank IC averaged over horizons under
     /// the name that `train` has for the first.
     #[test]
-    fn of_ranks_there_are_the_coefficients_of_the_first_horizon_alone() {
+    fn ranks_show_the_coefficients_of_the_first_horizon_alone() {
         let evaluation = |ic: f64| {
             json!({
                 "rmse": [777.0], "mae": [777.0], "direction_accuracy": [0.5], "ic": [ic, 9.0], "rank_ic": [2.0 * ic, 9.0],
@@ -247,7 +253,7 @@ mod tests {
             })
         };
         let side = side("rank_pairwise", vec![evaluation(0.1), evaluation(0.3)]);
-        let errors = Errors::of(&side).unwrap();
+        let errors = Errors::from_side(&side).unwrap();
         let shown: Vec<&str> =
             MEASURES.iter().filter(|&&measure| errors.model(measure).is_some()).map(|measure| measure.key).collect();
         assert_eq!(shown, ["ic", "rank_ic"]);

@@ -1,4 +1,4 @@
-//! Several runs side by side: in what they differ, and what came of each.
+//! Runs side by side: differing settings, and results.
 
 mod errors;
 mod page;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use megabatch_atomic_file as atomic_file;
 use serde_json::{Value, json};
 
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::evaluate::folds::FoldPlan;
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
 use crate::report::learning::points;
@@ -26,15 +26,15 @@ use errors::Errors;
 use samples::{RunSamples, SampleMatch};
 
 /// Puts runs side by side: settings that differ, best validation loss, errors beside baselines,
-/// speed and time by phase, peaks of memory. Runs that have not ended are shown as far as they got,
-/// and runs on other samples are told apart. `page` is a file for all of it and the learning curves
-/// as HTML. A data file is read where one run had it with a mark of verification and another
-/// without.
+/// speed and time by phase, peaks of memory. Runs that have not ended are shown as far as they got.
+/// Runs on different samples get different letters. `page` is an HTML file with all of it and the
+/// learning curves. A data file is read where one run had it with a mark of verification and
+/// another without.
 ///
 /// # Errors
 /// A usage error for fewer than two runs, or a folder that holds none; a cancelled failure where
 /// the host ends the reading.
-pub fn compare(runs: &[PathBuf], page: Option<&Path>, host: &Host<'_>) -> Result<Findings> {
+pub fn compare(runs: &[PathBuf], page: Option<&Path>, host: &Host<'_>) -> Result<CommandReport> {
     if runs.len() < 2 {
         return Err(Error::usage("compare needs two runs or more; `megabatch monitor RUN` shows one"));
     }
@@ -49,10 +49,10 @@ pub fn compare(runs: &[PathBuf], page: Option<&Path>, host: &Host<'_>) -> Result
         text.push_str(&format!("\npage: {}", out.display()));
         json["page"] = json!(out);
     }
-    Ok(Findings::new(text, &json))
+    Ok(CommandReport::new(text, &json))
 }
 
-/// Settings that differ between any two runs and say nothing of how they train.
+/// Settings that always differ and do not affect training.
 const PLACES: [&str; 1] = ["output.dir"];
 
 /// A run as far as it got.
@@ -60,7 +60,7 @@ pub(crate) struct Side {
     folder: PathBuf,
     /// Distinguishing part of the folder's name.
     label: String,
-    /// Which samples it is judged by: runs with the same letter have the same.
+    /// Letter of the samples it is evaluated on. Runs with the same letter have the same samples.
     samples: char,
     settings: BTreeMap<&'static str, String>,
     plan: Value,
@@ -84,14 +84,14 @@ struct FoldsDone {
 #[derive(Default)]
 pub(crate) struct Comparison {
     sides: Vec<Side>,
-    /// Letters of samples that may be the same, as nothing tells.
+    /// Letters of samples that cannot be told apart.
     unclear: Vec<[char; 2]>,
 }
 
 /// A setting that is not the same in all runs.
 struct Difference {
     key: &'static str,
-    /// One a run; none where the key has no value.
+    /// One for each run; `None` where the key has no value.
     values: Vec<Option<String>>,
 }
 
@@ -106,7 +106,7 @@ impl Comparison {
         let mut comparison = Comparison { sides: sides.collect::<Result<_>>()?, unclear: Vec::new() };
         let mut groups: Vec<RunSamples> = Vec::new();
         for side in &mut comparison.sides {
-            let mut own = RunSamples::of(side);
+            let mut own = RunSamples::from_side(side);
             let (mut same, mut unclear) = (None, Vec::new());
             for (place, group) in groups.iter_mut().enumerate() {
                 match group.compare(&mut own, host)? {
@@ -140,9 +140,11 @@ impl Comparison {
         let keys: BTreeMap<&'static str, ()> =
             self.sides.iter().flat_map(|side| side.settings.keys()).map(|&key| (key, ())).collect();
         let keys = keys.into_keys().filter(|key| !PLACES.contains(key));
-        let of =
+        let difference =
             |key| Difference { key, values: self.sides.iter().map(|side| side.settings.get(key).cloned()).collect() };
-        keys.map(of).filter(|difference| difference.values.iter().any(|value| *value != difference.values[0])).collect()
+        keys.map(difference)
+            .filter(|difference| difference.values.iter().any(|value| *value != difference.values[0]))
+            .collect()
     }
 
     /// Conclusions on the whole comparison, in sentences: which runs have the same samples, and
@@ -190,7 +192,7 @@ impl Side {
     fn open(folder: &Path, label: String) -> Result<Self> {
         let run = RunFolder::open(folder)?;
         let config = run.config(&[])?;
-        let plan = FoldPlan::of(&config)?.filter(|_| run.fold(0).has_begun());
+        let plan = FoldPlan::from_config(&config)?.filter(|_| run.fold(0).has_begun());
         let settings = config.settings().map(|(key, text)| (key, text.to_owned())).collect();
         let (evaluations, folds) = match plan {
             Some(plan) => {
@@ -257,7 +259,7 @@ impl Side {
             "steps_planned": self.plan["steps"],
             "parameters": self.plan["parameters"],
             "best_validation": self.best_validation().map(|(step, loss)| json!({ "step": step, "loss": loss })),
-            "evaluation": Errors::of(self).map(|errors| errors.to_json()),
+            "evaluation": Errors::from_side(self).map(|errors| errors.to_json()),
             "samples_per_s": self.samples_per_s(),
             "seconds": seconds,
             "planned_bytes": self.plan["memory"]["total_bytes"],

@@ -39,8 +39,8 @@ impl Comparison {
             let validation = |side: &Side| (Mark::Dots, points(&side.metrics, "validation", "loss"));
             let training = |side: &Side| (Mark::Line, smooth(&points(&side.metrics, "step", "loss")));
             [
-                by_step(&self.of_group("Validation loss by step", samples), &sides, validation),
-                by_step(&self.of_group("Training loss by step, smoothed", samples), &sides, training),
+                by_step(&self.with_samples("Validation loss by step", samples), &sides, validation),
+                by_step(&self.with_samples("Training loss by step, smoothed", samples), &sides, training),
             ]
         });
         let body = side_by_side(&charts.map(|chart| chart.to_html()).collect::<Vec<_>>());
@@ -50,7 +50,7 @@ impl Comparison {
     fn horizons(&self) -> Section {
         let groups = self.groups();
         let charts = groups.iter().map(|(samples, sides)| {
-            errors_by_horizon(&self.of_group("Root mean square error by horizon", *samples), sides).to_html()
+            errors_by_horizon(&self.with_samples("Root mean square error by horizon", *samples), sides).to_html()
         });
         let told =
             "Dashed lines are baselines, fitted on the training split. Runs that have not ended are not judged yet.";
@@ -79,15 +79,15 @@ impl Comparison {
     }
 
     /// `title`, with the letter of the samples where there are several.
-    fn of_group(&self, title: &str, samples: char) -> String {
+    fn with_samples(&self, title: &str, samples: char) -> String {
         if self.groups().len() > 1 { format!("{title}, samples {samples}") } else { title.to_owned() }
     }
 }
 
 /// A line a run over the optimizer steps.
-fn by_step(title: &str, sides: &[(usize, &Side)], of: impl Fn(&Side) -> (Mark, Vec<(f64, f64)>)) -> Chart {
+fn by_step(title: &str, sides: &[(usize, &Side)], points_of: impl Fn(&Side) -> (Mark, Vec<(f64, f64)>)) -> Chart {
     let line = |&(place, side): &(usize, &Side)| {
-        let (mark, points) = of(side);
+        let (mark, points) = points_of(side);
         Series { name: side.label.clone(), mark, color: place % COLORS, points }
     };
     Chart {
@@ -102,7 +102,7 @@ fn by_step(title: &str, sides: &[(usize, &Side)], of: impl Fn(&Side) -> (Mark, V
 /// A line a run, and the baselines of the first that has any: on the same samples they are the
 /// same.
 fn errors_by_horizon(title: &str, sides: &[(usize, &Side)]) -> Chart {
-    let judged = || sides.iter().filter_map(|&(place, side)| Some((place, side, Errors::of(side)?)));
+    let judged = || sides.iter().filter_map(|&(place, side)| Some((place, side, Errors::from_side(side)?)));
     let line = |(place, side, errors): (usize, &Side, Errors<'_>)| {
         let name = format!("{} ({})", side.label, errors.split());
         Series { name, mark: Mark::Dots, color: place % COLORS, points: errors.rmse_by_horizon(None) }
@@ -111,7 +111,7 @@ fn errors_by_horizon(title: &str, sides: &[(usize, &Side)]) -> Chart {
         name: name.replace('_', " "),
         mark: Mark::Guide,
         color: BASELINE_COLOR,
-        points: Errors::of(side).map_or_else(Vec::new, |errors| errors.rmse_by_horizon(Some(name))),
+        points: Errors::from_side(side).map_or_else(Vec::new, |errors| errors.rmse_by_horizon(Some(name))),
     };
     let names = judged().next().into_iter().flat_map(|(_, side, _)| {
         let names = side.evaluations[0]["baselines"].as_object().into_iter().flat_map(|all| all.keys());

@@ -1,4 +1,4 @@
-//! Tables in which each run has a column: settings that differ, and what came of the runs.
+//! Tables with a column for each run: differing settings, and results.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::text::number::{fixed, grouped, percent, seconds, significant};
 /// Text of an empty cell.
 const NOTHING: &str = "-";
 
-/// A row of a table: its name, and what it says of a run.
+/// A row of a table: its name, and its cell for a run.
 type Row = (String, Box<dyn Fn(&Side) -> Option<String>>);
 
 impl Comparison {
@@ -43,22 +43,23 @@ impl Comparison {
 
     /// Every measure that some run has, and below it that of each baseline.
     fn errors(&self) -> Vec<Row> {
-        let judged: Vec<Errors<'_>> = self.sides.iter().filter_map(Errors::of).collect();
-        let mut rows: Vec<Row> = vec![("judged on".to_owned(), Box::new(|side| Some(Errors::of(side)?.judged_on())))];
+        let judged: Vec<Errors<'_>> = self.sides.iter().filter_map(Errors::from_side).collect();
+        let mut rows: Vec<Row> =
+            vec![("judged on".to_owned(), Box::new(|side| Some(Errors::from_side(side)?.judged_on())))];
         for measure in MEASURES {
-            let of_model = move |side: &Side| Some(error_text(measure, Errors::of(side)?.model(measure)?));
-            rows.push((measure.name.to_owned(), Box::new(of_model)));
+            let model = move |side: &Side| Some(error_text(measure, Errors::from_side(side)?.model(measure)?));
+            rows.push((measure.name.to_owned(), Box::new(model)));
             let mut names: Vec<&str> =
                 judged.iter().flat_map(|errors| errors.baselines(measure)).map(|(name, _)| name).collect();
             names.sort_unstable();
             names.dedup();
             for name in names {
                 let (row, name) = (format!("  {}", name.replace('_', " ")), name.to_owned());
-                let of_baseline = move |side: &Side| {
-                    let all = Errors::of(side)?.baselines(measure);
+                let baseline = move |side: &Side| {
+                    let all = Errors::from_side(side)?.baselines(measure);
                     all.into_iter().find(|(found, _)| *found == name).map(|(_, error)| error_text(measure, error))
                 };
-                rows.push((row, Box::new(of_baseline)));
+                rows.push((row, Box::new(baseline)));
             }
         }
         rows

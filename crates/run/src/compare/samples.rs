@@ -1,5 +1,5 @@
-//! Samples that a run is judged by, from the plan and the evaluation that it keeps. What it learns
-//! from them, be it a graph between them, is a setting of its model.
+//! Samples that a run is evaluated on, from its plan and its evaluation. Graphs between samples do
+//! not count: they are settings of the model.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(super) enum SampleMatch {
     Unknown,
 }
 
-/// Samples that a run is judged by, or several runs that have the same.
+/// Samples that one or several runs are evaluated on.
 pub(super) struct RunSamples {
     /// Which of the data they are.
     judged: Value,
@@ -36,19 +36,19 @@ pub(super) struct RunSamples {
 #[derive(Default)]
 struct Fingerprints {
     /// Fingerprint that files with a mark of verification have.
-    of_blocks: Option<String>,
+    by_blocks: Option<String>,
     /// Fingerprint that files without a mark have.
-    of_numbers: Option<String>,
+    by_numbers: Option<String>,
 }
 
 impl RunSamples {
     /// Samples of a run.
-    pub(super) fn of(side: &Side) -> Self {
+    pub(super) fn from_side(side: &Side) -> Self {
         let data = &side.plan["data"];
         // Plans from before there were files have the fingerprint of all alone.
-        let of_data = data["files"].get(0).map_or(&data["fingerprint"], |file| &file["fingerprint"]);
+        let fingerprint = data["files"].get(0).map_or(&data["fingerprint"], |file| &file["fingerprint"]);
         let mut fingerprints = Fingerprints::default();
-        of_data.as_str().into_iter().for_each(|known| fingerprints.add(known.to_owned()));
+        fingerprint.as_str().into_iter().for_each(|known| fingerprints.add(known.to_owned()));
         RunSamples {
             judged: judged(side),
             layout: data["layout"].clone(),
@@ -82,7 +82,7 @@ impl RunSamples {
             if let Some(is_same) = self.fingerprints.agree(&other.fingerprints) {
                 return Ok(known(is_same));
             }
-            match self.fingerprints.of_blocks.is_some() == has_mark {
+            match self.fingerprints.by_blocks.is_some() == has_mark {
                 true => self.complete(others, host)?,
                 false => other.complete(kept, host)?,
             }
@@ -90,10 +90,10 @@ impl RunSamples {
         Ok(self.fingerprints.agree(&other.fingerprints).map_or(SampleMatch::Unknown, known))
     }
 
-    /// Takes what is known of the data of another run with the same samples.
+    /// Adds the fingerprints of another run with the same samples.
     pub(super) fn extend(&mut self, same: RunSamples) {
-        let Fingerprints { of_blocks, of_numbers } = same.fingerprints;
-        of_blocks.into_iter().chain(of_numbers).for_each(|known| self.fingerprints.add(known));
+        let Fingerprints { by_blocks, by_numbers } = same.fingerprints;
+        by_blocks.into_iter().chain(by_numbers).for_each(|known| self.fingerprints.add(known));
     }
 
     /// Adds the fingerprint of the data file that is of the kind of `wanted`, where the file is as
@@ -115,8 +115,8 @@ impl RunSamples {
     }
 }
 
-/// Which samples of its data a run is judged by: parts, folds, and the choice from a part that is
-/// not taken as a whole. Samples to train on count where nothing else says where the others begin.
+/// Samples of its data that a run is evaluated on: parts, folds, and the choice from a part. The
+/// number of training samples counts only without times, where it decides where the others begin.
 fn judged(side: &Side) -> Value {
     let (split, data) = (&side.plan["split"], &side.plan["data"]);
     let begins = json!([split["validation_start_ns"], split["test_start_ns"]]);
@@ -146,18 +146,17 @@ fn judged(side: &Side) -> Value {
 
 impl Fingerprints {
     fn add(&mut self, fingerprint: String) {
-        let of_its_kind =
-            if is_fingerprint_of_blocks(&fingerprint) { &mut self.of_blocks } else { &mut self.of_numbers };
-        *of_its_kind = Some(fingerprint);
+        let same_kind = if is_fingerprint_of_blocks(&fingerprint) { &mut self.by_blocks } else { &mut self.by_numbers };
+        *same_kind = Some(fingerprint);
     }
 
     fn any(&self) -> Option<&str> {
-        self.of_blocks.as_deref().or(self.of_numbers.as_deref())
+        self.by_blocks.as_deref().or(self.by_numbers.as_deref())
     }
 
     /// True if both are of one content; `None` where no kind is known of both.
     fn agree(&self, other: &Fingerprints) -> Option<bool> {
-        let kinds = [(&self.of_blocks, &other.of_blocks), (&self.of_numbers, &other.of_numbers)];
+        let kinds = [(&self.by_blocks, &other.by_blocks), (&self.by_numbers, &other.by_numbers)];
         kinds.into_iter().find_map(|(one, other)| Some(one.as_ref()? == other.as_ref()?))
     }
 }

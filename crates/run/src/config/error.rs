@@ -43,7 +43,7 @@ pub(crate) enum ConfigError {
     Contradiction { written: Box<Written>, other: Box<Written> },
 }
 
-/// What was probably meant by an argument without `=`.
+/// The likely meaning of an argument without `=`.
 fn hint(argument: &str) -> String {
     let argument = argument.trim();
     match argument.split_once([' ', ':']) {

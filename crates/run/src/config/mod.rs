@@ -16,7 +16,7 @@ use error::Result;
 #[cfg(test)]
 pub(crate) use keys::find as find_key;
 use keys::{ALIASES, VALUE_ALIASES, keys};
-pub(crate) use keys::{Acts, JobTraits};
+pub(crate) use keys::{Condition, RunTraits};
 use megabatch_nn::loss::Ascending;
 
 use layers::Written;
@@ -190,17 +190,17 @@ impl Config {
         }
     }
 
-    /// Settings besides the defaults that do not act in `job`, each with the first condition that
-    /// does not hold.
-    pub(crate) fn idle(&self, job: &JobTraits) -> Vec<IdleSetting> {
+    /// Settings that differ from their defaults and do not act with `traits`, each with the first
+    /// condition that does not hold.
+    pub(crate) fn ineffective(&self, traits: &RunTraits) -> Vec<IneffectiveSetting> {
         let is_set = |key: &keys::Key| {
             let default = key.kind.parse(key.default).ok();
             self.value(key.path).is_some_and(|value| default.as_ref() != Some(value))
         };
         let unmet = |key: &'static keys::Key| {
-            let unmet = *key.acts.iter().find(|acts| !acts.holds(job, self))?;
+            let unmet = *key.conditions.iter().find(|conditions| !conditions.holds(traits, self))?;
             let text = self.settings.get(key.path).map(|(text, _)| text.clone()).unwrap_or_default();
-            Some(IdleSetting { path: key.path, text, unmet })
+            Some(IneffectiveSetting { path: key.path, text, unmet })
         };
         keys().filter(|key| is_set(key)).filter_map(unmet).collect()
     }
@@ -334,12 +334,12 @@ pub(crate) enum SampleLimit {
 }
 
 /// A setting without effect.
-pub(crate) struct IdleSetting {
+pub(crate) struct IneffectiveSetting {
     pub(crate) path: &'static str,
     /// Its value, as the user wrote it.
     pub(crate) text: String,
     /// Unmet condition.
-    pub(crate) unmet: Acts,
+    pub(crate) unmet: Condition,
 }
 
 /// The settings of one layer, checked; within a layer two names of one key must agree.
@@ -392,8 +392,13 @@ pub fn reference_page() -> String {
     );
     for key in keys() {
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
-        let acts = key.acts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        page.push_str(&format!("| `{}` | {default} | {} | {acts} | {} |\n", key.path, key.kind.expected(), key.doc));
+        let conditions = key.conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        page.push_str(&format!(
+            "| `{}` | {default} | {} | {conditions} | {} |\n",
+            key.path,
+            key.kind.expected(),
+            key.doc
+        ));
     }
     page.push_str("\nAliases of names:\n\n| name | means |\n| --- | --- |\n");
     for alias in ALIASES {

@@ -78,9 +78,9 @@ impl Entry {
             }
             texts.push((key, flow(value).ok_or_else(|| (key.to_owned(), "a value".to_owned()))?));
         }
-        let of = |key: &str| texts.iter().find(|(name, _)| *name == key).map(|(_, text)| text.as_str());
-        let (start, end) = range(of("targets"))?;
-        let loss = of("loss").unwrap_or("mse");
+        let text_of = |key: &str| texts.iter().find(|(name, _)| *name == key).map(|(_, text)| text.as_str());
+        let (start, end) = range(text_of("targets"))?;
+        let loss = text_of("loss").unwrap_or("mse");
         let own: &[&str] = match loss {
             "mse" => &[],
             "huber" => &["huber_delta"],
@@ -94,17 +94,17 @@ impl Entry {
         }
         let loss = match loss {
             "huber" => {
-                TaskLoss::Huber { delta: of("huber_delta").map_or(Ok(1.0), |text| number("huber_delta", text))? }
+                TaskLoss::Huber { delta: text_of("huber_delta").map_or(Ok(1.0), |text| number("huber_delta", text))? }
             }
             "quantile" => {
-                let (key, text) = match (of("quantile"), of("quantiles")) {
+                let (key, text) = match (text_of("quantile"), text_of("quantiles")) {
                     (text, None) => ("quantile", text),
                     (None, text) => ("quantiles", text),
                     _ => return Err(("quantiles".to_owned(), "left out beside quantile, which it is".to_owned())),
                 };
                 TaskLoss::Quantile { levels: text.map_or(Ok(Ascending::one(0.5)), |text| ascending(key, text))? }
             }
-            "cross_entropy" => TaskLoss::Classes(match (of("classes"), of("thresholds")) {
+            "cross_entropy" => TaskLoss::Classes(match (text_of("classes"), text_of("thresholds")) {
                 (Some(text), None) => {
                     let expected = || ("classes".to_owned(), format!("a whole number from 2 to {}", Classes::MAX));
                     Classes::Labels(text.parse().map_err(|_| expected())?)
@@ -115,7 +115,7 @@ impl Entry {
             "mse" => TaskLoss::Mse,
             other => unreachable!("{other} has options, but no loss is made of it"),
         };
-        let weight = of("weight").map(|text| number("weight", text)).transpose()?;
+        let weight = text_of("weight").map(|text| number("weight", text)).transpose()?;
         Ok(Entry { start, end, loss, weight })
     }
 }

@@ -37,7 +37,7 @@ pub struct BatchOptions {
 /// Order of an epoch's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleVisit {
-    /// That of the file, in every epoch.
+    /// The file's order, in every epoch.
     Sequential,
     /// Shuffled anew in every epoch, as training does.
     Shuffled {
@@ -176,12 +176,12 @@ impl EpochBatches {
     /// The next batch; `None` after the last.
     ///
     /// # Errors
-    /// Those of reading; no batch comes after one.
+    /// Errors of reading. No batch comes after one.
     pub fn next_batch(&mut self) -> Result<Option<GatheredBatch>> {
         match &mut self.delivery {
             Delivery::WhenAsked(lists) => {
                 let Some(samples) = lists.next() else { return Ok(None) };
-                Ok(Some(GatheredBatch::of_memory(&self.source, &self.pool, samples, self.windows)?))
+                Ok(Some(GatheredBatch::from_memory(&self.source, &self.pool, samples, self.windows)?))
             }
             Delivery::Ahead(ahead) => ahead.next_batch(),
         }
@@ -225,7 +225,7 @@ impl Rows {
 
 impl GatheredBatch {
     /// The batch of `samples`, which `source` holds in memory.
-    fn of_memory(
+    fn from_memory(
         source: &Arc<Source>,
         pool: &Arc<MemoryPool>,
         samples: Vec<usize>,
@@ -239,7 +239,9 @@ impl GatheredBatch {
         };
         let mut shape = source.shape().clone();
         // What is seen in place takes no memory.
-        shape.timeframes.iter_mut().zip(&strided).filter(|(_, of)| of.is_some()).for_each(|(of, _)| of.steps = 0);
+        for (timeframe, _) in shape.timeframes.iter_mut().zip(&strided).filter(|(_, rows)| rows.is_some()) {
+            timeframe.steps = 0;
+        }
         let mut memory = pool.take(&shape, samples.len());
         match strided.iter().all(Option::is_none) {
             true => gather(source, &samples, memory.slices())?,

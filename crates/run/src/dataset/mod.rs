@@ -114,17 +114,17 @@ impl Dataset {
     /// Description of the file.
     ///
     /// # Errors
-    /// Those of reading its attributes.
+    /// Errors of reading its attributes.
     pub fn facts(&self) -> Result<Facts> {
         let (shape, samples) = (self.data.shape(), self.data.samples());
         let series = self.data.source().and_then(Source::series);
-        let of_series = series.map_or(&[][..], |series| series.file().timeframes());
+        let series_timeframes = series.map_or(&[][..], |series| series.file().timeframes());
         let timeframes = shape.timeframes.iter().enumerate().map(|(k, timeframe)| TimeframeFacts {
             name: timeframe.name.clone().unwrap_or_default(),
             steps: timeframe.steps,
             features: timeframe.features,
-            feature_names: of_series.get(k).map(|of| of.feature_names().to_vec()),
-            bars: of_series.get(k).map(|of| of.close_times().len()),
+            feature_names: series_timeframes.get(k).map(|series| series.feature_names().to_vec()),
+            bars: series_timeframes.get(k).map(|series| series.close_times().len()),
         });
         let times = self.sample_times();
         Ok(Facts {
@@ -176,7 +176,7 @@ impl Dataset {
     /// A hash of the numbers of the file: other data have another one.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub fn fingerprint(&self) -> Result<String> {
         Ok(self.data.fingerprint(&self.data.files(&Host::silent())?))
     }
@@ -199,19 +199,19 @@ impl Dataset {
     pub fn walk_forward(&self, settings: &SettingSources) -> Result<Vec<Partition>> {
         let config = settings.load(&[])?;
         let folds = config.optional_count("data.walk_forward").unwrap_or(0);
-        let of_fold = |fold| {
+        let fold_split = |fold| {
             let mut config = config.clone();
             config.set_walk_forward_fold(fold);
             let split = self.data.split(&config)?;
             Ok(Partition { train: split.train, validation: split.validation, test: split.test, purged: split.purged })
         };
-        (0..folds).map(of_fold).collect()
+        (0..folds).map(fold_split).collect()
     }
 
     /// Number of consecutive samples that training visits together where nobody sets it: 1 if
     /// neighbours have nothing in common, else `None`, which stands for the samples of a step.
     fn run_length_by_data(&self) -> Result<Option<usize>> {
-        Ok((Neighbours::of(&self.data)? == Neighbours::Apart).then_some(1))
+        Ok((Neighbours::find(&self.data)? == Neighbours::Apart).then_some(1))
     }
 
     /// The file behind samples that stand alone.

@@ -102,18 +102,18 @@ fn batches_that_are_gathered_ahead_hold_the_same_samples() {
     let (large, small) = (loader(16), loader(1));
     assert_eq!((large.samples_ahead(), small.samples_ahead()), (Some(0), None));
     for first in [0, 3, 4, 5] {
-        let of_small = epoch(&small, 2, 16 * first);
+        let small_batches = epoch(&small, 2, 16 * first);
         let (samples, tables) = epoch(&large, 2, first).into_iter().fold(
             (Vec::new(), vec![Vec::new(); 2]),
-            |(mut samples, mut tables), (own, of_batch)| {
+            |(mut samples, mut tables), (own, batch)| {
                 samples.extend(own);
-                tables.iter_mut().zip(of_batch).for_each(|(all, own): (&mut Vec<f32>, _)| all.extend(own));
+                tables.iter_mut().zip(batch).for_each(|(all, own): (&mut Vec<f32>, _)| all.extend(own));
                 (samples, tables)
             },
         );
-        assert_eq!(samples, of_small.iter().flat_map(|(own, _)| own.clone()).collect::<Vec<_>>());
+        assert_eq!(samples, small_batches.iter().flat_map(|(own, _)| own.clone()).collect::<Vec<_>>());
         for (k, table) in tables.iter().enumerate() {
-            assert_eq!(*table, of_small.iter().flat_map(|(_, own)| own[k].clone()).collect::<Vec<_>>());
+            assert_eq!(*table, small_batches.iter().flat_map(|(_, own)| own[k].clone()).collect::<Vec<_>>());
         }
     }
     // A loop that is broken off leaves no thread that waits.

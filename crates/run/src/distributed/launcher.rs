@@ -1,5 +1,4 @@
-//! What the variables of a launcher say of a process: how many there are, and how many on its
-//! machine.
+//! A launcher's environment variables: the number of processes, and of those on this machine.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -39,7 +38,7 @@ const VARIABLES: [(Launcher, &str, &str); 3] = [
 
 impl Launched {
     /// `None` for a process that no launcher started.
-    pub(super) fn of(environment: &[(OsString, OsString)]) -> Option<Self> {
+    pub(super) fn detect(environment: &[(OsString, OsString)]) -> Option<Self> {
         let text = |name: &str| {
             let found = environment.iter().find(|(variable, _)| variable == name);
             found.and_then(|(_, text)| text.to_str()).map(str::to_owned)
@@ -56,7 +55,7 @@ impl Launched {
         // `srun --mpi=pmi2` sets Hydra's number of processes, and its own of those on the machine.
         let local = local.or_else(|| started.find(|&(_, other, _)| other == world).and_then(|(.., local)| local));
         let recovers = text("OMPI_MCA_mpi_ft_enable").is_some_and(|on| on == "1" || on == "true");
-        let of_openmpi = text("OMPI_LIBDIR_LOC").map(PathBuf::from);
+        let openmpi = text("OMPI_LIBDIR_LOC").map(PathBuf::from);
         let prefix = text("PMIX_PREFIX").map(|prefix| Path::new(&prefix).join("lib"));
         let on_path = text("PATH").map(|path| beside_launchers(&path)).unwrap_or_default();
         Some(Launched {
@@ -64,7 +63,7 @@ impl Launched {
             world,
             on_this_machine: local.unwrap_or(1).max(1),
             recovery: if recovers { Recovery::Ulfm } else { Recovery::None },
-            folders: of_openmpi.into_iter().chain(prefix).chain(on_path).collect(),
+            folders: openmpi.into_iter().chain(prefix).chain(on_path).collect(),
         })
     }
 
@@ -103,13 +102,13 @@ fn beside_launchers(path: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Option<Launched> {
-        Launched::of(&variables.iter().map(|(name, text)| (name.into(), text.into())).collect::<Vec<_>>())
+    fn detect(variables: &[(&str, &str)]) -> Option<Launched> {
+        Launched::detect(&variables.iter().map(|(name, text)| (name.into(), text.into())).collect::<Vec<_>>())
     }
 
     #[test]
     fn launchers_are_known_by_their_variables() {
-        assert_eq!(of(&[("PATH", "/usr/bin"), ("SLURM_NTASKS", "4")]), None, "a batch script is no task of a step");
+        assert_eq!(detect(&[("PATH", "/usr/bin"), ("SLURM_NTASKS", "4")]), None, "a batch script is no task of a step");
         for (variables, launcher, world, local, recovery) in [
             (
                 &[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "2")][..],
@@ -149,7 +148,7 @@ mod tests {
                 Recovery::None,
             ),
         ] {
-            let found = of(variables).unwrap();
+            let found = detect(variables).unwrap();
             assert_eq!((found.launcher, found.world, found.on_this_machine), (launcher, world, local));
             assert_eq!(found.recovery, recovery, "{variables:?}");
         }
@@ -166,9 +165,9 @@ mod tests {
         let bin = folder.path().join("bin");
         let path = format!("/nowhere:{}", bin.display());
         let lib = |name: &str| folder.path().join("lib").join(name).display().to_string();
-        let openmpi = of(&[("OMPI_COMM_WORLD_SIZE", "2"), ("PATH", &path)]).unwrap().libraries();
+        let openmpi = detect(&[("OMPI_COMM_WORLD_SIZE", "2"), ("PATH", &path)]).unwrap().libraries();
         assert_eq!(openmpi[..3], [lib("libmpi.so.40"), lib("libmpi.so.12"), "libmpi.so.40".to_owned()]);
-        let mpich = of(&[("PMI_SIZE", "2"), ("PATH", &path)]).unwrap().libraries();
+        let mpich = detect(&[("PMI_SIZE", "2"), ("PATH", &path)]).unwrap().libraries();
         assert_eq!(mpich[..3], [lib("libmpi.so.12"), lib("libmpi.so.40"), "libmpi_abi.so.1".to_owned()]);
     }
 }

@@ -1,4 +1,4 @@
-//! Training by several processes: who they are, and what they must have in common.
+//! Training by several processes: ranks, and the facts that they must share.
 
 mod launcher;
 
@@ -38,7 +38,7 @@ impl Ranks {
     /// # Errors
     /// A device failure where no MPI library is there, or it is not the launcher's.
     pub(crate) fn connect(config: &Config, host: &Host<'_>) -> Result<Option<Self>> {
-        let launched = Launched::of(&host.environment);
+        let launched = Launched::detect(&host.environment);
         match config.text("distributed.backend") {
             Some("off") => return Ok(None),
             Some("mpi") => {}
@@ -86,18 +86,18 @@ impl Ranks {
         Ok(Some(Ranks { peers: Box::new(MpiPeers(job)), idle, share }))
     }
 
-    /// `own`, where no rank has failed; else its own error on each that has, and on others the
-    /// first rank's.
+    /// `own` if no rank has failed. Otherwise a failed rank gets its own error, the others that of
+    /// the first failed rank.
     pub(crate) fn settle<T>(&mut self, own: Result<T>) -> Result<T> {
         let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
         let first = first_failure(&mut *self.peers, message.as_deref()).map_err(|error| lost(&error))?;
         match (own, first) {
             (own, None) | (own @ Err(_), _) => own,
-            (Ok(_), Some((rank, message))) => Err(of_rank(rank, &message)),
+            (Ok(_), Some((rank, message))) => Err(rank_error(rank, &message)),
         }
     }
 
-    /// Refuses a process of which one of `facts` is not that of rank 0.
+    /// Refuses a process one of whose `facts` differs from that of rank 0.
     pub(crate) fn require_same(&mut self, facts: &[(&str, String)]) -> Result<()> {
         let facts: Vec<(String, String)> =
             facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -113,8 +113,8 @@ impl Ranks {
     }
 }
 
-/// Ends the exchange of `peers`, once all of them have done their work, or have one error. Where
-/// another process does not end in time, the work is done nevertheless.
+/// Ends the exchange of `peers`, once all of them are done or have failed. A process that does not
+/// end in time is no error.
 pub(crate) fn finish(peers: Box<dyn Peers>, host: &Host<'_>) {
     if let Err(lost) = peers.finish() {
         host.observer.note(&format!("warning: {lost}"));
@@ -122,7 +122,7 @@ pub(crate) fn finish(peers: Box<dyn Peers>, host: &Host<'_>) {
 }
 
 /// The error of another rank.
-pub(crate) fn of_rank(rank: usize, message: &[u8]) -> Error {
+pub(crate) fn rank_error(rank: usize, message: &[u8]) -> Error {
     Error::failed(format!("rank {rank} failed: {}", String::from_utf8_lossy(message)))
 }
 
@@ -153,8 +153,7 @@ impl Cores {
         Cores { all: all.max(allowed), allowed }
     }
 
-    /// Threads for each of `processes` on the machine: those of a process that is bound to some
-    /// cores are its own.
+    /// Threads for each of `processes` on the machine. A process bound to cores uses all of them.
     fn threads(self, processes: usize) -> usize {
         if self.allowed < self.all { self.allowed } else { (self.all / processes).max(1) }
     }
@@ -167,11 +166,11 @@ impl Cores {
 
 /// Number of cores in a list such as `0-3,8`.
 fn count_of_list(text: &str) -> Option<usize> {
-    let of_part = |part: &str| -> Option<usize> {
+    let cores_in = |part: &str| -> Option<usize> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?).map(|more| more + 1)
     };
-    text.trim().split(',').map(of_part).sum()
+    text.trim().split(',').map(cores_in).sum()
 }
 
 #[cfg(test)]

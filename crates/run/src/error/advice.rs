@@ -14,10 +14,10 @@ pub(crate) fn advice(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(FileError::NotHdf5 { .. }) = cause.downcast_ref() {
         return Some("bars in text form become a series file with `megabatch ingest`");
     }
-    cause.downcast_ref().and_then(of_training).or_else(|| cause.downcast_ref().and_then(of_bars))
+    cause.downcast_ref().and_then(training_advice).or_else(|| cause.downcast_ref().and_then(bars_advice))
 }
 
-fn of_training(error: &TrainerError) -> Option<&'static str> {
+fn training_advice(error: &TrainerError) -> Option<&'static str> {
     Some(match error {
         TrainerError::NotOnGpu { .. } | TrainerError::Model(ModelError::NotOnGpu { .. }) => "use `--device cpu`",
         TrainerError::NeedsSeries { .. } => "megabatch convert turns them into series",
@@ -28,7 +28,7 @@ fn of_training(error: &TrainerError) -> Option<&'static str> {
     })
 }
 
-fn of_bars(error: &BarsError) -> Option<&'static str> {
+fn bars_advice(error: &BarsError) -> Option<&'static str> {
     Some(match error {
         BarsError::BadRow { kind: RowError::Duplicate, .. } => {
             "use `--repeats first` or `last`, or `--on-error skip` or `repair`, which keep the first"
@@ -58,7 +58,8 @@ fn of_bars(error: &BarsError) -> Option<&'static str> {
     })
 }
 
-/// Options for instruments that cannot be used: a row costs no instrument, a file does.
+/// Options for instruments that cannot be used. A bad row is dropped; a bad file drops its
+/// instrument.
 fn for_instruments(failed: &[Excluded]) -> &'static str {
     let has_bad_row = |excluded: &Excluded| matches!(excluded.reason, BarsError::BadRow { .. });
     match (failed.iter().any(has_bad_row), failed.iter().all(has_bad_row)) {

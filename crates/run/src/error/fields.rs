@@ -20,11 +20,11 @@ impl Error {
         self
     }
 
-    /// What the message tells, by name, as far as the error has it in fields: `file`, `object`,
-    /// `line`, `key`, `needed_bytes`. The first error of the chain that has a field decides.
+    /// The values in the message by name, such as `file`, `object`, `line`, `key`, `needed_bytes`.
+    /// The first error of the chain that has a field decides.
     pub fn fields(&self) -> Vec<(&'static str, Value)> {
         let mut fields = self.fields.clone();
-        for (name, value) in self.causes().flat_map(of_cause) {
+        for (name, value) in self.causes().flat_map(cause_fields) {
             if fields.iter().all(|(other, _)| *other != name) {
                 fields.push((name, value));
             }
@@ -35,23 +35,23 @@ impl Error {
 
 type Fields = Vec<(&'static str, Value)>;
 
-fn of_cause(cause: &(dyn StdError + 'static)) -> Fields {
+fn cause_fields(cause: &(dyn StdError + 'static)) -> Fields {
     if let Some(error) = cause.downcast_ref::<Error>() {
         return error.fields();
     }
-    let of_config = || cause.downcast_ref().map(of_config);
-    let of_file = || cause.downcast_ref().map(of_file);
-    let of_bars = || cause.downcast_ref().map(of_bars);
-    let of_training = || cause.downcast_ref().map(of_training);
-    let of_device = || cause.downcast_ref().map(of_device);
-    of_config().or_else(of_file).or_else(of_bars).or_else(of_training).or_else(of_device).unwrap_or_default()
+    let config = || cause.downcast_ref().map(config_fields);
+    let file = || cause.downcast_ref().map(file_fields);
+    let bars = || cause.downcast_ref().map(bars_fields);
+    let training = || cause.downcast_ref().map(training_fields);
+    let device = || cause.downcast_ref().map(device_fields);
+    config().or_else(file).or_else(bars).or_else(training).or_else(device).unwrap_or_default()
 }
 
 fn path(path: &Path) -> Value {
     path.display().to_string().into()
 }
 
-fn of_config(error: &ConfigError) -> Fields {
+fn config_fields(error: &ConfigError) -> Fields {
     match error {
         ConfigError::Unreadable { file, .. } => vec![("file", path(file))],
         ConfigError::Yaml { file, line, .. } => vec![("file", path(file)), ("line", json!(line))],
@@ -63,7 +63,7 @@ fn of_config(error: &ConfigError) -> Fields {
     }
 }
 
-fn of_file(error: &FileError) -> Fields {
+fn file_fields(error: &FileError) -> Fields {
     match error {
         FileError::NotFound { path: file }
         | FileError::NotAFile { path: file }
@@ -82,12 +82,12 @@ fn of_file(error: &FileError) -> Fields {
             ("found", json!(fault.found)),
             ("fix", json!(fault.fix)),
         ],
-        FileError::Rows { source, .. } => of_file(source),
+        FileError::Rows { source, .. } => file_fields(source),
         _ => Vec::new(),
     }
 }
 
-fn of_bars(error: &BarsError) -> Fields {
+fn bars_fields(error: &BarsError) -> Fields {
     match error {
         BarsError::BadRow { path: file, line, kind, expected, text } => vec![
             ("file", path(file)),
@@ -105,7 +105,7 @@ fn of_bars(error: &BarsError) -> Fields {
     }
 }
 
-fn of_training(error: &TrainerError) -> Fields {
+fn training_fields(error: &TrainerError) -> Fields {
     match error {
         TrainerError::Setting { setting, value, expected } => {
             vec![
@@ -118,7 +118,7 @@ fn of_training(error: &TrainerError) -> Fields {
     }
 }
 
-fn of_device(error: &DeviceError) -> Fields {
+fn device_fields(error: &DeviceError) -> Fields {
     match error {
         DeviceError::DriverAbsent { name, .. } | DeviceError::NoSuchDevice { name, .. } => {
             vec![("device", json!(name))]
@@ -144,7 +144,7 @@ mod tests {
         let unknown = Error::from(sources.load(&[]).unwrap_err());
         assert_eq!(field(&unknown, "nearest"), Some(json!("model.hidden")));
         let short = Error::capacity("would not fit").with_field("needed_bytes", 7);
-        let ported = Error::of_cause(megabatch_trainer::Error::PrefetchingSource { source: short.into() });
+        let ported = Error::from_cause(megabatch_trainer::Error::PrefetchingSource { source: short.into() });
         assert_eq!(field(&ported, "needed_bytes"), Some(json!(7)));
         assert!(Error::failed("x").fields().is_empty());
     }

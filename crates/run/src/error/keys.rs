@@ -6,8 +6,8 @@ use std::error::Error as StdError;
 use megabatch_nn::Error as ModelError;
 use megabatch_trainer::Error as TrainerError;
 
-/// Field by its path, as in nn's and trainer's `FIELDS`, and its configuration key. A field that no
-/// key sets has words.
+/// Path of a field, as in nn's and trainer's `FIELDS`, and its configuration key. A field without a
+/// key has a description.
 const KEYS: &[(&str, &str)] = &[
     ("accumulation_steps", "gpu_optimization.gradient_accumulation_steps"),
     ("batch_size", "gpu_optimization.batch_size"),

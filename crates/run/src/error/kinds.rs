@@ -9,10 +9,10 @@ use super::{Error, Kind};
 use crate::config::ConfigError;
 
 /// The kind of the first cause in the chain of `error` that has one.
-pub(super) fn of(error: &(dyn StdError + 'static)) -> Kind {
+pub(super) fn kind_of(error: &(dyn StdError + 'static)) -> Kind {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if let Some(kind) = of_cause(error) {
+        if let Some(kind) = cause_kind(error) {
             return kind;
         }
         cause = error.source();
@@ -20,7 +20,7 @@ pub(super) fn of(error: &(dyn StdError + 'static)) -> Kind {
     Kind::Failed
 }
 
-fn of_cause(cause: &(dyn StdError + 'static)) -> Option<Kind> {
+fn cause_kind(cause: &(dyn StdError + 'static)) -> Option<Kind> {
     // The port of a library hands errors of the adapters on.
     if let Some(error) = cause.downcast_ref::<Error>() {
         return Some(error.kind());
@@ -33,14 +33,14 @@ fn of_cause(cause: &(dyn StdError + 'static)) -> Option<Kind> {
     }
     cause
         .downcast_ref()
-        .and_then(of_device)
-        .or_else(|| cause.downcast_ref().and_then(of_training))
-        .or_else(|| cause.downcast_ref().and_then(of_model))
-        .or_else(|| cause.downcast_ref().and_then(of_file).or_else(|| cause.downcast_ref().and_then(of_bars)))
-        .or_else(|| cause.downcast_ref().and_then(of_graphs))
+        .and_then(device_kind)
+        .or_else(|| cause.downcast_ref().and_then(training_kind))
+        .or_else(|| cause.downcast_ref().and_then(model_kind))
+        .or_else(|| cause.downcast_ref().and_then(file_kind).or_else(|| cause.downcast_ref().and_then(bars_kind)))
+        .or_else(|| cause.downcast_ref().and_then(graphs_kind))
 }
 
-fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
+fn device_kind(error: &megabatch_gpu_core::Error) -> Option<Kind> {
     use megabatch_gpu_core::Error;
     Some(match error {
         Error::UnknownDevice { .. } => Kind::Usage,
@@ -57,10 +57,10 @@ fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
 }
 
 /// `None` leaves the answer to the causes behind the error.
-fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
+fn training_kind(error: &megabatch_trainer::Error) -> Option<Kind> {
     use megabatch_trainer::Error;
     match error {
-        Error::Model(error) => of_model(error),
+        Error::Model(error) => model_kind(error),
         Error::Setting { .. }
         | Error::NeedsSeries { .. }
         | Error::ReadoutLevel { .. }
@@ -72,7 +72,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         | Error::TooManyRanks { .. }
         | Error::RanksDiffer { .. }
         | Error::OtherRun { .. } => Some(Kind::Usage),
-        Error::Memory(error) => of_device(error),
+        Error::Memory(error) => device_kind(error),
         Error::CannotReduceFurther { .. } | Error::OnRank { is_shortage: true, .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. } | Error::Checkpoint { .. } => Some(Kind::Data),
         Error::Interrupted { .. } => Some(Kind::Cancelled),
@@ -84,13 +84,13 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
 }
 
 /// `None` leaves the answer to the causes behind the error.
-fn of_model(error: &megabatch_nn::Error) -> Option<Kind> {
+fn model_kind(error: &megabatch_nn::Error) -> Option<Kind> {
     use megabatch_nn::Error;
     match error {
         Error::Setting { .. } | Error::NotOnGpu { .. } | Error::Task { .. } | Error::TaskWeights { .. } => {
             Some(Kind::Usage)
         }
-        Error::Memory(error) => of_device(error),
+        Error::Memory(error) => device_kind(error),
         Error::Threads { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. }
         | Error::Targets { .. }
@@ -102,20 +102,20 @@ fn of_model(error: &megabatch_nn::Error) -> Option<Kind> {
     }
 }
 
-fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
+fn file_kind(error: &megabatch_chunk_io::Error) -> Option<Kind> {
     use megabatch_chunk_io::Error;
     match error {
-        Error::Memory { source, .. } => of_device(source),
+        Error::Memory { source, .. } => device_kind(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
         Error::Interrupted { .. } => Some(Kind::Cancelled),
-        Error::Rows { source, .. } => of_file(source),
+        Error::Rows { source, .. } => file_kind(source),
         Error::Io { .. } => None,
         _ => Some(Kind::Data),
     }
 }
 
 /// `None` leaves the answer to the causes behind the error.
-fn of_graphs(error: &megabatch_graph_cache::Error) -> Option<Kind> {
+fn graphs_kind(error: &megabatch_graph_cache::Error) -> Option<Kind> {
     use megabatch_graph_cache::Error;
     match error {
         Error::Option { .. } | Error::NoKey { .. } | Error::NotExportable { .. } | Error::TooLargeForF16 { .. } => {
@@ -127,7 +127,7 @@ fn of_graphs(error: &megabatch_graph_cache::Error) -> Option<Kind> {
     }
 }
 
-fn of_bars(error: &megabatch_bars::Error) -> Option<Kind> {
+fn bars_kind(error: &megabatch_bars::Error) -> Option<Kind> {
     use megabatch_bars::Error;
     Some(match error {
         // A full disk is a failure of the run.

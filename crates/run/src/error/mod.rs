@@ -84,11 +84,11 @@ impl Error {
     }
 
     /// The error behind a library's port, whose kind is that of its first cause that has one.
-    pub(crate) fn of_cause(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+    pub(crate) fn from_cause(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         match cause.into().downcast::<Error>() {
             Ok(own) => *own,
             Err(cause) => Error {
-                kind: kinds::of(cause.as_ref()),
+                kind: kinds::kind_of(cause.as_ref()),
                 contexts: Vec::new(),
                 cause: Cause::Library(cause),
                 fields: Vec::new(),
@@ -168,7 +168,7 @@ macro_rules! from_errors {
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for Error {
             fn from(error: $error) -> Self {
-                Error::of_cause(error)
+                Error::from_cause(error)
             }
         })+
     };

@@ -1,5 +1,5 @@
-//! Attention of a model: its weights in windows and among timeframes, averaged over samples, for
-//! the report.
+//! Attention weights of a model in windows and among timeframes, averaged over samples, for the
+//! report.
 
 use std::path::Path;
 
@@ -16,9 +16,9 @@ pub(crate) struct Attention {
     pub(crate) part: Part,
     /// Samples that the weights are means over.
     pub(crate) samples: usize,
-    /// Attention of pooling, one a timeframe; none for a model that pools otherwise.
+    /// Attention of pooling by timeframe; empty without attention pooling.
     pub(crate) timeframes: Vec<Attended>,
-    /// Attention of fusion; none for a model that fuses otherwise.
+    /// Attention of fusion; `None` without attention fusion.
     pub(crate) fusion: Option<Fused>,
 }
 
@@ -32,26 +32,31 @@ pub(crate) struct Attended {
 /// Attention among the timeframes.
 pub(crate) struct Fused {
     pub(crate) names: Vec<String>,
-    /// [n, n], averaged over heads: how much the timeframe of the row looks at that of the column;
-    /// a row sums to one.
+    /// [n, n], averaged over heads: weight of the column's timeframe for the row's; a row sums to
+    /// one.
     pub(crate) weights: Vec<Vec<f64>>,
 }
 
-/// A mean over so many samples is as good as over all.
+/// Most samples that weights are averaged over.
 const SAMPLES_MAX: usize = 1_000;
 
 impl Attention {
-    /// Attention of the model with `weights` in `part` of `job`'s data, which are `samples`; `None`
+    /// Attention of the model with `weights` on `part` of `samples`, the data of `setup`; `None`
     /// for a model without attention.
-    pub(crate) fn of(job: &TrainingSetup, samples: &SourceSamples, part: Part, weights: &Path) -> Result<Option<Self>> {
-        let model = job.training.model;
+    pub(crate) fn compute(
+        setup: &TrainingSetup,
+        samples: &SourceSamples,
+        part: Part,
+        weights: &Path,
+    ) -> Result<Option<Self>> {
+        let model = setup.training.model;
         if model.pooling == Pooling::Last && model.fusion == Fusion::Concat {
             return Ok(None);
         }
-        let whole_part = part.indices(&job.split, samples.len());
-        let indices = job.training.evaluated(&whole_part);
+        let whole_part = part.indices(&setup.split, samples.len());
+        let indices = setup.training.evaluated(&whole_part);
         let chosen: SampleRanges = indices.iter().step_by(indices.len().div_ceil(SAMPLES_MAX).max(1)).collect();
-        let mut predictor = job.predictor(weights, &whole_part)?;
+        let mut predictor = setup.predictor(weights, &whole_part)?;
         let selection = Selection { samples, indices: &chosen };
         let timeframes = match model.pooling {
             Pooling::Last => Vec::new(),

@@ -1,4 +1,4 @@
-//! A model's errors by horizon beside those of baselines that anyone could use instead.
+//! A model's errors by horizon, beside those of baselines.
 
 mod information;
 mod instruments;
@@ -16,8 +16,8 @@ use megabatch_trainer::{
 use serde::Serialize;
 
 use crate::adapters::data::Data;
-use crate::nouns::{Nouns, TargetKind};
 use crate::text::number::{grouped, plural, significant};
+use crate::unit_names::{TargetKind, UnitNames};
 
 pub(crate) use instruments::{BASELINES_ARE_OF_ALL, InstrumentColumn};
 
@@ -74,35 +74,34 @@ pub struct Evaluation {
     pub split: Part,
     /// Number of them.
     pub samples: usize,
-    /// Samples of the part, or graphs, where only some were predicted, evenly spaced.
+    /// Samples of the part, or graphs, if only some of them were predicted, evenly spaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drawn_from: Option<usize>,
     /// How many they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drawn: Option<usize>,
-    /// Standard errors of what is estimated from them, for a model of one loss.
+    /// Standard errors of the estimates, for a model of one loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standard_errors: Option<StandardErrors>,
     /// The checkpoint's step.
     pub step: u64,
-    /// True if the model learnt only to rank, so that its outputs have no unit and their errors say
-    /// nothing.
+    /// True for a model of ranks. Its outputs have no unit, and their errors mean nothing.
     #[serde(rename = "ranks_only", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ranks: bool,
-    /// Nouns of the data, for tables and sentences.
+    /// Names of samples and targets, for tables and sentences.
     #[serde(skip)]
-    pub(crate) nouns: Nouns,
+    pub(crate) unit_names: UnitNames,
     /// The model's metrics; in JSON they stand at the top level.
     #[serde(flatten)]
     pub model: Metrics,
-    /// The same of each baseline, fitted on the training split of the data given.
+    /// Metrics of each baseline, fitted on the training split of the data.
     pub baselines: BTreeMap<&'static str, Metrics>,
-    /// Each task by itself, for a model of several. Their horizons stand in the lists above too, in
-    /// the order of the targets.
+    /// Each task by itself, for a model of several. The lists above have their horizons too, in the
+    /// order of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskEvaluation>,
-    /// The same of each instrument's samples, by name, where the data have several. The baselines
-    /// are those fitted on all.
+    /// Errors on each instrument's samples, by name, if the data have several. The baselines are
+    /// fitted on all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub instruments: BTreeMap<String, InstrumentEvaluation>,
     /// Rank correlations of each graph's nodes, for a model over graphs that predicts numbers for
@@ -123,13 +122,13 @@ pub struct GraphRanking {
 }
 
 impl Evaluation {
-    /// The errors of the checkpoint of `step`, trained with `loss`, on `split` of `data`. Where
-    /// targets are no moves, there are neither directions nor a prediction of no change.
+    /// The errors of the checkpoint of `step`, trained with `loss`, on `split` of `data`. Targets
+    /// that are no price moves have neither directions nor the baseline of no change.
     pub(crate) fn new(split: Part, step: u64, loss: Loss, errors: trainer::Evaluation, data: &Data) -> Self {
         let trainer::Evaluation { samples, mut metrics, mut baselines, standard_errors, .. } = errors;
         let trainer::Evaluation { tasks, instruments, graphs, .. } = errors;
-        let (nouns, times) = (Nouns::of(data).with(loss), data.graph_times());
-        if nouns.targets == TargetKind::Quantities {
+        let (unit_names, times) = (UnitNames::for_data(data).with(loss), data.graph_times());
+        if unit_names.targets == TargetKind::Quantities {
             baselines.remove("no_change");
             let all = baselines.values_mut().chain([&mut metrics]);
             all.for_each(|metrics| metrics.direction_accuracy.fill(None));
@@ -148,7 +147,7 @@ impl Evaluation {
             standard_errors,
             step,
             ranks,
-            nouns,
+            unit_names,
             model: metrics,
             baselines,
             tasks,
@@ -164,25 +163,24 @@ impl Evaluation {
         Evaluation { drawn_from: is_estimate.then_some(all), drawn: is_estimate.then_some(taken), ..self }
     }
 
-    /// Samples, or graphs, that were taken and those of their part, where not all were:
-    /// `20,000 of 55,823`.
+    /// Number of samples, or graphs, out of their part, if not all were taken: `20,000 of 55,823`.
     pub(crate) fn draw(&self) -> Option<String> {
         Some(format!("{} of {}", grouped(self.drawn? as u64), grouped(self.drawn_from? as u64)))
     }
 
-    /// The part, and how its samples were drawn from it where not all were: `test`.
+    /// The part, such as `test`, with the number of samples if not all were taken.
     pub(crate) fn part(&self) -> String {
-        let drawn = self
-            .draw()
-            .map_or(String::new(), |draw| format!(", an estimate from {draw} {}s, evenly spaced", self.nouns.unit));
+        let drawn = self.draw().map_or(String::new(), |draw| {
+            format!(", an estimate from {draw} {}s, evenly spaced", self.unit_names.unit)
+        });
         format!("{}{drawn}", self.split.name())
     }
 
-    /// A sentence after a blank that calls the errors estimates, where they are.
+    /// A sentence after a blank if the errors are estimates, else empty.
     fn estimate_sentence(&self) -> String {
         let has_errors = self.standard_errors.is_some() || self.tasks.iter().any(|task| task.standard_errors.is_some());
         let plus_minus = if has_errors && !self.ranks { "; ± is one standard error" } else { "" };
-        let sentence = |draw| format!(" An estimate from {draw} {}s{plus_minus}.", self.nouns.unit);
+        let sentence = |draw| format!(" An estimate from {draw} {}s{plus_minus}.", self.unit_names.unit);
         self.draw().map_or(String::new(), sentence)
     }
 
@@ -198,8 +196,7 @@ impl Evaluation {
         error.map_or(String::new(), |error| format!(" ± {}", significant(100.0 * error, 2)))
     }
 
-    /// Each task with its name, as if it were all that the model learnt; none for a model of one
-    /// loss.
+    /// Each task with its name, as an evaluation of its own; none for a model of one loss.
     pub(crate) fn by_task(&self) -> impl Iterator<Item = (String, Evaluation)> {
         self.tasks.iter().map(|task| {
             let TaskEvaluation { targets: [start, end], objective, weight, .. } = task;
@@ -224,11 +221,11 @@ impl Evaluation {
         self.verdict_on_samples() + &self.estimate_sentence()
     }
 
-    /// The verdict on the samples that were taken.
+    /// The verdict, without the note on estimates.
     fn verdict_on_samples(&self) -> String {
         if !self.tasks.is_empty() {
-            let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict_on_samples());
-            return self.by_task().map(of_task).collect::<Vec<_>>().join("\n");
+            let verdict_line = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict_on_samples());
+            return self.by_task().map(verdict_line).collect::<Vec<_>>().join("\n");
         }
         if let Some(accuracy) = self.model.accuracy {
             return self.accuracy_verdict(accuracy);
@@ -251,7 +248,7 @@ impl Evaluation {
             .map(|(name, share)| format!("; {}: {} %", name.replace('_', " "), significant(100.0 * share, 3)))
             .collect();
         let (accuracy, error) = (significant(100.0 * accuracy, 3), self.accuracy_error());
-        format!("Accuracy {accuracy}{error} % of {}{beside}.", plural(self.samples, self.nouns.row))
+        format!("Accuracy {accuracy}{error} % of {}{beside}.", plural(self.samples, self.unit_names.row))
     }
 
     fn class_verdict(&self, classes: &ClassErrors) -> String {
@@ -265,14 +262,14 @@ impl Evaluation {
         let beside: String =
             beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes, ""))).collect();
         let own = facts(classes, &self.accuracy_error());
-        format!("Accuracy {own}, averaged over the {}s{beside}.", self.nouns.target)
+        format!("Accuracy {own}, averaged over the {}s{beside}.", self.unit_names.target)
     }
 
     fn error_verdict(&self) -> String {
         let model = mean(&self.model.rmse);
         let each = self.baselines.iter().map(|(name, metrics)| (name, mean(&metrics.rmse)));
         let best = each.min_by(|a, b| a.1.total_cmp(&b.1));
-        let (rmse, targets) = (format!("RMSE {}{}", significant(model, 3), self.rmse_error()), self.nouns.target);
+        let (rmse, targets) = (format!("RMSE {}{}", significant(model, 3), self.rmse_error()), self.unit_names.target);
         let Some((name, best)) = best else {
             return format!("{rmse}, averaged over the {targets}s.");
         };
@@ -297,7 +294,7 @@ fn contenders<'a>(
     std::iter::once(("model", model)).chain(baselines.iter().map(|(name, metrics)| (*name, metrics)))
 }
 
-/// Over the horizons of which something is known.
+/// Mean over the values that are numbers.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     let known = || values.iter().filter(|value| !value.is_nan());
     known().sum::<f64>() / known().count() as f64
@@ -308,8 +305,8 @@ mod tests {
     use super::*;
 
     impl Evaluation {
-        /// A made-up evaluation with one horizon: the first contender is the model.
-        pub(crate) fn of_one_horizon<const N: usize>(rmse: [(&'static str, f64); N]) -> Self {
+        /// A synthetic evaluation with one horizon: the first contender is the model.
+        pub(crate) fn with_one_horizon<const N: usize>(rmse: [(&'static str, f64); N]) -> Self {
             let metrics = |rmse| Metrics {
                 rmse: vec![rmse],
                 mae: vec![rmse],
@@ -319,7 +316,7 @@ mod tests {
             let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
             let model = metrics(rmse[0].1);
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
-            let (split, ranks, nouns) = (Part::Test, false, Nouns::SAMPLES);
+            let (split, ranks, unit_names) = (Part::Test, false, UnitNames::SAMPLES);
             Evaluation {
                 split,
                 samples: 10,
@@ -328,7 +325,7 @@ mod tests {
                 standard_errors: None,
                 step: 3,
                 ranks,
-                nouns,
+                unit_names,
                 model,
                 baselines,
                 tasks,
@@ -339,7 +336,7 @@ mod tests {
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has
         /// twice the errors.
-        pub(crate) fn of_two_instruments(mut self) -> Self {
+        pub(crate) fn with_two_instruments(mut self) -> Self {
             for (name, samples, factor) in [("EURUSD", 6, 1.0), ("USDJPY", 4, 2.0)] {
                 let times = |metrics: &Metrics| Metrics {
                     rmse: metrics.rmse.iter().map(|rmse| rmse * factor).collect(),
@@ -356,7 +353,7 @@ mod tests {
     #[test]
     fn the_verdict_names_the_best_baseline_and_hides_nothing() {
         let verdict = |model, other| {
-            Evaluation::of_one_horizon([("model", model), ("mean", other), ("no_change", 9.0)]).verdict()
+            Evaluation::with_one_horizon([("model", model), ("mean", other), ("no_change", 9.0)]).verdict()
         };
         assert!(verdict(1.0, 2.0).contains("50.0 % better than the best baseline (mean, 2.00)"));
         assert!(verdict(2.0, 1.0).contains("100 % worse than the best baseline (mean"));
@@ -366,8 +363,8 @@ mod tests {
     /// A model of 4,110 molecules was said to have an "Accuracy 80.05 % of 411", beside nothing.
     #[test]
     fn accuracy_stands_beside_that_of_the_most_frequent_class() {
-        let mut evaluation = Evaluation::of_one_horizon([("model", 0.2), ("most_frequent", 0.3)]);
-        evaluation.nouns = Nouns { row: "graph", ..Nouns::SAMPLES.with(Loss::CrossEntropy) };
+        let mut evaluation = Evaluation::with_one_horizon([("model", 0.2), ("most_frequent", 0.3)]);
+        evaluation.unit_names = UnitNames { row: "graph", ..UnitNames::SAMPLES.with(Loss::CrossEntropy) };
         evaluation.model.accuracy = Some(0.8);
         evaluation.baselines.get_mut("most_frequent").unwrap().accuracy = Some(0.5);
         assert_eq!(evaluation.verdict(), "Accuracy 80.0 % of 10 graphs; most frequent: 50.0 %.");
@@ -378,13 +375,13 @@ mod tests {
 
     #[test]
     fn ranks_are_not_held_to_errors() {
-        let evaluation = Evaluation { ranks: true, ..Evaluation::of_one_horizon([("model", 9.0), ("mean", 1.0)]) };
+        let evaluation = Evaluation { ranks: true, ..Evaluation::with_one_horizon([("model", 9.0), ("mean", 1.0)]) };
         assert!(!evaluation.verdict().contains("RMSE"), "{}", evaluation.verdict());
     }
 
     #[test]
     fn json_has_the_metrics_by_name_and_the_baselines_below() {
-        let json = serde_json::to_value(Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)])).unwrap();
+        let json = serde_json::to_value(Evaluation::with_one_horizon([("model", 1.0), ("mean", 2.0)])).unwrap();
         assert_eq!(json["rmse"][0], 1.0);
         assert_eq!(json["baselines"]["mean"]["direction_accuracy"][0], 0.5);
     }
@@ -399,7 +396,8 @@ mod tests {
     /// `eval` of a classifier over two symbols printed the RMSE of its probabilities by symbol.
     #[test]
     fn classes_by_instrument_have_accuracies_and_ranks_have_nothing() {
-        let mut classes = Evaluation::of_one_horizon([("model", 777.0), ("most_frequent", 777.0)]).of_two_instruments();
+        let mut classes =
+            Evaluation::with_one_horizon([("model", 777.0), ("most_frequent", 777.0)]).with_two_instruments();
         let errors = |accuracy: f64| {
             let (accuracy, balanced_accuracy, cross_entropy) = (vec![accuracy], vec![accuracy / 2.0], vec![0.75]);
             Some(Box::new(ClassErrors { accuracy, balanced_accuracy, cross_entropy, confusion: Vec::new() }))
@@ -412,18 +410,19 @@ mod tests {
         let expected = ["USDJPY", "4", "0.2500", "0.1250", "0.1250", "0.06250", "0.7500", "0.7500"];
         assert_eq!(instrument_row(&classes, "USDJPY"), expected);
         assert!(!classes.to_text().contains("777"), "{}", classes.to_text());
-        let ranks = Evaluation { ranks: true, ..Evaluation::of_one_horizon([("model", 777.0)]).of_two_instruments() };
+        let ranks =
+            Evaluation { ranks: true, ..Evaluation::with_one_horizon([("model", 777.0)]).with_two_instruments() };
         assert!(!ranks.to_text().contains("by instrument"), "{}", ranks.to_text());
         assert_eq!(serde_json::to_value(&ranks).unwrap()["ranks_only"], true);
     }
 
     #[test]
     fn several_instruments_have_a_row_each_and_one_has_none() {
-        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
+        let one = Evaluation::with_one_horizon([("model", 1.0), ("mean", 2.0)]);
         assert!(!one.to_text().contains("by instrument"));
         assert_eq!(serde_json::to_value(&one).unwrap().get("instruments"), None);
 
-        let two = one.of_two_instruments();
+        let two = one.with_two_instruments();
         assert_eq!(instrument_row(&two, "EURUSD"), ["EURUSD", "6", "1.000", "2.000", "1.000", "0.5000"]);
         assert_eq!(instrument_row(&two, "USDJPY"), ["USDJPY", "4", "2.000", "4.000", "1.000", "0.5000"]);
         assert!(two.to_text().contains("fitted on all instruments together"), "{}", two.to_text());

@@ -14,16 +14,16 @@ use crate::evaluate::Part;
 use crate::host::{Host, Work};
 use crate::setup::TrainingSetup;
 
-/// Predictions and outcomes of the samples of a part of the data that are evaluated.
+/// Predictions and outcomes of the evaluated samples of a part of the data.
 pub(crate) struct Forecasts {
     pub(crate) part: Part,
     /// The samples, by their place in the file.
     pub(crate) indices: SampleRanges,
-    /// When each sample was taken, ns since 1970 UTC, where the data tell.
+    /// Time of each sample, ns since 1970 UTC, if the data have times.
     pub(crate) times: Option<Vec<i64>>,
     /// Stretches of samples of one instrument, where the file has several.
     pub(crate) instruments: Option<Vec<InstrumentStretch>>,
-    /// A few horizons of those that are numbers, the nearest first; none of a model of classes.
+    /// A few numeric horizons, the nearest first; none for a model of classes.
     pub(crate) pairs: Vec<Pairs>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct InstrumentStretch {
     name: String,
 }
 
-/// Predicted and actual values at one horizon, a pair a sample; an actual one that is not known is
+/// Predicted and actual values at one horizon, a pair for each sample. An unknown actual value is
 /// NaN.
 pub(crate) struct Pairs {
     /// From 1.
@@ -49,16 +49,16 @@ const STRETCH: usize = 240;
 const BLOCK: usize = 4096;
 
 impl Forecasts {
-    /// Predicts what is evaluated of `part` of `job`'s data, which are `samples`, with `weights`.
-    /// It takes no more memory than training did, once the trainer is gone.
-    pub(crate) fn of(
-        job: &TrainingSetup,
+    /// Predicts the evaluated samples of `part` of `samples`, the data of `setup`, with `weights`.
+    /// It takes no more memory than training, once the trainer is dropped.
+    pub(crate) fn predict(
+        setup: &TrainingSetup,
         samples: &SourceSamples,
         part: Part,
         weights: &Path,
         host: &Host<'_>,
     ) -> Result<Self> {
-        let TrainingSetup { split, training, .. } = job;
+        let TrainingSetup { split, training, .. } = setup;
         let whole_part = part.indices(split, samples.len());
         let indices = training.evaluated(&whole_part).into_owned();
         let outputs = samples.shape().outputs;
@@ -70,14 +70,14 @@ impl Forecasts {
         if pairs.is_empty() {
             return Ok(Forecasts { part, indices, times: None, instruments: None, pairs });
         }
-        let mut predictor = job.predictor(weights, &whole_part)?;
+        let mut predictor = setup.predictor(weights, &whole_part)?;
         let width = training.loss.outputs(outputs);
         let mut done = 0;
         let mut follow = host.follow(Work { label: "report", total: indices.len() as u64, unit: "samples" });
         predictor.predict(Selection { samples, indices: &indices }, |rows, predictions| {
             for Pairs { horizon, predicted, .. } in &mut pairs {
                 let at = points[*horizon - 1].expect("a horizon of numbers");
-                predicted.extend(predictions.chunks_exact(width).map(|of_sample| of_sample[at]));
+                predicted.extend(predictions.chunks_exact(width).map(|row| row[at]));
             }
             done += rows.len();
             match follow(done) {
@@ -98,9 +98,9 @@ impl Forecasts {
         self.indices.len()
     }
 
-    /// Consecutive samples of one instrument, as near to the middle of the part as can be, and the
-    /// horizon that they are shown at: the second of those there are, which is neither noise nor
-    /// far away. `None` where fewer than two would be shown.
+    /// Consecutive samples of one instrument near the middle of the part, and the horizon to show:
+    /// the second of `pairs`, which is neither noise nor far away. `None` where fewer than two
+    /// would be shown.
     pub(crate) fn stretch(&self) -> Option<(Range<usize>, &Pairs)> {
         let pairs = self.pairs.get(1).or(self.pairs.first())?;
         let middle = self.len() / 2;
@@ -163,17 +163,17 @@ impl Pairs {
     }
 }
 
-/// Which output of a sample stands for each of its targets; none for a class.
+/// Output of a sample for each of its targets; `None` for a class.
 fn points(loss: Loss, targets: usize) -> Vec<Option<usize>> {
-    let of_group = |Group { targets, outputs, loss, .. }: Group| {
+    let group_names = |Group { targets, outputs, loss, .. }: Group| {
         let (width, point) = (loss.outputs_per_target(), loss.point());
         let is_number = !matches!(loss, Loss::Classes(_));
         (0..targets.len()).map(move |k| is_number.then_some(outputs.start + k * width + point)).collect::<Vec<_>>()
     };
-    loss.groups(targets).into_iter().flat_map(of_group).collect()
+    loss.groups(targets).into_iter().flat_map(group_names).collect()
 }
 
-/// The first horizon, the last, and what lies a quarter and half way between.
+/// The first horizon, the last, and those a quarter and half way between.
 fn horizons(outputs: usize) -> Vec<usize> {
     let mut chosen = vec![1, outputs.div_ceil(4), outputs.div_ceil(2), outputs];
     chosen.dedup();

@@ -1,4 +1,4 @@
-//! Change of errors by eight bits: the accuracy report of `eval --int8`.
+//! Errors with weights in eight bits: the accuracy report of `eval --int8`.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::error::Result;
 use crate::evaluate::mean;
 
-/// A model with its LSTMs' matrices in eight bits beside itself as it was trained, on the same
+/// A model with its LSTMs' matrices in eight bits, beside the model as trained, on the same
 /// samples.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
@@ -32,13 +32,13 @@ struct Tensor {
 struct Errors {
     max_error: f64,
     rms_error: f64,
-    /// Infinite, which JSON has null for, without error.
+    /// Infinite without error; null in JSON.
     #[serde(serialize_with = "finite_or_null")]
     sqnr_db: f64,
 }
 
 impl Errors {
-    fn of(Accuracy { max_error, rms_error, sqnr_db }: Accuracy) -> Self {
+    fn from_accuracy(Accuracy { max_error, rms_error, sqnr_db }: Accuracy) -> Self {
         Errors { max_error, rms_error, sqnr_db }
     }
 }
@@ -49,8 +49,8 @@ fn finite_or_null<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S:
 
 impl Report {
     /// Accuracy of `int8` against `predictor`, whose errors on the samples of `selection` are
-    /// `as_trained`. The predictions of each are followed by what `follow` gives.
-    pub(crate) fn of<F>(
+    /// `as_trained`. `follow` makes a progress callback for the predictions of each.
+    pub(crate) fn compare<F>(
         as_trained: Metrics,
         predictor: &mut Predictor,
         int8: &mut Predictor,
@@ -61,9 +61,11 @@ impl Report {
         F: FnMut(usize) -> ControlFlow<()>,
     {
         let as_is = predicted(predictor, selection, follow())?;
-        let predictions = Errors::of(Accuracy::of(&as_is, &predicted(int8, selection, follow())?));
-        let tensor =
-            |(name, accuracy): &(String, Accuracy)| Tensor { tensor: name.clone(), errors: Errors::of(*accuracy) };
+        let predictions = Errors::from_accuracy(Accuracy::of(&as_is, &predicted(int8, selection, follow())?));
+        let tensor = |(name, accuracy): &(String, Accuracy)| Tensor {
+            tensor: name.clone(),
+            errors: Errors::from_accuracy(*accuracy),
+        };
         let weights = int8.weight_errors().iter().map(tensor).collect();
         Ok(Report { as_trained, predictions, weights })
     }

@@ -1,4 +1,4 @@
-//! A model's errors on a part of the data, or those of the model of each fold.
+//! Evaluation of a run: its model, or the model of each fold.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use serde::Serialize;
 use super::folds::{Fold, FoldPlan, Folds, Progress};
 use super::int8::Report;
 use super::{Evaluation, Part};
+use crate::command_report::CommandReport;
 use crate::error::{Context as _, Error, Result};
-use crate::findings::Findings;
 use crate::host::{Host, PATIENCE, Work};
-use crate::nouns::Nouns;
 use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{loss, training_config};
 use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, UnitsOfErrors, Weights};
+use crate::unit_names::UnitNames;
 
 /// A model to evaluate.
 #[derive(Clone, Debug)]
@@ -26,26 +26,26 @@ pub struct EvaluateRequest {
     pub run: PathBuf,
     /// Data file; the one trained on if `None`.
     pub data: Option<PathBuf>,
-    /// Which part of the data, split as in training; the test split if `None`, or validation or all
-    /// where it is empty.
+    /// Part of the data, split as in training. `None` is the test split, or validation if that is
+    /// empty, or all.
     pub part: Option<Part>,
-    /// Most samples of the part, or graphs, evenly spaced, by which errors are estimates; all if
-    /// `None`.
+    /// Most samples of the part, or graphs, evenly spaced. Errors are then estimates. `None` takes
+    /// all.
     pub samples_max: Option<NonZeroUsize>,
     /// Which checkpoint.
     pub checkpoint: CheckpointChoice,
-    /// Arithmetic of the LSTMs' matrices; with eight bits the answer says what they change.
+    /// Arithmetic of the LSTMs' matrices. With eight bits the answer has the change of the errors.
     pub weights: Weights,
-    /// Data of the run that have changed since it was trained.
+    /// Treatment of data that have changed since training.
     pub changed_data: ChangedData,
     /// `cpu`, `auto`, `cuda` or `cuda:N`.
     pub device: String,
-    /// Instruments that the model was not trained on.
+    /// Treatment of instruments that the model was not trained on.
     pub instruments: Instruments,
 }
 
 impl EvaluateRequest {
-    /// The best checkpoint of the run in `run`, on what it did not train on.
+    /// The best checkpoint of the run in `run`, on samples that it was not trained on.
     pub fn new(run: impl Into<PathBuf>) -> Self {
         EvaluateRequest {
             run: run.into(),
@@ -68,7 +68,7 @@ pub struct Errors {
     /// One a fold.
     pub evaluations: Vec<Evaluation>,
     /// All of it, for people and programs.
-    pub findings: Findings,
+    pub report: CommandReport,
 }
 
 /// Errors of a model by horizon beside those of baselines that need no model.
@@ -79,7 +79,7 @@ pub struct Errors {
 pub fn evaluate(request: &EvaluateRequest, host: &Host<'_>) -> Result<Errors> {
     host.cancel.watch(PATIENCE)?;
     let folder = RunFolder::open(&request.run)?;
-    if let Some(folds) = FoldPlan::of(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun()) {
+    if let Some(folds) = FoldPlan::from_config(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun()) {
         return evaluate_folds(request, &folder, folds, host);
     }
     let OfRun { evaluated, .. } = evaluate_run(request, &request.run, host)?;
@@ -89,8 +89,8 @@ pub fn evaluate(request: &EvaluateRequest, host: &Host<'_>) -> Result<Errors> {
     let mut text = units.as_ref().filter(|_| !evaluation.ranks).map_or(String::new(), told) + &evaluation.to_text();
     text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
     text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
-    let findings = Findings::new(text, &evaluated);
-    Ok(Errors { evaluations: vec![evaluated.evaluation], findings })
+    let report = CommandReport::new(text, &evaluated);
+    Ok(Errors { evaluations: vec![evaluated.evaluation], report })
 }
 
 /// The errors of the model of each fold on its own part, and of all together.
@@ -115,8 +115,8 @@ fn evaluate_folds(request: &EvaluateRequest, folder: &RunFolder, folds: FoldPlan
             )));
         }
         let judged = evaluate_run(request, own.root(), host).with_context(|| format!("fold {}", fold + 1))?;
-        let OfRun { evaluated: Evaluated { evaluation, notes: of_fold, .. }, split } = judged;
-        notes.extend(of_fold);
+        let OfRun { evaluated: Evaluated { evaluation, notes: fold_notes, .. }, split } = judged;
+        notes.extend(fold_notes);
         done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: evaluation.step, split, evaluation });
     }
     let all = Folds { plan: folds, run: folder.root(), done: &done };
@@ -126,8 +126,8 @@ fn evaluate_folds(request: &EvaluateRequest, folder: &RunFolder, folds: FoldPlan
     if !notes.is_empty() {
         json["notes"] = serde_json::json!(notes);
     }
-    let findings = Findings::new(text, &json);
-    Ok(Errors { evaluations: done.into_iter().map(|fold| fold.evaluation).collect(), findings })
+    let report = CommandReport::new(text, &json);
+    Ok(Errors { evaluations: done.into_iter().map(|fold| fold.evaluation).collect(), report })
 }
 
 /// Evaluation of a run's model, and the split of its data.
@@ -165,7 +165,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let samples = data.samples();
     let in_use = |predictor: Predictor| if drawn.is_estimate() { predictor.with_warm_up() } else { predictor };
     let mut predictor = in_use(predictor);
-    let unit = format!("{}s", Nouns::of(&data).unit);
+    let unit = format!("{}s", UnitNames::for_data(&data).unit);
     let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
     let baselines = Baselines::fit_watched(
         &device,
@@ -183,20 +183,20 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
         Some(int8) => {
             let mut int8 = in_use(int8);
             let mut follow_int8 = follow("evaluate in eight bits", &drawn.samples);
-            let of_int8 = int8.evaluate_drawn(samples, &drawn, loss, Some(&baselines), &mut follow_int8)?;
+            let int8_errors = int8.evaluate_drawn(samples, &drawn, loss, Some(&baselines), &mut follow_int8)?;
             drop(follow_int8);
             let follow = || follow("compare with eight bits", &drawn.samples);
-            (of_int8, Some(Report::of(errors.metrics, &mut predictor, &mut int8, selection, follow)?))
+            (int8_errors, Some(Report::compare(errors.metrics, &mut predictor, &mut int8, selection, follow)?))
         }
     };
     let evaluation = Evaluation::new(part, step, loss, errors, &data).with_draw(&drawn);
     let device = predictor.device();
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
     let evaluated = Evaluated { evaluation, int8, gpu, units, notes };
-    Ok(OfRun { evaluated, split: SplitPlan::of(&split, &data)? })
+    Ok(OfRun { evaluated, split: SplitPlan::new(&split, &data)? })
 }
 
-/// The errors, and how they were computed where that is not as usual.
+/// The errors, with notes on unusual computation.
 #[derive(Serialize)]
 struct Evaluated {
     #[serde(flatten)]

@@ -11,8 +11,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::model::{TensorSet, load_weights, save_weights};
 use serde_json::json;
 
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
 use crate::run_folder::RunFolder;
@@ -76,9 +76,9 @@ pub struct OnnxOptions {
 ///
 /// # Errors
 /// A usage error for a model that the format cannot hold, or an output that cannot be written.
-pub fn export(request: &ExportRequest, host: &Host<'_>) -> Result<Findings> {
+pub fn export(request: &ExportRequest, host: &Host<'_>) -> Result<CommandReport> {
     let ExportRequest { run, format, out, checkpoint, onnx } = request;
-    let format = ExportFormat::of(out, *format)?;
+    let format = ExportFormat::choose(out, *format)?;
     if let (ExportFormat::Safetensors, Some(option)) = (format, onnx.first_given()) {
         return Err(Error::usage(format!("{option} is for --format onnx; weights in safetensors are as they are")));
     }
@@ -98,7 +98,7 @@ pub fn export(request: &ExportRequest, host: &Host<'_>) -> Result<Findings> {
     }
     let tensors: Vec<&str> = model.layout().tensors().map(|(name, _)| name).collect();
     let text = format!("{}: {} tensors of step {step}", out.display(), tensors.len());
-    Ok(Findings::new(text, &json!({ "out": shown(out), "step": step, "tensors": tensors })))
+    Ok(CommandReport::new(text, &json!({ "out": shown(out), "step": step, "tensors": tensors })))
 }
 
 /// A tensor of a model.
@@ -139,7 +139,7 @@ impl ExportFormat {
     }
 
     /// The format that is asked for, or that of the file's ending; both say the same.
-    fn of(out: &Path, asked: Option<ExportFormat>) -> Result<Self> {
+    fn choose(out: &Path, asked: Option<ExportFormat>) -> Result<Self> {
         let possible = asked.map_or(vec![ExportFormat::Safetensors, ExportFormat::Onnx], |format| vec![format]);
         let endings: Vec<&str> = possible.iter().map(|format| format.ending()).collect();
         output::require_ending(out, &endings)?;

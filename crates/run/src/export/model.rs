@@ -12,8 +12,8 @@ use super::OnnxOptions;
 use super::onnx::{Export, input_name};
 use super::scaler::{Origin, scalers};
 use crate::adapters::data_schema::DataSchema;
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{loss, streams};
@@ -33,14 +33,19 @@ pub(super) struct OnnxInput<'a> {
 }
 
 /// Writes the model to `out`.
-pub(super) fn write(out: &Path, subject: &OnnxInput<'_>, options: &OnnxOptions, host: &Host<'_>) -> Result<Findings> {
+pub(super) fn write(
+    out: &Path,
+    subject: &OnnxInput<'_>,
+    options: &OnnxOptions,
+    host: &Host<'_>,
+) -> Result<CommandReport> {
     let OnnxInput { folder, model, parameters, step } = *subject;
     check(folder, model, options)?;
     let origin = Origin { data: options.data.as_deref(), instrument: options.instrument.as_deref() };
     let scaling = options.fold_scaler.then(|| scalers(folder, model, origin, host)).transpose()?;
     let about = About { meaning: meaning_in_training(folder), takes_raw: options.fold_scaler };
     let timeframes = &model.shape().timeframes;
-    let output_doc = of_outputs(loss(&folder.config(&[])?, model.shape().outputs)?);
+    let output_doc = output_text(loss(&folder.config(&[])?, model.shape().outputs)?);
     let mut metadata = vec![("step".to_owned(), step.to_string()), ("outputs".to_owned(), output_doc.clone())];
     metadata.extend(timeframes.iter().flat_map(|timeframe| about.metadata(timeframe)));
     let bytes = Export {
@@ -59,10 +64,10 @@ pub(super) fn write(out: &Path, subject: &OnnxInput<'_>, options: &OnnxOptions, 
         return Err(Error::capacity(format!("{out}: {len} bytes, and an ONNX file has {BYTES_MAX} at most")));
     }
     atomic_file::write(out, &bytes)?;
-    Ok(findings(out, subject, options))
+    Ok(report(out, subject, options))
 }
 
-fn findings(out: &Path, OnnxInput { model, step, .. }: &OnnxInput<'_>, options: &OnnxOptions) -> Findings {
+fn report(out: &Path, OnnxInput { model, step, .. }: &OnnxInput<'_>, options: &OnnxOptions) -> CommandReport {
     let inputs: Vec<String> = model.shape().timeframes.iter().map(input_name).collect();
     let text = format!(
         "{}: {} -> predictions [{}], weights of step {step}{}",
@@ -79,7 +84,7 @@ fn findings(out: &Path, OnnxInput { model, step, .. }: &OnnxInput<'_>, options: 
         "batch": options.batch,
         "folds_scaler": options.fold_scaler,
     });
-    Findings::new(text, &json)
+    CommandReport::new(text, &json)
 }
 
 impl OnnxOptions {
@@ -141,7 +146,7 @@ impl About {
 }
 
 /// Description of the outputs, in words.
-fn of_outputs(loss: Loss) -> String {
+fn output_text(loss: Loss) -> String {
     match loss {
         Loss::Quantile { levels } => format!("the quantiles {levels} of each target, target after target"),
         Loss::Classes(classes) => {
@@ -151,11 +156,11 @@ fn of_outputs(loss: Loss) -> String {
             )
         }
         Loss::Tasks(tasks) => {
-            let of_group = |group: Group| {
+            let group_text = |group: Group| {
                 let (Range { start, end }, Range { start: first, end: last }) = (group.outputs, group.targets);
-                format!("{start}..{end}: of targets {first}..{last} {}", of_outputs(group.loss))
+                format!("{start}..{end}: of targets {first}..{last} {}", output_text(group.loss))
             };
-            loss.groups(tasks.targets()).into_iter().map(of_group).collect::<Vec<_>>().join("; ")
+            loss.groups(tasks.targets()).into_iter().map(group_text).collect::<Vec<_>>().join("; ")
         }
         _ => "one number a target".to_owned(),
     }

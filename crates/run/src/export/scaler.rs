@@ -53,8 +53,8 @@ impl Stored<'_> {
     fn scaling(&self, timeframe: &Timeframe) -> Result<Scaling> {
         let Timeframe { name, features, .. } = timeframe;
         let path = self.path.display();
-        let of_name = self.file.timeframes().iter().find(|stored| stored.name() == name);
-        let Some(Scaler { center, scale, .. }) = of_name.and_then(|stored| stored.scaler()) else {
+        let timeframe = self.file.timeframes().iter().find(|stored| stored.name() == name);
+        let Some(Scaler { center, scale, .. }) = timeframe.and_then(|stored| stored.scaler()) else {
             return Err(Error::data(format!(
                 "{path}: no /scaler/{name} for --fold-scaler: nothing says that its features were scaled"
             )));

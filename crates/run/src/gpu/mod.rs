@@ -114,20 +114,20 @@ fn whole(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-pub(crate) mod made_up {
+pub(crate) mod fixtures {
     use super::*;
 
     /// A GPU that is as busy as it is told to be, one look after the other, and has then gone.
-    pub(crate) struct MadeUp(std::vec::IntoIter<f64>);
+    pub(crate) struct FakeSampler(std::vec::IntoIter<f64>);
 
-    impl MadeUp {
+    impl FakeSampler {
         pub(crate) fn busy(percents: &[f64]) -> Box<Self> {
             let percents = percents.to_vec();
-            Box::new(MadeUp(percents.into_iter()))
+            Box::new(FakeSampler(percents.into_iter()))
         }
     }
 
-    impl Sampler for MadeUp {
+    impl Sampler for FakeSampler {
         fn sample(&mut self) -> Result<GpuSample, String> {
             self.0.next().map(sample).ok_or_else(|| "GPU is lost".to_owned())
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn rows_are_read_as_they_were_written() {
-        let row = |step| GpuRow { time_s: 1_700_000_000.25, step, sample: made_up::sample(97.0) };
+        let row = |step| GpuRow { time_s: 1_700_000_000.25, step, sample: fixtures::sample(97.0) };
         assert_eq!(row(12).to_line(), "1700000000.250,12,97,3000000000,80000000000,351.25,61,1980,");
         assert_eq!(row(12).to_line().matches(',').count(), HEADER.matches(',').count());
         let folder = tempfile::tempdir().unwrap();

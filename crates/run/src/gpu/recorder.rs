@@ -51,7 +51,7 @@ impl Recorder {
     /// Begins to look and to write, behind the rows that the file at `path` has already.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     pub(crate) fn begin(path: &Path, sampler: Box<dyn Sampler>, when: When) -> Result<Self> {
         let fault = || format!("{}: cannot be written", path.display());
         let mut file = OpenOptions::new().append(true).create(true).open(path).with_context(fault)?;
@@ -140,7 +140,7 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{made_up::MadeUp, rows};
+    use super::super::{fixtures::FakeSampler, rows};
     use super::*;
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpu.csv");
         for (session, percents) in [[10.0, 30.0], [50.0, 70.0]].iter().enumerate() {
-            let recorder = Recorder::begin(&path, MadeUp::busy(percents), When::Asked).unwrap();
+            let recorder = Recorder::begin(&path, FakeSampler::busy(percents), When::Asked).unwrap();
             recorder.at(7 + session as u64);
             recorder.ask();
             recorder.ask();
@@ -166,7 +166,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpu.csv");
         let every = When::Every(Duration::from_micros(1));
-        let recorder = Recorder::begin(&path, MadeUp::busy(&[90.0]), every).unwrap();
+        let recorder = Recorder::begin(&path, FakeSampler::busy(&[90.0]), every).unwrap();
         let Recorder { ask, thread, seen, .. } = recorder;
         thread.join().unwrap().unwrap();
         drop(ask);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let message = Recorder::begin(folder.path(), MadeUp::busy(&[]), When::Asked).err().unwrap().to_string();
+        let message = Recorder::begin(folder.path(), FakeSampler::busy(&[]), When::Asked).err().unwrap().to_string();
         assert!(message.contains(": cannot be written: "), "{message}");
     }
 }

@@ -12,8 +12,8 @@ use super::building::{Wrote, describe_graphs, facts, with_progress};
 use super::cached::{self, CacheFolder};
 use super::options::{GraphKind, Options};
 use super::source::{Source, with_source};
+use crate::command_report::CommandReport;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
 use crate::text::ByteSize;
@@ -26,7 +26,7 @@ pub struct BuildRequest {
     /// Input and builder of the graphs.
     pub kind: GraphKind,
     /// Where the graphs go.
-    pub place: Place,
+    pub destination: Destination,
     /// Options of the kind.
     pub options: Options,
     /// Replace neighbours by as many random ones, from this seed: a control.
@@ -39,7 +39,7 @@ pub struct BuildRequest {
 
 /// Place of graphs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Destination {
     /// A file.
     File(PathBuf),
     /// A cache folder with files of any number of builds, named by content hash.
@@ -60,8 +60,8 @@ pub enum Place {
 /// # Errors
 /// A usage error for options that do nothing for the kind; a data error for inputs that cannot be
 /// used.
-pub fn build(request: &BuildRequest, host: &Host<'_>) -> Result<Findings> {
-    request.place.check(&request.inputs)?;
+pub fn build(request: &BuildRequest, host: &Host<'_>) -> Result<CommandReport> {
+    request.destination.check(&request.inputs)?;
     with_source(request.kind, &request.inputs, &request.options, &mut |source| match request.rewire {
         None => build_source(request, source, host),
         Some(seed) => {
@@ -71,26 +71,28 @@ pub fn build(request: &BuildRequest, host: &Host<'_>) -> Result<Findings> {
     })
 }
 
-impl Place {
+impl Destination {
     fn check(&self, inputs: &[PathBuf]) -> Result<()> {
         match self {
-            Place::File(out) => {
+            Destination::File(out) => {
                 output::require_ending(out, &["mbg"])?;
                 output::check(out, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())
             }
-            Place::Cache { folder, .. } => output::check_folder(folder),
+            Destination::Cache { folder, .. } => output::check_folder(folder),
         }
     }
 }
 
-fn build_source(request: &BuildRequest, source: Source<'_>, host: &Host<'_>) -> Result<Findings> {
-    match &request.place {
-        Place::File(out) => build_file(request, out, source, host),
-        Place::Cache { folder, limit } => cached::build(request, CacheFolder { folder, limit: *limit }, source, host),
+fn build_source(request: &BuildRequest, source: Source<'_>, host: &Host<'_>) -> Result<CommandReport> {
+    match &request.destination {
+        Destination::File(out) => build_file(request, out, source, host),
+        Destination::Cache { folder, limit } => {
+            cached::build(request, CacheFolder { folder, limit: *limit }, source, host)
+        }
     }
 }
 
-fn build_file(request: &BuildRequest, out: &Path, source: Source<'_>, host: &Host<'_>) -> Result<Findings> {
+fn build_file(request: &BuildRequest, out: &Path, source: Source<'_>, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     let changes = changes(out, source.builder)?;
     let (file, wrote) = with_progress(request, source.builder, host, &mut |options, progress| {
@@ -111,7 +113,7 @@ fn build_file(request: &BuildRequest, out: &Path, source: Source<'_>, host: &Hos
         .map(|CollectionChange { what, old, new, .. }| json!({ "what": what, "old": old, "new": new }))
         .collect();
     json["found"] = source.facts;
-    Ok(Findings::new(text, &json))
+    Ok(CommandReport::new(text, &json))
 }
 
 /// Outcome for the file.

@@ -17,12 +17,12 @@ pub(super) enum Wrote {
     /// They were there, or another process built them.
     Nothing,
     /// All but those that were whole in what was there.
-    Graphs(Kept),
+    Graphs(KeptGraphs),
 }
 
 /// Graphs that did not have to be built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct KeptGraphs {
     /// In a build that had been interrupted.
     pub(super) resumed: usize,
     /// In the file that is replaced.
@@ -33,15 +33,15 @@ impl Wrote {
     /// Origin of the graphs, in words: `built in 1.25 s`.
     pub(super) fn describe(self, seconds: f64) -> String {
         let kept = match self {
-            Wrote::Nothing => Kept::default(),
+            Wrote::Nothing => KeptGraphs::default(),
             Wrote::Graphs(kept) => kept,
         };
-        let of = |count: usize, what: &str| match count {
+        let kept_text = |count: usize, what: &str| match count {
             0 => String::new(),
             _ => format!("; {} kept of {what}", counted(count, "graph")),
         };
-        let resumed = of(kept.resumed, "a build that was interrupted");
-        format!("built in {seconds:.2} s{resumed}{}", of(kept.intact, "the file that was there"))
+        let resumed = kept_text(kept.resumed, "a build that was interrupted");
+        format!("built in {seconds:.2} s{resumed}{}", kept_text(kept.intact, "the file that was there"))
     }
 }
 
@@ -60,11 +60,11 @@ pub(super) fn with_progress<T>(
     let built = build(&request.build_options(), &mut |built| match built {
         Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
         Built::Begun { resumed, intact } => {
-            wrote = Wrote::Graphs(Kept { resumed, intact });
+            wrote = Wrote::Graphs(KeptGraphs { resumed, intact });
             progress.begin_at(resumed as u64);
         }
-        Built::Written { graphs, of, bytes: written } => {
-            let in_all = (written as f64 * of as f64 / graphs.max(1) as f64) as usize;
+        Built::Written { graphs, of: count, bytes: written } => {
+            let in_all = (written as f64 * count as f64 / graphs.max(1) as f64) as usize;
             progress.at(graphs as u64, &format!("{} of about {}", bytes(written as usize), bytes(in_all)));
         }
         _ => {}
@@ -110,7 +110,7 @@ pub(super) fn facts(file: &GraphFile, wrote: Wrote, kind: GraphKind, seconds: f6
         "graphs": file.len(),
         "kept": match wrote {
             Wrote::Nothing => file.len(),
-            Wrote::Graphs(Kept { resumed, intact }) => resumed + intact,
+            Wrote::Graphs(KeptGraphs { resumed, intact }) => resumed + intact,
         },
         "nodes": nodes.json(),
         "edges": edges.json(),

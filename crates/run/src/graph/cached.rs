@@ -10,8 +10,8 @@ use serde_json::json;
 use super::build::BuildRequest;
 use super::building::{Wrote, describe_graphs, facts, with_progress};
 use super::source::Source;
+use crate::command_report::CommandReport;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::text::{ByteSize, bytes, shown};
 
@@ -28,7 +28,7 @@ pub(super) fn build(
     CacheFolder { folder, limit }: CacheFolder<'_>,
     source: Source<'_>,
     host: &Host<'_>,
-) -> Result<Findings> {
+) -> Result<CommandReport> {
     let start = Instant::now();
     let limit = limit.map(|ByteSize(bytes)| bytes as u64);
     let cache = GraphCache::open(folder, limit.unwrap_or(u64::MAX))?;
@@ -47,7 +47,7 @@ pub(super) fn build(
         "left_bytes": collected.left_bytes,
         "removed": collected.removed,
     });
-    Ok(Findings::new(text, &json))
+    Ok(CommandReport::new(text, &json))
 }
 
 fn describe(file: &GraphFile, wrote: Wrote, collected: &Collected, limit: Option<u64>, seconds: f64) -> String {

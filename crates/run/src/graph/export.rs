@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::counted;
 use super::stored::Stored;
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::output;
 use crate::text::{bytes, shown};
 
@@ -62,7 +62,7 @@ impl ExportFormat {
 ///
 /// # Errors
 /// A usage error for a format that cannot hold the graphs, or an output that cannot be written.
-pub fn export(request: &ExportRequest) -> Result<Findings> {
+pub fn export(request: &ExportRequest) -> Result<CommandReport> {
     let ExportRequest { file, format, out, keys } = request;
     match format {
         ExportFormat::Tu | ExportFormat::EdgeList => output::check_folder(out)?,
@@ -76,7 +76,7 @@ pub fn export(request: &ExportRequest) -> Result<Findings> {
         return Err(Error::usage(format!("--key {key} is given twice; a graph is written once")));
     }
     let file = GraphFile::open(file)?;
-    let stored = if keys.is_empty() { Stored::all(&file) } else { Stored::of(&file, keys)? };
+    let stored = if keys.is_empty() { Stored::all(&file) } else { Stored::with_keys(&file, keys)? };
     let written = write(request, &stored)?;
     Ok(describe(request, &stored, &written))
 }
@@ -132,7 +132,7 @@ fn refuse_others(folder: &Path, texts: &[Text]) -> Result<()> {
     Ok(())
 }
 
-fn describe(request: &ExportRequest, stored: &Stored<'_>, written: &[Written]) -> Findings {
+fn describe(request: &ExportRequest, stored: &Stored<'_>, written: &[Written]) -> CommandReport {
     let (nodes, edges) = stored.sizes();
     let total: usize = written.iter().map(|file| file.bytes).sum();
     let mut text = format!(
@@ -156,5 +156,5 @@ fn describe(request: &ExportRequest, stored: &Stored<'_>, written: &[Written]) -
         "bytes": total,
         "files": written.iter().map(|file| &file.path).collect::<Vec<_>>(),
     });
-    Findings::new(text, &json)
+    CommandReport::new(text, &json)
 }

@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use super::counted;
 use super::sizes::sizes;
 use super::stored::Stored;
+use crate::command_report::CommandReport;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::output;
 use crate::report::chart::Network;
 use crate::text::{bytes, shown, utc};
 
-/// What is in the file of graphs `path`.
+/// Contents of the file of graphs `path`.
 ///
 /// # Errors
 /// A data error where it is none, or damaged.
-pub fn inspect(path: &Path) -> Result<Findings> {
+pub fn inspect(path: &Path) -> Result<CommandReport> {
     let file = GraphFile::open(path)?;
-    Ok(Findings::new(describe(&file), &facts(&file)))
+    Ok(CommandReport::new(describe(&file), &facts(&file)))
 }
 
 /// Writes the graph `key` of the file `path` to the safetensors file `out`: `edge_index` `[2, E]`
@@ -29,10 +29,10 @@ pub fn inspect(path: &Path) -> Result<Findings> {
 ///
 /// # Errors
 /// A usage error for a key that is not there, or an output that cannot be written.
-pub fn dump(path: &Path, key: &str, out: &Path) -> Result<Findings> {
+pub fn dump(path: &Path, key: &str, out: &Path) -> Result<CommandReport> {
     let file = GraphFile::open(path)?;
     output::check(out, &[path])?;
-    let stored = Stored::of(&file, &[key])?;
+    let stored = Stored::with_keys(&file, &[key])?;
     atomic_file::write(out, &export::edge_index(&stored, &[0])?)?;
     let (nodes, edges) = stored.sizes();
     Ok(written(out, key, nodes, edges))
@@ -42,11 +42,11 @@ pub fn dump(path: &Path, key: &str, out: &Path) -> Result<Findings> {
 ///
 /// # Errors
 /// A usage error for a key that is not there, or an output that cannot be written.
-pub fn draw(path: &Path, key: &str, out: &Path) -> Result<Findings> {
+pub fn draw(path: &Path, key: &str, out: &Path) -> Result<CommandReport> {
     let file = GraphFile::open(path)?;
     output::require_ending(out, &["svg"])?;
     output::check(out, &[path])?;
-    let stored = Stored::of(&file, &[key])?;
+    let stored = Stored::with_keys(&file, &[key])?;
     let graph = stored.build(0)?;
     let csr = graph.csr()?;
     let edge = |row: usize| csr.edges_of(row).map(move |edge| (csr.col()[edge] as usize, row, edge));
@@ -62,9 +62,9 @@ pub fn draw(path: &Path, key: &str, out: &Path) -> Result<Findings> {
     Ok(written(out, key, nodes, edges))
 }
 
-fn written(out: &Path, key: &str, nodes: usize, edges: usize) -> Findings {
+fn written(out: &Path, key: &str, nodes: usize, edges: usize) -> CommandReport {
     let text = format!("{}: {key}, {}, {}", out.display(), counted(nodes, "node"), counted(edges, "edge"));
-    Findings::new(text, &json!({ "out": shown(out), "key": key, "nodes": nodes, "edges": edges }))
+    CommandReport::new(text, &json!({ "out": shown(out), "key": key, "nodes": nodes, "edges": edges }))
 }
 
 fn known(file: &GraphFile) -> Option<(i64, i64)> {

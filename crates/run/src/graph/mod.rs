@@ -13,7 +13,7 @@ mod source;
 mod stored;
 mod verify;
 
-pub use build::{BuildRequest, Place, build};
+pub use build::{BuildRequest, Destination, build};
 pub use export::{ExportFormat, ExportRequest, export};
 pub use inspect::{draw, dump, inspect};
 pub use megabatch_graph_cache::build::Symmetry;

@@ -74,8 +74,7 @@ pub struct Options {
     /// A CSV of symbols and what is known of them, of correlation: each further column becomes an
     /// attribute of edges.
     pub similarities: Option<PathBuf>,
-    /// What happens to rows and files that cannot be used, of correlation; they are errors if
-    /// `None`.
+    /// Rule for rows and files that correlation cannot use. They are errors if `None`.
     pub on_error: Option<OnError>,
     /// The largest distance, of radius and sdf, whose edges are bonds without it.
     pub radius: Option<f32>,

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::options::{BoxEdges, GraphKind, Options};
 use super::source::Source;
 use super::{counted, note_on_k};
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 
 /// The one graph's key.
 const KEY: &str = "graph";
@@ -19,8 +19,8 @@ pub(super) fn with_points(
     kind: GraphKind,
     input: &Path,
     options: &Options,
-    then: &mut dyn FnMut(Source<'_>) -> Result<Findings>,
-) -> Result<Findings> {
+    then: &mut dyn FnMut(Source<'_>) -> Result<CommandReport>,
+) -> Result<CommandReport> {
     let table = points(&Text::read(input)?)?;
     let width = table.columns.len();
     let rows = Points::new(&table.values, width)?;

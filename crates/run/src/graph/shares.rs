@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use super::options::Options;
 use super::source::Source;
 use super::{counted, note_on_k};
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::ingest::universe;
 use crate::text::utc;
 
 pub(super) fn with_shares(
     inputs: &[PathBuf],
     options: &Options,
-    then: &mut dyn FnMut(Source<'_>) -> Result<Findings>,
-) -> Result<Findings> {
+    then: &mut dyn FnMut(Source<'_>) -> Result<CommandReport>,
+) -> Result<CommandReport> {
     let files = inputs.iter().map(|input| Ok(bar_files(input)?)).collect::<Result<Vec<_>>>()?.concat();
     let shares = read_all(&files, &ReadOptions { on_error: options.on_error(), ..ReadOptions::default() })?;
     let instruments: Vec<(&str, &Bars)> =
@@ -33,7 +33,7 @@ pub(super) fn with_shares(
     }
     let (lookback, k) = (correlation.lookback, correlation.k);
     let warnings: Vec<String> =
-        of_two_returns(&correlation).into_iter().chain(other_calendars(&instruments, &returns)).collect();
+        constant_correlation_warning(&correlation).into_iter().chain(other_calendars(&instruments, &returns)).collect();
     let graphs = CorrelationGraphs::new(correlation, panel)?;
     if graphs.keys().is_empty() {
         return Err(Error::data(format!(
@@ -50,7 +50,7 @@ pub(super) fn with_shares(
 }
 
 /// A warning where a correlation may be that of two returns.
-fn of_two_returns(correlation: &Correlation) -> Option<String> {
+fn constant_correlation_warning(correlation: &Correlation) -> Option<String> {
     let least = correlation.min_observations.min(correlation.lookback);
     (least <= 2).then(|| {
         format!(

@@ -13,7 +13,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    fn of(values: impl Iterator<Item = usize> + Clone) -> Self {
+    fn from_values(values: impl Iterator<Item = usize> + Clone) -> Self {
         let (count, sum) = (values.clone().count(), values.clone().sum::<usize>());
         Range {
             min: values.clone().min().unwrap_or(0),
@@ -38,5 +38,5 @@ impl Range {
 /// Numbers of nodes and of edges of a file's graphs.
 pub(super) fn sizes(file: &GraphFile) -> (Range, Range) {
     let sizes = (0..file.len()).map(|index| file.size(index));
-    (Range::of(sizes.clone().map(|size| size.0)), Range::of(sizes.map(|size| size.1)))
+    (Range::from_values(sizes.clone().map(|size| size.0)), Range::from_values(sizes.map(|size| size.1)))
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::options::{GraphKind, Options};
 use super::{counted, points, shares};
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 
 /// Source of graphs.
 pub(super) struct Source<'a> {
@@ -27,8 +27,8 @@ pub(super) fn with_source(
     kind: GraphKind,
     inputs: &[PathBuf],
     options: &Options,
-    then: &mut dyn FnMut(Source<'_>) -> Result<Findings>,
-) -> Result<Findings> {
+    then: &mut dyn FnMut(Source<'_>) -> Result<CommandReport>,
+) -> Result<CommandReport> {
     options.refuse_idle(kind)?;
     if kind == GraphKind::Correlation {
         return shares::with_shares(inputs, options, then);

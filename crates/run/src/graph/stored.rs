@@ -15,7 +15,7 @@ impl<'f> Stored<'f> {
     ///
     /// # Errors
     /// [`Error::NoKey`](megabatch_graph_cache::Error::NoKey), which names those around it.
-    pub(super) fn of<K: AsRef<str>>(file: &'f GraphFile, keys: &[K]) -> Result<Self> {
+    pub(super) fn with_keys<K: AsRef<str>>(file: &'f GraphFile, keys: &[K]) -> Result<Self> {
         let indices = keys.iter().map(|key| file.index_of(key.as_ref())).collect::<Result<Vec<_>>>()?;
         Ok(Stored::at(file, indices))
     }

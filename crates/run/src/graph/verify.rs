@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::counted;
 use crate::adapters::graphs::require_nodes;
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::text::{bytes, shown};
 
 /// Damaged graphs that are told by name.
@@ -19,7 +19,7 @@ const NAMED_MAX: usize = 10;
 ///
 /// # Errors
 /// A data error that names the damaged graphs, or one without nodes.
-pub fn verify(path: &Path) -> Result<Findings> {
+pub fn verify(path: &Path) -> Result<CommandReport> {
     let file = GraphFile::open(path)?;
     let damaged = file.damaged();
     if let [(_, first), ..] = damaged.as_slice() {
@@ -43,5 +43,5 @@ pub fn verify(path: &Path) -> Result<Findings> {
         bytes(file.bytes())
     );
     let json = json!({ "file": shown(path), "graphs": file.len(), "bytes": file.bytes(), "damaged": 0 });
-    Ok(Findings::new(text, &json))
+    Ok(CommandReport::new(text, &json))
 }

@@ -1,4 +1,4 @@
-//! Bars that came since are added to a series, which keeps its scalers and every choice.
+//! New bars are appended to a series, which keeps its scalers and its recipe.
 
 #[cfg(test)]
 mod tests;
@@ -11,13 +11,13 @@ use megabatch_bars::Overlaps;
 use serde_json::{Value, json};
 
 use super::Recipe;
-use super::kept_files::KeptFiles;
-use super::kept_series::KeptSeries;
+use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, listed};
 use super::series::{counted, in_folder, require_text, write};
+use super::source_files::SourceFiles;
 use super::spool::SpoolFolder;
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
 use crate::text::shown;
@@ -36,7 +36,7 @@ use crate::text::shown;
 /// [`Kind::Usage`](crate::Kind::Usage) for stated options that contradict the series,
 /// [`Kind::Data`](crate::Kind::Data) for files of then that are gone, bars of another symbol or
 /// timeframe, and bars that change what the series holds; those of [`ingest`](super::ingest).
-pub fn append(new: &Recipe, stated: &[String], out: &Path, host: &Host<'_>) -> Result<Findings> {
+pub fn append(new: &Recipe, stated: &[String], out: &Path, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
     if !out.is_file() {
@@ -56,18 +56,21 @@ fn append_in(
     out: &Path,
     host: &Host<'_>,
     start: Instant,
-) -> Result<Findings> {
-    let mut kept = KeptSeries::open(out)?;
+) -> Result<CommandReport> {
+    let mut kept = ExistingSeries::open(out)?;
     let base = kept.base()?;
     require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, new, stated, out)?;
     require_known_symbols(&kept, new, out)?;
-    kept.files = KeptFiles::find(&kept.recipe, &kept.account, out)?;
+    kept.files = SourceFiles::find(&kept.recipe, &kept.provenance, out)?;
     let added = kept.files.without_these(&kept.recipe, new)?;
-    let before = Before::of(&kept, &added);
+    let before = Before::new(&kept, &added);
     if added.files().is_empty() && kept.files.are_unchanged() {
         let text = format!("{}: the bars of these files are in it already; nothing was written", out.display());
         let nothing = Before { files_read_again: 0, ..before }.json(&BTreeMap::new(), 0);
-        return Ok(Findings::new(text, &json!({ "out": shown(out), "samples": kept.samples(), "appended": nothing })));
+        return Ok(CommandReport::new(
+            text,
+            &json!({ "out": shown(out), "samples": kept.samples(), "appended": nothing }),
+        ));
     }
     let mut recipe = kept.recipe.clone();
     recipe.bars.extend(added.bars.iter().cloned());
@@ -89,12 +92,12 @@ fn append_in(
         require_text(file, "the account of its bars that the series file keeps")?;
     }
     output::check(out, &recipe.files())?;
-    let mut findings = write(&recipe, out, folder, host, Some(kept))?;
-    let told = before.told(&findings.json);
-    findings.text = format!("{}\n{}", findings.text, told.text);
-    findings.json["appended"] = told.json;
-    findings.finish(start, std::fs::metadata(out)?.len());
-    Ok(Findings::new(findings.text, &findings.json))
+    let mut report = write(&recipe, out, folder, host, Some(kept))?;
+    let told = before.told(&report.json);
+    report.text = format!("{}\n{}", report.text, told.text);
+    report.json["appended"] = told.json;
+    report.finish(start, std::fs::metadata(out)?.len());
+    Ok(CommandReport::new(report.text, &report.json))
 }
 
 /// Choices of a recipe by their names, as `ingest` has them.
@@ -130,7 +133,7 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
 }
 
 /// Refuses bars of symbols that the series does not have.
-fn require_known_symbols(kept: &KeptSeries, new: &Recipe, out: &Path) -> Result<()> {
+fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Result<()> {
     let (options, symbols) = (kept.recipe.read_options(), kept.symbols());
     for path in new.files() {
         if let Some(symbol) = options.symbols_of(path)?.into_iter().find(|symbol| !symbols.contains(symbol)) {
@@ -162,7 +165,7 @@ struct Told {
 }
 
 impl Before {
-    fn of(kept: &KeptSeries, added: &Recipe) -> Self {
+    fn new(kept: &ExistingSeries, added: &Recipe) -> Self {
         let names = &kept.scalers.instruments;
         let all = |paths: &[PathBuf]| paths.iter().map(|path| shown(path)).collect();
         Before {
@@ -178,9 +181,9 @@ impl Before {
     /// Compares with the answer about the new series.
     fn told(&self, now: &Value) -> Told {
         let mut bars: BTreeMap<&str, u64> = BTreeMap::new();
-        for account in listed(&now["source"], LISTS[0]) {
-            let symbol = account["symbol"].as_str().unwrap_or_default();
-            let all = account["bars"]["all"].as_u64().unwrap_or(0);
+        for instrument in listed(&now["source"], LISTS[0]) {
+            let symbol = instrument["symbol"].as_str().unwrap_or_default();
+            let all = instrument["bars"]["all"].as_u64().unwrap_or(0);
             bars.insert(symbol, all - self.bars.get(symbol).copied().unwrap_or(0).min(all));
         }
         let samples = now["samples"].as_u64().unwrap_or(0) - self.samples as u64;

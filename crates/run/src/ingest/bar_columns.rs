@@ -1,4 +1,4 @@
-//! Bars in columns, as a table in memory has them, written as the text that `ingest` reads.
+//! Columns of bars in memory, written as text that `ingest` reads.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct BarColumns<'a> {
 /// Numbers of bars.
 #[derive(Clone, Copy, Debug)]
 pub struct BarColumn<'a> {
-    /// Name in a header, which tells their role.
+    /// Name in a header, which decides their role.
     pub name: &'a str,
     /// A number a bar.
     pub values: &'a [f64],
@@ -33,7 +33,7 @@ pub struct BarColumn<'a> {
 pub enum BarTimes {
     /// UTC.
     Utc,
-    /// A clock on a wall, whose zone the recipe tells.
+    /// Wall-clock time, in the zone of the recipe.
     Wall,
 }
 
@@ -42,7 +42,7 @@ impl BarColumns<'_> {
     /// as itself, NaN as an empty field, and each time to the nanosecond.
     ///
     /// # Errors
-    /// A data error for columns of other lengths or no rows; those of writing.
+    /// A data error for columns of different lengths or no rows; errors of writing.
     pub fn write_csv(&self, path: &Path) -> Result<()> {
         let rows = self.time_ns.len();
         if let Some(BarColumn { name, values }) = self.columns.iter().find(|column| column.values.len() != rows) {

@@ -1,15 +1,15 @@
-//! Room on the disk, before it is needed.
+//! Free disk space, checked before work.
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::text::bytes;
 
-/// Refuses work that needs more bytes in `folder` than are free there; `purpose` says what for.
+/// Refuses work for `purpose` that needs more bytes in `folder` than are free there.
 ///
 /// # Errors
-/// [`Kind::Capacity`](crate::Kind::Capacity) with both numbers. Where the system does not tell what
-/// is free, nothing is refused.
+/// [`Kind::Capacity`](crate::Kind::Capacity) with both numbers. Nothing is refused if the free
+/// space is unknown.
 pub(crate) fn require_free(folder: &Path, needed: u64, purpose: &str) -> Result<()> {
     let Some(free) = free_bytes(folder).filter(|&free| free < needed) else { return Ok(()) };
     Err(Error::capacity(format!(

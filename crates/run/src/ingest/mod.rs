@@ -3,12 +3,12 @@
 mod append;
 mod bar_columns;
 pub(crate) mod disk;
-mod kept_files;
-mod kept_series;
+mod existing_series;
 mod named_options;
 pub(crate) mod provenance;
 pub(crate) mod recipe;
 mod series;
+mod source_files;
 pub(crate) mod spool;
 #[cfg(test)]
 mod tests;

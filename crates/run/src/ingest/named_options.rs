@@ -1,4 +1,4 @@
-//! A recipe from options by name, for programs that have neither a command line nor Rust.
+//! A recipe from options by name, for Python.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -66,24 +66,24 @@ fn unknown(name: &str) -> Error {
     Error::usage(format!("{name}: no option of a recipe; the nearest is {nearest}, and all are {}", NAMES.join(", ")))
 }
 
-/// Why the text is no value of the option, where the value's type says it.
+/// Reason why the text is no value of the option, from the value's type.
 fn reason(name: &str, value: &str) -> Option<String> {
-    fn of<T: FromStr<Err: Display>>(text: &str) -> Option<String> {
+    fn written<T: FromStr<Err: Display>>(text: &str) -> Option<String> {
         text.parse::<T>().err().map(|error| error.to_string())
     }
     match name {
-        "timeframes" => of::<Windows>(value),
-        "features" => of::<FeatureList>(value),
-        "pip-size" => of::<PipSizes>(value),
-        "base" => of::<Timeframe>(value),
-        "target" => of::<TargetKind>(value),
-        "zone" => of::<Zone>(value),
+        "timeframes" => written::<Windows>(value),
+        "features" => written::<FeatureList>(value),
+        "pip-size" => written::<PipSizes>(value),
+        "base" => written::<Timeframe>(value),
+        "target" => written::<TargetKind>(value),
+        "zone" => written::<Zone>(value),
         "symbol" => symbol_name(value).err(),
         _ => None,
     }
 }
 
-/// Expected form of an option whose type does not say it.
+/// Expected form of an option whose type has no text for it.
 fn expected(name: &str) -> &'static str {
     match name {
         "calendar" => "expected all or common",

@@ -1,4 +1,4 @@
-//! Provenance of a series as JSON: in the answer of `ingest`, and in the file's attribute `source`.
+//! Provenance of a series as JSON, in the answer of `ingest` and in the file's attribute `source`.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,11 +14,11 @@ use crate::text::shown;
 
 /// Facts of a series for its provenance.
 #[derive(Clone, Copy)]
-pub(crate) struct SeriesAccount<'a> {
+pub(crate) struct SeriesProvenance<'a> {
     pub(crate) segments: &'a [Segment],
     pub(crate) excluded: &'a [Segment],
     pub(crate) warnings: &'a [String],
-    /// Span that scalers of before were fitted on, where they are kept.
+    /// Span that kept scalers were fitted on.
     pub(crate) kept_scaler: Option<&'a KeptScaler>,
 }
 
@@ -26,14 +26,15 @@ pub(crate) struct SeriesAccount<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeptScaler {
     pub(crate) fit_end_time: i64,
-    /// Close of the last bar of then, of each instrument whose bars ended before `fit_end_time`.
+    /// Close of the last bar at that time, for each instrument whose bars ended before
+    /// `fit_end_time`.
     pub(crate) fitted_until: BTreeMap<String, i64>,
 }
 
 impl KeptScaler {
-    /// Span in the account of a series to which bars were appended.
-    pub(crate) fn of_account(account: &Value) -> Option<Self> {
-        let kept = &account["kept_scaler"];
+    /// The span recorded in a series to which bars were appended.
+    pub(crate) fn recorded(provenance: &Value) -> Option<Self> {
+        let kept = &provenance["kept_scaler"];
         let ends = kept["fitted_until_ns"].as_object().into_iter().flatten();
         Some(KeptScaler {
             fit_end_time: kept["fit_end_time_ns"].as_i64()?,
@@ -41,16 +42,16 @@ impl KeptScaler {
         })
     }
 
-    /// Span of a series to which bars are about to be appended, from its account. Its scalers were
-    /// fitted up to `fit_end_time`.
-    pub(crate) fn of_series(account: &Value, fit_end_time: i64) -> Self {
+    /// Span of a series to which bars are about to be appended, from its provenance. Its scalers
+    /// were fitted up to `fit_end_time`.
+    pub(crate) fn read(provenance: &Value, fit_end_time: i64) -> Self {
         let before = |instrument: &Value| {
             let close_time = instrument["last_close_time_ns"].as_i64().filter(|&time| time < fit_end_time)?;
             Some((instrument["symbol"].as_str()?.to_owned(), close_time))
         };
         let first_append =
-            || KeptScaler { fit_end_time, fitted_until: listed(account, LISTS[0]).filter_map(before).collect() };
-        KeptScaler::of_account(account).unwrap_or_else(first_append)
+            || KeptScaler { fit_end_time, fitted_until: listed(provenance, LISTS[0]).filter_map(before).collect() };
+        KeptScaler::recorded(provenance).unwrap_or_else(first_append)
     }
 
     fn to_json(&self) -> Value {
@@ -62,24 +63,24 @@ impl KeptScaler {
     }
 }
 
-/// Lists of instruments in an account: those in the series, and those that could not be.
+/// Lists of instruments in a provenance: those in the series, and those left out.
 pub(crate) const LISTS: [&str; 2] = ["instruments", "left_out"];
 
-/// The items of the list `name` of an account, or of a part of it; none where it has no such list.
+/// The items of the list `name` in a provenance or a part of it; none without such a list.
 pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     part[name].as_array().into_iter().flatten()
 }
 
-/// The files of an account, those included that were only compared with others.
-pub(crate) fn recorded_files(account: &Value) -> impl Iterator<Item = &Value> {
-    let instruments = LISTS.into_iter().flat_map(|list| listed(account, list));
+/// The files of a provenance, including those that were only compared with others.
+pub(crate) fn recorded_files(provenance: &Value) -> impl Iterator<Item = &Value> {
+    let instruments = LISTS.into_iter().flat_map(|list| listed(provenance, list));
     let owners = instruments.flat_map(|instrument| std::iter::once(instrument).chain(listed(instrument, "compared")));
     owners.flat_map(|owner| listed(owner, "files"))
 }
 
-/// The account of the instrument `symbol` of a series.
-pub(crate) fn instrument<'a>(account: &'a Value, symbol: &str) -> Option<&'a Value> {
-    listed(account, LISTS[0]).find(|instrument| instrument["symbol"] == symbol)
+/// The provenance of the instrument `symbol`.
+pub(crate) fn instrument<'a>(provenance: &'a Value, symbol: &str) -> Option<&'a Value> {
+    listed(provenance, LISTS[0]).find(|instrument| instrument["symbol"] == symbol)
 }
 
 /// Fingerprints of files, some of them known.
@@ -91,51 +92,52 @@ impl Fingerprints {
         Fingerprints(known)
     }
 
-    fn of(&self, path: &Path) -> io::Result<String> {
+    fn get(&self, path: &Path) -> io::Result<String> {
         self.0.get(path).map_or_else(|| fingerprint(path), |known| Ok(known.clone()))
     }
 }
 
 /// The account of a series file.
-pub(crate) fn account_of(
+pub(crate) fn provenance_json(
     recipe: &Recipe,
     recordings: &Recordings,
-    series: SeriesAccount<'_>,
+    series: SeriesProvenance<'_>,
     fingerprints: &Fingerprints,
 ) -> io::Result<Value> {
     let all = &recordings.universe.recordings;
     let uses_pips = recipe.spec().uses_pips();
     let mut instruments = Vec::with_capacity(all.len());
     for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
-        let mut of_bars = of_known_bars(&recording.summary, fingerprints)?;
-        of_bars["pip_size"] = json!(uses_pips.then_some(pip_size));
-        of_bars["segments"] = of_segments(place, series);
-        instruments.push(of_bars);
+        let mut instrument = bars_json(&recording.summary, fingerprints)?;
+        instrument["pip_size"] = json!(uses_pips.then_some(pip_size));
+        instrument["segments"] = segments_json(place, series);
+        instruments.push(instrument);
     }
-    let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
+    let mut provenance =
+        json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
     if let Some(kept) = series.kept_scaler {
-        account["kept_scaler"] = kept.to_json();
+        provenance["kept_scaler"] = kept.to_json();
     }
     if !recordings.universe.excluded.is_empty() {
-        let left_out = recordings.universe.excluded.iter().map(|left_out| of_left_out(recipe, left_out));
-        account["left_out"] = left_out.collect::<io::Result<Value>>()?;
+        let left_out = recordings.universe.excluded.iter().map(|left_out| left_out_json(recipe, left_out));
+        provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
     }
-    Ok(account)
+    Ok(provenance)
 }
 
-fn of_left_out(recipe: &Recipe, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
+fn left_out_json(recipe: &Recipe, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
     let file = |path: &Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
     let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
     Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
 }
 
-/// The account of the bars of one instrument.
-pub(crate) fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
-    of_known_bars(summary, &Fingerprints::default())
+/// The provenance of the bars of one instrument.
+pub(crate) fn recording_json(summary: &ReadSummary) -> io::Result<Value> {
+    bars_json(summary, &Fingerprints::default())
 }
 
-fn of_known_bars(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
-    let files = summary.files.iter().map(|file| of_file(file, fingerprints)).collect::<io::Result<Vec<Value>>>()?;
+fn bars_json(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
+    let files = summary.files.iter().map(|file| file_json(file, fingerprints)).collect::<io::Result<Vec<Value>>>()?;
     let kinds: Map<String, Value> = summary
         .gaps
         .kinds
@@ -149,7 +151,7 @@ fn of_known_bars(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Resu
     let compared = summary
         .compared
         .iter()
-        .map(|compared| of_compared(compared, fingerprints))
+        .map(|compared| compared_json(compared, fingerprints))
         .collect::<io::Result<Vec<Value>>>()?;
     let pair = summary.pair.map(|pair| {
         json!({ "bid_only": pair.bid_only.count, "ask_only": pair.ask_only.count, "crossed": pair.crossed.count })
@@ -171,7 +173,7 @@ fn of_known_bars(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Resu
             "count": summary.gaps.count(),
             "weekends": summary.gaps.weekends(),
             "kinds": kinds,
-            "longest": summary.gaps.longest.iter().map(of_gap).collect::<Vec<_>>(),
+            "longest": summary.gaps.longest.iter().map(gap_json).collect::<Vec<_>>(),
         },
         "jumps": jumps.collect::<Vec<_>>(),
         "pair": pair,
@@ -181,27 +183,27 @@ fn of_known_bars(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Resu
     }))
 }
 
-fn of_file(file: &FileSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
-    let mut account = json!({
+fn file_json(file: &FileSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
+    let mut json = json!({
         "file": shown(&file.path),
-        "xxh3_128": fingerprints.of(&file.path)?,
+        "xxh3_128": fingerprints.get(&file.path)?,
         "format": file.format.name(),
         "zone": file.zone.as_ref().map(ToString::to_string),
         "zone_why": file.zone_why,
         "rows": file.rows,
         "kept": file.kept,
         "preamble": file.preamble,
-        "dropped": of_tallies(&file.dropped),
-        "repaired": of_tallies(&file.fixed),
+        "dropped": tallies_json(&file.dropped),
+        "repaired": tallies_json(&file.fixed),
     });
     if file.newest_first {
-        account["newest_first"] = true.into();
+        json["newest_first"] = true.into();
     }
     if let Some(adjusted) = &file.adjusted {
         let Adjustments { first_factor, last_factor, splits, dividends, factor_changes, .. } = adjusted;
         let splits =
             splits.iter().map(|split| json!({ "open_time_ns": split.open_time, "coefficient": split.coefficient }));
-        account["adjusted"] = json!({
+        json["adjusted"] = json!({
             "first_factor": first_factor,
             "last_factor": last_factor,
             "splits": splits.collect::<Vec<_>>(),
@@ -209,12 +211,12 @@ fn of_file(file: &FileSummary, fingerprints: &Fingerprints) -> io::Result<Value>
             "factor_changes": factor_changes,
         });
     }
-    Ok(account)
+    Ok(json)
 }
 
 /// Files of another timeframe, which are not in the series.
-fn of_compared(compared: &ComparedFiles, fingerprints: &Fingerprints) -> io::Result<Value> {
-    let file = |path: &PathBuf| Ok(json!({ "file": path, "xxh3_128": fingerprints.of(path)? }));
+fn compared_json(compared: &ComparedFiles, fingerprints: &Fingerprints) -> io::Result<Value> {
+    let file = |path: &PathBuf| Ok(json!({ "file": path, "xxh3_128": fingerprints.get(path)? }));
     Ok(json!({
         "timeframe": compared.timeframe.name(),
         "files": compared.paths.iter().map(file).collect::<io::Result<Value>>()?,
@@ -224,17 +226,17 @@ fn of_compared(compared: &ComparedFiles, fingerprints: &Fingerprints) -> io::Res
     }))
 }
 
-fn of_tallies<K: Display>(tallies: &[RowCount<K>]) -> Value {
+fn tallies_json<K: Display>(tallies: &[RowCount<K>]) -> Value {
     let entry =
         |tally: &RowCount<K>| (tally.kind.to_string(), json!({ "rows": tally.rows, "first_line": tally.first_line }));
     Value::Object(tallies.iter().map(entry).collect())
 }
 
-fn of_gap(gap: &Gap) -> Value {
+fn gap_json(gap: &Gap) -> Value {
     json!({ "from_ns": gap.from, "to_ns": gap.to })
 }
 
-fn of_segments(instrument: usize, series: SeriesAccount<'_>) -> Value {
+fn segments_json(instrument: usize, series: SeriesProvenance<'_>) -> Value {
     let own = |segments: &[Segment]| -> Vec<Value> {
         let own = segments.iter().filter(|segment| segment.instrument as usize == instrument);
         own.map(|segment| {

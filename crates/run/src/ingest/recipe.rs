@@ -27,7 +27,7 @@ pub(crate) use recordings::Recordings;
 pub(crate) use streamed::{StreamedRecordings, fit, instruments_of};
 pub use windows::{SampleRange, Windows};
 
-/// What decides what a series file holds.
+/// Bars, windows, features and targets of a series file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     /// Files of bars, in any order, or folders of them. Files of several symbols become several
@@ -58,11 +58,11 @@ pub struct Recipe {
     pub base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends.
     pub prices: Prices,
-    /// What happens to rows that cannot be used as they stand.
+    /// Rule for rows that cannot be used as they stand.
     pub on_error: OnError,
     /// Which of several rows of one time stays.
     pub repeats: Repeats,
-    /// Whether files of one symbol may cover the same time.
+    /// Rule for files of one symbol that cover the same time.
     pub overlaps: Overlaps,
     /// Which bars of several instruments are read.
     pub calendar: Calendar,
@@ -72,14 +72,14 @@ pub struct Recipe {
     pub features: FeatureList,
     /// Future bars whose price changes are the targets.
     pub horizon: usize,
-    /// What is predicted of each future bar.
+    /// The quantity that is predicted for each future bar.
     pub target: TargetKind,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
     /// and each has samples at those at which it has a bar.
     pub stride: usize,
     /// Longest gap between bars that windows may reach across; a longer one ends a segment.
     pub longest_hole: Duration,
-    /// Whether windows may reach across weekends.
+    /// Rule for windows across weekends.
     pub weekends: Weekends,
     /// How features are scaled.
     pub scaling: Scaling,
@@ -190,18 +190,18 @@ impl Recipe {
 
     /// The account of its bars in the series file at `path`, which is its attribute `source`, and
     /// the recipe in it.
-    pub(crate) fn of_series(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
-        let account = match source {
+    pub(crate) fn recorded(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
+        let provenance = match source {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Value::Null,
         };
-        let words: Option<Vec<String>> = serde_json::from_value(account["recipe"].clone()).ok();
+        let words: Option<Vec<String>> = serde_json::from_value(provenance["recipe"].clone()).ok();
         let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
             Error::data(format!(
                 "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
                 path.display()
             ))
         })?;
-        Ok((account, recipe))
+        Ok((provenance, recipe))
     }
 }

@@ -9,16 +9,16 @@ use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
 use super::disk::{require_free, share_under_way};
-use super::kept_files::require_fitting;
-use super::kept_series::{KeptSeries, PrefixCheck};
-use super::provenance::{SeriesAccount, account_of};
+use super::existing_series::{ExistingSeries, PrefixCheck};
+use super::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
+use super::source_files::require_fitting;
 use super::spool::{PARSED_ROW_BYTES, SpoolFolder};
 use super::work::Pass;
 use super::{Recipe, Recordings, universe};
 use crate::adapters::series::{Origin, series_description};
+use crate::command_report::CommandReport;
 use crate::error::{Error, Kind, Result};
-use crate::findings::Findings;
 use crate::host::{Host, PATIENCE};
 use crate::output;
 use crate::text::{bytes, shown, utc};
@@ -33,7 +33,7 @@ use crate::text::{bytes, shown, utc};
 /// [`Kind::Usage`] for a recipe that contradicts itself or an output that cannot be written,
 /// [`Kind::Data`] for bars that cannot be used, [`Kind::Capacity`] for a disk that is too full,
 /// [`Kind::Cancelled`] where the host ended it.
-pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<Findings> {
+pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
     recipe.check()?;
@@ -43,19 +43,19 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<Findings> 
         require_text(file, "the account of its bars that the series file keeps")?;
     }
     in_folder(out, host, |folder| {
-        let mut findings = write(&recipe, out, folder, host, None)?;
-        findings.finish(start, std::fs::metadata(out)?.len());
-        Ok(Findings::new(findings.text, &findings.json))
+        let mut report = write(&recipe, out, folder, host, None)?;
+        report.finish(start, std::fs::metadata(out)?.len());
+        Ok(CommandReport::new(report.text, &report.json))
     })
 }
 
-/// Works on the file at `out` with parsed bars in the folder beside it, which is removed unless the
-/// host ends the work.
+/// Calls `work` with the folder of parsed bars beside `out`. The folder is removed unless the host
+/// ends the work.
 pub(super) fn in_folder(
     out: &Path,
     host: &Host<'_>,
-    work: impl FnOnce(&SpoolFolder) -> Result<Findings> + Send,
-) -> Result<Findings> {
+    work: impl FnOnce(&SpoolFolder) -> Result<CommandReport> + Send,
+) -> Result<CommandReport> {
     // What is in the folder is safe at any moment.
     host.cancel.watch(PATIENCE)?;
     let folder = SpoolFolder::open(out)?;
@@ -74,25 +74,25 @@ pub(super) fn in_folder(
     written
 }
 
-/// Most threads that ingest takes: each has pieces of some 10 MB.
+/// Most threads of ingest: each has pieces of some 10 MB.
 const THREADS_MAX: usize = 32;
 
-/// Writes the series of a recipe, with the scalers of `kept` and after all of it where there is
-/// one.
+/// Writes the series of a recipe. With `kept` it has those scalers, and its bars come after that
+/// series.
 pub(super) fn write(
     recipe: &Recipe,
     out: &Path,
     folder: &SpoolFolder,
     host: &Host<'_>,
-    kept: Option<KeptSeries>,
-) -> Result<SeriesFindings> {
+    kept: Option<ExistingSeries>,
+) -> Result<SeriesReport> {
     require_room(recipe, folder)?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(folder, host)?;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
     if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
     }
-    let kept_scaler = kept.as_ref().map(KeptSeries::kept_scaler);
+    let kept_scaler = kept.as_ref().map(ExistingSeries::kept_scaler);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
     let plan = recordings.plan(recipe, &instruments, &spec, kept_scaler.as_ref(), folder, host)?;
     // Beside the series, the features that scalers are fitted on, of the instruments under way.
@@ -107,16 +107,16 @@ pub(super) fn write(
             plan.with_scalers(&kept.scalers, kept.constant_warnings())?
         }
     };
-    let series = SeriesAccount {
+    let series = SeriesProvenance {
         segments: &header.segments,
         excluded: &header.excluded,
         warnings: &header.warnings,
         kept_scaler: kept_scaler.as_ref(),
     };
-    let source = account_of(recipe, &recordings, series, &fingerprints)?;
-    let mut findings = SeriesFindings::new(out, &recordings, &header);
+    let source = provenance_json(recipe, &recordings, series, &fingerprints)?;
+    let mut report = SeriesReport::new(out, &recordings, &header);
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() };
-    findings.json["source"] = source;
+    report.json["source"] = source;
     let description = series_description(&header, origin);
     let prefix = kept.map(|kept| PrefixCheck::begin(kept, &header)).transpose()?;
     let writing = Pass::begin(host, "write", "bars", plan.bars() as u64);
@@ -130,7 +130,7 @@ pub(super) fn write(
         drop(prefix);
         written
     })?;
-    Ok(findings)
+    Ok(report)
 }
 
 fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
@@ -157,15 +157,14 @@ fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a disk that cannot take the parsed bars and the series, as far as the files' first lines
-/// tell how many bars there are.
+/// Refuses a disk without space for the parsed bars and the series, estimated from the files' first
+/// lines.
 fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
     let needed = room_needed(recipe).saturating_sub(folder.bytes());
     require_free(folder.path(), needed, "parsed bars and the series")
 }
 
-/// Bytes of the parsed bars and the series, as far as the files' first lines tell how many bars
-/// there are.
+/// Bytes of the parsed bars and the series, estimated from the files' first lines.
 fn room_needed(recipe: &Recipe) -> u64 {
     let files = recipe.files();
     // Files that cannot be read have their errors when they are.
@@ -185,18 +184,18 @@ fn room_needed(recipe: &Recipe) -> u64 {
     (0.9 * (series + spool)) as u64
 }
 
-pub(super) struct SeriesFindings {
+pub(super) struct SeriesReport {
     pub(super) text: String,
     pub(super) json: Value,
 }
 
-impl SeriesFindings {
+impl SeriesReport {
     fn new(out: &Path, recordings: &Recordings, header: &SeriesHeader) -> Self {
         let (first, last, instants) = (header.instants.first, header.instants.last, header.instants.count);
         let universe = &recordings.universe;
         let mut text = universe::describe(universe);
-        let of_files = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
-        let mut warnings: Vec<String> = of_files.collect();
+        let file_warnings = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
+        let mut warnings: Vec<String> = file_warnings.collect();
         // The universe's text has the warnings of its files in it.
         let others: Vec<String> =
             few_kept(recordings).into_iter().chain(alone(header)).chain(header.warnings.iter().cloned()).collect();
@@ -229,7 +228,7 @@ impl SeriesFindings {
             "warnings": warnings,
         });
         json["universe"] = universe::facts(universe);
-        SeriesFindings { text, json }
+        SeriesReport { text, json }
     }
 
     pub(super) fn finish(&mut self, start: Instant, size: u64) {
@@ -258,8 +257,8 @@ pub(super) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A warning where so many rows were dropped that the files are probably not what their reader
-/// takes them for. Copies of rows and fillers of a closed market are no sign of that.
+/// A warning if so many rows were dropped that the format of the files was probably mistaken.
+/// Repeated rows and fillers of a closed market do not count.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;
@@ -275,14 +274,13 @@ fn few_kept(recordings: &Recordings) -> Vec<String> {
     few.collect()
 }
 
-/// Instants of one instrument alone, as a share of all instants, that are worth a warning where
-/// there are several instruments.
+/// Smallest share of instants with samples of one instrument alone that gives a warning.
 const ALONE_SHARE_MIN: f64 = 0.01;
-/// Fewest instruments of which one alone is an exception.
+/// Fewest instruments for that warning.
 const ALONE_OF_MIN: usize = 3;
 
-/// A warning where instruments have samples at instants at which no other has one: a graph has a
-/// single node there.
+/// A warning if instruments have samples at instants at which no other has one. A graph would have
+/// a single node there.
 fn alone(header: &SeriesHeader) -> Option<String> {
     let (instants, count) = (&header.instants.alone, header.instants.count);
     let all: usize = instants.iter().sum();

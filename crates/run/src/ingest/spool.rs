@@ -63,7 +63,7 @@ struct Entry {
 }
 
 impl SpoolFolder {
-    /// Makes or finds the folder of `out`.
+    /// Opens the folder of `out`, or makes it.
     ///
     /// # Errors
     /// A usage error where another process writes the same output.
@@ -107,7 +107,7 @@ impl SpoolFolder {
         entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
-    /// The recording of `files`, as an earlier process left it, or as `read` makes it at a path.
+    /// The recording of `files` from an earlier process, or from `read`.
     pub(super) fn parsed(
         &self,
         files: &SymbolFiles,
@@ -139,13 +139,13 @@ impl SpoolFolder {
             summary: recording.summary.clone(),
             files: fingerprints.clone(),
         };
-        let text = serde_json::to_vec(&kept).map_err(Error::of_cause)?;
+        let text = serde_json::to_vec(&kept).map_err(Error::from_cause)?;
         fs::write(&entry, text).with_context(|| format!("cannot write {}", entry.display()))?;
         Ok(Ok(Parsed { recording, fingerprints, is_found: false }))
     }
 }
 
-/// Parsed bars that an earlier process left, if they are whole.
+/// Parsed bars of an earlier process, if they are complete.
 fn found(bars: &Path, entry: &Path) -> Option<Parsed> {
     let Entry { bars: len, xxh3_128, symbol, summary, files } = serde_json::from_slice(&fs::read(entry).ok()?).ok()?;
     let spooled = SpooledBars::open(bars, summary.base, len).ok()?;

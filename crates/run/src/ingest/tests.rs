@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use megabatch_bars::{Feature, Timeframe};
 use megabatch_chunk_io::{Storage, WriteOptions, write_series};
 
-use super::recipe::in_memory::{account, series_file};
+use super::recipe::in_memory::{provenance, series_file};
 use super::*;
 use crate::adapters::series::Origin;
 use crate::error::{Kind, Result};
@@ -20,7 +20,7 @@ fn ingest_in_memory(recipe: &Recipe, out: &Path) -> Result<()> {
     let mut recordings = recipe.read()?;
     let spec = recipe.spec();
     let aligned = recordings.align(&recipe)?;
-    let source = account(&recipe, &recordings, &aligned)?;
+    let source = provenance(&recipe, &recordings, &aligned)?;
     let series =
         series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() });
     Ok(write_series(out, &series, &WriteOptions { storage: Storage::Contiguous })?)
@@ -213,8 +213,8 @@ fn columns_of_several_symbols_become_instruments() {
         ..Recipe::default()
     };
     let out = folder.path().join("out.h5");
-    let findings = ingest(&recipe, &out, &Host::silent()).unwrap();
-    assert_eq!(findings.json["symbols"], serde_json::json!(["AAA", "BBB"]));
+    let report = ingest(&recipe, &out, &Host::silent()).unwrap();
+    assert_eq!(report.json["symbols"], serde_json::json!(["AAA", "BBB"]));
 }
 
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".

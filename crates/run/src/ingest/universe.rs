@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::text::utc;
 
-/// More instruments than these are told together.
+/// Most instruments that are described one by one.
 pub(crate) const ONE_BY_ONE_MAX: usize = 8;
-/// Warnings of many instruments that are told; the answer in JSON has all.
+/// Most warnings in the text. The answer in JSON has all.
 const WARNINGS_MAX: usize = 12;
 
-/// Summary of reading: every file of a few instruments, and of many the rules that they needed.
+/// Summary of reading: every file of a few instruments, or the rules that many of them needed.
 pub(crate) fn describe(universe: &Universe) -> String {
     let mut lines = match universe.recordings.len() {
         0..=ONE_BY_ONE_MAX => universe.recordings.iter().map(|recording| recording.summary.to_string()).collect(),
@@ -36,10 +36,10 @@ fn together(universe: &Universe) -> Vec<String> {
     let mut lines =
         vec![format!("{count} instruments of {files} files: {bars} bars from {} to {}", utc(first), utc(last))];
     let listed = |recordings: Vec<&Recording>, time: &dyn Fn(&Recording) -> String| -> String {
-        let of = |recording: &&Recording| {
+        let count = |recording: &&Recording| {
             format!("{} {} ({} bars)", recording.symbol, time(recording), recording.summary.bars.all)
         };
-        format!("{}: {}", recordings.len(), megabatch_bars::listed(&recordings.iter().map(of).collect::<Vec<_>>()))
+        format!("{}: {}", recordings.len(), megabatch_bars::listed(&recordings.iter().map(count).collect::<Vec<_>>()))
     };
     let late: Vec<&Recording> = universe.listed_late().collect();
     if !late.is_empty() {
@@ -91,11 +91,11 @@ fn dropped(recordings: &[Recording]) -> Vec<String> {
 }
 
 fn warnings(recordings: &[Recording]) -> Vec<String> {
-    let of = |recording: &Recording| {
+    let warnings_of = |recording: &Recording| {
         let symbol = recording.symbol.clone();
         recording.summary.warnings.clone().into_iter().map(move |warning| format!("  warning: {symbol}: {warning}"))
     };
-    let mut warnings: Vec<String> = recordings.iter().flat_map(of).collect();
+    let mut warnings: Vec<String> = recordings.iter().flat_map(warnings_of).collect();
     let more = warnings.len().saturating_sub(WARNINGS_MAX);
     warnings.truncate(WARNINGS_MAX);
     if more > 0 {
@@ -104,8 +104,8 @@ fn warnings(recordings: &[Recording]) -> Vec<String> {
     warnings
 }
 
-/// The same for programs: who is left out and why, who is listed late or ended early, what prices
-/// were adjusted for.
+/// The summary as JSON: excluded instruments with reasons, late listings, early ends, price
+/// adjustments.
 pub(crate) fn facts(universe: &Universe) -> Value {
     let symbols = |recordings: &mut dyn Iterator<Item = &Recording>| -> Vec<Value> {
         recordings.map(|recording| recording.symbol.as_str().into()).collect()
@@ -115,8 +115,8 @@ pub(crate) fn facts(universe: &Universe) -> Value {
         .iter()
         .map(|left_out| json!({ "symbol": left_out.symbol, "reason": left_out.reason.to_string() }));
     let splits = universe.recordings.iter().flat_map(|recording| {
-        let of_files = adjustments(std::slice::from_ref(recording)).flat_map(|adjusted| &adjusted.splits);
-        of_files.map(|ShareSplit { open_time, coefficient }| {
+        let splits = adjustments(std::slice::from_ref(recording)).flat_map(|adjusted| &adjusted.splits);
+        splits.map(|ShareSplit { open_time, coefficient }| {
             json!({ "symbol": recording.symbol, "date": day(*open_time), "coefficient": coefficient })
         })
     });

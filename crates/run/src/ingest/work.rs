@@ -1,4 +1,4 @@
-//! Progress of ingesting, and the wish to end it.
+//! Progress and cancellation of ingest.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Comparison of a series file with the series that its bars give, a piece at a time.
+//! Comparison of a series file with the series made of its bars again, a piece at a time.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,8 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::Result;
 
-/// Objects of a series file in the order in which a difference is named: the first object of all
-/// that differ.
+/// Objects of a series file, in the order in which differences are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 enum Object {
@@ -28,7 +27,7 @@ enum Object {
 /// Comparison of the series in `source` with pieces that come in any order and from any thread.
 pub(super) struct Comparison<'a> {
     source: &'a SeriesSource,
-    /// Rank of the first object that differs so far. Those after it decide nothing any more.
+    /// Rank of the first object that differs so far. Later ones do not matter.
     first_different: AtomicUsize,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct Comparison<'a> {
 type ReadRows<'a> = &'a dyn Fn(Range<usize>, &mut [f32]) -> megabatch_chunk_io::Result<()>;
 
 impl<'a> Comparison<'a> {
-    /// Begins with everything in `source` but its bars and samples, which should be `expected`.
+    /// Compares everything in `source` except bars and samples with `expected`.
     pub(super) fn begin(source: &'a SeriesSource, expected: &SeriesDescription) -> Self {
         let comparison = Comparison { source, first_different: AtomicUsize::new(usize::MAX) };
         let file = source.file();
@@ -161,14 +160,14 @@ impl<'a> Comparison<'a> {
     /// Numbers of a row of the object.
     fn width(&self, rank: usize) -> usize {
         match rank.checked_sub(Object::FirstTimeframe as usize) {
-            Some(of_timeframe) => self.file().timeframes()[of_timeframe / 2].feature_names().len(),
+            Some(place) => self.file().timeframes()[place / 2].feature_names().len(),
             None => self.file().shape().horizons,
         }
     }
 
     /// The first object that is different, if any.
     pub(super) fn difference(&self) -> Option<String> {
-        let of_timeframe = |rank: usize, timeframe: &SeriesTimeframeFile| match rank % 2 {
+        let place = |rank: usize, timeframe: &SeriesTimeframeFile| match rank % 2 {
             0 => format!("/series/{}/values", timeframe.name()),
             _ => format!("the index, the features or the scaler of {}", timeframe.name()),
         };
@@ -185,7 +184,7 @@ impl<'a> Comparison<'a> {
             return None;
         }
         Some(match rank.checked_sub(Object::FirstTimeframe as usize) {
-            Some(rank) => of_timeframe(rank, &self.file().timeframes()[rank / 2]),
+            Some(rank) => place(rank, &self.file().timeframes()[rank / 2]),
             None => named.into_iter().find(|&(object, _)| object as usize == rank)?.1.to_owned(),
         })
     }
@@ -202,8 +201,8 @@ fn index_of(timeframe: usize) -> usize {
     values_of(timeframe) + 1
 }
 
-/// The first root attribute of `file` that is not that of `expected`; the account of the bars is
-/// none of them.
+/// The first root attribute of `file` that differs from that of `expected`. The provenance is left
+/// out.
 ///
 /// # Errors
 /// An attribute that cannot be read.

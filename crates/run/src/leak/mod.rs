@@ -23,12 +23,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::adapters::series::{Origin, series_description};
+use crate::command_report::CommandReport;
 use crate::config::{Config, SettingSources};
 use crate::error::{Context as _, Error, Kind, Result};
-use crate::findings::Findings;
 use crate::host::{Host, PATIENCE, Work};
 use crate::ingest::disk::{require_free, share_under_way};
-use crate::ingest::provenance::{KeptScaler, LISTS, SeriesAccount, account_of, fingerprint, recorded_files};
+use crate::ingest::provenance::{KeptScaler, LISTS, SeriesProvenance, fingerprint, provenance_json, recorded_files};
 use crate::ingest::spool::{PARSED_ROW_BYTES, SpoolFolder};
 use crate::ingest::work::Pass;
 use crate::ingest::{Recipe, StreamedRecordings, fit, instruments_of};
@@ -41,7 +41,7 @@ use split_proof::{ExactSpans, SplitProof, SplitSource, prove_splits};
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
 
-/// What is proven.
+/// Options of a proof.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The files of bars that the series was made of, or folders with them, where they are not
@@ -76,7 +76,7 @@ impl Default for Options {
 /// [`Kind::Data`] where the proof fails, also the verdict of findings without a proven split,
 /// [`Kind::Capacity`] for a disk without room for the bars, [`Kind::Cancelled`] where the host
 /// ended it.
-pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
+pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<CommandReport> {
     host.cancel.watch(PATIENCE)?;
     match prove_file(path, options, host) {
         Err(error) if error.kind() == Kind::Cancelled => {
@@ -89,7 +89,7 @@ pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings
 /// Bytes of the cache through which the file is read.
 const CACHE_BYTES: usize = 16 << 20;
 
-fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
+fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     let reading =
         SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(CACHE_BYTES), ..SourceOptions::default() };
@@ -97,7 +97,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     let file = source.series().ok_or_else(|| {
         Error::data(format!("{}: /@layout: expected a series, as `ingest` writes it, found windows", path.display()))
     })?;
-    let provenance = Provenance::of(path, file.file().attribute("source")?.as_ref())?;
+    let provenance = Provenance::read(path, file.file().attribute("source")?.as_ref())?;
     let moved = options.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
     let recipe = provenance.recipe_with(&moved)?;
     let scratch = scratch_folder(path, host)?;
@@ -105,7 +105,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     require_room_for_bars(&recipe, spool.path())?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(&spool, host)?;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
-    let kept_scaler = KeptScaler::of_account(&provenance.json);
+    let kept_scaler = KeptScaler::recorded(&provenance.json);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
     let plan = recordings.plan(&recipe, &instruments, &spec, kept_scaler.as_ref(), &spool, host)?;
     // Features of two fits at once, of one timeframe each bar and a little of the longer ones, of
@@ -114,13 +114,13 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
         plan.bars_to_fit()? as f64 * (4 * spec.features.len() * 3) as f64 * share_under_way(symbols.len());
     require_free(spool.path(), fitted_bytes as u64, "features that scalers are fitted on")?;
     let header = fit(&plan, host)?;
-    let account = SeriesAccount {
+    let series = SeriesProvenance {
         segments: &header.segments,
         excluded: &header.excluded,
         warnings: &header.warnings,
         kept_scaler: kept_scaler.as_ref(),
     };
-    provenance.require_same_account(account_of(&recipe, &recordings, account, &fingerprints)?)?;
+    provenance.require_same_provenance(provenance_json(&recipe, &recordings, series, &fingerprints)?)?;
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() };
     require_same(file, &plan, &header, origin, host)?;
 
@@ -205,7 +205,7 @@ fn split_config(settings: &SettingSources, train_fraction: f64, host: &Host<'_>)
     Ok((settings.load(&host.environment)?, asked))
 }
 
-fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -> Findings {
+fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -> CommandReport {
     let changes: Vec<String> = moments.changes.iter().map(|&time| utc(time)).collect();
     let mut json = facts.clone();
     json["random_samples"] = moments.random.into();
@@ -229,9 +229,9 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
         facts["seconds"].as_f64().unwrap_or_default(),
         split_text(split),
     );
-    let findings = Findings::new(text, &json);
+    let report = CommandReport::new(text, &json);
     // A file without a proven split is not one that was found good.
-    if split.none_because.is_some() { findings.with_verdict(Kind::Data) } else { findings }
+    if split.none_because.is_some() { report.with_verdict(Kind::Data) } else { report }
 }
 
 fn split_text(split: &SplitProof) -> String {
@@ -252,8 +252,8 @@ struct Provenance<'a> {
 }
 
 impl<'a> Provenance<'a> {
-    fn of(path: &'a Path, source: Option<&AttributeValue>) -> Result<Self> {
-        let (json, recipe) = Recipe::of_series(path, source)?;
+    fn read(path: &'a Path, source: Option<&AttributeValue>) -> Result<Self> {
+        let (json, recipe) = Recipe::recorded(path, source)?;
         Ok(Provenance { path, json, recipe })
     }
 
@@ -306,12 +306,12 @@ impl<'a> Provenance<'a> {
     }
 
     /// Requires that the file's provenance matches the bars found; the bars' places do not count.
-    fn require_same_account(&self, mut found: Value) -> Result<()> {
+    fn require_same_provenance(&self, mut found: Value) -> Result<()> {
         let mut said = self.json.clone();
-        for account in [&mut said, &mut found] {
-            account["recipe"] = Value::Null;
+        for provenance in [&mut said, &mut found] {
+            provenance["recipe"] = Value::Null;
             for list in LISTS {
-                for instrument in account.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                for instrument in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                     // Why an instrument is left out is told with its path.
                     instrument["reason"] = Value::Null;
                     forget_places(instrument);
@@ -402,11 +402,11 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 fn changes(zones: &[TimeZone], first: i64, last: i64) -> Vec<i64> {
     let Ok(begin) = Timestamp::from_nanosecond(first.into()) else { return Vec::new() };
     let nanoseconds = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
-    let of_zone = |zone: &TimeZone| -> Vec<i64> {
+    let midnights = |zone: &TimeZone| -> Vec<i64> {
         let times = zone.following(begin).map(|transition| nanoseconds(transition.timestamp()));
         times.take_while(|&time| time <= last).collect()
     };
-    let all: BTreeSet<i64> = zones.iter().flat_map(of_zone).collect();
+    let all: BTreeSet<i64> = zones.iter().flat_map(midnights).collect();
     all.into_iter().collect()
 }
 
@@ -463,8 +463,8 @@ impl Proofs<'_> {
             let moment =
                 |&n: &usize| Ok(Moment { time: sample_time(self.file, n)?, seed: self.seed.wrapping_add(n as u64) });
             let own = samples.iter().map(moment).collect::<Result<Vec<Moment>>>()?;
-            let each = |of: usize, proof: Proof| {
-                self.require_windows(samples[of], &proof)?;
+            let each = |place: usize, proof: Proof| {
+                self.require_windows(samples[place], &proof)?;
                 replaced.fetch_add(proof.replaced, Ordering::Relaxed);
                 let mut progress = progress.lock().expect("no thread panics while it shows progress");
                 progress.1 += 1;

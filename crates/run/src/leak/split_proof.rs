@@ -11,9 +11,9 @@ use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::text::utc;
 
-/// When the samples of a series look at bars, by the bars themselves.
+/// Spans of time that the samples of a series use, from the bars themselves.
 pub(super) struct ExactSpans<'a> {
-    /// The series, whose samples were found to be those that its bars give.
+    /// The series. Its samples were proven to be those of its bars.
     pub(super) file: &'a SeriesFile,
     /// Its bars, by instrument.
     pub(super) instruments: &'a [StreamedInstrument<'a>],
@@ -24,7 +24,7 @@ pub(super) struct ExactSpans<'a> {
 }
 
 impl ExactSpans<'_> {
-    /// When the last bar closes that a label of `samples` reads. Labels of an instrument end in the
+    /// Close of the last bar that a label of `samples` reads. Labels of an instrument end in the
     /// order of its samples, so that the last sample of each counts.
     fn last_label_end_ns(&self, samples: &SampleRanges) -> Result<i64> {
         let mut last = vec![None; self.instruments.len()];
@@ -100,15 +100,15 @@ pub(super) struct SplitProof {
     pub(super) splits: usize,
     /// Samples in the parts of all of them.
     pub(super) samples: usize,
-    /// Why there is none, where the file is too short for the default split.
+    /// Reason for no proof: the file is too short for the default split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) none_because: Option<String>,
 }
 
-/// Splits the samples of `source` as `train` would and holds the parts against the bars.
+/// Splits the samples of `source` as `train` does, and compares the parts with the bars.
 ///
 /// # Errors
-/// What is wrong with the split, or the samples of a later part that see labels of an earlier one.
+/// A split that is wrong, or samples of a later part that see labels of an earlier one.
 pub(super) fn prove_splits(
     source: &Source,
     config: &Config,

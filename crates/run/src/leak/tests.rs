@@ -5,7 +5,7 @@ use megabatch_chunk_io::{Compression, Series, SeriesFile, Storage, WriteOptions,
 use megabatch_trainer::SampleRanges;
 
 use super::*;
-use crate::ingest::recipe::in_memory::{account, series_file};
+use crate::ingest::recipe::in_memory::{provenance as provenance_json, series_file};
 use crate::ingest::{Windows, ingest};
 use crate::text::Duration as TextDuration;
 
@@ -50,11 +50,11 @@ fn read(path: &Path) -> Series {
 /// The comparison with all of the file and of the series in memory: the oracle.
 fn compare_in_memory(path: &Path) -> Result<()> {
     let file = read(path);
-    let provenance = Provenance::of(path, file.attributes.get("source"))?;
+    let provenance = Provenance::read(path, file.attributes.get("source"))?;
     let recipe = provenance.recipe_with(&[])?;
     let mut recordings = recipe.read()?;
     let aligned = recordings.align(&recipe)?;
-    provenance.require_same_account(account(&recipe, &recordings, &aligned)?)?;
+    provenance.require_same_provenance(provenance_json(&recipe, &recordings, &aligned)?)?;
     let (spec, source) = (recipe.spec(), String::new());
     let rebuilt = series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source });
     let differs = |object: &str| Err(not_what_its_bars_give(path, object));
@@ -90,8 +90,8 @@ fn compare_in_memory(path: &Path) -> Result<()> {
 /// Something that is changed in a file, at a place below 1,000,000 of its own range.
 type Change = fn(&mut Series, usize);
 
-fn place(of: usize, len: usize) -> usize {
-    of * len / 1_000_000
+fn place(millionths: usize, len: usize) -> usize {
+    millionths * len / 1_000_000
 }
 
 const CHANGES: [Change; 14] = [
@@ -189,9 +189,9 @@ fn exact_spans_are_those_of_every_sample() {
     let mut below = |end: usize| (random.uniform() * end as f64) as usize % end;
     for case in 0..200 {
         let mut part = || {
-            let (from, of) = (below(aligned.len()), 1 + below(8));
+            let (from, every) = (below(aligned.len()), 1 + below(8));
             let to = from + below(aligned.len() - from + 1);
-            (from..to).filter(|n| n % of != 1 || case % 3 == 0).collect::<Vec<usize>>()
+            (from..to).filter(|n| n % every != 1 || case % 3 == 0).collect::<Vec<usize>>()
         };
         let (earlier, later): (Vec<usize>, Vec<usize>) = (part(), part());
         let last_ns = earlier.iter().map(|&n| aligned.label_end_time[n]).max().unwrap_or(i64::MIN);

@@ -9,11 +9,11 @@ use megabatch_alloc_lab as alloc_lab;
 use megabatch_alloc_lab::{Limits, OutOfMemory, Policy, ReplayOutcome, TraceReader};
 use serde_json::{Map, Value, json};
 
+use crate::command_report::CommandReport;
 use crate::error::{Context as _, Error, Result};
-use crate::findings::Findings;
 use crate::text::ByteSize;
 
-/// What is played on what.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// Memory of the device.
@@ -57,7 +57,7 @@ impl std::str::FromStr for Policies {
 ///
 /// # Errors
 /// A data error for a trace that cannot be read.
-pub fn replay(trace: &Trace, options: &ReplayOptions) -> Result<Findings> {
+pub fn replay(trace: &Trace, options: &ReplayOptions) -> Result<CommandReport> {
     let max_split_bytes = options.max_split_size.map(|ByteSize(bytes)| bytes);
     let limits = Limits { capacity_bytes: options.capacity.0, max_split_bytes };
     let mut played = Vec::new();
@@ -77,7 +77,7 @@ pub fn replay(trace: &Trace, options: &ReplayOptions) -> Result<Findings> {
             Value::Object(each.collect::<Map<_, _>>())
         }
     };
-    Ok(Findings::new(text.join("\n"), &json))
+    Ok(CommandReport::new(text.join("\n"), &json))
 }
 
 /// A trace that can be read once for each policy.

@@ -7,8 +7,8 @@ use megabatch_atomic_file as atomic_file;
 use megabatch_gpu_core::snapshot::{OwnerBytes, Reason, Snapshot, Summary};
 use serde_json::{Value, json};
 
+use crate::command_report::CommandReport;
 use crate::error::{Context as _, Error, Result};
-use crate::findings::Findings;
 use crate::output;
 use crate::report::map_file;
 use crate::run_folder::RunFolder;
@@ -31,7 +31,7 @@ pub struct SnapshotOptions {
 ///
 /// # Errors
 /// A usage error for a run without snapshots, a data error for a file that is none.
-pub fn snapshot(path: &Path, options: &SnapshotOptions) -> Result<Findings> {
+pub fn snapshot(path: &Path, options: &SnapshotOptions) -> Result<CommandReport> {
     let (path, snapshot) = open(path)?;
     for out in options.pickle.iter().chain(&options.svg) {
         output::check(out, &[&path])?;
@@ -47,7 +47,7 @@ pub fn snapshot(path: &Path, options: &SnapshotOptions) -> Result<Findings> {
     let summary = Summary::new(&snapshot);
     let mut text = describe(&path, &snapshot, &summary);
     text.extend(options.pickle.iter().chain(&options.svg).map(|out| format!("\nwritten: {}", out.display())));
-    Ok(Findings::new(text, &to_json(&path, &snapshot, &summary)?))
+    Ok(CommandReport::new(text, &to_json(&path, &snapshot, &summary)?))
 }
 
 /// The snapshot that `path` is, or the latest in the run's folder that it is.

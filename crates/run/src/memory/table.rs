@@ -7,12 +7,12 @@ use megabatch_alloc_lab::{Policy, ReplayOutcome, TraceLine, replay};
 use serde_json::{Value, json};
 
 use super::replay::gib;
-use crate::findings::Findings;
+use crate::command_report::CommandReport;
 
 /// Peak memory held ÷ peak memory asked for, for every pattern of the corpus and every policy;
 /// `seed` is that of what patterns leave to chance.
-pub fn table(seed: u64) -> Findings {
-    let rows: Vec<Row> = PATTERNS.iter().map(|pattern| Row::of(pattern, seed)).collect();
+pub fn table(seed: u64) -> CommandReport {
+    let rows: Vec<Row> = PATTERNS.iter().map(|pattern| Row::measure(pattern, seed)).collect();
     let policies = Policy::ALL.map(Policy::name).join(" | ");
     let held = format!(
         "| trace | peak live | smallest block | {policies} | goal |\n| --- | ---: | ---: | ---: | ---: | ---: | --- |\n"
@@ -25,7 +25,7 @@ pub fn table(seed: u64) -> Findings {
         .chain([format!("\nCalls to the driver:\n\n{calls}")])
         .chain(rows.iter().map(Row::calls))
         .collect();
-    Findings::new(text, &rows.iter().map(Row::to_json).collect::<Vec<_>>())
+    CommandReport::new(text, &rows.iter().map(Row::to_json).collect::<Vec<_>>())
 }
 
 struct Row {
@@ -35,7 +35,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(pattern: &'static Pattern, seed: u64) -> Self {
+    fn measure(pattern: &'static Pattern, seed: u64) -> Self {
         let events = pattern.events(seed);
         let size = TraceSize::measure(&events);
         let outcome = |policy| {

@@ -7,8 +7,8 @@ use megabatch_atomic_file as atomic_file;
 use serde_json::json;
 
 use super::replay::gib;
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::output;
 use crate::text::shown;
 
@@ -17,7 +17,7 @@ use crate::text::shown;
 pub struct PatternName {
     /// The name.
     pub name: &'static str,
-    /// What asks for memory so.
+    /// The kind of program that allocates so.
     pub about: &'static str,
 }
 
@@ -31,7 +31,7 @@ pub fn patterns() -> impl Iterator<Item = PatternName> {
 ///
 /// # Errors
 /// A usage error for an unknown name, or an output that cannot be written.
-pub fn trace(name: &str, out: &Path, seed: u64) -> Result<Findings> {
+pub fn trace(name: &str, out: &Path, seed: u64) -> Result<CommandReport> {
     output::check(out, &[])?;
     let pattern = pattern(name).ok_or_else(|| Error::usage(format!("`{name}` is no pattern of the corpus")))?;
     let events = pattern.events(seed);
@@ -53,5 +53,5 @@ pub fn trace(name: &str, out: &Path, seed: u64) -> Result<Findings> {
         "capacity_bytes": pattern.capacity_bytes,
         "max_split_bytes": pattern.max_split_bytes,
     });
-    Ok(Findings::new(said, &json))
+    Ok(CommandReport::new(said, &json))
 }

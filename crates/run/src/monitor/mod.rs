@@ -1,7 +1,7 @@
-//! A run that trains, or has trained, followed through what it writes into its folder.
+//! A run, watched through the files in its folder.
 
 #[cfg(test)]
-mod made_up;
+mod fixtures;
 mod monitored_run;
 mod run_status;
 mod warning;

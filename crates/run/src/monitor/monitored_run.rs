@@ -1,4 +1,4 @@
-//! A run that is followed through what it writes into its folder.
+//! A run that is watched through the files in its folder.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ impl MonitoredRun {
         &self.name
     }
 
-    /// Takes account of what the run has written.
+    /// Reads new lines and files of the run.
     pub fn refresh(&mut self) -> Result<()> {
         self.find_fold();
         let log = self.run.metrics_file();
@@ -114,7 +114,7 @@ impl MonitoredRun {
 mod tests {
     use std::time::Duration;
 
-    use super::super::made_up::{epoch, step};
+    use super::super::fixtures::{epoch, step};
     use super::*;
 
     fn write(path: &Path, lines: &[Value]) {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_that_walks_forward_the_last_fold_is_shown() {
+    fn a_walk_forward_run_is_shown_by_its_last_fold() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.yaml"), "").unwrap();
         let mut followed = MonitoredRun::open(folder.path()).unwrap();

@@ -18,19 +18,19 @@ const WARNINGS_MAX: usize = 20;
 /// Status of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunStatus {
-    /// True if its errors were told after its last step.
+    /// True if it was evaluated after its last step.
     pub has_ended: bool,
-    /// Since the last line of its log was written.
+    /// Time since the last line of its log was written.
     pub silence: Option<Duration>,
-    /// Memory of the device before the run began.
+    /// Free memory of the device before the run began.
     pub available_bytes: Option<f64>,
     /// Optimizer steps at which training ends.
     pub steps: Option<f64>,
-    /// The last look at the GPU, of a run on one.
+    /// The last sample of the GPU; `None` on the CPU.
     pub gpu: Option<GpuSample>,
     /// The last step's line; null before the first.
     pub step: Value,
-    /// The last line of an epoch's end, which tells what is reserved; null before the first.
+    /// The last line of an epoch's end, with the reserved bytes; null before the first.
     pub epoch: Value,
     /// Step and loss.
     pub losses: Vec<(f64, f64)>,
@@ -42,7 +42,7 @@ pub struct RunStatus {
     pub warnings_total: u64,
     rollbacks: f64,
     recent: VecDeque<StepTime>,
-    /// Validations and saving since the first line.
+    /// Time of validations and checkpoints since the first line.
     between_steps_s: f64,
 }
 
@@ -55,11 +55,11 @@ struct StepTime {
     computing_s: f64,
 }
 
-/// A number that a run has at any time.
+/// A number that describes a run at any time.
 pub struct Reading {
     /// Its name in JSON; in Prometheus `megabatch_` comes before it.
     pub key: &'static str,
-    /// What it measures.
+    /// The measured quantity, in words.
     pub about: &'static str,
     /// Its value; `None` where it is not known.
     pub value: fn(&RunStatus) -> Option<f64>,
@@ -71,18 +71,18 @@ const fn reading(key: &'static str, about: &'static str, value: fn(&RunStatus) -
 
 /// All of them.
 pub const READINGS: [Reading; 27] = [
-    reading("step", "Optimizer steps done.", |vitals| vitals.of_step("step")),
+    reading("step", "Optimizer steps done.", |vitals| vitals.last_step("step")),
     reading("steps", "Optimizer steps at which training ends.", |vitals| vitals.steps),
-    reading("epoch", "Epoch of the last step, from 0.", |vitals| vitals.of_step("epoch")),
+    reading("epoch", "Epoch of the last step, from 0.", |vitals| vitals.last_step("epoch")),
     reading("time_left_seconds", "Time to the last step at the pace of the last ones.", RunStatus::time_left_s),
-    reading("loss", "Loss of the last step.", |vitals| vitals.of_step("loss")),
+    reading("loss", "Loss of the last step.", |vitals| vitals.last_step("loss")),
     reading("validation_loss", "Last validation loss.", |vitals| vitals.validations.last().map(|point| point.1)),
     reading("best_validation_loss", "Lowest validation loss.", |vitals| vitals.best().map(|point| point.1)),
-    reading("learning_rate", "Learning rate of the last step.", |vitals| vitals.of_step("lr")),
+    reading("learning_rate", "Learning rate of the last step.", |vitals| vitals.last_step("lr")),
     reading("grad_norm", "Norm of the gradients of the last step, before clipping.", |vitals| {
-        vitals.of_step("grad_norm")
+        vitals.last_step("grad_norm")
     }),
-    reading("loss_scale", "Loss scale of the last step, in fp16.", |vitals| vitals.of_step("loss_scale")),
+    reading("loss_scale", "Loss scale of the last step, in fp16.", |vitals| vitals.last_step("loss_scale")),
     reading("samples_per_second", "Samples over the time of the last steps.", RunStatus::samples_per_s),
     reading("data_wait_ratio", "Share of the last steps that waited for data.", |vitals| {
         vitals.share(|time| time.wait_s)
@@ -92,15 +92,15 @@ pub const READINGS: [Reading; 27] = [
         "Share of the last steps in which the device computed, as far as it is known.",
         |vitals| vitals.share(|time| time.computing_s),
     ),
-    reading("allocated_bytes", "Bytes allocated on the device.", |vitals| vitals.of_step("allocated_bytes")),
+    reading("allocated_bytes", "Bytes allocated on the device.", |vitals| vitals.last_step("allocated_bytes")),
     reading("allocated_bytes_peak", "Most bytes allocated in the last epoch.", |vitals| {
-        vitals.of_epoch("allocated_bytes_peak")
+        vitals.last_epoch("allocated_bytes_peak")
     }),
     reading("reserved_bytes", "Bytes that the memory pool held at the end of the last epoch.", |vitals| {
-        vitals.of_epoch("reserved_bytes")
+        vitals.last_epoch("reserved_bytes")
     }),
     reading("reserved_bytes_peak", "Most bytes that the memory pool held in the last epoch.", |vitals| {
-        vitals.of_epoch("reserved_bytes_peak")
+        vitals.last_epoch("reserved_bytes_peak")
     }),
     reading(
         "free_bytes",
@@ -108,15 +108,15 @@ pub const READINGS: [Reading; 27] = [
         RunStatus::free_bytes,
     ),
     reading("gpu_busy_ratio", "Share of the last moments in which the GPU ran a kernel.", |vitals| {
-        vitals.of_gpu(|gpu| gpu.busy_percent).map(|percent| percent / 100.0)
+        vitals.gpu_number(|gpu| gpu.busy_percent).map(|percent| percent / 100.0)
     }),
     reading("gpu_memory_used_bytes", "Bytes of the GPU's memory that any program holds.", |vitals| {
-        vitals.of_gpu(|gpu| gpu.memory_used_bytes)
+        vitals.gpu_number(|gpu| gpu.memory_used_bytes)
     }),
-    reading("gpu_power_watts", "Power that the GPU takes.", |vitals| vitals.of_gpu(|gpu| gpu.power_w)),
-    reading("gpu_temperature_celsius", "The GPU's temperature.", |vitals| vitals.of_gpu(|gpu| gpu.celsius)),
+    reading("gpu_power_watts", "Power that the GPU takes.", |vitals| vitals.gpu_number(|gpu| gpu.power_w)),
+    reading("gpu_temperature_celsius", "The GPU's temperature.", |vitals| vitals.gpu_number(|gpu| gpu.celsius)),
     reading("gpu_clock_hertz", "Clock of the GPU's multiprocessors.", |vitals| {
-        vitals.of_gpu(|gpu| gpu.sm_mhz).map(|mhz| mhz * 1e6)
+        vitals.gpu_number(|gpu| gpu.sm_mhz).map(|mhz| mhz * 1e6)
     }),
     reading("rollbacks_total", "How often the run went back because it diverged.", |vitals| Some(vitals.rollbacks)),
     reading("warnings_total", "Warnings so far.", |vitals| Some(vitals.warnings_total as f64)),
@@ -129,7 +129,7 @@ pub const READINGS: [Reading; 27] = [
 ];
 
 impl RunStatus {
-    /// Takes account of a line of the log.
+    /// Reads a line of the log.
     pub fn see(&mut self, line: &Value) {
         let number = |key: &str| line[key].as_f64();
         match line["event"].as_str() {
@@ -137,7 +137,7 @@ impl RunStatus {
                 self.step.clone_from(line);
                 self.steps = number("steps").or(self.steps);
                 self.losses.extend(number("step").zip(number("loss")));
-                self.recent.extend(StepTime::of(line));
+                self.recent.extend(StepTime::from_line(line));
                 if self.recent.len() > RECENT_STEPS {
                     self.recent.pop_front();
                 }
@@ -160,15 +160,15 @@ impl RunStatus {
         }
     }
 
-    fn of_step(&self, key: &str) -> Option<f64> {
+    fn last_step(&self, key: &str) -> Option<f64> {
         self.step[key].as_f64()
     }
 
-    fn of_epoch(&self, key: &str) -> Option<f64> {
+    fn last_epoch(&self, key: &str) -> Option<f64> {
         self.epoch[key].as_f64()
     }
 
-    fn of_gpu(&self, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
+    fn gpu_number(&self, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
         self.gpu.as_ref().and_then(value)
     }
 
@@ -179,7 +179,7 @@ impl RunStatus {
 
     /// Share of the steps that are done.
     pub fn progress(&self) -> Option<f64> {
-        Some(self.of_step("step")? / self.steps.filter(|&steps| steps > 0.0)?)
+        Some(self.last_step("step")? / self.steps.filter(|&steps| steps > 0.0)?)
     }
 
     fn whole_s(&self) -> Option<f64> {
@@ -194,19 +194,19 @@ impl RunStatus {
         Some(self.recent.iter().map(|time| time.samples).sum::<f64>() / self.whole_s()?)
     }
 
-    /// Steps at the pace of the last ones, and what lies between them as often as before.
+    /// Time of the remaining steps at the pace of the last ones, with pauses as often as before.
     pub fn time_left_s(&self) -> Option<f64> {
         if self.has_ended {
             return Some(0.0);
         }
-        let done = self.of_step("step")?;
+        let done = self.last_step("step")?;
         let step_s =
             self.whole_s()? / self.recent.len() as f64 + self.between_steps_s / self.losses.len().max(1) as f64;
         Some((self.steps? - done).max(0.0) * step_s)
     }
 
     fn free_bytes(&self) -> Option<f64> {
-        let held = self.of_epoch("reserved_bytes").or_else(|| self.of_step("allocated_bytes"))?;
+        let held = self.last_epoch("reserved_bytes").or_else(|| self.last_step("allocated_bytes"))?;
         Some((self.available_bytes? - held).max(0.0))
     }
 
@@ -223,7 +223,7 @@ impl RunStatus {
 }
 
 impl StepTime {
-    fn of(line: &Value) -> Option<Self> {
+    fn from_line(line: &Value) -> Option<Self> {
         let number = |key: &str| line[key].as_f64();
         let samples = number("samples")?;
         let whole_s = samples / number("samples_per_s").filter(|&rate| rate > 0.0)?;
@@ -234,7 +234,7 @@ impl StepTime {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{epoch, seen, step, validation};
+    use super::super::fixtures::{epoch, seen, step, validation};
     use super::*;
 
     #[test]

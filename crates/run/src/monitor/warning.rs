@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::text::bytes;
 use crate::text::number::{percent, significant};
 
-/// The sentence of a line that is a warning.
+/// The sentence for a line that is a warning; `None` for other lines.
 pub(super) fn sentence(line: &Value) -> Option<String> {
     let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
     let text = |key: &str| line[key].as_str().unwrap_or("unknown").to_owned();

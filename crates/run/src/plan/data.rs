@@ -1,4 +1,4 @@
-//! The data of a run: how they pass through memory, and what reading them costs.
+//! The data of a run: their passage through memory and the cost of reading.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use super::reads::{DatasetReads, StreamedReads, epoch_reads};
 use crate::adapters::data::DataFile;
 use crate::adapters::data_schema::DataSchema;
 use crate::error::Result;
-use crate::nouns::Nouns;
 use crate::setup::TrainingSetup;
 use crate::text::{bytes, plural, serialize_shown};
+use crate::unit_names::UnitNames;
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DataPlan {
@@ -19,10 +19,10 @@ pub(crate) struct DataPlan {
     pub(crate) path: PathBuf,
     /// Fingerprint of the samples; a run resumes on data of the same fingerprint only.
     pub(crate) fingerprint: String,
-    /// The files behind the samples, each with its fingerprint, to name the one that has changed.
+    /// The files of the samples, each with its fingerprint, so that a changed one can be named.
     pub(crate) files: Vec<DataFile>,
-    /// Inputs and targets of the model, as far as the file tells: a model is used on data of the
-    /// same meaning only.
+    /// Names of inputs and targets, as far as the file has them. A model is used on data with the
+    /// same names only.
     pub(crate) meaning: DataSchema,
     /// `series`, `windows` or `graphs`.
     pub(crate) layout: String,
@@ -46,26 +46,26 @@ pub(crate) struct DataPlan {
 }
 
 impl DataPlan {
-    pub(super) fn of(job: &TrainingSetup, chunks: ChunkPlan) -> Result<Self> {
-        let (data, shape) = (&job.data, job.data.shape());
+    pub(super) fn new(setup: &TrainingSetup, chunks: ChunkPlan) -> Result<Self> {
+        let (data, shape) = (&setup.data, setup.data.shape());
         Ok(DataPlan {
             path: data.path().to_owned(),
-            fingerprint: data.fingerprint(&job.files),
-            files: job.files.clone(),
+            fingerprint: data.fingerprint(&setup.files),
+            files: setup.files.clone(),
             meaning: data.meaning()?,
             layout: data.layout(),
             samples: shape.samples,
-            unit: Nouns::of(data).unit,
+            unit: UnitNames::for_data(data).unit,
             units: data.units(),
             windows_bytes: shape.windows_bytes(),
-            resident_bytes: job.data_bytes(&chunks),
-            batches_per_chunk: chunks.samples_per_chunk.div_ceil(job.training.batch_size),
+            resident_bytes: setup.data_bytes(&chunks),
+            batches_per_chunk: chunks.samples_per_chunk.div_ceil(setup.training.batch_size),
             reads: match chunks.residence {
                 Residence::Resident | Residence::Streamed => Vec::new(),
-                Residence::Chunked => epoch_reads(job, chunks.samples_per_chunk)?,
+                Residence::Chunked => epoch_reads(setup, chunks.samples_per_chunk)?,
             },
             streamed: match chunks.residence {
-                Residence::Streamed => Some(StreamedReads::of(job, chunks.data_bytes as usize)?),
+                Residence::Streamed => Some(StreamedReads::new(setup, chunks.data_bytes as usize)?),
                 _ => None,
             },
             chunks,

@@ -1,5 +1,4 @@
-//! The memory of a run on a GPU by what it is for and by phase of a step, and what to change where
-//! it is too much.
+//! GPU memory of a run by purpose and by phase of a step, and advice where it is too much.
 
 use megabatch_nn::memory::PlannedTensor;
 use megabatch_trainer as trainer;
@@ -11,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::setup::TrainingSetup;
 use crate::text::bytes;
 
-/// Peak bytes of a run on a GPU. Beside it the run keeps in host memory what is planned there.
+/// Peak bytes of a run on a GPU. Host memory is planned apart.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct GpuPlan {
     /// As the command line names it.
@@ -30,10 +29,10 @@ pub(crate) struct GpuPlan {
 }
 
 impl GpuPlan {
-    /// Plan of `job`, where it computes on a GPU.
-    pub(super) fn of(job: &TrainingSetup) -> Result<Option<Self>> {
-        let Some(gpu) = &job.gpu_asked else { return Ok(None) };
-        let footprint = job.gpu_footprint(&job.training)?;
+    /// Plan of `setup`, where it computes on a GPU.
+    pub(super) fn new(setup: &TrainingSetup) -> Result<Option<Self>> {
+        let Some(gpu) = &setup.gpu_asked else { return Ok(None) };
+        let footprint = setup.gpu_footprint(&setup.training)?;
         let part = |name| Phase { name, bytes: footprint.part_bytes(name) };
         Ok(Some(GpuPlan {
             device: gpu.name.clone(),
@@ -48,13 +47,13 @@ impl GpuPlan {
 
     /// # Errors
     /// A capacity failure that names the largest batch that would fit.
-    pub(super) fn require_fit(&self, job: &TrainingSetup) -> Result<()> {
+    pub(super) fn require_fit(&self, setup: &TrainingSetup) -> Result<()> {
         let Some(available) = self.available_bytes.filter(|&available| available < self.total_bytes) else {
             return Ok(());
         };
-        let advice = match largest_batch(job, available)? {
+        let advice = match largest_batch(setup, available)? {
             None => "no smaller batch would; use a smaller model.hidden, fewer layers or shorter windows".to_owned(),
-            Some(batch) => smaller_batch(job, batch),
+            Some(batch) => smaller_batch(setup, batch),
         };
         let (needed, available, device) = (bytes(self.total_bytes), bytes(available), &self.device);
         Err(Error::capacity(format!(
@@ -64,7 +63,7 @@ impl GpuPlan {
 
     pub(super) fn to_text(&self) -> String {
         let GpuPlan { device, total_bytes, available_bytes, driver_bytes, parts, step_phases, .. } = self;
-        let lines = |of: &[Phase]| of.iter().map(|phase| line(phase.name, phase.bytes)).collect::<String>();
+        let lines = |phases: &[Phase]| phases.iter().map(|phase| line(phase.name, phase.bytes)).collect::<String>();
         let available = match available_bytes {
             Some(size) => line("available", *size) + &line("driver", *driver_bytes),
             None => "  available      not known here\n".to_owned(),
@@ -80,12 +79,12 @@ impl GpuPlan {
 
 /// The largest batch that takes no more than `available` bytes and divides the samples of an
 /// optimizer step, so that accumulation makes up for it.
-fn largest_batch(job: &TrainingSetup, available: usize) -> Result<Option<usize>> {
-    let step_samples = job.training.step_samples();
-    for batch_size in (1..job.training.batch_size).rev().filter(|size| step_samples.is_multiple_of(*size)) {
+fn largest_batch(setup: &TrainingSetup, available: usize) -> Result<Option<usize>> {
+    let step_samples = setup.training.step_samples();
+    for batch_size in (1..setup.training.batch_size).rev().filter(|size| step_samples.is_multiple_of(*size)) {
         let accumulation_steps = step_samples / batch_size;
-        let training = trainer::Config { batch_size, accumulation_steps, ..job.training.clone() };
-        if job.gpu_footprint(&training)?.total_bytes() <= available {
+        let training = trainer::Config { batch_size, accumulation_steps, ..setup.training.clone() };
+        if setup.gpu_footprint(&training)?.total_bytes() <= available {
             return Ok(Some(batch_size));
         }
     }

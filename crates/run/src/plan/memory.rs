@@ -1,4 +1,4 @@
-//! The memory of a run by what it is for and by phase, and what to change where it is too much.
+//! Memory of a run by purpose and by phase, and advice where it is too much.
 
 use megabatch_chunk_io::{MemoryShortage, Residence};
 use megabatch_nn::graph::Graphs;
@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::setup::{TrainingSetup, free_memory_bytes};
 use crate::text::bytes;
 
-/// Peak bytes of a run, by what they are for.
+/// Peak bytes of a run by purpose.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct MemoryPlan {
     pub(crate) data_bytes: usize,
     #[serde(flatten)]
     pub(crate) training: Footprint,
     pub(crate) total_bytes: usize,
-    /// The same as the CPU's pool takes it from the system, in whole huge pages.
+    /// Total bytes that the CPU's pool takes from the system, in whole huge pages.
     pub(crate) reserved_bytes: usize,
     /// Bytes that the device could hand out when the plan was made.
     pub(crate) available_bytes: usize,
@@ -38,24 +38,24 @@ pub(crate) struct Phase {
 }
 
 impl MemoryPlan {
-    pub(super) fn of(job: &TrainingSetup, data_bytes: usize, training: Footprint) -> Result<Self> {
+    pub(super) fn new(setup: &TrainingSetup, data_bytes: usize, training: Footprint) -> Result<Self> {
         let total_bytes = data_bytes + training.total_bytes();
         // A validation comes on top of training, with batches of its own.
-        let validates = !job.split.validation.is_empty();
-        let of_validation = if validates { training.batches_bytes / 2 } else { 0 };
+        let validates = !setup.split.validation.is_empty();
+        let validation_bytes = if validates { training.batches_bytes / 2 } else { 0 };
         let mut phases = vec![
             Phase { name: "loading", bytes: data_bytes },
-            Phase { name: "training", bytes: total_bytes - of_validation },
+            Phase { name: "training", bytes: total_bytes - validation_bytes },
         ];
         if validates {
             phases.push(Phase { name: "validation", bytes: total_bytes });
         }
-        let samples = job.data.samples();
+        let samples = setup.data.samples();
         let largest = samples.graphs().map(Graphs::largest);
-        let tensors = training.tensors(&job.training, samples.shape(), largest)?;
+        let tensors = training.tensors(&setup.training, samples.shape(), largest)?;
         let step_phases = step_phases(&tensors);
-        let available_bytes = job.memory_bytes;
-        let reserved_bytes = reserved(&data_blocks(job, data_bytes)?, &training, &tensors);
+        let available_bytes = setup.memory_bytes;
+        let reserved_bytes = reserved(&data_blocks(setup, data_bytes)?, &training, &tensors);
         Ok(MemoryPlan {
             data_bytes,
             training,
@@ -86,17 +86,17 @@ impl MemoryPlan {
         ];
         let parts: String = parts.into_iter().map(|(name, size)| line(name, size)).collect();
         let phases: String = phases.iter().map(|phase| line(phase.name, phase.bytes)).collect();
-        let of_step: String = step_phases.iter().map(|phase| line(phase.name, phase.bytes)).collect();
+        let step_lines: String = step_phases.iter().map(|phase| line(phase.name, phase.bytes)).collect();
         format!(
-            "peak memory\n{parts}\npeak memory by phase\n{phases}\nused by the phases of a step, beside the data\n{of_step}"
+            "peak memory\n{parts}\npeak memory by phase\n{phases}\nused by the phases of a step, beside the data\n{step_lines}"
         )
     }
 }
 
 /// Blocks of the data in memory, which take `data_bytes` together: a table and a list each.
-fn data_blocks(job: &TrainingSetup, data_bytes: usize) -> Result<Vec<usize>> {
-    let Some(source) = job.data.source() else { return Ok(vec![data_bytes]) };
-    let is_resident = job.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
+fn data_blocks(setup: &TrainingSetup, data_bytes: usize) -> Result<Vec<usize>> {
+    let Some(source) = setup.data.source() else { return Ok(vec![data_bytes]) };
+    let is_resident = setup.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
     if !is_resident {
         return Ok(vec![data_bytes]);
     }
@@ -142,45 +142,45 @@ pub(super) fn step_phases(tensors: &[PlannedTensor]) -> Vec<Phase> {
 pub(super) fn tensors_text(tensors: &[PlannedTensor]) -> String {
     let mut tensors: Vec<&PlannedTensor> = tensors.iter().collect();
     tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes));
-    let of_tensor = |PlannedTensor { part, name, count, bytes: size, used_in }: &PlannedTensor| {
+    let tensor_row = |PlannedTensor { part, name, count, bytes: size, used_in }: &PlannedTensor| {
         let phases: Vec<String> = used_in.iter().map(|phase| format!("{phase:?}").to_lowercase()).collect();
         let times = if *count > 1 { format!(" x {count}") } else { String::new() };
         format!("  {:>12}  {part:<12} {name}{times}  ({})\n", bytes(*size), phases.join(", "))
     };
-    tensors.into_iter().map(of_tensor).collect()
+    tensors.into_iter().map(tensor_row).collect()
 }
 
-/// A line of a size and what it is of.
+/// A line with a size and its name.
 pub(super) fn line(name: &str, size: usize) -> String {
     format!("  {name:<12}{:>12}\n", bytes(size))
 }
 
-/// The failure of a job that needs more than there is, with the nearest setting that would do.
-pub(super) fn would_not_fit(job: &TrainingSetup, needed: usize) -> Result<Error> {
-    let carried = job.footprint(&job.training)?.carried_bytes;
-    let advice = match largest_batch(job)? {
-        None if job.training.carry_state && carried >= job.memory_bytes => format!(
+/// The error of a run that needs more memory than there is, with the nearest setting that fits.
+pub(super) fn would_not_fit(setup: &TrainingSetup, needed: usize) -> Result<Error> {
+    let carried = setup.footprint(&setup.training)?.carried_bytes;
+    let advice = match largest_batch(setup)? {
+        None if setup.training.carry_state && carried >= setup.memory_bytes => format!(
             "the carried states alone take {}; use a smaller model.hidden, fewer layers or training.carry_state=false",
             bytes(carried)
         ),
-        None if job.held_bytes() >= job.memory_bytes => {
+        None if setup.held_bytes() >= setup.memory_bytes => {
             "the data alone would not; give more memory or less data".to_owned()
         }
         None => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
             .to_owned(),
-        Some(batch) => smaller_batch(job, batch),
+        Some(batch) => smaller_batch(setup, batch),
     };
     let message = format!(
         "a run needs {} and {} are available: it would not fit; {advice}",
         bytes(needed),
-        bytes(job.memory_bytes)
+        bytes(setup.memory_bytes)
     );
-    Ok(Error::capacity(message).with_field("needed_bytes", needed).with_field("available_bytes", job.memory_bytes))
+    Ok(Error::capacity(message).with_field("needed_bytes", needed).with_field("available_bytes", setup.memory_bytes))
 }
 
-/// Advice that batches of `batch` samples would fit, and how steps stay as they are.
-pub(super) fn smaller_batch(job: &TrainingSetup, batch: usize) -> String {
-    let step_samples = job.training.step_samples();
+/// Advice that batches of `batch` samples would fit, with the accumulation that keeps the steps.
+pub(super) fn smaller_batch(setup: &TrainingSetup, batch: usize) -> String {
+    let step_samples = setup.training.step_samples();
     format!(
         "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same \
          {step_samples} samples a step",
@@ -188,24 +188,23 @@ pub(super) fn smaller_batch(job: &TrainingSetup, batch: usize) -> String {
     )
 }
 
-/// The failure of a job whose data cannot pass through memory, with the nearest setting that would
-/// do.
-pub(super) fn no_way_through(job: &TrainingSetup, shortage: &MemoryShortage) -> Result<Error> {
+/// The error of a run whose data cannot pass through memory, with the nearest setting that fits.
+pub(super) fn no_way_through(setup: &TrainingSetup, shortage: &MemoryShortage) -> Result<Error> {
     match *shortage {
         MemoryShortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Error::capacity(format!(
             "gpu_optimization.chunk_size_gb={}: two such chunks beside the model would not fit into {}; \
              gpu_optimization.chunk_size_gb={} would, and auto chooses",
             gigabytes(chunk_bytes),
-            bytes(job.memory_bytes),
+            bytes(setup.memory_bytes),
             gigabytes(fitting_bytes)
         ))),
         MemoryShortage::Batch { chunk_bytes, sample_bytes, batch_size, .. } => {
             let batch_bytes = sample_bytes.saturating_mul(batch_size as u64);
-            let at_least = match job.chunk_bytes_set() {
+            let at_least = match setup.chunk_bytes_set() {
                 Some(_) => format!("; or gpu_optimization.chunk_size_gb={}", gigabytes(batch_bytes + 1_000_000)),
                 None => String::new(),
             };
-            let error = would_not_fit(job, usize::try_from(batch_bytes).unwrap_or(usize::MAX))?;
+            let error = would_not_fit(setup, usize::try_from(batch_bytes).unwrap_or(usize::MAX))?;
             Ok(error.context(format!(
                 "a chunk of {} does not hold one batch of {batch_size} samples, {}{at_least}",
                 bytes(chunk_bytes as usize),
@@ -213,20 +212,20 @@ pub(super) fn no_way_through(job: &TrainingSetup, shortage: &MemoryShortage) -> 
             )))
         }
         _ => {
-            let least = job.footprint(&job.training)?.total_bytes() as u64 + least_data_bytes(job);
-            would_not_fit(job, usize::try_from(least).unwrap_or(usize::MAX))
+            let least = setup.footprint(&setup.training)?.total_bytes() as u64 + least_data_bytes(setup);
+            would_not_fit(setup, usize::try_from(least).unwrap_or(usize::MAX))
         }
     }
 }
 
-/// `error`, if it says that a run came to the end of what could be cut, with a model that would fit
-/// into what is free now.
-pub(crate) fn advise_smaller_model(job: &TrainingSetup, error: Error) -> Error {
+/// Adds a model that fits into free memory to an `error` of a run whose batch cannot be cut
+/// further.
+pub(crate) fn advise_smaller_model(setup: &TrainingSetup, error: Error) -> Error {
     if !matches!(error.find(), Some(trainer::Error::CannotReduceFurther { .. })) {
         return error;
     }
-    let free = free_memory_bytes(&job.device);
-    let advice = match smaller_model(job, free) {
+    let free = free_memory_bytes(&setup.device);
+    let advice = match smaller_model(setup, free) {
         Some(hidden) => format!("model.hidden={hidden} would fit into the {} that are free now", bytes(free)),
         None => format!("{} are free now, which is not enough for a smaller model.hidden either", bytes(free)),
     };
@@ -234,20 +233,20 @@ pub(crate) fn advise_smaller_model(job: &TrainingSetup, error: Error) -> Error {
     error.context(format!("{told}; {advice}; with more memory, --resume goes on"))
 }
 
-/// The largest halving of the model's width with which a run on these data, one sample at a time,
-/// takes no more than `free` bytes beside them.
-fn smaller_model(job: &TrainingSetup, free: usize) -> Option<usize> {
-    let halved = std::iter::successors(Some(job.training.model.hidden / 2), |hidden| Some(hidden / 2));
+/// The largest model, of halved widths, with which a run takes at most `free` bytes beside the
+/// data, one sample at a time.
+fn smaller_model(setup: &TrainingSetup, free: usize) -> Option<usize> {
+    let halved = std::iter::successors(Some(setup.training.model.hidden / 2), |hidden| Some(hidden / 2));
     halved.take_while(|&hidden| hidden > 0).find(|&hidden| {
-        let model = megabatch_nn::model::ModelConfig { hidden, ..job.training.model };
-        let training = trainer::Config { model, batch_size: 1, ..job.training.clone() };
-        job.footprint(&training).is_ok_and(|footprint| footprint.total_bytes() <= free)
+        let model = megabatch_nn::model::ModelConfig { hidden, ..setup.training.model };
+        let training = trainer::Config { model, batch_size: 1, ..setup.training.clone() };
+        setup.footprint(&training).is_ok_and(|footprint| footprint.total_bytes() <= free)
     })
 }
 
 /// Least bytes of data: two chunks of a batch.
-fn least_data_bytes(job: &TrainingSetup) -> u64 {
-    2 * job.training.batch_size as u64 * job.data.shape().sample_bytes()
+fn least_data_bytes(setup: &TrainingSetup) -> u64 {
+    2 * setup.training.batch_size as u64 * setup.data.shape().sample_bytes()
 }
 
 /// In units of 10^9 bytes, rounded down to what can be typed.
@@ -257,16 +256,16 @@ fn gigabytes(bytes: u64) -> f64 {
 
 /// The largest batch that fits and divides the samples of an optimizer step, so that accumulation
 /// makes up for it.
-fn largest_batch(job: &TrainingSetup) -> Result<Option<usize>> {
-    let step_samples = job.training.step_samples();
+fn largest_batch(setup: &TrainingSetup) -> Result<Option<usize>> {
+    let step_samples = setup.training.step_samples();
     let fits = |batch_size: usize| -> Result<bool> {
-        let training = trainer::Config { batch_size, ..job.training.clone() };
-        let footprint = job.footprint(&training)?.total_bytes();
-        let Ok(chunks) = job.chunks_beside(footprint, batch_size) else { return Ok(false) };
-        Ok(job.data_bytes(&chunks) + footprint <= job.memory_bytes)
+        let training = trainer::Config { batch_size, ..setup.training.clone() };
+        let footprint = setup.footprint(&training)?.total_bytes();
+        let Ok(chunks) = setup.chunks_beside(footprint, batch_size) else { return Ok(false) };
+        Ok(setup.data_bytes(&chunks) + footprint <= setup.memory_bytes)
     };
     // A larger batch never takes less: the first that does not fit ends the search.
-    let (mut fitting, mut too_large) = (0, job.training.batch_size);
+    let (mut fitting, mut too_large) = (0, setup.training.batch_size);
     while too_large - fitting > 1 {
         let middle = fitting + (too_large - fitting) / 2;
         if fits(middle)? { fitting = middle } else { too_large = middle }

@@ -39,11 +39,11 @@ pub struct PlanRequest {
     pub data: Option<PathBuf>,
     /// `cpu`, `auto`, `cuda` or `cuda:N`; a GPU need not be here.
     pub device: String,
-    /// Memory of the device to plan for; what is free here if `None`.
+    /// Memory of the device to plan for; free memory of this machine if `None`.
     pub memory_bytes: Option<usize>,
     /// Optimizer steps, whatever `training.epochs` says.
     pub max_steps: Option<u64>,
-    /// Processes that train together; 0 and 1 are one alone.
+    /// Processes that train together; 0 and 1 both mean one.
     pub ranks: usize,
 }
 
@@ -64,9 +64,9 @@ impl Default for PlanRequest {
 ///
 /// # Errors
 /// [`Kind::Capacity`](crate::Kind::Capacity) for a run that would not fit, with the nearest
-/// settings that would, and those of its settings and data.
+/// settings that would; errors of settings and data.
 pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
-    let mut job = TrainingSetup::open(Request {
+    let mut setup = TrainingSetup::open(Request {
         config: request.settings.load(&host.environment)?,
         data: request.data.as_deref(),
         device: &request.device,
@@ -75,11 +75,11 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         intent: Intent::Plan,
         host,
     })?;
-    job.ranks = request.ranks;
-    let plan = Plan::of(&job)?;
-    plan.require_fit(&job)?;
-    job.require_settings_of_its_data()?;
-    require_known_targets(&job, &job.split)?;
+    setup.ranks = request.ranks;
+    let plan = Plan::new(&setup)?;
+    plan.require_fit(&setup)?;
+    setup.require_settings_of_its_data()?;
+    require_known_targets(&setup, &setup.split)?;
     Ok(plan)
 }
 
@@ -101,10 +101,9 @@ pub struct Plan {
     pub(crate) parameters: usize,
     pub(crate) batch_size: usize,
     pub(crate) accumulation_steps: usize,
-    /// Consecutive samples that stay together in the order; frozen here, so that a resumed run
-    /// keeps it.
+    /// Consecutive samples that stay together in the order. A resumed run keeps this number.
     pub(crate) run_length: usize,
-    /// Why it is so long, where the data decided.
+    /// Reason for the run length, where the data decided it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_length_reason: Option<&'static str>,
     pub(crate) seed: u64,
@@ -113,7 +112,7 @@ pub struct Plan {
     pub(crate) steps: u64,
     /// Samples, or graphs, that a validation takes.
     pub(crate) validation_samples: usize,
-    /// Samples, or graphs, of the test that the errors at the end are computed from.
+    /// Test samples, or graphs, that the final errors are computed from.
     pub(crate) test_samples: usize,
     pub(crate) memory: MemoryPlan,
     /// Plan of a run on a GPU.
@@ -134,7 +133,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LossPlan {
     pub(crate) name: &'static str,
-    /// Requirements on known targets; of tasks, one each.
+    /// Requirements on known targets, one for each task.
     pub(crate) needs: Vec<String>,
 }
 
@@ -144,34 +143,33 @@ pub(crate) struct SplitPlan {
     pub(crate) validation: usize,
     pub(crate) test: usize,
     pub(crate) purged: usize,
-    /// Time of the first sample to validate, ns since 1970 UTC; absent where there is none, or no
-    /// times.
+    /// Time of the first validation sample, ns since 1970 UTC; absent without validation or times.
     pub(crate) validation_start_ns: Option<i64>,
     pub(crate) test_start_ns: Option<i64>,
 }
 
 impl Plan {
-    /// The plan of `job`.
+    /// The plan of `setup`.
     ///
     /// # Errors
     /// A capacity failure where the data cannot pass through memory, which names the nearest
     /// setting with which they could.
-    pub(crate) fn of(job: &TrainingSetup) -> Result<Self> {
-        let chunks = match &job.chunks {
+    pub(crate) fn new(setup: &TrainingSetup) -> Result<Self> {
+        let chunks = match &setup.chunks {
             Ok(chunks) => *chunks,
-            Err(shortage) => return Err(no_way_through(job, shortage)?),
+            Err(shortage) => return Err(no_way_through(setup, shortage)?),
         };
-        let (training, shape) = (&job.training, job.data.samples().shape().clone());
-        let footprint = job.footprint(training)?;
-        let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
-        let steps = job.planned_steps();
+        let (training, shape) = (&setup.training, setup.data.samples().shape().clone());
+        let footprint = setup.footprint(training)?;
+        let steps_per_epoch = setup.split.train.len().div_ceil(training.step_samples()) as u64;
+        let steps = setup.planned_steps();
         let parameters = Model::new(shape.clone(), training.model)?.layout().len();
-        let Remarks { warnings, notes } = remarks(job, steps)?;
+        let Remarks { warnings, notes } = remarks(setup, steps)?;
         Ok(Plan {
             format_version: 1,
-            data: DataPlan::of(job, chunks)?,
-            split: SplitPlan::of(&job.split, &job.data)?,
-            split_rule: job.data.split_rule(&job.config),
+            data: DataPlan::new(setup, chunks)?,
+            split: SplitPlan::new(&setup.split, &setup.data)?,
+            split_rule: setup.data.split_rule(&setup.config),
             loss: LossPlan {
                 name: training.loss.name(),
                 needs: training.loss.needs(shape.outputs).iter().map(ToString::to_string).collect(),
@@ -180,44 +178,44 @@ impl Plan {
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
             run_length: training.run_samples(),
-            run_length_reason: job.neighbours.map(Neighbours::reason),
+            run_length_reason: setup.neighbours.map(Neighbours::reason),
             seed: training.seed,
             steps_per_epoch,
             steps,
-            validation_samples: training.evaluated(&job.split.validation).len(),
-            test_samples: job.draw_for_errors(&job.split.test, steps)?.samples.len(),
-            memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
-            gpu: GpuPlan::of(job)?,
-            distributed: RanksPlan::of(job, parameters)?,
+            validation_samples: training.evaluated(&setup.split.validation).len(),
+            test_samples: setup.draw_for_errors(&setup.split.test, steps)?.samples.len(),
+            memory: MemoryPlan::new(setup, setup.data_bytes(&chunks), footprint)?,
+            gpu: GpuPlan::new(setup)?,
+            distributed: RanksPlan::new(setup, parameters)?,
             warnings,
             notes,
-            uses: uses(job),
+            uses: uses(setup),
             model: training.model,
             shape,
         })
     }
 
-    /// Rows of chunks that suit the batches of a streamed series better than those of its file.
+    /// Chunk rows that suit the batches of a streamed series better than those of its file.
     pub(crate) fn suited_chunk_rows(&self) -> Option<NonZeroUsize> {
         NonZeroUsize::new(self.data.streamed.as_ref()?.chunk_rows()?)
     }
 
     /// # Errors
     /// A capacity failure that names the largest batch that would fit.
-    pub(crate) fn require_fit(&self, job: &TrainingSetup) -> Result<()> {
+    pub(crate) fn require_fit(&self, setup: &TrainingSetup) -> Result<()> {
         let MemoryPlan { total_bytes, available_bytes, .. } = self.memory;
         if total_bytes > available_bytes {
-            return Err(would_not_fit(job, total_bytes)?);
+            return Err(would_not_fit(setup, total_bytes)?);
         }
-        self.gpu.as_ref().map_or(Ok(()), |gpu| gpu.require_fit(job))
+        self.gpu.as_ref().map_or(Ok(()), |gpu| gpu.require_fit(setup))
     }
 
     /// Every tensor, as `megabatch plan --tensors` prints them below the plan.
     pub fn tensors_text(&self) -> String {
-        let of_gpu =
+        let gpu_tensors =
             |gpu: &GpuPlan| format!("\npeak memory of {} by tensor\n{}", gpu.device, tensors_text(&gpu.tensors));
-        let of_gpu = self.gpu.as_ref().map_or(String::new(), of_gpu);
-        format!("peak memory by tensor\n{}{of_gpu}", tensors_text(&self.memory.tensors))
+        let gpu_tensors = self.gpu.as_ref().map_or(String::new(), gpu_tensors);
+        format!("peak memory by tensor\n{}{gpu_tensors}", tensors_text(&self.memory.tensors))
     }
 
     /// Description of data and model for the report.
@@ -241,24 +239,24 @@ impl Plan {
         sentences.into_iter().chain(warnings).chain(notes).collect()
     }
 
-    /// Line on the samples that are taken of `all`, by `setting`.
-    fn taken(&self, taken: usize, all: usize, setting: &str) -> String {
-        match taken {
+    /// Text on the number of samples out of `all`, and the `setting` that decides it.
+    fn sample_count(&self, sample_count: usize, all: usize, setting: &str) -> String {
+        match sample_count {
             0 => "nothing".to_owned(),
-            taken if taken == all => format!("all {}", plural(all, self.data.unit)),
-            taken => {
-                let (taken, all) = (grouped(taken as u64), plural(all, self.data.unit));
-                format!("{taken} of {all}, evenly spaced: an estimate ({setting})")
+            sample_count if sample_count == all => format!("all {}", plural(all, self.data.unit)),
+            sample_count => {
+                let (sample_count, all) = (grouped(sample_count as u64), plural(all, self.data.unit));
+                format!("{sample_count} of {all}, evenly spaced: an estimate ({setting})")
             }
         }
     }
 
-    /// A line an export or way of streaming.
+    /// A line for each export and each way of streaming.
     pub(crate) fn uses_text(&self) -> String {
         self.uses.iter().map(|line| format!("use       {line}\n")).collect()
     }
 
-    /// Inputs of the model by sample, in words of its data.
+    /// Inputs of the model for one sample, in words.
     pub(crate) fn sample(&self) -> String {
         if !self.data.is_of_graphs() {
             return format!("A sample is {}", self.shape);
@@ -285,8 +283,8 @@ impl Plan {
         text.push_str(&format!("steps     {} an epoch, {} in all\n", self.steps_per_epoch, self.steps));
         let validation = (self.validation_samples, self.split.validation, "training.validation_samples");
         let test = (self.test_samples, self.split.test, "training.test_samples");
-        for (label, (taken, all, setting)) in [("validate", validation), ("test    ", test)] {
-            text.push_str(&format!("{label}  {}\n", self.taken(taken, all, setting)));
+        for (label, (sample_count, all, setting)) in [("validate", validation), ("test    ", test)] {
+            text.push_str(&format!("{label}  {}\n", self.sample_count(sample_count, all, setting)));
         }
         text.push('\n');
         text.push_str(&self.memory.to_text());
@@ -298,7 +296,7 @@ impl Plan {
 }
 
 impl SplitPlan {
-    /// When its parts begin, in a sentence after a blank; empty for data without times.
+    /// Begin times of the parts, as a sentence after a blank; empty for data without times.
     fn instants(&self) -> String {
         match (self.validation_start_ns, self.test_start_ns) {
             (None, None) => String::new(),
@@ -314,7 +312,7 @@ impl SplitPlan {
     ///
     /// # Errors
     /// Times that cannot be read.
-    pub(crate) fn of(split: &Split, data: &Data) -> Result<Self> {
+    pub(crate) fn new(split: &Split, data: &Data) -> Result<Self> {
         let Split { train, validation, test, purged, .. } = split;
         let first = |part: &SampleRanges| data.time_span(part).map(|span| span.map(|(first, _)| first));
         Ok(SplitPlan {

@@ -1,4 +1,4 @@
-//! Notes on a job's settings and data before it runs.
+//! Notes on a run's settings and data before it starts.
 
 use megabatch_amp::Precision;
 use megabatch_chunk_io::Source;
@@ -14,40 +14,40 @@ use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::setup::settings::{precision, streams};
 
-/// Remarks on a job, a sentence each, without its stop.
+/// Remarks on a run: sentences without their full stop.
 pub(crate) struct Remarks {
     /// Assumptions that the errors of the run rest on.
     pub(crate) warnings: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
-/// Remarks on a job of `steps` optimizer steps.
-pub(crate) fn remarks(job: &TrainingSetup, steps: u64) -> Result<Remarks> {
-    let idle = job.config.idle(&job.traits());
+/// Remarks on a run of `steps` optimizer steps.
+pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
+    let ineffective = setup.config.ineffective(&setup.traits());
     let mut notes: Vec<String> =
-        idle.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
-    notes.extend(odd_settings(job, steps));
-    notes.extend(job.data.notes());
-    notes.extend(job.temperature.map(|temperature| {
+        ineffective.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
+    notes.extend(odd_settings(setup, steps));
+    notes.extend(setup.data.notes());
+    notes.extend(setup.temperature.map(|temperature| {
         format!(
             "training.rank_temperature is {temperature}, the deviation of targets within a graph of the training part"
         )
     }));
-    notes.extend(job.gpu_passed_over.clone());
-    let purge = match &job.data {
-        Data::Samples(samples) => remarks_on_purge(samples.source(), &job.config, &job.split)?,
-        Data::CrossSections(sections) if job.config.purge_ns().is_none() => {
+    notes.extend(setup.gpu_passed_over.clone());
+    let purge = match &setup.data {
+        Data::Samples(samples) => remarks_on_purge(samples.source(), &setup.config, &setup.split)?,
+        Data::CrossSections(sections) if setup.config.purge_ns().is_none() => {
             let source = sections.source().source();
-            PurgeRemarks::on_spans(SampleSpans::of(source, source.sample_times().unwrap_or_default())?)
+            PurgeRemarks::on_spans(SampleSpans::from_source(source, source.sample_times().unwrap_or_default())?)
         }
         Data::CrossSections(_) => PurgeRemarks::default(),
         Data::Graphs(graphs) => {
-            let loss = job.training.loss;
+            let loss = setup.training.loss;
             if matches!(loss, Loss::Mse | Loss::Huber { .. }) && graphs.targets_are_labels() {
                 notes.push(format!(
                     "training.loss {} learns the class labels of {} as numbers; cross_entropy, the default for labels, learns classes",
                     loss.name(),
-                    job.data.path().display()
+                    setup.data.path().display()
                 ));
             }
             PurgeRemarks::default()
@@ -57,18 +57,17 @@ pub(crate) fn remarks(job: &TrainingSetup, steps: u64) -> Result<Remarks> {
     Ok(Remarks { warnings: purge.warnings, notes })
 }
 
-/// Which exports and which streaming the job's model allows, a line each. Both follow from the
-/// settings that it is trained with.
-pub(crate) fn uses(job: &TrainingSetup) -> Vec<String> {
-    if job.training.model.is_over_graphs() {
+/// A line for each export and each way of streaming that the model allows with these settings.
+pub(crate) fn uses(setup: &TrainingSetup) -> Vec<String> {
+    if setup.training.model.is_over_graphs() {
         return vec![
             "graphs: neither `predict --follow` nor `export --format onnx`, whose samples stand alone".to_owned(),
         ];
     }
-    let carries = streams(&job.config);
-    let steps: usize = job.data.samples().shape().timeframes.iter().map(|timeframe| timeframe.steps).sum();
-    let is_series = job.data.source().and_then(Source::series).is_some();
-    let follow = match (precision(&job.config), carries) {
+    let carries = streams(&setup.config);
+    let steps: usize = setup.data.samples().shape().timeframes.iter().map(|timeframe| timeframe.steps).sum();
+    let is_series = setup.data.source().and_then(Source::series).is_some();
+    let follow = match (precision(&setup.config), carries) {
         _ if !is_series => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
         (Precision::Fp16, _) => "no `predict --follow`, which computes in fp32 or bf16".to_owned(),
         (_, true) => "`predict --follow` takes one step a bar".to_owned(),
@@ -84,14 +83,15 @@ pub(crate) fn uses(job: &TrainingSetup) -> Vec<String> {
     vec![follow, onnx.to_owned()]
 }
 
-/// Settings that do other than they seem to beside the others.
-fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
-    let trainer::Config { model, dropout, loss, .. } = &job.training;
-    let step_samples = job.config.count("gpu_optimization.batch_size").saturating_mul(job.training.accumulation_steps);
-    let threads = job.training.threads;
+/// Settings whose effect is not what it seems beside the others.
+fn odd_settings(setup: &TrainingSetup, steps: u64) -> Vec<String> {
+    let trainer::Config { model, dropout, loss, .. } = &setup.training;
+    let step_samples =
+        setup.config.count("gpu_optimization.batch_size").saturating_mul(setup.training.accumulation_steps);
+    let threads = setup.training.threads;
     let cores = std::thread::available_parallelism().map_or(threads, usize::from);
-    let walks = walk_forward(&job.config).is_some() && job.config.walk_forward_fold().is_none();
-    let findings = [
+    let walks = walk_forward(&setup.config).is_some() && setup.config.walk_forward_fold().is_none();
+    let odd = [
         (
             *dropout > 0.0 && model.layers == 1,
             "model.dropout leaves nothing out of a model of one layer, as it lies between layers".to_owned(),
@@ -103,7 +103,7 @@ fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
                 .to_owned(),
         ),
         (
-            job.gpu.is_none() && job.training.precision == Precision::Bf16 && instructions(Precision::Bf16).is_none(),
+            setup.gpu.is_none() && setup.training.precision == Precision::Bf16 && instructions(Precision::Bf16).is_none(),
             "training.precision bf16 takes about 1.4 times as long as fp32: this CPU multiplies no bf16 numbers faster, \
              and rounds them in fp32"
                 .to_owned(),
@@ -119,18 +119,18 @@ fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
             "data.walk_forward: this is the plan of the last fold, which trains on the latest samples".to_owned(),
         ),
         (
-            step_samples > job.split.train.len(),
+            step_samples > setup.split.train.len(),
             format!(
                 "an optimizer step takes {step_samples} samples and there are {} to train on: an epoch is one smaller step",
-                job.split.train.len()
+                setup.split.train.len()
             ),
         ),
     ];
-    let LrSchedule { warmup_steps, .. } = job.training.lr_schedule;
+    let LrSchedule { warmup_steps, .. } = setup.training.lr_schedule;
     let warm_up = (
         warmup_steps >= steps.max(1),
         format!("training.warmup_steps is {warmup_steps} of {steps} steps: the rate never gets beyond the warm-up"),
     );
-    let all = findings.into_iter().chain([warm_up]);
+    let all = odd.into_iter().chain([warm_up]);
     all.filter(|(holds, _)| *holds).map(|(_, note)| note).collect()
 }

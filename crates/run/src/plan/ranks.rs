@@ -13,7 +13,7 @@ use crate::text::{bytes, plural};
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RanksPlan {
     pub(crate) ranks: usize,
-    /// Reduction blocks of a whole step: the most ranks that have something to do.
+    /// Reduction blocks of a whole step. More ranks than this would be idle.
     pub(crate) blocks: usize,
     /// Blocks of the rank with most.
     pub(crate) blocks_a_rank_max: usize,
@@ -23,13 +23,12 @@ pub(crate) struct RanksPlan {
     pub(crate) sent_bytes_a_step_of_all: u64,
     /// Bytes that one link after another sends before all ranks have the sum.
     pub(crate) bytes_in_a_row_a_step: u64,
-    /// Rate of the network, in bits a second for each sample a second that one process computes
-    /// alone, below which a step spends more time on the network than on computation.
+    /// Network rate below which a step spends more time on the network than on computation: bits a
+    /// second for each sample a second of one process.
     pub(crate) bottleneck_bits_a_sample: f64,
     /// Bytes of the gradients that a rank holds until the sum of those before it arrives.
     pub(crate) held_bytes: usize,
-    /// The least batch that gives every rank a block, where this one does not; absent where none
-    /// does.
+    /// The smallest batch that gives every rank a block; absent if this batch does, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch_size_for_all: Option<usize>,
 }
@@ -38,29 +37,30 @@ pub(crate) struct RanksPlan {
 const RATES: [(&str, f64); 3] = [("1 Gbit/s", 1e9), ("10 Gbit/s", 1e10), ("100 Gbit/s", 1e11)];
 
 impl RanksPlan {
-    /// The plan of `job` with its ranks, for a model of `parameters`; `None` alone.
-    pub(super) fn of(job: &TrainingSetup, parameters: usize) -> Result<Option<Self>> {
-        let ranks = job.ranks;
+    /// The plan of `setup` with its ranks, for a model of `parameters`; `None` alone.
+    pub(super) fn new(setup: &TrainingSetup, parameters: usize) -> Result<Option<Self>> {
+        let ranks = setup.ranks;
         if ranks < 2 {
             return Ok(None);
         }
-        let train = job.split.train.len();
-        let blocks = reduction_blocks(&job.training, train)?;
-        let of_rank = |rank: usize| Ok::<_, crate::error::Error>(Rank::new(rank, ranks)?.slice(0..blocks).len());
+        let train = setup.split.train.len();
+        let blocks = reduction_blocks(&setup.training, train)?;
+        let blocks_of_rank = |rank: usize| Ok::<_, crate::error::Error>(Rank::new(rank, ranks)?.slice(0..blocks).len());
         let sent: Vec<u64> = (0..ranks).map(|rank| bytes_sent_a_step(parameters, rank, ranks)).collect();
         let in_a_row = bytes_in_a_row_a_step(parameters, ranks);
         // Of the samples of a step, the busiest rank computes its blocks.
-        let samples = job.training.step_samples().min(train) as f64 * of_rank(0)? as f64 / blocks.max(1) as f64;
+        let samples =
+            setup.training.step_samples().min(train) as f64 * blocks_of_rank(0)? as f64 / blocks.max(1) as f64;
         Ok(Some(RanksPlan {
             ranks,
             bytes_in_a_row_a_step: in_a_row,
             bottleneck_bits_a_sample: 8.0 * in_a_row as f64 / samples.max(1.0),
             blocks,
-            blocks_a_rank_max: of_rank(0)?,
+            blocks_a_rank_max: blocks_of_rank(0)?,
             sent_bytes_a_step: sent.iter().copied().max().unwrap_or_default(),
             sent_bytes_a_step_of_all: sent.iter().sum(),
-            held_bytes: of_rank(1)? * parameters * size_of::<f32>(),
-            batch_size_for_all: if blocks < ranks { batch_for(&job.training, train, ranks) } else { None },
+            held_bytes: blocks_of_rank(1)? * parameters * size_of::<f32>(),
+            batch_size_for_all: if blocks < ranks { batch_for(&setup.training, train, ranks) } else { None },
         }))
     }
 
@@ -105,7 +105,7 @@ fn rate(bits_per_s: f64) -> String {
     }
 }
 
-/// The least batch, in steps of a block, with which a step has `ranks` blocks.
+/// The smallest batch, in multiples of a block, with which a step has `ranks` blocks.
 fn batch_for(training: &trainer::Config, train: usize, ranks: usize) -> Option<usize> {
     let sizes = (1..=ranks * 32).map(|blocks| blocks * 32).take_while(|size| *size < 2 * train + 64);
     let graphs = (1..=ranks).filter(|_| training.model.is_over_graphs());

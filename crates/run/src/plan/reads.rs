@@ -1,5 +1,4 @@
-//! Reads of an epoch of training from a windows file that passes through memory, and better storage
-//! for the file.
+//! Reads of a training epoch from a file that is streamed, and better storage for the file.
 
 use std::path::Path;
 
@@ -17,23 +16,22 @@ use crate::text::bytes;
 pub(crate) struct DatasetReads {
     #[serde(flatten)]
     stored: StoredDataset,
-    /// Rows that are read for each that is asked for; above 1 where a compressed chunk holds rows
-    /// for which it is decoded at different times.
+    /// Rows read for each row requested; above 1 where a compressed chunk is decoded several times.
     read_amplification: f64,
     /// Bytes that come from the file in an epoch.
     epoch_bytes: u64,
-    /// The command that would mend the amplification.
+    /// The command that removes the amplification.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
 
-/// Reads of the first epoch of `job`, by dataset, with `samples_per_chunk` read at once.
-pub(super) fn epoch_reads(job: &TrainingSetup, samples_per_chunk: usize) -> Result<Vec<DatasetReads>> {
-    let (train, training) = (&job.split.train, &job.training);
+/// Reads of the first epoch of `setup`, by dataset, with `samples_per_chunk` read at once.
+pub(super) fn epoch_reads(setup: &TrainingSetup, samples_per_chunk: usize) -> Result<Vec<DatasetReads>> {
+    let (train, training) = (&setup.split.train, &setup.training);
     let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
     let order = (0..train.len()).map(|position| train.at(epoch.sample(position)));
-    let Some(source) = job.data.source() else { return Ok(Vec::new()) };
-    let reads = |stored| DatasetReads::of(source, stored, &order, samples_per_chunk);
+    let Some(source) = setup.data.source() else { return Ok(Vec::new()) };
+    let reads = |stored| DatasetReads::new(source, stored, &order, samples_per_chunk);
     Ok(source.storage()?.into_iter().map(reads).collect())
 }
 
@@ -72,7 +70,7 @@ pub(crate) struct ChunkAdvice {
 impl ChunkAdvice {
     fn to_text(&self) -> String {
         let [now, then] = [self.epoch_decoded_bytes_now, self.epoch_decoded_bytes]
-            .map(|of| bytes(usize::try_from(of).unwrap_or(usize::MAX)));
+            .map(|size| bytes(usize::try_from(size).unwrap_or(usize::MAX)));
         format!(
             "chunks    an epoch decodes {now}, as a chunk of up to {} rows is decoded for the few that a batch needs; chunks of {} rows, \
              about those of a batch, decode {then}:\n          `{}`\n",
@@ -82,9 +80,9 @@ impl ChunkAdvice {
 }
 
 impl StreamedReads {
-    /// Reads through a cache of `cache_bytes`, from batches of the first epoch of `job`.
-    pub(super) fn of(job: &TrainingSetup, cache_bytes: usize) -> Result<Self> {
-        let (train, training) = (&job.split.train, &job.training);
+    /// Reads through a cache of `cache_bytes`, from batches of the first epoch of `setup`.
+    pub(super) fn new(setup: &TrainingSetup, cache_bytes: usize) -> Result<Self> {
+        let (train, training) = (&setup.split.train, &setup.training);
         let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
         let batch_size = training.batch_size.min(train.len());
         let all = train.len().div_ceil(batch_size.max(1));
@@ -94,13 +92,13 @@ impl StreamedReads {
         };
         let batches: Vec<Vec<usize>> = (0..BATCHES.min(all)).map(batch).collect();
         let units: usize = batches.iter().map(Vec::len).sum();
-        let batches: Vec<Vec<usize>> = match job.data.samples().graphs() {
-            Some(graphs) => batches.iter().map(|of_batch| samples_of(graphs, of_batch)).collect(),
+        let batches: Vec<Vec<usize>> = match setup.data.samples().graphs() {
+            Some(graphs) => batches.iter().map(|batch| samples_of(graphs, batch)).collect(),
             None => batches,
         };
-        let series = job.data.streamable().expect("what is streamed is a series");
+        let series = setup.data.streamable().expect("what is streamed is a series");
         let bytes = series.batch_bytes(cache_bytes, &batches)?;
-        let of_units = |count: usize| scaled(bytes, count, units);
+        let unit_bytes = |count: usize| scaled(bytes, count, units);
         let suited = series.suited_chunks(cache_bytes, &batches)?;
         let path = series.file().path();
         let chunks = suited.map(|suited| ChunkAdvice {
@@ -111,8 +109,8 @@ impl StreamedReads {
             command: convert_command(path, &format!("--to series --chunk-rows {}", suited.chunk_rows)),
         });
         Ok(StreamedReads {
-            step_bytes: of_units(training.step_samples().min(train.len())),
-            epoch_bytes: of_units(train.len()),
+            step_bytes: unit_bytes(training.step_samples().min(train.len())),
+            epoch_bytes: unit_bytes(train.len()),
             resident_bytes: series.resident_bytes(),
             chunks,
         })
@@ -126,7 +124,7 @@ impl StreamedReads {
     pub(super) fn to_text(&self) -> String {
         let [step, epoch, resident, rate] =
             [self.step_bytes, self.epoch_bytes, self.resident_bytes, 10 * self.step_bytes]
-                .map(|of| bytes(usize::try_from(of).unwrap_or(usize::MAX)));
+                .map(|size| bytes(usize::try_from(size).unwrap_or(usize::MAX)));
         format!(
             "reading   {step} a step, {epoch} an epoch: 10 steps a second take {rate} a second from the disk; in memory the \
              series takes {resident}\n{}",
@@ -135,7 +133,7 @@ impl StreamedReads {
     }
 }
 
-/// Bytes of `units` that stand for `count`.
+/// Bytes of `count` units, scaled up from those of `units`.
 fn scaled(bytes: u64, count: usize, units: usize) -> u64 {
     (bytes as u128 * count as u128 / units.max(1) as u128) as u64
 }
@@ -146,7 +144,7 @@ fn convert_command(path: &Path, options: &str) -> String {
 }
 
 impl DatasetReads {
-    fn of(
+    fn new(
         source: &Source,
         stored: StoredDataset,
         order: &(impl ExactSizeIterator<Item = usize> + Clone),

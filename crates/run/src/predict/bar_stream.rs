@@ -1,19 +1,19 @@
-//! A model that follows the bars of one instrument: its series and its states go on together, a bar
-//! at a time.
+//! A model that predicts the bars of one instrument as they come. Series and states advance
+//! together, a bar at a time.
 
 use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStep, SeriesStream};
 use megabatch_nn::cpu::StreamingPredictor;
 
 use crate::error::Result;
 
-/// Numbers of a timeframe that are replayed at once: enough for products of many rows, and no
-/// memory to speak of.
+/// Numbers of a timeframe that are replayed at once: enough for products of many rows, in little
+/// memory.
 const REPLAYED_LEN_MAX: usize = 1 << 16;
 
 /// Origin of the model's states at a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streaming {
-    /// They go on from bar to bar: a step a bar, for models that were trained so.
+    /// States advance a step a bar, for models that were trained with carried states.
     Carried,
     /// Each window is computed anew from zeros, as the model was trained: as many steps a bar as
     /// its windows have.
@@ -29,7 +29,7 @@ pub(crate) struct BarStream {
 }
 
 impl BarStream {
-    /// Neither has seen a bar. The model's timeframes are those of the series.
+    /// A stream without bars. The model's timeframes are those of the series.
     pub(crate) fn new(series: SeriesStream, follower: StreamingPredictor, streaming: Streaming) -> Self {
         let count = series.windows().len();
         assert_eq!(count, follower.model().shape().timeframes.len(), "a state a timeframe");
@@ -37,8 +37,7 @@ impl BarStream {
         BarStream { series, follower, windows }
     }
 
-    /// The states after bars that are history: they depend on the last segment alone, of which
-    /// nothing is predicted.
+    /// Replays bars of the past. The states depend on the last segment alone. Nothing is predicted.
     pub(crate) fn replay(&mut self, bars: &Bars, holes: GapPolicy) -> Result<()> {
         let Some(segment) = holes.segments(bars).pop() else { return Ok(()) };
         let mut rows = vec![Vec::new(); self.series.windows().len()];
@@ -66,8 +65,8 @@ impl BarStream {
         Ok(self.series.push(bar)?)
     }
 
-    /// Moves the states on by the rows that closed with the bar of `step`, which is the last one.
-    /// The outputs [K, M] where a sample stands at it.
+    /// Advances the states by the rows that closed with the bar of `step`, the last one. Returns
+    /// the outputs [K, M] if the bar has a sample.
     pub(crate) fn predict(&mut self, step: SeriesStep) -> Option<Vec<f32>> {
         if step.begins_segment {
             self.restart();
@@ -86,10 +85,13 @@ impl BarStream {
         Some(self.follower.predict())
     }
 
-    /// Bars that must close before windows are full, by the timeframe's name; none where all are.
+    /// Bars that must close until windows are full, by timeframe; empty if all are.
     pub(crate) fn bars_needed(&self) -> Vec<(String, usize)> {
-        let needed =
-            self.series.windows().enumerate().map(|(k, of)| (of.timeframe.to_string(), self.series.bars_needed(k)));
+        let needed = self
+            .series
+            .windows()
+            .enumerate()
+            .map(|(k, window)| (window.timeframe.to_string(), self.series.bars_needed(k)));
         needed.filter(|(_, bars)| *bars > 0).collect()
     }
 

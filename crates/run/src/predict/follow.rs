@@ -1,4 +1,4 @@
-//! A prediction for each bar as it comes, from states that go on by one step a bar.
+//! A prediction for each bar as it comes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,8 +15,8 @@ use super::forecast_lines::{ForecastLines, LineForm};
 use super::stream_progress::{StreamProgress, needed_text};
 use super::streaming_model::StreamingModel;
 use super::tail::{BarSource, Tail};
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
 use crate::setup::computing::DeviceRequest;
@@ -35,7 +35,7 @@ pub struct FollowRequest {
     pub checkpoint: CheckpointChoice,
     /// `cpu` or `auto`.
     pub device: String,
-    /// Instruments that the model was not trained on.
+    /// Treatment of instruments that the model was not trained on.
     pub instruments: Instruments,
     /// Bars before those that come.
     pub history: History,
@@ -47,16 +47,16 @@ pub struct FollowRequest {
     pub date_order: Option<DateOrder>,
     /// Zone of the timestamps; that of the files that the data file was made of if `None`.
     pub zone: Option<Zone>,
-    /// What happens to lines that cannot be used; as the data file was made if `None`.
+    /// Rule for lines that cannot be used. `None` is the rule that the data file was made by.
     pub on_error: Option<OnError>,
 }
 
-/// Bars before those that are followed, from whose states the model goes on.
+/// Earlier bars, from whose states the model starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum History {
-    /// Those that the data file was made of.
+    /// The bars that the data file was made of.
     OfTheData,
-    /// Those of these files.
+    /// The bars of these files.
     Files(Vec<PathBuf>),
     /// None: predictions begin once features have warmed up and windows are full.
     Cold,
@@ -81,10 +81,10 @@ impl FollowRequest {
     }
 }
 
-/// Where predictions go, a line a bar.
+/// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
-    /// A file: CSV, or JSON where its name ends in `.jsonl`. Its old contents go when the first of
-    /// the new come, and stay where there are none.
+    /// A file: CSV, or JSON if its name ends in `.jsonl`. Its old contents are replaced at the
+    /// first prediction, and stay if there is none.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -102,14 +102,14 @@ pub(super) struct StreamTotals {
     pub(super) predictions: u64,
     /// Lines that were dropped.
     dropped: usize,
-    /// Lines that whoever gave them was told of.
+    /// Refused lines, each reported once.
     refused: usize,
     /// Holes at which the states began anew.
     holes: u64,
 }
 
-/// A file whose old contents go when the first of the new come: not before it is known that what is
-/// followed has bars.
+/// A file whose old contents are replaced when the first line is written, so that they stay if the
+/// input has no bars.
 struct EmptiedLate {
     file: File,
     is_old: bool,
@@ -144,9 +144,9 @@ pub fn follow(
     source: BarSource<'_>,
     output: LineOutput<'_>,
     host: &Host<'_>,
-) -> Result<Findings> {
+) -> Result<CommandReport> {
     let line_form = match &output {
-        LineOutput::File(out) => LineForm::of(out)?,
+        LineOutput::File(out) => LineForm::from_path(out)?,
         LineOutput::Writer { form, .. } => *form,
     };
     if let Some(gpu) = DeviceRequest::select(&request.device, host)?.gpu() {
@@ -167,23 +167,23 @@ pub fn follow(
         LineOutput::Writer { to, .. } => (to, false),
     };
     host.observer.note(&greeting(&subject, &history, tail.name()));
-    let mut course = StreamProgress::new(&subject.symbol, host.observer);
-    course.begin(&live);
+    let mut progress = StreamProgress::new(&subject.symbol, host.observer);
+    progress.begin(&live);
     let (horizons, outputs) = subject.outputs();
     let loss = loss(&subject.config, horizons)?;
     let mut forecasts = ForecastLines::new(to, line_form, loss, horizons, outputs, subject.name_told());
     let totals = StreamTotals::default();
-    let mut stream = Stream { live: &mut live, lines: &mut lines, course: &mut course, totals, keeps_old };
+    let mut stream = Stream { live: &mut live, lines: &mut lines, progress: &mut progress, totals, keeps_old };
     match stream.run(&mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
         done => done?,
     }
     let totals = stream.totals;
-    Ok(findings(&subject, &history, tail.name(), &totals, lines.passed_over(), &live.bars_needed()))
+    Ok(report(&subject, &history, tail.name(), &totals, lines.passed_over(), &live.bars_needed()))
 }
 
-/// The bars that the states have seen before the first one that is followed.
+/// The bars of the history.
 struct SeenBars {
     bars: usize,
     /// When the last of them opens.
@@ -228,9 +228,9 @@ fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String
 struct Stream<'s, 'o> {
     live: &'s mut BarStream,
     lines: &'s mut BarLines,
-    course: &'s mut StreamProgress<'o>,
+    progress: &'s mut StreamProgress<'o>,
     totals: StreamTotals,
-    /// Without a prediction, what was in the output stays there.
+    /// True if the output keeps its old contents without a prediction.
     keeps_old: bool,
 }
 
@@ -255,7 +255,7 @@ impl Stream<'_, '_> {
                     forecasts.write(step.close_time, &outputs)?;
                     self.totals.predictions += 1;
                 }
-                self.course.see(step, self.live, &self.totals);
+                self.progress.see(step, self.live, &self.totals);
             }
             for complaint in self.lines.take_complaints() {
                 host.observer.note(&complaint.to_string());
@@ -270,14 +270,14 @@ impl Stream<'_, '_> {
     }
 }
 
-fn findings(
+fn report(
     subject: &StreamingModel,
     history: &SeenBars,
     name: &Path,
     tally: &StreamTotals,
     passed_over: u64,
     needed: &[(String, usize)],
-) -> Findings {
+) -> CommandReport {
     let StreamTotals { bars, predictions, dropped, refused, holes } = *tally;
     let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
     if passed_over > 0 {
@@ -312,10 +312,10 @@ fn findings(
             Streaming::Windows => "windows",
         },
     });
-    Findings::new(text, &json)
+    CommandReport::new(text, &json)
 }
 
-/// Refuses what cannot be followed, with the reason and what to do.
+/// The error for a model that cannot follow bars, with the reason and a remedy.
 pub(super) fn refuse(reason: &str) -> Error {
     Error::usage(format!("--follow: {reason}"))
 }

@@ -1,4 +1,4 @@
-//! Predictions as lines, one a bar, each handed over as soon as it is written.
+//! Predictions as lines, one a bar, each flushed at once.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub enum LineForm {
 
 impl LineForm {
     /// Format by the file's ending.
-    pub(super) fn of(out: &Path) -> Result<Self> {
+    pub(super) fn from_path(out: &Path) -> Result<Self> {
         match out.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(LineForm::Csv),
             Some("jsonl") => Ok(LineForm::Json),
@@ -35,11 +35,11 @@ impl LineForm {
 pub(super) struct ForecastLines<'o> {
     to: Box<dyn Write + 'o>,
     form: LineForm,
-    /// True if what stands before the lines is written.
+    /// True once the header is written.
     has_begun: bool,
     loss: Loss,
     horizons: usize,
-    /// Told in each line, where there are others.
+    /// Name of the instrument in each line, if there are several.
     instrument: Option<String>,
     /// Names of the numbers beside the predictions.
     names: Vec<String>,
@@ -73,8 +73,8 @@ impl<'o> ForecastLines<'o> {
         ForecastLines { to, form, has_begun: false, loss, horizons, instrument, names }
     }
 
-    /// Writes what stands before the first line, once: of CSV the names of the columns. Not any
-    /// sooner, so that of input that is no bars nothing is said but what is wrong with it.
+    /// Writes the header once: the column names of CSV. It waits for the first line, so that input
+    /// without bars gives its error alone.
     fn begin(&mut self) -> io::Result<()> {
         if self.has_begun || self.form == LineForm::Json {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A model's outputs for some samples.
+//! Predictions of a model for some samples.
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
@@ -13,16 +13,16 @@ use megabatch_trainer::{SampleRanges, Selection};
 use serde_json::json;
 
 use crate::adapters::data::{Data, times_of};
+use crate::command_report::CommandReport;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::evaluate::Part;
-use crate::findings::Findings;
 use crate::host::{Host, PATIENCE, Work};
-use crate::nouns::Nouns;
 use crate::output;
 use crate::setup::settings::loss;
 use crate::text::{plural, shown};
 use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, Weights};
+use crate::unit_names::UnitNames;
 
 /// Samples to predict.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct PredictRequest {
     pub run: PathBuf,
     /// Data file; the one trained on if `None`.
     pub data: Option<PathBuf>,
-    /// Samples, or graphs where the model predicts these as wholes; all if `None`.
+    /// Samples, or graphs if the model predicts whole graphs; all if `None`.
     pub samples: Option<Range<usize>>,
     /// Part of the data, split as in training; all of `samples` if `None`.
     pub part: Option<Part>,
@@ -39,11 +39,11 @@ pub struct PredictRequest {
     pub checkpoint: CheckpointChoice,
     /// Arithmetic of the LSTMs' matrices.
     pub weights: Weights,
-    /// Data of the run that have changed since it was trained.
+    /// Treatment of data that have changed since training.
     pub changed_data: ChangedData,
     /// `cpu`, `auto`, `cuda` or `cuda:N`.
     pub device: String,
-    /// Instruments that the model was not trained on.
+    /// Treatment of instruments that the model was not trained on.
     pub instruments: Instruments,
 }
 
@@ -82,8 +82,8 @@ impl PredictRequest {
 pub struct Predicted {
     /// The samples, or graphs, in ascending order.
     pub samples: SampleRanges,
-    /// `[n, K]`: of several quantiles the one nearest to the median, of classes the most probable
-    /// one; NaN for a sample that is in no graph.
+    /// `[n, K]`. It is the quantile nearest to the median, or the most probable class, if there are
+    /// several. NaN for a sample that is in no graph.
     pub values: Vec<f32>,
     /// Quantiles, or probabilities of classes, `[n, K]` each, by name.
     pub named: Vec<(String, Vec<f32>)>,
@@ -104,8 +104,8 @@ pub struct Predicted {
 pub struct InstrumentsOfSamples {
     /// Names.
     pub names: Vec<String>,
-    /// `[n]` index of the name of each sample.
-    pub of_sample: Vec<i32>,
+    /// `[n]` place among `names` of each sample's instrument.
+    pub name_indices: Vec<i32>,
 }
 
 impl Predicted {
@@ -116,10 +116,9 @@ impl Predicted {
             named: &self.named,
             horizons: self.horizons,
             sample_times: self.sample_times.as_deref(),
-            instruments: self
-                .instruments
-                .as_ref()
-                .map(|InstrumentsOfSamples { names, of_sample }| SampleInstruments { names, of_sample }),
+            instruments: self.instruments.as_ref().map(|InstrumentsOfSamples { names, name_indices }| {
+                SampleInstruments { names, of_sample: name_indices }
+            }),
         }
     }
 }
@@ -137,10 +136,10 @@ pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
 /// for each name, or `.csv`.
 ///
 /// # Errors
-/// Those of [`predict`], and a usage error for an output that cannot be written.
-pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) -> Result<Findings> {
+/// The errors of [`predict`], and a usage error for an output that cannot be written.
+pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) -> Result<CommandReport> {
     host.cancel.watch(PATIENCE)?;
-    let format = Format::of(out)?;
+    let format = Format::from_path(out)?;
     let mut trained = Trained::open(request.opening(), host)?;
     output::check(out, &[trained.data.path()])?;
     let predicted = predict_with(&mut trained, request, host)?;
@@ -151,7 +150,7 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
         Format::Hdf5 => write_predictions(out, &predictions)?,
     }
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
-    let target = plural(predicted.horizons, Nouns::of(&trained.data).with(loss).target);
+    let target = plural(predicted.horizons, UnitNames::for_data(&trained.data).with(loss).target);
     let samples = predicted.samples.len();
     let unknown = predicted.values.chunks_exact(predicted.horizons.max(1)).filter(|row| row.iter().all(|x| x.is_nan()));
     let unknown = unknown.count();
@@ -160,7 +159,7 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
         text.push_str(&format!("; {unknown} rows without one are NaN: these samples are in no graph"));
     }
     text.extend(predicted.notes.iter().map(|note| format!("\nnote: {note}")));
-    Ok(Findings::new(
+    Ok(CommandReport::new(
         text,
         &json!({
             "out": shown(out),
@@ -179,7 +178,7 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
 fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let Trained { data, predictor, config, .. } = trained;
-    let rows = Rows::of(data, predictor.model().config().readout);
+    let rows = Rows::new(data, predictor.model().config().readout);
     let chosen = chosen_rows(request, data, config, &rows)?;
     let (places, count) = (Places::new(&chosen), chosen.len());
     let horizons = data.samples().shape().outputs;
@@ -203,17 +202,17 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
     drop(follow);
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
-    let of_source = |source: &Source| {
-        let of_sample = chosen.iter().map(|sample| source.instrument_of(sample).map(|place| place as i32));
-        let of_sample = of_sample.collect::<Option<Vec<i32>>>().filter(|_| !source.instruments().is_empty())?;
-        Some(InstrumentsOfSamples { names: source.instruments().to_vec(), of_sample })
+    let source_instruments = |source: &Source| {
+        let indices = chosen.iter().map(|sample| source.instrument_of(sample).map(|place| place as i32));
+        let name_indices = indices.collect::<Option<Vec<i32>>>().filter(|_| !source.instruments().is_empty())?;
+        Some(InstrumentsOfSamples { names: source.instruments().to_vec(), name_indices })
     };
     Ok(Predicted {
         horizons: values.len() / count.max(1),
         values,
         named,
         sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
-        instruments: source.and_then(of_source),
+        instruments: source.and_then(source_instruments),
         step: trained.step,
         notes: trained.notes.clone(),
         samples: chosen,
@@ -240,7 +239,7 @@ fn chosen_rows(request: &PredictRequest, data: &Data, config: &Config, rows: &Ro
     Ok(own.into_iter().collect())
 }
 
-/// Places of chosen rows among themselves.
+/// Places of chosen rows among the chosen ones.
 struct Places {
     /// Rows that follow each other, and the place of the first, in ascending order.
     runs: Vec<(Range<usize>, usize)>,
@@ -263,26 +262,26 @@ impl Places {
     }
 }
 
-/// What a model's outputs say of each horizon, [n, K], or of the one class [n, 1] that
-/// `cross_entropy` learns from its probabilities: one number, and of several quantiles each by its
-/// name; of classes the most probable one, the first of those that are equally probable, and the
-/// probability of each. What one task alone has is named by its targets, and NaN for all others.
+/// One number for each horizon, [n, K], or the one class [n, 1] of `cross_entropy`; then named
+/// numbers. Several quantiles have a name each. Classes give the most probable one, the first if
+/// several are equally probable, and the probability of each. Numbers of one task alone have its
+/// targets in their name, and are NaN for all others.
 pub(super) fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     let groups = loss.groups(horizons);
     if let [_] = groups.as_slice() {
-        return of_group(groups[0].loss, outputs, horizons);
+        return group_values(groups[0].loss, outputs, horizons);
     }
     let width = loss.outputs(horizons);
     let rows = outputs.len() / width;
     let (mut values, mut all) = (vec![f32::NAN; rows * horizons], Vec::new());
     for Group { targets, outputs: places, loss, .. } in groups {
         let own: Vec<f32> = outputs.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect();
-        let (of_targets, named) = of_group(loss, &own, targets.len());
+        let (group, named) = group_values(loss, &own, targets.len());
         let place = |from: &[f32], to: &mut [f32]| {
             let rows = to.chunks_exact_mut(horizons).zip(from.chunks_exact(targets.len()));
             rows.for_each(|(to, from)| to[targets.clone()].copy_from_slice(from));
         };
-        place(&of_targets, &mut values);
+        place(&group, &mut values);
         for (name, own) in named {
             let mut wide = vec![f32::NAN; rows * horizons];
             place(&own, &mut wide);
@@ -292,8 +291,8 @@ pub(super) fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>
     (values, all)
 }
 
-/// The same of `targets` targets that are learnt with one loss, of outputs [n, K, M].
-fn of_group(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+/// [`by_name`] of `targets` targets with one loss, from outputs [n, K, M].
+fn group_values(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     match loss {
         Loss::Classes(classes) => return classes_by_name(outputs, classes.count()),
         // The targets of a row are the probabilities of its one class.
@@ -320,10 +319,10 @@ enum Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(data: &'a Data, readout: Option<Readout>) -> Self {
+    fn new(data: &'a Data, readout: Option<Readout>) -> Self {
         match (readout, data.samples().graphs()) {
             (Some(Readout::Node), Some(graphs)) => {
-                Rows::Nodes { count: data.samples().len(), graphs, noun: Nouns::of(data).row }
+                Rows::Nodes { count: data.samples().len(), graphs, noun: UnitNames::for_data(data).row }
             }
             (Some(_), _) => Rows::Units { count: data.units(), noun: "graph" },
             (None, _) => Rows::Units { count: data.units(), noun: "sample" },
@@ -371,7 +370,7 @@ enum Format {
 
 impl Format {
     /// The format that the file's ending asks for.
-    fn of(out: &Path) -> Result<Self> {
+    fn from_path(out: &Path) -> Result<Self> {
         match out.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(Format::Csv),
             Some("h5" | "hdf5") => Ok(Format::Hdf5),
@@ -383,19 +382,19 @@ impl Format {
 fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     let mut named: Vec<_> = (0..count).map(|class| (format!("p{class}"), Vec::new())).collect();
     let mut most_probable = Vec::with_capacity(outputs.len() / count);
-    for of_target in outputs.chunks_exact(count) {
-        let class = (1..count).fold(0, |most, c| if of_target[c] > of_target[most] { c } else { most });
+    for logits in outputs.chunks_exact(count) {
+        let class = (1..count).fold(0, |most, c| if logits[c] > logits[most] { c } else { most });
         // What was not predicted stays unknown.
-        most_probable.push(if of_target[class].is_nan() { f32::NAN } else { class as f32 });
-        let weights: Vec<f64> = of_target.iter().map(|&y| f64::from(y - of_target[class]).exp()).collect();
+        most_probable.push(if logits[class].is_nan() { f32::NAN } else { class as f32 });
+        let weights: Vec<f64> = logits.iter().map(|&y| f64::from(y - logits[class]).exp()).collect();
         let sum: f64 = weights.iter().sum();
         named.iter_mut().zip(weights).for_each(|((_, shares), weight)| shares.push((weight / sum) as f32));
     }
     (most_probable, named)
 }
 
-/// One line a sample: its index, its time and its instrument where known, and a column a horizon;
-/// then those that have a name.
+/// One line for each sample: its index, time and instrument if known, a column for each horizon,
+/// then named columns.
 fn to_csv(predictions: &Predictions<'_>) -> String {
     let Predictions { samples, values, named, horizons, sample_times, instruments } = *predictions;
     let mut csv = "sample".to_owned();
@@ -409,11 +408,11 @@ fn to_csv(predictions: &Predictions<'_>) -> String {
     // A name that one task alone has says nothing of the horizons of others.
     let has_any =
         |values: &[f32], k: usize| values.is_empty() || values.iter().skip(k).step_by(horizons).any(|x| !x.is_nan());
-    let of_name = |(name, values): &(String, Vec<f32>)| {
+    let columns_of = |(name, values): &(String, Vec<f32>)| {
         let is_of_task = name.starts_with('t');
         (0..horizons).filter(|&k| !is_of_task || has_any(values, k)).collect::<Vec<usize>>()
     };
-    let columns: Vec<Vec<usize>> = named.iter().map(of_name).collect();
+    let columns: Vec<Vec<usize>> = named.iter().map(columns_of).collect();
     for ((name, _), columns) in named.iter().zip(&columns) {
         columns.iter().for_each(|k| csv.push_str(&format!(",h{}_{name}", k + 1)));
     }
@@ -428,17 +427,17 @@ fn to_csv(predictions: &Predictions<'_>) -> String {
             let name = instruments.name(k).expect("an open file names the instrument of each sample");
             csv.push_str(&format!(",{}", csv_field(name)));
         }
-        let of_sample = |values: &[f32], columns: &[usize]| {
+        let picked = |values: &[f32], columns: &[usize]| {
             columns.iter().map(|at| values[k * horizons + at]).collect::<Vec<f32>>()
         };
-        let all = named.iter().zip(&columns).flat_map(|((_, values), columns)| of_sample(values, columns));
+        let all = named.iter().zip(&columns).flat_map(|((_, values), columns)| picked(values, columns));
         row.iter().copied().chain(all).for_each(|value| csv.push_str(&format!(",{value}")));
         csv.push('\n');
     }
     csv
 }
 
-/// A field of a CSV, in quotes where it could be taken for several (RFC 4180).
+/// A field of a CSV, in quotes where it needs them (RFC 4180).
 pub(super) fn csv_field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n', '\r']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))

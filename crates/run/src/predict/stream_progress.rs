@@ -1,4 +1,4 @@
-//! Messages while bars are followed: holes, windows that are not full, progress.
+//! Messages while bars are followed: holes, incomplete windows, progress.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl<'s> StreamProgress<'s> {
         }
     }
 
-    /// Takes note of a bar, after its prediction.
+    /// Counts a bar, after its prediction.
     pub(super) fn see(&mut self, step: SeriesStep, live: &BarStream, tally: &StreamTotals) {
         if let Some(hole) = step.hole {
             let (from, to) = (utc(hole.from), utc(hole.to));

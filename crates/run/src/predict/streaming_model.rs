@@ -28,8 +28,8 @@ use crate::trained::{
     Instruments, doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file,
 };
 
-/// A model, and one instrument of the series file whose recipe, scalers and clock hold for the bars
-/// that come.
+/// A model, and one instrument of a series file. The bars to come have the recipe, scalers and
+/// clock of the file.
 pub(super) struct StreamingModel {
     folder: RunFolder,
     pub(super) config: Config,
@@ -43,9 +43,9 @@ pub(super) struct StreamingModel {
     pub(super) scalers: Scalers,
     recipe: Recipe,
     pip_size: f64,
-    /// By which the files of the instrument were read.
+    /// Zone of the files of the instrument.
     zone: Option<Zone>,
-    /// The files were read by more than one clock, so that each has to show its own again.
+    /// True if the files have several zones, so that each has to give its own.
     has_several_zones: bool,
     format: Option<FormatName>,
     horizons: usize,
@@ -60,14 +60,14 @@ impl StreamingModel {
         let (step, weights) = weights_file(&folder, request.checkpoint)?;
         let data = data_path(&config, request.data.as_deref())?;
         let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
-        let meaning = DataSchema::of_series(&file)?;
+        let meaning = DataSchema::from_series(&file)?;
         require_meaning(&folder, &data, &meaning)?;
         if request.instruments == Instruments::Doubted
             && let Some(doubt) = doubt_instruments(&meaning_in_training(&folder), &meaning)
         {
             host.observer.note(&doubt);
         }
-        let (account, recipe) = Recipe::of_series(&data, file.attribute("source")?.as_ref())?;
+        let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
         let spec = recipe.spec();
         if spec.features.contains(&Feature::SpreadPips) {
             return Err(refuse(
@@ -79,9 +79,9 @@ impl StreamingModel {
                 "the data were made with --calendar common, and bars of one instrument do not show which times are common; make them with --calendar all",
             ));
         }
-        let accounts = account["instruments"].as_array().map_or(&[][..], Vec::as_slice);
-        let own = chosen(accounts, &data, request.symbol.as_deref())?;
-        let (names, files) = (names(accounts), own["files"].as_array().map_or(&[][..], Vec::as_slice));
+        let instruments = provenance["instruments"].as_array().map_or(&[][..], Vec::as_slice);
+        let own = chosen(instruments, &data, request.symbol.as_deref())?;
+        let (names, files) = (names(instruments), own["files"].as_array().map_or(&[][..], Vec::as_slice));
         // Files may have several clocks; the last one's goes on.
         let told = |key: &str| files.iter().rev().find_map(|file| file[key].as_str());
         let zones: BTreeSet<&str> = files.iter().filter_map(|file| file["zone"].as_str()).collect();
@@ -106,7 +106,7 @@ impl StreamingModel {
         })
     }
 
-    /// As the model was trained: from bar to bar, or on windows that each begin with zeros.
+    /// Treatment of states, as in training: carried, or zeros at the beginning of each window.
     pub(super) fn streaming(&self) -> Streaming {
         if streams(&self.config) { Streaming::Carried } else { Streaming::Windows }
     }
@@ -126,17 +126,17 @@ impl StreamingModel {
         (self.horizons, self.outputs)
     }
 
-    /// The instrument's name, where lines have to tell it from others.
+    /// The instrument's name, if the file has several.
     pub(super) fn name_told(&self) -> Option<String> {
         (self.scalers.instruments.len() > 1).then(|| self.symbol.clone())
     }
 
-    /// The instrument, of which there are these bars.
+    /// The instrument with these bars.
     pub(super) fn instrument<'a>(&'a self, bars: &'a Bars) -> Instrument<'a> {
         Instrument { name: &self.symbol, bars, pip_size: self.pip_size }
     }
 
-    /// The bars that the states go on from; none where it begins cold.
+    /// The bars of the history; none for a cold start.
     pub(super) fn history(&self, history: &History) -> Result<Bars> {
         let given = match history {
             History::Cold => return Ok(Bars::with_capacity(self.base, 0)),
@@ -195,13 +195,17 @@ impl StreamingModel {
         }
     }
 
-    /// Refuses series of other windows than the model's.
+    /// Refuses a series whose windows are not the model's.
     pub(super) fn require_same_windows(&self, series: &SeriesStream) -> Result<()> {
         let model = self.model()?;
-        let of_model = model.shape().timeframes.iter().map(|of| (of.name.clone(), of.steps, of.features));
+        let model_windows = model
+            .shape()
+            .timeframes
+            .iter()
+            .map(|timeframe| (timeframe.name.clone(), timeframe.steps, timeframe.features));
         let features = self.spec.features.len();
-        let of_series = series.windows().map(|window| (window.timeframe.to_string(), window.seq_len, features));
-        if of_model.eq(of_series) {
+        let series_windows = series.windows().map(|window| (window.timeframe.to_string(), window.seq_len, features));
+        if model_windows.eq(series_windows) {
             return Ok(());
         }
         let (data, run) = (self.data.display(), self.folder.root().display());
@@ -222,19 +226,19 @@ fn refuse_fp16(config: &Config) -> Result<()> {
     }
 }
 
-fn names(accounts: &[Value]) -> Vec<String> {
-    accounts.iter().map(|account| account["symbol"].as_str().unwrap_or_default().to_owned()).collect()
+fn names(instruments: &[Value]) -> Vec<String> {
+    instruments.iter().map(|instrument| instrument["symbol"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// The account of one instrument.
-fn chosen<'a>(accounts: &'a [Value], data: &Path, symbol: Option<&str>) -> Result<&'a Value> {
-    let (data, list) = (data.display(), names(accounts).join(", "));
-    match (symbol, accounts) {
+fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>) -> Result<&'a Value> {
+    let (data, list) = (data.display(), names(instruments).join(", "));
+    match (symbol, instruments) {
         (None, [only]) => Ok(only),
         (None, _) => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
-        (Some(symbol), _) => accounts
+        (Some(symbol), _) => instruments
             .iter()
-            .find(|account| account["symbol"] == symbol)
+            .find(|instrument| instrument["symbol"] == symbol)
             .ok_or_else(|| Error::usage(format!("--symbol {symbol}: {data} has {list}"))),
     }
 }

@@ -9,8 +9,7 @@ use megabatch_bars::LINE_BYTES_MAX;
 
 use crate::error::{Error, Result};
 
-/// Interval of looks at a file that has no more lines: far below the time of a bar, and next to no
-/// work.
+/// Interval between checks of a file for new lines: far below the time of a bar, and little work.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// First bytes of gzip files.
@@ -34,14 +33,14 @@ pub enum BarSource<'a> {
         /// Behaviour at its end.
         at_end: AtEnd,
     },
-    /// Anything else, which ends where it ends.
+    /// Any other source. It ends at its last line.
     Lines {
         /// Its name in messages.
         name: &'a str,
         /// The lines.
         lines: Box<dyn BufRead + 'a>,
-        /// Who hears of a row that cannot be used and goes on with the next; such a row ends the
-        /// stream if `None`.
+        /// Callback for a row that cannot be used, before the next one. `None` ends the stream at
+        /// such a row.
         refused: Option<Box<dyn FnMut(Error) + 'a>>,
     },
 }
@@ -86,10 +85,10 @@ impl<'a> Tail<'a> {
         &self.name
     }
 
-    /// Tells of a row that cannot be used.
+    /// Reports a row that cannot be used.
     ///
     /// # Errors
-    /// `error`, where nobody goes on after one.
+    /// `error`, without a callback.
     pub(super) fn refuse(&mut self, error: Error) -> Result<()> {
         match &mut self.refused {
             Some(refused) => {
@@ -122,8 +121,8 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// Takes bytes up to the end of a line, or of the file; how many there were. Of a line that is
-/// longer than [`LINE_BYTES_MAX`] the beginning and the end of line are kept.
+/// Reads bytes up to the end of a line, or of the file, and returns their number. A line longer
+/// than [`LINE_BYTES_MAX`] is cut.
 fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     let mut read = 0;
     loop {
@@ -149,8 +148,7 @@ fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
     Error::data(format!("{}: cannot be {what}: {error}", path.display()))
 }
 
-/// Waits a while, in which the file may have grown. One that is shorter than what was read of it is
-/// another file.
+/// Waits a while for the file to grow. A file that has become shorter is another file.
 fn wait(path: &Path, read_bytes: u64) -> Result<()> {
     if std::fs::metadata(path).map_or(0, |found| found.len()) < read_bytes {
         return Err(Error::data(format!(

@@ -1,4 +1,4 @@
-//! The data: what was read, what was wrong with it, where it has gaps.
+//! The section on data: files, defects and gaps.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use super::html::{Section, Table, paragraph};
 use super::json;
 use crate::adapters::data::Data;
 use crate::error::{Error, Result};
-use crate::nouns::Nouns;
 use crate::text::number::{grouped, instant, plural, seconds};
+use crate::unit_names::UnitNames;
 
 /// Facts about a data file.
 #[derive(Debug, Default)]
@@ -41,10 +41,10 @@ const INSTRUMENTS_MAX: usize = 24;
 const GAPS_MAX: usize = 12;
 
 impl DataFacts {
-    /// The facts of `data`. Files of windows and of graphs tell none.
-    pub(crate) fn of(data: &Data) -> Result<Self> {
+    /// The facts of `data`; empty for files of windows and of graphs.
+    pub(crate) fn new(data: &Data) -> Result<Self> {
         let Some(series) = data.source().and_then(Source::series) else {
-            let holds = Nouns::of(data).unit;
+            let holds = UnitNames::for_data(data).unit;
             return Ok(DataFacts {
                 unit: "units of the targets",
                 bar: "steps".to_owned(),

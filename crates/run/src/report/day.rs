@@ -8,12 +8,12 @@ use crate::adapters::cross_section::CrossSections;
 use crate::error::{Error, Result};
 use crate::text::number::{instant, plural};
 
-/// More edges than these would be a blot, and most of the page.
+/// Most edges that are drawn. More would be a blot.
 const EDGES_MAX: usize = 4_000;
 
 /// The graph of a day, as the model saw it.
 pub(crate) struct DayGraph {
-    /// When the samples that are its nodes were taken, ns since 1970 UTC.
+    /// Time of its samples, ns since 1970 UTC.
     time_ns: i64,
     /// Names of the instruments that have a sample.
     names: Vec<String>,
@@ -23,12 +23,12 @@ pub(crate) struct DayGraph {
 
 impl DayGraph {
     /// The graph of the cross-section `section`.
-    pub(crate) fn of(sections: &CrossSections, section: usize) -> Result<Self> {
-        let view = sections.graph(section).map_err(Error::of_cause)?;
+    pub(crate) fn new(sections: &CrossSections, section: usize) -> Result<Self> {
+        let view = sections.graph(section).map_err(Error::from_cause)?;
         let width = sections.edge_attributes();
         let weight = |edge: usize| if width == 0 { 1.0 } else { view.attributes[edge * width] };
-        let of_row = |row: usize| view.csr.edges_of(row).map(move |edge| (row, edge));
-        let edges = (0..view.nodes()).flat_map(of_row);
+        let row_edges = |row: usize| view.csr.edges_of(row).map(move |edge| (row, edge));
+        let edges = (0..view.nodes()).flat_map(row_edges);
         let edges = edges.map(|(row, edge)| (view.csr.col()[edge] as usize, row, weight(edge)));
         Ok(DayGraph { time_ns: sections.times()[section], names: sections.names(section), edges: edges.collect() })
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_edges_the_heaviest_are_drawn() {
+    fn the_heaviest_of_very_many_edges_are_drawn() {
         let mut edges = vec![(0, 1, 0.1); EDGES_MAX];
         edges.push((1, 2, -0.9));
         let day = day(edges);

@@ -1,4 +1,4 @@
-//! The page of a run of several folds: the errors of each, and of all together.
+//! The page of a run of several folds: the errors of each, and their mean.
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, escape, page, paragraph, side_by_side};
@@ -7,7 +7,7 @@ use crate::evaluate::GraphRanking;
 use crate::evaluate::folds::{Fold, FoldColumn, FoldKind, Folds, columns};
 use crate::text::utc;
 
-/// The page as HTML, which needs nothing else.
+/// The page as a single HTML file.
 pub(crate) fn folds_page(folds: &Folds<'_>) -> String {
     let over = match folds.plan.kind {
         FoldKind::WalkForward => "Walk-forward evaluation",
@@ -27,7 +27,7 @@ fn table(folds: &Folds<'_>) -> Section {
     let columns = folds.done.first().map_or(Vec::new(), |first| columns(&first.evaluation));
     let names = columns.iter().map(|column| column.name.clone());
     let head = ["fold", "test begins", "train", "test"].map(str::to_owned).into_iter().chain(names).collect();
-    let of_fold = |fold: &Fold| -> Vec<String> {
+    let cells = |fold: &Fold| -> Vec<String> {
         let begins = fold.split.test_start_ns.map_or("-".to_owned(), |time| utc(time).replace(" UTC", ""));
         let counts = [fold.fold.to_string(), begins, fold.split.train.to_string(), fold.judged()];
         let cells = columns.iter().map(|column| column.cell(column.value(&fold.evaluation)));
@@ -36,7 +36,7 @@ fn table(folds: &Folds<'_>) -> Section {
     let summary = folds.summary_rows(&columns).into_iter().map(|(name, cells)| {
         [name.to_owned(), String::new(), String::new(), String::new()].into_iter().chain(cells).collect()
     });
-    let rows = folds.done.iter().map(of_fold).chain(summary).collect();
+    let rows = folds.done.iter().map(cells).chain(summary).collect();
     let table = Table { caption: "Errors on the test of each fold".to_owned(), head, rows };
     let told = paragraph(
         "Each fold is a run of its own, with its report in its folder. The deviation over folds is that of a sample; \
@@ -45,7 +45,7 @@ fn table(folds: &Folds<'_>) -> Section {
     Section { id: "folds", title: "Folds", body: told + &table.to_html() }
 }
 
-/// A chart a leading measure: a line the model, one each baseline.
+/// A chart for each leading measure: a line for the model and for each baseline.
 fn by_fold(folds: &Folds<'_>) -> Option<Section> {
     let columns = columns(&folds.done.first()?.evaluation);
     let charts: Vec<String> = columns
@@ -119,7 +119,7 @@ mod tests {
                 validation_start_ns: None,
                 test_start_ns: Some(0),
             },
-            evaluation: Evaluation::of_one_horizon([("model", rmse), ("no_change", 5.0)]),
+            evaluation: Evaluation::with_one_horizon([("model", rmse), ("no_change", 5.0)]),
         };
         let done = [fold(1, 2.0), fold(2, 4.0)];
         let plan = FoldPlan { kind: FoldKind::WalkForward, folds: 2, overlap: 0 };

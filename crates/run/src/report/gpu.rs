@@ -85,7 +85,7 @@ fn table(rows: &[GpuRow]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::made_up::sample;
+    use crate::gpu::fixtures::sample;
 
     #[test]
     fn looks_are_drawn_and_summed_up_and_a_run_on_the_cpu_has_none() {

@@ -5,8 +5,8 @@ use megabatch_trainer::{InstrumentEvaluation, Metrics};
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, escape, paragraph, side_by_side};
 use crate::evaluate::{BASELINES_ARE_OF_ALL, Evaluation, Part};
-use crate::nouns::TargetKind;
 use crate::text::number::{grouped, plural, significant};
+use crate::unit_names::TargetKind;
 
 type Metric = fn(&Metrics, usize) -> f64;
 
@@ -41,7 +41,7 @@ const DIRECTION_CHART: ErrorChart<'static> = ErrorChart {
     metric: |metrics, k| metrics.direction_accuracy[k].filter(|&share| share > 0.0).unwrap_or(f64::NAN),
 };
 
-/// A line a contender; `unit` is that of the targets.
+/// Charts with a line for each contender. `unit` is that of the targets.
 pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section {
     let seen = match evaluation.split {
         Part::Validation | Part::Test => ", none of which the model was trained on",
@@ -50,7 +50,7 @@ pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section
     let mut body = paragraph(&format!(
         "The weights of step {} on {} ({}){seen}. Baselines are fitted on the training split.",
         evaluation.step,
-        plural(evaluation.samples, evaluation.nouns.row),
+        plural(evaluation.samples, evaluation.unit_names.row),
         evaluation.part(),
     ));
     body.push_str(&errors(evaluation, bar, unit));
@@ -58,17 +58,18 @@ pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section
         body.push_str(&format!("<h3>{}</h3>", escape(&name)));
         body.push_str(&errors(&task, bar, unit));
     }
-    let title = if evaluation.nouns.target == "horizon" { "Error by horizon" } else { "Error by target" };
+    let title = if evaluation.unit_names.target == "horizon" { "Error by horizon" } else { "Error by target" };
     Section { id: "horizons", title, body }
 }
 
-/// Charts and tables; of several tasks only the table by instrument, for each has its own.
+/// Charts and tables. With several tasks only the table by instrument: each task has a section of
+/// its own.
 fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
     let mut body = String::new();
     if !evaluation.tasks.is_empty() {
         return body;
     }
-    let noun = evaluation.nouns.target;
+    let noun = evaluation.unit_names.target;
     let x_label = if noun == "horizon" { format!("horizon in {bar}") } else { noun.to_owned() };
     let to_html = |ErrorChart { title, description, y_label, metric }: &ErrorChart<'_>| {
         let lines = evaluation.contenders().enumerate();
@@ -88,7 +89,7 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
         y_label: &y_label,
         metric: |metrics, k| metrics.rmse[k],
     };
-    let charts: Vec<String> = match (&evaluation.model.classes, evaluation.nouns.targets) {
+    let charts: Vec<String> = match (&evaluation.model.classes, evaluation.unit_names.targets) {
         (Some(_), _) => CLASS_CHARTS.iter().map(to_html).collect(),
         (None, TargetKind::Moves) => vec![to_html(&rmse_chart), to_html(&DIRECTION_CHART)],
         (None, TargetKind::Quantities) => vec![to_html(&rmse_chart)],
@@ -102,8 +103,8 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
     body
 }
 
-/// Lines whose straw men stand behind: a baseline that is many times as high as the lowest
-/// contender would flatten all others.
+/// Puts baselines behind that are many times as high as the lowest contender, and would flatten all
+/// others.
 fn behind(mut series: Vec<Series>) -> Vec<Series> {
     let highest = |series: &Series| series.points.iter().map(|point| point.1).fold(f64::NEG_INFINITY, f64::max);
     let lowest = series.iter().map(highest).filter(|high| high.is_finite()).fold(f64::INFINITY, f64::min);
@@ -118,8 +119,7 @@ fn behind(mut series: Vec<Series>) -> Vec<Series> {
 /// the range of a chart.
 const STRAW_FACTOR: f64 = 4.0;
 
-/// A contender without directions, as `no_change` is, has no line of them: one at zero would only
-/// squeeze the others.
+/// The line of a contender; `None` if it has no values, such as directions of `no_change`.
 fn line(name: &str, metrics: &Metrics, color: usize, metric: Metric) -> Series {
     let all = (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k)));
     let points: Vec<(f64, f64)> = all.filter(|point| point.1.is_finite()).collect();
@@ -127,9 +127,9 @@ fn line(name: &str, metrics: &Metrics, color: usize, metric: Metric) -> Series {
 }
 
 fn table(evaluation: &Evaluation, unit: &str) -> Table {
-    let noun = evaluation.nouns.target;
+    let noun = evaluation.unit_names.target;
     // The sign of what is no move has no meaning.
-    let has_directions = evaluation.nouns.targets == TargetKind::Moves;
+    let has_directions = evaluation.unit_names.targets == TargetKind::Moves;
     let names = evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " ")));
     let head = std::iter::once(noun.to_owned()).chain(names).chain(["MAE model".to_owned()]);
     let rows = (0..evaluation.model.rmse.len()).map(|k| {
@@ -148,7 +148,7 @@ fn table(evaluation: &Evaluation, unit: &str) -> Table {
     }
 }
 
-/// A row an instrument; `None` where nothing by instrument means something.
+/// A row for each instrument; `None` if no measure applies.
 fn instruments_table(evaluation: &Evaluation, unit: &str) -> Option<Table> {
     let columns = evaluation.instrument_columns();
     if columns.is_empty() {
@@ -169,7 +169,7 @@ fn instruments_table(evaluation: &Evaluation, unit: &str) -> Option<Table> {
     } else {
         format!(", in {unit}")
     };
-    let target = evaluation.nouns.target;
+    let target = evaluation.unit_names.target;
     Some(Table {
         caption: format!("Errors by instrument, averaged over the {target}s{unit}; {BASELINES_ARE_OF_ALL}"),
         head: head.map(str::to_owned).collect(),
@@ -183,19 +183,19 @@ mod tests {
 
     #[test]
     fn a_straw_man_does_not_flatten_the_others() {
-        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 1.1), ("linear", 50.0)]);
+        let one = Evaluation::with_one_horizon([("model", 1.0), ("mean", 1.1), ("linear", 50.0)]);
         let html = section(&one, "bars of M1", "pips").body;
         assert!(html.contains("linear, beyond the picture") && !html.contains("mean, beyond"), "{html}");
-        let weak = Evaluation::of_one_horizon([("model", 50.0), ("mean", 1.1)]);
+        let weak = Evaluation::with_one_horizon([("model", 50.0), ("mean", 1.1)]);
         assert!(!section(&weak, "bars of M1", "pips").body.contains("beyond the picture"), "the model is always seen");
     }
 
     #[test]
     fn several_instruments_have_a_table_of_their_own() {
-        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
+        let one = Evaluation::with_one_horizon([("model", 1.0), ("mean", 2.0)]);
         let body = |evaluation: &Evaluation| section(evaluation, "bars of M1", "pips").body;
         assert!(!body(&one).contains("Errors by instrument"));
-        let html = body(&one.of_two_instruments());
+        let html = body(&one.with_two_instruments());
         let row = html.split("<th scope=\"row\">USDJPY</th>").nth(1).unwrap_or_else(|| panic!("{html}"));
         let cells = "<td class=\"n\">4</td><td class=\"n\">2.000</td><td class=\"n\">4.000</td>";
         assert!(row.starts_with(cells), "{row}");

@@ -17,7 +17,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A part of the page with a heading, which the contents list at the top leads to.
+/// A part of the page with a heading, linked from the contents list.
 pub(crate) struct Section {
     /// Unique in the page: letters and hyphens.
     pub(crate) id: &'static str,
@@ -80,15 +80,15 @@ pub(crate) fn side_by_side(figures: &[String]) -> String {
     format!("<div class=\"pair\">\n{}</div>\n", figures.concat())
 }
 
-/// A table. The first column names what a row is about, set in where the name begins with a blank;
-/// columns of numbers are set flush right.
+/// A table. The first column has the names of rows, indented if they begin with a blank. Columns of
+/// numbers are flush right.
 pub(crate) struct Table {
     pub(crate) caption: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Longer tables show their first rows, and the others when they are asked for.
+/// Rows of a table that are shown at once. The others unfold.
 const ROWS_SHOWN: usize = 24;
 
 impl Table {
@@ -133,14 +133,14 @@ impl Table {
     }
 }
 
-/// True if a cell holds a number, with its units or without, or stands for none.
+/// True if a cell holds a number, with or without units, or a dash.
 fn is_number(cell: &str) -> bool {
     let digits = cell.strip_prefix('-').unwrap_or(cell);
     let is_date = cell.as_bytes().get(4) == Some(&b'-');
     digits.is_empty() || (digits.starts_with(|c: char| c.is_ascii_digit()) && !is_date && cell.len() <= NUMBER_MAX)
 }
 
-/// Longer cells are given room to break their lines in.
+/// Length above which a cell may break its lines.
 const SENTENCE_MIN: usize = 40;
 /// Characters of the longest number with its units: `59 min 59 s`, and more. Longer cells are
 /// sentences that begin with a number.

@@ -11,18 +11,18 @@ const TOGETHER: usize = 20;
 /// A correlation: the values of one horizon in one graph, its mean over graphs and its t-statistic.
 struct Kind {
     name: &'static str,
-    of_graph: fn(&GraphRanking) -> &[Option<f64>],
+    by_graph: fn(&GraphRanking) -> &[Option<f64>],
     mean: Option<f64>,
     t: Option<f64>,
 }
 
 impl Kind {
     fn ic(mean: Option<f64>, t: Option<f64>) -> Self {
-        Kind { name: "IC", of_graph: |ranking| &ranking.correlations.ic, mean, t }
+        Kind { name: "IC", by_graph: |ranking| &ranking.correlations.ic, mean, t }
     }
 
     fn rank_ic(mean: Option<f64>, t: Option<f64>) -> Self {
-        Kind { name: "Rank IC", of_graph: |ranking| &ranking.correlations.rank_ic, mean, t }
+        Kind { name: "Rank IC", by_graph: |ranking| &ranking.correlations.rank_ic, mean, t }
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn section(evaluation: &Evaluation) -> Option<Section> {
 }
 
 fn chart(kind: &Kind, graphs: &[GraphRanking], unit: &str) -> Chart {
-    let value = |ranking: &GraphRanking| (kind.of_graph)(ranking).first().copied().flatten();
+    let value = |ranking: &GraphRanking| (kind.by_graph)(ranking).first().copied().flatten();
     let x = |ranking: &GraphRanking| ranking.time_ns.map_or(ranking.correlations.graph as f64, |time| time as f64);
     let points: Vec<(f64, f64)> = graphs.iter().filter_map(|ranking| Some((x(ranking), value(ranking)?))).collect();
     let mean = kind.mean.unwrap_or(f64::NAN);
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn evaluation(times: bool) -> Evaluation {
-        let mut evaluation = Evaluation::of_one_horizon([("model", 1.0)]);
+        let mut evaluation = Evaluation::with_one_horizon([("model", 1.0)]);
         evaluation.graphs = (0..30)
             .map(|graph| GraphRanking {
                 time_ns: times.then_some(graph as i64 * 86_400_000_000_000),
@@ -165,7 +165,7 @@ mod tests {
     fn graphs_without_times_are_numbered_and_a_model_that_ranks_nothing_has_no_section() {
         let html = section(&evaluation(false)).unwrap().body;
         assert!(html.contains("over 30 graphs") && html.contains("IC by graph"), "{html}");
-        assert!(section(&Evaluation::of_one_horizon([("model", 1.0)])).is_none());
+        assert!(section(&Evaluation::with_one_horizon([("model", 1.0)])).is_none());
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Facts of any form as tables: what a program wrote about its work, read by someone who does not
-//! know its keys.
+//! JSON of any form as tables.
 
 mod cell;
 
@@ -9,9 +8,9 @@ use super::html::{Table, escape, paragraph};
 use crate::text::number::grouped;
 use cell::{cell, title, words};
 
-/// Rows of one table; of longer lists the beginning is shown, and how many there are.
+/// Most rows of a table. Longer lists show their beginning and their length.
 const ROWS_MAX: usize = 400;
-/// Levels of nesting that are followed; deeper ones are written as JSON.
+/// Most levels of nesting. Deeper ones are written as JSON.
 const DEPTH_MAX: usize = 10;
 /// Keys that may name a record.
 const NAMES: [&str; 5] = ["symbol", "instrument", "file", "path", "name"];
@@ -21,7 +20,7 @@ pub(crate) fn to_html(name: &str, value: &Value) -> String {
     render(Caption { own: name, nested: "" }, &[(String::new(), value)], 0)
 }
 
-/// A value, and whose it is: `EURUSD`, or nothing.
+/// A value and its owner, such as `EURUSD`; empty without one.
 type Owned<'a> = (String, &'a Value);
 
 /// Caption of a table.
@@ -35,14 +34,14 @@ struct Caption<'a> {
 /// The values of one key, put together from all records that have it.
 fn render(caption: Caption<'_>, items: &[Owned<'_>], depth: usize) -> String {
     let name = caption.own;
-    let of = |wanted: fn(&Value) -> bool| -> Vec<Owned<'_>> {
+    let owned = |wanted: fn(&Value) -> bool| -> Vec<Owned<'_>> {
         items.iter().filter(|(_, value)| !is_empty(value) && wanted(value)).cloned().collect()
     };
     if depth >= DEPTH_MAX {
-        return list(name, &of(|_| true));
+        return list(name, &owned(|_| true));
     }
-    let (objects, arrays) = (of(Value::is_object), of(Value::is_array));
-    let mut html = list(name, &of(|value| !is_nested(value)));
+    let (objects, arrays) = (owned(Value::is_object), owned(Value::is_array));
+    let mut html = list(name, &owned(|value| !is_nested(value)));
     if !arrays.is_empty() {
         // The elements say whose they are.
         html.push_str(&render(Caption { nested: "", ..caption }, &elements(&arrays), depth + 1));
@@ -70,7 +69,7 @@ fn render_objects(caption: Caption<'_>, objects: &[Owned<'_>], depth: usize) -> 
     html
 }
 
-/// Each element of lists, owned by who owns the list and called by its own name where it has one.
+/// Each element of lists, with the name of the element, or else the owner of the list.
 fn elements<'a>(arrays: &[Owned<'a>]) -> Vec<Owned<'a>> {
     let each =
         arrays.iter().flat_map(|(owner, array)| array.as_array().into_iter().flatten().map(move |item| (owner, item)));
@@ -108,7 +107,7 @@ fn facts(name: &str, object: &Map<String, Value>) -> String {
     Table { caption: title(name), head: vec![String::new(), String::new()], rows }.to_html()
 }
 
-/// One row a record, one column a plain key that any of them has.
+/// A row for each record, a column for each plain key.
 fn records(name: &str, records: &[Owned<'_>]) -> String {
     let named = records.iter().any(|(_, record)| own_name(record).is_some());
     let is_name = |key: &str| {
@@ -177,8 +176,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// True if an object holds nothing but records by name, such as counts of rows by what was wrong
-/// with them.
+/// True if an object holds records by name only, such as counts of rows by defect.
 fn is_tally(value: &Value) -> bool {
     let is_record = |value: &Value| value.as_object().is_some_and(|record| !record.values().any(is_nested));
     value.as_object().is_some_and(|object| object.values().all(is_record))

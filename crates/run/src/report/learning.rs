@@ -19,7 +19,7 @@ pub(crate) fn section(metrics: &[Value], clip_norm: Option<f64>) -> Section {
     Section { id: "loss", title: "Loss", body }
 }
 
-/// One sentence on where the validation loss went.
+/// A sentence on the validation loss.
 fn story(metrics: &[Value]) -> String {
     let validations = points(metrics, "validation", "loss");
     let best = validations.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -35,8 +35,8 @@ fn story(metrics: &[Value]) -> String {
 
 /// `key` of each `event`, over the steps.
 pub(crate) fn points(metrics: &[Value], event: &str, key: &str) -> Vec<(f64, f64)> {
-    let of_kind = metrics.iter().filter(|metric| metric["event"] == event);
-    of_kind.filter_map(|metric| Some((metric["step"].as_f64()?, metric[key].as_f64()?))).collect()
+    let events = metrics.iter().filter(|metric| metric["event"] == event);
+    events.filter_map(|metric| Some((metric["step"].as_f64()?, metric[key].as_f64()?))).collect()
 }
 
 fn by_step(metrics: &[Value]) -> Chart {

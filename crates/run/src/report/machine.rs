@@ -6,7 +6,7 @@ use super::html::{Section, Table};
 use crate::text::bytes;
 use crate::usage::peak_rss_bytes;
 
-/// Facts of the machine and of how it was used.
+/// Facts of the machine and its use.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     rows: Vec<(&'static str, String)>,
@@ -14,7 +14,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// This machine, computing on `device` as `training` says.
-    pub(crate) fn of(device: &megabatch_gpu_core::Device, training: &trainer::Config) -> Self {
+    pub(crate) fn describe(device: &megabatch_gpu_core::Device, training: &trainer::Config) -> Self {
         let cores = std::thread::available_parallelism().map_or("-".to_owned(), |cores| cores.to_string());
         let mut rows = vec![
             ("device", device.to_string()),
@@ -36,7 +36,7 @@ impl Machine {
     }
 }
 
-/// The CPU's name, where the system has a file that tells it.
+/// The CPU's name, if the system has it in a file.
 fn processor() -> Option<String> {
     value_of(&std::fs::read_to_string("/proc/cpuinfo").ok()?, "model name")
 }

@@ -1,4 +1,4 @@
-//! `report.html`: what a run came to, on one page that needs nothing else.
+//! `report.html`: the results of a run on a single page.
 
 mod attention;
 pub(crate) mod chart;
@@ -43,17 +43,17 @@ pub(crate) struct Report<'a> {
     pub(crate) plan: &'a Plan,
     /// The lines of metrics.jsonl.
     pub(crate) metrics: &'a [Value],
-    /// Absent, as the forecasts are, for a run that was stopped.
+    /// Absent, like the forecasts, for a run that was stopped.
     pub(crate) evaluation: Option<&'a Evaluation>,
     pub(crate) forecasts: Option<&'a Forecasts>,
-    /// Absent for a model that does not pool by attention, too.
+    /// Absent also for a model without attention pooling.
     pub(crate) attention: Option<&'a Attention>,
     /// The graph of the last day that was predicted, for a model over graphs between instruments.
     pub(crate) day: Option<&'a DayGraph>,
     pub(crate) data: &'a DataFacts,
     pub(crate) split: &'a SplitFacts,
     pub(crate) memory: &'a MemoryFacts,
-    /// Looks at the GPU; none of a run on the CPU.
+    /// Samples of the GPU; empty on the CPU.
     pub(crate) gpu: &'a [GpuRow],
     pub(crate) machine: &'a Machine,
     pub(crate) config: &'a Config,
@@ -134,7 +134,7 @@ impl Report<'_> {
             facts.push(("Best validation loss", significant(best.1, 4), format!("at step {}", grouped(best.0 as u64))));
         }
         if let Some(evaluation) = self.evaluation.filter(|evaluation| evaluation.tasks.is_empty()) {
-            let horizons = plural(evaluation.model.rmse.len(), evaluation.nouns.target);
+            let horizons = plural(evaluation.model.rmse.len(), evaluation.unit_names.target);
             facts.extend(match &evaluation.model.classes {
                 Some(classes) => {
                     let note =
@@ -290,7 +290,7 @@ mod tests {
             split: &SplitFacts::without_times(&split),
             memory: &MemoryFacts::default(),
             gpu: &[],
-            machine: &Machine::of(&megabatch_gpu_core::Device::cpu(), &trainer::Config::default()),
+            machine: &Machine::describe(&megabatch_gpu_core::Device::cpu(), &trainer::Config::default()),
             config: &config,
         }
         .to_html()
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_page_holds_every_section_and_nothing_from_elsewhere() {
-        let evaluation = Evaluation::of_one_horizon([("model", 1.0), ("no_change", 2.0)]);
+        let evaluation = Evaluation::with_one_horizon([("model", 1.0), ("no_change", 2.0)]);
         let pairs = Pairs { horizon: 1, predicted: vec![1.0, 2.0, 3.0], actual: vec![1.0, 2.0, 4.0] };
         let forecasts = Forecasts {
             part: Part::Test,

@@ -1,4 +1,4 @@
-//! The configuration, with what differs from the defaults.
+//! The configuration, with values that differ from the defaults marked.
 
 use super::html::{Section, Table, paragraph};
 use crate::config::Config;

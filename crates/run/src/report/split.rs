@@ -32,7 +32,7 @@ impl SplitFacts {
     ///
     /// # Errors
     /// Times that cannot be read.
-    pub(crate) fn of(split: &Split, data: &Data) -> Result<Self> {
+    pub(crate) fn new(split: &Split, data: &Data) -> Result<Self> {
         let has_times = data.has_times();
         let span = |samples: &SampleRanges| if has_times { data.time_span(samples) } else { Ok(places(samples)) };
         Ok(SplitFacts { parts: parts(split, span)?, has_times })

@@ -7,14 +7,13 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-/// A reader of a log that grows, and that a rollback or a resumed run writes anew without its last
-/// lines.
+/// A reader of a growing log. A rollback or a resumed run rewrites the log without its last lines.
 pub(crate) struct LogFollower {
     path: PathBuf,
     /// Bytes up to the end of the last whole line that was read.
     read_bytes: u64,
-    /// The last line read, with its end. While it stands where it was read, what lies before it is
-    /// as it was.
+    /// The last line read, with its line end. While it is in its place, nothing before it has
+    /// changed.
     last: Vec<u8>,
     /// When the log was last written to.
     pub(crate) written: Option<SystemTime>,
@@ -25,21 +24,20 @@ pub(crate) struct LogFollower {
 pub(crate) enum LogUpdate {
     /// These lines.
     More(Vec<Value>),
-    /// Another log in place of the one that was read: these are its lines.
+    /// The log was rewritten: all of its lines.
     Anew(Vec<Value>),
 }
 
 impl LogFollower {
-    /// Nothing read yet of the log at `path`, which need not be there.
+    /// A reader of the log at `path`, which need not exist yet.
     pub(crate) fn new(path: PathBuf) -> Self {
         LogFollower { path, read_bytes: 0, last: Vec::new(), written: None }
     }
 
-    /// New lines. A last line without its end is not read until it has one; a line that is no JSON
-    /// is passed over.
+    /// New lines. A last line is read once it has its line end. A line that is no JSON is skipped.
     ///
     /// # Errors
-    /// A log that is there and cannot be read.
+    /// A log that exists and cannot be read.
     pub(crate) fn look(&mut self) -> io::Result<LogUpdate> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,

@@ -1,4 +1,4 @@
-//! metrics.jsonl: what has happened in a run, line by line.
+//! metrics.jsonl: the events of a run, line by line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(crate) struct MetricsLog {
     file: File,
     /// When the line before was written.
     since: Instant,
-    /// The line that is written, kept for the next one's sake.
+    /// The line being written. Its memory is reused.
     line: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct ResumePoint {
 }
 
 impl ResumePoint {
-    /// True if a line tells of what a run that stands here has behind it.
+    /// True if the event of a line lies before this point.
     fn has(self, metric: &Value) -> bool {
         let number = |key: &str| metric[key].as_u64();
         // A rollback has the step that it led to, and is done again with what comes after that.
@@ -50,23 +50,26 @@ impl ResumePoint {
     }
 }
 
-/// Events whose whole duration lies between the line before theirs and their own, and the key that
-/// tells it.
+/// Events whose duration is the time since the line before, and its key.
 const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("checkpoint", "save_s")];
 
 impl MetricsLog {
-    /// Opens the log of `run` where it stands: what lies beyond, which a resumed run will write
-    /// again, is dropped.
-    pub(crate) fn open_at(run: &RunFolder, standing: ResumePoint) -> Result<Self> {
-        let kept: String =
-            run.metrics()?.iter().filter(|metric| standing.has(metric)).map(|metric| format!("{metric}\n")).collect();
+    /// Opens the log of `run` at `resume_point`. Later lines are dropped: a resumed run writes them
+    /// again.
+    pub(crate) fn open_at(run: &RunFolder, resume_point: ResumePoint) -> Result<Self> {
+        let kept: String = run
+            .metrics()?
+            .iter()
+            .filter(|metric| resume_point.has(metric))
+            .map(|metric| format!("{metric}\n"))
+            .collect();
         atomic_file::write(&run.metrics_file(), kept.as_bytes())?;
         let file = OpenOptions::new().append(true).open(run.metrics_file())?;
         Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now(), line: Vec::new() })
     }
 
-    /// Appends one line, to be called as soon as what it tells of is over: validations and
-    /// checkpoints get the time since the line before.
+    /// Appends one line as soon as its event is over. Validations and checkpoints get the time
+    /// since the line before.
     pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
         let seconds = self.since.elapsed().as_secs_f64();
         let mut line = metric.clone();
@@ -76,7 +79,7 @@ impl MetricsLog {
         self.write(&line)
     }
 
-    /// The same of a step, of which there are many: its line is made without a value in between.
+    /// Appends the line of a step, without a JSON value in between: there are many.
     pub(crate) fn push_step(&mut self, step: &StepEvent) -> Result<()> {
         self.write(&StepLine { step })
     }
@@ -142,8 +145,8 @@ mod tests {
             log.push(&rollback(rollbacks)).unwrap();
             log.push(&json!({ "step": 3 })).unwrap();
         }
-        let kept = |standing| {
-            MetricsLog::open_at(&run, standing).unwrap();
+        let kept = |resume_point| {
+            MetricsLog::open_at(&run, resume_point).unwrap();
             run.metrics().unwrap()[2..].to_vec()
         };
         assert_eq!(kept(ResumePoint { step: 3, rollbacks: 2 }), [rollback(1), rollback(2), json!({ "step": 3 })]);

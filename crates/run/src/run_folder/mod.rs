@@ -1,4 +1,4 @@
-//! A run's folder: what is where in it, and the small files that the program itself writes there.
+//! A run's folder: its paths, and the small files that the program writes there.
 
 mod follow;
 mod log;
@@ -20,14 +20,14 @@ use crate::plan::Plan;
 pub(crate) use follow::{LogFollower, LogUpdate};
 pub(crate) use log::{MetricsLog, ResumePoint};
 
-/// Names of files that earlier versions were writing begin so.
+/// Prefix of unfinished files of earlier versions.
 const UNFINISHED: &str = ".tmp";
 
 /// The folder that `train --out` names.
 #[derive(Clone)]
 pub(crate) struct RunFolder {
     root: PathBuf,
-    /// Part of a run of several folds, which speaks for it.
+    /// True for a fold of a run of several, which reports for all.
     is_fold: bool,
 }
 
@@ -63,8 +63,7 @@ impl RunFolder {
         }
     }
 
-    /// Makes the folder, if it is not there, and takes it for this process until the answer is
-    /// dropped.
+    /// Locks the folder for this process until the lock is dropped. Makes it if it does not exist.
     ///
     /// # Errors
     /// A usage failure where another process trains in it.
@@ -83,14 +82,14 @@ impl RunFolder {
         }
     }
 
-    /// Writes what is known before the first step.
+    /// Writes configuration and plan, before the first step.
     pub(crate) fn begin(&self, config: &Config, plan: &Plan) -> Result<()> {
         self.clean()?;
         atomic_file::write(&self.config_file(), config.to_yaml().as_bytes())?;
         Ok(atomic_file::write(&self.plan_file(), serde_json::to_string_pretty(plan)?.as_bytes())?)
     }
 
-    /// Removes files that were being written when an earlier process was killed.
+    /// Removes unfinished files of a process that was killed.
     fn clean(&self) -> Result<()> {
         for entry in fs::read_dir(&self.root).with_context(|| format!("{}: cannot be listed", self.root.display()))? {
             let path = entry?.path();
@@ -103,7 +102,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// `error`, with what to do about it where it says that the disk has no room for this run.
+    /// Adds advice to an `error` of a full disk.
     pub(crate) fn advise(&self, error: Error) -> Error {
         let is_full = |error: &io::Error| {
             matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
@@ -207,7 +206,7 @@ impl RunFolder {
         self.root.join("trace.json")
     }
 
-    /// Utilisation of the GPU at many moments.
+    /// Samples of GPU utilisation.
     pub(crate) fn gpu_file(&self) -> PathBuf {
         self.root.join("gpu.csv")
     }
@@ -217,7 +216,7 @@ impl RunFolder {
         self.root.join(format!("oom-{n}.json"))
     }
 
-    /// Writes a shortage of memory beside those that the folder has already.
+    /// Writes the snapshot of a memory shortage beside earlier ones.
     pub(crate) fn keep_shortage(&self, snapshot: &Snapshot) -> Result<PathBuf> {
         fs::create_dir_all(&self.root)?;
         let free = (1..).map(|n| self.shortage_file(n)).find(|path| !path.exists()).expect("a number is free");
@@ -240,14 +239,14 @@ impl RunFolder {
         }
     }
 
-    /// The configuration that the run was started with, and `arguments` of `--set` over it.
+    /// The configuration of the run, overridden by `arguments` of `--set`.
     pub(crate) fn config(&self, arguments: &[String]) -> Result<Config> {
         let file = self.config_file();
         let text = fs::read_to_string(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
         Ok(Config::load_saved(&file, &text, arguments)?)
     }
 
-    /// [`RunFolder::config`] for a run that goes on with the samples that it began with.
+    /// [`RunFolder::config`] of a run that resumes on the same samples.
     pub(crate) fn config_to_resume(&self, arguments: &[String]) -> Result<Config> {
         let mut config = self.config(arguments)?;
         config.keep_rules_of(&fs::read_to_string(self.config_file())?);
@@ -275,8 +274,8 @@ impl RunFolder {
     }
 }
 
-/// A folder that this process alone trains in; dropping it, or the end of the process, however it
-/// comes, lets others in.
+/// Lock on a folder in which this process alone trains. It ends when it is dropped, or with the
+/// process.
 pub(crate) struct RunLock {
     _folder: Option<File>,
 }

@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The program's folder below the user's cache folder, by the XDG Base Directory Specification:
-/// `XDG_CACHE_HOME`, which is an absolute path or of no account, or `.cache` at home. None where
-/// nobody says where that is.
+/// `XDG_CACHE_HOME`, if it is an absolute path, else `.cache` at home. `None` if neither is set.
 pub fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name, below: &str| Some(PathBuf::from(variable(name)?).join(below)).filter(|path| path.is_absolute());
     path("XDG_CACHE_HOME", "megabatch").or_else(|| path("HOME", ".cache/megabatch"))
@@ -27,8 +26,8 @@ mod tests {
             (None, None, None),
             (Some("x"), Some(""), None),
         ] {
-            let of = |name: &str| if name == "HOME" { home } else { xdg };
-            let found = folder(|name| of(name).map(OsString::from));
+            let value = |name: &str| if name == "HOME" { home } else { xdg };
+            let found = folder(|name| value(name).map(OsString::from));
             assert_eq!(found.as_deref(), expected.map(Path::new), "{xdg:?} {home:?}");
         }
     }

@@ -77,7 +77,7 @@ impl<'a> DeviceRequest<'a> {
         Ok(DeviceRequest { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
     }
 
-    /// The same for a plan, which needs no GPU: of one that is not here the name alone is known.
+    /// The same for a plan, which needs no GPU. Only the name is known of a GPU that is not here.
     ///
     /// # Errors
     /// As [`Device::select`], but where a GPU or its driver is not here.
@@ -109,15 +109,15 @@ impl<'a> DeviceRequest<'a> {
         !matches!(self.name, "cpu" | "auto")
     }
 
-    /// The GPU that was named as such; none for `auto`, which leaves it open.
+    /// The GPU that was named as such; `None` for `auto`.
     pub(crate) fn gpu(&self) -> Option<&Device> {
         self.gpu.as_ref().filter(|_| self.names_gpu())
     }
 
-    /// The device for a computation; `coverage` tells if a GPU can do it.
+    /// The device for a computation. `coverage` is an error if a GPU cannot do it.
     ///
     /// # Errors
-    /// That of `coverage`, where a GPU was named.
+    /// The error of `coverage`, where a GPU was named.
     pub(crate) fn computing(self, coverage: trainer::Result<()>) -> trainer::Result<Computing> {
         if self.names_gpu() {
             return coverage.map(|()| Computing { gpu: self.gpu, skip_reason: None });
@@ -131,7 +131,7 @@ impl<'a> DeviceRequest<'a> {
 }
 
 impl Computing {
-    /// Leaves a GPU aside that `auto` found.
+    /// Computes on the CPU although `auto` found a GPU.
     pub(crate) fn skip_gpu(&mut self, reason: &str) {
         self.skip_reason = self.gpu.take().map(|gpu| not_used(&gpu.to_string(), reason));
     }

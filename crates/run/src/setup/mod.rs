@@ -1,4 +1,4 @@
-//! A training job before it runs: settings, data and split, and what they will take.
+//! A training run before it starts: settings, data, split and their memory.
 
 pub(crate) mod cache;
 pub(crate) mod computing;
@@ -22,11 +22,11 @@ use megabatch_trainer::{
 
 use crate::adapters::data::{Data, DataFile};
 use crate::adapters::neighbours::Neighbours;
-use crate::config::{Config, IdleSetting, JobTraits, SampleLimit};
+use crate::config::{Config, IneffectiveSetting, RunTraits, SampleLimit};
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
-use crate::nouns::Nouns;
 use crate::text::bytes;
+use crate::unit_names::UnitNames;
 use computing::{Computing, DeviceRequest, RequestedGpu, not_used};
 use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
@@ -42,13 +42,13 @@ const TEST_SHARE: u64 = 10;
 /// Memory that is assumed where the system does not tell how much is free.
 const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
 
-/// Settings and data that belong together.
+/// Settings, data, split and device of a run.
 pub(crate) struct TrainingSetup {
     /// The CPU, whose memory data, weights and batches are in.
     pub(crate) device: Device,
     /// GPU that computes steps instead.
     pub(crate) gpu: Option<Device>,
-    /// The GPU that the job is to compute on, which is not here where the job is only looked at.
+    /// The GPU that the run is to compute on. For a plan it need not be here.
     pub(crate) gpu_asked: Option<RequestedGpu>,
     /// Why a GPU that is there is not used, where the choice was left open.
     pub(crate) gpu_passed_over: Option<String>,
@@ -66,14 +66,13 @@ pub(crate) struct TrainingSetup {
     pub(crate) neighbours: Option<Neighbours>,
     /// Passage of the data through memory.
     pub(crate) chunks: Result<ChunkPlan, MemoryShortage>,
-    /// Bytes that were held before any windows were: of a series all, of windows what tells their
-    /// times.
+    /// Bytes held before any windows: a whole series, or the times of windows.
     held_beside_bytes: usize,
     /// Rows of the file that are decoded together, 1 where none are.
     stored_rows: usize,
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
-    /// States that the run carries, or evaluates from; `None` where windows begin with zeros.
+    /// Carried states; `None` where windows begin with zeros.
     carried: Option<CarriedStates>,
     cache_folder: Option<PathBuf>,
     /// Processes that train together.
@@ -83,13 +82,13 @@ pub(crate) struct TrainingSetup {
 /// Purpose of opening a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// To run: data that stay in memory are read.
+    /// Run: data that stay in memory are read.
     Run,
-    /// To be looked at: windows are not read.
+    /// Plan: windows are not read.
     Plan,
 }
 
-/// The configuration of a job, and what goes over it.
+/// The configuration of a run, and the arguments that override it.
 pub(crate) struct Request<'a> {
     pub(crate) config: Config,
     pub(crate) data: Option<&'a Path>,
@@ -130,7 +129,7 @@ impl TrainingSetup {
 
     /// The model with the weights of the file `weights`, in use on samples that
     /// [`trainer::Config::evaluated`] chooses from `part`. It takes no more memory than training,
-    /// once the trainer is gone.
+    /// once the trainer is dropped.
     pub(crate) fn predictor(&self, weights: &Path, part: &SampleRanges) -> Result<Predictor> {
         let TrainingSetup { device, training, data, .. } = self;
         let model = Model::new(data.samples().shape().clone(), training.model)?;
@@ -146,9 +145,8 @@ impl TrainingSetup {
         self.training.max_steps.unwrap_or(self.training.epochs.saturating_mul(steps_per_epoch))
     }
 
-    /// The samples of `part`, or graphs, that the errors after training of `steps` steps are
-    /// computed from. It takes all where only some are allowed of which no target is known, and
-    /// nobody asked for these.
+    /// The samples of `part`, or graphs, that the errors after `steps` training steps are computed
+    /// from. All are taken where the default choice has no known target.
     pub(crate) fn draw_for_errors<'a>(&self, part: &'a SampleRanges, steps: u64) -> Result<DrawnSamples<'a>> {
         let samples_max = match self.config.test_samples() {
             SampleLimit::None => None,
@@ -169,9 +167,9 @@ impl TrainingSetup {
     }
 
     /// Traits that decide which settings act.
-    pub(crate) fn traits(&self) -> JobTraits {
+    pub(crate) fn traits(&self) -> RunTraits {
         let model = &self.training.model;
-        JobTraits {
+        RunTraits {
             is_graph_file: matches!(self.data, Data::Graphs(_)),
             is_windows: self.data.is_windows(),
             validates: !self.split.validation.is_empty(),
@@ -188,8 +186,9 @@ impl TrainingSetup {
     /// # Errors
     /// A usage failure that names the first.
     pub(crate) fn require_settings_of_its_data(&self) -> Result<()> {
-        let idle = self.config.idle(&self.traits());
-        let Some(IdleSetting { path, text, unmet }) = idle.into_iter().find(|setting| setting.unmet.is_of_data())
+        let ineffective = self.config.ineffective(&self.traits());
+        let Some(IneffectiveSetting { path, text, unmet }) =
+            ineffective.into_iter().find(|setting| setting.unmet.concerns_data_kind())
         else {
             return Ok(());
         };
@@ -204,17 +203,17 @@ impl TrainingSetup {
         )))
     }
 
-    /// Bytes that are held in memory for the data by now.
+    /// Bytes held in memory for the data now.
     pub(crate) fn held_bytes(&self) -> usize {
-        let is_of_data =
+        let concerns_data_kind =
             |label: &str| label.strip_prefix("data").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let scopes = self.device.usage_by_scope();
-        let booked = scopes.iter().filter(|(label, _)| is_of_data(label)).map(|(_, usage)| usage.allocated_bytes);
+        let booked =
+            scopes.iter().filter(|(label, _)| concerns_data_kind(label)).map(|(_, usage)| usage.allocated_bytes);
         booked.sum::<usize>() + self.data.beside_bytes()
     }
 
-    /// Bytes that the data hold in memory during a run: as samples, what tells their times, and a
-    /// mapped file.
+    /// Bytes of the data in memory during a run: samples, times and a mapped file.
     pub(crate) fn data_bytes(&self, chunks: &ChunkPlan) -> usize {
         let planned = usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX / 2);
         match chunks.residence {
@@ -295,7 +294,7 @@ impl TrainingSetup {
             }
             false => None,
         };
-        let neighbours = data_choose_order(&config).then(|| Neighbours::of(&data)).transpose()?;
+        let neighbours = data_choose_order(&config).then(|| Neighbours::find(&data)).transpose()?;
         let mut training = training_config(&config, &data, neighbours)?;
         // More make no other step, and much memory.
         training.batch_size = training.batch_size.min(split.train.len().max(1));
@@ -327,7 +326,7 @@ impl TrainingSetup {
                 }
                 None
             }
-            false => data.streamable().map(StreamableSeries::of).transpose()?,
+            false => data.streamable().map(StreamableSeries::new).transpose()?,
         };
         let carried = || CarriedStates::of(&training, data.samples(), &split.train, &split.validation);
         let carried = training.streams().then(carried).transpose()?;
@@ -353,7 +352,7 @@ impl TrainingSetup {
             ready.map_err(|error| not_even_data(error.into()))?;
         }
         let files = data.files(request.host)?;
-        let mut job = TrainingSetup {
+        let mut setup = TrainingSetup {
             device,
             gpu,
             gpu_asked,
@@ -375,12 +374,12 @@ impl TrainingSetup {
             ranks: 1,
         };
         if is_auto {
-            job.skip_small_gpu()?;
+            setup.skip_small_gpu()?;
         }
-        Ok(job)
+        Ok(setup)
     }
 
-    /// Leaves a GPU aside that `auto` found and whose free memory does not hold the run.
+    /// Computes on the CPU if `auto` found a GPU whose free memory does not hold the run.
     fn skip_small_gpu(&mut self) -> Result<()> {
         let Some(RequestedGpu { name, free_bytes: Some(free), .. }) = &self.gpu_asked else { return Ok(()) };
         let needed = self.gpu_footprint(&self.training)?.total_bytes();
@@ -396,7 +395,7 @@ impl TrainingSetup {
 /// Holds a series in memory, as training on a GPU needs it.
 ///
 /// # Errors
-/// Why it is not, of a GPU that was not named.
+/// The reason why it is not held, for a GPU that was not named.
 fn hold_for_gpu(config: &Config, data: &mut Data) -> std::result::Result<(), &'static str> {
     if config.text("data.residency") == Some("streamed") && data.series().is_some() {
         return Err("data.residency is streamed, and training on a GPU needs the series in memory");
@@ -416,16 +415,16 @@ fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>
     Ok(Some(rounded))
 }
 
-/// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
-/// end of the run: a part as a whole, and the samples of it that errors are estimated from.
+/// Refuses parts of `split` without a known target, which would fail only after an epoch or at the
+/// end of the run. It checks each part, and the samples that errors are estimated from.
 ///
 /// # Errors
 /// A data failure that names the part.
-pub(crate) fn require_known_targets(job: &TrainingSetup, split: &Split) -> Result<()> {
-    let data = &job.data;
+pub(crate) fn require_known_targets(setup: &TrainingSetup, split: &Split) -> Result<()> {
+    let data = &setup.data;
     let Split { train, validation, test, .. } = split;
     let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
-    let (path, unit) = (data.path().display(), Nouns::of(data).unit);
+    let (path, unit) = (data.path().display(), UnitNames::for_data(data).unit);
     for (part, purpose, units) in parts {
         if !units.is_empty() && !data.any_target_known(units)? {
             return Err(Error::data(format!(
@@ -437,8 +436,13 @@ pub(crate) fn require_known_targets(job: &TrainingSetup, split: &Split) -> Resul
     }
     let unseen = if test.is_empty() { validation } else { test };
     let estimates = [
-        ("validate", validation, job.training.draw(validation, job.training.validation_samples), "validation_samples"),
-        ("test", unseen, job.draw_for_errors(unseen, job.planned_steps())?, "test_samples"),
+        (
+            "validate",
+            validation,
+            setup.training.draw(validation, setup.training.validation_samples),
+            "validation_samples",
+        ),
+        ("test", unseen, setup.draw_for_errors(unseen, setup.planned_steps())?, "test_samples"),
     ];
     for (purpose, units, drawn, setting) in estimates {
         if drawn.is_estimate() && !data.any_target_known(&drawn.samples)? {
@@ -465,19 +469,18 @@ struct Beside {
 /// Sizes of a series that may stay in its file.
 #[derive(Clone, Debug)]
 struct StreamableSeries {
-    /// Bytes that it adds to what is held, where it is in memory.
+    /// Bytes that it adds if it is held in memory.
     resident_bytes: u64,
     cache: CacheBounds,
 }
 
 impl StreamableSeries {
-    fn of(series: &SeriesSource) -> megabatch_chunk_io::Result<Self> {
+    fn new(series: &SeriesSource) -> megabatch_chunk_io::Result<Self> {
         Ok(StreamableSeries { resident_bytes: series.resident_bytes(), cache: series.cache_bounds()? })
     }
 }
 
-/// Rows of windows that are decoded together: a chunk that ends with them leaves none to be decoded
-/// twice.
+/// Rows of windows that are decoded together. A chunk of a multiple of them decodes none twice.
 fn stored_rows(data: &Data) -> Result<usize> {
     match data.source() {
         Some(source) if data.is_windows() => Ok(source.storage()?.iter().filter_map(decoded_rows).max().unwrap_or(1)),
@@ -552,7 +555,7 @@ fn footprint(
     Ok(carried.map_or(footprint, |states| footprint.with_carried_states(training, shape, states)))
 }
 
-/// Says what did not fit, where the memory that was granted does not hold the data alone.
+/// Adds the limit to an error if the data alone do not fit into it.
 fn not_even_data(error: Error, memory_bytes: usize) -> Error {
     match error.kind() {
         Kind::Capacity => error.context(format!("the data alone do not fit into {}", bytes(memory_bytes))),

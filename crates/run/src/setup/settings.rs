@@ -17,7 +17,7 @@ use crate::adapters::neighbours::Neighbours;
 use crate::config::Config;
 use crate::error::Error;
 
-/// All of them, for `data` whose order is to be chosen by `neighbours`, if it is.
+/// The trainer's configuration for `data`. `neighbours` chooses the order, if given.
 ///
 /// # Errors
 /// As [`loss`].
@@ -93,7 +93,8 @@ pub(crate) fn training_config(
     })
 }
 
-/// True if the data choose the order: never in dense training, whose runs are what it computes.
+/// True if the data choose the order. In dense training they do not: its runs are computed as a
+/// whole.
 pub(crate) fn data_choose_order(config: &Config) -> bool {
     config.text("training.run_length") == Some("auto") && loss_on(config) == LossOn::LastStep
 }

@@ -16,8 +16,8 @@ use megabatch_chunk_io::{Compression, Storage, WriteOptions};
 use megabatch_gpu_core::Device;
 use serde_json::json;
 
+use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
 use crate::ingest::Windows;
 use crate::output;
 use crate::setup::free_memory_bytes;
@@ -49,7 +49,7 @@ pub struct SampleOptions {
     pub seed: u64,
 }
 
-/// Windows of made-up samples.
+/// Windows of synthetic samples.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleWindows {
     /// A window a timeframe.
@@ -58,7 +58,7 @@ pub enum SampleWindows {
     Unnamed(NonZeroUsize),
 }
 
-/// Compression of made-up samples.
+/// Compression of synthetic samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// One block, no chunks.
@@ -92,7 +92,7 @@ impl Default for SampleOptions {
 ///
 /// # Errors
 /// A usage error where the folder is not empty or cannot be made.
-pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> Result<Findings> {
+pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> Result<CommandReport> {
     let failed = |error: &dyn std::fmt::Display| Error::usage(format!("{}: {error}", folder.display()));
     if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(failed(&"is there already and not empty; name another folder"));
@@ -104,14 +104,14 @@ pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> 
         atomic_file::write(&folder.join(format!("{name}.csv")), csv.as_bytes())?;
     }
     let text = format!("{}: {count} shares with {bars} daily bars each", folder.display());
-    Ok(Findings::new(text, &json!({ "folder": shown(folder), "shares": count, "bars": bars })))
+    Ok(CommandReport::new(text, &json!({ "folder": shown(folder), "shares": count, "bars": bars })))
 }
 
 /// Writes one-minute bars of `days` calendar days to the CSV file `out`.
 ///
 /// # Errors
 /// A usage error where the file cannot be written.
-pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<Findings> {
+pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<CommandReport> {
     output::check(out, &[])?;
     let failed = |action| move |source| atomic_file::WriteError { path: out.to_owned(), action, source };
     let new = NewFile::create(out).map_err(failed("make a file beside it"))?;
@@ -121,7 +121,7 @@ pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<Findings> {
     drop(csv);
     new.publish(out)?;
     let text = format!("{}: {count} one-minute bars of {days} days", out.display());
-    Ok(Findings::new(text, &json!({ "file": shown(out), "bars": count })))
+    Ok(CommandReport::new(text, &json!({ "file": shown(out), "bars": count })))
 }
 
 /// Writes samples to the HDF5 file `out`.
@@ -129,7 +129,7 @@ pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<Findings> {
 /// # Errors
 /// [`Kind::Capacity`](crate::Kind::Capacity) for samples that do not fit into memory while they are
 /// made; a usage error where the file cannot be written.
-pub fn make_samples(out: &Path, options: &SampleOptions) -> Result<Findings> {
+pub fn make_samples(out: &Path, options: &SampleOptions) -> Result<CommandReport> {
     output::check(out, &[])?;
     let spec = samples::Spec {
         samples: options.samples.get(),
@@ -157,7 +157,7 @@ pub fn make_samples(out: &Path, options: &SampleOptions) -> Result<Findings> {
     }
     let size = std::fs::metadata(out)?.len();
     let text = format!("{}: {} samples, {}", out.display(), options.samples, bytes(size as usize));
-    Ok(Findings::new(text, &json!({ "file": shown(out), "samples": options.samples, "bytes": size })))
+    Ok(CommandReport::new(text, &json!({ "file": shown(out), "samples": options.samples, "bytes": size })))
 }
 
 fn storage(options: &SampleOptions) -> Storage {

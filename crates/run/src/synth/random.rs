@@ -1,5 +1,5 @@
-//! A small, seeded source of random numbers for made-up data: the same seed gives the same file on
-//! every machine.
+//! A small, seeded source of random numbers for synthetic data. The same seed gives the same file
+//! on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
 pub(crate) struct Random {

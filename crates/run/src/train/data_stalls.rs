@@ -1,4 +1,4 @@
-//! True if training waits for its data, and what to do about it.
+//! Warnings about time that training waits for data, with advice.
 
 use megabatch_trainer::{Event, StepEvent, Waits};
 use serde_json::{Value, json};
@@ -19,26 +19,26 @@ enum Cause {
 
 /// Storage of the samples, on which the advice depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum SampleStorage {
     Windows,
     /// A series that is streamed.
     SeriesInFile,
     InMemory,
 }
 
-impl Kept {
-    pub(super) fn of(data: &Data) -> Self {
+impl SampleStorage {
+    pub(super) fn new(data: &Data) -> Self {
         match data.samples().streamed_series() {
-            Some(_) => Kept::SeriesInFile,
-            None if data.is_windows() => Kept::Windows,
-            None => Kept::InMemory,
+            Some(_) => SampleStorage::SeriesInFile,
+            None if data.is_windows() => SampleStorage::Windows,
+            None => SampleStorage::InMemory,
         }
     }
 }
 
 /// Watches how long steps wait.
 pub(super) struct WaitWatch {
-    kept: Kept,
+    storage: SampleStorage,
     steps: u32,
     total_s: f64,
     wait_s: f64,
@@ -47,24 +47,24 @@ pub(super) struct WaitWatch {
     told: Vec<Cause>,
 }
 
-/// Too long a wait, and when it was found.
+/// A wait that is too long, and the step at which it was found.
 pub(super) struct LongWait {
     step: u64,
-    /// Share of the steps' time: all of the waiting, and that for the cause.
+    /// Shares of the steps' time: of all waiting, and of waiting for the main cause.
     share: f64,
     cause_share: f64,
     cause: Cause,
-    kept: Kept,
+    storage: SampleStorage,
     bytes_read: u64,
     seconds: f64,
 }
 
 impl WaitWatch {
-    pub(super) fn new(kept: Kept) -> Self {
-        WaitWatch { kept, steps: 0, total_s: 0.0, wait_s: 0.0, causes: None, told: Vec::new() }
+    pub(super) fn new(storage: SampleStorage) -> Self {
+        WaitWatch { storage, steps: 0, total_s: 0.0, wait_s: 0.0, causes: None, told: Vec::new() }
     }
 
-    /// Takes account of `event`; what is to be told after it.
+    /// Counts `event`. Returns the warning that is due after it.
     pub(super) fn see(&mut self, event: &Event<'_>) -> Option<LongWait> {
         match event {
             Event::Step(step) => {
@@ -84,9 +84,9 @@ impl WaitWatch {
         step.data_waits.iter().for_each(|waits| *self.causes.get_or_insert_default() += *waits);
     }
 
-    /// Judges the steps since it last did.
+    /// Judges the steps since the last call.
     fn judge(&mut self, step: u64) -> Option<LongWait> {
-        let WaitWatch { total_s, wait_s, kept, .. } = *self;
+        let WaitWatch { total_s, wait_s, storage, .. } = *self;
         let waits = self.causes.take();
         (self.steps, self.total_s, self.wait_s) = (0, 0.0, 0.0);
         let (cause, cause_s) = main_cause(waits, wait_s);
@@ -96,7 +96,7 @@ impl WaitWatch {
         }
         self.told.push(cause);
         let bytes_read = waits.map_or(0, |waits| waits.bytes_read);
-        Some(LongWait { step, share, cause_share: cause_s / total_s, cause, kept, bytes_read, seconds: total_s })
+        Some(LongWait { step, share, cause_share: cause_s / total_s, cause, storage, bytes_read, seconds: total_s })
     }
 }
 
@@ -129,12 +129,12 @@ impl LongWait {
     /// Message for the user.
     pub(super) fn sentence(&self) -> String {
         let rate = (self.bytes_read as f64 / self.seconds) as usize;
-        let first = match (self.kept, self.cause) {
-            (Kept::Windows, _) => "`megabatch convert` the windows to series, which stay in memory; or ",
-            (Kept::SeriesInFile, Cause::Disk) => {
+        let first = match (self.storage, self.cause) {
+            (SampleStorage::Windows, _) => "`megabatch convert` the windows to series, which stay in memory; or ",
+            (SampleStorage::SeriesInFile, Cause::Disk) => {
                 "raise training.run_length, so that windows share the bars that are read, or data.cache_gb; or "
             }
-            (Kept::SeriesInFile | Kept::InMemory, _) => "",
+            (SampleStorage::SeriesInFile | SampleStorage::InMemory, _) => "",
         };
         let (what, advice) = match self.cause {
             Cause::Disk => {
@@ -160,10 +160,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::train::made_up;
+    use crate::train::fixtures;
 
     fn step(step: u64, data_wait_s: f64, data_waits: Option<Waits>) -> StepEvent {
-        StepEvent { data_wait_s, data_waits, ..made_up::step(step) }
+        StepEvent { data_wait_s, data_waits, ..fixtures::step(step) }
     }
 
     fn decoding(decode_s: f64) -> Option<Waits> {
@@ -172,19 +172,19 @@ mod tests {
     }
 
     fn epoch(step: u64) -> Event<'static> {
-        made_up::epoch(0, step)
+        fixtures::epoch(0, step)
     }
 
     /// Messages by step, of `steps` that wait so long.
-    fn told(kept: Kept, steps: u64, wait_s: f64, waits: Option<Waits>) -> Vec<(u64, String)> {
-        let mut watch = WaitWatch::new(kept);
+    fn told(storage: SampleStorage, steps: u64, wait_s: f64, waits: Option<Waits>) -> Vec<(u64, String)> {
+        let mut watch = WaitWatch::new(storage);
         let events = (1..=steps).map(|at| Event::Step(step(at, wait_s, waits))).chain([epoch(steps)]);
         events.filter_map(|event| watch.see(&event)).map(|long| (long.step, long.sentence())).collect()
     }
 
     #[test]
     fn a_long_wait_is_told_once_with_its_cause() {
-        let long = told(Kept::Windows, 450, 0.67, decoding(0.61));
+        let long = told(SampleStorage::Windows, 450, 0.67, decoding(0.61));
         let [(100, sentence)] = &long[..] else { panic!("{long:?}") };
         assert!(
             sentence.starts_with(
@@ -192,30 +192,34 @@ mod tests {
             ),
             "{sentence}"
         );
-        let long =
-            told(Kept::Windows, 100, 0.4, Some(Waits { disk: Duration::from_millis(400), ..decoding(0.1).unwrap() }));
+        let long = told(
+            SampleStorage::Windows,
+            100,
+            0.4,
+            Some(Waits { disk: Duration::from_millis(400), ..decoding(0.1).unwrap() }),
+        );
         assert!(long[0].1.contains("40 % of the step is reading the file, 3.00 MB a second"), "{long:?}");
     }
 
     #[test]
     fn a_streamed_series_on_a_slow_disk_gets_advice_of_its_own() {
         let slow = Some(Waits { disk: Duration::from_millis(400), ..Waits::default() });
-        let long = told(Kept::SeriesInFile, 100, 0.4, slow);
+        let long = told(SampleStorage::SeriesInFile, 100, 0.4, slow);
         assert!(long[0].1.contains("; raise training.run_length, so that windows share the bars"), "{long:?}");
         assert!(long[0].1.ends_with("or data.cache_gb; or put the file on a faster disk"), "{long:?}");
-        let decoded = told(Kept::SeriesInFile, 100, 0.67, decoding(0.61));
+        let decoded = told(SampleStorage::SeriesInFile, 100, 0.67, decoding(0.61));
         assert!(decoded[0].1.contains("; `megabatch convert` to chunks"), "{decoded:?}");
     }
 
     #[test]
     fn short_waits_and_short_runs_are_not_told() {
-        assert_eq!(told(Kept::Windows, 450, 0.29, decoding(0.23)), []);
-        assert_eq!(told(Kept::Windows, 9, 0.9, decoding(0.8)), []);
-        let mut watch = WaitWatch::new(Kept::Windows);
+        assert_eq!(told(SampleStorage::Windows, 450, 0.29, decoding(0.23)), []);
+        assert_eq!(told(SampleStorage::Windows, 9, 0.9, decoding(0.8)), []);
+        let mut watch = WaitWatch::new(SampleStorage::Windows);
         let fast = |at| StepEvent { samples_per_s: 500.0, ..step(at, 0.09, decoding(0.08)) };
         assert!((1..=10).map(|at| Event::Step(fast(at))).chain([epoch(10)]).all(|event| watch.see(&event).is_none()));
         // An epoch's end is enough of a run.
-        let long = told(Kept::InMemory, 10, 0.5, None);
+        let long = told(SampleStorage::InMemory, 10, 0.5, None);
         let expected =
             "data: 50 % of the step is putting batches together (50 % is waiting for data); raise training.run_length";
         assert_eq!(long, [(10, expected.to_owned())]);
@@ -223,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_line_of_the_log_has_the_shares() {
-        let mut watch = WaitWatch::new(Kept::Windows);
+        let mut watch = WaitWatch::new(SampleStorage::Windows);
         (1..=20).for_each(|at| assert!(watch.see(&Event::Step(step(at, 0.5, decoding(0.44)))).is_none()));
         let line = watch.see(&epoch(20)).unwrap().metric();
         assert_eq!((&line["event"], &line["step"], &line["cause"]), (&"waiting".into(), &20.into(), &"decode".into()));

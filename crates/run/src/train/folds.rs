@@ -1,14 +1,14 @@
-//! Training of several folds: a model each, and their errors together.
+//! Training of several folds: a model for each, and the mean of their errors.
 
 use megabatch_atomic_file as atomic_file;
 use megabatch_trainer::End;
 
 use super::session::{Begin, Trained, train};
 use super::{Start, TrainRequest, Training};
+use crate::command_report::CommandReport;
 use crate::config::Config;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::evaluate::folds::{Fold, FoldKind, FoldPlan, Folds, Progress};
-use crate::findings::Findings;
 use crate::host::{Host, Milestone};
 use crate::plan::Plan;
 use crate::report::folds_page;
@@ -40,24 +40,25 @@ pub(super) fn train_folds(
         require_same_folds(folder, &config)?;
     }
     let plan = look_ahead(request, &config, folds, host)?;
-    let _taken = folder.take()?;
+    let _run_lock = folder.take()?;
     folder.begin(&config, &plan)?;
     host.observer.milestone(&Milestone::Remarks { warnings: &plan.warnings, notes: &plan.notes });
     let told = plan.notes;
 
     let mut done = Vec::new();
     for fold in 0..folds.folds {
-        host.observer.milestone(&Milestone::Fold { number: fold + 1, of: folds.folds });
+        host.observer.milestone(&Milestone::Fold { number: fold + 1, count: folds.folds });
         let own = folder.fold(fold);
-        let mut of_fold = config.clone();
-        folds.choose(&mut of_fold, fold);
-        let trained = train_fold(request, &own, of_fold, host, &told).with_context(|| format!("fold {}", fold + 1))?;
+        let mut fold_config = config.clone();
+        folds.choose(&mut fold_config, fold);
+        let trained =
+            train_fold(request, &own, fold_config, host, &told).with_context(|| format!("fold {}", fold + 1))?;
         let Trained { outcome, split, evaluation, .. } = trained;
         let all = |done| Folds { plan: folds, run: folder.root(), done };
         let Some(evaluation) = evaluation.filter(|_| outcome.end != End::Stopped) else {
             let text = format!("stopped in fold {} after {} steps; --resume goes on", fold + 1, outcome.steps);
-            let findings = Findings::new(text, &all(&done).to_json(Progress::Stopped)).with_verdict(Kind::Cancelled);
-            return Ok(training(folder, done, findings));
+            let report = CommandReport::new(text, &all(&done).to_json(Progress::Stopped)).with_verdict(Kind::Cancelled);
+            return Ok(training(folder, done, report));
         };
         done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: outcome.steps, split, evaluation });
     }
@@ -66,19 +67,19 @@ pub(super) fn train_folds(
     atomic_file::write(&file, serde_json::to_string_pretty(&summary)?.as_bytes())?;
     atomic_file::write(&folder.report_file(), folds_page(&all).as_bytes())?;
     let text = format!("{}\nsummary: {}\nreport: {}", all.to_text(), file.display(), folder.report_file().display());
-    let findings = Findings::new(text, &summary);
-    Ok(training(folder, done, findings))
+    let report = CommandReport::new(text, &summary);
+    Ok(training(folder, done, report))
 }
 
 /// The result of the folds that are done.
-fn training(folder: &RunFolder, done: Vec<Fold>, findings: Findings) -> Training {
+fn training(folder: &RunFolder, done: Vec<Fold>, report: CommandReport) -> Training {
     Training {
         run: folder.root().to_owned(),
         steps: done.iter().map(|fold| fold.steps).sum(),
-        is_finished: findings.verdict.is_none(),
+        is_finished: report.verdict.is_none(),
         best_validation: None,
         evaluations: done.into_iter().map(|fold| fold.evaluation).collect(),
-        findings,
+        report,
     }
 }
 
@@ -94,19 +95,19 @@ fn train_fold(
     train(request, folder.clone(), config, begin, host, None, told)
 }
 
-/// The plan of the last fold, which may have most to train on, after a look at the splits of all:
-/// what is wrong with one is to be known before the first is trained.
+/// The plan of the last fold, which may have the most samples to train on. The splits of all folds
+/// are checked first, so that a fault in one is found before any is trained.
 fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &Host<'_>) -> Result<Plan> {
-    let of_fold = |fold: usize| {
+    let fold_config = |fold: usize| {
         let mut config = config.clone();
         folds.choose(&mut config, fold);
         config
     };
-    let job = Request {
+    let setup = Request {
         config: match folds.kind {
             // The notes say of which fold the plan is.
             FoldKind::WalkForward => config.clone(),
-            FoldKind::CrossValidation => of_fold(folds.folds - 1),
+            FoldKind::CrossValidation => fold_config(folds.folds - 1),
         },
         data: request.data.as_deref(),
         device: &request.device,
@@ -115,13 +116,13 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
         intent: Intent::Plan,
         host,
     };
-    let job = TrainingSetup::open(job).with_context(|| format!("fold {}", folds.folds))?;
+    let setup = TrainingSetup::open(setup).with_context(|| format!("fold {}", folds.folds))?;
     for fold in 0..folds.folds {
-        let split = job.data.split(&of_fold(fold));
-        split.and_then(|split| require_known_targets(&job, &split)).with_context(|| format!("fold {}", fold + 1))?;
+        let split = setup.data.split(&fold_config(fold));
+        split.and_then(|split| require_known_targets(&setup, &split)).with_context(|| format!("fold {}", fold + 1))?;
     }
-    let plan = Plan::of(&job)?;
-    plan.require_fit(&job)?;
+    let plan = Plan::new(&setup)?;
+    plan.require_fit(&setup)?;
     Ok(plan)
 }
 

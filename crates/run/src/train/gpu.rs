@@ -1,4 +1,4 @@
-//! Following how busy the GPU is that a run trains on, and why it is not.
+//! Utilisation of the GPU during training, and the cause of idle time.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::setup::TrainingSetup;
 
 /// A GPU that is less busy than this waits for something.
 const BUSY_MIN: f64 = 0.7;
-/// Interval of looks where the configuration does not say.
+/// Interval of samples by default.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The statistics of a GPU under way.
 pub(super) struct GpuWatch {
     recorder: Recorder,
-    /// Batches between two looks; 0 where they are taken by time.
+    /// Batches between two samples; 0 for samples by time.
     every_batches: u64,
     /// Batches of a step.
     accumulation: u64,
@@ -31,7 +31,7 @@ pub(super) struct GpuWatch {
     has_gone: bool,
 }
 
-/// A GPU that has too little to do, and when that was found.
+/// A GPU that is not busy enough, and the step at which it was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Idle {
     step: u64,
@@ -51,15 +51,15 @@ pub(super) enum GpuNotice {
 }
 
 impl GpuWatch {
-    /// Watches the GPU of `job`; none on a device that is none, or where NVIDIA's management
-    /// library does not answer, which is told.
-    pub(super) fn begin(folder: &RunFolder, job: &TrainingSetup, progress: &dyn Progress) -> Result<Option<Self>> {
-        let Some(gpu) = job.computes_on().gpu() else { return Ok(None) };
+    /// Watches the GPU of `setup`; `None` on the CPU. Where NVIDIA's management library does not
+    /// answer, a note says so.
+    pub(super) fn begin(folder: &RunFolder, setup: &TrainingSetup, progress: &dyn Progress) -> Result<Option<Self>> {
+        let Some(gpu) = setup.computes_on().gpu() else { return Ok(None) };
         match GpuProbe::open(&gpu.properties().pci_bus_id) {
             Ok(probe) => {
-                let every_batches = job.config.count("gpu_optimization.log_gpu_stats_every_n_batches");
-                let accumulation = job.training.accumulation_steps;
-                GpuWatch::of(folder, Box::new(probe), every_batches as u64, accumulation as u64).map(Some)
+                let every_batches = setup.config.count("gpu_optimization.log_gpu_stats_every_n_batches");
+                let accumulation = setup.training.accumulation_steps;
+                GpuWatch::new(folder, Box::new(probe), every_batches as u64, accumulation as u64).map(Some)
             }
             Err(fault) => {
                 progress.note(&format!("the GPU is not watched: {fault}"));
@@ -68,9 +68,9 @@ impl GpuWatch {
         }
     }
 
-    /// Watches by `sampler`. `every_batches` is 0 for looks by time;
-    /// `accumulation` is the number of batches of a step.
-    fn of(folder: &RunFolder, sampler: Box<dyn Sampler>, every_batches: u64, accumulation: u64) -> Result<Self> {
+    /// Watches by `sampler`. `every_batches` is 0 for samples by time. `accumulation` is the number
+    /// of batches in a step.
+    fn new(folder: &RunFolder, sampler: Box<dyn Sampler>, every_batches: u64, accumulation: u64) -> Result<Self> {
         let when = if every_batches == 0 { When::Every(INTERVAL) } else { When::Asked };
         Ok(GpuWatch {
             recorder: Recorder::begin(&folder.gpu_file(), sampler, when)?,
@@ -82,8 +82,7 @@ impl GpuWatch {
         })
     }
 
-    /// Takes account of `event`, which came `now` after the session began; what is to be told after
-    /// it.
+    /// Counts `event`, which came `now` after the session began. Returns the notice that is due.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Option<GpuNotice> {
         if let Event::Step(step) = event {
             self.recorder.at(step.step);
@@ -142,8 +141,8 @@ mod tests {
     use megabatch_trainer::StepEvent;
 
     use super::*;
-    use crate::gpu::{made_up::MadeUp, rows};
-    use crate::train::made_up;
+    use crate::gpu::{fixtures::FakeSampler, rows};
+    use crate::train::fixtures;
 
     fn folder() -> (tempfile::TempDir, RunFolder) {
         let folder = tempfile::tempdir().unwrap();
@@ -153,14 +152,14 @@ mod tests {
 
     /// A step of a second, of which the GPU's data take most.
     fn step(step: u64) -> Event<'static> {
-        Event::Step(StepEvent { data_wait_s: 0.6, ..made_up::step(step) })
+        Event::Step(StepEvent { data_wait_s: 0.6, ..fixtures::step(step) })
     }
 
     #[test]
     fn the_gpu_is_looked_at_after_as_many_batches_as_the_configuration_says() {
         for (every, accumulation, expected) in [(4, 1, vec![4, 8]), (3, 2, vec![2, 3, 5, 6, 8, 9]), (100, 1, vec![])] {
             let (_folder, run) = folder();
-            let mut watch = GpuWatch::of(&run, MadeUp::busy(&[50.0; 20]), every, accumulation).unwrap();
+            let mut watch = GpuWatch::new(&run, FakeSampler::busy(&[50.0; 20]), every, accumulation).unwrap();
             for at in 1..=9 {
                 watch.see(&step(at), Duration::from_secs(at));
             }
@@ -172,7 +171,7 @@ mod tests {
     /// Messages after 20 steps at this utilisation.
     fn told(percents: &[f64]) -> Vec<GpuNotice> {
         let (_folder, run) = folder();
-        let mut watch = GpuWatch::of(&run, MadeUp::busy(percents), 1, 1).unwrap();
+        let mut watch = GpuWatch::new(&run, FakeSampler::busy(percents), 1, 1).unwrap();
         let mut news = Vec::new();
         for epoch in 0..2 {
             for at in 1..=20 {
@@ -185,7 +184,7 @@ mod tests {
             while percents.len() < 40 && epoch == 1 && watch.recorder.is_looking() {
                 std::thread::yield_now();
             }
-            news.extend(watch.see(&made_up::epoch(epoch, 20 * epoch + 20), Duration::from_secs(20 * epoch + 20)));
+            news.extend(watch.see(&fixtures::epoch(epoch, 20 * epoch + 20), Duration::from_secs(20 * epoch + 20)));
         }
         watch.finish().unwrap();
         news

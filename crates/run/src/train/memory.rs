@@ -1,4 +1,4 @@
-//! Memory of a run: recording, giving back, finding leaks, and a map where it ran short.
+//! Memory of a run: recordings, release, leaks, and a map after a shortage.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -21,26 +21,25 @@ use crate::text::bytes;
 const EVENTS_MAX: usize = 10_000;
 
 /// Begins the recording that the configuration asks for.
-pub(crate) fn record(job: &TrainingSetup) {
-    if job.config.text("gpu_optimization.record_memory") != Some("off") {
+pub(crate) fn record(setup: &TrainingSetup) {
+    if setup.config.text("gpu_optimization.record_memory") != Some("off") {
         let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = Arc::new(move || since_1970().as_micros() as u64);
-        job.device.record(RecordingSettings { events_max: EVENTS_MAX, clock });
+        setup.device.record(RecordingSettings { events_max: EVENTS_MAX, clock });
     }
 }
 
 /// Begins the trace, where the configuration asks for one.
-pub(super) fn record_trace(job: &TrainingSetup, folder: &RunFolder) -> Result<()> {
-    if job.config.text("gpu_optimization.record_memory") == Some("trace") {
+pub(super) fn record_trace(setup: &TrainingSetup, folder: &RunFolder) -> Result<()> {
+    if setup.config.text("gpu_optimization.record_memory") == Some("trace") {
         let path = folder.trace_file();
         let file = File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
-        job.device.record_trace(Box::new(BufWriter::new(file)));
+        setup.device.record_trace(Box::new(BufWriter::new(file)));
     }
     Ok(())
 }
 
-/// `error`, with where the map of the memory is, which it leaves in `folder`, if it says that
-/// memory ran short.
+/// Adds the path of a memory map to an `error` of memory shortage, and writes the map to `folder`.
 pub(super) fn explain_shortage(folder: &RunFolder, device: &Device, error: Error) -> Error {
     let recorded = device.take_failure_snapshot().filter(|_| error.kind() == Kind::Capacity);
     let Some(snapshot) = recorded else { return error };
@@ -69,22 +68,22 @@ pub(super) struct MemoryWatch<'a> {
 }
 
 impl<'a> MemoryWatch<'a> {
-    /// Watches `job` after `first_step`.
-    pub(super) fn new(job: &'a TrainingSetup, first_step: u64) -> Self {
-        let count = |name: &str| job.config.count(&format!("gpu_optimization.{name}")) as u64;
+    /// Watches `setup` after `first_step`.
+    pub(super) fn new(setup: &'a TrainingSetup, first_step: u64) -> Self {
+        let count = |name: &str| setup.config.count(&format!("gpu_optimization.{name}")) as u64;
         let rule = |megabytes: f64| LeakRule { threshold_bytes: (megabytes * 1e6) as usize, ..LeakRule::default() };
         MemoryWatch {
-            device: &job.device,
-            detector: job.config.optional_number("gpu_optimization.leak_warning_mb").map(rule).map(LeakDetector::new),
+            device: &setup.device,
+            detector: setup.config.optional_number("gpu_optimization.leak_warning_mb").map(rule).map(LeakDetector::new),
             peaks: Peaks::default(),
             empty_every_epochs: count("empty_cache_every_n_epochs"),
             empty_every_batches: count("empty_cache_every_n_batches"),
-            batches_per_step: job.training.accumulation_steps as u64,
+            batches_per_step: setup.training.accumulation_steps as u64,
             step: first_step,
         }
     }
 
-    /// Does what is due after `event`. A leak is told at the end of an epoch.
+    /// Does the work that is due after `event`. Leaks are reported at the end of an epoch.
     pub(super) fn see(&mut self, event: &Event<'_>) -> Option<FoundLeak> {
         match event {
             Event::Step(step) => {
@@ -96,7 +95,7 @@ impl<'a> MemoryWatch<'a> {
                 None
             }
             Event::Epoch(epoch) => {
-                self.peaks.raise(&Peaks::of(self.device));
+                self.peaks.raise(&Peaks::read(self.device));
                 if is_due(epoch.epoch, epoch.epoch + 1, self.empty_every_epochs) {
                     self.device.empty_cache();
                 }
@@ -111,8 +110,8 @@ impl<'a> MemoryWatch<'a> {
         }
     }
 
-    /// Message about a memory shortage after which the run continues with less; leaves a map of the
-    /// memory in `folder`.
+    /// Message about a memory shortage after which the run continues with smaller batches. Writes a
+    /// map of the memory to `folder`.
     pub(super) fn went_on(&self, folder: &RunFolder, cut: &ShortageEvent) -> String {
         let ShortageEvent { cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent, .. } = cut;
         let kept = self.device.take_failure_snapshot().map(|snapshot| folder.keep_shortage(&snapshot));
@@ -140,7 +139,7 @@ impl<'a> MemoryWatch<'a> {
     }
 }
 
-/// True if a multiple of `every` lies above the first and not above the second; 0 is never due.
+/// True if a multiple of `every` lies in `before + 1..=now`; 0 is never due.
 fn is_due(before: u64, now: u64, every: u64) -> bool {
     every > 0 && before / every < now / every
 }

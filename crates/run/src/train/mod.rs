@@ -4,10 +4,10 @@ use crate::distributed::Ranks;
 use crate::error::{Error, Result};
 
 mod data_stalls;
+#[cfg(test)]
+mod fixtures;
 mod folds;
 mod gpu;
-#[cfg(test)]
-mod made_up;
 mod memory;
 mod recordings;
 mod scaling;
@@ -20,10 +20,10 @@ mod watch;
 
 use std::path::PathBuf;
 
+use crate::command_report::CommandReport;
 use crate::config::SettingSources;
 use crate::evaluate::Evaluation;
 use crate::evaluate::folds::FoldPlan;
-use crate::findings::Findings;
 use crate::host::Host;
 use session::Begin;
 
@@ -92,7 +92,7 @@ pub struct Training {
     /// Errors of the best weights on samples that the run did not train on; one a fold.
     pub evaluations: Vec<Evaluation>,
     /// All of it, for people and programs.
-    pub findings: Findings,
+    pub report: CommandReport,
 }
 
 /// The validation with the lowest loss.
@@ -115,7 +115,7 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
         Start::Anew => session::start(request, host)?,
     };
     let ranks = Ranks::connect(&config, host)?;
-    if let Some(folds) = FoldPlan::of(&config)? {
+    if let Some(folds) = FoldPlan::from_config(&config)? {
         if ranks.is_some() {
             return Err(Error::usage(
                 "a run of several folds is not supported by several processes yet; use --distributed off, or train one fold at a time",
@@ -245,8 +245,8 @@ mod tests {
         let listener = Listener { ends_after: 2, ..Listener::default() };
         let stopped = train(&request(folder.path(), Start::Anew), &listener.host()).unwrap();
         assert_eq!((stopped.steps, stopped.is_finished), (2, false));
-        assert_eq!(stopped.findings.verdict, Some(Kind::Cancelled));
-        assert!(stopped.evaluations.is_empty() && stopped.findings.text.contains("--resume goes on"));
+        assert_eq!(stopped.report.verdict, Some(Kind::Cancelled));
+        assert!(stopped.evaluations.is_empty() && stopped.report.text.contains("--resume goes on"));
         assert_eq!(listener.planned.load(Ordering::Relaxed), 1);
         let config = std::fs::read_to_string(folder.path().join("run/config.yaml")).unwrap();
         assert!(config.contains("batch_size: 8"), "{config}");
@@ -328,8 +328,8 @@ mod tests {
             let listener = Listener { ends_after: u64::MAX, ends_in, ..Listener::default() };
             let stopped = train(&request(folder.path(), Start::Anew), &listener.host()).unwrap();
             assert_eq!((stopped.steps, stopped.is_finished), (5, false), "{ends_in}");
-            assert_eq!(stopped.findings.verdict, Some(Kind::Cancelled));
-            assert!(stopped.findings.text.contains("--resume goes on"), "{}", stopped.findings.text);
+            assert_eq!(stopped.report.verdict, Some(Kind::Cancelled));
+            assert!(stopped.report.text.contains("--resume goes on"), "{}", stopped.report.text);
             let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
             assert_eq!((finished.steps, finished.is_finished), (5, true), "{ends_in}");
             for name in ["evaluation.json", "checkpoints/step-00000005/model.safetensors"] {
@@ -373,7 +373,7 @@ mod tests {
         let all = TrainRequest { out: Some(folder.path().join("all")), ..request.clone() };
         let all = train(&all, &Host::silent()).unwrap();
         assert_eq!((all.evaluations[0].samples, all.evaluations[0].drawn_from), (25, None));
-        assert!(!all.findings.text.contains("estimate") && !all.findings.text.contains('±'), "{}", all.findings.text);
+        assert!(!all.report.text.contains("estimate") && !all.report.text.contains('±'), "{}", all.report.text);
         request.settings.set.push("training.test_samples=10".to_owned());
         let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
         let trained = train(&request, &listener.host()).unwrap();
@@ -388,7 +388,7 @@ mod tests {
         let verdict = evaluation.verdict();
         let end = "An estimate from 10 of 25 samples; ± is one standard error.";
         assert!(verdict.starts_with("RMSE ") && verdict.contains(" ± ") && verdict.ends_with(end), "{verdict}");
-        assert!(trained.findings.text.contains(&verdict));
+        assert!(trained.report.text.contains(&verdict));
         let page = std::fs::read_to_string(folder.path().join("run/report.html")).unwrap();
         assert!(page.contains(&verdict) && page.contains("<small>estimate from 10 of 25 ± "));
         let plan = std::fs::read_to_string(folder.path().join("run/plan.json")).unwrap();

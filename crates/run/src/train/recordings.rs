@@ -14,13 +14,13 @@ use crate::run_folder::RunFolder;
 pub(super) struct Recordings {
     events: Option<EventFile>,
     timeline: Option<Timeline>,
-    /// When the session began: by the clock that only goes forward, and in seconds since 1970 UTC.
+    /// Begin of the session by the monotonic clock, and in seconds since 1970 UTC.
     start: Instant,
     start_s: f64,
 }
 
 impl Recordings {
-    /// Begins those of a run in `folder` that stands at `step`.
+    /// Begins the recordings of the run in `folder` at `step`.
     pub(super) fn begin(folder: &RunFolder, config: &Config, step: u64) -> Result<Self> {
         let start_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let name = folder.root().display().to_string();
@@ -32,7 +32,7 @@ impl Recordings {
         Ok(Recordings { events, timeline, start: Instant::now(), start_s })
     }
 
-    /// Takes account of `event`, which has just come.
+    /// Records `event`, which has just come.
     pub(super) fn see(&mut self, event: &Event<'_>) -> Result<()> {
         let now = self.start.elapsed();
         if let Some(events) = &mut self.events {

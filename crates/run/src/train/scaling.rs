@@ -1,19 +1,18 @@
-//! True if the loss scale of a run in fp16 collapses, and what to do about it.
+//! Warnings about a collapsing loss scale in fp16, with advice.
 
 use std::collections::VecDeque;
 
 use megabatch_trainer::{Event, StepEvent};
 use serde_json::{Value, json};
 
-/// The least scale that is of use: below, gradients are made smaller before they are rounded, and
-/// overflow nevertheless.
+/// The smallest useful scale. A smaller one shrinks gradients before they are rounded.
 const LEAST: f32 = 1.0;
-/// Steps that are judged together, and how many of them may change nothing. A scale that has found
-/// its place overflows once in 2,000 steps; one that is looking for it, some ten times in a row.
+/// Steps that are judged together, and how many of them may overflow. A settled scale overflows
+/// once in 2,000 steps; a new one some ten times in a row.
 const STEPS: usize = 100;
 const OVERFLOWS_MAX: usize = 25;
 
-/// Watches the loss scale. What it finds it tells once.
+/// Watches the loss scale. It warns once.
 #[derive(Default)]
 pub(super) struct ScaleWatch {
     /// True if each of the last steps overflowed.
@@ -33,7 +32,7 @@ pub(super) struct Collapse {
 }
 
 impl ScaleWatch {
-    /// Takes account of `event`; what is to be told after it.
+    /// Counts `event`. Returns the warning that is due after it.
     pub(super) fn see(&mut self, event: &Event<'_>) -> Option<Collapse> {
         let Event::Step(StepEvent { step, loss_scale: Some(scale), overflow, .. }) = event else { return None };
         self.last.push_back(overflow.is_some());
@@ -74,7 +73,7 @@ impl Collapse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::made_up::step;
+    use crate::train::fixtures::step;
 
     /// Messages of steps at these scales, of which every `period`-th overflows.
     fn told(steps: u64, scale: f32, period: u64) -> Vec<(u64, String)> {

@@ -17,28 +17,28 @@ use super::summary::{Summary, Times};
 use super::watch::{STEP_PATIENCE, Watch, Watched};
 use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
+use crate::command_report::CommandReport;
 use crate::config::Config;
-use crate::distributed::{Ranks, finish, of_rank};
+use crate::distributed::{Ranks, finish, rank_error};
 use crate::error::{Context as _, Error, Kind, Result, with_keys};
 use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
 use crate::evaluate::{Evaluation, Part};
-use crate::findings::Findings;
 use crate::host::{Host, Milestone, Work};
-use crate::nouns::Nouns;
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{ResumePoint, RunFolder, RunLock};
 use crate::setup::{Intent, Request, TrainingSetup, data_path, free_memory_bytes, require_known_targets};
 use crate::text::number::significant;
 use crate::trained::{CheckpointChoice, changed_files, named, weights_file};
+use crate::unit_names::UnitNames;
 
 /// Result of a session.
 pub(super) struct Trained {
     pub(super) outcome: Outcome,
     pub(super) split: SplitPlan,
     pub(super) evaluation: Option<Evaluation>,
-    findings: Findings,
+    report: CommandReport,
 }
 
 impl Trained {
@@ -51,7 +51,7 @@ impl Trained {
             is_finished: end != End::Stopped,
             best_validation: best.map(|best| BestValidation { step: best.step, loss: best.loss }),
             evaluations: self.evaluation.into_iter().collect(),
-            findings: self.findings,
+            report: self.report,
         }
     }
 }
@@ -79,20 +79,20 @@ pub(super) fn train(
         trainer.join(ranks.peers, ranks.idle)?;
     }
     session.train(trainer, begin, host).map_err(|error| {
-        let error = advise_smaller_model(&session.job, error);
-        let error = explain_shortage(&session.folder, &session.job.device, error);
+        let error = advise_smaller_model(&session.setup, error);
+        let error = explain_shortage(&session.folder, &session.setup.device, error);
         session.folder.advise(error)
     })
 }
 
-/// `error`, once `peers` have ended their exchange, which they do where all have an error.
+/// Ends the exchange of `peers` unless one of them is lost; returns `error`.
 fn end_with<T>(error: Error, peers: Option<Box<dyn Peers>>, host: &Host<'_>) -> Result<T> {
     let is_lost = error.find().is_some_and(|error| matches!(error, trainer::Error::Peer(_)));
     peers.into_iter().filter(|_| !is_lost).for_each(|peers| finish(peers, host));
     Err(error)
 }
 
-/// Everything before the first step that a process does by itself.
+/// The work of one process before the first step.
 fn prepare(
     request: &TrainRequest,
     folder: RunFolder,
@@ -106,7 +106,7 @@ fn prepare(
     let memory_bytes = ranks.filter(|ranks| ranks.share.processes > 1);
     let memory_bytes = memory_bytes.map(|ranks| free_memory_bytes(&Device::cpu()) / ranks.share.processes);
     let takes_all_threads = config.optional_count("training.threads").is_none();
-    let mut job = TrainingSetup::open(Request {
+    let mut setup = TrainingSetup::open(Request {
         config,
         data: request.data.as_deref(),
         device: if ranks.is_some() && request.device == "auto" { "cpu" } else { &request.device },
@@ -116,32 +116,32 @@ fn prepare(
         host,
     })?;
     if let Some(ranks) = ranks {
-        job.ranks = ranks.peers.world();
+        setup.ranks = ranks.peers.world();
         if takes_all_threads {
-            job.training.threads = ranks.share.threads;
+            setup.training.threads = ranks.share.threads;
         }
     }
-    let plan = Plan::of(&job)?;
-    plan.require_fit(&job)?;
+    let plan = Plan::new(&setup)?;
+    plan.require_fit(&setup)?;
     if begin == Begin::Anew {
-        job.require_settings_of_its_data()?;
+        setup.require_settings_of_its_data()?;
     }
-    require_known_targets(&job, &job.split)?;
+    require_known_targets(&setup, &setup.split)?;
     if begin == Begin::AtTheLastCheckpoint {
-        require_same_data(&folder, &job.data, &plan, host)?;
+        require_same_data(&folder, &setup.data, &plan, host)?;
     }
-    job.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
-    record(&job);
+    setup.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, setup.training.batch_size);
+    record(&setup);
     let mut trainer =
-        job.trainer(plan.shape.clone()).map_err(|error| explain_shortage(&folder, &job.device, error.into()))?;
+        setup.trainer(plan.shape.clone()).map_err(|error| explain_shortage(&folder, &setup.device, error.into()))?;
     if let Some(weights) = &request.init {
         trainer.load_weights(weights)?;
     }
-    Ok((Session { job, plan, folder, told: told.to_vec() }, trainer))
+    Ok((Session { setup, plan, folder, told: told.to_vec() }, trainer))
 }
 
-/// Checkpoints say where training stood among its samples, and how well it did on others; on other
-/// samples, or with another split, that would mean something else.
+/// Requires the data and split of the run. A checkpoint has a position in the order of samples, and
+/// a validation loss: both need the same samples.
 fn require_same_data(folder: &RunFolder, data: &Data, plan: &Plan, host: &Host<'_>) -> Result<()> {
     let saved = folder.saved_plan();
     let changed = changed_files(folder, data, host)?;
@@ -197,20 +197,20 @@ pub(super) enum Begin {
     AtTheLastCheckpoint,
 }
 
-/// Part of a loss by which it has to fall to have moved: rounding of its sums is far below.
+/// Smallest relative decrease of a loss that counts. Rounding of its sums is far smaller.
 const UNMOVED: f64 = 1e-5;
 
 /// A session that has trained to its end.
-struct Followed {
+struct SessionResult {
     outcome: Outcome,
     /// Measurements of the process that keeps the run's files.
     watched: Option<Watched>,
-    _taken: Option<RunLock>,
+    _run_lock: Option<RunLock>,
 }
 
 /// A run under way.
 pub(super) struct Session {
-    pub(super) job: TrainingSetup,
+    pub(super) setup: TrainingSetup,
     pub(super) plan: Plan,
     pub(super) folder: RunFolder,
     /// Notes that the user has read.
@@ -218,7 +218,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// What all processes of a run have in common, beside what the trainer compares.
+    /// Facts that all processes of a run must share, beside those that the trainer compares.
     fn facts(&self) -> Vec<(&'static str, String)> {
         vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -227,20 +227,20 @@ impl Session {
         ]
     }
 
-    /// `own`, where no process of the run has failed; alone it is the answer.
+    /// `own` if no process of the run has failed, else an error.
     fn settle<T>(trainer: &mut Trainer, own: Result<T>) -> Result<T> {
         let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
         match (own, trainer.first_failure(message.as_deref())?) {
             (own, None) | (own @ Err(_), _) => own,
-            (Ok(_), Some((rank, message))) => Err(of_rank(rank, &message)),
+            (Ok(_), Some((rank, message))) => Err(rank_error(rank, &message)),
         }
     }
 
-    /// Takes the folder, writes what is known before the first step, and begins to follow the run.
-    fn watch<'a>(&'a self, standing: ResumePoint, begin: Begin, host: &'a Host<'a>) -> Result<Watch<'a>> {
+    /// Writes configuration and plan, reports remarks, and begins to watch the run.
+    fn watch<'a>(&'a self, resume_point: ResumePoint, begin: Begin, host: &'a Host<'a>) -> Result<Watch<'a>> {
         // Only now, so that a resume that is refused leaves the run as it was.
-        self.folder.begin(&self.job.config, &self.plan)?;
-        record_trace(&self.job, &self.folder)?;
+        self.folder.begin(&self.setup.config, &self.plan)?;
+        record_trace(&self.setup, &self.folder)?;
         // The run that a fold belongs to has told its warnings.
         let warnings = if self.folder.is_fold() { &[][..] } else { &self.plan.warnings };
         let notes: Vec<String> = self.plan.notes.iter().filter(|note| !self.told.contains(note)).cloned().collect();
@@ -248,26 +248,26 @@ impl Session {
         if begin == Begin::Anew {
             host.observer.milestone(&Milestone::Planned(&self.plan.uses));
         }
-        Watch::new(&self.folder, &self.job, standing, self.plan.steps, host)
+        Watch::new(&self.folder, &self.setup, resume_point, self.plan.steps, host)
     }
 
     pub(super) fn train(&self, mut trainer: Trainer, begin: Begin, host: &Host<'_>) -> Result<Trained> {
         let start = Instant::now();
-        let followed = self.follow(&mut trainer, begin, host);
+        let result = self.run_training(&mut trainer, begin, host);
         let is_first = trainer.is_first();
         // All processes have come here, and what follows is the work of one.
         let peers = trainer.leave();
-        let Followed { outcome, watched, _taken } = match followed {
-            Ok(followed) => followed,
+        let SessionResult { outcome, watched, _run_lock } = match result {
+            Ok(result) => result,
             Err(error) => return end_with(error, peers, host),
         };
         peers.into_iter().for_each(|peers| finish(peers, host));
-        let Some(watched) = watched.filter(|_| is_first) else { return Ok(self.of_peer(outcome)) };
+        let Some(watched) = watched.filter(|_| is_first) else { return Ok(self.peer_result(outcome)) };
         let Watched { mut peaks, waited, validation_s } = watched;
         let training_s = start.elapsed().as_secs_f64() - validation_s;
         // What the plan is about; baselines, which come after training, have batches of their own.
-        peaks.raise(&Peaks::of(&self.job.device));
-        let peak_bytes = peaks.total_bytes() + self.job.data.beside_bytes();
+        peaks.raise(&Peaks::read(&self.setup.device));
+        let peak_bytes = peaks.total_bytes() + self.setup.data.beside_bytes();
         let evaluating = Instant::now();
         let evaluated = unless_cancelled(self.evaluate(&mut trainer, outcome, host))?;
         let evaluation_s = (outcome.end != End::Stopped).then(|| evaluating.elapsed().as_secs_f64());
@@ -286,7 +286,7 @@ impl Session {
         let evaluation = evaluated.flatten();
         let times = Times { training_s, validation_s, evaluation_s, report_s, all_s: start.elapsed().as_secs_f64() };
         let summary = Summary {
-            job: &self.job,
+            setup: &self.setup,
             plan: &self.plan,
             folder: &self.folder,
             outcome,
@@ -296,41 +296,41 @@ impl Session {
             peak_bytes,
             warning: warning.as_deref(),
         };
-        let findings = summary.findings();
-        Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, findings })
+        let report = summary.report();
+        Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, report })
     }
 
     /// Trains to the end of the session.
-    fn follow(&self, trainer: &mut Trainer, begin: Begin, host: &Host<'_>) -> Result<Followed> {
-        let taken = if trainer.is_first() { self.folder.take().map(Some) } else { Ok(None) };
-        let mut taken = Session::settle(trainer, taken)?;
-        let checkpoints = self.folder.keep_checkpoints(&self.job.config);
-        let run = self.job.run(&checkpoints);
+    fn run_training(&self, trainer: &mut Trainer, begin: Begin, host: &Host<'_>) -> Result<SessionResult> {
+        let run_lock = if trainer.is_first() { self.folder.take().map(Some) } else { Ok(None) };
+        let mut run_lock = Session::settle(trainer, run_lock)?;
+        let checkpoints = self.folder.keep_checkpoints(&self.setup.config);
+        let run = self.setup.run(&checkpoints);
         let resumed = match begin {
             Begin::Anew => None,
             Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
         };
-        let standing = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
+        let resume_point = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
             step: state.step,
             rollbacks: state.course.rollbacks,
         });
         resumed.iter().filter(|_| trainer.is_first()).for_each(|resumed| warn_of_resumed(resumed, host));
         let watch = match trainer.is_first() {
-            true => self.watch(standing, begin, host).map(Some),
+            true => self.watch(resume_point, begin, host).map(Some),
             false => host.cancel.watch(STEP_PATIENCE).map(|()| None),
         };
         let mut watch = Session::settle(trainer, watch)?;
-        let (mut rollbacks, mut failure) = (standing.rollbacks, None);
+        let (mut rollbacks, mut failure) = (resume_point.rollbacks, None);
         let outcome = trainer.train(&run, &mut |event| {
             if let Event::Rollback(rollback) = &event {
                 rollbacks = rollback.rollbacks;
             }
             if let (Event::Reformed { step, rank: 0, .. }, None) = (&event, &watch) {
                 // The process that kept the run is lost: this one goes on with its files.
-                let standing = ResumePoint { step: *step, rollbacks };
+                let resume_point = ResumePoint { step: *step, rollbacks };
                 let goes_on = self.folder.take().and_then(|lock| {
-                    taken = Some(lock);
-                    self.watch(standing, Begin::AtTheLastCheckpoint, host)
+                    run_lock = Some(lock);
+                    self.watch(resume_point, Begin::AtTheLastCheckpoint, host)
                 });
                 match goes_on {
                     Ok(own) => watch = Some(own),
@@ -345,27 +345,27 @@ impl Session {
         });
         let outcome = outcome.map_err(|error| self.locate(error))?;
         failure.map_or(Ok(()), Err)?;
-        Ok(Followed { outcome, watched: watch.map(Watch::finish).transpose()?, _taken: taken })
+        Ok(SessionResult { outcome, watched: watch.map(Watch::finish).transpose()?, _run_lock: run_lock })
     }
 
-    /// The result of a process that is not the first of a run: the first tells it.
-    fn of_peer(&self, outcome: Outcome) -> Trained {
-        let findings = Findings::of_peer();
-        let findings = if outcome.end == End::Stopped { findings.with_verdict(Kind::Cancelled) } else { findings };
-        Trained { outcome, split: self.plan.split.clone(), evaluation: None, findings }
+    /// The result of a process that is not the run's first. The first process reports the run.
+    fn peer_result(&self, outcome: Outcome) -> Trained {
+        let report = CommandReport::empty();
+        let report = if outcome.end == End::Stopped { report.with_verdict(Kind::Cancelled) } else { report };
+        Trained { outcome, split: self.plan.split.clone(), evaluation: None, report }
     }
 
     /// Memory of the session, kept in the run's folder where it is recorded.
     fn memory(&self, mut peaks: Peaks) -> Result<MemoryFacts> {
-        let device = &self.job.device;
-        peaks.raise(&Peaks::of(device));
+        let device = &self.setup.device;
+        peaks.raise(&Peaks::read(device));
         let snapshot = device.peak_snapshot();
         if let Some(snapshot) = &snapshot {
             atomic_file::write(&self.folder.memory_file(), snapshot.to_json().as_bytes())?;
         }
         let trace = device.finish_trace();
         trace.with_context(|| format!("{}: cannot be written", self.folder.trace_file().display()))?;
-        Ok(MemoryFacts { peaks: peaks.with_data(self.job.data.beside_bytes()), snapshot })
+        Ok(MemoryFacts { peaks: peaks.with_data(self.setup.data.beside_bytes()), snapshot })
     }
 
     /// Adds where to look to an error whose cause lies in the data.
@@ -393,17 +393,17 @@ impl Session {
         }
     }
 
-    /// The errors of the best weights, which `eval` takes by default too, on what the run did not
-    /// train on; `None` for a run that was stopped.
+    /// The errors of the best weights on samples that the run did not train on, as `eval` gives
+    /// them by default; `None` for a run that was stopped.
     fn evaluate(&self, trainer: &mut Trainer, outcome: Outcome, host: &Host<'_>) -> Result<Option<Evaluation>> {
         if outcome.end == End::Stopped {
             return Ok(None);
         }
         let (step, weights) = weights_file(&self.folder, CheckpointChoice::Best)?;
         trainer.load_weights(&weights)?;
-        let TrainingSetup { device, data, split, training, .. } = &self.job;
+        let TrainingSetup { device, data, split, training, .. } = &self.setup;
         let (samples, part) = (data.samples(), Part::unseen(split));
-        let unit = format!("{}s", Nouns::of(data).unit);
+        let unit = format!("{}s", UnitNames::for_data(data).unit);
         let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
         let baselines = Baselines::fit_watched(
             device,
@@ -413,7 +413,7 @@ impl Session {
             &mut follow("baselines", &split.train),
         )?;
         let indices = part.indices(split, data.units());
-        let drawn = self.job.draw_for_errors(&indices, outcome.steps)?;
+        let drawn = self.setup.draw_for_errors(&indices, outcome.steps)?;
         let mut progress = follow("evaluate", &drawn.samples);
         let errors = trainer.evaluate_drawn(samples, &drawn, Some(&baselines), &mut progress)?;
         let evaluation = Evaluation::new(part, step, training.loss, errors, data).with_draw(&drawn);
@@ -421,10 +421,9 @@ impl Session {
         Ok(Some(evaluation))
     }
 
-    /// A warning where the best validation of a loss of ranks is no better than that of a model
-    /// which tells nothing apart.
+    /// A warning if the best validation loss of ranks is no better than that of equal predictions.
     fn uninformed(&self, outcome: Outcome) -> Result<Option<String>> {
-        let TrainingSetup { device, data, split, training, .. } = &self.job;
+        let TrainingSetup { device, data, split, training, .. } = &self.setup;
         let Some(best) = outcome.best.filter(|_| training.loss.ranks()) else { return Ok(None) };
         let validated = Selection { samples: data.samples(), indices: &training.evaluated(&split.validation) };
         let none = uninformed_loss(device, validated, training.loss)?;
@@ -444,20 +443,20 @@ impl Session {
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts, host: &Host<'_>) -> Result<()> {
-        let TrainingSetup { data, split, config, training, .. } = &self.job;
+        let TrainingSetup { data, split, config, training, .. } = &self.setup;
         let (mut forecasts, mut attention, mut day) = (None, None, None);
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, CheckpointChoice::Best)?;
-            forecasts = Some(Forecasts::of(&self.job, samples, evaluation.split, &weights, host)?)
+            forecasts = Some(Forecasts::predict(&self.setup, samples, evaluation.split, &weights, host)?)
                 .filter(|forecasts| !forecasts.pairs.is_empty());
-            attention = Attention::of(&self.job, samples, evaluation.split, &weights)?;
+            attention = Attention::compute(&self.setup, samples, evaluation.split, &weights)?;
         }
         if let (Some(evaluation), Data::CrossSections(sections)) = (evaluation, data) {
             day = evaluation
                 .split
                 .indices(split, data.units())
                 .last()
-                .map(|last| DayGraph::of(sections, last))
+                .map(|last| DayGraph::new(sections, last))
                 .transpose()?;
         }
         let report = Report {
@@ -468,18 +467,18 @@ impl Session {
             forecasts: forecasts.as_ref(),
             attention: attention.as_ref(),
             day: day.as_ref(),
-            data: &DataFacts::of(data)?,
-            split: &SplitFacts::of(split, data)?,
+            data: &DataFacts::new(data)?,
+            split: &SplitFacts::new(split, data)?,
             memory,
             gpu: &crate::gpu::rows(&self.folder.gpu_file())?,
-            machine: &Machine::of(self.job.computes_on(), training),
+            machine: &Machine::describe(self.setup.computes_on(), training),
             config,
         };
         Ok(atomic_file::write(&self.folder.report_file(), report.to_html().as_bytes())?)
     }
 }
 
-/// The result of work that the host may end; `None` where it did.
+/// The result of work; `None` if the host ended it.
 fn unless_cancelled<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(error) if error.kind() == Kind::Cancelled => Ok(None),
@@ -505,7 +504,7 @@ fn warn_of_resumed(resumed: &Resumed, host: &Host<'_>) {
     }
 }
 
-/// True if a tensor is an input of the model, and not computed by it.
+/// True if a tensor is an input of the model.
 fn is_of_data(tensor: &str) -> bool {
     tensor == "targets" || tensor == "features" || tensor.starts_with("features.")
 }

@@ -1,12 +1,12 @@
-//! What a session says when it ends, as text and as JSON.
+//! Summary of a session when it ends, as text and as JSON.
 
 use megabatch_trainer::{End, Outcome};
 use serde_json::json;
 
 use super::watch::Waited;
+use crate::command_report::CommandReport;
 use crate::error::Kind;
 use crate::evaluate::Evaluation;
-use crate::findings::Findings;
 use crate::plan::Plan;
 use crate::run_folder::RunFolder;
 use crate::setup::TrainingSetup;
@@ -17,19 +17,20 @@ use crate::usage::peak_rss_bytes;
 /// Time of a session, in seconds.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
-    /// Steps, and the checkpoints between them.
+    /// Time of steps and of the checkpoints between them.
     pub(super) training_s: f64,
     pub(super) validation_s: f64,
-    /// Evaluation of the best weights, once the run is finished.
+    /// Time to evaluate the best weights of a finished run.
     pub(super) evaluation_s: Option<f64>,
-    /// Predictions and charts of the report.
+    /// Time for predictions and charts of the report.
     pub(super) report_s: Option<f64>,
     /// The report included.
     pub(super) all_s: f64,
 }
 
 impl Times {
-    /// Behind "in": `80.1 s, beside 12.0 s of validation, 3.0 s of evaluation and 1.0 s of report`.
+    /// Text after "in": `80.1 s, beside 12.0 s of validation, 3.0 s of evaluation and 1.0 s of
+    /// report`.
     fn sentence(&self) -> String {
         let beside = [
             ("validation", Some(self.validation_s)),
@@ -51,21 +52,21 @@ impl Times {
 
 /// Facts of a session that has ended.
 pub(super) struct Summary<'a> {
-    pub(super) job: &'a TrainingSetup,
+    pub(super) setup: &'a TrainingSetup,
     pub(super) plan: &'a Plan,
     pub(super) folder: &'a RunFolder,
     pub(super) outcome: Outcome,
     pub(super) times: Times,
     pub(super) waited: Waited,
     pub(super) evaluation: Option<&'a Evaluation>,
-    /// Most bytes of memory that training took, of those that the plan counts.
+    /// Peak bytes of training, of the memory that the plan counts.
     pub(super) peak_bytes: usize,
     pub(super) warning: Option<&'a str>,
 }
 
 impl Summary<'_> {
-    pub(super) fn findings(self) -> Findings {
-        let Summary { job, plan, folder, outcome, times, waited, evaluation, peak_bytes, warning } = self;
+    pub(super) fn report(self) -> CommandReport {
+        let Summary { setup, plan, folder, outcome, times, waited, evaluation, peak_bytes, warning } = self;
         let took = times.sentence();
         let Outcome { steps, end, rollbacks, .. } = outcome;
         let mut text = match end {
@@ -96,9 +97,9 @@ impl Summary<'_> {
         let beside =
             resident.map_or(String::new(), |resident| format!("; {} of the whole process", bytes(resident as usize)));
         text.push_str(&format!("\npeak memory: {} allocated, {} planned{beside}", bytes(peak_bytes), bytes(planned)));
-        let of_gpu = plan.gpu.as_ref().zip(job.gpu.as_ref());
-        let of_gpu = of_gpu.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
-        if let Some((planned, measured)) = of_gpu {
+        let gpu_bytes = plan.gpu.as_ref().zip(setup.gpu.as_ref());
+        let gpu_bytes = gpu_bytes.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
+        if let Some((planned, measured)) = gpu_bytes {
             let (measured, planned) = (bytes(measured), bytes(planned));
             text.push_str(&format!("\npeak memory of the GPU: {measured} allocated, {planned} planned"));
         }
@@ -123,24 +124,24 @@ impl Summary<'_> {
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
             "evaluation": evaluation,
             "memory": { "planned_bytes": planned, "peak_bytes": peak_bytes, "peak_rss_bytes": resident },
-            "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
+            "gpu_memory": gpu_bytes.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
             "warnings": plan.warnings,
             "notes": plan.notes,
             "uses": plan.uses,
             "warning": warning,
             "report": shown(&folder.report_file()),
         });
-        let findings = Findings::new(text, &json);
-        if outcome.end == End::Stopped { findings.with_verdict(Kind::Cancelled) } else { findings }
+        let report = CommandReport::new(text, &json);
+        if outcome.end == End::Stopped { report.with_verdict(Kind::Cancelled) } else { report }
     }
 }
 
-/// Share of the training above which its waiting is told.
+/// Share of the training time above which waiting is reported.
 const WAITING_SHARE_MIN: f64 = 0.05;
 
 impl Waited {
-    /// `waited for data: 12.3 s, 62 % of the training: 12.1 s for the disk (600.0 MB read), …`,
-    /// where that is a part of the training worth naming.
+    /// `waited for data: 12.3 s, 62 % of the training: 12.1 s for the disk (600.0 MB read), …`;
+    /// `None` below [`WAITING_SHARE_MIN`].
     fn sentence(&self, training_s: f64) -> Option<String> {
         let share = self.seconds / training_s;
         if share < WAITING_SHARE_MIN || share.is_nan() {

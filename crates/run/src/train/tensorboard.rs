@@ -1,4 +1,4 @@
-//! tb/: the course of a run as TensorBoard reads it, a file a session.
+//! tb/: event files for TensorBoard, one a session.
 
 mod message;
 mod record;
@@ -25,8 +25,8 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// A new file in `folder`, beside those of earlier sessions, for a run that stands at `step`:
-    /// what they told of later steps is told again here.
+    /// A new file in `folder`, beside those of earlier sessions, for a run at `step`. It replaces
+    /// their values of later steps.
     pub(super) fn create(folder: &Path, time_s: f64, step: u64) -> Result<Self> {
         let fault = || format!("{}: cannot be written to", folder.display());
         fs::create_dir_all(folder).with_context(fault)?;
@@ -40,11 +40,11 @@ impl EventFile {
         Ok(events)
     }
 
-    /// Takes account of `event`, which came at `time_s`, seconds since 1970 UTC.
+    /// Records `event`, which came at `time_s`, seconds since 1970 UTC.
     pub(super) fn see(&mut self, event: &Event<'_>, time_s: f64) -> Result<()> {
         match event {
             Event::Step(step) => {
-                let (values, count) = of_step(step);
+                let (values, count) = step_values(step);
                 self.push(What::Scalars(&values[..count]), time_s, step.step)
             }
             Event::Validation(validation) => {
@@ -85,7 +85,7 @@ impl EventFile {
 }
 
 /// Tags and values of a step, and how many of them there are.
-fn of_step(step: &StepEvent) -> ([(&'static str, f32); 7], usize) {
+fn step_values(step: &StepEvent) -> ([(&'static str, f32); 7], usize) {
     let whole_s = step.samples as f64 / step.samples_per_s;
     let values = [
         ("loss/training", step.loss as f32),
@@ -101,7 +101,7 @@ fn of_step(step: &StepEvent) -> ([(&'static str, f32); 7], usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up;
+    use super::super::fixtures;
     use super::*;
 
     /// The bodies of a file's records; fails where their lengths do not add up.
@@ -126,9 +126,9 @@ mod tests {
         for (first, steps) in [(0, 1..=3), (2, 3..=4)] {
             let mut events = EventFile::create(&tb, 1_000.0, first).unwrap();
             for at in steps {
-                events.see(&Event::Step(made_up::step(at)), 1_000.5).unwrap();
+                events.see(&Event::Step(fixtures::step(at)), 1_000.5).unwrap();
             }
-            events.see(&made_up::epoch(0, 4), 1_001.0).unwrap();
+            events.see(&fixtures::epoch(0, 4), 1_001.0).unwrap();
             events.finish().unwrap();
         }
         let mut files: Vec<PathBuf> = fs::read_dir(&tb).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -152,10 +152,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut events = EventFile::create(folder.path(), 1_000.0, 0).unwrap();
         let size = |events: &EventFile| fs::metadata(&events.path).unwrap().len();
-        let scaled = StepEvent { loss_scale: Some(8.0), ..made_up::step(1) };
+        let scaled = StepEvent { loss_scale: Some(8.0), ..fixtures::step(1) };
         events.see(&Event::Step(scaled), 1_001.9).unwrap();
         assert_eq!(size(&events), 0);
-        events.see(&Event::Step(made_up::step(2)), 1_002.0).unwrap();
+        events.see(&Event::Step(fixtures::step(2)), 1_002.0).unwrap();
         assert!(size(&events) > 0);
         let (step, cause) = (1, String::new());
         let rollback =

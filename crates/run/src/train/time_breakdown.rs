@@ -1,18 +1,17 @@
-//! Time that a device loses to other things than steps: data, validation, saving, the host, threads
-//! without work.
+//! Time that a device loses outside computation: data, validation, saving, the host, idle threads.
 
 use std::time::Duration;
 
 use megabatch_trainer::{Event, StepEvent};
 use serde_json::{Value, json};
 
-/// Steps that are judged together, so that one slow read is no reason; fewer at an epoch's end, but
-/// not as few as a warm-up takes.
+/// Steps that are judged together, so that one slow read does not warn. An epoch's end may have
+/// fewer, but more than a warm-up.
 pub(super) const STEPS: u32 = 100;
 pub(super) const STEPS_MIN: u32 = 10;
 /// Share of the time above which a loss is told.
 pub(super) const SHARE_MAX: f64 = 0.3;
-/// A loss in all below which nobody minds.
+/// Total loss below which there is no warning.
 pub(super) const LOSS_MIN_S: f64 = 1.0;
 
 /// Cause of lost time.
@@ -38,7 +37,7 @@ pub(super) struct TimeTally {
     saving_s: f64,
 }
 
-/// Adds up events, and hands the sums out when there are enough of them to be judged.
+/// Sums of events, returned once there are enough of them to be judged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tallies {
     tally: TimeTally,
@@ -91,8 +90,8 @@ impl Cause {
 }
 
 impl Tallies {
-    /// Takes account of `event`, which came `now` after the session began; the sums since they were
-    /// last handed out, when there are enough.
+    /// Counts `event`, which came `now` after the session began. Returns the sums since they were
+    /// last returned, once there are enough.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Option<(u64, TimeTally)> {
         let passed_s = now.saturating_sub(std::mem::replace(&mut self.since, now)).as_secs_f64();
         let step = match event {
@@ -146,7 +145,7 @@ impl TimeTally {
     }
 }
 
-/// Time that was lost, and when that was found.
+/// Lost time, and the step at which it was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
     pub(super) step: u64,
@@ -163,8 +162,8 @@ impl Loss {
 
     /// Message for the user.
     pub(super) fn sentence(&self) -> String {
-        let of = if self.cause == Cause::Threads { "the threads' time" } else { "the time" };
-        format!("{}: {} of {of} is {}", self.cause.name(), percent(self.share), reason(self.cause))
+        let whole = if self.cause == Cause::Threads { "the threads' time" } else { "the time" };
+        format!("{}: {} of {whole} is {}", self.cause.name(), percent(self.share), reason(self.cause))
     }
 }
 
@@ -180,7 +179,7 @@ pub(super) fn percent(share: f64) -> String {
 /// CPU time that this process has taken, in seconds; none where the system does not tell.
 pub(super) type ProcessorClock = fn() -> Option<f64>;
 
-/// Watches what time is lost to, waiting for data left out, which has a watch of its own.
+/// Watches lost time, except for data, which [`WaitWatch`](super::data_stalls::WaitWatch) watches.
 pub(super) struct LossWatch {
     tallies: Tallies,
     threads: usize,
@@ -196,8 +195,8 @@ impl LossWatch {
         LossWatch { tallies: Tallies::default(), threads, clock, processor_s: clock(), told: Vec::new() }
     }
 
-    /// Takes account of `event`, which came `now` after the session began; what is to be told after
-    /// it, the larger loss first.
+    /// Counts `event`, which came `now` after the session began. Returns the losses to report, the
+    /// larger first.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Vec<Loss> {
         let Some((step, tally)) = self.tallies.see(event, now) else { return Vec::new() };
         let before = std::mem::replace(&mut self.processor_s, (self.clock)());
@@ -209,8 +208,8 @@ impl LossWatch {
             (Cause::Threads, worked_s.map_or(0.0, |worked_s| could_s - worked_s), could_s),
         ];
         let mut losses = Vec::new();
-        for (cause, lost_s, of_s) in candidates {
-            let share = lost_s / of_s;
+        for (cause, lost_s, whole_s) in candidates {
+            let share = lost_s / whole_s;
             if share > SHARE_MAX && lost_s >= LOSS_MIN_S && !self.told.contains(&cause) {
                 self.told.push(cause);
                 losses.push(Loss { step, share, cause });
@@ -226,7 +225,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::train::made_up;
+    use crate::train::fixtures;
 
     /// Messages of `steps` steps of a second, each followed by a validation and a checkpoint that
     /// take so long.
@@ -238,11 +237,11 @@ mod tests {
             losses.extend(watch.see(event, Duration::from_secs_f64(now)));
         };
         for step in 1..=steps {
-            see(&Event::Step(made_up::step(step)), 1.0);
-            see(&made_up::validation(step), between_s[0]);
+            see(&Event::Step(fixtures::step(step)), 1.0);
+            see(&fixtures::validation(step), between_s[0]);
             see(&Event::Checkpoint { step, path: Path::new("x") }, between_s[1]);
         }
-        see(&made_up::epoch(0, steps), 0.0);
+        see(&fixtures::epoch(0, steps), 0.0);
         losses
     }
 
@@ -276,7 +275,7 @@ mod tests {
     #[test]
     fn the_main_cause_is_what_takes_the_most() {
         let step =
-            StepEvent { data_wait_s: 0.2, forward_s: 0.1, backward_s: 0.1, optimizer_s: 0.1, ..made_up::step(1) };
+            StepEvent { data_wait_s: 0.2, forward_s: 0.1, backward_s: 0.1, optimizer_s: 0.1, ..fixtures::step(1) };
         let mut tally = TimeTally::default();
         tally.add(&step);
         let (cause, host_s) = tally.main_cause();

@@ -1,5 +1,5 @@
-//! trace.json: the steps of a session and their phases on a line of time, as Chrome's about:tracing
-//! and Perfetto show it ("Trace Event Format", its array form, of which the end may be missing).
+//! trace.json: a timeline of the steps of a session and their phases, for Chrome's about:tracing
+//! and Perfetto ("Trace Event Format", its array form, whose end may be missing).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -22,8 +22,8 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// A trace at `path` of as many as `steps_max` steps of the run called `name`, in the place of
-    /// that of an earlier session.
+    /// A trace at `path` of up to `steps_max` steps of the run called `name`. It replaces that of
+    /// an earlier session.
     pub(super) fn create(path: &Path, name: &str, steps_max: u64) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?;
         let (path, file) = (path.to_owned(), BufWriter::new(file));
@@ -34,7 +34,7 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// Takes account of `event`, which came `now` after the session began.
+    /// Records `event`, which came `now` after the session began.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Result<()> {
         let before = std::mem::replace(&mut self.since, now);
         if self.steps_left == 0 {
@@ -57,9 +57,8 @@ impl Timeline {
         self.told(written)
     }
 
-    /// Writes a step, which ended `now`, and within it its phases: waiting, forward and backward
-    /// from its beginning on, the optimizer at its end. Of a step of several batches each phase is
-    /// the sum over them.
+    /// Writes a step, which ended `now`, with its phases: waiting, forward and backward from its
+    /// beginning on, the optimizer at its end. A phase is the sum over the batches of the step.
     fn step(&mut self, step: &StepEvent, before: Duration, now: Duration) -> io::Result<()> {
         self.steps_left -= 1;
         let whole = seconds(step.samples as f64 / step.samples_per_s);
@@ -115,7 +114,7 @@ impl std::fmt::Display for Microseconds {
     }
 }
 
-/// A time that was measured; none where the measure is no time.
+/// A measured time; zero where it is not finite or negative.
 fn seconds(duration_s: f64) -> Duration {
     Duration::try_from_secs_f64(duration_s).unwrap_or_default()
 }
@@ -124,7 +123,7 @@ fn seconds(duration_s: f64) -> Duration {
 mod tests {
     use std::fs;
 
-    use super::super::made_up;
+    use super::super::fixtures;
     use super::*;
 
     /// The events of a trace whose session told of `events` at these times.
@@ -150,7 +149,7 @@ mod tests {
     #[test]
     fn phases_lie_within_their_step_and_steps_do_not_overlap() {
         let step =
-            StepEvent { data_wait_s: 0.2, forward_s: 0.3, backward_s: 0.1, optimizer_s: 0.05, ..made_up::step(1) };
+            StepEvent { data_wait_s: 0.2, forward_s: 0.3, backward_s: 0.1, optimizer_s: 0.05, ..fixtures::step(1) };
         let path = Path::new("x");
         let events = [
             (Event::Step(step.clone()), 1.5),
@@ -179,14 +178,14 @@ mod tests {
 
     #[test]
     fn no_more_steps_are_traced_than_were_asked_for() {
-        let events: Vec<_> = (1..=9).map(|at| (Event::Step(made_up::step(at)), at as f64)).collect();
+        let events: Vec<_> = (1..=9).map(|at| (Event::Step(fixtures::step(at)), at as f64)).collect();
         assert_eq!(spans(&trace(&events, 3), "step").len(), 3);
         assert_eq!(trace(&[], 3).len(), 1);
     }
 
     #[test]
     fn a_loss_that_is_no_number_leaves_the_trace_readable() {
-        let step = StepEvent { loss: f64::NAN, samples_per_s: 0.0, ..made_up::step(1) };
+        let step = StepEvent { loss: f64::NAN, samples_per_s: 0.0, ..fixtures::step(1) };
         let trace = trace(&[(Event::Step(step), 1.0)], 3);
         assert_eq!(trace[1]["args"]["loss"], Value::Null);
     }

@@ -1,5 +1,5 @@
-//! Following a run: metrics.jsonl, recordings, the progress display, memory, and the signals that
-//! end it.
+//! A run under way: metrics.jsonl, recordings, the progress display, memory, and signals that end
+//! it.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use megabatch_trainer::{Event, RollbackEvent, ValidatingEvent, Waits};
 use serde_json::Value;
 
-use super::data_stalls::{Kept, WaitWatch};
+use super::data_stalls::{SampleStorage, WaitWatch};
 use super::gpu::GpuWatch;
 use super::memory::MemoryWatch;
 use super::recordings::Recordings;
@@ -15,11 +15,11 @@ use super::scaling::ScaleWatch;
 use super::time_breakdown::LossWatch;
 use crate::error::{Error, Result, with_keys};
 use crate::host::{Host, Progress, Work};
-use crate::nouns::Nouns;
 use crate::report::Peaks;
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
 use crate::setup::TrainingSetup;
 use crate::text::number::significant;
+use crate::unit_names::UnitNames;
 use crate::usage::cpu_seconds;
 
 /// Time limit of a step or a validation after a signal, before the process ends without a
@@ -64,7 +64,7 @@ pub(crate) struct Watch<'a> {
     validation_s: f64,
     scaling: ScaleWatch,
     waited: Waited,
-    /// True if the user knows that some step taught nothing.
+    /// True once a step without known targets was reported.
     told_of_unlabelled: bool,
     host: &'a Host<'a>,
     /// The first failure to write the log or a recording; it ends the run.
@@ -72,29 +72,29 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Goes on with the run in `folder`, which stands there and has so many `steps`.
+    /// Watches the run in `folder` from `resume_point` on, out of `steps`.
     pub(crate) fn new(
         folder: &'a RunFolder,
-        job: &'a TrainingSetup,
-        standing: ResumePoint,
+        setup: &'a TrainingSetup,
+        resume_point: ResumePoint,
         steps: u64,
         host: &'a Host<'a>,
     ) -> Result<Self> {
         host.cancel.watch(STEP_PATIENCE)?;
-        let log = MetricsLog::open_at(folder, standing)?;
+        let log = MetricsLog::open_at(folder, resume_point)?;
         let mut progress = host.observer.begin(Work { label: "train", total: steps, unit: "steps" });
-        progress.begin_at(standing.step);
-        let gpu = GpuWatch::begin(folder, job, progress.as_ref())?;
+        progress.begin_at(resume_point.step);
+        let gpu = GpuWatch::begin(folder, setup, progress.as_ref())?;
         Ok(Watch {
             folder,
             log,
-            recordings: Recordings::begin(folder, &job.config, standing.step)?,
+            recordings: Recordings::begin(folder, &setup.config, resume_point.step)?,
             progress,
             validating: None,
-            unit: format!("{}s", Nouns::of(&job.data).unit),
-            memory: MemoryWatch::new(job, standing.step),
-            waiting: WaitWatch::new(Kept::of(&job.data)),
-            losses: LossWatch::new(job.training.threads, cpu_seconds),
+            unit: format!("{}s", UnitNames::for_data(&setup.data).unit),
+            memory: MemoryWatch::new(setup, resume_point.step),
+            waiting: WaitWatch::new(SampleStorage::new(&setup.data)),
+            losses: LossWatch::new(setup.training.threads, cpu_seconds),
             gpu,
             start: Instant::now(),
             since: Instant::now(),
@@ -167,7 +167,7 @@ impl<'a> Watch<'a> {
         warnings.chain(losses).chain(gpu).collect()
     }
 
-    /// Drops what the run has gone back behind.
+    /// Drops log lines after `to`, to which the run has gone back.
     fn go_back(&mut self, to: ResumePoint) {
         match MetricsLog::open_at(self.folder, to) {
             Ok(log) => self.log = log,
@@ -240,7 +240,7 @@ mod tests {
     use megabatch_trainer::StepEvent;
     use serde_json::json;
 
-    use super::super::made_up;
+    use super::super::fixtures;
     use super::*;
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
         let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
-        let step = StepEvent { loss: f64::NAN, loss_scale: Some(0.5), ..made_up::step(3) };
+        let step = StepEvent { loss: f64::NAN, loss_scale: Some(0.5), ..fixtures::step(3) };
         log.push_step(&step).unwrap();
         log.push(&serde_json::to_value(Event::Step(step)).unwrap()).unwrap();
         let lines = run.metrics().unwrap();

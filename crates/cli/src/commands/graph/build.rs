@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use megabatch_run::graph::{
-    BoxEdges, BuildRequest, FloatWidth, GraphKind, IndexWidth, Options, Place, Symmetry, Widths, build,
+    BoxEdges, BuildRequest, Destination, FloatWidth, GraphKind, IndexWidth, Options, Symmetry, Widths, build,
 };
 use megabatch_run::ingest::OnError;
 use megabatch_run::text::ByteSize;
-use megabatch_run::{Findings, Result};
+use megabatch_run::{CommandReport, Result};
 
 use crate::host::host;
 
@@ -178,13 +178,13 @@ enum OnErrorArg {
 }
 
 impl BuildArgs {
-    pub(super) fn build(&self) -> Result<Findings> {
+    pub(super) fn build(&self) -> Result<CommandReport> {
         let request = BuildRequest {
             inputs: self.inputs.clone(),
             kind: self.kind.into(),
-            place: match (&self.out, &self.cache) {
-                (Some(out), _) => Place::File(out.clone()),
-                (None, Some(folder)) => Place::Cache { folder: folder.clone(), limit: self.limit },
+            destination: match (&self.out, &self.cache) {
+                (Some(out), _) => Destination::File(out.clone()),
+                (None, Some(folder)) => Destination::Cache { folder: folder.clone(), limit: self.limit },
                 (None, None) => unreachable!("one of the two is required"),
             },
             options: self.options.options(),

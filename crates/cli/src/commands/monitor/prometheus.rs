@@ -106,7 +106,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use std::fs;
 
-    use super::super::made_up::step;
+    use super::super::fixtures::step;
     use super::*;
 
     #[test]

@@ -199,7 +199,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use serde_json::json;
 
-    use super::super::made_up::{epoch, gpu, seen, step, validation};
+    use super::super::fixtures::{epoch, gpu, seen, step, validation};
     use super::*;
 
     /// Screen of a terminal of this size.

@@ -69,7 +69,7 @@ fn check(settings: &str) -> Vec<Value> {
     let start = Instant::now();
     let answer = stage.succeeds(&format!("train --data series.h5 --out whole {settings}"));
     let wall = start.elapsed();
-    let whole = Ending::of(&stage, "whole");
+    let whole = Ending::read(&stage, "whole");
     assert_eq!(whole.log.iter().filter(|line| line["event"] == "step").count() as u64, answer["steps"]);
 
     let mut random = Random(SEED);
@@ -77,7 +77,7 @@ fn check(settings: &str) -> Vec<Value> {
     for k in 0..runs {
         let run = format!("run{k}");
         let hit = kill_and_resume(&stage, settings, &run, 1 + k % KILLS_MAX, wall, &mut random);
-        whole.require_same(&Ending::of(&stage, &run), &format!("{run} of seed {SEED}, killed {hit:?}"));
+        whole.require_same(&Ending::read(&stage, &run), &format!("{run} of seed {SEED}, killed {hit:?}"));
         hit.into_iter().for_each(|moment| *moments.entry(moment).or_default() += 1);
         std::fs::remove_dir_all(stage.path(&run)).unwrap();
     }
@@ -163,7 +163,7 @@ struct Ending {
 }
 
 impl Ending {
-    fn of(stage: &Stage, run: &str) -> Self {
+    fn read(stage: &Stage, run: &str) -> Self {
         let root = stage.path(run);
         let contents = stage.contents_of(run);
         let relative = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_owned();

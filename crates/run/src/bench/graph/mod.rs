@@ -10,8 +10,8 @@ use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Panel};
 use megabatch_graph_cache::{BlockDiagonal, BuildOptions, Builder, GraphFile, build_cached};
 use serde::Serialize;
 
+use crate::command_report::CommandReport;
 use crate::error::Result;
-use crate::findings::Findings;
 use crate::usage::peak_rss_bytes;
 use model::{Model, Size};
 use topology::{Asked, Cached, InMemory, Rebuilt, Topology};
@@ -61,10 +61,10 @@ impl GraphOptions {
 ///
 /// # Errors
 /// Where a file or a thread cannot be had.
-pub fn graph(options: &GraphOptions) -> Result<Findings> {
+pub fn graph(options: &GraphOptions) -> Result<CommandReport> {
     let threads = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build()?;
     let measured = threads.install(|| measure(options))?;
-    Ok(Findings::new(describe(&measured), &measured))
+    Ok(CommandReport::new(describe(&measured), &measured))
 }
 
 #[derive(Serialize)]
@@ -99,7 +99,7 @@ struct Measured {
     peak_rss_bytes: Option<u64>,
 }
 
-/// One way to come by graphs.
+/// Times of one source of graphs.
 #[derive(Clone, Copy, Serialize)]
 struct Loop {
     iterations_per_s: f64,
@@ -156,7 +156,7 @@ fn measure(options: &GraphOptions) -> Result<Measured> {
     })
 }
 
-/// The loops by turns, so that what else the machine does hits all alike; of each the fastest.
+/// The fastest run of each loop. Loops alternate, so that other load affects all alike.
 fn loops(
     options: &GraphOptions,
     builder: &dyn Builder,

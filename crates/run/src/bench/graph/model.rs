@@ -43,7 +43,7 @@ impl Model {
         Ok(Model { attention, packed, pass, features: size.features })
     }
 
-    /// The sum of what comes out for one graph, so that nobody can say that it was not computed.
+    /// The sum of the outputs for one graph, so that the work is not optimised away.
     pub(super) fn forward(&mut self, graph: GraphView<'_>, features: &[f32]) -> f32 {
         let x = &features[..graph.nodes() * self.features];
         let nodes = Nodes { graph, x, dropout: None, team: Team::alone() };

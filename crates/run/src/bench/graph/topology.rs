@@ -30,7 +30,7 @@ impl<'b> Rebuilt<'b> {
 
 impl Topology for Rebuilt<'_> {
     fn graph(&mut self, index: usize) -> Result<GraphView<'_>> {
-        let built = Edges::of(self.builder.build(index)?)?;
+        let built = Edges::from_graph(self.builder.build(index)?)?;
         Ok(self.last.insert(built).view()?)
     }
 }
@@ -51,7 +51,7 @@ pub(super) struct InMemory(Vec<Edges>);
 
 impl InMemory {
     pub(super) fn new(builder: &dyn Builder) -> Result<Self> {
-        let graphs = (0..builder.keys().len()).map(|index| Edges::of(builder.build(index)?));
+        let graphs = (0..builder.keys().len()).map(|index| Edges::from_graph(builder.build(index)?));
         Ok(InMemory(graphs.collect::<Result<_>>()?))
     }
 }
@@ -115,7 +115,7 @@ impl Topology for Asked<'_> {
         let row_ptr = (0..=nodes).map(|row| (row * self.k) as u32).collect();
         // Scripts of this kind leave the weights out.
         let (nodes, weights) = ((0..nodes as u32).collect(), vec![1.0; col.len()]);
-        Ok(self.last.insert(Edges::of(Graph { nodes, row_ptr, col, weights, ..Graph::default() })?).view()?)
+        Ok(self.last.insert(Edges::from_graph(Graph { nodes, row_ptr, col, weights, ..Graph::default() })?).view()?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Input data of a run.
 
-use super::{Acts, COUNT, COUNT_OR_ZERO, Key, POSITIVE, key};
+use super::{COUNT, COUNT_OR_ZERO, Condition, Key, POSITIVE, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[
@@ -12,7 +12,7 @@ pub(super) const KEYS: &[Key] = &[
         "Place of bars and targets during a run. `resident`: in memory. `streamed`: read from the \
          file through a cache. `auto`: in memory if they fit. The results are the same.",
     )
-    .only(&[Acts::OnSeries]),
+    .only(&[Condition::OnSeries]),
     key(
         "data.cache_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
@@ -20,7 +20,7 @@ pub(super) const KEYS: &[Key] = &[
         "Cache of a streamed series, in 10^9 bytes. `auto`: half of the memory left by the model, \
          or the size of the series.",
     )
-    .only(&[Acts::OnSeries, Acts::Without { key: "data.residency", value: "resident" }]),
+    .only(&[Condition::OnSeries, Condition::Without { key: "data.residency", value: "resident" }]),
     key(
         "data.split",
         Kind::Fractions,
@@ -28,7 +28,7 @@ pub(super) const KEYS: &[Key] = &[
         "Shares of training, validation and test samples, in time order; validation and test may \
          be 0.",
     )
-    .only(&[Acts::With { key: "data.folds", values: &["none"] }]),
+    .only(&[Condition::With { key: "data.folds", values: &["none"] }]),
     key(
         "data.purge",
         Kind::OrWord { word: "auto", otherwise: &Kind::Duration },
@@ -37,7 +37,7 @@ pub(super) const KEYS: &[Key] = &[
          back before the last label of the earlier one ends. Samples of the later split are \
          excluded; of walk-forward folds, those of the earlier one.",
     )
-    .only(&[Acts::OnSamples]),
+    .only(&[Condition::OnSamples]),
     key(
         "data.purge_reckoning",
         Kind::Choice { now: &["times", "bars"], later: "" },
@@ -54,7 +54,7 @@ pub(super) const KEYS: &[Key] = &[
          trained on the samples before it, in `fold-1`, `fold-2`, … of the run's folder. The purge \
          never shortens a test.",
     )
-    .only(&[Acts::OnSamples]),
+    .only(&[Condition::OnSamples]),
     key(
         "data.walk_forward_window",
         Kind::Choice { now: &["expanding", "sliding"], later: "" },
@@ -62,16 +62,16 @@ pub(super) const KEYS: &[Key] = &[
         "Training window of a fold. `expanding`: all samples before its validation part. \
          `sliding`: the first share of `data.split` before it.",
     )
-    .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
+    .only(&[Condition::OnSamples, Condition::Without { key: "data.walk_forward", value: "none" }]),
     key("data.walk_forward_overlap", Kind::Probability, "0", "Share of a fold's test that the next fold tests again.")
-        .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
+        .only(&[Condition::OnSamples, Condition::Without { key: "data.walk_forward", value: "none" }]),
     key(
         "data.walk_forward_number",
         Kind::OrWord { word: "all", otherwise: &COUNT },
         "all",
         "Trains only this fold, from 1, as an ordinary run.",
     )
-    .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
+    .only(&[Condition::OnSamples, Condition::Without { key: "data.walk_forward", value: "none" }]),
     key(
         "data.walk_forward_fold",
         Kind::OrWord { word: "all", otherwise: &COUNT_OR_ZERO },
@@ -79,7 +79,7 @@ pub(super) const KEYS: &[Key] = &[
         "Older name of `data.walk_forward_number`, counted from 0. `data.walk_forward_number` \
          takes precedence.",
     )
-    .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
+    .only(&[Condition::OnSamples, Condition::Without { key: "data.walk_forward", value: "none" }]),
     key(
         "data.folds",
         Kind::OrWord { word: "none", otherwise: &Kind::Count { min: 3, max: 1000 } },
@@ -87,7 +87,7 @@ pub(super) const KEYS: &[Key] = &[
         "Cross-validation: number of equal parts, random and stratified by class, in place of \
          `data.split`. One part is the test, the next the validation, the others the training set.",
     )
-    .only(&[Acts::OnGraphFiles]),
+    .only(&[Condition::OnGraphFiles]),
     key(
         "data.fold_number",
         Kind::OrWord { word: "all", otherwise: &COUNT },
@@ -95,12 +95,12 @@ pub(super) const KEYS: &[Key] = &[
         "Part to test, from 1. `all` tests each part once; `cross-validation.json` and \
          `report.html` have mean and deviation.",
     )
-    .only(&[Acts::OnGraphFiles, Acts::Without { key: "data.folds", value: "none" }]),
+    .only(&[Condition::OnGraphFiles, Condition::Without { key: "data.folds", value: "none" }]),
     key(
         "data.fold",
         Kind::OrWord { word: "none", otherwise: &Kind::OrWord { word: "all", otherwise: &COUNT_OR_ZERO } },
         "none",
         "Older name of `data.fold_number`, counted from 0; where it is given, it is used in its place.",
     )
-    .only(&[Acts::OnGraphFiles, Acts::Without { key: "data.folds", value: "none" }]),
+    .only(&[Condition::OnGraphFiles, Condition::Without { key: "data.folds", value: "none" }]),
 ];

@@ -1,6 +1,6 @@
 //! Batches, memory and loading.
 
-use super::{Acts, COUNT, COUNT_OR_ZERO, Key, POSITIVE, key};
+use super::{COUNT, COUNT_OR_ZERO, Condition, Key, POSITIVE, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[
@@ -23,7 +23,7 @@ pub(super) const KEYS: &[Key] = &[
         "true",
         "Data that do not fit in memory are loaded in large chunks; `false`: batch by batch.",
     )
-    .only(&[Acts::OnWindows]),
+    .only(&[Condition::OnWindows]),
     key(
         "gpu_optimization.chunk_size_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
@@ -31,7 +31,7 @@ pub(super) const KEYS: &[Key] = &[
         "Size of such a chunk, in 10^9 bytes; two are in memory. `auto`: half of the memory left \
          by the model, at most three eighths of all memory.",
     )
-    .only(&[Acts::OnWindows]),
+    .only(&[Condition::OnWindows]),
     key(
         "gpu_optimization.driver_reserve_gb",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
@@ -39,23 +39,23 @@ pub(super) const KEYS: &[Key] = &[
         "GPU memory left to the driver, in 10^9 bytes. `auto`: 1 GiB, or an eighth of a smaller \
          GPU's memory.",
     )
-    .only(&[Acts::OnGpus]),
+    .only(&[Condition::OnGpus]),
     key(
         "gpu_optimization.num_workers",
         COUNT_OR_ZERO,
         "0",
         "Accepted, without effect: a background thread loads ahead, on all free CPU cores.",
     )
-    .only(&[Acts::Never { because: "one background thread loads ahead of training, on all CPU cores" }]),
+    .only(&[Condition::Never { because: "one background thread loads ahead of training, on all CPU cores" }]),
     key("gpu_optimization.pin_memory", Kind::Bool, "true", "Accepted, without effect on the CPU.")
-        .only(&[Acts::OnGpus]),
+        .only(&[Condition::OnGpus]),
     key(
         "gpu_optimization.persistent_workers",
         Kind::Bool,
         "true",
         "Accepted, without effect: there are no worker processes.",
     )
-    .only(&[Acts::Never { because: "there are no worker processes" }]),
+    .only(&[Condition::Never { because: "there are no worker processes" }]),
     key(
         "gpu_optimization.empty_cache_every_n_epochs",
         COUNT_OR_ZERO,
@@ -89,5 +89,5 @@ pub(super) const KEYS: &[Key] = &[
         "0",
         "Batches between two rows of gpu.csv; 0: a row a second.",
     )
-    .only(&[Acts::OnGpus]),
+    .only(&[Condition::OnGpus]),
 ];

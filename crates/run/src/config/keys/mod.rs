@@ -1,14 +1,14 @@
 //! Every configuration key: its values, its default and what it does.
 //! `docs/reference/configuration.md` is printed from these tables, one a section.
 
-mod acts;
+mod condition;
 mod data;
 mod distributed;
 mod gpu_optimization;
 mod model;
 mod training;
 
-pub(crate) use acts::{Acts, JobTraits};
+pub(crate) use condition::{Condition, RunTraits};
 
 use super::value::Kind;
 
@@ -21,13 +21,13 @@ pub(crate) struct Key {
     pub(crate) default: &'static str,
     pub(crate) doc: &'static str,
     /// Conditions under which it acts, all of them; none for a key that always does.
-    pub(crate) acts: &'static [Acts],
+    pub(crate) conditions: &'static [Condition],
 }
 
 impl Key {
     /// The key with the conditions under which it acts.
-    const fn only(self, acts: &'static [Acts]) -> Key {
-        Key { acts, ..self }
+    const fn only(self, conditions: &'static [Condition]) -> Key {
+        Key { conditions, ..self }
     }
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Alias {
 }
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
-    Key { path, kind, default, doc, acts: &[] }
+    Key { path, kind, default, doc, conditions: &[] }
 }
 
 // The upper bounds lie far beyond any use. They keep sizes that are computed from the settings
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn conditions_name_keys_and_words_that_these_take() {
-        for acts in keys().flat_map(|key| key.acts) {
-            let (other, words) = match acts {
-                Acts::With { key, values } => (*key, values.to_vec()),
-                Acts::Without { key, value } => (*key, vec![*value]),
+        for conditions in keys().flat_map(|key| key.conditions) {
+            let (other, words) = match conditions {
+                Condition::With { key, values } => (*key, values.to_vec()),
+                Condition::Without { key, value } => (*key, vec![*value]),
                 _ => continue,
             };
             let key = keys().find(|key| key.path == other).unwrap_or_else(|| panic!("{other}"));

@@ -1,13 +1,13 @@
 //! Model of a run.
 
-use super::{Acts, DEPTH, Key, WIDTH, key};
+use super::{Condition, DEPTH, Key, WIDTH, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[
-    key("model.hidden", WIDTH, "64", "Hidden units H of each LSTM.").only(&[Acts::WithLstms]),
-    key("model.layers", DEPTH, "1", "Layers of each LSTM.").only(&[Acts::WithLstms]),
-    key("model.bias", Kind::Bool, "true", "The LSTMs have bias terms.").only(&[Acts::WithLstms]),
-    key("model.dropout", Kind::Probability, "0", "Dropout rate between LSTM layers.").only(&[Acts::WithLstms]),
+    key("model.hidden", WIDTH, "64", "Hidden units H of each LSTM.").only(&[Condition::WithLstms]),
+    key("model.layers", DEPTH, "1", "Layers of each LSTM.").only(&[Condition::WithLstms]),
+    key("model.bias", Kind::Bool, "true", "The LSTMs have bias terms.").only(&[Condition::WithLstms]),
+    key("model.dropout", Kind::Probability, "0", "Dropout rate between LSTM layers.").only(&[Condition::WithLstms]),
     key(
         "model.layer_norm",
         Kind::Bool,
@@ -15,7 +15,7 @@ pub(super) const KEYS: &[Key] = &[
         "Layer norm on the outputs of every LSTM layer, before dropout. The recurrence uses the \
          states before it.",
     )
-    .only(&[Acts::WithLstms]),
+    .only(&[Condition::WithLstms]),
     key(
         "model.pooling",
         Kind::Choice { now: &["last", "attention"], later: "" },
@@ -23,14 +23,14 @@ pub(super) const KEYS: &[Key] = &[
         "Pooling of a sequence. `last`: the last hidden state. `attention`: attention of a \
          learned query over all hidden states.",
     )
-    .only(&[Acts::WithLstms]),
+    .only(&[Condition::WithLstms]),
     key(
         "model.pooling_heads",
         Kind::OrWord { word: "auto", otherwise: &WIDTH },
         "auto",
         "Heads of attention pooling. They divide H; `auto` is the largest such number up to 4.",
     )
-    .only(&[Acts::WithLstms, Acts::With { key: "model.pooling", values: &["attention"] }]),
+    .only(&[Condition::WithLstms, Condition::With { key: "model.pooling", values: &["attention"] }]),
     key(
         "model.fusion",
         Kind::Choice { now: &["concat", "attention"], later: "" },
@@ -38,16 +38,16 @@ pub(super) const KEYS: &[Key] = &[
         "Fusion of the timeframes' vectors. `concat`: concatenated, shortest timeframe first. \
          `attention`: a transformer encoder layer, then the mean.",
     )
-    .only(&[Acts::WithLstms]),
+    .only(&[Condition::WithLstms]),
     key(
         "model.fusion_heads",
         Kind::OrWord { word: "auto", otherwise: &WIDTH },
         "auto",
         "Heads of attention fusion. They divide H; `auto` is the largest such number up to 4.",
     )
-    .only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
+    .only(&[Condition::WithLstms, Condition::With { key: "model.fusion", values: &["attention"] }]),
     key("model.fusion_feed_forward", DEPTH, "4", "Width of the feed-forward network of fusion, in multiples of H.")
-        .only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
+        .only(&[Condition::WithLstms, Condition::With { key: "model.fusion", values: &["attention"] }]),
     key(
         "model.encoder",
         Kind::Choice { now: &["auto", "lstm", "none"], later: "" },
@@ -55,7 +55,7 @@ pub(super) const KEYS: &[Key] = &[
         "Encoder before graph attention. `lstm`: an LSTM for each timeframe. `none`: the last bar \
          itself. `auto`: `lstm` for bars, `none` for a file of graphs.",
     )
-    .only(&[Acts::WithGraphs]),
+    .only(&[Condition::WithGraphs]),
     key(
         "model.graph",
         Kind::OrWord { word: "none", otherwise: &Kind::Text },
@@ -71,11 +71,11 @@ pub(super) const KEYS: &[Key] = &[
         "Scores of neighbours. `gat`: \"Graph attention networks\" (2018). `gatv2`: \"How \
          attentive are graph attention networks?\" (2022).",
     )
-    .only(&[Acts::WithGraphAttention]),
+    .only(&[Condition::WithGraphAttention]),
     key("model.graph_layers", Kind::Count { min: 0, max: 64 }, "2", "Layers of graph attention; 0 for none.")
-        .only(&[Acts::WithGraphs]),
-    key("model.graph_heads", WIDTH, "4", "Heads of each layer of graph attention.").only(&[Acts::WithGraphAttention]),
-    key("model.graph_hidden", WIDTH, "16", "Units of each head.").only(&[Acts::WithGraphAttention]),
+        .only(&[Condition::WithGraphs]),
+    key("model.graph_heads", WIDTH, "4", "Heads of each layer of graph attention.").only(&[Condition::WithGraphAttention]),
+    key("model.graph_hidden", WIDTH, "16", "Units of each head.").only(&[Condition::WithGraphAttention]),
     key(
         "model.graph_output",
         Kind::Choice { now: &["linear", "attention"], later: "" },
@@ -83,31 +83,31 @@ pub(super) const KEYS: &[Key] = &[
         "Output layer. `linear`: a linear head on the last attention layer. `attention`: the last \
          attention layer itself, averaged over its heads.",
     )
-    .only(&[Acts::WithGraphAttention]),
+    .only(&[Condition::WithGraphAttention]),
     key("model.graph_output_heads", WIDTH, "1", "Heads of the output layer.")
-        .only(&[Acts::WithGraphAttention, Acts::With { key: "model.graph_output", values: &["attention"] }]),
+        .only(&[Condition::WithGraphAttention, Condition::With { key: "model.graph_output", values: &["attention"] }]),
     key(
         "model.graph_activation",
         Kind::Choice { now: &["elu", "relu"], later: "" },
         "elu",
         "Activation between layers of graph attention.",
     )
-    .only(&[Acts::WithGraphAttention]),
+    .only(&[Condition::WithGraphAttention]),
     key("model.graph_residual", Kind::Bool, "false", "Each layer adds a linear map of its input to its output.")
-        .only(&[Acts::WithGraphAttention]),
+        .only(&[Condition::WithGraphAttention]),
     key(
         "model.graph_self_loops",
         Kind::Bool,
         "true",
         "Each node attends to itself once; self-loops of the graph are ignored.",
     )
-    .only(&[Acts::WithGraphAttention]),
+    .only(&[Condition::WithGraphAttention]),
     key("model.graph_edge_attributes", Kind::Bool, "true", "Attention uses weights and attributes of edges.")
-        .only(&[Acts::WithGraphAttention]),
+        .only(&[Condition::WithGraphAttention]),
     key("model.graph_dropout", Kind::Probability, "0", "Dropout rate of the inputs of graph attention layers.")
-        .only(&[Acts::WithGraphAttention]),
+        .only(&[Condition::WithGraphAttention]),
     key("model.graph_attention_dropout", Kind::Probability, "0", "Dropout rate of the attention weights.")
-        .only(&[Acts::WithGraphAttention]),
+        .only(&[Condition::WithGraphAttention]),
     key(
         "model.readout",
         Kind::Choice { now: &["auto", "node", "mean", "sum", "max"], later: "" },
@@ -115,5 +115,5 @@ pub(super) const KEYS: &[Key] = &[
         "Level of the predictions. `node`: each node. `mean`, `sum`, `max`: each graph, pooled \
          over its nodes. `auto`: `mean` if targets belong to graphs, else `node`.",
     )
-    .only(&[Acts::WithGraphs]),
+    .only(&[Condition::WithGraphs]),
 ];

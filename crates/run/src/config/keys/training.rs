@@ -2,7 +2,7 @@
 
 use megabatch_nn::loss::Classes;
 
-use super::{Acts, COUNT, COUNT_OR_ZERO, Key, NOT_NEGATIVE, POSITIVE, THREADS, key};
+use super::{Condition, COUNT, COUNT_OR_ZERO, Key, NOT_NEGATIVE, POSITIVE, THREADS, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[
@@ -23,24 +23,24 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("training.warmup_steps", COUNT_OR_ZERO, "0", "Steps of linear warm-up to `training.lr`."),
     key("training.lr_min", NOT_NEGATIVE, "0", "Learning rate at the end of the cosine.")
-        .only(&[Acts::With { key: "training.lr_schedule", values: &["cosine"] }]),
+        .only(&[Condition::With { key: "training.lr_schedule", values: &["cosine"] }]),
     key("training.pct_start", Kind::Probability, "0.3", "Share of the steps in which `one_cycle` rises.")
-        .only(&[Acts::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
+        .only(&[Condition::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
     key("training.div_factor", POSITIVE, "25", "`one_cycle` starts at `training.lr` divided by this, 1 or more.")
-        .only(&[Acts::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
+        .only(&[Condition::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
     key(
         "training.final_div_factor",
         POSITIVE,
         "10000",
         "`one_cycle` ends at its first rate divided by this, 1 or more.",
     )
-    .only(&[Acts::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
+    .only(&[Condition::With { key: "training.lr_schedule", values: &["one_cycle"] }]),
     key("training.beta1", Kind::Probability, "0.9", "Decay of Adam's running mean of the gradients.")
-        .only(&[Acts::Without { key: "training.optimizer", value: "sgd" }]),
+        .only(&[Condition::Without { key: "training.optimizer", value: "sgd" }]),
     key("training.beta2", Kind::Probability, "0.999", "Decay of Adam's running mean of the squared gradients.")
-        .only(&[Acts::Without { key: "training.optimizer", value: "sgd" }]),
+        .only(&[Condition::Without { key: "training.optimizer", value: "sgd" }]),
     key("training.epsilon", POSITIVE, "1e-8", "Term that Adam adds to the root of the mean squared gradients.")
-        .only(&[Acts::Without { key: "training.optimizer", value: "sgd" }]),
+        .only(&[Condition::Without { key: "training.optimizer", value: "sgd" }]),
     key("training.weight_decay", NOT_NEGATIVE, "0.01", "Weight decay."),
     key(
         "training.clip_norm",
@@ -61,11 +61,11 @@ pub(super) const KEYS: &[Key] = &[
          `rank_pairwise` (RankNet), `rank_listwise` (ListNet): order of the nodes of a graph. \
          `auto`: `cross_entropy` for graphs with class labels, else `mse`.",
     )
-    .only(&[Acts::With { key: "training.tasks", values: &["none"] }]),
+    .only(&[Condition::With { key: "training.tasks", values: &["none"] }]),
     key("training.huber_delta", POSITIVE, "1.0", "Error at which the loss becomes linear, in the unit of the targets.")
         .only(&[
-            Acts::With { key: "training.tasks", values: &["none"] },
-            Acts::With { key: "training.loss", values: &["huber"] },
+            Condition::With { key: "training.tasks", values: &["none"] },
+            Condition::With { key: "training.loss", values: &["huber"] },
         ]),
     key(
         "training.quantile",
@@ -75,8 +75,8 @@ pub(super) const KEYS: &[Key] = &[
          lower of two.",
     )
     .only(&[
-        Acts::With { key: "training.tasks", values: &["none"] },
-        Acts::With { key: "training.loss", values: &["quantile"] },
+        Condition::With { key: "training.tasks", values: &["none"] },
+        Condition::With { key: "training.loss", values: &["quantile"] },
     ]),
     key(
         "training.thresholds",
@@ -86,8 +86,8 @@ pub(super) const KEYS: &[Key] = &[
          class 1 up to 5, class 2 above.",
     )
     .only(&[
-        Acts::With { key: "training.tasks", values: &["none"] },
-        Acts::With { key: "training.loss", values: &["cross_entropy"] },
+        Condition::With { key: "training.tasks", values: &["none"] },
+        Condition::With { key: "training.loss", values: &["cross_entropy"] },
     ]),
     key(
         "training.classes",
@@ -96,8 +96,8 @@ pub(super) const KEYS: &[Key] = &[
         "Number of classes if targets are class numbers from 0.",
     )
     .only(&[
-        Acts::With { key: "training.tasks", values: &["none"] },
-        Acts::With { key: "training.loss", values: &["cross_entropy"] },
+        Condition::With { key: "training.tasks", values: &["none"] },
+        Condition::With { key: "training.loss", values: &["cross_entropy"] },
     ]),
     key(
         "training.rank_temperature",
@@ -108,8 +108,8 @@ pub(super) const KEYS: &[Key] = &[
          part; the run keeps it.",
     )
     .only(&[
-        Acts::With { key: "training.tasks", values: &["none"] },
-        Acts::With { key: "training.loss", values: &["rank_listwise"] },
+        Condition::With { key: "training.tasks", values: &["none"] },
+        Condition::With { key: "training.loss", values: &["rank_listwise"] },
     ]),
     key(
         "training.tasks",
@@ -135,7 +135,7 @@ pub(super) const KEYS: &[Key] = &[
         "3",
         "Rollbacks, including those before a resume, after which the run ends with exit code 5.",
     )
-    .only(&[Acts::With { key: "training.on_nan", values: &["rollback"] }]),
+    .only(&[Condition::With { key: "training.on_nan", values: &["rollback"] }]),
     key(
         "training.loss_spike_factor",
         Kind::OrWord { word: "none", otherwise: &Kind::Number { above: 1.0 } },
@@ -149,7 +149,7 @@ pub(super) const KEYS: &[Key] = &[
         "epoch",
         "Steps between validations, besides those at the end of each epoch.",
     )
-    .only(&[Acts::OnValidation]),
+    .only(&[Condition::OnValidation]),
     key(
         "training.validation_samples",
         Kind::OrWord { word: "auto", otherwise: &Kind::OrWord { word: "all", otherwise: &COUNT } },
@@ -173,14 +173,14 @@ pub(super) const KEYS: &[Key] = &[
         "none",
         "The run ends after so many validations without improvement.",
     )
-    .only(&[Acts::OnValidation]),
+    .only(&[Condition::OnValidation]),
     key(
         "training.early_stopping_min_delta",
         NOT_NEGATIVE,
         "0",
         "Smallest decrease of the validation loss that is an improvement.",
     )
-    .only(&[Acts::Without { key: "training.early_stopping", value: "none" }]),
+    .only(&[Condition::Without { key: "training.early_stopping", value: "none" }]),
     key(
         "training.max_steps",
         Kind::OrWord { word: "none", otherwise: &COUNT },
@@ -203,7 +203,7 @@ pub(super) const KEYS: &[Key] = &[
         "A GPU rounds the fp32 inputs of matrix products to TF32 (11 significant bits); the rest \
          stays fp32. With bf16 or fp16 it is an error.",
     )
-    .only(&[Acts::OnGpus]),
+    .only(&[Condition::OnGpus]),
     key(
         "training.autotune",
         Kind::Choice { now: &["off", "deterministic", "fast"], later: "" },
@@ -213,16 +213,16 @@ pub(super) const KEYS: &[Key] = &[
          (`XDG_CACHE_HOME` or `~/.cache`). `fast`: the fastest of all, with cuBLASLt if installed; \
          rounding depends on GPU and measurement.",
     )
-    .only(&[Acts::OnGpus]),
+    .only(&[Condition::OnGpus]),
     key(
         "training.loss_scale_initial",
         POSITIVE,
         "65536",
         "First loss scale. Powers of two, here and for the factors, keep scaling exact.",
     )
-    .only(&[Acts::WithFp16]),
+    .only(&[Condition::WithFp16]),
     key("training.loss_scale_growth_factor", Kind::Number { above: 1.0 }, "2", "Growth factor of the loss scale.")
-        .only(&[Acts::WithFp16]),
+        .only(&[Condition::WithFp16]),
     key(
         "training.loss_scale_backoff_factor",
         POSITIVE,
@@ -230,24 +230,24 @@ pub(super) const KEYS: &[Key] = &[
         "Backoff factor of the loss scale after an overflow, below 1. The overflowed step is \
          skipped.",
     )
-    .only(&[Acts::WithFp16]),
+    .only(&[Condition::WithFp16]),
     key(
         "training.loss_scale_growth_interval",
         COUNT,
         "2000",
         "Steps without overflow after which the loss scale grows.",
     )
-    .only(&[Acts::WithFp16]),
+    .only(&[Condition::WithFp16]),
     key("training.loss_scale_hysteresis", COUNT, "1", "Overflows in a row needed to lower the loss scale.")
-        .only(&[Acts::WithFp16]),
+        .only(&[Condition::WithFp16]),
     key(
         "training.loss_scale_floor",
         POSITIVE,
         "1",
         "Smallest loss scale. An overflow at it counts as NaN (`training.on_nan`).",
     )
-    .only(&[Acts::WithFp16]),
-    key("training.loss_scale_ceiling", POSITIVE, "16777216", "Largest loss scale.").only(&[Acts::WithFp16]),
+    .only(&[Condition::WithFp16]),
+    key("training.loss_scale_ceiling", POSITIVE, "16777216", "Largest loss scale.").only(&[Condition::WithFp16]),
     key(
         "training.checkpoint_every_steps",
         Kind::OrWord { word: "epoch", otherwise: &COUNT },
@@ -305,7 +305,7 @@ pub(super) const KEYS: &[Key] = &[
         "fast",
         "Read from configurations of earlier versions, which had a second form of the computation.",
     )
-    .only(&[Acts::Never { because: "there is one form of the computation" }]),
+    .only(&[Condition::Never { because: "there is one form of the computation" }]),
     key(
         "training.threads",
         Kind::OrWord { word: "all", otherwise: &THREADS },

@@ -4,7 +4,7 @@ use megabatch_trainer::{InformationCoefficients, Metrics};
 
 use super::Evaluation;
 
-/// Correlations of one horizon, a contender's.
+/// Correlations of a contender at one horizon.
 struct Coefficients {
     ic: Option<f64>,
     ic_t: Option<f64>,
@@ -13,7 +13,7 @@ struct Coefficients {
 }
 
 impl Coefficients {
-    fn of(information: &InformationCoefficients, horizon: usize) -> Self {
+    fn at_horizon(information: &InformationCoefficients, horizon: usize) -> Self {
         let value = |values: &[Option<f64>]| values.get(horizon).copied().flatten();
         Coefficients {
             ic: value(&information.ic),
@@ -37,7 +37,7 @@ impl Evaluation {
     /// model that ranks nothing.
     pub(super) fn information_verdict(&self) -> String {
         let Some(information) = &self.model.information else { return String::new() };
-        let model = Coefficients::of(information, 0);
+        let model = Coefficients::at_horizon(information, 0);
         if model.ic.is_none() && model.rank_ic.is_none() {
             return format!(
                 "IC and rank IC are undefined at the first horizon: in no {} do both predictions and targets differ between nodes.",
@@ -45,7 +45,7 @@ impl Evaluation {
             );
         }
         let beside = self.ranking_baselines().map(|(name, information)| {
-            format!("; {}: {}", name.replace('_', " "), Coefficients::of(information, 0).sentence())
+            format!("; {}: {}", name.replace('_', " "), Coefficients::at_horizon(information, 0).sentence())
         });
         format!(
             "{} at the first horizon, mean over {} {}s{}.",
@@ -197,7 +197,7 @@ mod tests {
 
     /// Two instruments and two days, learnt with a loss of ranks.
     fn evaluation() -> Evaluation {
-        let one = Evaluation::of_one_horizon([("model", 1.0), ("linear", 1.0)]).of_two_instruments();
+        let one = Evaluation::with_one_horizon([("model", 1.0), ("linear", 1.0)]).with_two_instruments();
         let day = |graph| GraphRanking {
             time_ns: Some(graph as i64),
             correlations: GraphCorrelations { graph, ic: vec![Some(0.5); 2], rank_ic: vec![Some(0.5); 2] },

@@ -1,4 +1,4 @@
-//! Errors by instrument: the measures that mean something for what a model predicts.
+//! Errors by instrument, in the measures that apply to the model.
 
 use megabatch_trainer::{ClassErrors, InstrumentEvaluation, Metrics};
 
@@ -29,7 +29,7 @@ enum Measure {
 }
 
 impl Evaluation {
-    /// The columns; none where nothing by instrument means something.
+    /// The columns; empty if no measure applies.
     pub(crate) fn instrument_columns(&self) -> Vec<InstrumentColumn> {
         let model = &self.model;
         let (compared, own): (&[Measure], &[Measure]) = match (model.accuracy, &model.classes) {

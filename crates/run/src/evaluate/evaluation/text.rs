@@ -1,22 +1,26 @@
-//! An evaluation as `eval` prints it: tables below each other, and the verdict.
+//! An evaluation as `eval` prints it: tables and the verdict.
 
 use megabatch_nn::loss::{Ascending, Loss};
 use megabatch_trainer::ClassErrors;
 
 use super::{BASELINES_ARE_OF_ALL, Evaluation, InstrumentColumn, mean};
-use crate::nouns::TargetKind;
 use crate::text::number::{plural, significant};
+use crate::unit_names::TargetKind;
 
 impl Evaluation {
     /// The table that `eval` prints.
     pub fn to_text(&self) -> String {
-        let mut text =
-            format!("{} ({}), checkpoint of step {}\n\n", plural(self.samples, self.nouns.row), self.part(), self.step);
+        let mut text = format!(
+            "{} ({}), checkpoint of step {}\n\n",
+            plural(self.samples, self.unit_names.row),
+            self.part(),
+            self.step
+        );
         if !self.tasks.is_empty() {
             // Horizons of a task are counted from its first target.
-            let of_task =
+            let task_text =
                 |(name, task): (String, Evaluation)| format!("{name}\n\n{}\n\n", task.errors_text().trim_end());
-            return text + &self.by_task().map(of_task).collect::<String>() + &self.verdict();
+            return text + &self.by_task().map(task_text).collect::<String>() + &self.verdict();
         }
         text.push_str(&self.errors_text());
         text + "\n" + &self.verdict()
@@ -35,8 +39,8 @@ impl Evaluation {
         if self.model.classes.is_some() {
             return text + &self.classes_text() + &self.instruments_text();
         }
-        let moves = self.nouns.targets == TargetKind::Moves;
-        text.push_str(&format!("{:>8}", self.nouns.target));
+        let moves = self.unit_names.targets == TargetKind::Moves;
+        text.push_str(&format!("{:>8}", self.unit_names.target));
         for (name, _) in self.contenders() {
             text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
         }
@@ -76,7 +80,7 @@ impl Evaluation {
         ];
         let cells = columns.iter().flat_map(|column| contenders.iter().map(move |contender| (column, contender)));
         let cells: Vec<_> = cells.collect();
-        let mut text = format!("{:>8}", self.nouns.target);
+        let mut text = format!("{:>8}", self.unit_names.target);
         for ((column, _), (name, _)) in &cells {
             text.push_str(&format!("  {:>27}", format!("{column} {}", name.replace('_', " "))));
         }
@@ -104,14 +108,14 @@ impl Evaluation {
             text.push_str(&format!("{level:>8}  {:>14}  {:>10}\n", shown(mean(loss)), shown(mean(coverage))));
         }
         if quantiles.levels.len() > 1 {
-            let (crossing, shown) = (100.0 * mean(&quantiles.crossing), self.of_level());
+            let (crossing, shown) = (100.0 * mean(&quantiles.crossing), self.coverage_note());
             text.push_str(&format!("{crossing:.2} % cross: a quantile is above one of a higher level.{shown}\n"));
         }
         text
     }
 
-    /// Which quantile the errors by horizon are of.
-    fn of_level(&self) -> String {
+    /// Note on the quantile that the errors by horizon refer to.
+    fn coverage_note(&self) -> String {
         let levels = self.model.quantiles.as_ref().and_then(|quantiles| Ascending::new(&quantiles.levels));
         levels.map_or(String::new(), |levels| {
             let level = levels.as_slice()[Loss::Quantile { levels }.point()];
@@ -127,7 +131,8 @@ impl Evaluation {
         }
         let width = self.instruments.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(10);
         let cell_width = |column: &InstrumentColumn| column.name.len().max(14);
-        let mut text = format!("\nby instrument, averaged over the {}s; {BASELINES_ARE_OF_ALL}\n\n", self.nouns.target);
+        let mut text =
+            format!("\nby instrument, averaged over the {}s; {BASELINES_ARE_OF_ALL}\n\n", self.unit_names.target);
         text.push_str(&format!("{:<width$}  {:>8}", "instrument", "samples"));
         columns.iter().for_each(|column| text.push_str(&format!("  {:>w$}", column.name, w = cell_width(column))));
         for (name, errors) in &self.instruments {

@@ -1,4 +1,4 @@
-//! Columns of the table of folds: the measures that mean something for what a model predicts.
+//! Columns of the table of folds: the measures that apply to the model.
 
 use megabatch_trainer::{ClassErrors, Metrics};
 
@@ -50,8 +50,8 @@ pub(crate) fn columns(evaluation: &Evaluation) -> Vec<FoldColumn> {
     };
     let measures = || errors.iter().chain(correlations).copied();
     let column = |measure: FoldMeasure, baseline: Option<&'static str>| {
-        let of = baseline.map_or(String::new(), |name| format!(" {}", name.replace('_', " ")));
-        FoldColumn { name: format!("{}{of}", measure.title()), leads: measure.leads(evaluation), measure, baseline }
+        let suffix = baseline.map_or(String::new(), |name| format!(" {}", name.replace('_', " ")));
+        FoldColumn { name: format!("{}{suffix}", measure.title()), leads: measure.leads(evaluation), measure, baseline }
     };
     let own = measures().map(|measure| column(measure, None));
     let baselines = evaluation.baselines.keys().flat_map(|&name| {
@@ -67,7 +67,7 @@ impl FoldColumn {
             None => &evaluation.model,
             Some(name) => evaluation.baselines.get(name)?,
         };
-        self.measure.of(metrics).filter(|value| value.is_finite())
+        self.measure.value(metrics).filter(|value| value.is_finite())
     }
 
     /// A number as the column shows it.
@@ -83,17 +83,17 @@ impl FoldColumn {
         value.map_or("-".to_owned(), shown)
     }
 
-    /// True if its mean over folds means something; that of t-statistics does not.
+    /// True if a mean over folds is meaningful. A mean of t-statistics is not.
     pub(crate) fn is_summarised(&self) -> bool {
         !matches!(self.measure, FoldMeasure::IcT | FoldMeasure::RankIcT)
     }
 
-    /// True if it is a correlation of predictions with what came.
+    /// True for a correlation of predictions with targets.
     pub(crate) fn is_correlation(&self) -> bool {
         matches!(self.measure, FoldMeasure::Ic | FoldMeasure::RankIc)
     }
 
-    /// True if both measure the same of their contenders.
+    /// True if both have the same measure.
     pub(crate) fn is_of_the_same(&self, other: &FoldColumn) -> bool {
         self.measure == other.measure
     }
@@ -131,10 +131,11 @@ impl FoldMeasure {
         }
     }
 
-    fn of(self, metrics: &Metrics) -> Option<f64> {
+    fn value(self, metrics: &Metrics) -> Option<f64> {
         let information = metrics.information.as_ref();
         let first = |values: &[Option<f64>]| values.first().copied().flatten();
-        let of_classes = |of: fn(&ClassErrors) -> &[f64]| metrics.classes.as_ref().map(|classes| mean(of(classes)));
+        let class_mean =
+            |values: fn(&ClassErrors) -> &[f64]| metrics.classes.as_ref().map(|classes| mean(values(classes)));
         match self {
             FoldMeasure::Rmse => Some(mean(&metrics.rmse)),
             FoldMeasure::Direction => {
@@ -142,8 +143,8 @@ impl FoldMeasure {
                 Some(mean(&shares))
             }
             FoldMeasure::Accuracy => metrics.accuracy,
-            FoldMeasure::ClassAccuracy => of_classes(|classes| &classes.accuracy),
-            FoldMeasure::CrossEntropy => of_classes(|classes| &classes.cross_entropy),
+            FoldMeasure::ClassAccuracy => class_mean(|classes| &classes.accuracy),
+            FoldMeasure::CrossEntropy => class_mean(|classes| &classes.cross_entropy),
             FoldMeasure::Ic => first(&information?.ic),
             FoldMeasure::IcT => first(&information?.ic_t),
             FoldMeasure::RankIc => first(&information?.rank_ic),

@@ -1,4 +1,4 @@
-//! Runs of several folds: which folds there are, and their errors together.
+//! Runs of several folds, and the summary of their errors.
 
 mod columns;
 
@@ -22,9 +22,9 @@ pub(crate) use columns::{FoldColumn, columns};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FoldKind {
-    /// One test after the other in time, each with a model that was trained on what lies before it.
+    /// Consecutive test spans, each with a model that was trained on earlier samples.
     WalkForward,
-    /// Graphs that are divided by chance: each part is the test once.
+    /// Graphs in random parts. Each part is the test once.
     CrossValidation,
 }
 
@@ -43,7 +43,7 @@ impl FoldPlan {
     ///
     /// # Errors
     /// A usage failure for `data.fold_number=all` without a number of folds.
-    pub(crate) fn of(config: &Config) -> Result<Option<Self>> {
+    pub(crate) fn from_config(config: &Config) -> Result<Option<Self>> {
         if let Some(walk) = walk_forward(config) {
             let one = config.walk_forward_fold();
             // Tests that begin 1 - o of their length apart; less a rounding error.
@@ -90,8 +90,7 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Samples, or graphs, of the test that was judged: those taken, and those that there are where
-    /// not all were.
+    /// Number of evaluated test samples, or graphs, and their total if not all were taken.
     pub(crate) fn judged(&self) -> String {
         self.evaluation.draw().unwrap_or_else(|| self.split.test.to_string())
     }
@@ -112,7 +111,7 @@ pub(crate) struct Folds<'a> {
     pub(crate) done: &'a [Fold],
 }
 
-/// Mean and standard deviation over folds, the latter of a sample, and `None` for a single fold.
+/// Mean and sample standard deviation over folds; `None` for the deviation of a single fold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) mean: f64,
@@ -120,7 +119,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    pub(crate) fn of(numbers: &[f64]) -> Self {
+    pub(crate) fn from_values(numbers: &[f64]) -> Self {
         let count = numbers.len() as f64;
         let mean = numbers.iter().sum::<f64>() / count;
         let squares = numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
@@ -140,12 +139,11 @@ pub(crate) struct OverDays {
 }
 
 impl Folds<'_> {
-    /// The folds, and the errors of all of them together: of each number its mean over folds and
-    /// its standard deviation.
+    /// The folds, and the mean and standard deviation over folds of each number.
     pub(crate) fn to_json(&self, progress: Progress) -> Value {
         let evaluations: Vec<Value> = self.done.iter().map(|fold| json!(fold.evaluation)).collect();
-        let spread = |of: &dyn Fn(&Value) -> Value| {
-            let values: Vec<Value> = evaluations.iter().map(of).collect();
+        let spread = |value: &dyn Fn(&Value) -> Value| {
+            let values: Vec<Value> = evaluations.iter().map(value).collect();
             over_folds(&values.iter().collect::<Vec<_>>())
         };
         let metrics = |evaluation: &Value| {
@@ -167,8 +165,8 @@ impl Folds<'_> {
             Value::Object(metrics)
         };
         let horizons = self.horizons();
-        let t = |of: fn(&Evaluation, usize) -> Option<f64>| -> Vec<Option<f64>> {
-            (0..horizons).map(|k| self.t_over_folds(|evaluation| of(evaluation, k))).collect()
+        let t = |t_value: fn(&Evaluation, usize) -> Option<f64>| -> Vec<Option<f64>> {
+            (0..horizons).map(|k| self.t_over_folds(|evaluation| t_value(evaluation, k))).collect()
         };
         let mut json = json!({
             "run": self.run,
@@ -226,8 +224,8 @@ impl Folds<'_> {
     /// Rows below the folds: mean, deviation and, of correlations, the t-statistic over folds.
     pub(crate) fn summary_rows(&self, columns: &[FoldColumn]) -> Vec<(&'static str, Vec<String>)> {
         let spreads: Vec<Option<Spread>> = columns.iter().map(|column| self.spread(column)).collect();
-        let cells = |of: &dyn Fn(&Spread) -> Option<f64>| -> Vec<String> {
-            columns.iter().zip(&spreads).map(|(column, spread)| column.cell(spread.as_ref().and_then(of))).collect()
+        let cells = |number: &dyn Fn(&Spread) -> Option<f64>| -> Vec<String> {
+            columns.iter().zip(&spreads).map(|(column, spread)| column.cell(spread.as_ref().and_then(number))).collect()
         };
         let mut rows =
             vec![("mean", cells(&|spread| Some(spread.mean))), ("deviation", cells(&|spread| spread.deviation))];
@@ -274,18 +272,18 @@ impl Folds<'_> {
     /// Mean and deviation of a column that means something over folds, where all folds have it.
     pub(crate) fn spread(&self, column: &FoldColumn) -> Option<Spread> {
         let values = self.done.iter().map(|fold| column.value(&fold.evaluation)).collect::<Option<Vec<f64>>>()?;
-        Some(Spread::of(&values)).filter(|_| column.is_summarised() && !values.is_empty())
+        Some(Spread::from_values(&values)).filter(|_| column.is_summarised() && !values.is_empty())
     }
 
-    fn t_over_folds(&self, of: impl Fn(&Evaluation) -> Option<f64>) -> Option<f64> {
-        let values: Vec<Option<f64>> = self.done.iter().map(|fold| of(&fold.evaluation)).collect();
+    fn t_over_folds(&self, value: impl Fn(&Evaluation) -> Option<f64>) -> Option<f64> {
+        let values: Vec<Option<f64>> = self.done.iter().map(|fold| value(&fold.evaluation)).collect();
         t_statistic(&values, self.plan.overlap)
     }
 
     /// Horizons of which there are correlations.
     fn horizons(&self) -> usize {
-        let of_fold = |fold: &Fold| fold.evaluation.model.information.as_ref().map_or(0, |all| all.ic.len());
-        self.done.iter().map(of_fold).max().unwrap_or(0)
+        let horizons = |fold: &Fold| fold.evaluation.model.information.as_ref().map_or(0, |all| all.ic.len());
+        self.done.iter().map(horizons).max().unwrap_or(0)
     }
 
     /// The days of all tests in order of time; none where days are tested twice or have no time.
@@ -301,15 +299,15 @@ impl Folds<'_> {
     /// Correlations over the days of all tests, by horizon.
     pub(crate) fn over_days(&self) -> Option<Vec<OverDays>> {
         let days = self.days();
-        let of_horizon = |k: usize| {
+        let horizon_mean = |k: usize| {
             let lags = self.done.iter().filter_map(|fold| fold.evaluation.model.information.as_ref()?.ic_lags.get(k));
             let lag = lags.copied().max().unwrap_or(0);
-            let values = |of: fn(&GraphRanking) -> &[Option<f64>]| -> Vec<Option<f64>> {
-                days.iter().map(|day| of(day).get(k).copied().flatten()).collect()
+            let values = |values: fn(&GraphRanking) -> &[Option<f64>]| -> Vec<Option<f64>> {
+                days.iter().map(|day| values(day).get(k).copied().flatten()).collect()
             };
             let mean = |values: &[Option<f64>]| {
                 let known: Vec<f64> = values.iter().copied().flatten().collect();
-                (!known.is_empty()).then(|| Spread::of(&known).mean)
+                (!known.is_empty()).then(|| Spread::from_values(&known).mean)
             };
             let ic = values(|day| &day.correlations.ic);
             let rank_ic = values(|day| &day.correlations.rank_ic);
@@ -321,7 +319,7 @@ impl Folds<'_> {
                 lag,
             }
         };
-        (!days.is_empty()).then(|| (0..self.horizons()).map(of_horizon).collect())
+        (!days.is_empty()).then(|| (0..self.horizons()).map(horizon_mean).collect())
     }
 }
 
@@ -338,7 +336,7 @@ fn over_folds(values: &[&Value]) -> Value {
             .collect(),
         _ => match values.iter().map(|value| value.as_f64()).collect::<Option<Vec<f64>>>() {
             Some(numbers) if !numbers.is_empty() => {
-                let Spread { mean, deviation } = Spread::of(&numbers);
+                let Spread { mean, deviation } = Spread::from_values(&numbers);
                 json!({ "mean": mean, "deviation": deviation })
             }
             _ => Value::Null,
@@ -370,7 +368,7 @@ mod tests {
 
     fn plan_of(settings: &[&str]) -> Result<Option<FoldPlan>> {
         let arguments: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
-        FoldPlan::of(&Config::load(None, &[], &arguments)?)
+        FoldPlan::from_config(&Config::load(None, &[], &arguments)?)
     }
 
     #[test]
@@ -403,7 +401,7 @@ mod tests {
             correlations: GraphCorrelations { graph: k, ic: vec![Some(ic)], rank_ic: vec![Some(2.0 * ic)] },
         };
         let ic = correlations.iter().sum::<f64>() / 2.0;
-        let mut evaluation = Evaluation::of_one_horizon([("model", 777.0), ("linear", 777.0)]);
+        let mut evaluation = Evaluation::with_one_horizon([("model", 777.0), ("linear", 777.0)]);
         evaluation.ranks = true;
         evaluation.graphs = correlations.iter().enumerate().map(day).collect();
         evaluation.model.information = Some(InformationCoefficients {

@@ -32,7 +32,7 @@ pub(super) fn encode(graph: &Graph, header: &Header<'_>) -> Vec<u8> {
         .text(3, env!("CARGO_PKG_VERSION"))
         .int(5, header.step.cast_signed())
         .text(6, header.doc)
-        .message(7, &of_graph(graph))
+        .message(7, &encode_graph(graph))
         .message(8, &opset)
         .each(header.metadata, |message, (key, value)| {
             message.message(14, &Message::default().text(1, key).text(2, value))
@@ -41,28 +41,28 @@ pub(super) fn encode(graph: &Graph, header: &Header<'_>) -> Vec<u8> {
 }
 
 /// `GraphProto`.
-fn of_graph(graph: &Graph) -> Message {
+fn encode_graph(graph: &Graph) -> Message {
     Message::default()
-        .each(&graph.nodes, |message, node| message.message(1, &of_node(node)))
+        .each(&graph.nodes, |message, node| message.message(1, &encode_node(node)))
         .text(2, "model")
-        .each(&graph.constants, |message, constant| message.message(5, &of_constant(constant)))
-        .each(&graph.inputs, |message, port| message.message(11, &of_port(port)))
-        .each(&graph.outputs, |message, port| message.message(12, &of_port(port)))
+        .each(&graph.constants, |message, constant| message.message(5, &encode_constant(constant)))
+        .each(&graph.inputs, |message, port| message.message(11, &encode_port(port)))
+        .each(&graph.outputs, |message, port| message.message(12, &encode_port(port)))
 }
 
 /// `NodeProto`. It is called as what it makes.
-fn of_node(node: &Node) -> Message {
+fn encode_node(node: &Node) -> Message {
     let name = node.outputs.iter().find(|name| !name.is_empty()).expect("a node has an output");
     Message::default()
         .each(&node.inputs, |message, input| message.text(1, input))
         .each(&node.outputs, |message, output| message.text(2, output))
         .text(3, name)
         .text(4, node.operator)
-        .each(&node.attributes, |message, (name, value)| message.message(5, &of_attribute(name, value)))
+        .each(&node.attributes, |message, (name, value)| message.message(5, &encode_attribute(name, value)))
 }
 
 /// `AttributeProto`, whose field 20 is the type of its value.
-fn of_attribute(name: &str, value: &Attribute) -> Message {
+fn encode_attribute(name: &str, value: &Attribute) -> Message {
     let named = Message::default().text(1, name);
     match value {
         Attribute::Float(value) => named.float(2, *value).int(20, 1),
@@ -72,7 +72,7 @@ fn of_attribute(name: &str, value: &Attribute) -> Message {
 }
 
 /// `TensorProto`.
-fn of_constant(constant: &Constant) -> Message {
+fn encode_constant(constant: &Constant) -> Message {
     let (data_type, bytes): (i64, Vec<u8>) = match &constant.values {
         Values::F32(values) => (FLOAT, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
         Values::I64(values) => (INT64, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
@@ -85,12 +85,12 @@ fn of_constant(constant: &Constant) -> Message {
 }
 
 /// `ValueInfoProto`, with a `TypeProto` of tensors.
-fn of_port(port: &Port) -> Message {
-    let of_extent = |extent: &Extent| match *extent {
+fn encode_port(port: &Port) -> Message {
+    let encode_extent = |extent: &Extent| match *extent {
         Extent::Fixed(extent) => Message::default().int(1, extent as i64),
         Extent::Free(name) => Message::default().text(2, name),
     };
-    let shape = Message::default().each(&port.shape, |message, extent| message.message(1, &of_extent(extent)));
+    let shape = Message::default().each(&port.shape, |message, extent| message.message(1, &encode_extent(extent)));
     let tensor = Message::default().int(1, FLOAT).message(2, &shape);
     Message::default().text(1, &port.name).message(2, &Message::default().message(1, &tensor)).text(3, &port.doc)
 }

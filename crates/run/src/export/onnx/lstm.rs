@@ -61,16 +61,16 @@ impl Reader<'_> {
         let hidden = self.config.hidden;
         let rows = 4 * hidden;
         let name = |part: &str| self.parameter("lstm", &format!("l{layer}.{part}"));
-        let of =
+        let gates =
             |part: &str| in_onnx_order(self.weights.get(&self.parameter("lstm", &format!("{part}_l{layer}"))), hidden);
-        let (input, recurrent) = (of("weight_ih"), of("weight_hh"));
+        let (input, recurrent) = (gates("weight_ih"), gates("weight_hh"));
         let width = input.len() / rows;
         let mut names = vec![
             graph.constant(name("W"), &[1, rows, width], input),
             graph.constant(name("R"), &[1, rows, hidden], recurrent),
         ];
         if self.config.bias {
-            names.push(graph.constant(name("B"), &[1, 2 * rows], [of("bias_ih"), of("bias_hh")].concat()));
+            names.push(graph.constant(name("B"), &[1, 2 * rows], [gates("bias_ih"), gates("bias_hh")].concat()));
         }
         names
     }

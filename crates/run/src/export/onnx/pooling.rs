@@ -42,8 +42,9 @@ pub(super) fn add_to(graph: &mut Graph, reader: &Reader<'_>, states: &str, heads
 fn keys(reader: &Reader<'_>, heads: usize) -> Vec<f32> {
     let hidden = reader.config.hidden;
     let width = hidden / heads;
-    let of = |rest: &str| reader.weights.get(&reader.parameter("pooling", rest));
-    let (query, in_weight, in_bias) = (of("query"), of("attention.in_proj_weight"), of("attention.in_proj_bias"));
+    let weights = |rest: &str| reader.weights.get(&reader.parameter("pooling", rest));
+    let (query, in_weight, in_bias) =
+        (weights("query"), weights("attention.in_proj_weight"), weights("attention.in_proj_bias"));
     let rows: Vec<&[f32]> = in_weight.chunks_exact(hidden).collect(); // W_q, W_k, W_v
     let dot = |row: &[f32]| row.iter().zip(query).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>();
     let scaled_query = |j: usize| (dot(rows[j]) + f64::from(in_bias[j])) / (width as f64).sqrt();

@@ -61,8 +61,8 @@ fn every_option() -> Vec<ModelConfig> {
     for (bias, layer_norm) in [(true, false), (true, true), (false, true), (false, false)] {
         for pooling in [Pooling::Last, Pooling::Attention { heads: 2 }] {
             for fusion in [Fusion::Concat, Fusion::Attention { heads: 2, feed_forward: 3 }] {
-                let of = |layers| ModelConfig { layers, bias, layer_norm, pooling, fusion, ..default };
-                all.extend([of(1), of(2)]);
+                let with_layers = |layers| ModelConfig { layers, bias, layer_norm, pooling, fusion, ..default };
+                all.extend([with_layers(1), with_layers(2)]);
             }
         }
     }
@@ -176,12 +176,14 @@ fn a_centre_keeps_the_digits_that_f32_has_not() {
             "windows.bars = Transpose(windows.scaled) perm=[1, 0, 2]",
         ]
     );
-    let of = |name: &str| {
+    let constant = |name: &str| {
         let constant = graph.constants.iter().find(|constant| constant.name == name).unwrap();
         let Values::F32(values) = &constant.values else { panic!("{name} is not f32") };
         values.clone()
     };
-    for ((coarse, rest), center) in of("scaler.center").into_iter().zip(of("scaler.center_rest")).zip(center) {
+    for ((coarse, rest), center) in
+        constant("scaler.center").into_iter().zip(constant("scaler.center_rest")).zip(center)
+    {
         assert!((f64::from(coarse) + f64::from(rest) - center).abs() <= center.abs() * 1e-14, "{coarse} + {rest}");
     }
 }
@@ -233,8 +235,8 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
 }
 
 fn all<'a>(message: &[(u64, Field<'a>)], number: u64) -> Vec<&'a [u8]> {
-    let of = message.iter().filter(|(found, _)| *found == number);
-    of.map(|(_, field)| if let Field::Bytes(bytes) = field { *bytes } else { panic!("{field:?}") }).collect()
+    let fields = message.iter().filter(|(found, _)| *found == number);
+    fields.map(|(_, field)| if let Field::Bytes(bytes) = field { *bytes } else { panic!("{field:?}") }).collect()
 }
 
 fn texts(message: &[(u64, Field<'_>)], number: u64) -> Vec<String> {
@@ -242,8 +244,9 @@ fn texts(message: &[(u64, Field<'_>)], number: u64) -> Vec<String> {
 }
 
 fn numbers(message: &[(u64, Field<'_>)], number: u64) -> Vec<i64> {
-    let of = message.iter().filter(|(found, _)| *found == number);
-    of.map(|(_, field)| if let Field::Number(value) = field { value.cast_signed() } else { panic!("{field:?}") })
+    let fields = message.iter().filter(|(found, _)| *found == number);
+    fields
+        .map(|(_, field)| if let Field::Number(value) = field { value.cast_signed() } else { panic!("{field:?}") })
         .collect()
 }
 

@@ -30,7 +30,7 @@ fn base(bars: Vec<PathBuf>) -> Recipe {
     }
 }
 
-fn appended(files: &[PathBuf], out: &Path) -> Result<Findings> {
+fn appended(files: &[PathBuf], out: &Path) -> Result<CommandReport> {
     append(&base(files.to_vec()), &[], out, &Host::silent())
 }
 
@@ -48,8 +48,8 @@ fn rows_in(file: &Path) -> usize {
 }
 
 /// Bytes of the series of all bars in memory, scaled as the file at `path`, with its account.
-fn of_all_bars(path: &Path, scalers: &Scalers) -> Vec<u8> {
-    let kept = KeptSeries::open(path).unwrap();
+fn ingested_anew(path: &Path, scalers: &Scalers) -> Vec<u8> {
+    let kept = ExistingSeries::open(path).unwrap();
     let Some(AttributeValue::Text(source)) = kept.attribute("source") else { panic!("no account") };
     let recordings = kept.recipe.read().unwrap();
     let spec = kept.recipe.spec();
@@ -105,13 +105,13 @@ fn the_answer_says_what_was_appended() {
     let stage = Stage::new();
     let new = stage.rest(CUT - 10);
     let rows = rows_in(&stage.whole) - CUT;
-    let findings = appended(std::slice::from_ref(&new), &stage.out).unwrap();
-    let appended_json = &findings.json["appended"];
+    let report = appended(std::slice::from_ref(&new), &stage.out).unwrap();
+    let appended_json = &report.json["appended"];
     assert_eq!(appended_json["bars"]["EURUSD"], rows);
     assert_eq!(appended_json["samples"], rows);
     assert_eq!(appended_json["files"][0], new.display().to_string());
-    assert!(findings.text.contains("read again from 1 file"), "{}", findings.text);
-    let files = &findings.json["source"]["instruments"][0]["files"];
+    assert!(report.text.contains("read again from 1 file"), "{}", report.text);
+    let files = &report.json["source"]["instruments"][0]["files"];
     assert_eq!(files.as_array().unwrap().len(), 2);
     assert_eq!(files[1]["dropped"]["copy of an earlier row"]["rows"], 10);
 
@@ -188,7 +188,7 @@ fn other_symbols_choices_and_files_are_refused() {
 fn an_interrupted_append_leaves_the_series_and_goes_on() {
     let stage = Stage::new();
     let (new, before) = (stage.rest(CUT - 100), fs::read(&stage.out).unwrap());
-    let scalers = KeptSeries::open(&stage.out).unwrap().scalers;
+    let scalers = ExistingSeries::open(&stage.out).unwrap().scalers;
     let mut interrupted = 0;
     for looks in 0.. {
         let cancel = StopsAt { left: AtomicU64::new(looks) };
@@ -200,5 +200,5 @@ fn an_interrupted_append_leaves_the_series_and_goes_on() {
         assert!(fs::read(&stage.out).unwrap() == before, "the series was changed");
     }
     assert!(interrupted > 2, "interrupted {interrupted} times");
-    assert!(fs::read(&stage.out).unwrap() == of_all_bars(&stage.out, &scalers), "other bytes");
+    assert!(fs::read(&stage.out).unwrap() == ingested_anew(&stage.out, &scalers), "other bytes");
 }

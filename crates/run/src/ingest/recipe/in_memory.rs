@@ -13,7 +13,7 @@ use super::recordings::{Recordings, by_symbol, common_times_warning, one_sided};
 use super::{Calendar, Recipe};
 use crate::adapters::series::{Origin, attributes};
 use crate::error::Result;
-use crate::ingest::provenance::{Fingerprints, SeriesAccount, account_of};
+use crate::ingest::provenance::{Fingerprints, SeriesProvenance, provenance_json};
 
 impl Recordings {
     /// The recordings as they are aligned.
@@ -24,8 +24,8 @@ impl Recordings {
             .collect()
     }
 
-    /// The series that the recipe makes of them. Where errors are to be passed over, an instrument
-    /// that cannot be in it joins those that are left out.
+    /// The series that the recipe makes of them. With errors skipped, an instrument that cannot be
+    /// used is excluded.
     pub(crate) fn align(&mut self, recipe: &Recipe) -> Result<AlignedSeries> {
         let spec = recipe.spec();
         if recipe.on_error == OnError::Fail {
@@ -78,13 +78,13 @@ fn keep_common_times(universe: &mut Universe) -> Result<()> {
     Ok(())
 }
 
-/// The account of a series file.
-pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
+/// The provenance of a series file.
+pub(crate) fn provenance(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
     let AlignedSeries { segments, excluded, warnings, .. } = aligned;
-    account_of(
+    provenance_json(
         recipe,
         recordings,
-        SeriesAccount { segments, excluded, warnings, kept_scaler: None },
+        SeriesProvenance { segments, excluded, warnings, kept_scaler: None },
         &Fingerprints::default(),
     )
 }

@@ -9,7 +9,7 @@ use megabatch_bars::Feature;
 /// One size for all symbols, or one a symbol.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PipSizes {
-    /// Of every symbol.
+    /// The same for every symbol.
     All(f64),
     /// By symbol.
     BySymbol(BTreeMap<String, f64>),
@@ -25,7 +25,7 @@ pub struct FeatureList(
 /// The name of an instrument, which is not empty.
 ///
 /// # Errors
-/// What was expected.
+/// The expected form.
 pub fn symbol_name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("the symbol is empty; expected a name such as EURUSD, or leave the option out".to_owned()),

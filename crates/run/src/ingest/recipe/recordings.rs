@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// instruments that cannot.
 pub(crate) struct Recordings {
     pub(crate) universe: Universe,
-    /// One size an instrument; 1 where pips have no part in the series.
+    /// Pip size of each instrument; 1 if the series has no pips.
     pub(crate) pip_sizes: Vec<f64>,
 }
 
@@ -22,16 +22,16 @@ impl Recordings {
     pub(crate) fn exclude(&mut self, left_out: Vec<Excluded>) {
         let is_kept = |symbol: &String| left_out.iter().all(|Excluded { symbol: lacking, .. }| lacking != symbol);
         let kept: Vec<bool> = self.universe.recordings.iter().map(|recording| is_kept(&recording.symbol)).collect();
-        let (mut of_recordings, mut of_sizes) = (kept.iter(), kept.iter());
-        self.universe.recordings.retain(|_| of_recordings.next() == Some(&true));
-        self.pip_sizes.retain(|_| of_sizes.next() == Some(&true));
+        let (mut kept_recordings, mut kept_sizes) = (kept.iter(), kept.iter());
+        self.universe.recordings.retain(|_| kept_recordings.next() == Some(&true));
+        self.pip_sizes.retain(|_| kept_sizes.next() == Some(&true));
         self.universe.excluded.extend(left_out);
         self.universe.excluded.sort_by(|a, b| a.symbol.cmp(&b.symbol));
     }
 }
 
 impl Recipe {
-    /// Gives each instrument the size of its pip; `bars` has those of each.
+    /// Finds the pip size of each instrument from its `bars`.
     pub(super) fn with_pip_sizes(&self, universe: Universe, bars: &[&dyn BarSource]) -> Result<Recordings> {
         self.require_known_symbols(&universe.recordings)?;
         let sizes = universe.recordings.iter().zip(bars).map(|(recording, bars)| {
@@ -53,8 +53,7 @@ impl Recipe {
         self.files().into_iter().filter(has)
     }
 
-    /// A size for a symbol that is not there is a slip of the keyboard, and the true symbol would
-    /// get another size.
+    /// Refuses a size for an unknown symbol: it is probably misspelled.
     fn require_known_symbols(&self, recordings: &[Recording]) -> Result<()> {
         let Some(PipSizes::BySymbol(sizes)) = &self.pip_size else { return Ok(()) };
         let symbols: Vec<&str> = recordings.iter().map(|recording| recording.symbol.as_str()).collect();
@@ -118,13 +117,13 @@ pub(super) fn common_times_warning(dropped: usize, all: usize) -> Option<String>
 }
 
 pub(super) fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String, Vec<PathBuf>>> {
-    let mut of: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut by_symbol: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in paths {
         for symbol in options.symbols_of(path)? {
-            of.entry(symbol).or_default().push(path.clone());
+            by_symbol.entry(symbol).or_default().push(path.clone());
         }
     }
-    Ok(of)
+    Ok(by_symbol)
 }
 
 pub(super) fn one_sided(symbol: &str, there: &str, missing: &str) -> crate::error::Error {

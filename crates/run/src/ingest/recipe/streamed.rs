@@ -27,8 +27,7 @@ pub(crate) struct StreamedRecordings {
     pub(crate) fingerprints: Fingerprints,
 }
 
-/// Instruments of these names, bars and sizes of a pip, with scalers of before where they are
-/// `kept`.
+/// Instruments with these names, bars and pip sizes, and with `kept` scalers if given.
 pub(crate) fn instruments_of<'a>(
     symbols: &'a [String],
     bars: &'a [SpooledBars],
@@ -49,9 +48,8 @@ impl Recordings {
         self.universe.recordings.iter().map(|one| one.symbol.clone()).collect()
     }
 
-    /// The plan of the series that `recipe` makes of `instruments`, which are these. Where errors
-    /// are to be passed over, an instrument that cannot be in it joins those that are left out.
-    /// Scalers of before, where they are `kept`, end the training span.
+    /// The plan of the series that `recipe` makes of `instruments`. With errors skipped, an
+    /// instrument that cannot be used is excluded. `kept` scalers end the training span.
     pub(crate) fn plan<'a>(
         &mut self,
         recipe: &Recipe,
@@ -125,8 +123,8 @@ impl Recipe {
     /// The files of each symbol, in the order of the symbols.
     fn symbol_files(&self, options: &ReadOptions) -> Result<Vec<SymbolFiles>> {
         if self.bid.is_empty() {
-            let of = |(symbol, bars)| SymbolFiles { symbol, bars, ask: Vec::new() };
-            return Ok(by_symbol(&self.bars, options)?.into_iter().map(of).collect());
+            let files = |(symbol, bars)| SymbolFiles { symbol, bars, ask: Vec::new() };
+            return Ok(by_symbol(&self.bars, options)?.into_iter().map(files).collect());
         }
         let mut asks = by_symbol(&self.ask, options)?;
         let mut groups = Vec::new();

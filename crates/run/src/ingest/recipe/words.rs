@@ -18,8 +18,8 @@ const CALENDAR: Words<Calendar, 2> = [("all", Calendar::All), ("common", Calenda
 const WEEKENDS: Words<Weekends, 2> = [("span", Weekends::Spanned), ("split", Weekends::NotSpanned)];
 
 impl Recipe {
-    /// The recipe as arguments, those at their defaults too: what another version by default does
-    /// changes nothing in it. Versions that do not know `overlaps` read what refuses them.
+    /// The recipe as arguments, including those at their defaults, so that defaults of other
+    /// versions change nothing. Versions that do not know `overlaps` read what refuses them.
     pub(crate) fn to_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let given = [
@@ -55,7 +55,7 @@ impl Recipe {
         words
     }
 
-    /// The recipe that [`Recipe::to_words`] wrote; `None` where the words are none of a recipe.
+    /// The recipe that [`Recipe::to_words`] wrote; `None` for other words.
     pub(crate) fn from_words(words: &[String]) -> Option<Self> {
         let mut recipe = Recipe::default();
         let mut words = words.iter().map(String::as_str).peekable();
@@ -113,7 +113,7 @@ impl Recipe {
         Some(())
     }
 
-    /// True if it reads bars of one kind, and says their symbols in one way.
+    /// True if it reads bars in one way, with symbols from one source.
     pub(in crate::ingest) fn is_whole(&self) -> bool {
         let has_pairs = !self.bid.is_empty() && !self.ask.is_empty();
         let has_sides = !self.bid.is_empty() || !self.ask.is_empty();

@@ -60,8 +60,8 @@ fn push(forces: &mut [(f64, f64)], one: usize, other: usize, x: f64, y: f64) {
 
 /// The same places, so that they fill the square.
 fn framed(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let range = |of: fn(&(f64, f64)) -> f64| {
-        let (low, high) = places.iter().map(of).fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
+    let range = |coordinate: fn(&(f64, f64)) -> f64| {
+        let (low, high) = places.iter().map(coordinate).fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
         (low, (high - low).max(1e-9))
     };
     let ((left, width), (top, height)) = (range(|place| place.0), range(|place| place.1));

@@ -16,7 +16,7 @@ const NARROWEST: u64 = 900;
 
 /// A picture of all segments, and a sentence on those that it leaves out, if any.
 pub(super) fn map(snapshot: &Snapshot) -> (Timeline, Option<String>) {
-    let palette = Palette::of(snapshot);
+    let palette = Palette::from_snapshot(snapshot);
     let largest = snapshot.segments.iter().map(|segment| segment.bytes as u64).max().unwrap_or(1);
     let granule = snapshot.granule_bytes as u64;
     let row_bytes = largest.div_ceil(ROWS_OF_ONE).next_multiple_of(granule);
@@ -129,7 +129,7 @@ impl Part<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{GRANULE, Sketch, snapshot};
+    use super::super::fixtures::{GRANULE, Sketch, snapshot};
     use super::*;
 
     fn widths(row: &Row) -> f64 {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_segments_the_largest_are_drawn() {
+    fn the_largest_of_many_segments_are_drawn() {
         let small = [(GRANULE, "a")];
         let large = [(2 * GRANULE, "b")];
         let mut segments: Vec<Sketch<'_>> =

@@ -1,8 +1,8 @@
 //! Memory: what the plan promised, what was taken, and what was allocated at each step.
 
-mod course;
 #[cfg(test)]
-mod made_up;
+mod fixtures;
+mod history;
 mod map;
 mod palette;
 
@@ -46,7 +46,7 @@ const PARTS: [(&str, &str); 7] = [
 
 impl Peaks {
     /// The peaks of `device` up to now.
-    pub(crate) fn of(device: &Device) -> Self {
+    pub(crate) fn read(device: &Device) -> Self {
         let scopes = device.usage_by_scope();
         Peaks {
             scopes: scopes.into_iter().map(|(label, usage)| (label, usage.allocated_bytes_peak)).collect(),
@@ -128,7 +128,7 @@ pub(crate) fn map_file(snapshot: &Snapshot) -> Option<String> {
 /// Memory over time, and at its peak.
 fn pictures(snapshot: &Snapshot) -> String {
     let totals = &snapshot.totals;
-    let mut html = course::course(snapshot).to_html();
+    let mut html = history::history(snapshot).to_html();
     html.push_str(&paragraph(&format!(
         "At its peak the pool held {}, of which {} were allocated and {} free; the largest free block had {}: a fragmentation of {}. \
          Blocks are rounded up, so that allocated is a little more than what was asked for.",

@@ -19,7 +19,7 @@ pub(super) struct Palette {
 
 impl Palette {
     /// Colours for those who held most, in the snapshot or at any time before.
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot) -> Self {
         let mut most: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for block in snapshot.blocks().filter(|block| block.state == BlockState::Live) {
             *most.entry(block.owner.clone().unwrap_or_default()).or_default() += block.bytes;

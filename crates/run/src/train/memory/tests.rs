@@ -11,11 +11,11 @@ use crate::memory::SnapshotOptions;
 use crate::plan::{Plan, advise_smaller_model};
 use crate::setup::{Intent, Request};
 use crate::synth::{SampleOptions, SampleWindows, make_samples};
-use crate::train::made_up;
+use crate::train::fixtures;
 use crate::train::session::{Begin, Session};
 
-/// A job on made-up data in `folder`, with `settings`.
-fn job(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
+/// A job on synthetic data in `folder`, with `settings`.
+fn setup(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
     let data = folder.join("series.h5");
     if !data.exists() {
         let count = |count| NonZeroUsize::new(count).unwrap();
@@ -43,24 +43,24 @@ fn job(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
 }
 
 fn epoch(epoch: u64) -> Event<'static> {
-    made_up::epoch(epoch, 10 * (epoch + 1))
+    fixtures::epoch(epoch, 10 * (epoch + 1))
 }
 
 fn step(step: u64) -> Event<'static> {
-    Event::Step(made_up::step(step))
+    Event::Step(fixtures::step(step))
 }
 
 #[test]
 fn a_leak_is_named_at_the_end_of_the_epoch_in_which_it_passes_the_threshold() {
     let folder = tempfile::tempdir().unwrap();
     for (setting, expected) in [("1", Some(5)), ("4", Some(6)), ("none", None)] {
-        let job = job(folder.path(), &[&format!("gpu_optimization.leak_warning_mb={setting}")]);
-        let mut watch = MemoryWatch::new(&job, 0);
-        let _steady = Buffer::<u8>::zeros(&job.device.scope("steady"), 5_000_000).unwrap();
+        let setup = setup(folder.path(), &[&format!("gpu_optimization.leak_warning_mb={setting}")]);
+        let mut watch = MemoryWatch::new(&setup, 0);
+        let _steady = Buffer::<u8>::zeros(&setup.device.scope("steady"), 5_000_000).unwrap();
         let mut leaked = Vec::new();
         let mut found = None;
         for k in 0..6 {
-            leaked.push(Buffer::<u8>::zeros(&job.device.scope("forgotten/states"), 1_000_001).unwrap());
+            leaked.push(Buffer::<u8>::zeros(&setup.device.scope("forgotten/states"), 1_000_001).unwrap());
             found = found.or(watch.see(&epoch(k)));
         }
         assert_eq!(found.as_ref().map(|found| found.epoch + 1), expected, "{setting}");
@@ -80,13 +80,13 @@ fn a_leak_is_named_at_the_end_of_the_epoch_in_which_it_passes_the_threshold() {
 #[test]
 fn the_largest_peak_of_all_epochs_is_that_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path(), &[]);
-    let mut watch = MemoryWatch::new(&job, 0);
-    let data_bytes = job.held_bytes();
+    let setup = setup(folder.path(), &[]);
+    let mut watch = MemoryWatch::new(&setup, 0);
+    let data_bytes = setup.held_bytes();
     for (k, bytes) in [1_000, 9_000, 2_000].into_iter().enumerate() {
-        drop(Buffer::<u8>::zeros(&job.device.scope("batches"), bytes).unwrap());
+        drop(Buffer::<u8>::zeros(&setup.device.scope("batches"), bytes).unwrap());
         watch.see(&epoch(k as u64));
-        assert_eq!(job.device.usage().allocated_bytes_peak, data_bytes);
+        assert_eq!(setup.device.usage().allocated_bytes_peak, data_bytes);
     }
     let page = format!("{:?}", watch.into_peaks());
     assert!(page.contains(&format!("total: {}", data_bytes + 9_000)) && page.contains("(\"batches\", 9000)"), "{page}");
@@ -105,27 +105,27 @@ fn memory_that_is_kept_is_given_back_when_it_is_due() {
         ("gpu_optimization.empty_cache_every_n_epochs=1", epoch(0)),
         ("gpu_optimization.empty_cache_every_n_batches=1", step(1)),
     ] {
-        let job = job(folder.path(), &[setting]);
-        drop(Buffer::<u8>::zeros(&job.device.scope("passing"), 64 << 20).unwrap());
-        MemoryWatch::new(&job, 0).see(&event);
-        assert!(job.device.stats().reserved_bytes.now < 64 << 20, "{setting}");
+        let setup = setup(folder.path(), &[setting]);
+        drop(Buffer::<u8>::zeros(&setup.device.scope("passing"), 64 << 20).unwrap());
+        MemoryWatch::new(&setup, 0).see(&event);
+        assert!(setup.device.stats().reserved_bytes.now < 64 << 20, "{setting}");
     }
 }
 
 #[test]
 fn a_run_over_its_budget_leaves_a_map_of_its_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path(), &["model.hidden=64"]);
-    let plan = Plan::of(&job).unwrap();
-    record(&job);
+    let setup = setup(folder.path(), &["model.hidden=64"]);
+    let plan = Plan::new(&setup).unwrap();
+    record(&setup);
     // Less than weights and moments take, of which nothing can be cut, as when others take memory
     // after the plan was made.
-    let held = job.held_bytes();
-    job.device.set_budget_bytes(Some(held + plan.memory.training.parameters_bytes + 1));
+    let held = setup.held_bytes();
+    setup.device.set_budget_bytes(Some(held + plan.memory.training.parameters_bytes + 1));
     let run = RunFolder::new(&folder.path().join("run")).unwrap();
     for n in 1..=2 {
-        let error = Trainer::new(&job.device, job.training.clone(), plan.shape.clone()).unwrap_err();
-        let error = explain_shortage(&run, &job.device, error.into());
+        let error = Trainer::new(&setup.device, setup.training.clone(), plan.shape.clone()).unwrap_err();
+        let error = explain_shortage(&run, &setup.device, error.into());
         let path = run.shortage_file(n);
         assert_eq!(error.kind(), Kind::Capacity);
         let message = error.exact_message();
@@ -138,22 +138,22 @@ fn a_run_over_its_budget_leaves_a_map_of_its_memory() {
         assert!(snapshot.blocks().any(|block| block.owner.as_deref() == Some("model/parameters")));
         crate::memory::snapshot(&path, &SnapshotOptions::default()).unwrap();
     }
-    let other = explain_shortage(&run, &job.device, Error::usage("anything else"));
+    let other = explain_shortage(&run, &setup.device, Error::usage("anything else"));
     assert_eq!(other.exact_message(), "anything else");
 }
 
 /// A session of a few steps whose requests for memory of these numbers are refused once it has
 /// begun: what came of it, and its folder.
 fn session_with_refused(requests: std::ops::Range<u64>, folder: &std::path::Path) -> (Result<()>, RunFolder) {
-    let job = job(folder, &["model.hidden=32", "training.max_steps=3", "gpu_optimization.batch_size=64"]);
-    let plan = Plan::of(&job).unwrap();
-    record(&job);
-    let trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone()).unwrap();
-    job.device.refuse_requests(requests);
+    let setup = setup(folder, &["model.hidden=32", "training.max_steps=3", "gpu_optimization.batch_size=64"]);
+    let plan = Plan::new(&setup).unwrap();
+    record(&setup);
+    let trainer = Trainer::new(&setup.device, setup.training.clone(), plan.shape.clone()).unwrap();
+    setup.device.refuse_requests(requests);
     let run = RunFolder::new(&folder.join("run")).unwrap();
-    let session = Session { job, plan, folder: RunFolder::new(&folder.join("run")).unwrap(), told: Vec::new() };
+    let session = Session { setup, plan, folder: RunFolder::new(&folder.join("run")).unwrap(), told: Vec::new() };
     let outcome = session.train(trainer, Begin::Anew, &Host::silent()).map(drop);
-    (outcome.map_err(|error| advise_smaller_model(&session.job, error)), run)
+    (outcome.map_err(|error| advise_smaller_model(&session.setup, error)), run)
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn a_run_that_gets_less_than_planned_goes_on_and_says_so() {
     outcome.unwrap();
     let metrics = std::fs::read_to_string(run.metrics_file()).unwrap();
     let lines: Vec<Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
-    assert_eq!(of("step").len(), 3);
-    let cut = of("shortage")[0];
+    let events = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
+    assert_eq!(events("step").len(), 3);
+    let cut = events("shortage")[0];
     assert_eq!((&cut["step"], &cut["batch_size"], &cut["planned_batch_size"]), (&json!(0), &json!(32), &json!(64)));
     assert!(cut["cause"].as_str().unwrap().starts_with("batches: "), "{cut}");
     let snapshot = std::fs::read_to_string(run.shortage_file(1)).unwrap();

@@ -7,7 +7,7 @@
 pub(super) enum What<'a> {
     /// The first of every file.
     Version,
-    /// A session begins: what was told before of its steps and of later ones is void.
+    /// A session begins. Earlier values of its steps and of later ones are void.
     Start,
     /// Tags and values.
     Scalars(&'a [(&'static str, f32)]),

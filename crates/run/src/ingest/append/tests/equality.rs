@@ -66,7 +66,7 @@ proptest! {
         changed(&mut recipe, which);
         let out = at("series.h5");
         ingest(&recipe, &out, &Host::silent()).unwrap();
-        let scalers = KeptSeries::open(&out).unwrap().scalers;
+        let scalers = ExistingSeries::open(&out).unwrap().scalers;
         for new in new.iter().filter(|new| !new.is_empty()) {
             let before = fs::read(&out).unwrap();
             match appended(new, &out) {
@@ -80,9 +80,9 @@ proptest! {
                 }
                 Err(error) => panic!("{which}: {error}"),
             }
-            prop_assert_eq!(&KeptSeries::open(&out).unwrap().scalers, &scalers);
+            prop_assert_eq!(&ExistingSeries::open(&out).unwrap().scalers, &scalers);
             if recipe.calendar == Calendar::All || is_one {
-                prop_assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "{}: other bytes", which);
+                prop_assert!(fs::read(&out).unwrap() == ingested_anew(&out, &scalers), "{}: other bytes", which);
             }
         }
         let options = leak::Options { samples: 2, ..leak::Options::default() };
@@ -102,10 +102,10 @@ fn bars_that_come_late_within_the_training_span_change_no_scaler() {
     let old = part(&all[0], "EURUSD-old.csv", 0..rows / 2);
     let out = folder.path().join("series.h5");
     ingest(&base(vec![old, part(&all[1], "GBPUSD-old.csv", 0..rows_in(&all[1]))]), &out, &Host::silent()).unwrap();
-    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    let scalers = ExistingSeries::open(&out).unwrap().scalers;
     for (name, range) in [("EURUSD-new.csv", rows / 2..rows * 3 / 4), ("EURUSD-newest.csv", rows * 3 / 4..rows)] {
         appended(&[part(&all[0], name, range)], &out).unwrap();
-        let kept = KeptSeries::open(&out).unwrap();
+        let kept = ExistingSeries::open(&out).unwrap();
         assert_eq!(kept.scalers, scalers);
         let KeptScaler { fit_end_time, fitted_until } = kept.kept_scaler();
         assert_eq!(fitted_until.keys().collect::<Vec<_>>(), ["EURUSD"]);
@@ -128,8 +128,9 @@ fn arrays(path: &Path) -> Vec<(String, Vec<u8>)> {
     ];
     if let Some(instruments) = &series.instruments {
         arrays.push(("/instruments".to_owned(), instruments.names.join(",").into_bytes()));
-        let of_samples: Vec<i64> = instruments.sample_instrument.iter().map(|&place| i64::from(place)).collect();
-        arrays.push(("/samples/instrument".to_owned(), bytes(&of_samples)));
+        let sample_instruments: Vec<i64> =
+            instruments.sample_instrument.iter().map(|&place| i64::from(place)).collect();
+        arrays.push(("/samples/instrument".to_owned(), bytes(&sample_instruments)));
     }
     for timeframe in &series.timeframes {
         let name = &timeframe.name;
@@ -191,13 +192,13 @@ fn the_arrays_are_those_of_a_series_that_was_ingested_whole() {
             }
             let [out, whole] = ["out.h5", "whole.h5"].map(|name| folder.path().join(name));
             ingest(&Recipe { bars: old.clone(), ..recipe.clone() }, &out, &Host::silent()).unwrap();
-            let before = KeptSeries::open(&out).unwrap();
+            let before = ExistingSeries::open(&out).unwrap();
             let (samples, fit_end) = (before.samples(), before.scalers.fit_end_time);
             drop(before);
-            let findings = append(&base(new.clone()), &[], &out, &Host::silent()).unwrap();
+            let report = append(&base(new.clone()), &[], &out, &Host::silent()).unwrap();
 
             // The fraction of all samples that ends where that of the old ones did.
-            let series = KeptSeries::open(&out).unwrap();
+            let series = ExistingSeries::open(&out).unwrap();
             let mut times = vec![0; series.samples()];
             series.read_sample_times(&mut times);
             drop(series);
@@ -208,13 +209,13 @@ fn the_arrays_are_those_of_a_series_that_was_ingested_whole() {
             let instants: Vec<i64> = times.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
             recipe.train_fraction = share(&times).max(share(&instants));
             ingest(&Recipe { bars: [old, new].concat(), ..recipe }, &whole, &Host::silent()).unwrap();
-            let expected = KeptSeries::open(&whole).unwrap();
+            let expected = ExistingSeries::open(&whole).unwrap();
             assert_eq!(expected.scalers.fit_end_time, fit_end, "{label}: the training span");
             drop(expected);
             for ((name, found), (_, expected)) in arrays(&out).into_iter().zip(arrays(&whole)) {
                 assert!(found == expected, "{label}, cut {cut}: {name}");
             }
-            assert_eq!(findings.json["samples"].as_u64(), Some(times.len() as u64));
+            assert_eq!(report.json["samples"].as_u64(), Some(times.len() as u64));
             assert!(times.len() > samples, "{label}: no sample came into being");
         }
     }
@@ -225,7 +226,7 @@ fn the_arrays_are_those_of_a_series_that_was_ingested_whole() {
 fn samples_whose_targets_were_not_known_come_into_being() {
     let stage = Stage::new();
     let times = |path: &Path| {
-        let series = KeptSeries::open(path).unwrap();
+        let series = ExistingSeries::open(path).unwrap();
         let mut times = vec![0; series.samples()];
         series.read_sample_times(&mut times);
         times

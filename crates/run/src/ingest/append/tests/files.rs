@@ -43,10 +43,10 @@ fn sources_may_grow_in_place() {
             fs::write(&stage.old, old.trim_end()).unwrap();
             ingest(&base(vec![stage.old.clone()]), &stage.out, &Host::silent()).unwrap();
         }
-        let scalers = KeptSeries::open(&stage.out).unwrap().scalers;
+        let scalers = ExistingSeries::open(&stage.out).unwrap().scalers;
         fs::write(&stage.old, if is_rewritten { whole.replace('\n', "\r\n") } else { whole.clone() }).unwrap();
-        let findings = appended(std::slice::from_ref(&stage.old), &stage.out).unwrap();
-        let found = &findings.json["appended"];
+        let report = appended(std::slice::from_ref(&stage.old), &stage.out).unwrap();
+        let found = &report.json["appended"];
         let (named, other) = if is_rewritten { ("rewritten", "grown") } else { ("grown", "rewritten") };
         assert_eq!(
             (&found[named][0], &found[other]),
@@ -54,7 +54,7 @@ fn sources_may_grow_in_place() {
         );
         assert_eq!(found["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
         assert_eq!((found["files"].as_array().unwrap().len(), found["files_read_again"].as_u64()), (0, Some(1)));
-        assert!(fs::read(&stage.out).unwrap() == of_all_bars(&stage.out, &scalers), "other bytes");
+        assert!(fs::read(&stage.out).unwrap() == ingested_anew(&stage.out, &scalers), "other bytes");
         leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
         let again = appended(std::slice::from_ref(&stage.old), &stage.out).unwrap();
         assert_eq!(again.json["appended"]["samples"], 0);
@@ -76,14 +76,14 @@ fn a_folder_may_be_named_again() {
     put(&gbp, "GBPUSD-1.csv", 0..CUT);
     let out = folder.path().join("series.h5");
     ingest(&base(vec![days.clone()]), &out, &Host::silent()).unwrap();
-    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    let scalers = ExistingSeries::open(&out).unwrap().scalers;
     put(&eur, "EURUSD-2.csv", CUT..rows_in(&eur));
     put(&gbp, "GBPUSD-1.csv", 0..rows_in(&gbp));
-    let findings = appended(std::slice::from_ref(&days), &out).unwrap();
-    let found = &findings.json["appended"];
+    let report = appended(std::slice::from_ref(&days), &out).unwrap();
+    let found = &report.json["appended"];
     let named = |name: &str| serde_json::json!([days.join(name).display().to_string()]);
     assert_eq!((&found["files"], &found["grown"]), (&named("EURUSD-2.csv"), &named("GBPUSD-1.csv")));
-    assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "other bytes");
+    assert!(fs::read(&out).unwrap() == ingested_anew(&out, &scalers), "other bytes");
     // A file of another symbol came into the folder.
     put(&gbp, "USDJPY-1.csv", 0..CUT);
     let said = appended(&[days], &out).unwrap_err().to_string();
@@ -116,15 +116,15 @@ fn bid_and_ask_are_appended_to_both_sides() {
     };
     let old = [part(&bid, "bid-old.csv", 0..CUT), part(&ask, "ask-old.csv", 0..CUT)];
     ingest(&sides(old[0].clone(), old[1].clone()), &out, &Host::silent()).unwrap();
-    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    let scalers = ExistingSeries::open(&out).unwrap().scalers;
     let new = part(&bid, "bid-new.csv", CUT - 20..rows_in(&bid));
     part(&ask, "ask-old.csv", 0..rows_in(&ask));
     let recipe = sides(new, old[1].clone());
-    let findings = append(&recipe, &["symbol".to_owned()], &out, &Host::silent()).unwrap();
-    assert_eq!(findings.json["appended"]["grown"], serde_json::json!([old[1].display().to_string()]));
+    let report = append(&recipe, &["symbol".to_owned()], &out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["grown"], serde_json::json!([old[1].display().to_string()]));
     // Rows of the ask, of which the header is none.
-    assert_eq!(findings.json["source"]["instruments"][0]["bars"]["all"], rows_in(&ask) - 1);
-    assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "other bytes");
+    assert_eq!(report.json["source"]["instruments"][0]["bars"]["all"], rows_in(&ask) - 1);
+    assert!(fs::read(&out).unwrap() == ingested_anew(&out, &scalers), "other bytes");
 }
 
 /// Rows of a file whose minute is a multiple of `step`, those numbered in `range`.
@@ -151,10 +151,10 @@ fn few_bars_are_read_as_bars_of_the_series_and_longer_ones_refused() {
         let stage = Stage::new();
         let new = every(&stage.whole, name, 5, 0..rows);
         if is_read {
-            let findings = appended(&[new], &stage.out).unwrap();
-            assert_eq!(findings.json["appended"]["bars"]["EURUSD"], rows);
-            let scalers = KeptSeries::open(&stage.out).unwrap().scalers;
-            assert!(fs::read(&stage.out).unwrap() == of_all_bars(&stage.out, &scalers), "other bytes");
+            let report = appended(&[new], &stage.out).unwrap();
+            assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows);
+            let scalers = ExistingSeries::open(&stage.out).unwrap().scalers;
+            assert!(fs::read(&stage.out).unwrap() == ingested_anew(&stage.out, &scalers), "other bytes");
         } else {
             let said = stage.refuses(new, Kind::Data);
             assert!(said.contains(name) && said.contains("these are M5 bars") && said.contains("M1 bars"), "{said}");
@@ -197,10 +197,10 @@ fn longer_files_of_before_go_on_being_compared() {
     let hours = every(&stage.whole, "EURUSD-hours.csv", 60, 0..10);
     ingest(&base(vec![stage.old.clone(), hours.clone()]), &stage.out, &Host::silent()).unwrap();
     every(&stage.whole, "EURUSD-hours.csv", 60, 0..14);
-    let findings = appended(&[stage.rest(CUT)], &stage.out).unwrap();
-    assert_eq!(findings.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
-    assert_eq!(findings.json["appended"]["grown"][0], hours.display().to_string());
-    assert_eq!(findings.json["source"]["instruments"][0]["compared"][0]["timeframe"], "H1");
+    let report = appended(&[stage.rest(CUT)], &stage.out).unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+    assert_eq!(report.json["appended"]["grown"][0], hours.display().to_string());
+    assert_eq!(report.json["source"]["instruments"][0]["compared"][0]["timeframe"], "H1");
     leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 
     // Few rows were compared, as nothing said that they are minutes; they are not taken for minutes

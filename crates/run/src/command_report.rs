@@ -7,44 +7,44 @@ use serde_json::Value;
 
 use crate::error::Kind;
 
-/// What a command found or did. `Display` is the text, `Serialize` the JSON, whose keys are stable.
+/// Result of a command. `Display` is the text, `Serialize` the JSON, whose keys are stable.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Findings {
+pub struct CommandReport {
     /// For people.
     pub text: String,
     /// For programs.
     pub json: Value,
-    /// Kind of what is bad where the command did what was asked and found something bad.
+    /// Kind of the fault that the command found, if it found one. The command itself succeeded.
     pub verdict: Option<Kind>,
 }
 
-impl Findings {
-    /// Findings that read `text` and, for programs, are `value`.
+impl CommandReport {
+    /// A report that reads `text` and, for programs, is `value`.
     pub(crate) fn new(text: impl Into<String>, value: &impl Serialize) -> Self {
         let json = serde_json::to_value(value).expect("findings have text keys and serialize without error");
-        Findings { text: text.into(), json, verdict: None }
+        CommandReport { text: text.into(), json, verdict: None }
     }
 
-    /// Findings of a process whose run another process reports.
-    pub(crate) fn of_peer() -> Self {
-        Findings { text: String::new(), json: Value::Null, verdict: None }
+    /// The report of a process whose run another process reports.
+    pub(crate) fn empty() -> Self {
+        CommandReport { text: String::new(), json: Value::Null, verdict: None }
     }
 
-    /// The same findings, which are bad.
+    /// The same report with a bad verdict.
     #[must_use]
     pub(crate) fn with_verdict(self, kind: Kind) -> Self {
-        Findings { verdict: Some(kind), ..self }
+        CommandReport { verdict: Some(kind), ..self }
     }
 }
 
-impl fmt::Display for Findings {
+impl fmt::Display for CommandReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text.trim_end())
     }
 }
 
-impl Serialize for Findings {
+impl Serialize for CommandReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.json.serialize(serializer)
     }

@@ -1,5 +1,5 @@
-//! A series to which bars are added: its recipe and scalers, which stay, and the check that the new
-//! series begins, instrument by instrument, with the old one.
+//! A series to which bars are appended. It keeps its recipe and scalers. The new series must begin
+//! with the old one, instrument by instrument.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
-use super::kept_files::KeptFiles;
 use super::provenance::{KeptScaler, LISTS, instrument, listed};
+use super::source_files::SourceFiles;
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
 use crate::text::{shown, utc};
@@ -21,17 +21,17 @@ use crate::text::{shown, utc};
 const CACHE_BYTES: usize = 16 << 20;
 
 /// The series that is in the file.
-pub(super) struct KeptSeries {
+pub(super) struct ExistingSeries {
     source: Source,
     /// The account of its bars.
-    pub(super) account: Value,
+    pub(super) provenance: Value,
     pub(super) recipe: Recipe,
     pub(super) scalers: Scalers,
-    /// The files that it was made of, once they were looked at.
-    pub(super) files: KeptFiles,
+    /// The files that it was made of, once they are examined.
+    pub(super) files: SourceFiles,
 }
 
-impl KeptSeries {
+impl ExistingSeries {
     /// # Errors
     /// A data error for a file that `ingest` did not write.
     pub(super) fn open(path: &Path) -> Result<Self> {
@@ -44,10 +44,10 @@ impl KeptSeries {
                 path.display()
             ))
         })?;
-        let (account, recipe) = Recipe::of_series(path, series.file().attribute("source")?.as_ref())?;
-        let names = symbols_in(&account, LISTS[0]);
+        let (provenance, recipe) = Recipe::recorded(path, series.file().attribute("source")?.as_ref())?;
+        let names = symbols_in(&provenance, LISTS[0]);
         let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
-        Ok(KeptSeries { source, account, recipe, scalers, files: KeptFiles::default() })
+        Ok(ExistingSeries { source, provenance, recipe, scalers, files: SourceFiles::default() })
     }
 
     fn series(&self) -> &SeriesSource {
@@ -70,7 +70,7 @@ impl KeptSeries {
 
     /// The instruments, and those that were left out.
     pub(super) fn symbols(&self) -> Vec<String> {
-        LISTS.iter().flat_map(|list| symbols_in(&self.account, list)).collect()
+        LISTS.iter().flat_map(|list| symbols_in(&self.provenance, list)).collect()
     }
 
     pub(super) fn samples(&self) -> usize {
@@ -79,7 +79,7 @@ impl KeptSeries {
 
     /// Span that its scalers were fitted on.
     pub(super) fn kept_scaler(&self) -> KeptScaler {
-        KeptScaler::of_series(&self.account, self.scalers.fit_end_time)
+        KeptScaler::read(&self.provenance, self.scalers.fit_end_time)
     }
 
     /// Timeframe of the bars that it was made of.
@@ -87,7 +87,7 @@ impl KeptSeries {
     /// # Errors
     /// A data error for an account without it.
     pub(super) fn base(&self) -> Result<Timeframe> {
-        let named = self.account[LISTS[0]][0]["base"].as_str().and_then(|name| name.parse().ok());
+        let named = self.provenance[LISTS[0]][0]["base"].as_str().and_then(|name| name.parse().ok());
         named.ok_or_else(|| {
             Error::data(format!(
                 "{}: /@source: expected the timeframe of its bars, found none; ingest all files anew",
@@ -98,15 +98,15 @@ impl KeptSeries {
 
     /// Bars that were read of an instrument.
     pub(super) fn bars_of(&self, symbol: &str) -> u64 {
-        instrument(&self.account, symbol).and_then(|account| account["bars"]["all"].as_u64()).unwrap_or(0)
+        instrument(&self.provenance, symbol).and_then(|instrument| instrument["bars"]["all"].as_u64()).unwrap_or(0)
     }
 
     /// Warnings about features that are constant where the scalers were fitted: those after the
     /// ones about segments, one an instrument that has segments without samples.
     pub(super) fn constant_warnings(&self) -> Vec<String> {
         let has_segments_without_samples = |one: &&Value| listed(&one["segments"], "left_out").next().is_some();
-        let of_segments = listed(&self.account, LISTS[0]).filter(has_segments_without_samples).count();
-        let warnings = listed(&self.account, "warnings").skip(of_segments);
+        let segment_warnings = listed(&self.provenance, LISTS[0]).filter(has_segments_without_samples).count();
+        let warnings = listed(&self.provenance, "warnings").skip(segment_warnings);
         warnings.filter_map(|warning| warning.as_str().map(str::to_owned)).collect()
     }
 
@@ -127,8 +127,8 @@ impl KeptSeries {
     }
 }
 
-fn symbols_in(account: &Value, list: &str) -> Vec<String> {
-    listed(account, list).filter_map(|account| account["symbol"].as_str().map(str::to_owned)).collect()
+fn symbols_in(provenance: &Value, list: &str) -> Vec<String> {
+    listed(provenance, list).filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect()
 }
 
 /// Rows of one instrument in both series.
@@ -149,7 +149,7 @@ impl InstrumentRows {
 /// Check that every row and sample of the old series is in the new one, in its place of the
 /// instrument; pieces come in any order and from any thread.
 pub(super) struct PrefixCheck {
-    kept: KeptSeries,
+    kept: ExistingSeries,
     /// By timeframe and instrument.
     bars: Vec<Vec<InstrumentRows>>,
     /// By instrument.
@@ -179,7 +179,7 @@ impl PrefixCheck {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub(super) fn begin(kept: KeptSeries, header: &SeriesHeader) -> Result<Self> {
+    pub(super) fn begin(kept: ExistingSeries, header: &SeriesHeader) -> Result<Self> {
         let file = kept.series().file();
         let names = header.instruments();
         let mut bars = Vec::with_capacity(header.timeframes.len());
@@ -273,9 +273,9 @@ impl PrefixCheck {
             times[row] == rows.close_time[row] && is_same_bits(&values[own.clone()], &rows.values[own])
         };
         Ok((0..old.len()).find(|&row| !is_same(row)).map(|row| {
-            let (name, of) = (series.file().timeframes()[timeframe].name(), self.name(place));
+            let (name, instrument) = (series.file().timeframes()[timeframe].name(), self.name(place));
             let said = format!(
-                "/series/{name}/values: row {}, the {name} bar of {of} that closes at {}, would become another one",
+                "/series/{name}/values: row {}, the {name} bar of {instrument} that closes at {}, would become another one",
                 old.start + row,
                 utc(times[row])
             );
@@ -321,14 +321,14 @@ impl PrefixCheck {
         };
         first = first.min((0..old.len()).find(|n| !is_same(n)).unwrap_or(usize::MAX));
         Ok(times.get(first).map(|&time| {
-            let (sample, of) = (old.start + first, self.name(place));
-            let said = format!("sample {sample}, that of {of} at {}, would become another one", utc(time));
+            let (sample, instrument) = (old.start + first, self.name(place));
+            let said = format!("sample {sample}, that of {instrument} at {}, would become another one", utc(time));
             Change { time, place, said }
         }))
     }
 }
 
-impl KeptSeries {
+impl ExistingSeries {
     /// The first sample that is of an instrument after that at `place`; samples are in the order of
     /// the instruments.
     fn first_sample_after(&self, place: usize) -> usize {

@@ -1,5 +1,5 @@
-//! The files of a series to which bars are added: those that it was made of, as they are now, and
-//! whether the bars that came since are bars of its timeframe.
+//! The files of a series to which bars are appended: those that it was made of, and checks of new
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -12,31 +12,31 @@ use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Recipe;
-use super::kept_series::KeptSeries;
+use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, fingerprint, instrument, listed, recorded_files};
 use crate::error::{Context as _, Error, Result};
 use crate::text::{shown, utc};
 
 /// The files that a series was made of.
 #[derive(Default)]
-pub(super) struct KeptFiles {
-    /// Fingerprints of what they hold now.
+pub(super) struct SourceFiles {
+    /// Fingerprints of their present contents.
     fingerprints: BTreeMap<PathBuf, String>,
-    /// Files whose recorded bytes are the beginning of what they hold now.
+    /// Files that begin with the recorded bytes and have grown.
     pub(super) grown: Vec<PathBuf>,
     /// Files that hold other bytes.
     pub(super) rewritten: Vec<PathBuf>,
 }
 
-impl KeptFiles {
-    /// Compares the files of `recipe` with the account of the series at `out`.
+impl SourceFiles {
+    /// Compares the files of `recipe` with the provenance of the series at `out`.
     ///
     /// # Errors
-    /// A data error for one that is gone.
-    pub(super) fn find(recipe: &Recipe, account: &Value, out: &Path) -> Result<Self> {
+    /// A data error for a file that is missing.
+    pub(super) fn find(recipe: &Recipe, provenance: &Value, out: &Path) -> Result<Self> {
         let recorded: BTreeMap<&str, &Value> =
-            recorded_files(account).filter_map(|file| Some((file["file"].as_str()?, file))).collect();
-        let mut files = KeptFiles::default();
+            recorded_files(provenance).filter_map(|file| Some((file["file"].as_str()?, file))).collect();
+        let mut files = SourceFiles::default();
         for path in recipe.files() {
             let gone = |error: io::Error| {
                 Error::data(format!(
@@ -61,12 +61,12 @@ impl KeptFiles {
         Ok(files)
     }
 
-    /// True if each file has the bytes of then.
+    /// True if each file has the recorded bytes.
     pub(super) fn are_unchanged(&self) -> bool {
         self.grown.is_empty() && self.rewritten.is_empty()
     }
 
-    /// `new` without files of bytes that the series is made of anyway, of the same symbol.
+    /// `new` without files whose bytes the series has already for the same symbol.
     pub(super) fn without_these(&self, recipe: &Recipe, new: &Recipe) -> Result<Recipe> {
         let options = recipe.read_options();
         let left = |new: &[PathBuf], recorded: &[PathBuf]| -> Result<Vec<PathBuf>> {
@@ -119,11 +119,11 @@ fn begins_with(path: &Path, hash: &str, rows: u64) -> io::Result<bool> {
 ///
 /// # Errors
 /// A data error that names the file or the bar.
-pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], kept: &KeptSeries) -> Result<()> {
-    let (out, roles) = (kept.path(), Roles::of(&kept.account));
+pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], kept: &ExistingSeries) -> Result<()> {
+    let (out, roles) = (kept.path(), Roles::from_provenance(&kept.provenance));
     for (Recording { symbol, summary, .. }, bars) in recordings.iter().zip(bars) {
         roles.require_same(summary, out)?;
-        let Some(then) = instrument(&kept.account, symbol) else { continue };
+        let Some(then) = instrument(&kept.provenance, symbol) else { continue };
         if let Some(first) = then["first_open_time_ns"].as_i64()
             && first != summary.first_open_time
         {
@@ -147,7 +147,7 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
     Ok(())
 }
 
-/// Files of an account by what became of their bars.
+/// Files of a provenance by use.
 struct Roles<'a> {
     /// Read.
     read: BTreeSet<&'a str>,
@@ -156,8 +156,8 @@ struct Roles<'a> {
 }
 
 impl<'a> Roles<'a> {
-    fn of(account: &'a Value) -> Self {
-        let instruments = || listed(account, LISTS[0]);
+    fn from_provenance(provenance: &'a Value) -> Self {
+        let instruments = || listed(provenance, LISTS[0]);
         let files = |owner| listed(owner, "files").filter_map(|file| file["file"].as_str());
         Roles {
             read: instruments().flat_map(files).collect(),
@@ -165,7 +165,7 @@ impl<'a> Roles<'a> {
         }
     }
 
-    /// Refuses bars of files that were only compared, and files that would be now.
+    /// Refuses bars from files that were only compared, and the reverse.
     fn require_same(&self, summary: &ReadSummary, out: &Path) -> Result<()> {
         let (base, out) = (summary.base, out.display());
         for compared in &summary.compared {
@@ -190,7 +190,7 @@ impl<'a> Roles<'a> {
         }
     }
 
-    /// Names of files that came since, or of all where none did.
+    /// Names of new files, or of all files if none is new.
     fn new_files(&self, summary: &ReadSummary) -> String {
         let names = summary.files.iter().map(|file| shown(&file.path));
         let (known, new): (Vec<String>, Vec<String>) = names.partition(|name| self.read.contains(name.as_str()));
@@ -198,7 +198,7 @@ impl<'a> Roles<'a> {
     }
 }
 
-/// A bar that does not lie as those before it do.
+/// A bar whose times do not fit those before it.
 struct OffGrid {
     open_time: i64,
     reason: &'static str,

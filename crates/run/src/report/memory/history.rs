@@ -7,9 +7,9 @@ use crate::report::chart::{Area, Areas, Axis, Words};
 use crate::text::bytes;
 
 /// A picture of the snapshot's timeline.
-pub(super) fn course(snapshot: &Snapshot) -> Areas {
+pub(super) fn history(snapshot: &Snapshot) -> Areas {
     let timeline = &snapshot.timeline;
-    let palette = Palette::of(snapshot);
+    let palette = Palette::from_snapshot(snapshot);
     let mut levels: Vec<&MemoryLevel> = Vec::new();
     for span in &timeline.spans {
         levels.extend([&span.entry, &span.peak]);
@@ -47,7 +47,7 @@ mod tests {
 
     use megabatch_gpu_core::snapshot::TimelineSpan;
 
-    use super::super::made_up::snapshot;
+    use super::super::fixtures::snapshot;
     use super::*;
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         snapshot.timeline.start_us = 5_000_000;
         snapshot.timeline.spans = vec![TimelineSpan { index: 0, entry: level(0, &[]), peak: level(1, &held) }];
         snapshot.timeline.now = level(3, &held[..2]);
-        let chart = course(&snapshot);
+        let chart = history(&snapshot);
         assert_eq!(chart.xs, [0.0, 1.0, 3.0]);
         let areas: Vec<_> = chart.areas.iter().map(|area| (area.name.as_str(), area.heights.as_slice())).collect();
         assert_eq!(areas.len(), 7);

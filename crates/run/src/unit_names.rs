@@ -8,7 +8,7 @@ use crate::adapters::data::Data;
 
 /// The nouns for one kind of data and one kind of model, each the singular of a regular plural.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nouns {
+pub(crate) struct UnitNames {
     /// Element of splits, batches and the order.
     pub(crate) unit: &'static str,
     /// Row of predictions.
@@ -27,33 +27,33 @@ pub(crate) enum TargetKind {
     Quantities,
 }
 
-impl Nouns {
+impl UnitNames {
     /// Samples that are windows of bars.
-    pub(crate) const SAMPLES: Nouns =
-        Nouns { unit: "sample", row: "sample", target: "horizon", targets: TargetKind::Moves };
+    pub(crate) const SAMPLES: UnitNames =
+        UnitNames { unit: "sample", row: "sample", target: "horizon", targets: TargetKind::Moves };
 
     /// Samples of one time together.
-    const CROSS_SECTIONS: Nouns = Nouns { unit: "cross-section", ..Nouns::SAMPLES };
+    const CROSS_SECTIONS: UnitNames = UnitNames { unit: "cross-section", ..UnitNames::SAMPLES };
 
     /// Graphs with features and targets of their own, whose `row` is predicted.
-    const fn of_graphs(row: &'static str) -> Nouns {
-        Nouns { unit: "graph", row, target: "target", targets: TargetKind::Quantities }
+    const fn for_graphs(row: &'static str) -> UnitNames {
+        UnitNames { unit: "graph", row, target: "target", targets: TargetKind::Quantities }
     }
 
     /// The nouns of `data`.
-    pub(crate) fn of(data: &Data) -> Nouns {
+    pub(crate) fn for_data(data: &Data) -> UnitNames {
         match data {
-            Data::Samples(_) => Nouns::SAMPLES,
-            Data::CrossSections(_) => Nouns::CROSS_SECTIONS,
-            Data::Graphs(graphs) if graphs.targets_of() == Some(GraphTargets::Graphs) => Nouns::of_graphs("graph"),
-            Data::Graphs(_) => Nouns::of_graphs("node"),
+            Data::Samples(_) => UnitNames::SAMPLES,
+            Data::CrossSections(_) => UnitNames::CROSS_SECTIONS,
+            Data::Graphs(graphs) if graphs.targets_of() == Some(GraphTargets::Graphs) => UnitNames::for_graphs("graph"),
+            Data::Graphs(_) => UnitNames::for_graphs("node"),
         }
     }
 
     /// The same beside a model that learns with `loss`: a class has no horizon.
-    pub(crate) fn with(self, loss: Loss) -> Nouns {
+    pub(crate) fn with(self, loss: Loss) -> UnitNames {
         match loss {
-            Loss::Classes(_) | Loss::CrossEntropy => Nouns { target: "target", ..self },
+            Loss::Classes(_) | Loss::CrossEntropy => UnitNames { target: "target", ..self },
             _ => self,
         }
     }
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn classes_are_targets_and_numbers_of_bars_have_horizons() {
-        assert_eq!(Nouns::SAMPLES.with(Loss::Mse).target, "horizon");
-        assert_eq!(Nouns::SAMPLES.with(Loss::Classes(Classes::Labels(3))).target, "target");
-        assert_eq!(Nouns::of_graphs("node").with(Loss::Mse).target, "target");
+        assert_eq!(UnitNames::SAMPLES.with(Loss::Mse).target, "horizon");
+        assert_eq!(UnitNames::SAMPLES.with(Loss::Classes(Classes::Labels(3))).target, "target");
+        assert_eq!(UnitNames::for_graphs("node").with(Loss::Mse).target, "target");
     }
 }
