@@ -8,7 +8,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::cpu::fusion::FusionMemory;
 use crate::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::step::{Capacity, Purpose};
 use crate::cpu::team::Team;
 use crate::error::Result;

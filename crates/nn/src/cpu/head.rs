@@ -2,7 +2,7 @@
 
 //! The linear head: y [B, K] = joined [B, D] · Wᵀ + b, with W [K, D].
 
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::model::head::Head;
 use crate::model::tensor::TensorSet;

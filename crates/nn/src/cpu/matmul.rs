@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "matrixmultiply takes raw pointers; `multiply` checks the shapes first")]
 
-use crate::cpu::kernel::pairs::{self, Operand, PairIsa};
+use crate::cpu::kernel::bf16::{self, Operand, PairIsa};
 
 /// A type with a general matrix product. Implemented for `f32` and `f64`.
 pub trait GemmElement: Copy {
@@ -141,7 +141,7 @@ pub(crate) fn multiply_by(
     if into == Output::Overwrite {
         c.fill(0.0);
     }
-    pairs::multiply_rows(isa, a.operand(), b.operand(), c);
+    bf16::multiply_rows(isa, a.operand(), b.operand(), c);
 }
 
 impl<'a> Matrix<'a, f32> {

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::decoder::Decoding;
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::{ShardWorkspace, Weights};
 use crate::cpu::step::{Capacity, Compute, Purpose};

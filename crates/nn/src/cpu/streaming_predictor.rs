@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Device};
 
 use crate::cpu::carried::state_len;
 use crate::cpu::decoder::Decoding;
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::Weights;
 use crate::cpu::stateful_inference::{ONE_SAMPLE, top_hidden};

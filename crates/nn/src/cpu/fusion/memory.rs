@@ -4,7 +4,7 @@ use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::cpu::norm::Normalised;
 use crate::cpu::step::Purpose;

@@ -32,7 +32,7 @@ use megabatch_gpu_core::Scope;
 
 pub use weights::PackedAttention;
 
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::kernel::{Isa, ProductIsa};
 use crate::cpu::team::Team;
 use crate::error::Result;

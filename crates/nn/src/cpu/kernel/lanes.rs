@@ -1,7 +1,7 @@
 //! Sixteen numbers at once, and the functions of an LSTM cell and of graph attention on them.
 
 /// A panel's row as products read it: sixteen words of 32 bits, each a single-precision number or,
-/// see [`pairs`](super::pairs), two numbers in bf16. Sums are sixteen single-precision numbers.
+/// see [`bf16`](super::bf16), two numbers in bf16. Sums are sixteen single-precision numbers.
 ///
 /// # Safety
 /// Every function may be called only on a CPU with the instruction set of the implementation,

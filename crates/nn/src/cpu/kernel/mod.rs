@@ -20,23 +20,23 @@ pub(crate) mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod bf16;
 mod cell;
 mod dropout;
 mod lanes;
-pub(crate) mod pairs;
 mod portable;
+mod prefetch;
 mod product;
 pub(crate) mod quantized;
-mod read_ahead;
 
 use std::ops::Range;
 
 pub(crate) use cell::{Prefetch, Step, Unwound, activate, cells, forward, forward_units, unwind};
 pub(crate) use megabatch_gpu_core::isa::Isa;
-pub(crate) use read_ahead::{Ahead, PanelRows};
+pub(crate) use prefetch::{Ahead, PanelRows};
 
+use bf16::{Operand, PairIsa};
 use megabatch_gpu_core::isa::InstructionSet;
-use pairs::{Operand, PairIsa};
 
 use crate::model::dropout::Mask;
 
@@ -487,7 +487,7 @@ pub(crate) fn product_by(isa: ProductIsa, operands: PanelProduct<'_>, to: &mut V
     let PanelProduct { rows, depth, panels, start, a, b } = operands;
     let b = View(b, Place { start: 0, stride: depth * PANEL });
     let (a, b) = (Operand::panels(rows, depth, a), Operand::panels(depth, panels * PANEL, b));
-    pairs::multiply_panels(pair_isa, a, b, start, to);
+    bf16::multiply_panels(pair_isa, a, b, start, to);
 }
 
 /// [`outer`] by one of these instruction sets.
@@ -508,7 +508,7 @@ pub(crate) fn outer_by(
     };
     let (a, d) = (Operand::panels(rows, columns, a).transposed(), Operand::panels(rows, panels * PANEL, d));
     let mut sums = ViewMut(sums, Place { start: 0, stride: columns * PANEL });
-    pairs::multiply_panels(pair_isa, a, d, Start::Result, &mut sums);
+    bf16::multiply_panels(pair_isa, a, d, Start::Result, &mut sums);
 }
 
 /// Mask factors of the outputs of sixteen units, `first_unit` and those after it, at each of

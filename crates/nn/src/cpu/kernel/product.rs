@@ -24,7 +24,7 @@
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::lanes::{Lanes, Words};
-use super::read_ahead::Turns;
+use super::prefetch::Turns;
 use super::{AddedRows, Outer, OuterRows, PANEL, ProductArguments, Sweep};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.

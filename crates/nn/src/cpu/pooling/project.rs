@@ -5,7 +5,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::error::Result;
 use crate::model::pooling::AttentionPooling;

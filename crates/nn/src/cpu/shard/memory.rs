@@ -4,8 +4,8 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::bf16::{self, PairScratch};
 use super::norm::norm_len;
-use super::pairs::{self, PairScratch};
 use super::quantized::Activations;
 use super::segments::Extent;
 use super::{BLOCK_STEPS, Dimensions};
@@ -155,7 +155,7 @@ impl ScratchLens {
         let [segment_gates, segment_cell] = segment_len(dims, purpose);
         let copied = units * room(BLOCK_STEPS * dims.capacity);
         let normed = if dims.sizes.norm && dims.sizes.layers > 1 { copied } else { 0 };
-        let [pair_rows, pair_gates, pair_turned] = pairs::scratch_len(dims, purpose);
+        let [pair_rows, pair_gates, pair_turned] = bf16::scratch_len(dims, purpose);
         let forward = ScratchLens {
             segment_gates,
             segment_cell,

@@ -12,28 +12,28 @@
 //! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see
 //!    [`segments`].
 //! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few
-//!    windows are computed in another order, see [`single`]; threads share the units of one window,
-//!    see [`meeting`].
+//!    windows are computed in another order, see [`small_batch`]; threads share the units of one
+//!    window, see [`step_barrier`].
 //! 7. Predictions may be computed with weights in eight bits, see [`quantized`].
-//! 8. In bf16, CPUs with instructions for it multiply pairs of numbers, see [`pairs`].
+//! 8. In bf16, CPUs with instructions for it multiply pairs of numbers, see [`bf16`].
 //!
 //! All sums are formed in an order that depends on the samples alone.
 
 mod backward;
+mod bf16;
 mod dropout;
 mod gradients;
 mod input;
-mod meeting;
 mod memory;
 mod norm;
-mod pairs;
 mod pooling;
 mod quantized;
 mod rounding;
 mod segments;
 mod sequence;
-mod single;
+mod small_batch;
 mod state;
+mod step_barrier;
 mod tasks;
 mod weights;
 mod windows;
@@ -45,7 +45,7 @@ use rayon::prelude::*;
 use crate::cpu::carried::Initial;
 use crate::cpu::decoder::{Decoding, passes};
 use crate::cpu::graph_attention::PackedAttention;
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::{Clock, Profile};
 use crate::cpu::schedule::TaskGraph;
@@ -55,11 +55,11 @@ use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
 use crate::model::lstm::{LstmSizes, Read};
 use crate::model::tensor::TensorSet;
 use crate::model::{Model, prefixed};
+pub use bf16::instructions;
 pub(crate) use gradients::{BlockFinals, SharedGradients};
 pub use gradients::{FinalGradients, FinalSink};
 pub(crate) use input::{Shard, Weights};
 use memory::{ScratchLens, ShardScratch};
-pub use pairs::instructions;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
 use sequence::{Role, Sequence, SequenceInput};

@@ -13,7 +13,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
-use super::single::ROWS_FEW_IN_SHORT;
+use super::small_batch::ROWS_FEW_IN_SHORT;
 use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};

@@ -18,10 +18,10 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::meeting::{Met, UnitShare};
 use super::memory::{LayerMemory, ShardScratch, place};
 use super::segments::Extent;
-use super::single::ROWS_FEW;
+use super::small_batch::ROWS_FEW;
+use super::step_barrier::{Met, UnitShare};
 use super::tasks::Projections;
 use super::weights::LayerWeights;
 use super::windows::Windows;

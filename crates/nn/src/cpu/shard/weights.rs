@@ -11,8 +11,8 @@ use std::ops::Range;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Dimensions;
+use super::bf16;
 use super::norm::norm_len;
-use super::pairs;
 use super::quantized::QuantizedLayer;
 use crate::cpu::kernel::PANEL;
 use crate::cpu::step::Purpose;
@@ -24,7 +24,7 @@ use crate::model::tensor::{Slot, TensorSet};
 #[derive(Debug)]
 pub(super) struct LayerWeights {
     /// W_ih and W_hh. For products of pairs, here and transposed, a row is one of two numbers'
-    /// words, see [`pairs`].
+    /// words, see [`bf16`].
     pub(super) input: Buffer<f32>, // [gate panels][F][16]
     pub(super) recurrent: Buffer<f32>, // [gate panels][H][16]
     pub(super) bias: Buffer<f32>,      // b_ih + b_hh: [gate panels][16]
@@ -44,7 +44,7 @@ pub(super) struct LayerWeights {
 pub(super) fn weights_len(dims: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
     let width = dims.gates() * PANEL;
     let [input, recurrent, turned] = match dims.pair_isa {
-        Some(_) => pairs::weights_len(dims, dims.input(l)),
+        Some(_) => bf16::weights_len(dims, dims.input(l)),
         None => [width * dims.input(l), width * dims.sizes.hidden, dims.units() * PANEL * width],
     };
     let (turned, between) = match purpose {
@@ -74,8 +74,8 @@ impl LayerWeights {
     /// that this is called in.
     pub(super) fn pack(&mut self, hidden: usize, slots: &LayerSlots, parameters: &TensorSet) {
         let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
-        let pack = if self.is_paired { pairs::pack } else { pack };
-        let turn = if self.is_paired { pairs::turn } else { turn };
+        let pack = if self.is_paired { bf16::pack } else { pack };
+        let turn = if self.is_paired { bf16::turn } else { turn };
         let (input, recurrent) = (self.input.as_mut_slice(), self.recurrent.as_mut_slice());
         let (input_turned, recurrent_turned) = (self.input_turned.as_mut_slice(), self.recurrent_turned.as_mut_slice());
         let turn = |weight: &[f32], to: &mut [f32]| {

@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::carried::Carried;
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::profile::Profile;
 use crate::cpu::shard::{BlockFinals, PackedWeights, Shard, ShardWorkspace, Weights};
 pub use crate::cpu::shard::{FinalGradients, FinalSink};

@@ -8,7 +8,7 @@ use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 
 use super::{Capacity, Objective, Purpose, RoundWork, Totals};
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::shard::{Shard, ShardWorkspace, SharedGradients, Weights};
 use crate::error::Result;
 use crate::loss::labelled_rows;

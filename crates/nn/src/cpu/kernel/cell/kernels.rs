@@ -14,7 +14,7 @@
 //! 2. Backward computes tanh c' anew, which is cheaper than to keep and to load it.
 //! 3. Forward of few windows goes over all units twice instead, for the same reason.
 //! 4. Where products are too short to bring the next step's rows to the second-level cache, see
-//!    [`read_ahead`](crate::cpu::kernel::read_ahead), the cell asks for them row by row.
+//!    [`prefetch`](crate::cpu::kernel::prefetch), the cell asks for them row by row.
 //! 5. Backward sets what has vanished to zero, see [`flush`](crate::cpu::flush::flush).
 
 use super::{Activate, CellsArguments, Forward, ForwardUnits, Unwind};

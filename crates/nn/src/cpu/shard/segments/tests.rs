@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::batch::SeriesBatch;
 use crate::cpu::kernel::Isa;
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::schedule::TaskGraph;
 use crate::cpu::shard::{BlockFinals, FinalGradients, PackedWeights, Shard, ShardWorkspace, SharedGradients, Weights};
 use crate::cpu::step::{Capacity, Kept, Purpose};

@@ -22,7 +22,7 @@
 //!    of one sequence over all windows. It reads them where the groups have them. In bf16 it
 //!    gathers a block of steps first, to pack it.
 //! 4. Predictions of one window. These tasks and `forward` meet after every step, see
-//!    [`meeting`](super::meeting).
+//!    [`step_barrier`](super::step_barrier).
 //!
 //! Each sum is thus formed in the order of [`Sequence::forward`] and [`Sequence::backward`] over
 //! all windows: a shard's bits do not depend on its tasks. Windows stay together where sums over
@@ -38,10 +38,10 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::Scope;
 
-use super::meeting::{self, Meeting, UnitShare};
 use super::memory::{self, ScratchLens, ShardScratch};
 use super::pooling::{self, Pooled, PoolingScratch};
 use super::sequence::{Role, Sequence, SequenceInput};
+use super::step_barrier::{self, Meeting, UnitShare};
 use super::windows::Windows;
 use super::{Dimensions, quantized::Activations};
 use crate::cpu::profile::Clock;
@@ -147,7 +147,7 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, threads: usize) -> usize {
     let layers = |dims: Dimensions| dims.sizes.layers * memory::layer_len(dims, purpose).iter().sum::<usize>();
     let Some(cut) = Cut::new(dims, purpose, threads) else {
         let member = layers(dims) + ScratchLens::new(dims, purpose).total();
-        return meeting::members(dims, purpose) * member + pooling::len(&[dims], purpose);
+        return step_barrier::members(dims, purpose) * member + pooling::len(&[dims], purpose);
     };
     let group = cut.group_dims(dims);
     let groups = cut.groups * (layers(group) + group_scratch_lens(group, purpose).total());
@@ -165,7 +165,7 @@ impl TimeframeTasks {
     /// Memory for tasks of `threads` threads, booked on `scope`.
     pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, threads: usize) -> Result<Self> {
         let cut = Cut::new(dims, purpose, threads);
-        let members = meeting::members(dims, purpose);
+        let members = step_barrier::members(dims, purpose);
         let mut tasks = TimeframeTasks {
             dims,
             cut,

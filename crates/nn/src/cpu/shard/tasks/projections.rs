@@ -12,7 +12,7 @@ use super::super::quantized::Activations;
 use super::super::rounding::round_panels;
 use super::super::weights::LayerWeights;
 use super::super::windows::Windows;
-use super::super::{BLOCK_STEPS, Dimensions, pairs};
+use super::super::{BLOCK_STEPS, Dimensions, bf16};
 use crate::cpu::kernel::{Isa, PANEL, Place, View, ViewMut};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
@@ -36,7 +36,7 @@ fn bars_at_once(dims: Dimensions) -> usize {
 /// Numbers in each buffer for `bars` bars.
 pub(super) fn lens(dims: Dimensions, bars: usize) -> ScratchLens {
     // Rows are packed as a prediction packs them.
-    let [pair_rows, ..] = pairs::scratch_len(dims, Purpose::Prediction);
+    let [pair_rows, ..] = bf16::scratch_len(dims, Purpose::Prediction);
     ScratchLens {
         x: dims.sizes.features.div_ceil(PANEL) * room(bars_at_once(dims)),
         by_bar: dims.gates() * room(bars),

@@ -15,7 +15,7 @@ use super::super::{Dimensions, add};
 use super::sums::Unwound;
 use super::{Cut, Group, PanelSums, Projections, ROWS_OF_STEP, TimeframeTasks};
 use crate::cpu::decoder::{Decoding, GraphShard};
-use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::bf16::PairIsa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::Clock;
 use crate::cpu::schedule::{Task, TaskGraph};

@@ -9,16 +9,16 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::super::backward::add_rows;
+use super::super::bf16::{self, PairScratch};
 use super::super::gradients::SharedGradients;
 use super::super::memory::{place, room};
-use super::super::pairs::{self, PairScratch};
 use super::super::rounding::round_panels;
 use super::super::sequence::Sequence;
 use super::super::weights::unpack_add;
 use super::super::windows::Windows;
 use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
-use crate::cpu::kernel::pairs::{PairIsa, padded_words};
+use crate::cpu::kernel::bf16::{PairIsa, padded_words};
 use crate::cpu::kernel::{self, FactorRows, Isa, PANEL, PanelRows, Place, ProductIsa, View};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
@@ -47,7 +47,7 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 
     let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0);
     let bars = dims.sizes.features.div_ceil(PANEL);
     let sums = panels * PANEL;
-    let [_, _, turned] = pairs::scratch_len(dims, purpose);
+    let [_, _, turned] = bf16::scratch_len(dims, purpose);
     let (d_gates, operand, pair_gates) = match dims.pair_isa {
         Some(_) => (panels * room(block), bars.max(dims.units()), panels * padded_words(block) * PANEL),
         None => (0, bars, 0),

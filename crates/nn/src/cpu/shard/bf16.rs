@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
 //! The LSTMs' products on a CPU that multiplies numbers in bf16, see
-//! [`kernel::pairs`](crate::cpu::kernel::pairs).
+//! [`kernel::bf16`](crate::cpu::kernel::bf16).
 //!
 //! ```text
 //! forward:   gates = x · W_ihᵀ + b + h · W_hhᵀ
@@ -31,11 +31,11 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch, place, room};
 use super::sequence::{Sequence, input};
-use super::single::ROWS_FEW_IN_SHORT;
+use super::small_batch::ROWS_FEW_IN_SHORT;
 use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::pairs::{self, PAIRED_PANEL, PairIsa, padded_words};
+use crate::cpu::kernel::bf16::{self, PAIRED_PANEL, PairIsa, padded_words};
 use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Prefetch, Start, Sweep, View, ViewMut};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -86,14 +86,14 @@ impl PairScratch {
     /// The product `of` a matrix that is packed for it.
     pub(super) fn multiply(&mut self, isa: PairIsa, product: PanelProduct<'_>, to: &mut ViewMut<'_>) {
         let at = rows_at(product.rows);
-        pairs::rows(isa, product.rows, product.depth, product.a, &mut ViewMut(self.rows.as_mut_slice(), at));
-        pairs::product(isa, PanelProduct { a: View(self.rows.as_slice(), at), ..product }, to, Sweep::Up);
+        bf16::rows(isa, product.rows, product.depth, product.a, &mut ViewMut(self.rows.as_mut_slice(), at));
+        bf16::product(isa, PanelProduct { a: View(self.rows.as_slice(), at), ..product }, to, Sweep::Up);
     }
 
     /// Packs the gradients of gates at `rows` rows for [`PairScratch::add_product`].
     pub(super) fn take_d_gates(&mut self, isa: PairIsa, rows: usize, panels: usize, d_gates: View<'_>) {
         let at = Place { start: 0, stride: padded_words(rows) * PANEL };
-        pairs::pairs(isa, rows, panels, d_gates, &mut ViewMut(self.d_gates.as_mut_slice(), at));
+        bf16::pairs(isa, rows, panels, d_gates, &mut ViewMut(self.d_gates.as_mut_slice(), at));
     }
 
     /// Adds `a` [rows, columns]ᵀ · the gradients of gates to `sums`.
@@ -108,10 +108,10 @@ impl PairScratch {
     ) {
         let columns_at = columns.next_multiple_of(PANEL);
         let at = place(columns_at, PANEL);
-        pairs::turned_pairs(isa, rows, columns, a, &mut ViewMut(self.turned.as_mut_slice(), at));
+        bf16::turned_pairs(isa, rows, columns, a, &mut ViewMut(self.turned.as_mut_slice(), at));
         let mut sums = ViewMut(sums, Place { start: 0, stride: columns * PANEL });
         let (start, a, b) = (Start::Result, View(self.turned.as_slice(), at), self.d_gates.as_slice());
-        pairs::product(isa, PanelProduct { rows: columns, depth: rows, panels, start, a, b }, &mut sums, Sweep::Up);
+        bf16::product(isa, PanelProduct { rows: columns, depth: rows, panels, start, a, b }, &mut sums, Sweep::Up);
     }
 }
 
@@ -184,7 +184,7 @@ impl Sequence {
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let h_at = rows_at(rows);
         let mut h = ViewMut(states_as_rows.as_mut_slice(), h_at);
-        pairs::rows(pair_isa, rows, hidden, View(states.as_slice(), before), &mut h);
+        bf16::rows(pair_isa, rows, hidden, View(states.as_slice(), before), &mut h);
         let h = View(states_as_rows.as_slice(), h_at);
         // The gates of sixteen units stay in the first-level cache from product to cell, unless one
         // product of all is faster.
@@ -197,7 +197,7 @@ impl Sequence {
             let mut unit_gates = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * first)));
             let product = PanelProduct { rows, depth: hidden, panels: 4 * at_once, start, a: h, b: weight };
-            pairs::product(pair_isa, product, &mut unit_gates, Sweep::for_step(t));
+            bf16::product(pair_isa, product, &mut unit_gates, Sweep::for_step(t));
             if few {
                 let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
                 let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
@@ -259,11 +259,11 @@ impl Sequence {
         let panels = self.dims.units();
         let at = rows_at(rows);
         let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
-        pairs::rows(pair_isa, rows, depth, self.d_gates(l, t, segment, d_gates), &mut d_rows);
+        bf16::rows(pair_isa, rows, depth, self.d_gates(l, t, segment, d_gates), &mut d_rows);
         let d_rows = View(d_gate_rows.as_slice(), at);
         let multiply = |weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
             let (start, b) = (Start::Zero, weight.as_slice());
-            pairs::product(pair_isa, PanelProduct { rows, depth, panels, start, a: d_rows, b }, to, Sweep::for_step(t));
+            bf16::product(pair_isa, PanelProduct { rows, depth, panels, start, a: d_rows, b }, to, Sweep::for_step(t));
         };
         if t > 0 {
             multiply(&weights.recurrent_turned, &mut ViewMut(d_hidden.as_mut_slice(), self.d_state_at()));
@@ -311,7 +311,7 @@ mod tests {
             let input = weight(4 * hidden * width);
             let (mut single, mut expected) = (vec![0.0; 8 * width * PANEL], vec![0.0; 8 * 16 * PANEL]);
             super::super::weights::pack(hidden, &input, &mut single);
-            pairs::pairs(isa, width, 8, View(&single, place(width)), &mut ViewMut(&mut expected, place(16)));
+            bf16::pairs(isa, width, 8, View(&single, place(width)), &mut ViewMut(&mut expected, place(16)));
             let mut own = vec![0.0; 8 * 16 * PANEL];
             pack(hidden, &input, &mut own);
             assert_eq!(own, expected, "{}", isa.name());
@@ -319,7 +319,7 @@ mod tests {
             let recurrent = weight(4 * hidden * hidden);
             let (mut single, mut expected) = (vec![0.0; 2 * 128 * PANEL], vec![0.0; 2 * 64 * PANEL]);
             super::super::weights::turn(hidden, &recurrent, &mut single);
-            pairs::pairs(isa, 128, 2, View(&single, place(128)), &mut ViewMut(&mut expected, place(64)));
+            bf16::pairs(isa, 128, 2, View(&single, place(128)), &mut ViewMut(&mut expected, place(64)));
             let mut own = vec![0.0; 2 * 64 * PANEL];
             turn(hidden, &recurrent, &mut own);
             assert_eq!(own, expected, "{}", isa.name());
