@@ -16,7 +16,7 @@ use std::time::Instant;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
-use megabatch_nn::cpu::team::Team;
+use megabatch_nn::cpu::team::ThreadTeam;
 use megabatch_nn::graph::GraphView;
 use megabatch_nn::model::{AttentionKind, GraphActivation, GraphAttention, GraphConfig, Layout, TensorSet};
 use megabatch_segment::{Compressed, Csc, Csr};
@@ -26,7 +26,7 @@ use rayon::prelude::*;
 struct Graph {
     row_ptr: Vec<u32>,
     col: Vec<u32>,
-    turned: Compressed<u32>,
+    transposed: Compressed<u32>,
     x: Vec<f32>,
 }
 
@@ -106,20 +106,25 @@ impl Graph {
             col.extend(neighbours);
         }
         let row_ptr: Vec<u32> = (0..=nodes).map(|node| (node * k) as u32).collect();
-        let turned = Csr::new(&row_ptr, &col, nodes).and_then(|csr| csr.transposed()).expect("a graph by its rows");
+        let transposed = Csr::new(&row_ptr, &col, nodes).and_then(|csr| csr.transposed()).expect("a graph by its rows");
         let x = (0..nodes * features).map(|_| random() as f32 / 2f32.powi(23) - 1.0).collect();
-        Graph { row_ptr, col, turned, x }
+        Graph { row_ptr, col, transposed, x }
     }
 
     fn nodes(&self) -> Nodes<'_> {
         let count = self.row_ptr.len() - 1;
         let graph = GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, count).expect("a graph by its rows"),
-            csc: Csc::new(&self.turned.offsets[..], &self.turned.indices[..], &self.turned.edges[..], count)
-                .expect("a graph by its columns"),
+            csc: Csc::new(
+                &self.transposed.offsets[..],
+                &self.transposed.indices[..],
+                &self.transposed.edges[..],
+                count,
+            )
+            .expect("a graph by its columns"),
             attributes: &[],
         };
-        Nodes { graph, x: &self.x, dropout: None, team: Team::alone() }
+        Nodes { graph, x: &self.x, dropout: None, team: ThreadTeam::alone() }
     }
 }
 

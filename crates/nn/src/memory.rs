@@ -38,7 +38,7 @@ pub struct PlannedTensor {
 }
 
 /// Members of a list of buffers: name, numbers, and the phases that use them.
-pub type Parts = Vec<(String, usize, &'static [StepPhase])>;
+pub type TensorPlan = Vec<(String, usize, &'static [StepPhase])>;
 
 /// Used by the forward pass.
 pub const FORWARD: &[StepPhase] = &[StepPhase::Forward];

@@ -7,7 +7,7 @@ use std::error::Error as StdError;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
-use megabatch_nn::cpu::{Changes, Compute, Engine, Kept, Purpose, Totals};
+use megabatch_nn::cpu::{Changes, CheckpointPolicy, Compute, Engine, Purpose, Totals};
 use megabatch_nn::graph::{GraphBatch, GraphView, Graphs};
 use megabatch_nn::loss::{Loss, Objective, labelled_rows};
 use megabatch_nn::model::{
@@ -181,10 +181,10 @@ impl Problem {
         let batch = batch.with_graphs(Some(&graph_batch));
 
         let device = Device::cpu();
-        let purpose = Purpose::Training { dropout: self.drops, runs: None, kept: Kept::Everything };
+        let purpose = Purpose::Training { dropout: self.drops, runs: None, kept: CheckpointPolicy::Everything };
         let compute = Compute { threads, batch_size: self.graphs.len() };
         let mut engine = Engine::new(&device, model, compute, purpose, megabatch_amp::Precision::Fp32).unwrap();
-        engine.make_room_for(model, Some(&self.graphs)).unwrap();
+        engine.ensure_batch_capacity(model, Some(&self.graphs)).unwrap();
         engine.load(model, &self.parameters);
         let mut outputs = vec![f32::NAN; batch.outputs_len(model)];
         engine.predict(model, &self.parameters, &batch, &mut outputs);

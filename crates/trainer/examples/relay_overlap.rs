@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
-use megabatch_nn::cpu::{BlockSinks, Compute, Engine, FinalGradients, Kept, Purpose};
+use megabatch_nn::cpu::{BlockSinks, CheckpointPolicy, Compute, Engine, FinalGradients, Purpose};
 use megabatch_nn::loss::{Loss, Objective};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, StepDropout, StepSeed, Timeframe};
 use megabatch_trainer::{
@@ -129,7 +129,7 @@ fn print_readiness(threads: usize, blocks: usize) -> Result<()> {
     let (device, shape, samples) = (Device::cpu(), shape(), blocks * BLOCK);
     let model = Model::new(shape.clone(), ModelConfig::default())?;
     let parameters = model.initial_parameters(&device.scope("parameters"), 1)?;
-    let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
+    let purpose = Purpose::Training { dropout: false, runs: None, kept: CheckpointPolicy::Everything };
     let mut engine = Engine::new(&device, &model, Compute { threads, batch_size: samples }, purpose, Precision::Fp32)?;
     engine.load(&model, &parameters);
     let (windows, targets) = (windows(samples), numbers(samples));

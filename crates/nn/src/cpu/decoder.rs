@@ -8,12 +8,12 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::cpu::fusion::FusionMemory;
 use crate::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::step::{Capacity, Purpose};
-use crate::cpu::team::Team;
+use crate::cpu::team::ThreadTeam;
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView};
-use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
+use crate::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
 use crate::model::decoder::{Decoder, Widths};
 use crate::model::readout::Readout;
 use crate::model::tensor::TensorSet;
@@ -27,24 +27,24 @@ pub(crate) struct GraphShard<'a> {
     pub(crate) view: GraphView<'a>,
     pub(crate) dropout: Option<GraphDropout>,
     /// The threads that share the loops.
-    pub(crate) team: &'a Team,
+    pub(crate) team: &'a ThreadTeam,
 }
 
 impl Decoder {
     /// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its
     /// fields.
-    fn lens(&self, room: Capacity) -> [usize; 9] {
+    fn lens(&self, capacity: Capacity) -> [usize; 9] {
         let Widths { encoding, fused, top, outputs, readout } = self.widths;
-        let (encodings, outputs) = (room.samples * encoding, self.rows(room.samples) * outputs);
-        let attended = if self.attention.is_some() { room.samples * top } else { 0 };
+        let (encodings, outputs) = (capacity.samples * encoding, self.rows(capacity.samples) * outputs);
+        let attended = if self.attention.is_some() { capacity.samples * top } else { 0 };
         let pooled = if readout == Readout::Node { 0 } else { top };
         let d_encodings = if self.has_d_encodings() { encodings } else { 0 };
-        let d_fused = if self.fusion.is_some() { room.samples * fused } else { 0 };
+        let d_fused = if self.fusion.is_some() { capacity.samples * fused } else { 0 };
         [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
     }
 
     /// The same with fusion's by what they are; without graph attention's own.
-    pub(crate) fn parts(&self, room: Capacity, purpose: Purpose) -> Parts {
+    pub(crate) fn tensor_plan(&self, capacity: Capacity, purpose: Purpose) -> TensorPlan {
         const NAMES: [(&str, &[StepPhase]); 9] = [
             ("encodings", BOTH),
             ("outputs", BOTH),
@@ -56,12 +56,13 @@ impl Decoder {
             ("what is read out of a graph", BOTH),
             ("its gradient", BACKWARD),
         ];
-        let own = self.lens(room).into_iter().zip(NAMES).map(|(len, (name, phases))| (name.to_owned(), len, phases));
-        own.chain([("fusion".to_owned(), self.fusion_len(room, purpose), BOTH)]).collect()
+        let own =
+            self.lens(capacity).into_iter().zip(NAMES).map(|(len, (name, phases))| (name.to_owned(), len, phases));
+        own.chain([("fusion".to_owned(), self.fusion_len(capacity, purpose), BOTH)]).collect()
     }
 
-    fn fusion_len(&self, room: Capacity, purpose: Purpose) -> usize {
-        self.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, room.samples, purpose))
+    fn fusion_len(&self, capacity: Capacity, purpose: Purpose) -> usize {
+        self.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose))
     }
 
     /// True if the encodings' gradient is formed: for an encoder that learns, and where it is that
@@ -73,7 +74,7 @@ impl Decoder {
     /// From the outputs' gradient to that of what the head read.
     fn head_backward(
         &self,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         parameters: &TensorSet,
         read: &[f32],
         d_outputs: &[f32],
@@ -81,15 +82,15 @@ impl Decoder {
         gradients: &mut TensorSet,
     ) {
         match &self.head {
-            Some(head) => head.backward(pair_isa, parameters, read, d_outputs, d_read, gradients),
+            Some(head) => head.backward(bf16_isa, parameters, read, d_outputs, d_read, gradients),
             None => d_read.copy_from_slice(d_outputs),
         }
     }
 
-    /// Numbers in the memory for shards of up to `room`.
-    pub(crate) fn memory_len(&self, room: Capacity, purpose: Purpose) -> usize {
-        let len = |attention| AttentionPass::len(attention, room.samples, room.edges, passes(purpose));
-        let own = self.lens(room).iter().sum::<usize>() + self.fusion_len(room, purpose);
+    /// Numbers in the memory for shards of up to `capacity`.
+    pub(crate) fn memory_len(&self, capacity: Capacity, purpose: Purpose) -> usize {
+        let len = |attention| AttentionPass::len(attention, capacity.samples, capacity.edges, passes(purpose));
+        let own = self.lens(capacity).iter().sum::<usize>() + self.fusion_len(capacity, purpose);
         own + self.attention.as_ref().map_or(0, len)
     }
 
@@ -116,7 +117,7 @@ pub(crate) struct Decoding {
     /// B now.
     samples: usize,
     /// For products of pairs of bf16 numbers; `None` for single precision.
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     widths: Widths,
     encodings: Buffer<f32>,   // [B, D]
     outputs: Buffer<f32>,     // [R, K]
@@ -137,18 +138,18 @@ pub(crate) struct Decoding {
 }
 
 impl Decoding {
-    /// Memory for shards of up to `room`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, decoder: &Decoder, room: Capacity, purpose: Purpose) -> Result<Self> {
+    /// Memory for shards of up to `capacity`, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> Result<Self> {
         let [encodings, outputs, d_outputs, d_encodings, d_fused, attended, d_attended, pooled, d_pooled] =
-            decoder.lens(room);
-        let fusion = decoder.fusion.map(|fusion| FusionMemory::new(scope, fusion.sizes, room.samples, purpose));
+            decoder.lens(capacity);
+        let fusion = decoder.fusion.map(|fusion| FusionMemory::new(scope, fusion.sizes, capacity.samples, purpose));
         let zeros = |len| Buffer::zeros(scope, len);
         let attention = decoder.attention.as_ref();
-        let attention =
-            attention.map(|attention| AttentionPass::new(scope, attention, room.samples, room.edges, passes(purpose)));
+        let attention = attention
+            .map(|attention| AttentionPass::new(scope, attention, capacity.samples, capacity.edges, passes(purpose)));
         Ok(Decoding {
             samples: 0,
-            pair_isa: None,
+            bf16_isa: None,
             widths: decoder.widths,
             encodings: zeros(encodings)?,
             outputs: zeros(outputs)?,
@@ -262,7 +263,7 @@ impl Decoding {
         }
         let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
         match &decoder.head {
-            Some(head) => head.forward(self.pair_isa, parameters, x, outputs),
+            Some(head) => head.forward(self.bf16_isa, parameters, x, outputs),
             None => outputs.copy_from_slice(x),
         }
     }
@@ -273,16 +274,16 @@ impl Decoding {
     pub(crate) fn forward_in(
         &mut self,
         precision: Precision,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         decoder: &Decoder,
         parameters: &TensorSet,
         packed: Option<&PackedAttention>,
         graph: Option<GraphShard<'_>>,
     ) {
         self.round_encodings(precision.arithmetic(Operation::MatrixProduct).operands);
-        self.pair_isa = pair_isa;
-        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision, pair_isa));
-        self.attention.iter_mut().for_each(|attention| attention.set_pair_isa(pair_isa));
+        self.bf16_isa = bf16_isa;
+        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision, bf16_isa));
+        self.attention.iter_mut().for_each(|attention| attention.set_bf16_isa(bf16_isa));
         self.forward(decoder, parameters, packed, graph);
     }
 
@@ -336,10 +337,10 @@ impl Decoding {
         let (nodes, d_nodes) = (&nodes[..len], &mut d_nodes.as_mut_slice()[..len]);
         let d_outputs = &self.d_outputs.as_slice()[..self.widths.readout.rows(self.samples) * self.widths.outputs];
         if self.widths.readout == Readout::Node {
-            decoder.head_backward(self.pair_isa, parameters, nodes, d_outputs, d_nodes, gradients);
+            decoder.head_backward(self.bf16_isa, parameters, nodes, d_outputs, d_nodes, gradients);
         } else {
             let d_pooled = self.d_pooled.as_mut_slice();
-            decoder.head_backward(self.pair_isa, parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
+            decoder.head_backward(self.bf16_isa, parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
             self.widths.readout.backward(d_pooled, &self.arguments, d_nodes);
         }
     }

@@ -2,7 +2,7 @@
 
 //! The linear head: y [B, K] = joined [B, D] · Wᵀ + b, with W [K, D].
 
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::model::head::Head;
 use crate::model::tensor::TensorSet;
@@ -10,7 +10,7 @@ use crate::model::tensor::TensorSet;
 impl Head {
     pub(crate) fn forward(
         &self,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         parameters: &TensorSet,
         joined: &[f32],
         outputs: &mut [f32],
@@ -18,13 +18,13 @@ impl Head {
         let bias = parameters.slot(self.bias);
         outputs.chunks_exact_mut(self.outputs).for_each(|row| row.copy_from_slice(bias));
         let weight = Matrix::new(parameters.slot(self.weight), self.outputs, self.width).transposed();
-        multiply_by(pair_isa, self.joined(joined), weight, Output::Add, outputs);
+        multiply_by(bf16_isa, self.joined(joined), weight, Output::Add, outputs);
     }
 
     /// Adds the parameters' gradients and writes that of `joined` to `d_joined`, both [B, D].
     pub(crate) fn backward(
         &self,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         parameters: &TensorSet,
         joined: &[f32],
         d_outputs: &[f32],
@@ -33,12 +33,12 @@ impl Head {
     ) {
         let rows = d_outputs.len() / self.outputs;
         let d_y = Matrix::new(d_outputs, rows, self.outputs);
-        multiply_by(pair_isa, d_y.transposed(), self.joined(joined), Output::Add, gradients.slot_mut(self.weight));
+        multiply_by(bf16_isa, d_y.transposed(), self.joined(joined), Output::Add, gradients.slot_mut(self.weight));
         for row in d_outputs.chunks_exact(self.outputs) {
             gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
         }
         let weight = Matrix::new(parameters.slot(self.weight), self.outputs, self.width);
-        multiply_by(pair_isa, d_y, weight, Output::Overwrite, d_joined);
+        multiply_by(bf16_isa, d_y, weight, Output::Overwrite, d_joined);
     }
 
     fn joined<'a>(&self, joined: &'a [f32]) -> Matrix<'a, f32> {

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "matrixmultiply takes raw pointers; `multiply` checks the shapes first")]
 
-use crate::cpu::kernel::bf16::{self, Operand, PairIsa};
+use crate::cpu::kernel::bf16::{self, Bf16Isa, Operand};
 
 /// A type with a general matrix product. Implemented for `f32` and `f64`.
 pub trait GemmElement: Copy {
@@ -131,13 +131,13 @@ pub fn multiply<S: GemmElement>(a: Matrix<'_, S>, b: Matrix<'_, S>, into: Output
 /// # Panics
 /// If the shapes do not fit together.
 pub(crate) fn multiply_by(
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     a: Matrix<'_, f32>,
     b: Matrix<'_, f32>,
     into: Output,
     c: &mut [f32],
 ) {
-    let Some(isa) = pair_isa else { return multiply(a, b, into, c) };
+    let Some(isa) = bf16_isa else { return multiply(a, b, into, c) };
     if into == Output::Overwrite {
         c.fill(0.0);
     }

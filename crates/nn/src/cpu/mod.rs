@@ -25,7 +25,7 @@ pub use profile::{LayerTimes, PassTimes, PoolingTimes, Profile};
 pub use shard::instructions;
 pub use stateful_inference::{StatefulInference, read_rows, streamed_len};
 pub use step::{
-    BatchTimes, BlockSinks, BlockSums, Capacity, Changes, Compute, Engine, FinalGradients, FinalSink, Kept, Purpose,
-    SHARD_SAMPLES, Totals,
+    BatchTimes, BlockSinks, BlockSums, Capacity, Changes, CheckpointPolicy, Compute, Engine, FinalGradients, FinalSink,
+    Purpose, SHARD_SAMPLES, Totals,
 };
 pub use streaming_predictor::StreamingPredictor;

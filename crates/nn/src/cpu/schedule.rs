@@ -9,13 +9,13 @@
 //!
 //! This is list scheduling by the longest path. No thread is idle while a task is ready. Which
 //! thread has which task depends on the moment; what a task computes does not. While a task with a
-//! [`Team`] is done, threads that have none share its loops.
+//! [`ThreadTeam`] is done, threads that have none share its loops.
 
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::team::Team;
+use super::team::ThreadTeam;
 
 /// Looks at the number of ready tasks before a thread sleeps: about ten microseconds.
 const SPINS: usize = 400;
@@ -76,17 +76,17 @@ impl<K> TaskGraph<K> {
 
 impl<K: Copy + Sync> TaskGraph<K> {
     /// Does the tasks one after another on this thread.
-    pub(crate) fn run_here(&self, mut work: impl FnMut(K, &Team)) {
-        self.tasks.iter().for_each(|task| work(task.kind, Team::alone()));
+    pub(crate) fn run_here(&self, mut work: impl FnMut(K, &ThreadTeam)) {
+        self.tasks.iter().for_each(|task| work(task.kind, ThreadTeam::alone()));
     }
 
     /// Does the tasks on the threads of `pool`.
     ///
     /// # Panics
     /// If `work` does.
-    pub(crate) fn run(&self, pool: &rayon::ThreadPool, work: impl Fn(K, &Team) + Sync) {
+    pub(crate) fn run(&self, pool: &rayon::ThreadPool, work: impl Fn(K, &ThreadTeam) + Sync) {
         let run = GraphRun::new(self);
-        pool.broadcast(|_| run.work_off(&work));
+        pool.broadcast(|_| run.run_tasks(&work));
     }
 }
 
@@ -172,7 +172,7 @@ impl<'a, K: Copy + Sync> GraphRun<'a, K> {
     }
 
     /// The work of one thread.
-    fn work_off(&self, work: &(impl Fn(K, &Team) + Sync)) {
+    fn run_tasks(&self, work: &(impl Fn(K, &ThreadTeam) + Sync)) {
         let mut state = self.lock();
         while state.left > 0 && !state.is_aborted {
             let Some(Ready { task, .. }) = state.ready.pop() else {
@@ -187,7 +187,7 @@ impl<'a, K: Copy + Sync> GraphRun<'a, K> {
             }
             drop(state);
             let guard = AbortOnPanic(self);
-            work(kind, &Team::new(team));
+            work(kind, &ThreadTeam::new(team));
             drop(guard);
             state = self.lock();
             if team > 1 {

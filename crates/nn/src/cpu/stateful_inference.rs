@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::decoder::Decoding;
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::{ShardWorkspace, Weights};
 use crate::cpu::step::{Capacity, Compute, Purpose};
@@ -78,7 +78,7 @@ struct PooledWindow {
 }
 
 /// The way through one segment of one timeframe, up to the last bar that is asked for.
-struct Passage<'a> {
+struct SegmentScan<'a> {
     timeframe: usize,
     /// T and F.
     shape: (usize, usize),
@@ -103,10 +103,10 @@ struct Boundary {
 }
 
 /// Passages that threads compute together.
-pub(crate) struct Passages<'a, B: SegmentBars> {
+pub(crate) struct SegmentScans<'a, B: SegmentBars> {
     bars: &'a B,
     /// Passages that no thread has taken.
-    queue: Mutex<std::vec::IntoIter<Passage<'a>>>,
+    queue: Mutex<std::vec::IntoIter<SegmentScan<'a>>>,
     kept: Mutex<BTreeMap<(usize, usize), BoundaryState>>,
     failure: Mutex<Option<B::Error>>,
 }
@@ -197,7 +197,7 @@ impl StatefulInference {
     }
 
     /// Does `work` with the passages to compute, those through all segments in which states are
-    /// asked for, and a buffer a thread for [`Passages::work_off`].
+    /// asked for, and a buffer a thread for [`SegmentScans::run`].
     ///
     /// # Errors
     /// The error of `bars`, which cannot be read.
@@ -205,20 +205,24 @@ impl StatefulInference {
         &mut self,
         model: &Model,
         bars: &B,
-        work: impl FnOnce(&Passages<'_, B>, Vec<&mut [f32]>),
+        work: impl FnOnce(&SegmentScans<'_, B>, Vec<&mut [f32]>),
     ) -> std::result::Result<(), B::Error> {
         let StatefulInference { timeframes, warm_up_windows, readers, resumable, .. } = self;
         let mut all = Vec::new();
         for (k, timeframe) in timeframes.iter_mut().enumerate() {
-            let cutter = PassagesOfTimeframe { model, timeframe: k, warm_up_windows: *warm_up_windows, resumable };
-            cutter.add(timeframe, |row| bars.segment_start(k, row), &mut all);
+            let planner = ScanPlanner { model, timeframe: k, warm_up_windows: *warm_up_windows, resumable };
+            planner.add(timeframe, |row| bars.segment_start(k, row), &mut all);
         }
         // The longest ones first, so that threads end at about the same time.
-        all.sort_by_key(|passage| std::cmp::Reverse(passage.rows.len()));
-        let passages =
-            Passages { bars, queue: Mutex::new(all.into_iter()), kept: Mutex::default(), failure: Mutex::default() };
-        work(&passages, readers.iter_mut().map(|reader| reader.bars.as_mut_slice()).collect());
-        let Passages { kept, failure, .. } = passages;
+        all.sort_by_key(|scan| std::cmp::Reverse(scan.rows.len()));
+        let scans = SegmentScans {
+            bars,
+            queue: Mutex::new(all.into_iter()),
+            kept: Mutex::default(),
+            failure: Mutex::default(),
+        };
+        work(&scans, readers.iter_mut().map(|reader| reader.bars.as_mut_slice()).collect());
+        let SegmentScans { kept, failure, .. } = scans;
         let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
         resumable.retain(|(k, _), _| !kept.keys().any(|(kept_key, _)| kept_key == k));
         resumable.extend(kept);
@@ -317,7 +321,7 @@ impl Reader {
             let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
             part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, 1, hidden).1));
         }
-        self.decoding.forward_in(precision, PairIsa::for_precision(precision), model.decoder(), parameters, None, None);
+        self.decoding.forward_in(precision, Bf16Isa::for_precision(precision), model.decoder(), parameters, None, None);
     }
 
     /// Pools a sample's windows by attention.
@@ -327,7 +331,7 @@ impl Reader {
             let (end, states) = sample.window(k, timeframe.steps, model.config().hidden);
             // Samples that follow each other share the windows of long timeframes.
             if pooled.end != Some(end) {
-                pooled.memory.forward(PairIsa::for_precision(precision), pooling, parameters, states);
+                pooled.memory.forward(Bf16Isa::for_precision(precision), pooling, parameters, states);
                 pooled.end = Some(end);
             }
         }
@@ -335,19 +339,19 @@ impl Reader {
 }
 
 /// Cuts the way through the segments of a timeframe into passages.
-struct PassagesOfTimeframe<'a> {
+struct ScanPlanner<'a> {
     model: &'a Model,
     timeframe: usize,
     warm_up_windows: Option<usize>,
     resumable: &'a BTreeMap<(usize, usize), BoundaryState>,
 }
 
-impl PassagesOfTimeframe<'_> {
+impl ScanPlanner<'_> {
     fn add<'a>(
         &self,
         streamed: &'a mut StreamedTimeframe,
         segment_start_of: impl Fn(usize) -> usize,
-        all: &mut Vec<Passage<'a>>,
+        all: &mut Vec<SegmentScan<'a>>,
     ) {
         let (timeframe, hidden) = (&self.model.shape().timeframes[self.timeframe], self.model.config().hidden);
         let (mut asked, mut states) = (streamed.rows.as_slice(), streamed.hidden.as_mut_slice());
@@ -364,7 +368,7 @@ impl PassagesOfTimeframe<'_> {
                 }
             };
             let (earlier, own) = states.split_at_mut(before * hidden);
-            all.push(Passage {
+            all.push(SegmentScan {
                 timeframe: self.timeframe,
                 shape: (timeframe.steps, timeframe.features),
                 rows: row..last + 1,
@@ -401,15 +405,15 @@ impl PassagesOfTimeframe<'_> {
     }
 }
 
-impl<B: SegmentBars> Passages<'_, B> {
+impl<B: SegmentBars> SegmentScans<'_, B> {
     /// Computes passages with the memory of one thread, and `buffer` for their bars, among others
     /// that do the same, until none is left or bars cannot be read.
-    pub(crate) fn work_off(&self, weights: Weights<'_>, memory: &mut ShardWorkspace, buffer: &mut [f32]) {
+    pub(crate) fn run(&self, weights: Weights<'_>, memory: &mut ShardWorkspace, buffer: &mut [f32]) {
         const HELD: &str = "nobody panics with the lock held";
         let next = || self.queue.lock().expect(HELD).next();
-        while let Some(passage) = next().filter(|_| self.failure.lock().expect(HELD).is_none()) {
-            let timeframe = passage.timeframe;
-            match passage.go(self.bars, weights, memory, buffer) {
+        while let Some(scan) = next().filter(|_| self.failure.lock().expect(HELD).is_none()) {
+            let timeframe = scan.timeframe;
+            match scan.run(self.bars, weights, memory, buffer) {
                 Ok(Some((Boundary { segment_start, row }, state))) => {
                     self.kept.lock().expect(HELD).insert((timeframe, segment_start), BoundaryState { row, state });
                 }
@@ -422,17 +426,17 @@ impl<B: SegmentBars> Passages<'_, B> {
     }
 }
 
-impl Passage<'_> {
+impl SegmentScan<'_> {
     /// Goes through the segment, T bars at a time: what a window has room for. The boundary, and
     /// the state there.
-    fn go<B: SegmentBars>(
+    fn run<B: SegmentBars>(
         self,
         bars: &B,
         weights: Weights<'_>,
         memory: &mut ShardWorkspace,
         buffer: &mut [f32],
     ) -> std::result::Result<Option<(Boundary, Vec<f32>)>, B::Error> {
-        let Passage { timeframe, shape: (steps, features), rows, mut state, asked, hidden, boundary } = self;
+        let SegmentScan { timeframe, shape: (steps, features), rows, mut state, asked, hidden, boundary } = self;
         let units = weights.model.config().hidden;
         let mut asked = asked.iter().zip(hidden.chunks_exact_mut(units)).peekable();
         let mut kept = None;

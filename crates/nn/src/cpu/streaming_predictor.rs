@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Device};
 
 use crate::cpu::carried::state_len;
 use crate::cpu::decoder::Decoding;
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::Weights;
 use crate::cpu::stateful_inference::{ONE_SAMPLE, top_hidden};
@@ -120,7 +120,7 @@ impl StreamingPredictor {
                 Some(memory) => {
                     let pooling = &self.model.poolings()[k];
                     part.copy_from_slice(memory.forward(
-                        PairIsa::for_precision(precision),
+                        Bf16Isa::for_precision(precision),
                         pooling,
                         parameters,
                         recent,
@@ -134,7 +134,7 @@ impl StreamingPredictor {
         }
         self.decoding.forward_in(
             precision,
-            PairIsa::for_precision(precision),
+            Bf16Isa::for_precision(precision),
             self.model.decoder(),
             parameters,
             None,

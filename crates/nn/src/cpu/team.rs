@@ -10,19 +10,19 @@ use rayon::prelude::*;
 
 /// The threads that share the loops of a task.
 #[derive(Debug)]
-pub struct Team {
+pub struct ThreadTeam {
     threads: usize,
 }
 
-impl Team {
+impl ThreadTeam {
     /// Threads that loops are split for.
     pub fn new(threads: usize) -> Self {
-        Team { threads: threads.max(1) }
+        ThreadTeam { threads: threads.max(1) }
     }
 
     /// One thread.
     pub fn alone() -> &'static Self {
-        static ALONE: Team = Team { threads: 1 };
+        static ALONE: ThreadTeam = ThreadTeam { threads: 1 };
         &ALONE
     }
 

@@ -90,8 +90,8 @@ mod tests {
     fn a_loop_is_added_to_each_node_and_those_given_are_left_out() {
         let (row_ptr, col) = ([0u32, 3, 3, 5], [0u32, 1, 2, 1, 2]);
         let csr = Csr::new(&row_ptr, &col, 3).unwrap();
-        let turned = csr.transposed().unwrap();
-        let csc = Csc::new(&turned.offsets, &turned.indices, &turned.edges, 3).unwrap();
+        let transposed = csr.transposed().unwrap();
+        let csc = Csc::new(&transposed.offsets, &transposed.indices, &transposed.edges, 3).unwrap();
         let graph = GraphView { csr, csc, attributes: &[] };
         let edges = |self_loops: bool, node| -> Vec<_> {
             edges_to(&graph, self_loops, node).map(|Edge { place, from, origin }| (place, from, origin)).collect()

@@ -30,13 +30,13 @@ pub struct BatchEdges {
     /// `[N]`: the graph of each node.
     pub graph_of: Vec<u32>,
     /// Starts of the graphs, and behind the last one the ends.
-    pub graphs: Vec<GraphPlace>,
+    pub graphs: Vec<GraphStart>,
 }
 
 /// Start of a graph in lists: `Graph` of ops/graphs.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct GraphPlace {
+pub struct GraphStart {
     /// Its number in the source.
     pub index: u64,
     /// Its first node.
@@ -76,7 +76,7 @@ impl BatchEdges {
         let places = u32::try_from(lists.from.len()).expect("places are counted by u32");
         lists.starts.push(places);
         lists.src_starts.push(lists.places.len() as u32);
-        lists.graphs.push(GraphPlace { index: 0, node: lists.graph_of.len() as u32, place: places });
+        lists.graphs.push(GraphStart { index: 0, node: lists.graph_of.len() as u32, place: places });
         lists
     }
 
@@ -84,7 +84,7 @@ impl BatchEdges {
         let (nodes, node, place) = (graph.nodes(), self.graph_of.len(), self.from.len());
         let own_places = graph.edges() + if self_loops { nodes } else { 0 };
         self.graph_of.resize(node + nodes, self.graphs.len() as u32);
-        self.graphs.push(GraphPlace { index: index as u64, node: node as u32, place: place as u32 });
+        self.graphs.push(GraphStart { index: index as u64, node: node as u32, place: place as u32 });
         self.from.resize(place + own_places, NO_EDGE);
         for i in 0..nodes {
             self.starts.push((place + graph.csr.edges_of(i).start + if self_loops { i } else { 0 }) as u32);
@@ -133,8 +133,8 @@ mod tests {
     fn graphs_follow_one_another() {
         let (row_ptr, col) = ([0u32, 2, 2, 3], [0u32, 1, 1]);
         let csr = Csr::new(&row_ptr, &col, 3).unwrap();
-        let turned = csr.transposed().unwrap();
-        let csc = Csc::new(&turned.offsets, &turned.indices, &turned.edges, 3).unwrap();
+        let transposed = csr.transposed().unwrap();
+        let csc = Csc::new(&transposed.offsets, &transposed.indices, &transposed.edges, 3).unwrap();
         let graph = GraphView { csr, csc, attributes: &[9.0, 1.0, 2.0] };
         for (self_loops, starts, from, givers, places) in [
             (

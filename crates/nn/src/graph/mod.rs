@@ -14,7 +14,7 @@ pub use batch::{GraphBatch, check_graphs, samples_of};
 pub use dropout::GraphDropout;
 pub(crate) use dropout::GraphMask;
 pub(crate) use edges::{place_attributes, places};
-pub use lists::{BatchEdges, GraphPlace, NO_EDGE, SeenEdges};
+pub use lists::{BatchEdges, GraphStart, NO_EDGE, SeenEdges};
 pub use port::{GraphTargets, Graphs, LabelSpan};
 
 /// One graph as training reads it, wherever it lies: N nodes, E edges with A attributes. The batch

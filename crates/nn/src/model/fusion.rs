@@ -96,6 +96,6 @@ impl AttentionFusion {
 
     /// Start of the first parameter, which the others follow.
     pub(crate) fn start(&self, layout: &Layout) -> usize {
-        layout.place(self.input.weight).start
+        layout.range(self.input.weight).start
     }
 }

@@ -16,10 +16,10 @@ impl Model {
     ///
     /// The order is a matter of the model alone.
     pub fn gradient_groups(&self) -> Vec<Range<usize>> {
-        let mut groups = vec![self.decoder_place()];
+        let mut groups = vec![self.decoder_range()];
         for k in self.backward_order() {
-            groups.extend(self.pooling_place(k));
-            groups.extend(self.lstms()[k].layers.iter().rev().map(|layer| layer.place(&self.layout)));
+            groups.extend(self.pooling_range(k));
+            groups.extend(self.lstms()[k].layers.iter().rev().map(|layer| layer.range(&self.layout)));
         }
         groups.retain(|group| !group.is_empty());
         groups
@@ -37,26 +37,26 @@ impl Model {
         order
     }
 
-    /// Place of the parameters above the encoder.
-    pub(crate) fn decoder_place(&self) -> Range<usize> {
-        let layers = self.lstms().iter().flat_map(|lstm| &lstm.layers).map(|layer| layer.place(&self.layout).end);
-        let poolings = (0..self.poolings().len()).filter_map(|k| self.pooling_place(k)).map(|place| place.end);
+    /// Element range of the parameters above the encoder.
+    pub(crate) fn decoder_range(&self) -> Range<usize> {
+        let layers = self.lstms().iter().flat_map(|lstm| &lstm.layers).map(|layer| layer.range(&self.layout).end);
+        let poolings = (0..self.poolings().len()).filter_map(|k| self.pooling_range(k)).map(|range| range.end);
         layers.chain(poolings).max().unwrap_or(0)..self.layout.len()
     }
 
-    /// Place of the pooling of timeframe `k`, where attention pools.
-    pub(crate) fn pooling_place(&self, k: usize) -> Option<Range<usize>> {
+    /// Element range of the pooling of timeframe `k`; `None` without attention pooling.
+    pub(crate) fn pooling_range(&self, k: usize) -> Option<Range<usize>> {
         let pooling = self.poolings().get(k)?;
-        Some(pooling.start(&self.layout)..self.layout.place(pooling.out_bias).end)
+        Some(pooling.start(&self.layout)..self.layout.range(pooling.out_bias).end)
     }
 }
 
 impl LayerSlots {
-    /// Place of all parameters of the layer, which lie one after another.
-    pub(crate) fn place(&self, layout: &Layout) -> Range<usize> {
+    /// Element range of the layer's parameters, which are contiguous.
+    pub(crate) fn range(&self, layout: &Layout) -> Range<usize> {
         let bias = self.bias.map(|[_, bias_hh]| bias_hh);
         let last = self.norm.map(|norm| norm.bias).or(bias).unwrap_or(self.weight_hh);
-        layout.place(self.weight_ih).start..layout.place(last).end
+        layout.range(self.weight_ih).start..layout.range(last).end
     }
 }
 

@@ -74,7 +74,7 @@ impl LstmSizes {
 
     /// True if some layer's outputs receive gradients at every step: from the layer above, or for
     /// the top one from what reads it.
-    pub(crate) fn has_d_between(self) -> bool {
+    pub(crate) fn has_d_layer_output(self) -> bool {
         self.layers > 1 || self.read == Read::EveryStep
     }
 }

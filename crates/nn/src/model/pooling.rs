@@ -94,7 +94,7 @@ impl AttentionPooling {
 
     /// Start of the first parameter, which the others follow.
     pub(crate) fn start(&self, layout: &Layout) -> usize {
-        layout.place(self.query).start
+        layout.range(self.query).start
     }
 
     /// d: numbers of a head.

@@ -65,12 +65,12 @@ impl Layout {
         (&entry.name, index - entry.range.start)
     }
 
-    /// Place of a tensor's elements among those of all.
-    pub fn place(&self, slot: Slot) -> Range<usize> {
+    /// The range of a tensor's elements among all elements.
+    pub fn range(&self, slot: Slot) -> Range<usize> {
         self.entries[slot.0].range.clone()
     }
 
-    /// Places of the tensors of several dimensions, from element `start` on.
+    /// Element ranges of the matrices, tensors of two or more dimensions, from element `start` on.
     pub fn matrices(&self, start: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let matrices = self.entries.iter().filter(move |entry| entry.shape.len() > 1 && entry.range.start >= start);
         matrices.map(|entry| entry.range.clone())
@@ -80,7 +80,7 @@ impl Layout {
         &self.entries[slot.0].name
     }
 
-    fn range(&self, name: &str) -> Option<Range<usize>> {
+    fn range_named(&self, name: &str) -> Option<Range<usize>> {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| entry.range.clone())
     }
 }
@@ -118,12 +118,12 @@ impl TensorSet {
 
     /// The tensor `name`, row-major.
     pub fn get(&self, name: &str) -> Option<&[f32]> {
-        self.layout.range(name).map(|range| &self.values.as_slice()[range])
+        self.layout.range_named(name).map(|range| &self.values.as_slice()[range])
     }
 
     /// The tensor `name` for writing.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut [f32]> {
-        self.layout.range(name).map(|range| &mut self.values.as_mut_slice()[range])
+        self.layout.range_named(name).map(|range| &mut self.values.as_mut_slice()[range])
     }
 
     /// Name, shape and values of each tensor, in order.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
-use megabatch_nn::cpu::team::Team;
+use megabatch_nn::cpu::team::ThreadTeam;
 use megabatch_nn::graph::{GraphDropout, GraphView};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{GraphAttention, GraphConfig, GraphOutput, Layout, TensorSet};
@@ -75,7 +75,7 @@ const GRADIENT_TOLERANCE: f64 = 1e-5;
 struct OwnedGraph {
     row_ptr: Vec<u32>,
     col: Vec<u32>,
-    turned: Compressed<u32>,
+    transposed: Compressed<u32>,
     attributes: Vec<f32>,
 }
 
@@ -84,15 +84,15 @@ impl OwnedGraph {
     fn new(nodes: usize, edges: &[(u32, u32)], attributes: Vec<f32>) -> Self {
         let ends = (0..=nodes as u32).map(|row| edges.partition_point(|edge| edge.0 < row) as u32);
         let (row_ptr, col): (Vec<u32>, Vec<u32>) = (ends.collect(), edges.iter().map(|edge| edge.1).collect());
-        let turned = Csr::new(&row_ptr, &col, nodes).unwrap().transposed().unwrap();
-        OwnedGraph { row_ptr, col, turned, attributes }
+        let transposed = Csr::new(&row_ptr, &col, nodes).unwrap().transposed().unwrap();
+        OwnedGraph { row_ptr, col, transposed, attributes }
     }
 
     fn view(&self) -> GraphView<'_> {
         let nodes = self.row_ptr.len() - 1;
         GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, nodes).unwrap(),
-            csc: Csc::new(&self.turned.offsets, &self.turned.indices, &self.turned.edges, nodes).unwrap(),
+            csc: Csc::new(&self.transposed.offsets, &self.transposed.indices, &self.transposed.edges, nodes).unwrap(),
             attributes: &self.attributes,
         }
     }
@@ -167,8 +167,12 @@ fn check(fixture: &Fixture<'_>, case: &Case, dropout: GraphDropout) {
     }
     let (x, target) = (fixture.numbers("x"), fixture.numbers("target"));
     assert_eq!(target.len(), count * attention.width());
-    let nodes =
-        Nodes { graph: graph.view(), x: &x, dropout: (case.dropout > 0.0).then_some(dropout), team: Team::alone() };
+    let nodes = Nodes {
+        graph: graph.view(),
+        x: &x,
+        dropout: (case.dropout > 0.0).then_some(dropout),
+        team: ThreadTeam::alone(),
+    };
 
     let mut packed = PackedAttention::new(&scope, &attention, Passes::ForwardAndBackward).unwrap();
     packed.pack(&attention, &parameters);

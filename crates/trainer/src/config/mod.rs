@@ -12,7 +12,7 @@ use std::fmt::Display;
 
 use megabatch_amp::{self as amp, Precision, ScalerConfig};
 use megabatch_nn::batch::{LossOn, Runs};
-use megabatch_nn::cpu::{Compute, Kept, Purpose};
+use megabatch_nn::cpu::{CheckpointPolicy, Compute, Purpose};
 use megabatch_nn::cuda::ops::Arithmetic;
 use megabatch_nn::cuda::{ComputeConfig, Tuning, check_encoder};
 use megabatch_nn::loss::Loss;
@@ -231,9 +231,9 @@ impl Config {
             LossOn::EveryStep => Some(Runs::for_steps(self.step_samples(), self.batch_size, self.run_samples())),
         };
         let kept = match (self.gradient_checkpointing, self.carry_state) {
-            (false, _) => Kept::Everything,
-            (true, false) => Kept::Half,
-            (true, true) => Kept::HalfAndCells,
+            (false, _) => CheckpointPolicy::Everything,
+            (true, false) => CheckpointPolicy::Half,
+            (true, true) => CheckpointPolicy::HalfAndCells,
         };
         Purpose::Training { dropout: self.dropout_between_layers(), runs, kept }
     }

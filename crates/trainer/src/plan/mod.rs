@@ -112,8 +112,8 @@ impl Footprint {
     /// # Errors
     /// As [`Model::new`].
     pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
-        let room = config.compute().room(config.purpose());
-        Footprint::with_room(config, shape, room, 1, validation_samples > 0)
+        let capacity = config.compute().capacity(config.purpose());
+        Footprint::with_room(config, shape, capacity, 1, validation_samples > 0)
     }
 
     /// The footprint of training a model over graphs, of which the largest have so many nodes and
@@ -129,15 +129,15 @@ impl Footprint {
         edges: usize,
         validation_graphs: usize,
     ) -> Result<Self> {
-        let room = config.compute().room_of_graph(nodes, edges);
-        Footprint::with_room(config, shape, room, nodes, validation_graphs > 0)
+        let capacity = config.compute().graph_capacity(nodes, edges);
+        Footprint::with_room(config, shape, capacity, nodes, validation_graphs > 0)
     }
 
-    /// The footprint with shards of `room`, in batches of so many samples times the batch size.
+    /// The footprint with shards of `capacity`, in batches of so many samples times the batch size.
     fn with_room(
         config: &Config,
         shape: &SampleShape,
-        room: Capacity,
+        capacity: Capacity,
         samples: usize,
         validates: bool,
     ) -> Result<Self> {
@@ -147,7 +147,7 @@ impl Footprint {
         let weights = model.layout().len();
         let shards = config.compute().shards_at_once(&model, config.purpose());
         let packed = Engine::weights_len(&model, config.purpose(), config.precision);
-        let workspace = Engine::workspace_len(&model, room, config.purpose(), config.precision);
+        let workspace = Engine::workspace_len(&model, capacity, config.purpose(), config.precision);
         let working = if config.precision == Precision::Fp32 { 0 } else { weights };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         // Two of a step and, while a validation interrupts training, two of its own.

@@ -5,7 +5,7 @@
 use megabatch_amp::Precision;
 use megabatch_nn::cpu::Engine;
 use megabatch_nn::loss::Loss;
-use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, Parts, PlannedTensor, StepPhase};
+use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, PlannedTensor, StepPhase, TensorPlan};
 use megabatch_nn::model::{Model, SampleShape};
 
 use super::Footprint;
@@ -30,20 +30,22 @@ impl Footprint {
     ) -> Result<Vec<PlannedTensor>> {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let purpose = config.purpose();
-        let (room, samples) = match graphs {
-            Some((nodes, edges)) => (config.compute().room_of_graph(nodes, edges), nodes),
-            None => (config.compute().room(purpose), 1),
+        let (capacity, samples) = match graphs {
+            Some((nodes, edges)) => (config.compute().graph_capacity(nodes, edges), nodes),
+            None => (config.compute().capacity(purpose), 1),
         };
         let shards = config.compute().shards_at_once(&model, purpose);
         let weights = |prefix: &str, phases| {
             let tensors = model.layout().tensors();
-            tensors.map(|(name, shape)| (format!("{prefix}{name}"), shape.iter().product(), phases)).collect::<Parts>()
+            tensors
+                .map(|(name, shape)| (format!("{prefix}{name}"), shape.iter().product(), phases))
+                .collect::<TensorPlan>()
         };
-        let packed = Engine::weights_parts(&model, purpose, config.precision);
-        let workspace = Engine::workspace_parts(&model, room, purpose, config.precision);
-        let working = if config.precision == Precision::Fp32 { Parts::new() } else { weights("rounded: ", BOTH) };
+        let packed = Engine::weights_plan(&model, purpose, config.precision);
+        let workspace = Engine::workspace_plan(&model, capacity, purpose, config.precision);
+        let working = if config.precision == Precision::Fp32 { TensorPlan::new() } else { weights("rounded: ", BOTH) };
         let moments = if config.optimizer.kind.has_moments() { &["exp_avg.", "exp_avg_sq."][..] } else { &[] };
-        let batches_of = |rows: usize, prefix: &str| -> Parts {
+        let batches_of = |rows: usize, prefix: &str| -> TensorPlan {
             let windows = shape.timeframes.iter().enumerate();
             let windows = windows
                 .map(|(k, tf)| (format!("{prefix}windows {}", tf.name), rows * samples * shape.window_len(k), ALL));
@@ -52,14 +54,16 @@ impl Footprint {
         let batches = batches_of(config.batch_capacity(), "");
         let counted = matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1;
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
-        let ahead = if counted { vec![("a sample counted ahead".to_owned(), sample, FORWARD)] } else { Parts::new() };
+        let ahead =
+            if counted { vec![("a sample counted ahead".to_owned(), sample, FORWARD)] } else { TensorPlan::new() };
         // Two, and two of the given size while a validation interrupts training.
-        let bytes_of = |parts: &Parts| parts.iter().map(|(_, numbers, _)| numbers * size_of::<f32>()).sum::<usize>();
+        let bytes_of =
+            |parts: &TensorPlan| parts.iter().map(|(_, numbers, _)| numbers * size_of::<f32>()).sum::<usize>();
         let of_batches = self.batches_bytes - if counted { sample * size_of::<f32>() } else { 0 };
         let validates = of_batches > 2 * bytes_of(&batches);
         let (count, validated) = match (validates, config.batch_capacity() == config.batch_size) {
-            (false, _) => (2, Parts::new()),
-            (true, true) => (4, Parts::new()),
+            (false, _) => (2, TensorPlan::new()),
+            (true, true) => (4, TensorPlan::new()),
             (true, false) => (2, batches_of(config.batch_size, "validation: ")),
         };
         // Of a rank of several, whole sets more.

@@ -375,7 +375,7 @@ impl Trainer {
         let resident = resident_series(run.samples);
         self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(resident.as_ref()))?;
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
-        self.engine.make_room_for(&self.model, graphs)?;
+        self.engine.ensure_batch_capacity(&self.model, graphs)?;
         self.make_room_for_blocks(schedule)?;
         let scope = self.device.scope("batches");
         let order = schedule.own_batches(self.step..schedule.steps, run.train);

@@ -5,8 +5,8 @@
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::cuda::ops::{
-    Arithmetic, BatchUploader, Gradients, InputWeights, Operand, Output, Part, Product, RecurrenceInputs,
-    RecurrenceSchedule, RecurrentWeights, RowInputs, Scratch, Sequence, States, Transpose, WorkList, add_column_sums,
+    Arithmetic, BatchUploader, Gradients, InputWeights, Operand, Output, Product, RecurrenceInputs, RecurrenceSchedule,
+    RecurrentWeights, RowInputs, Scratch, Sequence, States, TensorSlice, Transpose, WorkList, add_column_sums,
     multiply, recurrence, recurrence_backward, recurrence_of_rows,
 };
 use megabatch_order::random::{Stream, uniform};
@@ -159,14 +159,14 @@ impl<T: Operand> Layer<T> {
     }
 
     /// Input of the layer above: the hidden states after each step.
-    fn outputs(&self, list: &WorkList) -> Part<'_, T> {
-        Part { buffer: &self.states.hidden, start: list.states_row_after(0, 0) * list.hidden() }
+    fn outputs(&self, list: &WorkList) -> TensorSlice<'_, T> {
+        TensorSlice { buffer: &self.states.hidden, start: list.states_row_after(0, 0) * list.hidden() }
     }
 
     fn project(
         &self,
         list: &WorkList,
-        x: Part<'_, T>,
+        x: TensorSlice<'_, T>,
         projected: &mut Buffer<f32>,
         scratch: &mut Scratch,
     ) -> Result<()> {
@@ -187,9 +187,15 @@ impl<T: Operand> Layer<T> {
     }
 
     /// Gradients of the weights from those of gates and from what was read.
-    fn add_up(&mut self, list: &WorkList, d_gates: &Buffer<T>, x: Part<'_, T>, scratch: &mut Scratch) -> Result<()> {
+    fn add_up(
+        &mut self,
+        list: &WorkList,
+        d_gates: &Buffer<T>,
+        x: TensorSlice<'_, T>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let (gates, rows) = (4 * list.hidden(), list.rows());
-        let before = Part { buffer: &self.states.hidden, start: list.states_row(0) * list.hidden() };
+        let before = TensorSlice { buffer: &self.states.hidden, start: list.states_row(0) * list.hidden() };
         let recurrent = product(d_gates.into(), before, [gates, list.hidden(), rows], Transpose::Tn);
         multiply(&recurrent, Output::Overwrite, &mut self.d_weight_hh, 0, scratch)?;
         let inputs = product(d_gates.into(), x, [gates, self.input, rows], Transpose::Tn);
@@ -206,7 +212,12 @@ impl<T: Operand> Layer<T> {
     }
 }
 
-fn product<'a, T: Operand>(a: Part<'a, T>, b: Part<'a, T>, shape: [usize; 3], layout: Transpose) -> Product<'a, T> {
+fn product<'a, T: Operand>(
+    a: TensorSlice<'a, T>,
+    b: TensorSlice<'a, T>,
+    shape: [usize; 3],
+    layout: Transpose,
+) -> Product<'a, T> {
     Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact }
 }
 

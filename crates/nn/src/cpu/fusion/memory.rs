@@ -4,7 +4,7 @@ use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::cpu::norm::Normalised;
 use crate::cpu::step::Purpose;
@@ -21,7 +21,7 @@ pub(crate) struct FusionMemory {
     /// Precision of the results of products, which the next products read.
     precision: Precision,
     /// For products of pairs of bf16 numbers; `None` for single precision.
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     qkv: Buffer<f32>,     // [N, 3H]
     weights: Buffer<f32>, // [B, heads, n, n]
     seen: Buffer<f32>,    // [N, H]: what the tokens see of each other
@@ -62,7 +62,7 @@ impl FusionMemory {
         Ok(FusionMemory {
             tokens: 0,
             precision: Precision::Fp32,
-            pair_isa: None,
+            bf16_isa: None,
             qkv: zeros(qkv)?,
             weights: zeros(weights)?,
             seen: zeros(seen)?,
@@ -88,9 +88,9 @@ impl FusionMemory {
 
     /// Has what products give rounded as the policy says of a run in `precision`, and products
     /// computed by an instruction set for pairs.
-    pub(crate) fn set_precision(&mut self, precision: Precision, pair_isa: Option<PairIsa>) {
+    pub(crate) fn set_precision(&mut self, precision: Precision, bf16_isa: Option<Bf16Isa>) {
         self.precision = precision.arithmetic(Operation::MatrixProduct).result;
-        self.pair_isa = pair_isa;
+        self.bf16_isa = bf16_isa;
     }
 
     /// Fuses the tokens of B samples, `x` [B, n, H], to [B, H].
@@ -99,7 +99,7 @@ impl FusionMemory {
         self.tokens = x.len() / hidden;
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
-        fusion.input.forward(self.pair_isa, parameters, x, hidden, qkv, Output::Overwrite);
+        fusion.input.forward(self.bf16_isa, parameters, x, hidden, qkv, Output::Overwrite);
         round_to(self.precision, qkv);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
@@ -110,7 +110,7 @@ impl FusionMemory {
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
         fusion.output.forward(
-            self.pair_isa,
+            self.bf16_isa,
             parameters,
             &self.seen.as_slice()[..rows * hidden],
             hidden,
@@ -120,12 +120,12 @@ impl FusionMemory {
         fusion.norm1.forward(parameters, first, &mut self.norm1);
 
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
-        fusion.widen.forward(self.pair_isa, parameters, first, hidden, wide, Output::Overwrite);
+        fusion.widen.forward(self.bf16_isa, parameters, first, hidden, wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
         round_to(self.precision, wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
-        fusion.narrow.forward(self.pair_isa, parameters, wide, inner, second, Output::Add);
+        fusion.narrow.forward(self.bf16_isa, parameters, wide, inner, second, Output::Add);
         fusion.norm2.forward(parameters, second, &mut self.norm2);
 
         let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
@@ -188,15 +188,15 @@ impl FusionMemory {
         }
         fusion.norm2.backward(parameters, &self.norm2, d_rows, gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
-        fusion.narrow.backward(self.pair_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
+        fusion.narrow.backward(self.bf16_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
         round_to(self.precision, d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
         let first = &self.first.as_slice()[..rows * hidden];
-        fusion.widen.backward(self.pair_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
+        fusion.widen.backward(self.bf16_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
 
         fusion.norm1.backward(parameters, &self.norm1, d_rows, gradients);
         let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
-        fusion.output.backward(self.pair_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
+        fusion.output.backward(self.bf16_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
         let sample = 3 * tokens * hidden;
         let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
         let qkv = self.qkv.as_slice().chunks_exact(sample);
@@ -207,7 +207,7 @@ impl FusionMemory {
         }
         round_to(self.precision, d_qkv);
         d_x.copy_from_slice(d_rows);
-        fusion.input.backward(self.pair_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
+        fusion.input.backward(self.bf16_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
     }
 }
 
@@ -215,7 +215,7 @@ impl Linear {
     /// `to` [N, out] = x [N, width] · Wᵀ + b, or that added to it.
     fn forward(
         self,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         parameters: &TensorSet,
         x: &[f32],
         width: usize,
@@ -230,14 +230,14 @@ impl Linear {
             }
         }
         let weight = Matrix::new(weight, bias.len(), width).transposed();
-        multiply_by(pair_isa, Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
+        multiply_by(bf16_isa, Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
     }
 
     /// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to
     /// `gradients`.
     fn backward(
         self,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         parameters: &TensorSet,
         x: &[f32],
         d_y: &[f32],
@@ -250,7 +250,7 @@ impl Linear {
         let width = x.len() / rows;
         let d = Matrix::new(d_y, rows, out);
         multiply_by(
-            pair_isa,
+            bf16_isa,
             d.transposed(),
             Matrix::new(x, rows, width),
             Output::Add,
@@ -259,7 +259,7 @@ impl Linear {
         for row in d_y.chunks_exact(out) {
             gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
         }
-        multiply_by(pair_isa, d, Matrix::new(parameters.slot(self.weight), out, width), into, d_x);
+        multiply_by(bf16_isa, d, Matrix::new(parameters.slot(self.weight), out, width), into, d_x);
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
     use megabatch_gpu_core::Device;
 
     use super::*;
-    use crate::cpu::step::Kept;
+    use crate::cpu::step::CheckpointPolicy;
     use crate::model::tensor::Layout;
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         let wave = |(i, x): (usize, &mut f32)| *x = (i as f32 * 0.7).sin();
         parameters.values_mut().iter_mut().enumerate().for_each(wave);
         let x: Vec<f32> = (0..2 * 3 * 4).map(|i| (i as f32 * 1.3).cos()).collect();
-        let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
+        let purpose = Purpose::Training { dropout: false, runs: None, kept: CheckpointPolicy::Everything };
         let results = |precision| {
             let mut memory = FusionMemory::new(&scope, sizes, 2, purpose).unwrap();
             memory.set_precision(precision, None);

@@ -5,11 +5,11 @@
 use super::columns::{Columns, unpack_row_add};
 use super::forward::{Context, EdgeNumbers, draw, dropped, scale};
 use super::memory::{AttentionLayerMemory, AttentionScratch};
-use super::parts::{Cut, EdgePart, PanelPart, edge_parts, panel_parts, split};
+use super::parts::{EdgePart, PanelPart, PanelSplit, edge_parts, panel_parts, split};
 use super::softmax;
 use crate::cpu::kernel::attention::{self as gathers, JointGiven};
 use crate::cpu::kernel::{self, PANEL, PanelProduct, Start, View};
-use crate::cpu::team::Team;
+use crate::cpu::team::ThreadTeam;
 use crate::model::graph::{AttentionKind, AttentionLayer, GraphActivation, Scoring};
 use crate::model::tensor::{Slot, TensorSet};
 
@@ -39,7 +39,7 @@ pub(super) fn backward(
 ) {
     let shape = context.shape;
     if context.is_inner {
-        let len = shape.output.panels() * context.place().stride;
+        let len = shape.output.panels() * context.panel_stride().stride;
         let d_y = &mut scratch.d_y.as_mut_slice()[..len];
         multiply_by_slopes(context, &memory.y.as_slice()[..len], d_y);
     }
@@ -114,7 +114,7 @@ fn coefficient_gradients(
     part: &EdgePart<'_>,
     d: &mut [f32],
 ) {
-    let (shape, at) = (context.shape, context.place());
+    let (shape, at) = (context.shape, context.panel_stride());
     for head in shape.heads.group_heads(group) {
         let (first, to_panel) = shape.panels_of(head);
         let nodes = View(d_y, at.panel(to_panel).row(part.nodes.start));
@@ -185,7 +185,7 @@ fn columns_of_group(
 fn maps_of_group(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: &mut AttentionScratch, group: usize) {
     let Context { shape, lists, team, .. } = *context;
     let isa = context.products.isa;
-    let (heads, nodes, at) = (shape.heads, context.nodes(), context.place());
+    let (heads, nodes, at) = (shape.heads, context.nodes(), context.panel_stride());
     let (block_panels, group_heads) = (shape.projected.block_panels(), heads.group_heads(group));
     let panels_of_group = group_heads.start * block_panels..group_heads.end * block_panels;
     let AttentionScratch { d_y, d_maps, d_source, d_target, by_column, d_vectors, .. } = scratch;
@@ -193,7 +193,7 @@ fn maps_of_group(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: 
     let d_source = &d_source.as_slice()[heads.among(group, nodes)];
     let d_target = &d_target.as_slice()[heads.among(group, nodes)];
     let d_maps = &mut d_maps.as_mut_slice()[panels_of_group.start * at.stride..];
-    let parts = panel_parts(team, nodes, panels_of_group.len(), d_maps, Cut::Panels);
+    let parts = panel_parts(team, nodes, panels_of_group.len(), d_maps, PanelSplit::Panels);
     let (d_to_source, d_to_target) = d_vectors.as_mut_slice().split_at_mut(shape.projected.padded());
     let lens: Vec<usize> = parts.iter().map(|part| part.panels.len() * PANEL).collect();
     let first_number = panels_of_group.start * PANEL;
@@ -254,7 +254,7 @@ fn joint_backward(
 ) {
     let Context { shape, lists, team, .. } = *context;
     let isa = context.products.isa;
-    let (heads, edges, nodes, at) = (shape.heads, context.edges(), context.nodes(), context.place());
+    let (heads, edges, nodes, at) = (shape.heads, context.edges(), context.nodes(), context.panel_stride());
     let (panels, padded, width) = (shape.projected.panels(), shape.projected.padded(), shape.sizes.attributes);
     let d_attention = &mut scratch.d_vectors.as_mut_slice()[..padded];
     let d_edges = &mut scratch.d_edges.as_mut_slice()[..padded * width];
@@ -264,7 +264,8 @@ fn joint_backward(
     let (d_y, d_scores, maps) = (scratch.d_y.as_slice(), scratch.d_scores.as_slice(), memory.maps.as_slice());
     let (d_from, d_to) = scratch.d_maps.as_mut_slice().split_at_mut(panels * at.stride);
     // The sums for an edge's attributes are not side by side: one part has those of all panels.
-    let parts = panel_parts(if width == 0 { team } else { Team::alone() }, nodes, panels, d_to, Cut::Panels);
+    let parts =
+        panel_parts(if width == 0 { team } else { ThreadTeam::alone() }, nodes, panels, d_to, PanelSplit::Panels);
     let lens: Vec<usize> = parts.iter().map(|part| part.panels.len() * PANEL).collect();
     let edge_lens: Vec<usize> = parts.iter().map(|_| width * padded).collect();
     let sums = split(d_attention, lens).into_iter().zip(split(d_edges, edge_lens));
@@ -280,7 +281,7 @@ fn joint_backward(
             gathers::joint_rows(isa, lists.rows(), d_scores, joint, &mut to.panel(at), d_attention, d_edges);
         }
     });
-    let parts = panel_parts(team, nodes, panels, d_from, Cut::Panels);
+    let parts = panel_parts(team, nodes, panels, d_from, PanelSplit::Panels);
     team.for_each(parts, |PanelPart { panels, mut to, .. }| {
         for (head, own) in shape.heads_among(panels.clone()) {
             let (first, from) = shape.panels_of(head);
@@ -317,7 +318,7 @@ fn weight_gradients(
     parameters: &mut LayerParameters<'_>,
 ) {
     let Context { shape, .. } = *context;
-    let (nodes, at) = (context.nodes(), context.place());
+    let (nodes, at) = (context.nodes(), context.panel_stride());
     let x = View(dropped(context, input, scratch.dropped.as_mut_slice()), at);
     let (gradients, layer) = (&mut *parameters.gradients, parameters.layer);
     let d_weight = scratch.d_weight.as_mut_slice();
@@ -382,12 +383,12 @@ fn add_rows(nodes: usize, matrix: View<'_>, columns: Columns, row: &mut [f32], s
 /// The gradient of what the layer read, before dropout.
 fn go_below(context: &Context<'_>, scratch: &mut AttentionScratch) {
     let Context { shape, weights, .. } = *context;
-    let (nodes, at) = (context.nodes(), context.place());
+    let (nodes, at) = (context.nodes(), context.panel_stride());
     let (d_x, panels) = (scratch.d_x.as_mut_slice(), shape.input.panels());
-    let (a, b, depth) = (View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice(), shape.map_columns());
+    let (a, b, depth) = (View(scratch.d_maps.as_slice(), at), weights.maps_transposed.as_slice(), shape.map_columns());
     context.multiply(PanelProduct { rows: nodes, depth, panels, start: Start::Zero, a, b }, d_x);
-    if !weights.residual_turned.is_empty() {
-        let (a, b) = (View(scratch.d_y.as_slice(), at), weights.residual_turned.as_slice());
+    if !weights.residual_transposed.is_empty() {
+        let (a, b) = (View(scratch.d_y.as_slice(), at), weights.residual_transposed.as_slice());
         let depth = shape.output.padded();
         context.multiply(PanelProduct { rows: nodes, depth, panels, start: Start::Result, a, b }, d_x);
     }

@@ -2,8 +2,8 @@
 
 //! Columns in panels: where each number of a row-major matrix lies in a panel-major one.
 
-use crate::cpu::kernel::{PANEL, Place};
-use crate::cpu::team::Team;
+use crate::cpu::kernel::{PANEL, PanelStride};
+use crate::cpu::team::ThreadTeam;
 
 /// The columns of a matrix: blocks of `units`, each of which begins with a panel and ends with
 /// zeros up to a whole one. A block is a head, so that a panel's sixteen numbers have one
@@ -58,13 +58,13 @@ impl Columns {
 
 /// The place of a matrix of `rows` rows. Rows of neighbouring panels fall into different sets of
 /// the caches, whatever the number of rows.
-pub(super) fn place(rows: usize) -> Place {
-    Place { start: 0, stride: (rows | 1) * PANEL }
+pub(super) fn panel_stride(rows: usize) -> PanelStride {
+    PanelStride { start: 0, stride: (rows | 1) * PANEL }
 }
 
 /// Numbers in a matrix of up to `rows` rows.
-pub(super) fn room(rows: usize, panels: usize) -> usize {
-    panels * place(rows).stride
+pub(super) fn panels_len(rows: usize, panels: usize) -> usize {
+    panels * panel_stride(rows).stride
 }
 
 /// A map of `columns` to `rows`: its weights are [rows, columns].
@@ -92,13 +92,13 @@ impl Map {
 
     /// Weights as the second operand of a product over the rows of this map and of others: [column
     /// panels][`total`][16], of which the rows here are those from `first` on.
-    pub(super) fn turn(self, weight: &[f32], first: usize, total: usize, to: &mut [f32]) {
+    pub(super) fn transpose(self, weight: &[f32], first: usize, total: usize, to: &mut [f32]) {
         self.each(total, |at, from, len| {
             to[at + first * PANEL..][..len].copy_from_slice(&weight[from..][..len]);
         });
     }
 
-    /// Adds gradients that lie as [`Map::turn`] lays weights to `gradient` [rows, columns].
+    /// Adds gradients that lie as [`Map::transpose`] lays weights to `gradient` [rows, columns].
     pub(super) fn unpack_add(self, sums: &[f32], first: usize, total: usize, gradient: &mut [f32]) {
         self.each(total, |at, to, len| {
             let terms = &sums[at + first * PANEL..][..len];
@@ -137,9 +137,9 @@ pub(super) fn unpack_row_add(columns: Columns, from: &[f32], to: &mut [f32]) {
 }
 
 /// Rows [N, width] in panels, zeros included; `team` shares the panels.
-pub(super) fn into_panels(team: &Team, columns: Columns, from: &[f32], to: &mut [f32]) {
+pub(super) fn into_panels(team: &ThreadTeam, columns: Columns, from: &[f32], to: &mut [f32]) {
     let rows = from.len() / columns.width();
-    let parts = columns.runs().zip(to.chunks_mut(place(rows).stride)).collect();
+    let parts = columns.runs().zip(to.chunks_mut(panel_stride(rows).stride)).collect();
     team.for_each(parts, |(run, panel): (ColumnRun, &mut [f32])| {
         for (to, from) in panel.chunks_exact_mut(PANEL).zip(from.chunks_exact(columns.width())) {
             to[..run.len].copy_from_slice(&from[run.first..][..run.len]);
@@ -149,13 +149,13 @@ pub(super) fn into_panels(team: &Team, columns: Columns, from: &[f32], to: &mut 
 }
 
 /// Rows [N, width] from panels; `team` shares the rows.
-pub(super) fn from_panels(team: &Team, columns: Columns, from: &[f32], to: &mut [f32]) {
+pub(super) fn from_panels(team: &ThreadTeam, columns: Columns, from: &[f32], to: &mut [f32]) {
     let (width, rows) = (columns.width(), to.len() / columns.width());
     let rows_each = rows.div_ceil(team.threads()).max(1);
     let parts = to.chunks_mut(rows_each * width).enumerate().collect();
     team.for_each(parts, |(n, to): (usize, &mut [f32])| {
         for run in columns.runs() {
-            let panel = from[place(rows).panel(run.panel).row(n * rows_each).start..].chunks_exact(PANEL);
+            let panel = from[panel_stride(rows).panel(run.panel).row(n * rows_each).start..].chunks_exact(PANEL);
             for (from, to) in panel.zip(to.chunks_exact_mut(width)) {
                 to[run.first..][..run.len].copy_from_slice(&from[..run.len]);
             }
@@ -184,22 +184,22 @@ mod tests {
         let (rows, columns) = (Columns { blocks: 2, units: 17 }, Columns { blocks: 2, units: 3 });
         let (map, weight) = (Map { rows, columns }, count(34 * 6));
         let (depth, total) = (columns.depth(), 2 * rows.padded());
-        let (mut packed, mut turned) = (vec![0.0; rows.padded() * depth], vec![0.0; columns.padded() * total]);
+        let (mut packed, mut transposed) = (vec![0.0; rows.padded() * depth], vec![0.0; columns.padded() * total]);
         map.pack(&weight, &mut packed);
-        map.turn(&weight, rows.padded(), total, &mut turned);
+        map.transpose(&weight, rows.padded(), total, &mut transposed);
         for (row, row_at) in [(0, 0), (16, 16), (17, 32), (33, 48)] {
             for (column, column_at) in [(0, 0), (2, 2), (3, 16), (5, 18)] {
                 let expected = weight[row * 6 + column];
                 assert_eq!(packed[(row_at / 16 * depth + column_at) * 16 + row_at % 16], expected);
                 let row_at = rows.padded() + row_at;
-                assert_eq!(turned[(column_at / 16 * total + row_at) * 16 + column_at % 16], expected);
+                assert_eq!(transposed[(column_at / 16 * total + row_at) * 16 + column_at % 16], expected);
             }
         }
         let kept = |x: &[f32]| x.iter().filter(|&&x| x != 0.0).count();
-        assert_eq!((kept(&packed), kept(&turned)), (weight.len(), weight.len()));
+        assert_eq!((kept(&packed), kept(&transposed)), (weight.len(), weight.len()));
 
         let mut back = weight.clone();
-        map.unpack_add(&turned, rows.padded(), total, &mut back);
+        map.unpack_add(&transposed, rows.padded(), total, &mut back);
         assert!(back.iter().zip(&weight).all(|(twice, once)| *twice == 2.0 * once));
     }
 
@@ -207,12 +207,12 @@ mod tests {
     fn rows_go_into_panels_and_come_back() {
         let columns = Columns { blocks: 2, units: 18 };
         let rows = count(4 * 36);
-        let mut panels = vec![f32::NAN; room(4, columns.panels())];
-        into_panels(Team::alone(), columns, &rows, &mut panels);
+        let mut panels = vec![f32::NAN; panels_len(4, columns.panels())];
+        into_panels(ThreadTeam::alone(), columns, &rows, &mut panels);
         let mut back = vec![0.0; rows.len()];
-        from_panels(Team::alone(), columns, &panels, &mut back);
+        from_panels(ThreadTeam::alone(), columns, &panels, &mut back);
         assert_eq!(back, rows);
-        assert_eq!(panels[place(4).stride + PANEL..][..3], [53.0, 54.0, 0.0]);
+        assert_eq!(panels[panel_stride(4).stride + PANEL..][..3], [53.0, 54.0, 0.0]);
 
         let (mut row, mut sums) = (vec![0.0; columns.padded()], count(36));
         pack_row(columns, &rows[..36], &mut row);

@@ -4,15 +4,15 @@
 
 use std::ops::Range;
 
-use super::columns::{ColumnRun, Columns, place};
+use super::columns::{ColumnRun, Columns, panel_stride};
 use super::memory::{AttentionLayerMemory, AttentionScratch};
-use super::parts::{Cut, EdgePart, PanelPart, edge_parts, panel_parts, split};
+use super::parts::{EdgePart, PanelPart, PanelSplit, edge_parts, panel_parts, split};
 use super::shape::PanelShape;
 use super::softmax::{self, LinearScores};
 use super::weights::AttentionLayerWeights;
 use crate::cpu::kernel::attention::{self as gathers, EdgeLists, Joint};
-use crate::cpu::kernel::{self, PANEL, PanelProduct, Place, ProductIsa, Start, View, ViewMut};
-use crate::cpu::team::Team;
+use crate::cpu::kernel::{self, PANEL, PanelProduct, PanelStride, ProductIsa, Start, View, ViewMut};
+use crate::cpu::team::ThreadTeam;
 use crate::graph::GraphMask;
 use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig};
 
@@ -25,7 +25,7 @@ pub(super) struct Context<'a> {
     pub(super) config: &'a GraphConfig,
     pub(super) weights: &'a AttentionLayerWeights,
     /// Shares the loops over panels, nodes and edges.
-    pub(super) team: &'a Team,
+    pub(super) team: &'a ThreadTeam,
     pub(super) lists: &'a EdgeLists,
     /// By place.
     pub(super) attributes: &'a [f32],
@@ -47,8 +47,8 @@ impl<'a> Context<'a> {
     }
 
     /// Place of every matrix of nodes.
-    pub(super) fn place(&self) -> Place {
-        place(self.nodes())
+    pub(super) fn panel_stride(&self) -> PanelStride {
+        panel_stride(self.nodes())
     }
 
     /// True if coefficients are multiplied by anything.
@@ -89,8 +89,8 @@ impl<'a> Context<'a> {
         let to = first + self.shape.projected.panels();
         Joint {
             panels,
-            from: View(maps, self.place().panel(first)),
-            to: View(maps, self.place().panel(to)),
+            from: View(maps, self.panel_stride().panel(first)),
+            to: View(maps, self.panel_stride().panel(to)),
             attention: &self.weights.vectors.as_slice()[first * PANEL..][..panels * PANEL],
             attributes: self.attributes,
             width: self.shape.sizes.attributes,
@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
 
     /// Writes a product with the rows of all nodes.
     pub(super) fn multiply(&self, product: PanelProduct<'_>, to: &mut [f32]) {
-        let parts = panel_parts(self.team, product.rows, product.panels, to, Cut::PanelsAndRows);
+        let parts = panel_parts(self.team, product.rows, product.panels, to, PanelSplit::PanelsAndRows);
         self.team.for_each(parts, |PanelPart { panels, rows, mut to }| {
             kernel::product_by(self.products, product.part(&panels, &rows), &mut to);
         });
@@ -122,7 +122,7 @@ pub(super) fn forward(
     scratch: &mut AttentionScratch,
 ) {
     let Context { shape, weights, .. } = *context;
-    let (nodes, depth, at) = (context.nodes(), shape.input.depth(), context.place());
+    let (nodes, depth, at) = (context.nodes(), shape.input.depth(), context.panel_stride());
     let x = View(dropped(context, input, scratch.dropped.as_mut_slice()), at);
     let start = match shape.kind {
         AttentionKind::Gat => Start::Zero,
@@ -135,7 +135,7 @@ pub(super) fn forward(
     let residual = product(shape.output.panels(), start, weights.residual.as_slice());
     let kept = context.kept(memory.coefficients.as_slice(), scratch.kept.as_slice());
     let (maps, y) = (memory.maps.as_slice(), memory.y.as_mut_slice());
-    let parts = panel_parts(context.team, nodes, shape.output.panels(), y, Cut::PanelsAndRows);
+    let parts = panel_parts(context.team, nodes, shape.output.panels(), y, PanelSplit::PanelsAndRows);
     context.team.for_each(parts, |part| gather(context, residual, kept, maps, part));
 }
 
@@ -163,7 +163,7 @@ fn gather(
             continue;
         }
         let numbers = &kept[heads.among(head / heads.group, edges)][heads.numbers(&edges_of_rows)];
-        let from = View(maps, context.place().panel(first + own.start - output));
+        let from = View(maps, context.panel_stride().panel(first + own.start - output));
         let to = &mut to.panel(own.start - panels.start);
         gathers::gather(context.products.isa, walk, heads.numbers_of(numbers, head), own.len(), from, to);
     }
@@ -177,17 +177,17 @@ fn gather(
 pub(super) fn dropped<'m>(context: &Context<'_>, input: &'m [f32], to: &'m mut [f32]) -> &'m [f32] {
     let Some(mask) = context.masks.0 else { return input };
     draw(context, mask, context.shape.input, to);
-    let len = context.shape.input.panels() * context.place().stride;
+    let len = context.shape.input.panels() * context.panel_stride().stride;
     to[..len].iter_mut().zip(input).for_each(|(factor, x)| *factor *= x);
     to
 }
 
 /// Mask factors of the numbers of all nodes.
 pub(super) fn draw(context: &Context<'_>, mask: GraphMask, columns: Columns, to: &mut [f32]) {
-    let (ends, Place { stride, .. }) = ([mask.graph], context.place());
+    let (ends, PanelStride { stride, .. }) = ([mask.graph], context.panel_stride());
     let parts = columns.runs().zip(to.chunks_mut(stride)).collect();
     context.team.for_each(parts, |(run, panel): (ColumnRun, &mut [f32])| {
-        let to = &mut ViewMut(panel, Place { start: 0, stride });
+        let to = &mut ViewMut(panel, PanelStride { start: 0, stride });
         kernel::draw(context.products.isa, mask.mask, run.first, 0..context.nodes(), &ends, to);
     });
 }
@@ -283,7 +283,7 @@ fn score_nodes(context: &Context<'_>, maps: &[f32], source: &mut [f32], target: 
         team.for_each(parts, |(first_node, source, target): (usize, &mut [f32], &mut [f32])| {
             for head in heads.group_heads(group) {
                 let first = shape.panels_of(head).0;
-                let values = View(maps, context.place().panel(first).row(first_node));
+                let values = View(maps, context.panel_stride().panel(first).row(first_node));
                 let (rows, head_range) = (source.len() / heads.group, first * PANEL..first * PANEL + len);
                 gathers::node_dots(
                     isa,
@@ -320,7 +320,7 @@ pub(super) fn scale(
 /// The factors of some edges for the heads of a group, [edges][group], times a head's share.
 fn draw_factors(context: &Context<'_>, mask: GraphMask, group: usize, edges: &Range<usize>, factors: &mut [f32]) {
     let (width, share) = (context.shape.heads.group, context.shape.share());
-    let at = Place { start: 0, stride: PANEL * PANEL };
+    let at = PanelStride { start: 0, stride: PANEL * PANEL };
     for (block, factors) in factors.chunks_mut(PANEL * width).enumerate() {
         let mut drawn = [0.0; PANEL * PANEL]; // [group][16 edges]
         let (first, heads) = (edges.start + block * PANEL, group * width..(group + 1) * width);

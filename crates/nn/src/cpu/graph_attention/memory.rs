@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::columns::room;
+use super::columns::panels_len;
 use super::shape::{PanelShape, shapes};
 use crate::cpu::graph_attention::Passes;
 use crate::cpu::kernel::PANEL;
@@ -92,8 +92,8 @@ fn numbers(shape: PanelShape, capacity: GraphCapacity) -> usize {
 fn layer_len(shape: PanelShape, capacity: GraphCapacity) -> [usize; 5] {
     let nodes = capacity.nodes;
     let scalars = if shape.kind == AttentionKind::Gat { nodes * shape.heads.padded() } else { 0 };
-    let maps = room(nodes, shape.map_panels());
-    [maps, scalars, scalars, numbers(shape, capacity), room(nodes, shape.output.panels())]
+    let maps = panels_len(nodes, shape.map_panels());
+    [maps, scalars, scalars, numbers(shape, capacity), panels_len(nodes, shape.output.panels())]
 }
 
 /// Numbers in each buffer of the scratch for one layer, in the order of the fields.
@@ -104,7 +104,7 @@ fn scratch_len_of(
     passes: Passes,
 ) -> [usize; 14] {
     let nodes = capacity.nodes;
-    let dropped = if config.dropout > 0.0 { room(nodes, shape.input.panels()) } else { 0 };
+    let dropped = if config.dropout > 0.0 { panels_len(nodes, shape.input.panels()) } else { 0 };
     let scaled = config.attention_dropout > 0.0 || shape.share() < 1.0;
     let factors = if scaled { numbers(shape, capacity) } else { 0 };
     let mut len = [0; 14];
@@ -115,9 +115,9 @@ fn scratch_len_of(
         let edges = shape.projected.padded().max(shape.heads.padded());
         let columns = shape.map_columns().max(shape.output.padded());
         let backward = [
-            room(nodes, panels),
-            room(nodes, panels),
-            room(nodes, shape.map_panels()),
+            panels_len(nodes, panels),
+            panels_len(nodes, panels),
+            panels_len(nodes, shape.map_panels()),
             numbers(shape, capacity),
             scalars,
             scalars,
@@ -143,7 +143,7 @@ fn shared_len(attention: &GraphAttention, capacity: GraphCapacity) -> [usize; 3]
     let shapes = shapes(attention);
     let (first, last) = (shapes[0], shapes[shapes.len() - 1]);
     let attributes = capacity.places() * first.sizes.attributes;
-    [attributes, room(capacity.nodes, first.input.panels()), capacity.nodes * last.output.width()]
+    [attributes, panels_len(capacity.nodes, first.input.panels()), capacity.nodes * last.output.width()]
 }
 
 /// Numbers in all of it, at four bytes each.

@@ -16,7 +16,7 @@
 //! 5. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
 //!    forms it in that order.
 //!
-//! One thread takes a graph through all layers, or those of a [`Team`] do, which share the loops
+//! One thread takes a graph through all layers, or those of a [`ThreadTeam`] do, which share the loops
 //! over panels, nodes and edges. A thread forms whole sums: their order depends on the graph alone.
 
 mod backward;
@@ -32,9 +32,9 @@ use megabatch_gpu_core::Scope;
 
 pub use weights::PackedAttention;
 
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::kernel::{Isa, ProductIsa};
-use crate::cpu::team::Team;
+use crate::cpu::team::ThreadTeam;
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView, place_attributes};
 use crate::model::graph::GraphAttention;
@@ -55,7 +55,7 @@ pub struct Nodes<'a> {
     /// None for a prediction.
     pub dropout: Option<GraphDropout>,
     /// The threads that share the loops.
-    pub team: &'a Team,
+    pub team: &'a ThreadTeam,
 }
 
 /// Which passes memory is for.
@@ -81,7 +81,7 @@ pub struct NodeGradients<'a> {
 pub struct AttentionPass {
     isa: Isa,
     /// For products of pairs of bf16 numbers; `None` for single precision.
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     shapes: Vec<PanelShape>,
     memory: AttentionWorkspace,
 }
@@ -93,7 +93,7 @@ impl AttentionPass {
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
         let memory = AttentionWorkspace::new(scope, attention, GraphCapacity { nodes, edges }, passes)?;
-        Ok(AttentionPass { isa: Isa::best(), pair_isa: None, shapes: shapes(attention), memory })
+        Ok(AttentionPass { isa: Isa::best(), bf16_isa: None, shapes: shapes(attention), memory })
     }
 
     /// Numbers in it, four bytes each.
@@ -103,8 +103,8 @@ impl AttentionPass {
 
     /// Has products of matrices of nodes computed by an instruction set for pairs, or in single
     /// precision.
-    pub(crate) fn set_pair_isa(&mut self, pair_isa: Option<PairIsa>) {
-        self.pair_isa = pair_isa;
+    pub(crate) fn set_bf16_isa(&mut self, bf16_isa: Option<Bf16Isa>) {
+        self.bf16_isa = bf16_isa;
     }
 
     /// The output [N, D] of one graph. `packed` holds the weights.
@@ -117,7 +117,7 @@ impl AttentionPass {
         for l in 0..self.shapes.len() {
             let (below, rest) = layers.split_at_mut(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let isa = ProductIsa { isa: self.isa, pair_isa: self.pair_isa };
+            let isa = ProductIsa { isa: self.isa, bf16_isa: self.bf16_isa };
             let context = context(isa, l, self.shapes[l], attention, packed, &nodes, shared);
             forward::forward(&context, input, &mut rest[0], scratch);
         }
@@ -150,7 +150,7 @@ impl AttentionPass {
         for l in (0..self.shapes.len()).rev() {
             let (below, rest) = layers.split_at(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let isa = ProductIsa { isa: self.isa, pair_isa: self.pair_isa };
+            let isa = ProductIsa { isa: self.isa, bf16_isa: self.bf16_isa };
             let context = context(isa, l, self.shapes[l], attention, packed, &nodes, shared);
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
             let layer_parameters = LayerParameters { layer: &attention.layers[l], values: parameters, gradients };

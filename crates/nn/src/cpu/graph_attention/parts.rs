@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use super::columns::place;
+use super::columns::panel_stride;
 use crate::cpu::kernel::attention::Walk;
-use crate::cpu::kernel::{PANEL, Place, ViewMut};
-use crate::cpu::team::Team;
+use crate::cpu::kernel::{PANEL, PanelStride, ViewMut};
+use crate::cpu::team::ThreadTeam;
 
 /// Fewest rows of a part: tiles of a product have up to twelve.
 const ROWS_MIN: usize = 24;
@@ -22,7 +22,7 @@ pub(super) struct PanelPart<'a> {
 
 /// Cuts of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum PanelSplit {
     /// Between panels.
     Panels,
     /// Between panels and, where there are fewer than threads, between rows.
@@ -31,16 +31,16 @@ pub(super) enum Cut {
 
 /// The first `panels` panels of a matrix of `nodes` rows in parts.
 pub(super) fn panel_parts<'a>(
-    team: &Team,
+    team: &ThreadTeam,
     nodes: usize,
     panels: usize,
     matrix: &'a mut [f32],
-    cut: Cut,
+    cut: PanelSplit,
 ) -> Vec<PanelPart<'a>> {
-    let Place { stride, .. } = place(nodes);
+    let PanelStride { stride, .. } = panel_stride(nodes);
     let panels_each = panels.div_ceil(team.threads()).max(1);
     let row_parts = match cut {
-        Cut::PanelsAndRows if panels_each == 1 => {
+        PanelSplit::PanelsAndRows if panels_each == 1 => {
             (team.threads() / panels.max(1)).clamp(1, nodes.div_ceil(ROWS_MIN).max(1))
         }
         _ => 1,
@@ -53,7 +53,7 @@ pub(super) fn panel_parts<'a>(
         let len = if row_parts == 1 { chunk.len() } else { rows_of_each * PANEL };
         chunk.chunks_mut(len.max(1)).take(row_parts).enumerate().map(move |(n, values)| {
             let rows = (n * rows_of_each).min(nodes)..((n + 1) * rows_of_each).min(nodes);
-            PanelPart { panels: panels.clone(), rows, to: ViewMut(values, Place { start: 0, stride }) }
+            PanelPart { panels: panels.clone(), rows, to: ViewMut(values, PanelStride { start: 0, stride }) }
         })
     });
     parts.filter(|part| !part.rows.is_empty()).collect()
@@ -69,7 +69,7 @@ pub(super) struct EdgePart<'a> {
 }
 
 /// The edges of a graph in parts.
-pub(super) fn edge_parts<'a>(team: &Team, walk: Walk<'a>) -> Vec<EdgePart<'a>> {
+pub(super) fn edge_parts<'a>(team: &ThreadTeam, walk: Walk<'a>) -> Vec<EdgePart<'a>> {
     let part = |nodes: Range<usize>| EdgePart { edges: walk.edges_of(&nodes), walk: walk.part(&nodes), nodes };
     walk.even_parts(team.threads()).into_iter().map(part).collect()
 }
@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn parts_of_a_matrix_are_all_of_it() {
         for (threads, nodes, panels) in [(1, 5, 3), (2, 40, 5), (16, 504, 4), (16, 30, 4), (7, 100, 16), (3, 1, 1)] {
-            for cut in [Cut::Panels, Cut::PanelsAndRows] {
-                let stride = place(nodes).stride;
+            for cut in [PanelSplit::Panels, PanelSplit::PanelsAndRows] {
+                let stride = panel_stride(nodes).stride;
                 let mut matrix = vec![0.0f32; panels * stride + 3];
-                let team = Team::new(threads);
+                let team = ThreadTeam::new(threads);
                 for PanelPart { panels, rows, to: ViewMut(values, at) } in
                     panel_parts(&team, nodes, panels, &mut matrix, cut)
                 {
@@ -106,7 +106,7 @@ mod tests {
                 }
             }
         }
-        let mut matrix = vec![0.0; 4 * place(504).stride];
-        assert_eq!(panel_parts(&Team::new(16), 504, 4, &mut matrix, Cut::PanelsAndRows).len(), 16);
+        let mut matrix = vec![0.0; 4 * panel_stride(504).stride];
+        assert_eq!(panel_parts(&ThreadTeam::new(16), 504, 4, &mut matrix, PanelSplit::PanelsAndRows).len(), 16);
     }
 }

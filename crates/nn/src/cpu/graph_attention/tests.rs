@@ -25,7 +25,7 @@ fn numbers(seed: u64, name: &str, len: usize) -> Vec<f32> {
 struct OwnedGraph {
     row_ptr: Vec<u32>,
     col: Vec<u32>,
-    turned: Compressed<u32>,
+    transposed: Compressed<u32>,
     attributes: Vec<f32>,
     x: Vec<f32>,
 }
@@ -41,16 +41,16 @@ impl OwnedGraph {
             Some(*sum)
         }));
         let col: Vec<u32> = (0..nodes).flat_map(columns).collect();
-        let turned = Csr::new(&row_ptr, &col, nodes).unwrap().transposed().unwrap();
+        let transposed = Csr::new(&row_ptr, &col, nodes).unwrap().transposed().unwrap();
         let attributes = numbers(seed, "attributes", col.len() * attributes);
-        OwnedGraph { row_ptr, col, turned, attributes, x: numbers(seed, "x", nodes * width) }
+        OwnedGraph { row_ptr, col, transposed, attributes, x: numbers(seed, "x", nodes * width) }
     }
 
     fn view(&self) -> GraphView<'_> {
         let nodes = self.row_ptr.len() - 1;
         GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, nodes).unwrap(),
-            csc: Csc::new(&self.turned.offsets, &self.turned.indices, &self.turned.edges, nodes).unwrap(),
+            csc: Csc::new(&self.transposed.offsets, &self.transposed.indices, &self.transposed.edges, nodes).unwrap(),
             attributes: &self.attributes,
         }
     }
@@ -100,10 +100,10 @@ impl Problem {
     }
 
     fn run(&self, graph: &OwnedGraph, pass: &mut AttentionPass) -> Results {
-        self.run_by(Team::alone(), graph, pass)
+        self.run_by(ThreadTeam::alone(), graph, pass)
     }
 
-    fn run_by(&self, team: &Team, graph: &OwnedGraph, pass: &mut AttentionPass) -> Results {
+    fn run_by(&self, team: &ThreadTeam, graph: &OwnedGraph, pass: &mut AttentionPass) -> Results {
         let scope = Device::cpu().scope("run");
         let dropout = Some(GraphDropout::for_step(DROPOUT.seed, DROPOUT.step, DROPOUT.graph));
         let mut packed = PackedAttention::new(&scope, &self.attention, Passes::ForwardAndBackward).unwrap();
@@ -253,17 +253,17 @@ proptest! {
     ) {
         let problem = Problem::new(config, NodeWidths { features, attributes }, seed);
         let graph = problem.graph(seed, nodes, density);
-        let pair_isas = PairIsa::all().into_iter().filter(|isa| !isa.is_twin()).map(|isa| (Isa::best(), Some(isa)));
-        for (isa, pair_isa) in Isa::all().into_iter().map(|isa| (isa, None)).chain(pair_isas) {
+        let bf16_isas = Bf16Isa::all().into_iter().filter(|isa| !isa.is_twin()).map(|isa| (Isa::best(), Some(isa)));
+        for (isa, bf16_isa) in Isa::all().into_iter().map(|isa| (isa, None)).chain(bf16_isas) {
             let mut pass = problem.pass(isa, nodes, graph.view().edges());
-            pass.set_pair_isa(pair_isa);
+            pass.set_bf16_isa(bf16_isa);
             let bits = |(y, d_x, gradients): Results| {
                 [y, d_x, gradients].map(|values| values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
             };
             let expected = bits(problem.run(&graph, &mut pass));
             for threads in [2, 3, 7, 16] {
-                let found = bits(problem.run_by(&Team::new(threads), &graph, &mut pass));
-                prop_assert!(found == expected, "{} threads, {}, {pair_isa:?}", threads, isa.name());
+                let found = bits(problem.run_by(&ThreadTeam::new(threads), &graph, &mut pass));
+                prop_assert!(found == expected, "{} threads, {}, {bf16_isa:?}", threads, isa.name());
             }
         }
     }
@@ -295,13 +295,13 @@ proptest! {
         let config = GraphConfig { activation: GraphActivation::Elu, negative_slope: 0.9, hidden, ..config };
         let problem = Problem::new(config, NodeWidths { features, attributes }, seed);
         let graph = problem.graph(seed, nodes, density);
-        let run = |pair_isa: Option<PairIsa>| {
+        let run = |bf16_isa: Option<Bf16Isa>| {
             let mut pass = problem.pass(Isa::best(), nodes, graph.view().edges());
-            pass.set_pair_isa(pair_isa);
+            pass.set_bf16_isa(bf16_isa);
             problem.run(&graph, &mut pass)
         };
         let expected = run(None);
-        for isa in PairIsa::all() {
+        for isa in Bf16Isa::all() {
             let found = run(Some(isa));
             for (found, expected) in [(&found.0, &expected.0), (&found.1, &expected.1), (&found.2, &expected.2)] {
                 let apart = apart(found, expected);

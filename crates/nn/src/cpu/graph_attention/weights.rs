@@ -31,8 +31,8 @@ pub(super) struct AttentionLayerWeights {
     /// For GATv2, W_e by attribute; for GAT, att_edge · W_e, which is all that scores take of it.
     pub(super) edges: Buffer<f32>, // [A][head panels][16], [groups][A][group]
     /// For the backward pass.
-    pub(super) maps_turned: Buffer<f32>, // [input panels][map columns][16]
-    pub(super) residual_turned: Buffer<f32>, // [input panels][output columns][16]
+    pub(super) maps_transposed: Buffer<f32>, // [input panels][map columns][16]
+    pub(super) residual_transposed: Buffer<f32>, // [input panels][output columns][16]
 }
 
 /// Numbers in each buffer, in the order of the fields.
@@ -64,7 +64,7 @@ impl PackedAttention {
     pub fn new(scope: &Scope, attention: &GraphAttention, passes: Passes) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
         let layer = |shape: PanelShape| {
-            let [maps, map_bias, residual, bias, vectors, edges, maps_turned, residual_turned] =
+            let [maps, map_bias, residual, bias, vectors, edges, maps_transposed, residual_transposed] =
                 weights_len(shape, attention.config.residual, passes);
             Ok(AttentionLayerWeights {
                 maps: zeros(maps)?,
@@ -73,8 +73,8 @@ impl PackedAttention {
                 bias: zeros(bias)?,
                 vectors: zeros(vectors)?,
                 edges: zeros(edges)?,
-                maps_turned: zeros(maps_turned)?,
-                residual_turned: zeros(residual_turned)?,
+                maps_transposed: zeros(maps_transposed)?,
+                residual_transposed: zeros(residual_transposed)?,
             })
         };
         Ok(PackedAttention { layers: shapes(attention).into_iter().map(layer).collect::<Result<_>>()? })
@@ -117,8 +117,8 @@ impl AttentionLayerWeights {
         if let Some(slot) = layer.residual {
             let weight = parameters.slot(slot);
             shape.residual().pack(weight, self.residual.as_mut_slice());
-            if !self.residual_turned.is_empty() {
-                shape.residual().turn(weight, 0, shape.output.padded(), self.residual_turned.as_mut_slice());
+            if !self.residual_transposed.is_empty() {
+                shape.residual().transpose(weight, 0, shape.output.padded(), self.residual_transposed.as_mut_slice());
             }
         }
         self.pack_edges(shape, layer, parameters);
@@ -127,12 +127,12 @@ impl AttentionLayerWeights {
     fn pack_map(&mut self, shape: PanelShape, map: usize, weight: &[f32]) {
         let len = shape.projected.padded() * shape.input.depth();
         shape.map().pack(weight, &mut self.maps.as_mut_slice()[map * len..][..len]);
-        if !self.maps_turned.is_empty() {
-            shape.map().turn(
+        if !self.maps_transposed.is_empty() {
+            shape.map().transpose(
                 weight,
                 map * shape.projected.padded(),
                 shape.map_columns(),
-                self.maps_turned.as_mut_slice(),
+                self.maps_transposed.as_mut_slice(),
             );
         }
     }

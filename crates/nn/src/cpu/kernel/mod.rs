@@ -31,11 +31,11 @@ pub(crate) mod quantized;
 
 use std::ops::Range;
 
-pub(crate) use cell::{Prefetch, Step, Unwound, activate, cells, forward, forward_units, unwind};
+pub(crate) use cell::{CellGradients, Prefetch, Step, activate, cell_backward, cells, forward, forward_units};
 pub(crate) use megabatch_gpu_core::isa::Isa;
-pub(crate) use prefetch::{Ahead, PanelRows};
+pub(crate) use prefetch::{PanelRows, PrefetchRows};
 
-use bf16::{Operand, PairIsa};
+use bf16::{Bf16Isa, Operand};
 use megabatch_gpu_core::isa::InstructionSet;
 
 use crate::model::dropout::Mask;
@@ -45,20 +45,20 @@ pub(crate) const PANEL: usize = 16;
 
 /// Start of a panel-major matrix in its slice, and the distance of its panels.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PanelStride {
     pub(crate) start: usize,
     pub(crate) stride: usize,
 }
 
-impl Place {
+impl PanelStride {
     /// The same matrix from row `row` on.
-    pub(crate) fn row(self, row: usize) -> Place {
-        Place { start: self.start + row * PANEL, ..self }
+    pub(crate) fn row(self, row: usize) -> PanelStride {
+        PanelStride { start: self.start + row * PANEL, ..self }
     }
 
     /// Matrix from panel `panel` on.
-    pub(crate) fn panel(self, panel: usize) -> Place {
-        Place { start: self.start + panel * self.stride, ..self }
+    pub(crate) fn panel(self, panel: usize) -> PanelStride {
+        PanelStride { start: self.start + panel * self.stride, ..self }
     }
 
     /// Panics unless `len` numbers hold `panels` panels of `rows` rows.
@@ -70,7 +70,7 @@ impl Place {
 
 /// A panel-major matrix to read.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) Place);
+pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) PanelStride);
 
 impl View<'_> {
     /// Matrix from panel `panel` on.
@@ -80,7 +80,7 @@ impl View<'_> {
 }
 
 /// A panel-major matrix to write.
-pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
+pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) PanelStride);
 
 impl ViewMut<'_> {
     /// Matrix from panel `panel` on.
@@ -135,21 +135,21 @@ impl Start<'_> {
 /// Steps that read the same panels, more than a cache holds, take them from either end in turn:
 /// what was read last is still there and read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sweep {
-    Up,
-    Down,
+pub(crate) enum PanelOrder {
+    Ascending,
+    Descending,
 }
 
-impl Sweep {
+impl PanelOrder {
     /// Place of step `t`.
     pub(crate) fn for_step(t: usize) -> Self {
-        if t.is_multiple_of(2) { Sweep::Up } else { Sweep::Down }
+        if t.is_multiple_of(2) { PanelOrder::Ascending } else { PanelOrder::Descending }
     }
 
     /// 0..count in its order.
     #[inline(always)]
     pub(crate) fn over(self, count: usize) -> impl Iterator<Item = usize> {
-        (0..count).map(move |i| if self == Sweep::Up { i } else { count - 1 - i })
+        (0..count).map(move |i| if self == PanelOrder::Ascending { i } else { count - 1 - i })
     }
 }
 
@@ -171,9 +171,9 @@ struct ProductArguments {
     b_stride: usize,
     c: *mut f32,
     c_stride: usize,
-    sweep: Sweep,
+    order: PanelOrder,
     /// Prefetches of the product.
-    ahead: Ahead,
+    prefetch: PrefetchRows,
 }
 
 /// Arguments of the kernel `outer`: rows in some places, and c [panels][columns][16] at its stride,
@@ -186,7 +186,7 @@ struct Outer<'a> {
     c: *mut f32,
     c_stride: usize,
     /// Prefetches of the product.
-    ahead: &'a [PanelRows],
+    prefetch: &'a [PanelRows],
 }
 
 /// Rows of the kernel `outer` in one place: a [rows, columns] and d [panels][rows][16] at their
@@ -283,11 +283,11 @@ macro_rules! entry_points {
         }
 
         /// # Safety
-        /// As [`unwind`](super::cell::kernels::unwind).
+        /// As [`cell_backward`](super::cell::kernels::unwind).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn unwind(s: &super::cell::Unwind) {
+        pub(super) unsafe fn cell_backward(s: &super::cell::CellBackwardArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::kernels::unwind::<$lanes>(s) }
+            unsafe { super::cell::kernels::cell_backward::<$lanes>(s) }
         }
 
         /// # Safety
@@ -356,7 +356,7 @@ impl PanelProduct<'_> {
         let PanelProduct { rows, depth, panels, start, a, b } = *self;
         assert!(depth > 0, "a product over nothing");
         a.1.check(a.0.len(), summed.div_ceil(PANEL), rows);
-        let b_place = Place { start: 0, stride: b_rows * PANEL };
+        let b_place = PanelStride { start: 0, stride: b_rows * PANEL };
         b_place.check(b.len(), panels, b_rows);
         to.1.check(to.0.len(), panels, rows);
         let (start, start_stride, start_row) = start.steps(panels, rows);
@@ -373,8 +373,8 @@ impl PanelProduct<'_> {
             b_stride: b_place.stride,
             c: to.0[to.1.start..].as_mut_ptr(),
             c_stride: to.1.stride,
-            sweep: Sweep::Up,
-            ahead: Ahead::default(),
+            order: PanelOrder::Ascending,
+            prefetch: PrefetchRows::default(),
         }
     }
 }
@@ -384,16 +384,22 @@ impl PanelProduct<'_> {
 /// # Panics
 /// If a slice is shorter than the sizes, or the depth is 0.
 pub(crate) fn product(isa: Isa, product: PanelProduct<'_>, to: &mut ViewMut<'_>) {
-    product_with(isa, product, to, Sweep::Up, Ahead::default());
+    product_with(isa, product, to, PanelOrder::Ascending, PrefetchRows::default());
 }
 
-/// [`product`], which goes over the panels as `sweep` says and has the rows of `ahead` brought to
+/// [`product`], which goes over the panels as `order` says and has the rows of `prefetch` brought to
 /// the second-level cache meanwhile.
 ///
 /// # Panics
 /// As `product` does.
-pub(crate) fn product_with(isa: Isa, product: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep, ahead: Ahead) {
-    let arguments = ProductArguments { sweep, ahead, ..product.arguments(product.depth, product.depth, to) };
+pub(crate) fn product_with(
+    isa: Isa,
+    product: PanelProduct<'_>,
+    to: &mut ViewMut<'_>,
+    order: PanelOrder,
+    prefetch: PrefetchRows,
+) {
+    let arguments = ProductArguments { order, prefetch, ..product.arguments(product.depth, product.depth, to) };
     dispatch!(isa, product, &arguments);
 }
 
@@ -427,7 +433,7 @@ pub(crate) fn outer(isa: Isa, rows: usize, columns: usize, panels: usize, a: Vie
 }
 
 /// [`outer`] of rows in several places, one place after the other: to the same bits as if they
-/// followed one another. It has the rows of `ahead` brought to the second-level cache meanwhile.
+/// followed one another. It has the rows of `prefetch` brought to the second-level cache meanwhile.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
@@ -436,19 +442,19 @@ pub(crate) fn outer_of(
     columns: usize,
     panels: usize,
     rows: &[FactorRows<'_>],
-    ahead: &[PanelRows],
+    prefetch: &[PanelRows],
     sums: &mut [f32],
 ) {
     let rows: Vec<_> = rows.iter().map(|rows| rows.arguments(columns, panels)).collect();
-    add_outer(isa, columns, panels, &rows, ahead, sums);
+    add_outer(isa, columns, panels, &rows, prefetch, sums);
 }
 
 /// # Panics
 /// If `sums` is shorter than these sizes.
-fn add_outer(isa: Isa, columns: usize, panels: usize, rows: &[OuterRows], ahead: &[PanelRows], sums: &mut [f32]) {
-    let c_place = Place { start: 0, stride: columns * PANEL };
+fn add_outer(isa: Isa, columns: usize, panels: usize, rows: &[OuterRows], prefetch: &[PanelRows], sums: &mut [f32]) {
+    let c_place = PanelStride { start: 0, stride: columns * PANEL };
     c_place.check(sums.len(), panels, columns);
-    let arguments = Outer { columns, panels, rows, c: sums.as_mut_ptr(), c_stride: c_place.stride, ahead };
+    let arguments = Outer { columns, panels, rows, c: sums.as_mut_ptr(), c_stride: c_place.stride, prefetch };
     dispatch!(isa, outer, &arguments);
 }
 
@@ -475,7 +481,7 @@ pub(crate) fn add_rows(isa: Isa, rows: usize, panels: usize, terms: View<'_>, su
 pub(crate) struct ProductIsa {
     pub(crate) isa: Isa,
     /// For operands that are rounded to bf16; `None` for single precision.
-    pub(crate) pair_isa: Option<PairIsa>,
+    pub(crate) bf16_isa: Option<Bf16Isa>,
 }
 
 /// [`product`] by one of these instruction sets.
@@ -483,11 +489,11 @@ pub(crate) struct ProductIsa {
 /// # Panics
 /// As `product` does.
 pub(crate) fn product_by(isa: ProductIsa, operands: PanelProduct<'_>, to: &mut ViewMut<'_>) {
-    let Some(pair_isa) = isa.pair_isa else { return product(isa.isa, operands, to) };
+    let Some(bf16_isa) = isa.bf16_isa else { return product(isa.isa, operands, to) };
     let PanelProduct { rows, depth, panels, start, a, b } = operands;
-    let b = View(b, Place { start: 0, stride: depth * PANEL });
+    let b = View(b, PanelStride { start: 0, stride: depth * PANEL });
     let (a, b) = (Operand::panels(rows, depth, a), Operand::panels(depth, panels * PANEL, b));
-    bf16::multiply_panels(pair_isa, a, b, start, to);
+    bf16::multiply_panels(bf16_isa, a, b, start, to);
 }
 
 /// [`outer`] by one of these instruction sets.
@@ -503,12 +509,12 @@ pub(crate) fn outer_by(
     d: View<'_>,
     sums: &mut [f32],
 ) {
-    let Some(pair_isa) = isa.pair_isa.filter(|_| rows > 0) else {
+    let Some(bf16_isa) = isa.bf16_isa.filter(|_| rows > 0) else {
         return outer(isa.isa, rows, columns, panels, a, d, sums);
     };
     let (a, d) = (Operand::panels(rows, columns, a).transposed(), Operand::panels(rows, panels * PANEL, d));
-    let mut sums = ViewMut(sums, Place { start: 0, stride: columns * PANEL });
-    bf16::multiply_panels(pair_isa, a, d, Start::Result, &mut sums);
+    let mut sums = ViewMut(sums, PanelStride { start: 0, stride: columns * PANEL });
+    bf16::multiply_panels(bf16_isa, a, d, Start::Result, &mut sums);
 }
 
 /// Mask factors of the outputs of sixteen units, `first_unit` and those after it, at each of

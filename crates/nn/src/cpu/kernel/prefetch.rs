@@ -5,12 +5,12 @@
 //! cache, 16 of them) that asking for many at once takes as long as fetching them.
 
 use super::lanes::Words;
-use super::{PANEL, Place, View};
+use super::{PANEL, PanelStride, View};
 
 /// Rows of up to three matrices, in the order in which they are asked for. Nothing is read: they
 /// may lie anywhere.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct PrefetchRows {
     matrices: [PanelRows; 3],
     used: usize,
 }
@@ -37,22 +37,22 @@ impl PanelRows {
     }
 }
 
-impl Ahead {
+impl PrefetchRows {
     /// Besides, the first `rows` rows of `panels` panels at `place` in `values`.
-    pub(crate) fn and(mut self, values: &[f32], place: Place, panels: usize, rows: usize) -> Self {
+    pub(crate) fn and(mut self, values: &[f32], place: PanelStride, panels: usize, rows: usize) -> Self {
         self.matrices[self.used] = PanelRows::new(View(values, place), panels, rows);
         self.used += 1;
         self
     }
 
     /// The rows as a product asks for them that has `turns` opportunities.
-    pub(super) fn in_turns(&self, turns: usize) -> Turns<'_> {
-        Turns::over(&self.matrices, turns)
+    pub(super) fn cursor(&self, turns: usize) -> PrefetchCursor<'_> {
+        PrefetchCursor::over(&self.matrices, turns)
     }
 }
 
 /// Position of a product in the rows that it prefetches.
-pub(super) struct Turns<'a> {
+pub(super) struct PrefetchCursor<'a> {
     /// Remaining matrices; of the first, the panels before `panel` and in it the rows before `row`
     /// are done.
     matrices: &'a [PanelRows],
@@ -61,17 +61,17 @@ pub(super) struct Turns<'a> {
     in_turn: usize,
 }
 
-impl<'a> Turns<'a> {
+impl<'a> PrefetchCursor<'a> {
     /// The rows of `matrices` as a product asks for them that has `turns` opportunities.
     pub(super) fn over(matrices: &'a [PanelRows], turns: usize) -> Self {
         let rows: usize = matrices.iter().map(|matrix| matrix.panels * matrix.rows).sum();
-        let mut all = Turns { matrices, panel: 0, row: 0, in_turn: rows.div_ceil(turns.max(1)) };
+        let mut all = PrefetchCursor { matrices, panel: 0, row: 0, in_turn: rows.div_ceil(turns.max(1)) };
         all.skip_done();
         all
     }
 }
 
-impl Turns<'_> {
+impl PrefetchCursor<'_> {
     /// Asks for the rows of `turns` turns.
     ///
     /// # Safety
@@ -96,7 +96,7 @@ impl Turns<'_> {
     }
 }
 
-impl Iterator for Turns<'_> {
+impl Iterator for PrefetchCursor<'_> {
     type Item = *const f32;
 
     #[inline(always)]
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn every_row_is_asked_for_once_and_in_few_enough_turns() {
         let values = [0.0f32; 20 * PANEL];
-        let place = |row: usize, rows: usize| Place { start: row * PANEL, stride: rows * PANEL };
-        let ahead = Ahead::default().and(&values, place(1, 4), 2, 3).and(&values, place(0, 9), 0, 5).and(
+        let place = |row: usize, rows: usize| PanelStride { start: row * PANEL, stride: rows * PANEL };
+        let prefetch = PrefetchRows::default().and(&values, place(1, 4), 2, 3).and(&values, place(0, 9), 0, 5).and(
             &values,
             place(9, 1),
             3,
@@ -128,7 +128,7 @@ mod tests {
         );
         let expected = [1, 2, 3, 5, 6, 7, 9, 10, 11].map(|row| values.as_ptr().wrapping_add(row * PANEL));
         for (turns, in_turn) in [(0, 9), (1, 9), (2, 5), (4, 3), (9, 1), (100, 1)] {
-            let rows = ahead.in_turns(turns);
+            let rows = prefetch.cursor(turns);
             assert_eq!(rows.in_turn, in_turn, "{turns} turns");
             assert_eq!(rows.collect::<Vec<_>>(), expected, "{turns} turns");
         }
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn nothing_is_asked_for_unless_there_is_something() {
         let values = [0.0f32; PANEL];
-        let place = Place { start: 0, stride: PANEL };
-        assert_eq!(Ahead::default().in_turns(3).next(), None);
-        assert_eq!(Ahead::default().and(&values, place, 1, 0).in_turns(3).next(), None);
+        let place = PanelStride { start: 0, stride: PANEL };
+        assert_eq!(PrefetchRows::default().cursor(3).next(), None);
+        assert_eq!(PrefetchRows::default().and(&values, place, 1, 0).cursor(3).next(), None);
     }
 }

@@ -17,15 +17,15 @@
 //!    cache, and four rows of a block at a time. Rows may lie in several places.
 //! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and
 //!    of a panel of b stay in the first-level cache of 32 KiB.
-//! 5. `product` asks on its way for what the caller will want next, see [`ahead`](super::ahead).
+//! 5. `product` asks on its way for what the caller will want next, see [`prefetch`](super::ahead).
 //!
 //! Between blocks the sums rest in c. The order of every sum is that of the loops.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::lanes::{Lanes, Words};
-use super::prefetch::Turns;
-use super::{AddedRows, Outer, OuterRows, PANEL, ProductArguments, Sweep};
+use super::prefetch::PrefetchCursor;
+use super::{AddedRows, Outer, OuterRows, PANEL, PanelOrder, ProductArguments};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.
 const DEPTH_MAX: usize = 168;
@@ -57,7 +57,7 @@ fn parts(total: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
 pub(super) unsafe fn product<V: Words>(p: &ProductArguments) {
     let width = panels_of_tile::<V>(p.rows, p.panels);
     let tiles = p.panels.div_ceil(width.max(1)) * p.rows.div_ceil(rows_of_tile::<V>(width));
-    let mut ahead = p.ahead.in_turns(tiles * (p.depth / PANEL));
+    let mut prefetch = p.prefetch.cursor(tiles * (p.depth / PANEL));
     // One tile of rows reads a panel of b once: there is nothing to keep in the first-level cache.
     let depth_max = if p.rows <= V::ROWS_TWO_PANELS { usize::MAX } else { DEPTH_MAX };
     let blocks = p.depth.div_ceil(depth_max).max(1);
@@ -75,7 +75,7 @@ pub(super) unsafe fn product<V: Words>(p: &ProductArguments) {
                 start: if done == 0 { p.start } else { std::ptr::null() },
                 ..*p
             };
-            block_product::<V>(&part, &mut ahead);
+            block_product::<V>(&part, &mut prefetch);
         }
         done += depth;
     }
@@ -97,45 +97,45 @@ fn rows_of_tile<V: Words>(panels: usize) -> usize {
 
 /// One block of the depth: panel after panel, so that each is read once, and all rows for it.
 #[inline(always)]
-unsafe fn block_product<V: Words>(p: &ProductArguments, ahead: &mut Turns<'_>) {
+unsafe fn block_product<V: Words>(p: &ProductArguments, prefetch: &mut PrefetchCursor<'_>) {
     let mut done = 0;
     while done < p.panels {
         let width = panels_of_tile::<V>(p.rows, p.panels - done);
-        let panel = if p.sweep == Sweep::Up { done } else { p.panels - done - width };
+        let panel = if p.order == PanelOrder::Ascending { done } else { p.panels - done - width };
         for (row, rows) in parts(p.rows, rows_of_tile::<V>(width)) {
             // SAFETY: `width` panels from `panel` on and rows row..row + rows lie inside the
             // product.
             unsafe {
                 match (width, rows) {
-                    (8, _) => tile::<V, 1, 8>(p, row, panel, ahead),
-                    (4, 1) => tile::<V, 1, 4>(p, row, panel, ahead),
-                    (4, 2) => tile::<V, 2, 4>(p, row, panel, ahead),
-                    (4, 3) => tile::<V, 3, 4>(p, row, panel, ahead),
-                    (4, _) => tile::<V, 4, 4>(p, row, panel, ahead),
-                    (2, 1) => tile::<V, 1, 2>(p, row, panel, ahead),
-                    (2, 2) => tile::<V, 2, 2>(p, row, panel, ahead),
-                    (2, 3) => tile::<V, 3, 2>(p, row, panel, ahead),
-                    (2, 4) => tile::<V, 4, 2>(p, row, panel, ahead),
-                    (2, 5) => tile::<V, 5, 2>(p, row, panel, ahead),
-                    (2, 6) => tile::<V, 6, 2>(p, row, panel, ahead),
-                    (2, 7) => tile::<V, 7, 2>(p, row, panel, ahead),
-                    (2, 8) => tile::<V, 8, 2>(p, row, panel, ahead),
-                    (2, 9) => tile::<V, 9, 2>(p, row, panel, ahead),
-                    (2, 10) => tile::<V, 10, 2>(p, row, panel, ahead),
-                    (2, 11) => tile::<V, 11, 2>(p, row, panel, ahead),
-                    (2, _) => tile::<V, 12, 2>(p, row, panel, ahead),
-                    (1, 1) => tile::<V, 1, 1>(p, row, panel, ahead),
-                    (1, 2) => tile::<V, 2, 1>(p, row, panel, ahead),
-                    (1, 3) => tile::<V, 3, 1>(p, row, panel, ahead),
-                    (1, 4) => tile::<V, 4, 1>(p, row, panel, ahead),
-                    (1, 5) => tile::<V, 5, 1>(p, row, panel, ahead),
-                    (1, 6) => tile::<V, 6, 1>(p, row, panel, ahead),
-                    (1, 7) => tile::<V, 7, 1>(p, row, panel, ahead),
-                    (1, 8) => tile::<V, 8, 1>(p, row, panel, ahead),
-                    (1, 9) => tile::<V, 9, 1>(p, row, panel, ahead),
-                    (1, 10) => tile::<V, 10, 1>(p, row, panel, ahead),
-                    (1, 11) => tile::<V, 11, 1>(p, row, panel, ahead),
-                    _ => tile::<V, 12, 1>(p, row, panel, ahead),
+                    (8, _) => tile::<V, 1, 8>(p, row, panel, prefetch),
+                    (4, 1) => tile::<V, 1, 4>(p, row, panel, prefetch),
+                    (4, 2) => tile::<V, 2, 4>(p, row, panel, prefetch),
+                    (4, 3) => tile::<V, 3, 4>(p, row, panel, prefetch),
+                    (4, _) => tile::<V, 4, 4>(p, row, panel, prefetch),
+                    (2, 1) => tile::<V, 1, 2>(p, row, panel, prefetch),
+                    (2, 2) => tile::<V, 2, 2>(p, row, panel, prefetch),
+                    (2, 3) => tile::<V, 3, 2>(p, row, panel, prefetch),
+                    (2, 4) => tile::<V, 4, 2>(p, row, panel, prefetch),
+                    (2, 5) => tile::<V, 5, 2>(p, row, panel, prefetch),
+                    (2, 6) => tile::<V, 6, 2>(p, row, panel, prefetch),
+                    (2, 7) => tile::<V, 7, 2>(p, row, panel, prefetch),
+                    (2, 8) => tile::<V, 8, 2>(p, row, panel, prefetch),
+                    (2, 9) => tile::<V, 9, 2>(p, row, panel, prefetch),
+                    (2, 10) => tile::<V, 10, 2>(p, row, panel, prefetch),
+                    (2, 11) => tile::<V, 11, 2>(p, row, panel, prefetch),
+                    (2, _) => tile::<V, 12, 2>(p, row, panel, prefetch),
+                    (1, 1) => tile::<V, 1, 1>(p, row, panel, prefetch),
+                    (1, 2) => tile::<V, 2, 1>(p, row, panel, prefetch),
+                    (1, 3) => tile::<V, 3, 1>(p, row, panel, prefetch),
+                    (1, 4) => tile::<V, 4, 1>(p, row, panel, prefetch),
+                    (1, 5) => tile::<V, 5, 1>(p, row, panel, prefetch),
+                    (1, 6) => tile::<V, 6, 1>(p, row, panel, prefetch),
+                    (1, 7) => tile::<V, 7, 1>(p, row, panel, prefetch),
+                    (1, 8) => tile::<V, 8, 1>(p, row, panel, prefetch),
+                    (1, 9) => tile::<V, 9, 1>(p, row, panel, prefetch),
+                    (1, 10) => tile::<V, 10, 1>(p, row, panel, prefetch),
+                    (1, 11) => tile::<V, 11, 1>(p, row, panel, prefetch),
+                    _ => tile::<V, 12, 1>(p, row, panel, prefetch),
                 }
             }
         }
@@ -149,7 +149,7 @@ unsafe fn tile<V: Words, const R: usize, const P: usize>(
     p: &ProductArguments,
     row: usize,
     panel: usize,
-    ahead: &mut Turns<'_>,
+    prefetch: &mut PrefetchCursor<'_>,
 ) {
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
     // contract: a's column k is at k % 16 of panel k / 16, b's row k of a panel at k · 16, both for
@@ -170,11 +170,11 @@ unsafe fn tile<V: Words, const R: usize, const P: usize>(
         let mut left = p.depth;
         // A column of few rows is less work than to see whether there is something to ask for.
         if R < ROWS_MANY {
-            ahead.take::<V>(p.depth / PANEL);
+            prefetch.take::<V>(p.depth / PANEL);
         }
         while left >= PANEL {
             if R >= ROWS_MANY {
-                ahead.take::<V>(1);
+                prefetch.take::<V>(1);
             }
             for k in (0..PANEL).step_by(4) {
                 let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * PANEL));
@@ -227,7 +227,7 @@ unsafe fn multiply_add<V: Words, const R: usize, const P: usize, const A: usize>
 #[inline(always)]
 pub(super) unsafe fn outer<V: Words>(o: &Outer<'_>) {
     let tiles = o.panels.div_ceil(V::PANELS_OF_MANY) * o.columns.div_ceil(COLUMNS_MAX);
-    let mut ahead = Turns::over(o.ahead, tiles * o.rows.len());
+    let mut prefetch = PrefetchCursor::over(o.prefetch, tiles * o.rows.len());
     // Parts of the first place that are done: one of more rows than a block is cut evenly.
     let (mut left, mut done) = (o.rows, 0);
     while let Some(first) = left.first() {
@@ -239,7 +239,7 @@ pub(super) unsafe fn outer<V: Words>(o: &Outer<'_>) {
             let (a, d) = (first.a.add(start * PANEL), first.d.add(start * PANEL));
             let part = [OuterRows { rows: end - start, a, d, ..*first }];
             let rows = if cuts > 1 { &part } else { &left[..places] };
-            block_outer::<V>(&Outer { rows, ..*o }, &mut ahead);
+            block_outer::<V>(&Outer { rows, ..*o }, &mut prefetch);
         }
         done += 1;
         if done == cuts {
@@ -261,7 +261,7 @@ fn places_of_block(rows: &[OuterRows]) -> usize {
 /// One block of the rows: panel after panel of d, which stays in the first-level cache while all
 /// columns take it.
 #[inline(always)]
-unsafe fn block_outer<V: Words>(o: &Outer<'_>, ahead: &mut Turns<'_>) {
+unsafe fn block_outer<V: Words>(o: &Outer<'_>, prefetch: &mut PrefetchCursor<'_>) {
     let mut panel = 0;
     while panel < o.panels {
         let two = V::PANELS_OF_MANY == 2 && o.panels - panel >= 2;
@@ -272,26 +272,26 @@ unsafe fn block_outer<V: Words>(o: &Outer<'_>, ahead: &mut Turns<'_>) {
                 // SAFETY: the columns lie in one panel of a and, with `panel`, inside the product.
                 unsafe {
                     match (two, columns) {
-                        (true, 1) => outer_tile::<V, 1, 2>(o, column, panel, ahead),
-                        (true, 2) => outer_tile::<V, 2, 2>(o, column, panel, ahead),
-                        (true, 3) => outer_tile::<V, 3, 2>(o, column, panel, ahead),
-                        (true, 4) => outer_tile::<V, 4, 2>(o, column, panel, ahead),
-                        (true, 5) => outer_tile::<V, 5, 2>(o, column, panel, ahead),
-                        (true, 6) => outer_tile::<V, 6, 2>(o, column, panel, ahead),
-                        (true, 7) => outer_tile::<V, 7, 2>(o, column, panel, ahead),
-                        (true, _) => outer_tile::<V, 8, 2>(o, column, panel, ahead),
-                        (false, 1) => outer_tile::<V, 1, 1>(o, column, panel, ahead),
-                        (false, 2) => outer_tile::<V, 2, 1>(o, column, panel, ahead),
-                        (false, 3) => outer_tile::<V, 3, 1>(o, column, panel, ahead),
-                        (false, 4) => outer_tile::<V, 4, 1>(o, column, panel, ahead),
-                        (false, 5) => outer_tile::<V, 5, 1>(o, column, panel, ahead),
-                        (false, 6) => outer_tile::<V, 6, 1>(o, column, panel, ahead),
-                        (false, 7) => outer_tile::<V, 7, 1>(o, column, panel, ahead),
-                        (false, 8) => outer_tile::<V, 8, 1>(o, column, panel, ahead),
-                        (false, 9) => outer_tile::<V, 9, 1>(o, column, panel, ahead),
-                        (false, 10) => outer_tile::<V, 10, 1>(o, column, panel, ahead),
-                        (false, 11) => outer_tile::<V, 11, 1>(o, column, panel, ahead),
-                        (false, _) => outer_tile::<V, 12, 1>(o, column, panel, ahead),
+                        (true, 1) => outer_tile::<V, 1, 2>(o, column, panel, prefetch),
+                        (true, 2) => outer_tile::<V, 2, 2>(o, column, panel, prefetch),
+                        (true, 3) => outer_tile::<V, 3, 2>(o, column, panel, prefetch),
+                        (true, 4) => outer_tile::<V, 4, 2>(o, column, panel, prefetch),
+                        (true, 5) => outer_tile::<V, 5, 2>(o, column, panel, prefetch),
+                        (true, 6) => outer_tile::<V, 6, 2>(o, column, panel, prefetch),
+                        (true, 7) => outer_tile::<V, 7, 2>(o, column, panel, prefetch),
+                        (true, _) => outer_tile::<V, 8, 2>(o, column, panel, prefetch),
+                        (false, 1) => outer_tile::<V, 1, 1>(o, column, panel, prefetch),
+                        (false, 2) => outer_tile::<V, 2, 1>(o, column, panel, prefetch),
+                        (false, 3) => outer_tile::<V, 3, 1>(o, column, panel, prefetch),
+                        (false, 4) => outer_tile::<V, 4, 1>(o, column, panel, prefetch),
+                        (false, 5) => outer_tile::<V, 5, 1>(o, column, panel, prefetch),
+                        (false, 6) => outer_tile::<V, 6, 1>(o, column, panel, prefetch),
+                        (false, 7) => outer_tile::<V, 7, 1>(o, column, panel, prefetch),
+                        (false, 8) => outer_tile::<V, 8, 1>(o, column, panel, prefetch),
+                        (false, 9) => outer_tile::<V, 9, 1>(o, column, panel, prefetch),
+                        (false, 10) => outer_tile::<V, 10, 1>(o, column, panel, prefetch),
+                        (false, 11) => outer_tile::<V, 11, 1>(o, column, panel, prefetch),
+                        (false, _) => outer_tile::<V, 12, 1>(o, column, panel, prefetch),
                     }
                 }
             }
@@ -306,7 +306,7 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
     o: &Outer<'_>,
     column: usize,
     panel: usize,
-    ahead: &mut Turns<'_>,
+    prefetch: &mut PrefetchCursor<'_>,
 ) {
     // SAFETY: columns and panels lie inside the product, whose pointers reach them by its contract.
     unsafe {
@@ -318,7 +318,7 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
             }
         }
         for block in o.rows {
-            ahead.take::<V>(1);
+            prefetch.take::<V>(1);
             let mut a = block.a.add(column / PANEL * block.a_stride + column % PANEL);
             let mut d = block.d.add(panel * block.d_stride);
             let mut left = block.rows;

@@ -20,7 +20,7 @@ fn at(matrix: View<'_>, row: usize, column: usize) -> f64 {
 /// zero: (sigmoid, tanh).
 fn functions(isa: Isa, x: [f32; PANEL]) -> ([f32; PANEL], [f32; PANEL]) {
     let mut gates = x.repeat(4);
-    let place = Place { start: 0, stride: PANEL };
+    let place = PanelStride { start: 0, stride: PANEL };
     let (mut cell, mut hidden) = ([0.0; 2 * PANEL], [0.0; PANEL]);
     let (mut cell, mut hidden) = (ViewMut(&mut cell, place), ViewMut(&mut hidden, place));
     forward(isa, 1, &mut ViewMut(&mut gates, place), &mut cell, &mut hidden, Prefetch::Nothing);
@@ -79,7 +79,7 @@ proptest! {
     fn products_are_those_of_the_loops(
         rows in 0usize..40, depth in 1usize..400, panels in 0usize..12, first in 0usize..3, gap in 0usize..3, begin in 0usize..3,
     ) {
-        let place = |rows: usize| Place { start: first * PANEL, stride: (rows + gap) * PANEL };
+        let place = |rows: usize| PanelStride { start: first * PANEL, stride: (rows + gap) * PANEL };
         let len = |panels: usize, rows: usize| (first + panels * (rows + gap)) * PANEL;
         let a = numbers("a", len(depth.div_ceil(PANEL), rows));
         let b = numbers("b", panels * depth * PANEL);
@@ -91,9 +91,9 @@ proptest! {
             let from = [Start::Result, Start::Row(&start), Start::Rows(View(&starts, place(rows)))][begin];
             let a = View(&a, place(rows));
             let product = PanelProduct { rows, depth, panels, start: from, a, b: &b };
-            product_with(isa, product, &mut ViewMut(&mut c, place(rows)), Sweep::for_step(rows), Ahead::default());
+            product_with(isa, product, &mut ViewMut(&mut c, place(rows)), PanelOrder::for_step(rows), PrefetchRows::default());
             let (c, before) = (View(&c, place(rows)), View(&before, place(rows)));
-            let b = View(&b, Place { start: 0, stride: depth * PANEL });
+            let b = View(&b, PanelStride { start: 0, stride: depth * PANEL });
             for (row, column) in (0..rows).flat_map(|row| (0..panels * PANEL).map(move |column| (row, column))) {
                 let start = match from {
                     Start::Zero => 0.0,
@@ -111,7 +111,7 @@ proptest! {
     fn outer_products_are_those_of_the_loops(
         rows in prop_oneof![0usize..60, 120usize..260], columns in 1usize..70, panels in 0usize..5, first in 0usize..3, gap in 0usize..3,
     ) {
-        let place = Place { start: first * PANEL, stride: (rows + gap) * PANEL };
+        let place = PanelStride { start: first * PANEL, stride: (rows + gap) * PANEL };
         let len = |panels: usize| (first + panels * (rows + gap)) * PANEL;
         let (a, d) = (numbers("a", len(columns.div_ceil(PANEL))), numbers("d", len(panels)));
         let before = numbers("c", panels * columns * PANEL);
@@ -119,7 +119,7 @@ proptest! {
             let mut c = before.clone();
             let (a, d) = (View(&a, place), View(&d, place));
             outer(isa, rows, columns, panels, a, d, &mut c);
-            let sums = Place { start: 0, stride: columns * PANEL };
+            let sums = PanelStride { start: 0, stride: columns * PANEL };
             for (j, column) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |column| (j, column))) {
                 let exact = (0..rows).map(|row| at(a, row, j) * at(d, row, column)).sum::<f64>();
                 let exact = exact + at(View(&before, sums), j, column);
@@ -133,12 +133,12 @@ proptest! {
         lens in prop::collection::vec(prop_oneof![4 => 0usize..9, 1 => 120usize..300], 0..50), columns in 1usize..40, panels in 0usize..5,
     ) {
         let rows: usize = lens.iter().sum();
-        let place = Place { start: 0, stride: rows * PANEL };
+        let place = PanelStride { start: 0, stride: rows * PANEL };
         let (a, d) = (numbers("a", columns.div_ceil(PANEL) * rows * PANEL), numbers("d", panels * rows * PANEL));
         let before = numbers("c", panels * columns * PANEL);
         // Some of the rows, with others between their panels.
         let apart = |values: &[f32], panels: usize, first: usize, len: usize| {
-            let at = Place { start: PANEL, stride: (len + 3) * PANEL };
+            let at = PanelStride { start: PANEL, stride: (len + 3) * PANEL };
             let mut own = vec![f32::NAN; at.start + panels * at.stride];
             for panel in 0..panels {
                 let from = &values[place.panel(panel).row(first).start..][..len * PANEL];
@@ -155,11 +155,11 @@ proptest! {
         let factors: Vec<_> = places.iter().map(|(rows, (a, a_at), (d, d_at))| {
             FactorRows { rows: *rows, a: View(a, *a_at), d: View(d, *d_at) }
         }).collect();
-        let ahead: Vec<_> = factors.iter().map(|factor| PanelRows::new(factor.d, panels, factor.rows)).collect();
+        let prefetch: Vec<_> = factors.iter().map(|factor| PanelRows::new(factor.d, panels, factor.rows)).collect();
         for isa in Isa::all() {
             let (mut expected, mut found) = (before.clone(), before.clone());
             outer(isa, rows, columns, panels, View(&a, place), View(&d, place), &mut expected);
-            outer_of(isa, columns, panels, &factors, &ahead, &mut found);
+            outer_of(isa, columns, panels, &factors, &prefetch, &mut found);
             prop_assert_eq!(&found, &expected, "{:?}", isa);
         }
     }
@@ -167,7 +167,7 @@ proptest! {
 
 #[test]
 fn rows_are_added_to_those_of_a_place() {
-    let (from, to) = (Place { start: PANEL, stride: 4 * PANEL }, Place { start: 0, stride: 5 * PANEL });
+    let (from, to) = (PanelStride { start: PANEL, stride: 4 * PANEL }, PanelStride { start: 0, stride: 5 * PANEL });
     let (terms, before) = (numbers("terms", 12 * PANEL), numbers("sums", 15 * PANEL));
     for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 3].map(|rows| (isa, rows))) {
         let mut sums = before.clone();
@@ -184,7 +184,7 @@ fn rows_are_added_to_those_of_a_place() {
 #[test]
 fn gates_and_cell_states_come_again_to_the_bit() {
     for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 5, 32].map(|rows| (isa, rows))) {
-        let place = |rows: usize| Place { start: PANEL, stride: (rows + 1) * PANEL };
+        let place = |rows: usize| PanelStride { start: PANEL, stride: (rows + 1) * PANEL };
         let projected = numbers("gates", (4 * (rows + 1) + 1) * PANEL);
         let (mut gates, mut cell) = (projected.clone(), numbers("cell", (2 * rows + 1) * PANEL));
         let (mut gates_again, mut cell_again) = (projected, cell.clone());
@@ -203,7 +203,7 @@ fn gates_and_cell_states_come_again_to_the_bit() {
 fn steps_of_all_units_are_those_of_each_to_the_bit() {
     for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 3].map(|rows| (isa, rows))) {
         let (units, start) = (3, PANEL);
-        let place = |rows: usize| Place { start, stride: (rows + 1) * PANEL };
+        let place = |rows: usize| PanelStride { start, stride: (rows + 1) * PANEL };
         let numbers = |name, panels: usize, rows: usize| numbers(name, start + panels * (rows + 1) * PANEL);
         let before = [numbers("gates", 4 * units, rows), numbers("cell", units, 2 * rows), numbers("h", units, rows)];
         let [mut gates, mut cell, mut hidden] = before.clone();
@@ -224,7 +224,7 @@ fn steps_of_all_units_are_those_of_each_to_the_bit() {
 #[test]
 fn gradients_of_gates_are_added_up_or_take_their_place_to_the_bit() {
     for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 5, 32].map(|rows| (isa, rows))) {
-        let place = |rows: usize| Place { start: PANEL, stride: (rows + 1) * PANEL };
+        let place = |rows: usize| PanelStride { start: PANEL, stride: (rows + 1) * PANEL };
         let panels = |name: &str, panels: usize, rows: usize| numbers(name, (panels * (rows + 1) + 1) * PANEL);
         let (gates, cell, d_hidden) = (panels("gates", 4, rows), panels("cell", 1, 2 * rows), panels("d", 1, rows));
         let unwound = |sums: Option<&mut [f32]>| {
@@ -235,12 +235,12 @@ fn gradients_of_gates_are_added_up_or_take_their_place_to_the_bit() {
                 hidden: sums.is_some().then_some(View(&d_hidden, place(rows))),
             };
             let (mut d_cell, mut d_gates) = (panels("d_cell", 1, rows), panels("d_gates", 4, rows));
-            let to = Unwound {
+            let to = CellGradients {
                 d_cell: ViewMut(&mut d_cell, place(rows)),
                 d_gates: ViewMut(&mut d_gates, place(rows)),
                 sums: sums.map(|sums| ViewMut(sums, place(rows))),
             };
-            unwind(isa, rows, step, to);
+            cell_backward(isa, rows, step, to);
             (d_cell, d_gates)
         };
         let step = Step {
@@ -250,12 +250,12 @@ fn gradients_of_gates_are_added_up_or_take_their_place_to_the_bit() {
             hidden: None,
         };
         let (mut d_cell_of_place, mut in_place) = (panels("d_cell", 1, rows), gates.clone());
-        let to = Unwound {
+        let to = CellGradients {
             d_cell: ViewMut(&mut d_cell_of_place, place(rows)),
             d_gates: ViewMut(&mut in_place, place(rows)),
             sums: None,
         };
-        unwind(isa, rows, step, to);
+        cell_backward(isa, rows, step, to);
         let before = panels("sums", 4, rows);
         let mut sums = before.clone();
         let (d_cell, d_gates) = unwound(None);
@@ -279,7 +279,7 @@ fn masks_are_drawn_as_the_scalar_function_draws_them() {
     for (first_unit, steps) in [(0, 0..8), (48, 8..13), (16, 3..4), (0, 0..0), (32, 6..11)] {
         for isa in Isa::all() {
             let mut factors = vec![f32::NAN; (1 + steps.len() * ends.len()) * PANEL];
-            let place = Place { start: PANEL, stride: 0 };
+            let place = PanelStride { start: PANEL, stride: 0 };
             draw(isa, mask, first_unit, steps.clone(), &ends, &mut ViewMut(&mut factors, place));
             let mut rows = factors[PANEL..].chunks_exact(PANEL);
             for t in steps.clone() {
@@ -295,7 +295,7 @@ fn masks_are_drawn_as_the_scalar_function_draws_them() {
 #[test]
 #[should_panic(expected = "2 panels of 3 rows")]
 fn slices_that_are_too_short_are_refused() {
-    let (a, b, place) = ([0.0; 48], [0.0; 32], Place { start: 0, stride: 48 });
+    let (a, b, place) = ([0.0; 48], [0.0; 32], PanelStride { start: 0, stride: 48 });
     let mut c = [0.0; 95];
     let operands = PanelProduct { rows: 3, depth: 1, panels: 2, start: Start::Result, a: View(&a, place), b: &b };
     product(Isa::best(), operands, &mut ViewMut(&mut c, place));

@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Vectors;
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::error::Result;
 use crate::model::pooling::AttentionPooling;
@@ -42,7 +42,7 @@ impl WindowPooling {
     /// Pools the states [T, B, H] of B windows to [B, H].
     pub(crate) fn forward(
         &mut self,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         pooling: &AttentionPooling,
         parameters: &TensorSet,
         states: &[f32],
@@ -57,7 +57,7 @@ impl WindowPooling {
             let apart = self.samples * hidden;
             let states = &states[sample * hidden..][..(steps - 1) * apart + hidden];
             let all = Matrix::spaced(states, steps, hidden, apart);
-            multiply_by(pair_isa, keys, all.transposed(), Output::Overwrite, weights);
+            multiply_by(bf16_isa, keys, all.transposed(), Output::Overwrite, weights);
             for (head, weights) in weights.chunks_exact_mut(steps).enumerate() {
                 softmax(weights);
                 let sum = self.vectors.sum_mut(head, sample);
@@ -66,7 +66,7 @@ impl WindowPooling {
                 weights.iter().zip(states).for_each(|(&weight, state)| add_scaled(sum, weight, state));
             }
         }
-        pooling.project(pair_isa, parameters, &mut self.vectors);
+        pooling.project(bf16_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 

@@ -19,13 +19,14 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Buffer;
 
 use super::gradients::SharedGradients;
-use super::memory::{Segment, ShardScratch, place};
+use super::memory::{Segment, ShardScratch, panel_stride};
 use super::norm::norm_len;
-use super::sequence::{Role, Sequence, input};
+use super::sequence::{Sequence, WindowPartition, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions, add};
 use crate::cpu::kernel::{
-    self, Ahead, Isa, PANEL, PanelProduct, Place, ProductIsa, Start, Step, Sweep, Unwound, View, ViewMut,
+    self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, PrefetchRows, ProductIsa, Start, Step,
+    View, ViewMut,
 };
 use crate::cpu::profile::Work;
 use crate::model::lstm::{LayerSlots, Read};
@@ -47,7 +48,7 @@ impl Sequence {
             self.clear(l, scratch);
             for block in self.blocks().rev() {
                 let start = self.clock.start();
-                if !self.is_by_bar(l) && self.role == Role::Whole {
+                if !self.projects_per_bar(l) && self.partition == WindowPartition::Whole {
                     self.take_input(isa, l, all, &block, bars, scratch);
                 }
                 self.restore(isa, l, weights, &block, bars, scratch);
@@ -55,31 +56,31 @@ impl Sequence {
                     self.denormalise_block(l, weights.norm.as_slice(), block.clone(), scratch);
                 }
                 for t in block.clone().rev() {
-                    self.unwind_step(isa, l, weights, t, scratch);
+                    self.step_backward(isa, l, weights, t, scratch);
                 }
                 self.clock.stop_layer(start, l, Work::Backward);
                 let start = self.clock.start();
-                if self.role == Role::Whole {
+                if self.partition == WindowPartition::Whole {
                     self.add_block(isa, l, block.clone(), scratch);
                 }
                 self.clock.stop_layer(start, l, Work::WeightGradients);
                 let start = self.clock.start();
                 if l > 0 {
-                    if self.dims.pair_isa.is_none() {
+                    if self.dims.bf16_isa.is_none() {
                         self.go_below(isa, l, weights, block.clone(), scratch);
                     }
-                    self.round_d_between(block.clone(), scratch);
+                    self.round_d_layer_output(block.clone(), scratch);
                 }
                 if self.drops_below(l) {
-                    self.turn_dropped(block, scratch);
+                    self.dropout_backward(block, scratch);
                 }
                 self.clock.stop_layer(start, l, Work::Backward);
             }
-            if self.role == Role::Group {
+            if self.partition == WindowPartition::Group {
                 continue;
             }
             let start = self.clock.start();
-            if self.is_by_bar(l) {
+            if self.projects_per_bar(l) {
                 self.add_bars(isa, bars, scratch);
             }
             gradients.add(|gradients| unpack(self.dims, l, slots, scratch, gradients));
@@ -89,15 +90,15 @@ impl Sequence {
     }
 
     /// The gradient of a layer's state, in [`ShardScratch::d_hidden`].
-    pub(super) fn d_state_at(&self) -> Place {
-        place(self.windows.len(), self.windows.len())
+    pub(super) fn d_state_at(&self) -> PanelStride {
+        panel_stride(self.windows.len(), self.windows.len())
     }
 
     /// Place of the gradients of the top layer's outputs at step `t` before [`Sequence::backward`]:
     /// that of the step or, where only the last is read, of the last state.
-    fn d_top_at(&self, t: usize) -> Place {
+    fn d_top_at(&self, t: usize) -> PanelStride {
         match self.dims.sizes.read {
-            Read::EveryStep => self.d_between_at(t),
+            Read::EveryStep => self.d_layer_output_at(t),
             Read::LastStep => self.d_state_at(),
         }
     }
@@ -105,7 +106,7 @@ impl Sequence {
     /// Sets the gradients of the top layer's outputs to zero, and gives them for writing.
     pub(super) fn clear_d_top<'s>(&self, scratch: &'s mut ShardScratch) -> &'s mut [f32] {
         let (d_top, at) = match self.dims.sizes.read {
-            Read::EveryStep => (scratch.d_between.as_mut_slice(), self.d_between_at(0)),
+            Read::EveryStep => (scratch.d_layer_output.as_mut_slice(), self.d_layer_output_at(0)),
             Read::LastStep => (scratch.d_hidden.as_mut_slice(), self.d_state_at()),
         };
         d_top[..self.dims.units() * at.stride].fill(0.0);
@@ -121,7 +122,7 @@ impl Sequence {
         }
     }
 
-    pub(super) fn is_by_bar(&self, l: usize) -> bool {
+    pub(super) fn projects_per_bar(&self, l: usize) -> bool {
         l == 0 && self.windows.overlap()
     }
 
@@ -132,9 +133,9 @@ impl Sequence {
     }
 
     /// Place of the gradients of gates in [`ShardScratch::d_gates`] from step `t` of its block on.
-    pub(super) fn d_gates_at(&self, t: usize) -> Place {
+    pub(super) fn d_gates_at(&self, t: usize) -> PanelStride {
         let windows = self.windows.len();
-        place(BLOCK_STEPS * windows, windows).row(t % BLOCK_STEPS * windows)
+        panel_stride(BLOCK_STEPS * windows, windows).row(t % BLOCK_STEPS * windows)
     }
 
     /// The gradients of the gates of layer `l` from step `t` of its block on: those of a group take
@@ -147,15 +148,15 @@ impl Sequence {
         segment: &'a Segment,
         d_gates: &'a Buffer<f32>,
     ) -> View<'a> {
-        match self.role {
-            Role::Whole => View(d_gates.as_slice(), self.d_gates_at(t)),
-            Role::Group => self.gates_at(t).view(&self.layers[l].gates, &segment.gates),
+        match self.partition {
+            WindowPartition::Whole => View(d_gates.as_slice(), self.d_gates_at(t)),
+            WindowPartition::Group => self.gates_at(t).view(&self.layers[l].gates, &segment.gates),
         }
     }
 
-    pub(super) fn d_between_at(&self, t: usize) -> Place {
+    pub(super) fn d_layer_output_at(&self, t: usize) -> PanelStride {
         let windows = self.windows.len();
-        place(self.windows.steps() * windows, windows).row(t * windows)
+        panel_stride(self.windows.steps() * windows, windows).row(t * windows)
     }
 
     /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and the
@@ -170,51 +171,51 @@ impl Sequence {
         if self.receives_at_every_step(l) {
             scratch.d_hidden.as_mut_slice().fill(0.0);
         }
-        if self.is_by_bar(l) && self.role == Role::Whole {
-            let len = self.dims.gates() * self.by_bar_at().stride;
-            scratch.by_bar.as_mut_slice()[..len].fill(0.0);
+        if self.projects_per_bar(l) && self.partition == WindowPartition::Whole {
+            let len = self.dims.gates() * self.per_bar_at().stride;
+            scratch.per_bar_gates.as_mut_slice()[..len].fill(0.0);
         }
     }
 
     /// The cell backwards at step `t`, its gradients by bar where windows overlap, and the gradient
     /// of the state before it.
-    fn unwind_step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
+    fn step_backward(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
         let (rows, state_at, d_gates_at) = (self.windows.len(), self.d_state_at(), self.d_gates_at(t));
         // What is rounded here is added up after that.
-        let sums_unrounded = self.precision == Precision::Fp32 || self.dims.pair_isa.is_some();
-        let sums_at = self.by_bar_in_step(l, t).filter(|_| sums_unrounded);
+        let sums_unrounded = self.precision == Precision::Fp32 || self.dims.bf16_isa.is_some();
+        let sums_at = self.per_bar_in_step(l, t).filter(|_| sums_unrounded);
         if self.receives_at_every_step(l) {
             self.add_from_above(t, scratch);
         }
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
-        let (role, layer) = (self.role, &mut self.layers[l]);
+        let (partition, layer) = (self.partition, &mut self.layers[l]);
         for n in 0..self.dims.units() {
             let at = gates_at.panel(4 * n);
-            let (gates, d_gates) = match role {
-                Role::Whole => (
+            let (gates, d_gates) = match partition {
+                WindowPartition::Whole => (
                     Some(at.view(&layer.gates, &scratch.segment.gates)),
                     ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n)),
                 ),
-                Role::Group => (None, at.view_mut(&mut layer.gates, &mut scratch.segment.gates)),
+                WindowPartition::Group => (None, at.view_mut(&mut layer.gates, &mut scratch.segment.gates)),
             };
             let step = Step {
                 gates,
                 cell: cell_at.panel(n).view(&layer.cell, &scratch.segment.cell),
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
-                hidden: self.dims.pair_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
+                hidden: self.dims.bf16_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
             };
-            let sums = sums_at.map(|at| ViewMut(scratch.by_bar.as_mut_slice(), at.panel(4 * n)));
+            let sums = sums_at.map(|at| ViewMut(scratch.per_bar_gates.as_mut_slice(), at.panel(4 * n)));
             let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
-            kernel::unwind(isa, rows, step, Unwound { d_cell, d_gates, sums });
+            kernel::cell_backward(isa, rows, step, CellGradients { d_cell, d_gates, sums });
         }
         self.round_d_gates(l, t, scratch);
-        if self.is_by_bar(l) && sums_at.is_none() && self.role == Role::Whole {
+        if self.projects_per_bar(l) && sums_at.is_none() && self.partition == WindowPartition::Whole {
             let d_gates = View(scratch.d_gates.as_slice(), d_gates_at);
-            let (sums, to) = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
+            let (sums, to) = (scratch.per_bar_gates.as_mut_slice(), self.per_bar_at());
             self.windows.add_step(isa, t, self.dims.gates(), d_gates, sums, to);
         }
-        if let Some(pair_isa) = self.dims.pair_isa {
-            self.gates_backward_pairs(pair_isa, l, weights, t, scratch);
+        if let Some(bf16_isa) = self.dims.bf16_isa {
+            self.gates_backward_bf16(bf16_isa, l, weights, t, scratch);
         } else if t > 0 {
             let ShardScratch { segment, d_gates, d_hidden, .. } = scratch;
             let layer = &self.layers[l];
@@ -224,24 +225,30 @@ impl Sequence {
                 panels: self.dims.units(),
                 start: Start::Zero,
                 a: self.d_gates(l, t, segment, d_gates),
-                b: weights.recurrent_turned.as_slice(),
+                b: weights.recurrent_transposed.as_slice(),
             };
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &segment.gates);
             let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &segment.cell);
-            let ahead = Ahead::default()
+            let prefetch = PrefetchRows::default()
                 .and(gates, gates_at, self.dims.gates(), rows)
                 .and(cell, cell_at, self.dims.units(), rows)
                 .and(layer.hidden.as_slice(), self.states_at(t - 1), self.dims.units(), rows);
-            kernel::product_with(isa, product, &mut ViewMut(d_hidden.as_mut_slice(), state_at), Sweep::Up, ahead);
+            kernel::product_with(
+                isa,
+                product,
+                &mut ViewMut(d_hidden.as_mut_slice(), state_at),
+                PanelOrder::Ascending,
+                prefetch,
+            );
             self.round_d_hidden(scratch);
         }
     }
 
     /// Adds what the layer above gave this one's output at step `t`.
     fn add_from_above(&self, t: usize, scratch: &mut ShardScratch) {
-        let (from, to, len) = (self.d_between_at(t), self.d_state_at(), self.windows.len() * PANEL);
+        let (from, to, len) = (self.d_layer_output_at(t), self.d_state_at(), self.windows.len() * PANEL);
         for n in 0..self.dims.units() {
-            let terms = &scratch.d_between.as_slice()[from.panel(n).start..][..len];
+            let terms = &scratch.d_layer_output.as_slice()[from.panel(n).start..][..len];
             let sums = &mut scratch.d_hidden.as_mut_slice()[to.panel(n).start..][..len];
             sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
         }
@@ -252,15 +259,15 @@ impl Sequence {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gates(), self.dims.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
-        if let Some(pair_isa) = self.dims.pair_isa {
-            if !self.is_by_bar(l) {
+        if let Some(bf16_isa) = self.dims.bf16_isa {
+            if !self.projects_per_bar(l) {
                 add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
             }
-            self.add_block_pairs(pair_isa, l, &block, scratch);
+            self.add_block_bf16(bf16_isa, l, &block, scratch);
             return;
         }
         kernel::outer(isa, rows, hidden, gates, before, d_gates, scratch.d_recurrent_weight.as_mut_slice());
-        if !self.is_by_bar(l) {
+        if !self.projects_per_bar(l) {
             let below = l.checked_sub(1).map(|below| &self.layers[below]);
             let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
             let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
@@ -273,16 +280,16 @@ impl Sequence {
     /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
     /// first.
     fn go_below(&self, isa: Isa, l: usize, weights: &LayerWeights, block: Range<usize>, scratch: &mut ShardScratch) {
-        let ShardScratch { segment, d_gates, d_between, .. } = scratch;
+        let ShardScratch { segment, d_gates, d_layer_output, .. } = scratch;
         let product = PanelProduct {
             rows: block.len() * self.windows.len(),
             depth: self.dims.gates() * PANEL,
             panels: self.dims.units(),
             start: Start::Zero,
             a: self.d_gates(l, block.start, segment, d_gates),
-            b: weights.input_turned.as_slice(),
+            b: weights.input_transposed.as_slice(),
         };
-        let mut to = ViewMut(d_between.as_mut_slice(), self.d_between_at(block.start));
+        let mut to = ViewMut(d_layer_output.as_mut_slice(), self.d_layer_output_at(block.start));
         kernel::product(isa, product, &mut to);
     }
 
@@ -291,9 +298,9 @@ impl Sequence {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
             let (features, gates) = (self.dims.sizes.features, self.dims.gates());
-            let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
+            let d_gates = View(scratch.per_bar_gates.as_slice(), self.per_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            let isa = ProductIsa { isa, pair_isa: self.dims.pair_isa };
+            let isa = ProductIsa { isa, bf16_isa: self.dims.bf16_isa };
             kernel::outer_by(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
         }

@@ -5,18 +5,18 @@
 
 use std::ops::Range;
 
-use super::memory::{ShardScratch, place};
+use super::memory::{ShardScratch, panel_stride};
 use super::norm::normalise;
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::{self, Isa, PANEL, Place, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelStride, ViewMut};
 
 impl Sequence {
     /// A block of steps in [`ShardScratch::factors`] and [`ShardScratch::dropped`].
-    pub(super) fn dropped_at(&self) -> Place {
+    pub(super) fn dropped_at(&self) -> PanelStride {
         let windows = self.windows.len();
-        place(BLOCK_STEPS * windows, windows)
+        panel_stride(BLOCK_STEPS * windows, windows)
     }
 
     /// True if layer `l` reads outputs of which some are dropped.
@@ -59,28 +59,42 @@ impl Sequence {
 
     /// Turns the gradients of what layer `l` read at a block of steps into those of the outputs
     /// below it.
-    pub(super) fn turn_dropped(&self, block: Range<usize>, scratch: &mut ShardScratch) {
+    pub(super) fn dropout_backward(&self, block: Range<usize>, scratch: &mut ShardScratch) {
         let rows = block.len() * self.windows.len();
         multiply_rows(
             self.dims,
             rows,
             scratch.factors.as_slice(),
             self.dropped_at(),
-            scratch.d_between.as_mut_slice(),
-            self.d_between_at(block.start),
+            scratch.d_layer_output.as_mut_slice(),
+            self.d_layer_output_at(block.start),
         );
     }
 }
 
 /// Copies `rows` rows of all panels of units.
-pub(super) fn copy_rows(dims: Dimensions, rows: usize, from: &[f32], from_at: Place, to: &mut [f32], to_at: Place) {
+pub(super) fn copy_rows(
+    dims: Dimensions,
+    rows: usize,
+    from: &[f32],
+    from_at: PanelStride,
+    to: &mut [f32],
+    to_at: PanelStride,
+) {
     for n in 0..dims.units() {
         to[to_at.panel(n).start..][..rows * PANEL].copy_from_slice(&from[from_at.panel(n).start..][..rows * PANEL]);
     }
 }
 
 /// Multiplies `rows` rows of all panels of units, number by number.
-fn multiply_rows(dims: Dimensions, rows: usize, factors: &[f32], from_at: Place, to: &mut [f32], to_at: Place) {
+fn multiply_rows(
+    dims: Dimensions,
+    rows: usize,
+    factors: &[f32],
+    from_at: PanelStride,
+    to: &mut [f32],
+    to_at: PanelStride,
+) {
     for n in 0..dims.units() {
         let factors = &factors[from_at.panel(n).start..][..rows * PANEL];
         let to = &mut to[to_at.panel(n).start..][..rows * PANEL];

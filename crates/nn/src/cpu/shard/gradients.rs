@@ -69,8 +69,8 @@ impl<'a> SharedGradients<'a> {
     /// Gives the gradients of all parameters of a layer likewise.
     pub(crate) fn complete_layer(&self, slots: &LayerSlots) {
         if self.finals.is_some() {
-            let place = slots.place(self.set.lock().expect(LOCK).layout());
-            self.complete(place);
+            let range = slots.range(self.set.lock().expect(LOCK).layout());
+            self.complete(range);
         }
     }
 }

@@ -4,12 +4,12 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::bf16::{self, PairScratch};
+use super::bf16::{self, Bf16Scratch};
 use super::norm::norm_len;
 use super::quantized::Activations;
-use super::segments::Extent;
+use super::segments::Checkpointing;
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::{PANEL, Place};
+use crate::cpu::kernel::{PANEL, PanelStride};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::memory::{BACKWARD, BOTH, StepPhase};
@@ -20,37 +20,37 @@ const CACHE_WAY: usize = 1024;
 /// The place of a matrix of `rows` rows that is worked on `step_rows` rows at a time. The stride
 /// makes the blocks of neighbouring panels follow one another in the cache instead of displacing
 /// each other.
-pub(super) fn place(rows: usize, step_rows: usize) -> Place {
+pub(super) fn panel_stride(rows: usize, step_rows: usize) -> PanelStride {
     let len = rows * PANEL;
     let ahead = (step_rows * PANEL + CACHE_WAY - len % CACHE_WAY) % CACHE_WAY;
-    Place { start: 0, stride: len + ahead }
+    PanelStride { start: 0, stride: len + ahead }
 }
 
 /// Numbers in a panel of up to `rows` rows, whatever its stride.
-pub(super) fn room(rows: usize) -> usize {
+pub(super) fn padded_panel_len(rows: usize) -> usize {
     rows * PANEL + CACHE_WAY
 }
 
 /// Saved forward pass of one layer.
 #[derive(Debug)]
 pub(super) struct LayerMemory {
-    /// Before, then after their functions; of as many of the last steps as [`Extent`] says: none
+    /// Before, then after their functions; of as many of the last steps as [`Checkpointing`] says: none
     /// for prediction.
     pub(super) gates: Buffer<f32>, // [gate panels][steps · B][16]
     /// The initial state, then the state after each step.
     pub(super) hidden: Buffer<f32>, // [unit panels][(T + 1) · B][16]
-    /// The same; or, as [`Extent`] says, the state before each segment.
+    /// The same; or, as [`Checkpointing`] says, the state before each segment.
     pub(super) cell: Buffer<f32>, // [unit panels][(T + 1) · B][16]
 }
 
 pub(super) fn layer_len(dims: Dimensions, purpose: Purpose) -> [usize; 3] {
-    let extent = Extent::new(dims, purpose);
-    let states = |rows: usize| dims.units() * room(rows * dims.capacity);
-    let gates = match extent.gate_steps {
+    let checkpointing = Checkpointing::new(dims, purpose);
+    let states = |rows: usize| dims.units() * padded_panel_len(rows * dims.capacity);
+    let gates = match checkpointing.gate_steps {
         0 => 0,
-        steps => dims.gates() * room(steps * dims.capacity),
+        steps => dims.gates() * padded_panel_len(steps * dims.capacity),
     };
-    [gates, states(dims.steps + 1), states(extent.cell_rows(dims))]
+    [gates, states(dims.steps + 1), states(checkpointing.cell_rows(dims))]
 }
 
 impl LayerMemory {
@@ -76,14 +76,14 @@ pub(super) struct ShardScratch {
     /// Bars: those of a block of steps or, where windows overlap, as many of those that they cover.
     pub(super) x: Buffer<f32>, // [F panels][block · B][16]
     /// Projections by bar, for windows that overlap; their gradients in the backward pass.
-    pub(super) by_bar: Buffer<f32>, // [gate panels][T · B / 2][16]
+    pub(super) per_bar_gates: Buffer<f32>, // [gate panels][T · B / 2][16]
     /// Gradients of a block of steps, before the gates' functions.
     pub(super) d_gates: Buffer<f32>, // [gate panels][block · B][16]
     pub(super) d_hidden: Buffer<f32>, // [unit panels][B][16]
     pub(super) d_cell: Buffer<f32>,   // [unit panels][B][16]
     /// Gradients of a layer's outputs, to begin with those that pooling gave the top one's; read by
     /// it and then overwritten with those of the layer below.
-    pub(super) d_between: Buffer<f32>, // [unit panels][T · B][16]
+    pub(super) d_layer_output: Buffer<f32>, // [unit panels][T · B][16]
     /// Dropout factors of the outputs below a layer at a block of steps, and the layer's input:
     /// these products, or the outputs after their norm.
     pub(super) factors: Buffer<f32>, // [unit panels][block · B][16]
@@ -93,15 +93,16 @@ pub(super) struct ShardScratch {
     pub(super) d_bias: Buffer<f32>,   // [gate panels][16]
     pub(super) d_norm: Buffer<f32>,   // [2][unit panels][16]
     /// For products of pairs.
-    pub(super) pairs: PairScratch,
+    pub(super) pairs: Bf16Scratch,
     /// For weights in eight bits.
     pub(super) activations: Activations,
 }
 
 /// Numbers in the gates and in the cell states of the segment in work.
 fn segment_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
-    let panels = [dims.gates(), dims.units()].into_iter().zip(Extent::new(dims, purpose).segment_rows());
-    let mut len = panels.map(|(panels, rows)| if rows == 0 { 0 } else { panels * room(rows * dims.capacity) });
+    let panels = [dims.gates(), dims.units()].into_iter().zip(Checkpointing::new(dims, purpose).segment_rows());
+    let mut len =
+        panels.map(|(panels, rows)| if rows == 0 { 0 } else { panels * padded_panel_len(rows * dims.capacity) });
     std::array::from_fn(|_| len.next().unwrap_or(0))
 }
 
@@ -121,7 +122,7 @@ macro_rules! scratch_lens {
             }
 
             /// Each with the name of its buffer and the phases that use it.
-            pub(super) fn parts(self) -> impl Iterator<Item = (usize, &'static str, &'static [StepPhase])> {
+            pub(super) fn tensors(self) -> impl Iterator<Item = (usize, &'static str, &'static [StepPhase])> {
                 [$((self.$field, $name, $phases),)*].into_iter()
             }
         }
@@ -132,20 +133,20 @@ scratch_lens! {
     segment_gates: "gates of a segment", BOTH;
     segment_cell: "cell states of a segment", BOTH;
     x: "bars", BOTH;
-    by_bar: "projections by bar", BOTH;
+    per_bar_gates: "projections by bar", BOTH;
     d_gates: "gradients of gates", BACKWARD;
     d_hidden: "gradients of hidden states", BACKWARD;
     d_cell: "gradients of cell states", BACKWARD;
-    d_between: "gradients of a layer's outputs", BACKWARD;
+    d_layer_output: "gradients of a layer's outputs", BACKWARD;
     factors: "factors of dropout", BOTH;
     dropped: "what dropout or a norm left", BOTH;
     d_input_weight: "gradient of W_ih", BACKWARD;
     d_recurrent_weight: "gradient of W_hh", BACKWARD;
     d_bias: "gradient of the bias", BACKWARD;
     d_norm: "gradient of the norm", BACKWARD;
-    pair_rows: "operands in bf16", BOTH;
-    pair_gates: "gradients of gates in bf16", BACKWARD;
-    pair_turned: "transposed operands in bf16", BACKWARD;
+    bf16_rows: "operands in bf16", BOTH;
+    bf16_gates: "gradients of gates in bf16", BACKWARD;
+    bf16_transposed: "transposed operands in bf16", BACKWARD;
 }
 
 impl ScratchLens {
@@ -153,36 +154,36 @@ impl ScratchLens {
     pub(super) fn new(dims: Dimensions, purpose: Purpose) -> Self {
         let (rows, gates, units) = (dims.steps * dims.capacity, dims.gates(), dims.units());
         let [segment_gates, segment_cell] = segment_len(dims, purpose);
-        let copied = units * room(BLOCK_STEPS * dims.capacity);
+        let copied = units * padded_panel_len(BLOCK_STEPS * dims.capacity);
         let normed = if dims.sizes.norm && dims.sizes.layers > 1 { copied } else { 0 };
-        let [pair_rows, pair_gates, pair_turned] = bf16::scratch_len(dims, purpose);
+        let [bf16_rows, bf16_gates, bf16_transposed] = bf16::scratch_len(dims, purpose);
         let forward = ScratchLens {
             segment_gates,
             segment_cell,
-            x: dims.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * dims.capacity),
+            x: dims.sizes.features.div_ceil(PANEL) * padded_panel_len(BLOCK_STEPS * dims.capacity),
             // Windows overlap where the bars are at most half as many as the windows' steps.
-            by_bar: gates * room(rows / 2),
+            per_bar_gates: gates * padded_panel_len(rows / 2),
             dropped: normed,
-            pair_rows,
+            bf16_rows,
             ..ScratchLens::default()
         };
         let Purpose::Training { dropout, .. } = purpose else { return forward };
         let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0);
-        let state = units * room(dims.capacity);
+        let state = units * padded_panel_len(dims.capacity);
         let factors = if dropout { copied } else { 0 };
         ScratchLens {
-            d_gates: gates * room(BLOCK_STEPS * dims.capacity),
+            d_gates: gates * padded_panel_len(BLOCK_STEPS * dims.capacity),
             d_hidden: state,
             d_cell: state,
-            d_between: if dims.sizes.has_d_between() { units * room(rows) } else { 0 },
+            d_layer_output: if dims.sizes.has_d_layer_output() { units * padded_panel_len(rows) } else { 0 },
             factors,
             dropped: factors.max(normed),
             d_input_weight: gates * PANEL * width,
             d_recurrent_weight: gates * PANEL * dims.sizes.hidden,
             d_bias: gates * PANEL,
             d_norm: norm_len(dims),
-            pair_gates,
-            pair_turned,
+            bf16_gates,
+            bf16_transposed,
             ..forward
         }
     }
@@ -195,7 +196,7 @@ impl ScratchLens {
 
     /// Numbers in all of them.
     pub(super) fn total(self) -> usize {
-        self.parts().map(|(len, ..)| len).sum()
+        self.tensors().map(|(len, ..)| len).sum()
     }
 }
 
@@ -206,18 +207,18 @@ impl ShardScratch {
         Ok(ShardScratch {
             segment: Segment { gates: zeros(lens.segment_gates)?, cell: zeros(lens.segment_cell)? },
             x: zeros(lens.x)?,
-            by_bar: zeros(lens.by_bar)?,
+            per_bar_gates: zeros(lens.per_bar_gates)?,
             d_gates: zeros(lens.d_gates)?,
             d_hidden: zeros(lens.d_hidden)?,
             d_cell: zeros(lens.d_cell)?,
-            d_between: zeros(lens.d_between)?,
+            d_layer_output: zeros(lens.d_layer_output)?,
             factors: zeros(lens.factors)?,
             dropped: zeros(lens.dropped)?,
             d_input_weight: zeros(lens.d_input_weight)?,
             d_recurrent_weight: zeros(lens.d_recurrent_weight)?,
             d_bias: zeros(lens.d_bias)?,
             d_norm: zeros(lens.d_norm)?,
-            pairs: PairScratch::new(scope, [lens.pair_rows, lens.pair_gates, lens.pair_turned])?,
+            pairs: Bf16Scratch::new(scope, [lens.bf16_rows, lens.bf16_gates, lens.bf16_transposed])?,
             activations: Activations::none(scope)?,
         })
     }

@@ -45,13 +45,13 @@ use rayon::prelude::*;
 use crate::cpu::carried::Initial;
 use crate::cpu::decoder::{Decoding, passes};
 use crate::cpu::graph_attention::PackedAttention;
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::{Clock, Profile};
 use crate::cpu::schedule::TaskGraph;
 use crate::cpu::step::{Capacity, Purpose};
 use crate::error::Result;
-use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
+use crate::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
 use crate::model::lstm::{LstmSizes, Read};
 use crate::model::tensor::TensorSet;
 use crate::model::{Model, prefixed};
@@ -62,7 +62,7 @@ pub(crate) use input::{Shard, Weights};
 use memory::{ScratchLens, ShardScratch};
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
-use sequence::{Role, Sequence, SequenceInput};
+use sequence::{Sequence, SequenceInput, WindowPartition};
 use tasks::{ShardMemory, TimeframeTasks};
 pub(crate) use tasks::{ShardRun, TaskKind};
 use weights::LayerWeights;
@@ -84,7 +84,7 @@ struct Dimensions {
     /// Heads of attention pooling; 0 without it.
     heads: usize,
     /// For products of pairs of bf16 numbers; `None` for single precision.
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     /// Threads of the shard for each timeframe; 0 or 1 for one.
     threads: usize,
 }
@@ -111,15 +111,21 @@ impl Dimensions {
     }
 }
 
-fn dimensions(model: &Model, room: Capacity, pair_isa: Option<PairIsa>) -> Vec<Dimensions> {
+fn dimensions(model: &Model, capacity: Capacity, bf16_isa: Option<Bf16Isa>) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
-    let threads = room.threads / model.lstms().len().max(1);
+    let threads = capacity.threads / model.lstms().len().max(1);
     let dimensions_for = |sizes: LstmSizes| {
         // The samples of a run read the states after many steps of one sequence.
-        let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
-        let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
-        let (sizes, samples) = (LstmSizes { read, ..sizes }, room.samples);
-        Dimensions { sizes, capacity, steps, samples, heads, pair_isa, threads }
+        let read = if capacity.run > 1 { Read::EveryStep } else { sizes.read };
+        Dimensions {
+            sizes: LstmSizes { read, ..sizes },
+            capacity: capacity.sequences(),
+            steps: capacity.steps(sizes.steps),
+            samples: capacity.samples,
+            heads,
+            bf16_isa,
+            threads,
+        }
     };
     model.lstms().iter().map(|lstm| dimensions_for(lstm.sizes)).collect()
 }
@@ -139,17 +145,17 @@ pub(crate) struct PackedWeights {
 
 impl PackedWeights {
     /// Room for the weights of `model`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> Result<Self> {
         let layers = |dims: Dimensions| {
             let layer = |l| LayerWeights::new(scope, dims, l, purpose);
             (0..dims.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
         };
         let attention = model.decoder().attention();
-        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), pair_isa));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), bf16_isa));
         Ok(PackedWeights {
             precision: Precision::Fp32,
             profiles: false,
-            timeframes: dimensions(model, Capacity::default(), pair_isa)
+            timeframes: dimensions(model, Capacity::default(), bf16_isa)
                 .into_iter()
                 .map(layers)
                 .collect::<Result<_>>()?,
@@ -197,7 +203,7 @@ impl PackedWeights {
     }
 
     /// The same by what they are.
-    pub(crate) fn parts(model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> Parts {
+    pub(crate) fn tensor_plan(model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> TensorPlan {
         const NAMES: [(&str, &[StepPhase]); 6] = [
             ("W_ih", BOTH),
             ("W_hh", BOTH),
@@ -206,8 +212,8 @@ impl PackedWeights {
             ("W_ih transposed", BACKWARD),
             ("norm", BOTH),
         ];
-        let mut parts = Parts::new();
-        for (timeframe, dims) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), pair_isa)) {
+        let mut parts = TensorPlan::new();
+        for (timeframe, dims) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), bf16_isa)) {
             for l in 0..dims.sizes.layers {
                 let lens = weights::weights_len(dims, l, purpose).into_iter().zip(NAMES);
                 let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
@@ -215,20 +221,20 @@ impl PackedWeights {
             }
         }
         let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let others = PackedWeights::len(model, purpose, pair_isa) - named;
+        let others = PackedWeights::len(model, purpose, bf16_isa) - named;
         parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
         parts
     }
 
     /// Numbers in the weights of `model`.
-    pub(crate) fn len(model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> usize {
+    pub(crate) fn len(model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> usize {
         let layers =
             |dims: Dimensions| (0..dims.sizes.layers).flat_map(move |l| weights::weights_len(dims, l, purpose));
         let attention =
             model.decoder().attention().map_or(0, |attention| PackedAttention::len(attention, passes(purpose)));
-        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), pair_isa));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), bf16_isa));
         let keys: usize = keys.flat_map(|(_, dims)| pooling::keys_len(dims, purpose)).sum();
-        dimensions(model, Capacity::default(), pair_isa).into_iter().flat_map(layers).sum::<usize>() + keys + attention
+        dimensions(model, Capacity::default(), bf16_isa).into_iter().flat_map(layers).sum::<usize>() + keys + attention
     }
 }
 
@@ -238,7 +244,7 @@ impl PackedWeights {
 pub(crate) struct ShardWorkspace {
     isa: Isa,
     /// For products of pairs of bf16 numbers; `None` for single precision.
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     /// One a timeframe for one thread; else none, and the timeframes' tasks.
     sequences: Vec<Sequence>,
     tasks: Vec<TimeframeTasks>,
@@ -253,24 +259,25 @@ pub(crate) struct ShardWorkspace {
 }
 
 impl ShardWorkspace {
-    /// Memory for up to `room`, booked on `scope`.
+    /// Memory for up to `capacity`, booked on `scope`.
     pub(crate) fn new(
         scope: &Scope,
         model: &Model,
-        room: Capacity,
+        capacity: Capacity,
         purpose: Purpose,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
     ) -> Result<Self> {
-        let all = dimensions(model, room, pair_isa);
-        let tasks = all.iter().filter(|_| room.threads > 1);
-        let tasks =
-            tasks.map(|&dims| TimeframeTasks::new(scope, dims, purpose, room.threads)).collect::<Result<Vec<_>>>()?;
-        let all = if room.threads > 1 { Vec::new() } else { all };
+        let all = dimensions(model, capacity, bf16_isa);
+        let tasks = all.iter().filter(|_| capacity.threads > 1);
+        let tasks = tasks
+            .map(|&dims| TimeframeTasks::new(scope, dims, purpose, capacity.threads))
+            .collect::<Result<Vec<_>>>()?;
+        let all = if capacity.threads > 1 { Vec::new() } else { all };
         Ok(ShardWorkspace {
             isa: Isa::best(),
             tasks,
-            threads: room.threads.max(1),
-            pair_isa,
+            threads: capacity.threads.max(1),
+            bf16_isa,
             scratch: ShardScratch::new(scope, ScratchLens::largest(&all, purpose))?,
             pooled: model
                 .poolings()
@@ -281,46 +288,51 @@ impl ShardWorkspace {
             pooling: PoolingScratch::new(scope, &all, purpose)?,
             sequences: all
                 .into_iter()
-                .map(|dims| Sequence::new(scope, dims, purpose, Role::Whole))
+                .map(|dims| Sequence::new(scope, dims, purpose, WindowPartition::Whole))
                 .collect::<Result<_>>()?,
-            decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
+            decoding: Decoding::new(scope, model.decoder(), capacity, purpose)?,
             clock: Clock::default(),
         })
     }
 
     /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
-    pub(crate) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
-        self.tasks.iter_mut().try_for_each(|tasks| tasks.make_room_for_bytes(scope))?;
+    pub(crate) fn ensure_int8_capacity(&mut self, scope: &Scope) -> Result<()> {
+        self.tasks.iter_mut().try_for_each(|tasks| tasks.ensure_int8_capacity(scope))?;
         let all: Vec<_> = self.sequences.iter().map(|sequence| sequence.dims).collect();
         self.scratch.activations = Activations::new(scope, &all)?;
         Ok(())
     }
 
-    /// Numbers in the memory for `room`.
-    pub(crate) fn len(model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> usize {
-        let all = dimensions(model, room, pair_isa);
-        if room.threads > 1 {
-            let tasks = all.iter().map(|&dims| tasks::len(dims, purpose, room.threads));
-            return tasks.sum::<usize>() + model.decoder().memory_len(room, purpose);
+    /// Numbers in the memory for `capacity`.
+    pub(crate) fn len(model: &Model, capacity: Capacity, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> usize {
+        let all = dimensions(model, capacity, bf16_isa);
+        if capacity.threads > 1 {
+            let tasks = all.iter().map(|&dims| tasks::len(dims, purpose, capacity.threads));
+            return tasks.sum::<usize>() + model.decoder().memory_len(capacity, purpose);
         }
         let layers = |dims: &Dimensions| dims.sizes.layers * memory::layer_len(*dims, purpose).iter().sum::<usize>();
-        let decoding = model.decoder().memory_len(room, purpose);
+        let decoding = model.decoder().memory_len(capacity, purpose);
         let scratch = ScratchLens::largest(&all, purpose).total();
         all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
 
     /// The same by what they are.
-    pub(crate) fn parts(model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> Parts {
-        let all = dimensions(model, room, pair_isa);
-        let mut parts = Parts::new();
-        if room.threads > 1 {
+    pub(crate) fn tensor_plan(
+        model: &Model,
+        capacity: Capacity,
+        purpose: Purpose,
+        bf16_isa: Option<Bf16Isa>,
+    ) -> TensorPlan {
+        let all = dimensions(model, capacity, bf16_isa);
+        let mut parts = TensorPlan::new();
+        if capacity.threads > 1 {
             let names = model.shape().timeframes.iter().map(|tf| prefixed("lstm", &tf.name));
             let tasks = names.zip(&all).map(|(name, &dims)| {
-                (format!("{name}: groups of windows, and sums"), tasks::len(dims, purpose, room.threads), BOTH)
+                (format!("{name}: groups of windows, and sums"), tasks::len(dims, purpose, capacity.threads), BOTH)
             });
             parts.extend(tasks);
         }
-        let all = if room.threads > 1 { Vec::new() } else { all };
+        let all = if capacity.threads > 1 { Vec::new() } else { all };
         for (timeframe, &dims) in model.shape().timeframes.iter().zip(&all) {
             for l in 0..dims.sizes.layers {
                 let lens = memory::layer_len(dims, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
@@ -328,16 +340,16 @@ impl ShardWorkspace {
                 parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
             }
         }
-        let scratch = ScratchLens::largest(&all, purpose).parts();
+        let scratch = ScratchLens::largest(&all, purpose).tensors();
         parts.extend(scratch.map(|(len, what, phases)| (format!("in work: {what}"), len, phases)));
         parts.push((
             "pooling: weights, vectors and what they are formed with".to_owned(),
             pooling::len(&all, purpose),
             BOTH,
         ));
-        parts.extend(model.decoder().parts(room, purpose));
+        parts.extend(model.decoder().tensor_plan(capacity, purpose));
         let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let attention = ShardWorkspace::len(model, room, purpose, pair_isa) - named;
+        let attention = ShardWorkspace::len(model, capacity, purpose, bf16_isa) - named;
         parts.push(("graph attention".to_owned(), attention, BOTH));
         parts
     }
@@ -390,7 +402,7 @@ impl ShardWorkspace {
         let start = self.clock.start();
         let attention = packed.attention.as_ref();
         let (precision, decoder) = (packed.precision, model.decoder());
-        self.decoding.forward_in(precision, self.pair_isa, decoder, parameters, attention, shard.graph);
+        self.decoding.forward_in(precision, self.bf16_isa, decoder, parameters, attention, shard.graph);
         self.clock.stop(start, 0);
         self.decoding.outputs_and_gradient_mut()
     }
@@ -407,9 +419,9 @@ impl ShardWorkspace {
         shard: &'a Shard<'a>,
         gradients: Option<SharedGradients<'a>>,
     ) -> ShardRun<'a> {
-        let ShardWorkspace { isa, pair_isa, tasks, threads, decoding, clock, .. } = self;
+        let ShardWorkspace { isa, bf16_isa, tasks, threads, decoding, clock, .. } = self;
         ShardRun::new(
-            ShardMemory { isa: *isa, pair_isa: *pair_isa, timeframes: tasks, decoding, clock },
+            ShardMemory { isa: *isa, bf16_isa: *bf16_isa, timeframes: tasks, decoding, clock },
             *threads,
             weights,
             shard,
@@ -426,7 +438,7 @@ impl ShardWorkspace {
         let start = self.clock.start();
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
         gradients.add(|sums| self.decoding.backward(decoder, parameters, attention, shard.graph, sums));
-        gradients.complete(model.decoder_place());
+        gradients.complete(model.decoder_range());
         self.decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
         self.clock.stop(start, 1);
         for k in model.backward_order() {
@@ -452,7 +464,7 @@ impl ShardWorkspace {
                             sums,
                         );
                     });
-                    gradients.complete(model.pooling_place(k).expect("a pooling has parameters"));
+                    gradients.complete(model.pooling_range(k).expect("a pooling has parameters"));
                 }
                 _ => {
                     let d_top = sequence.clear_d_top(&mut self.scratch);

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::Dimensions;
 use super::memory::ShardScratch;
 use super::sequence::Sequence;
-use crate::cpu::kernel::{PANEL, Place, View, ViewMut};
+use crate::cpu::kernel::{PANEL, PanelStride, View, ViewMut};
 use crate::model::norm::EPSILON;
 
 /// Replaces `rows` rows of H = `hidden` units by themselves after the norm with these γ and β,
@@ -66,7 +66,7 @@ fn normalise_backward(
 }
 
 /// The mean of a row, and one over its standard deviation.
-fn moments(hidden: usize, values: &[f32], at: Place) -> [f32; 2] {
+fn moments(hidden: usize, values: &[f32], at: PanelStride) -> [f32; 2] {
     let parts = || panels(hidden).map(|(n, lanes)| &values[at.panel(n).start..][..lanes]);
     let share = 1.0 / hidden as f32;
     let mean = parts().map(|part| part.iter().sum::<f32>()).sum::<f32>() * share;
@@ -91,7 +91,7 @@ impl Sequence {
     pub(super) fn denormalise_block(&self, l: usize, norm: &[f32], block: Range<usize>, scratch: &mut ShardScratch) {
         let (hidden, rows) = (self.dims.sizes.hidden, block.len() * self.windows.len());
         let states = View(self.layers[l].hidden.as_slice(), self.states_at(block.start + 1));
-        let d = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
+        let d = ViewMut(scratch.d_layer_output.as_mut_slice(), self.d_layer_output_at(block.start));
         normalise_backward(hidden, rows, norm, states, d, scratch.d_norm.as_mut_slice());
     }
 }

@@ -13,12 +13,12 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
-use super::small_batch::ROWS_FEW_IN_SHORT;
+use super::small_batch::SMALL_BATCH_ROWS_NARROW;
 use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::quantized::{self as bytes, ByteIsa, ByteProduct, ByteRows, ByteWeights, PANELS};
-use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::quantized::{self as int8, Int8Isa, Int8Product, Int8Rows, Int8Weights, PANELS};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelOrder, PanelProduct, Start, View, ViewMut};
 use crate::error::Result;
 use crate::model::lstm::{LayerSlots, Lstm};
 use crate::model::tensor::TensorSet;
@@ -26,13 +26,13 @@ use crate::model::tensor::TensorSet;
 /// One layer's matrices in eight bits.
 #[derive(Debug)]
 pub(super) struct QuantizedLayer {
-    input: ByteMatrix,
-    recurrent: ByteMatrix,
+    input: Int8Matrix,
+    recurrent: Int8Matrix,
 }
 
-/// A matrix [4H, depth] in panels of gates, see [`ByteWeights`].
+/// A matrix [4H, depth] in panels of gates, see [`Int8Weights`].
 #[derive(Debug)]
-struct ByteMatrix {
+struct Int8Matrix {
     depth: usize,
     weights: Buffer<i8>,
     scales: Buffer<f32>,
@@ -42,7 +42,7 @@ struct ByteMatrix {
 /// Rows that are quantised to be multiplied.
 #[derive(Debug)]
 pub(super) struct Activations {
-    isa: ByteIsa,
+    isa: Int8Isa,
     /// Rows that there is room for.
     rows: usize,
     bytes: Buffer<u8>,
@@ -59,24 +59,24 @@ impl Activations {
     pub(super) fn new(scope: &Scope, all: &[Dimensions]) -> Result<Self> {
         let rows = all.iter().map(|dims| dims.capacity.max(BLOCK_STEPS)).max().unwrap_or(0);
         let width = all.iter().map(|dims| dims.sizes.features.max(dims.sizes.hidden)).max().unwrap_or(0);
-        let bytes = Buffer::zeros(scope, rows * 2 * bytes::padded(width))?;
-        Ok(Activations { isa: ByteIsa::best(), rows, bytes, scales: Buffer::zeros(scope, rows)? })
+        let bytes = Buffer::zeros(scope, rows * 2 * int8::padded(width))?;
+        Ok(Activations { isa: Int8Isa::best(), rows, bytes, scales: Buffer::zeros(scope, rows)? })
     }
 
     /// The first `rows` rows of `x` [.., depth], quantised.
-    fn take(&mut self, rows: usize, depth: usize, x: View<'_>) -> ByteRows<'_> {
+    fn take(&mut self, rows: usize, depth: usize, x: View<'_>) -> Int8Rows<'_> {
         let scales = &mut self.scales.as_mut_slice()[..rows];
-        bytes::quantize(self.isa, depth, x, self.bytes.as_mut_slice(), scales);
-        ByteRows { bytes: self.bytes.as_slice(), scales: &self.scales.as_slice()[..rows] }
+        int8::quantize(self.isa, depth, x, self.bytes.as_mut_slice(), scales);
+        Int8Rows { bytes: self.bytes.as_slice(), scales: &self.scales.as_slice()[..rows] }
     }
 }
 
-impl ByteMatrix {
+impl Int8Matrix {
     /// Quantises `weight` [4H, depth], of H = `hidden` units.
     fn new(scope: &Scope, hidden: usize, matrix: &QuantizedMatrix) -> Result<Self> {
         let ([_, depth], width) = (matrix.shape(), 4 * hidden.next_multiple_of(PANEL));
-        let padded = bytes::padded(depth);
-        let mut own = ByteMatrix {
+        let padded = int8::padded(depth);
+        let mut own = Int8Matrix {
             depth,
             weights: Buffer::zeros(scope, width * padded)?,
             scales: Buffer::zeros(scope, width)?,
@@ -87,18 +87,18 @@ impl ByteMatrix {
             own.scales.as_mut_slice()[at] = matrix.scales()[row];
             for k in 0..depth {
                 let q = matrix.at(row, k);
-                weights[bytes::place_of(padded, at, k)] = q;
-                offsets[at] -= bytes::BIAS * i32::from(q);
+                weights[int8::place_of(padded, at, k)] = q;
+                offsets[at] -= int8::BIAS * i32::from(q);
             }
         }
         Ok(own)
     }
 
     /// The gates of sixteen units from panel `panel` on, or all for 0.
-    fn from(&self, panel: usize) -> ByteWeights<'_> {
+    fn from(&self, panel: usize) -> Int8Weights<'_> {
         let first = panel * PANEL;
-        ByteWeights {
-            weights: &self.weights.as_slice()[first * bytes::padded(self.depth)..],
+        Int8Weights {
+            weights: &self.weights.as_slice()[first * int8::padded(self.depth)..],
             scales: &self.scales.as_slice()[first..],
             offsets: &self.offsets.as_slice()[first..],
         }
@@ -119,8 +119,8 @@ impl LayerWeights {
         let accuracy = |slot, matrix: &QuantizedMatrix| {
             (parameters.layout().name(slot).to_owned(), matrix.accuracy(parameters.slot(slot)))
         };
-        let input = ByteMatrix::new(scope, hidden, &input_matrix)?;
-        let recurrent = ByteMatrix::new(scope, hidden, &recurrent_matrix)?;
+        let input = Int8Matrix::new(scope, hidden, &input_matrix)?;
+        let recurrent = Int8Matrix::new(scope, hidden, &recurrent_matrix)?;
         self.quantized = Some(QuantizedLayer { input, recurrent });
         Ok([accuracy(slots.weight_ih, &input_matrix), accuracy(slots.weight_hh, &recurrent_matrix)])
     }
@@ -141,12 +141,12 @@ impl LayerWeights {
         };
         let ViewMut(to, at) = &mut to;
         let start = Start::Row(&self.bias.as_slice()[panels.start * PANEL..]);
-        let (byte_isa, at_once) = (activations.isa, activations.rows);
+        let (int8_isa, at_once) = (activations.isa, activations.rows);
         for first in (0..rows).step_by(at_once.max(1)) {
             let part = activations.take(at_once.min(rows - first), depth, View(x.0, x.1.row(first)));
             let product =
-                ByteProduct { depth, panels: panels.len(), start, x: part, weights: input.from(panels.start) };
-            bytes::product(byte_isa, product, &mut ViewMut(to, at.row(first)), Sweep::Up);
+                Int8Product { depth, panels: panels.len(), start, x: part, weights: input.from(panels.start) };
+            int8::product(int8_isa, product, &mut ViewMut(to, at.row(first)), PanelOrder::Ascending);
         }
     }
 }
@@ -174,24 +174,24 @@ impl Sequence {
         QuantizedLayer { recurrent, .. }: &QuantizedLayer,
         t: usize,
         projections: &[&Projections],
-        ShardScratch { segment, by_bar, activations, .. }: &mut ShardScratch,
+        ShardScratch { segment, per_bar_gates, activations, .. }: &mut ShardScratch,
     ) {
-        let projected = self.projected(l, t, by_bar, projections);
+        let projected = self.projected(l, t, per_bar_gates, projections);
         let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let byte_isa = activations.isa;
+        let int8_isa = activations.isa;
         let h = activations.take(rows, hidden, View(states.as_slice(), before));
         // A few rows' chains of operations hide behind those of other units, many rows' gates stay
         // in the cache.
-        let at_once = if rows <= ROWS_FEW_IN_SHORT { own.len() } else { 1 };
+        let at_once = if rows <= SMALL_BATCH_ROWS_NARROW { own.len() } else { 1 };
         for n in own.step_by(at_once) {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
             let (panels, weights) = (PANELS * at_once, recurrent.from(4 * n));
-            let product = ByteProduct { depth: hidden, panels, start, x: h, weights };
-            bytes::product(byte_isa, product, &mut gates, Sweep::for_step(t));
+            let product = Int8Product { depth: hidden, panels, start, x: h, weights };
+            int8::product(int8_isa, product, &mut gates, PanelOrder::for_step(t));
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward_units(isa, at_once, rows, &mut gates, &mut cell, &mut after);

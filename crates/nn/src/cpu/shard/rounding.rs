@@ -16,13 +16,13 @@ use std::ops::Range;
 use megabatch_amp::{Precision, round_to};
 
 use super::memory::ShardScratch;
-use super::sequence::{Role, Sequence};
-use crate::cpu::kernel::{PANEL, Place, ViewMut};
+use super::sequence::{Sequence, WindowPartition};
+use crate::cpu::kernel::{PANEL, PanelStride, ViewMut};
 
 impl Sequence {
     /// The precision to which numbers are rounded before they are packed.
     fn rounded_to(&self) -> Precision {
-        if self.dims.pair_isa.is_some() { Precision::Fp32 } else { self.precision }
+        if self.dims.bf16_isa.is_some() { Precision::Fp32 } else { self.precision }
     }
 
     /// `rows` bars in [`ShardScratch::x`].
@@ -46,9 +46,9 @@ impl Sequence {
     /// The gradients of the gates of layer `l` at step `t`.
     pub(super) fn round_d_gates(&mut self, l: usize, t: usize, scratch: &mut ShardScratch) {
         let (precision, panels, rows) = (self.rounded_to(), 0..self.dims.gates(), self.windows.len());
-        let ViewMut(d_gates, at) = match self.role {
-            Role::Whole => ViewMut(scratch.d_gates.as_mut_slice(), self.d_gates_at(t)),
-            Role::Group => self.gates_at(t).view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates),
+        let ViewMut(d_gates, at) = match self.partition {
+            WindowPartition::Whole => ViewMut(scratch.d_gates.as_mut_slice(), self.d_gates_at(t)),
+            WindowPartition::Group => self.gates_at(t).view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates),
         };
         round_panels(precision, d_gates, at, panels, rows);
     }
@@ -65,11 +65,11 @@ impl Sequence {
     }
 
     /// The gradients of what a layer above the first read in a block of steps.
-    pub(super) fn round_d_between(&self, block: Range<usize>, scratch: &mut ShardScratch) {
+    pub(super) fn round_d_layer_output(&self, block: Range<usize>, scratch: &mut ShardScratch) {
         round_panels(
             self.rounded_to(),
-            scratch.d_between.as_mut_slice(),
-            self.d_between_at(block.start),
+            scratch.d_layer_output.as_mut_slice(),
+            self.d_layer_output_at(block.start),
             0..self.dims.units(),
             block.len() * self.windows.len(),
         );
@@ -77,7 +77,13 @@ impl Sequence {
 }
 
 /// Rounds `rows` rows of some panels.
-pub(super) fn round_panels(precision: Precision, values: &mut [f32], at: Place, panels: Range<usize>, rows: usize) {
+pub(super) fn round_panels(
+    precision: Precision,
+    values: &mut [f32],
+    at: PanelStride,
+    panels: Range<usize>,
+    rows: usize,
+) {
     if precision != Precision::Fp32 {
         panels.for_each(|panel| round_to(precision, &mut values[at.panel(panel).start..][..rows * PANEL]));
     }

@@ -18,16 +18,18 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::memory::{LayerMemory, ShardScratch, place};
-use super::segments::Extent;
-use super::small_batch::ROWS_FEW;
-use super::step_barrier::{Met, UnitShare};
+use super::memory::{LayerMemory, ShardScratch, panel_stride};
+use super::segments::Checkpointing;
+use super::small_batch::SMALL_BATCH_ROWS;
+use super::step_barrier::{BarrierOutcome, UnitShare};
 use super::tasks::Projections;
 use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::carried::Initial;
-use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Prefetch, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::{
+    self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, Start, View, ViewMut,
+};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -42,16 +44,16 @@ pub(super) struct Sequence {
     /// Dropout masks of the outputs of each layer but the last; empty without dropout.
     pub(super) masks: Vec<Mask>,
     pub(super) precision: Precision,
-    pub(super) extent: Extent,
-    pub(super) role: Role,
+    pub(super) checkpointing: Checkpointing,
+    pub(super) partition: WindowPartition,
     /// The part of this thread where several share the recurrence.
-    pub(super) share: Option<UnitShare>,
+    pub(super) unit_share: Option<UnitShare>,
     pub(super) clock: Clock,
 }
 
 /// The part of a timeframe that a sequence computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum WindowPartition {
     /// All windows, and all that is summed over them.
     Whole,
     /// A group of windows. What is computed by bar, or summed over windows, is formed elsewhere:
@@ -75,7 +77,7 @@ pub(super) struct SequenceInput<'a> {
 }
 
 impl Sequence {
-    pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, role: Role) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, partition: WindowPartition) -> Result<Self> {
         let layer = |_| LayerMemory::new(scope, dims, purpose);
         let layers = (0..dims.sizes.layers).map(layer).collect::<Result<_>>()?;
         let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
@@ -85,17 +87,17 @@ impl Sequence {
             layers,
             masks,
             precision,
-            extent: Extent::new(dims, purpose),
-            role,
-            share: None,
+            checkpointing: Checkpointing::new(dims, purpose),
+            partition,
+            unit_share: None,
             clock: Clock::default(),
         })
     }
 
     /// The states before step `t`, which are those after step `t` - 1.
-    pub(super) fn states_at(&self, t: usize) -> Place {
+    pub(super) fn states_at(&self, t: usize) -> PanelStride {
         let windows = self.windows.len();
-        place((self.windows.steps() + 1) * windows, windows).row(t * windows)
+        panel_stride((self.windows.steps() + 1) * windows, windows).row(t * windows)
     }
 
     /// Bars that there is room for in [`ShardScratch::x`].
@@ -104,8 +106,8 @@ impl Sequence {
     }
 
     /// The bars in [`ShardScratch::x`].
-    pub(super) fn x_at(&self) -> Place {
-        place(self.bars_at_once(), 1)
+    pub(super) fn x_at(&self) -> PanelStride {
+        panel_stride(self.bars_at_once(), 1)
     }
 
     /// The bars covered, as many at a time as there is room for.
@@ -126,16 +128,16 @@ impl Sequence {
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
-    /// Place of the values by bar, in [`ShardScratch::by_bar`].
-    pub(super) fn by_bar_at(&self) -> Place {
-        place(self.windows.bars(), 1)
+    /// Place of the values by bar, in [`ShardScratch::per_bar_gates`].
+    pub(super) fn per_bar_at(&self) -> PanelStride {
+        panel_stride(self.windows.bars(), 1)
     }
 
-    /// The rows of all windows at step `t` of layer `l` in [`ShardScratch::by_bar`], where it is
+    /// The rows of all windows at step `t` of layer `l` in [`ShardScratch::per_bar_gates`], where it is
     /// computed by bar and they follow one another.
-    pub(super) fn by_bar_in_step(&self, l: usize, t: usize) -> Option<Place> {
-        let is_here = self.is_by_bar(l) && self.role == Role::Whole;
-        is_here.then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
+    pub(super) fn per_bar_in_step(&self, l: usize, t: usize) -> Option<PanelStride> {
+        let is_here = self.projects_per_bar(l) && self.partition == WindowPartition::Whole;
+        is_here.then(|| self.windows.rows_in_step(t))?.map(|row| self.per_bar_at().row(row))
     }
 
     /// The steps in blocks.
@@ -169,7 +171,7 @@ impl Sequence {
         scratch: &mut ShardScratch,
     ) {
         let start = self.clock.start();
-        if self.is_by_bar(0) && self.role == Role::Whole {
+        if self.projects_per_bar(0) && self.partition == WindowPartition::Whole {
             self.project_bars(isa, &all[0], bars, scratch);
         }
         self.clock.stop_layer(start, 0, Work::Projection);
@@ -178,7 +180,7 @@ impl Sequence {
             for block in self.blocks() {
                 let start = self.clock.start();
                 self.begin_segment(l, &block, scratch);
-                if !self.is_by_bar(l) {
+                if !self.projects_per_bar(l) {
                     self.take_input(isa, l, all, &block, bars, scratch);
                     self.project_block(isa, l, weights, block.clone(), scratch);
                 }
@@ -187,11 +189,11 @@ impl Sequence {
                 for t in block.clone() {
                     self.recurrence_step(isa, l, weights, t, projections, scratch);
                     match self.meet(l, t) {
-                        Met::All => {}
-                        Met::Over => return,
-                        Met::TakenOver => {
+                        BarrierOutcome::Complete => {}
+                        BarrierOutcome::Abandoned => return,
+                        BarrierOutcome::TakenOver => {
                             // The gates of the others' units are not there.
-                            if !self.is_by_bar(l) {
+                            if !self.projects_per_bar(l) {
                                 self.project_block(isa, l, weights, block.clone(), scratch);
                             }
                             self.recurrence_step(isa, l, weights, t, projections, scratch);
@@ -215,43 +217,45 @@ impl Sequence {
         projections: &[&Projections],
         scratch: &mut ShardScratch,
     ) {
-        if self.is_by_bar(l) && self.projected(l, t, &scratch.by_bar, projections).is_none() {
-            let (from, to, panels) = (self.by_bar_at(), self.gates_at(t), self.dims.gates());
+        if self.projects_per_bar(l) && self.projected(l, t, &scratch.per_bar_gates, projections).is_none() {
+            let (from, to, panels) = (self.per_bar_at(), self.gates_at(t), self.dims.gates());
             let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
-            match self.role {
-                Role::Whole => {
+            match self.partition {
+                WindowPartition::Whole => {
                     let ViewMut(gates, to) = gates;
-                    self.windows.read_step(t, panels, scratch.by_bar.as_slice(), from, gates, to);
+                    self.windows.read_step(t, panels, scratch.per_bar_gates.as_slice(), from, gates, to);
                 }
-                Role::Group => {
+                WindowPartition::Group => {
                     projections.iter().for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));
                 }
             }
         }
-        match (&weights.quantized, self.dims.pair_isa) {
+        match (&weights.quantized, self.dims.bf16_isa) {
             (Some(own), _) => self.step_quantized(isa, l, own, t, projections, scratch),
-            (None, Some(pair_isa)) => self.step_pairs(isa, pair_isa, l, weights, t, projections, scratch),
-            _ if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, projections, scratch),
+            (None, Some(bf16_isa)) => self.step_bf16(isa, bf16_isa, l, weights, t, projections, scratch),
+            _ if self.windows.len() <= SMALL_BATCH_ROWS => {
+                self.step_small_batch(isa, l, weights, t, projections, scratch)
+            }
             _ => self.step(isa, l, weights, t, projections, scratch),
         }
     }
 
     /// The projections of all windows at step `t` of layer `l`, where they are computed by bar and
-    /// follow one another in `by_bar` or, of a group, in one of `projections`.
+    /// follow one another in `per_bar_gates` or, of a group, in one of `projections`.
     pub(super) fn projected<'a>(
         &self,
         l: usize,
         t: usize,
-        by_bar: &'a Buffer<f32>,
+        per_bar_gates: &'a Buffer<f32>,
         projections: &[&'a Projections],
     ) -> Option<View<'a>> {
-        match self.role {
-            Role::Whole => self.by_bar_in_step(l, t).map(|at| View(by_bar.as_slice(), at)),
-            Role::Group if self.is_by_bar(l) => {
+        match self.partition {
+            WindowPartition::Whole => self.per_bar_in_step(l, t).map(|at| View(per_bar_gates.as_slice(), at)),
+            WindowPartition::Group if self.projects_per_bar(l) => {
                 let row = self.windows.rows_in_step(t)?;
                 projections.iter().find_map(|part| part.rows(row, self.windows.len()))
             }
-            Role::Group => None,
+            WindowPartition::Group => None,
         }
     }
 
@@ -259,11 +263,11 @@ impl Sequence {
     fn project_bars(&self, isa: Isa, weights: &LayerWeights, bars: &[f32], scratch: &mut ShardScratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
-            let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
+            let mut to = ViewMut(scratch.per_bar_gates.as_mut_slice(), self.per_bar_at().row(rows.start));
             let (depth, x) = (self.dims.sizes.features, View(scratch.x.as_slice(), self.x_at()));
             let product = weights.projection(rows.len(), depth, x);
-            match self.dims.pair_isa {
-                Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut to),
+            match self.dims.bf16_isa {
+                Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut to),
                 None => weights.project(isa, product, 0..self.dims.gates(), &mut scratch.activations, &mut to),
             }
         }
@@ -305,15 +309,15 @@ impl Sequence {
         let input = input(below.last(), scratch.x.as_slice(), dropped);
         let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
         let product = weights.projection(shape[0], shape[1], View(input, input_at));
-        match self.dims.pair_isa {
-            Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut gates),
+        match self.dims.bf16_isa {
+            Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut gates),
             None => weights.project(isa, product, gate_panels, &mut scratch.activations, &mut gates),
         }
     }
 
     /// Input of layer `l` from step `t` on, which begins a block, for windows laid out step after
     /// step: the bars, or the states below after that step, or what norm and dropout made of them.
-    pub(super) fn input_at(&self, l: usize, t: usize) -> Place {
+    pub(super) fn input_at(&self, l: usize, t: usize) -> PanelStride {
         match l {
             0 => self.x_at(),
             _ if self.copies_below(l) => self.dropped_at(),
@@ -332,9 +336,9 @@ impl Sequence {
         projections: &[&Projections],
         scratch: &mut ShardScratch,
     ) {
-        let ShardScratch { segment, by_bar, .. } = scratch;
+        let ShardScratch { segment, per_bar_gates, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.dims.sizes.hidden);
-        let projected = self.projected(l, t, by_bar, projections);
+        let projected = self.projected(l, t, per_bar_gates, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
@@ -343,7 +347,7 @@ impl Sequence {
         for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
             let View(next, next_at) = next_gates.panel(4 * n).view(gates, &segment.gates);
             let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
-            let ahead = Ahead::default()
+            let prefetch = PrefetchRows::default()
                 .and(next, next_at, 4, rows)
                 .and(next_state, next_state_at.row(rows), 1, rows)
                 .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
@@ -351,7 +355,7 @@ impl Sequence {
             let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
             let a = View(states.as_slice(), before);
             let product = PanelProduct { rows, depth: hidden, panels: 4, start, a, b: weight };
-            kernel::product_with(isa, product, &mut gates, Sweep::Up, ahead);
+            kernel::product_with(isa, product, &mut gates, PanelOrder::Ascending, prefetch);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward(isa, rows, &mut gates, &mut cell, &mut after, Prefetch::Nothing);

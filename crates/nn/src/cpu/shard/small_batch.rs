@@ -11,30 +11,30 @@ use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::tasks::Projections;
 use super::weights::LayerWeights;
-use crate::cpu::kernel::{self, Ahead, Isa, PanelProduct, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PanelOrder, PanelProduct, PrefetchRows, Start, View, ViewMut};
 
 /// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the
 /// first-level cache from product to cell.
-pub(super) const ROWS_FEW: usize = 8;
+pub(super) const SMALL_BATCH_ROWS: usize = 8;
 
 /// Windows up to which it is the faster way in 16 and eight bits, where products are shorter.
-pub(super) const ROWS_FEW_IN_SHORT: usize = 4;
+pub(super) const SMALL_BATCH_ROWS_NARROW: usize = 4;
 
 impl Sequence {
     /// gates = their projections + h · W_hhᵀ of all units that this thread computes, then their
     /// cells: the same bits as unit by unit.
-    pub(super) fn step_of_few(
+    pub(super) fn step_small_batch(
         &mut self,
         isa: Isa,
         l: usize,
         weights: &LayerWeights,
         t: usize,
         projections: &[&Projections],
-        ShardScratch { segment, by_bar, .. }: &mut ShardScratch,
+        ShardScratch { segment, per_bar_gates, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
         let (first, panels) = (own.start, 4 * own.start..4 * own.end);
-        let projected = self.projected(l, t, by_bar, projections);
+        let projected = self.projected(l, t, per_bar_gates, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let all_panels = self.dims.gates();
@@ -43,7 +43,13 @@ impl Sequence {
         let start = projected.map_or(Start::Result, Start::Rows);
         let (a, b) = (View(states.as_slice(), before), weights.recurrent.as_slice());
         let product = PanelProduct { rows, depth: hidden, panels: all_panels, start, a, b };
-        kernel::product_with(isa, product.part(&panels, &(0..rows)), &mut gates, Sweep::for_step(t), Ahead::default());
+        kernel::product_with(
+            isa,
+            product.part(&panels, &(0..rows)),
+            &mut gates,
+            PanelOrder::for_step(t),
+            PrefetchRows::default(),
+        );
         let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
         let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
         kernel::forward_units(isa, own.len(), rows, &mut gates, &mut cell, &mut after);

@@ -5,16 +5,16 @@
 
 use megabatch_gpu_core::Buffer;
 
-use super::segments::KeptCells;
+use super::segments::SavedCells;
 use super::sequence::Sequence;
 use crate::cpu::carried::Initial;
-use crate::cpu::kernel::{PANEL, Place};
+use crate::cpu::kernel::{PANEL, PanelStride};
 
 impl Sequence {
     /// Sets the state that layer `l` starts each window from.
     pub(super) fn set_initial_state(&mut self, l: usize, initial: Initial<'_>) {
         let (len, hidden) = (self.windows.len() * PANEL, self.dims.sizes.hidden);
-        let (hidden_at, cell_at) = (self.states_at(0), self.kept_cell_at(0));
+        let (hidden_at, cell_at) = (self.states_at(0), self.saved_cell_at(0));
         let layer = &mut self.layers[l];
         let mut halves = [(layer.hidden.as_mut_slice(), hidden_at), (layer.cell.as_mut_slice(), cell_at)];
         for (states, at) in &mut halves {
@@ -36,9 +36,9 @@ impl Sequence {
     /// # Panics
     /// If cell states are not kept after every step, unless it is the last.
     pub(super) fn read_state(&self, w: usize, t: usize, to: &mut [f32]) {
-        let kept = self.extent.cells == KeptCells::EveryStep || t + 1 == self.windows.steps();
+        let kept = self.checkpointing.cells == SavedCells::EveryStep || t + 1 == self.windows.steps();
         assert!(kept, "the cell state after step {t} of {}", self.windows.steps());
-        let (hidden_at, cell_at) = (self.states_at(t + 1).row(w), self.kept_cell_at(t + 1).row(w));
+        let (hidden_at, cell_at) = (self.states_at(t + 1).row(w), self.saved_cell_at(t + 1).row(w));
         let hidden = self.dims.sizes.hidden;
         for (layer, to) in self.layers.iter().zip(to.chunks_exact_mut(2 * hidden)) {
             let halves = [(&layer.hidden, hidden_at), (&layer.cell, cell_at)];
@@ -52,7 +52,7 @@ impl Sequence {
 
     /// True if there are cell states after every step.
     pub(super) fn keeps_cells(&self) -> bool {
-        self.extent.cells == KeptCells::EveryStep
+        self.checkpointing.cells == SavedCells::EveryStep
     }
 
     /// The hidden state [H] of layer `l` in window `w` after step `t`, which is in `to` afterwards.
@@ -62,10 +62,10 @@ impl Sequence {
 
     /// The cell state likewise, where [`Sequence::keeps_cells`].
     pub(super) fn read_cell(&self, l: usize, w: usize, t: usize, to: &mut [f32]) {
-        self.read_half(&self.layers[l].cell, self.kept_cell_at(t + 1).row(w), to);
+        self.read_half(&self.layers[l].cell, self.saved_cell_at(t + 1).row(w), to);
     }
 
-    fn read_half(&self, states: &Buffer<f32>, at: Place, to: &mut [f32]) {
+    fn read_half(&self, states: &Buffer<f32>, at: PanelStride, to: &mut [f32]) {
         for (panel, part) in to.chunks_mut(PANEL).enumerate() {
             part.copy_from_slice(&states.as_slice()[at.panel(panel).start..][..part.len()]);
         }

@@ -25,7 +25,7 @@ use super::Dimensions;
 use super::memory::LayerMemory;
 use super::sequence::Sequence;
 use super::tasks::part;
-use crate::cpu::kernel::{PANEL, Place};
+use crate::cpu::kernel::{PANEL, PanelStride};
 use crate::cpu::step::Purpose;
 
 /// Longest wait of the first member for one that computes a step.
@@ -47,13 +47,13 @@ const UNITS_MIN: usize = 2;
 /// Members that share the recurrence of one timeframe: 1 where its windows are more than a few, or
 /// bf16 pairs are multiplied.
 pub(super) fn members(dims: Dimensions, purpose: Purpose) -> usize {
-    let shares = purpose == Purpose::Prediction && dims.capacity == 1 && !dims.is_dense() && dims.pair_isa.is_none();
+    let shares = purpose == Purpose::Prediction && dims.capacity == 1 && !dims.is_dense() && dims.bf16_isa.is_none();
     if shares { dims.threads.clamp(1, (dims.units() / UNITS_MIN).max(1)) } else { 1 }
 }
 
 /// Meetings of the members of one recurrence, one after every step.
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct StepBarrier {
     members: Vec<Published>,
     /// True once the first member computes all units.
     is_over: AtomicBool,
@@ -71,14 +71,14 @@ struct Published {
     states: [Vec<AtomicU32>; 2],
 }
 
-impl Meeting {
+impl StepBarrier {
     /// A meeting of the members of one timeframe.
     pub(super) fn new(dims: Dimensions, members: usize) -> Self {
         let own = |member| 2 * part(member, members, dims.units()).len() * dims.capacity * PANEL;
         let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         let published =
             |member| Published { steps: AtomicUsize::new(0), states: [zeros(own(member)), zeros(own(member))] };
-        Meeting { members: (0..members).map(published).collect(), is_over: AtomicBool::new(false) }
+        StepBarrier { members: (0..members).map(published).collect(), is_over: AtomicBool::new(false) }
     }
 
     /// Begins the next pass. No member may be in one.
@@ -112,27 +112,27 @@ impl Meeting {
 /// A thread's part in a recurrence that several share.
 #[derive(Debug)]
 pub(super) struct UnitShare {
-    meeting: Arc<Meeting>,
+    barrier: Arc<StepBarrier>,
     member: usize,
 }
 
 impl UnitShare {
     /// The parts of all members of a pass that begins; the first member's is the first.
-    pub(super) fn for_pass(meeting: &Arc<Meeting>) -> impl Iterator<Item = UnitShare> {
-        meeting.begin();
-        (0..meeting.members.len()).map(|member| UnitShare { meeting: meeting.clone(), member })
+    pub(super) fn for_pass(barrier: &Arc<StepBarrier>) -> impl Iterator<Item = UnitShare> {
+        barrier.begin();
+        (0..barrier.members.len()).map(|member| UnitShare { barrier: barrier.clone(), member })
     }
 
     /// The panels of units that a member computes.
     fn panels(&self, member: usize, units: usize) -> Range<usize> {
-        part(member, self.meeting.members.len(), units)
+        part(member, self.barrier.members.len(), units)
     }
 
     /// Publishes the own units' part of `states`, hidden and cell, after step `step` of the pass,
     /// and copies the others'.
-    fn meet(&self, step: usize, place: StepPlace, states: &mut [&mut [f32]; 2]) -> Met {
-        let UnitShare { meeting, member } = self;
-        let published = &meeting.members[*member];
+    fn meet(&self, step: usize, place: StepStates, states: &mut [&mut [f32]; 2]) -> BarrierOutcome {
+        let UnitShare { barrier, member } = self;
+        let published = &barrier.members[*member];
         let own = place.ranges(2, self.panels(*member, place.units));
         let slots = published.states[step % 2].chunks_exact(place.windows * PANEL);
         for ((half, range), slots) in own.zip(slots) {
@@ -147,10 +147,10 @@ impl UnitShare {
         };
         // Only the first member may have to go on with the cells of all units.
         let halves = if *member == 0 { 2 } else { 1 };
-        for (other, published) in meeting.members.iter().enumerate().filter(|(other, _)| other != member) {
-            if !meeting.wait_for(other, step + 1, longest) {
-                meeting.is_over.store(true, Ordering::Release);
-                return if *member == 0 { Met::TakenOver } else { Met::Over };
+        for (other, published) in barrier.members.iter().enumerate().filter(|(other, _)| other != member) {
+            if !barrier.wait_for(other, step + 1, longest) {
+                barrier.is_over.store(true, Ordering::Release);
+                return if *member == 0 { BarrierOutcome::TakenOver } else { BarrierOutcome::Abandoned };
             }
             let slots = published.states[step % 2].chunks_exact(place.windows * PANEL);
             for ((half, range), slots) in place.ranges(halves, self.panels(other, place.units)).zip(slots) {
@@ -160,19 +160,19 @@ impl UnitShare {
                 });
             }
         }
-        Met::All
+        BarrierOutcome::Complete
     }
 }
 
 /// Place of the states after a step, hidden and cell alike.
 #[derive(Clone, Copy)]
-struct StepPlace {
-    at: Place,
+struct StepStates {
+    at: PanelStride,
     units: usize,
     windows: usize,
 }
 
-impl StepPlace {
+impl StepStates {
     /// The ranges of `panels` among hidden (0) and, of two `halves`, then cell states (1).
     fn ranges(self, halves: usize, panels: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         let range = move |panel| {
@@ -185,32 +185,32 @@ impl StepPlace {
 
 /// Outcome of a meeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Met {
+pub(super) enum BarrierOutcome {
     /// The states of all units are there.
-    All,
+    Complete,
     /// Another member is late: this one, the first, computes the step again with all units, and
     /// what follows.
     TakenOver,
     /// The first member does without this one.
-    Over,
+    Abandoned,
 }
 
 impl Sequence {
     /// The panels of units that this thread computes.
     pub(super) fn own_units(&self) -> Range<usize> {
         let units = self.dims.units();
-        self.share.as_ref().map_or(0..units, |share| share.panels(share.member, units))
+        self.unit_share.as_ref().map_or(0..units, |share| share.panels(share.member, units))
     }
 
     /// Publishes the states of layer `l` after step `t`, and copies those of the other members.
-    pub(super) fn meet(&mut self, l: usize, t: usize) -> Met {
-        let Some(share) = &self.share else { return Met::All };
-        let place = StepPlace { at: self.states_at(t + 1), units: self.dims.units(), windows: self.windows.len() };
+    pub(super) fn meet(&mut self, l: usize, t: usize) -> BarrierOutcome {
+        let Some(share) = &self.unit_share else { return BarrierOutcome::Complete };
+        let place = StepStates { at: self.states_at(t + 1), units: self.dims.units(), windows: self.windows.len() };
         let step = l * self.windows.steps() + t;
         let LayerMemory { hidden, cell, .. } = &mut self.layers[l];
         let met = share.meet(step, place, &mut [hidden.as_mut_slice(), cell.as_mut_slice()]);
-        if met != Met::All {
-            self.share = None;
+        if met != BarrierOutcome::Complete {
+            self.unit_share = None;
         }
         met
     }

@@ -30,12 +30,12 @@ pub(super) struct LayerWeights {
     pub(super) bias: Buffer<f32>,      // b_ih + b_hh: [gate panels][16]
     /// For the backward pass, else empty: W_hh and, above the first layer, W_ih transposed, [unit
     /// panels][4H padded][16].
-    pub(super) recurrent_turned: Buffer<f32>,
-    pub(super) input_turned: Buffer<f32>,
+    pub(super) recurrent_transposed: Buffer<f32>,
+    pub(super) input_transposed: Buffer<f32>,
     /// γ, then β, of the norm of its outputs; empty without one.
     pub(super) norm: Buffer<f32>, // [2][unit panels][16]
     /// True if the matrices are pairs.
-    is_paired: bool,
+    is_bf16: bool,
     /// Quantised forms of the two matrices, for predictions in eight bits.
     pub(super) quantized: Option<QuantizedLayer>,
 }
@@ -43,29 +43,29 @@ pub(super) struct LayerWeights {
 /// Numbers in each buffer of a layer's weights, in the order of the fields.
 pub(super) fn weights_len(dims: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
     let width = dims.gates() * PANEL;
-    let [input, recurrent, turned] = match dims.pair_isa {
+    let [input, recurrent, transposed] = match dims.bf16_isa {
         Some(_) => bf16::weights_len(dims, dims.input(l)),
         None => [width * dims.input(l), width * dims.sizes.hidden, dims.units() * PANEL * width],
     };
-    let (turned, between) = match purpose {
-        Purpose::Training { .. } => (turned, if l > 0 { turned } else { 0 }),
+    let (transposed, between) = match purpose {
+        Purpose::Training { .. } => (transposed, if l > 0 { transposed } else { 0 }),
         Purpose::Prediction => (0, 0),
     };
-    [input, recurrent, width, turned, between, norm_len(dims)]
+    [input, recurrent, width, transposed, between, norm_len(dims)]
 }
 
 impl LayerWeights {
     pub(super) fn new(scope: &Scope, dims: Dimensions, l: usize, purpose: Purpose) -> Result<Self> {
-        let [input, recurrent, bias, recurrent_turned, input_turned, norm] = weights_len(dims, l, purpose);
+        let [input, recurrent, bias, recurrent_transposed, input_transposed, norm] = weights_len(dims, l, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(LayerWeights {
             input: zeros(input)?,
             recurrent: zeros(recurrent)?,
             bias: zeros(bias)?,
-            recurrent_turned: zeros(recurrent_turned)?,
-            input_turned: zeros(input_turned)?,
+            recurrent_transposed: zeros(recurrent_transposed)?,
+            input_transposed: zeros(input_transposed)?,
             norm: zeros(norm)?,
-            is_paired: dims.pair_isa.is_some(),
+            is_bf16: dims.bf16_isa.is_some(),
             quantized: None,
         })
     }
@@ -74,18 +74,19 @@ impl LayerWeights {
     /// that this is called in.
     pub(super) fn pack(&mut self, hidden: usize, slots: &LayerSlots, parameters: &TensorSet) {
         let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
-        let pack = if self.is_paired { bf16::pack } else { pack };
-        let turn = if self.is_paired { bf16::turn } else { turn };
+        let pack = if self.is_bf16 { bf16::pack } else { pack };
+        let transpose = if self.is_bf16 { bf16::transpose } else { transpose };
         let (input, recurrent) = (self.input.as_mut_slice(), self.recurrent.as_mut_slice());
-        let (input_turned, recurrent_turned) = (self.input_turned.as_mut_slice(), self.recurrent_turned.as_mut_slice());
-        let turn = |weight: &[f32], to: &mut [f32]| {
+        let (input_transposed, recurrent_transposed) =
+            (self.input_transposed.as_mut_slice(), self.recurrent_transposed.as_mut_slice());
+        let transpose = |weight: &[f32], to: &mut [f32]| {
             if !to.is_empty() {
-                turn(hidden, weight, to);
+                transpose(hidden, weight, to);
             }
         };
         rayon::join(
             || rayon::join(|| pack(hidden, weight_ih, input), || pack(hidden, weight_hh, recurrent)),
-            || rayon::join(|| turn(weight_ih, input_turned), || turn(weight_hh, recurrent_turned)),
+            || rayon::join(|| transpose(weight_ih, input_transposed), || transpose(weight_hh, recurrent_transposed)),
         );
         if let Some(norm) = slots.norm {
             let panels = self.norm.len() / 2;
@@ -120,7 +121,7 @@ pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
 }
 
 /// [4H, H] to [unit panels][gates, padded][16].
-pub(super) fn turn(hidden: usize, weight: &[f32], to: &mut [f32]) {
+pub(super) fn transpose(hidden: usize, weight: &[f32], to: &mut [f32]) {
     let depth = 4 * hidden.next_multiple_of(PANEL);
     for (at, row) in gate_rows(hidden) {
         for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {
@@ -149,16 +150,16 @@ mod tests {
     fn panels_hold_the_gates_of_sixteen_units_each() {
         let hidden = 18;
         let weight: Vec<f32> = (0..4 * hidden * hidden).map(|x| x as f32 + 1.0).collect();
-        let (mut packed, mut turned) = (vec![0.0; 8 * 18 * 16], vec![0.0; 2 * 128 * 16]);
+        let (mut packed, mut transposed) = (vec![0.0; 8 * 18 * 16], vec![0.0; 2 * 128 * 16]);
         pack(hidden, &weight, &mut packed);
-        turn(hidden, &weight, &mut turned);
+        transpose(hidden, &weight, &mut transposed);
         for (gate, unit, column) in [(0, 0, 0), (3, 15, 17), (1, 16, 4), (2, 17, 17)] {
             let (panel, lane) = (unit / 16 * 4 + gate, unit % 16);
             let expected = weight[(gate * hidden + unit) * hidden + column];
             assert_eq!(packed[(panel * hidden + column) * 16 + lane], expected);
-            assert_eq!(turned[(column / 16 * 128 + panel * 16 + lane) * 16 + column % 16], expected);
+            assert_eq!(transposed[(column / 16 * 128 + panel * 16 + lane) * 16 + column % 16], expected);
         }
         let kept = |x: &[f32]| x.iter().filter(|&&x| x != 0.0).count();
-        assert_eq!((kept(&packed), kept(&turned)), (weight.len(), weight.len()));
+        assert_eq!((kept(&packed), kept(&transposed)), (weight.len(), weight.len()));
     }
 }

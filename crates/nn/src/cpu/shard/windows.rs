@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::cpu::kernel::{self, Isa, PANEL, Place, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelStride, View, ViewMut};
 
 /// The distinct windows of some samples, in the order of their first bars.
 #[derive(Clone, Debug, Default)]
@@ -203,7 +203,14 @@ impl Windows {
     }
 
     /// Copies bars [.., width] into panels: those of the bars covered that are rows `rows` of them.
-    pub(super) fn pack_bars(&self, rows: &Range<usize>, bars: &[f32], width: usize, to: &mut [f32], place: Place) {
+    pub(super) fn pack_bars(
+        &self,
+        rows: &Range<usize>,
+        bars: &[f32],
+        width: usize,
+        to: &mut [f32],
+        place: PanelStride,
+    ) {
         let mut packed = rows.start;
         for (&start, &offset) in self.starts.iter().zip(&self.offsets) {
             for row in packed.max(offset)..rows.end.min(offset + self.steps) {
@@ -214,7 +221,14 @@ impl Windows {
     }
 
     /// Copies bars [.., width] into panels: those of step after step of `steps`, window by window.
-    pub(super) fn pack_steps(&self, steps: &Range<usize>, bars: &[f32], width: usize, to: &mut [f32], place: Place) {
+    pub(super) fn pack_steps(
+        &self,
+        steps: &Range<usize>,
+        bars: &[f32],
+        width: usize,
+        to: &mut [f32],
+        place: PanelStride,
+    ) {
         for (w, &start) in self.starts.iter().enumerate() {
             for t in steps.clone() {
                 put(bar_of(bars, width, start + t), to, place.row((t - steps.start) * self.len() + w));
@@ -230,24 +244,40 @@ impl Windows {
         }
     }
 
-    /// Rows of all windows at step `t`: from the bars' rows in `by_bar` to consecutive rows, in
+    /// Rows of all windows at step `t`: from the bars' rows in `per_bar_gates` to consecutive rows, in
     /// each panel.
-    pub(super) fn read_step(&self, t: usize, panels: usize, by_bar: &[f32], bars: Place, to: &mut [f32], rows: Place) {
+    pub(super) fn read_step(
+        &self,
+        t: usize,
+        panels: usize,
+        per_bar_gates: &[f32],
+        bars: PanelStride,
+        to: &mut [f32],
+        rows: PanelStride,
+    ) {
         for panel in 0..panels {
             for &(first, len) in &self.runs {
                 let from = bars.row(self.offsets[first] + t).panel(panel).start;
                 let at = rows.row(first).panel(panel).start;
-                to[at..at + len * PANEL].copy_from_slice(&by_bar[from..from + len * PANEL]);
+                to[at..at + len * PANEL].copy_from_slice(&per_bar_gates[from..from + len * PANEL]);
             }
         }
     }
 
     /// The reverse of [`read_step`](Windows::read_step): adds consecutive rows to the bars' rows,
     /// in each panel.
-    pub(super) fn add_step(&self, isa: Isa, t: usize, panels: usize, rows: View<'_>, by_bar: &mut [f32], bars: Place) {
+    pub(super) fn add_step(
+        &self,
+        isa: Isa,
+        t: usize,
+        panels: usize,
+        rows: View<'_>,
+        per_bar_gates: &mut [f32],
+        bars: PanelStride,
+    ) {
         for (first, len, bar) in self.runs_at(t) {
             let terms = View(rows.0, rows.1.row(first));
-            kernel::add_rows(isa, len, panels, terms, &mut ViewMut(by_bar, bars.row(bar)));
+            kernel::add_rows(isa, len, panels, terms, &mut ViewMut(per_bar_gates, bars.row(bar)));
         }
     }
 }
@@ -260,7 +290,7 @@ fn bar_of(bars: &[f32], width: usize, bar: usize) -> &[f32] {
 }
 
 /// Copies a bar into the first row at `place`.
-fn put(bar: &[f32], to: &mut [f32], place: Place) {
+fn put(bar: &[f32], to: &mut [f32], place: PanelStride) {
     // A length that is known when this is compiled saves a call for each panel.
     let (whole, rest) = bar.as_chunks::<PANEL>();
     for (panel, part) in whole.iter().enumerate() {
@@ -325,7 +355,7 @@ mod tests {
 
     #[test]
     fn some_bars_are_packed_as_all_are() {
-        let place = Place { start: 0, stride: 40 * PANEL };
+        let place = PanelStride { start: 0, stride: 40 * PANEL };
         let bars: Vec<f32> = (0..90).map(|x| x as f32).collect();
         // Equal stretches, windows that touch, and some that lie apart.
         let distinct = windows(&[2, 3, 6, 10, 20], 4);
@@ -351,7 +381,7 @@ mod tests {
 
     #[test]
     fn bars_are_packed_read_and_added_by_window() {
-        let place = Place { start: 0, stride: 20 * PANEL };
+        let place = PanelStride { start: 0, stride: 20 * PANEL };
         let bars: Vec<f32> = (0..60).map(|x| x as f32).collect();
         for starts in [&[2, 3, 4, 5][..], &[2, 9, 16]] {
             let distinct = windows(starts, 4);

@@ -16,7 +16,7 @@ pub enum Purpose {
         /// Runs of dense training; `None` where each window is a sequence.
         runs: Option<Runs>,
         /// Saved forward pass.
-        kept: Kept,
+        kept: CheckpointPolicy,
     },
     /// Outputs alone.
     Prediction,
@@ -24,7 +24,7 @@ pub enum Purpose {
 
 /// Saved forward pass: see `shard/segments.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum CheckpointPolicy {
     /// Gates and states of all steps.
     Everything,
     /// The gates of half of the steps, and the cell state before each segment.
@@ -69,7 +69,7 @@ impl Capacity {
 
 impl Compute {
     /// The largest shard, where it is not a graph.
-    pub fn room(self, purpose: Purpose) -> Capacity {
+    pub fn capacity(self, purpose: Purpose) -> Capacity {
         let threads = self.threads_of_shard(self.shards(purpose));
         match purpose.runs() {
             Some(runs) => Capacity { samples: runs.samples(), edges: 0, run: runs.longest, threads },
@@ -78,7 +78,7 @@ impl Compute {
     }
 
     /// The largest shard, where it is a graph of up to `nodes` and `edges`.
-    pub fn room_of_graph(self, nodes: usize, edges: usize) -> Capacity {
+    pub fn graph_capacity(self, nodes: usize, edges: usize) -> Capacity {
         Capacity { samples: nodes, edges, run: 1, threads: self.threads_of_shard(self.batch_size) }
     }
 

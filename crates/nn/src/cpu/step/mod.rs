@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::carried::Carried;
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::profile::Profile;
 use crate::cpu::shard::{BlockFinals, PackedWeights, Shard, ShardWorkspace, Weights};
 pub use crate::cpu::shard::{FinalGradients, FinalSink};
@@ -32,11 +32,11 @@ use crate::cpu::stateful_inference::StatefulInference;
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
 use crate::loss::Objective;
-use crate::memory::Parts;
+use crate::memory::TensorPlan;
 use crate::model::Model;
 use crate::model::tensor::TensorSet;
 pub use compute::Compute;
-pub use compute::{Capacity, Kept, Purpose};
+pub use compute::{Capacity, CheckpointPolicy, Purpose};
 use parts::parts_of;
 use worker::Worker;
 use workspace::{WorkingCopy, weights};
@@ -53,11 +53,11 @@ pub struct Engine {
     purpose: Purpose,
     pool: rayon::ThreadPool,
     /// Capacity of each worker's memory.
-    room: Capacity,
+    capacity: Capacity,
     workers: Vec<Worker>,
     weights: PackedWeights,
     /// For products of pairs of bf16 numbers; `None` for single precision.
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     /// For products in 16 bits.
     working: Option<WorkingCopy>,
     /// True if the LSTMs' matrices are in eight bits.
@@ -157,15 +157,15 @@ impl Engine {
             }
         }
         let pool = pool(threads)?;
-        let pair_isa = PairIsa::for_precision(precision);
-        let mut weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, pair_isa)?;
+        let bf16_isa = Bf16Isa::for_precision(precision);
+        let mut weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, bf16_isa)?;
         weights.set_precision(precision);
         let working = WorkingCopy::new(&device.scope("model/parameters/working"), model, precision)?;
-        let (room, workers) = (Capacity::default(), Vec::new());
+        let (capacity, workers) = (Capacity::default(), Vec::new());
         let (device, int8) = (device.clone(), false);
-        let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, pair_isa, working, int8 };
+        let mut engine = Engine { device, compute, purpose, pool, capacity, workers, weights, bf16_isa, working, int8 };
         if !model.config().is_over_graphs() {
-            engine.ensure_capacity(model, compute.room(purpose))?;
+            engine.ensure_capacity(model, compute.capacity(purpose))?;
         }
         Ok(engine)
     }
@@ -188,7 +188,7 @@ impl Engine {
         let errors = self.weights.quantize(scope, model, parameters)?;
         self.int8 = true;
         let activations = self.device.scope("activations");
-        self.workers.iter_mut().try_for_each(|worker| worker.memory.make_room_for_bytes(&activations))?;
+        self.workers.iter_mut().try_for_each(|worker| worker.memory.ensure_int8_capacity(&activations))?;
         Ok((self, errors))
     }
 
@@ -207,48 +207,48 @@ impl Engine {
         profile
     }
 
-    /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]:
+    /// Gives back the memory of all shards, and takes less at the next [`Engine::ensure_batch_capacity`]:
     /// for the shards of smaller batches, or for another purpose. Threads share no shard then, for
     /// which each would take memory of its own.
     pub fn cut_to(&mut self, model: &Model, batch_size: usize, purpose: Purpose) {
         self.compute = Compute { batch_size, ..self.compute }.without_sharing(model, purpose);
         self.purpose = purpose;
         self.workers.clear();
-        self.room = Capacity::default();
+        self.capacity = Capacity::default();
     }
 
-    /// Takes the memory for shards of up to `room`, where there is not as much already.
-    pub fn ensure_capacity(&mut self, model: &Model, room: Capacity) -> Result<()> {
-        let Capacity { samples, edges, run, threads } = self.room;
-        let room = Capacity {
-            samples: samples.max(room.samples),
-            edges: edges.max(room.edges),
-            run: run.max(room.run),
-            threads: threads.max(room.threads),
+    /// Takes the memory for shards of up to `capacity`, where there is not as much already.
+    pub fn ensure_capacity(&mut self, model: &Model, capacity: Capacity) -> Result<()> {
+        let Capacity { samples, edges, run, threads } = self.capacity;
+        let capacity = Capacity {
+            samples: samples.max(capacity.samples),
+            edges: edges.max(capacity.edges),
+            run: run.max(capacity.run),
+            threads: threads.max(capacity.threads),
         };
-        if room != self.room || self.workers.is_empty() {
+        if capacity != self.capacity || self.workers.is_empty() {
             // Given back before the new memory is taken.
             self.workers.clear();
-            let worker = |_| Worker::new(&self.device, model, room, self.purpose, self.pair_isa);
+            let worker = |_| Worker::new(&self.device, model, capacity, self.purpose, self.bf16_isa);
             self.workers = (0..self.compute.shards_at_once(model, self.purpose)).map(worker).collect::<Result<_>>()?;
             if self.int8 {
                 let scope = self.device.scope("activations");
-                self.workers.iter_mut().try_for_each(|worker| worker.memory.make_room_for_bytes(&scope))?;
+                self.workers.iter_mut().try_for_each(|worker| worker.memory.ensure_int8_capacity(&scope))?;
             }
-            self.room = room;
+            self.capacity = capacity;
         }
         Ok(())
     }
 
     /// Takes the memory for batches, of these graphs for a model over graphs, where it is not there
     /// already.
-    pub fn make_room_for(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
+    pub fn ensure_batch_capacity(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
         let graph_capacity = |graphs: &dyn Graphs| {
             let (samples, edges) = graphs.largest();
-            self.compute.room_of_graph(samples, edges)
+            self.compute.graph_capacity(samples, edges)
         };
-        let room = graphs.map_or_else(|| self.compute.room(self.purpose), graph_capacity);
-        self.ensure_capacity(model, room)
+        let capacity = graphs.map_or_else(|| self.compute.capacity(self.purpose), graph_capacity);
+        self.ensure_capacity(model, capacity)
     }
 
     /// Makes ready for `parameters`; to be called whenever they have changed, before they are
@@ -474,10 +474,10 @@ impl Engine {
     ) -> std::result::Result<(), B::Error> {
         let weights = weights(model, parameters, &self.weights, &self.working);
         let (pool, workers) = (&self.pool, &mut self.workers);
-        streamed.with_passages(model, bars, |passages, buffers| {
+        streamed.with_passages(model, bars, |scans, buffers| {
             let workers = workers.par_iter_mut().zip(buffers);
             pool.install(|| {
-                workers.for_each(|(worker, buffer)| passages.work_off(weights, &mut worker.memory, buffer));
+                workers.for_each(|(worker, buffer)| scans.run(weights, &mut worker.memory, buffer));
             });
         })
     }
@@ -517,21 +517,21 @@ impl Engine {
 impl Engine {
     /// Numbers in the weights as the kernels read them.
     pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
-        PackedWeights::len(model, purpose, PairIsa::for_precision(precision))
+        PackedWeights::len(model, purpose, Bf16Isa::for_precision(precision))
     }
 
     /// The same by tensor.
-    pub fn weights_parts(model: &Model, purpose: Purpose, precision: Precision) -> Parts {
-        PackedWeights::parts(model, purpose, PairIsa::for_precision(precision))
+    pub fn weights_plan(model: &Model, purpose: Purpose, precision: Precision) -> TensorPlan {
+        PackedWeights::tensor_plan(model, purpose, Bf16Isa::for_precision(precision))
     }
 
     /// Numbers in the workspace of one shard of up to `capacity`.
     pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> usize {
-        ShardWorkspace::len(model, capacity, purpose, PairIsa::for_precision(precision))
+        ShardWorkspace::len(model, capacity, purpose, Bf16Isa::for_precision(precision))
     }
 
     /// The same by tensor.
-    pub fn workspace_parts(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> Parts {
-        ShardWorkspace::parts(model, capacity, purpose, PairIsa::for_precision(precision))
+    pub fn workspace_plan(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> TensorPlan {
+        ShardWorkspace::tensor_plan(model, capacity, purpose, Bf16Isa::for_precision(precision))
     }
 }

@@ -9,7 +9,7 @@ use crate::batch::BatchView;
 use crate::cpu::carried::Carried;
 use crate::cpu::decoder::GraphShard;
 use crate::cpu::shard::Shard;
-use crate::cpu::team::Team;
+use crate::cpu::team::ThreadTeam;
 use crate::graph::GraphDropout;
 use crate::model::dropout::{StepDropout, StepSeed};
 
@@ -46,7 +46,7 @@ impl BatchPart {
         let (graphs, graph) = (batch.graphs()?, self.graph?);
         let dropout =
             dropout_seed.map(|StepSeed { seed, step }| GraphDropout::for_step(seed, step, graphs.index(graph)));
-        Some(GraphShard { view: graphs.view(graph), dropout, team: Team::alone() })
+        Some(GraphShard { view: graphs.view(graph), dropout, team: ThreadTeam::alone() })
     }
 }
 

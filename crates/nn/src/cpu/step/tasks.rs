@@ -9,7 +9,7 @@ use super::worker::{Worker, loss_gradient};
 use super::{RoundWork, Totals};
 use crate::cpu::schedule::TaskGraph;
 use crate::cpu::shard::{Shard, ShardRun, SharedGradients, TaskKind, Weights};
-use crate::cpu::team::Team;
+use crate::cpu::team::ThreadTeam;
 
 /// A task of one of some shards.
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ pub(super) fn forward(pool: &rayon::ThreadPool, workers: &mut [Worker], weights:
 const FEW: f64 = 4e6;
 
 /// Does the tasks of `graph`: on one thread if they are done before others would begin.
-fn run(pool: &rayon::ThreadPool, graph: &TaskGraph<ShardTask>, work: impl Fn(ShardTask, &Team) + Sync) {
+fn run(pool: &rayon::ThreadPool, graph: &TaskGraph<ShardTask>, work: impl Fn(ShardTask, &ThreadTeam) + Sync) {
     if graph.tasks().iter().map(|task| task.cost).sum::<f64>() < FEW {
         pool.install(|| graph.run_here(&work));
     } else {

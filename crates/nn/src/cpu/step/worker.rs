@@ -8,7 +8,7 @@ use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 
 use super::{Capacity, Objective, Purpose, RoundWork, Totals};
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::shard::{Shard, ShardWorkspace, SharedGradients, Weights};
 use crate::error::Result;
 use crate::loss::labelled_rows;
@@ -27,13 +27,13 @@ impl Worker {
     pub(super) fn new(
         device: &Device,
         model: &Model,
-        room: Capacity,
+        capacity: Capacity,
         purpose: Purpose,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
     ) -> Result<Self> {
         let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
         Ok(Worker {
-            memory: ShardWorkspace::new(&activations, model, room, purpose, pair_isa)?,
+            memory: ShardWorkspace::new(&activations, model, capacity, purpose, bf16_isa)?,
             gradients: match purpose {
                 Purpose::Training { .. } => Some(TensorSet::zeros(&gradients, model.layout())?),
                 Purpose::Prediction => None,

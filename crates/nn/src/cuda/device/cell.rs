@@ -8,9 +8,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::bars::row_width;
 use super::memory_estimate::MemoryEstimate;
 use crate::cuda::ops::{
-    Arithmetic, DeviceByteMatrix, DeviceByteRows, GateRows, GateTensor, InputWeights, Operand, Output, Part, Product,
-    Scratch, Transpose, add_column_sums, add_separated, column_sum_parts, ensure_capacity, interleave, multiply,
-    multiply_bytes, parts_of_rows, parts_of_sum,
+    Arithmetic, DeviceInt8Matrix, DeviceInt8Rows, GateRows, GateTensor, InputWeights, Operand, Output, Product,
+    Scratch, TensorSlice, Transpose, add_column_sums, add_separated, column_sum_partials_len, ensure_capacity,
+    interleave, multiply, multiply_int8, product_partials_len, rows_partials_len,
 };
 use crate::cuda::tuning::Tuner;
 use crate::error::Result;
@@ -28,7 +28,7 @@ pub(super) struct Cells<T: Operand> {
     /// W_ih, `[H, 4, input]` of one timeframe after the other.
     weights: Buffer<T>,
     /// The same in eight bits, in their place.
-    in_bytes: Vec<DeviceByteMatrix>,
+    int8_weights: Vec<DeviceInt8Matrix>,
     bias: Option<Bias>,
     gradient_rows: GateRows,
     /// Gradients of W_ih, W_hh and the biases, unit by unit; empty until training needs them.
@@ -57,9 +57,9 @@ struct TimeframeOffsets {
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Gates' gradients by bar, [bars, H, 4].
-    pub(super) by_bar: Buffer<f32>,
+    pub(super) per_bar_gates: Buffer<f32>,
     /// Rows of 8-bit projections.
-    rows: DeviceByteRows,
+    rows: DeviceInt8Rows,
     scratch: Scratch,
 }
 
@@ -72,8 +72,8 @@ impl Shared {
     }
 
     pub(super) fn new(scope: &Scope, tuner: &Tuner) -> Result<Self> {
-        let by_bar = Buffer::zeros(scope, 0)?;
-        Ok(Shared { by_bar, rows: DeviceByteRows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
+        let per_bar_gates = Buffer::zeros(scope, 0)?;
+        Ok(Shared { per_bar_gates, rows: DeviceInt8Rows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
     }
 }
 
@@ -81,8 +81,8 @@ impl Shared {
 /// of these steps, `[rows, H]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps<'a, T: Operand> {
-    pub(super) d_gates: Part<'a, T>,
-    pub(super) hidden_before: Part<'a, T>,
+    pub(super) d_gates: TensorSlice<'a, T>,
+    pub(super) hidden_before: TensorSlice<'a, T>,
     pub(super) rows: usize,
 }
 
@@ -111,7 +111,7 @@ impl<T: Operand> Cells<T> {
         let hidden = model.config().hidden;
         let (timeframes, [weights, _]) = TimeframeOffsets::all(hidden, &inputs(model, l));
         let each_timeframe = || timeframes.iter().zip(model.lstms());
-        let start = |slot| model.layout().place(slot).start;
+        let start = |slot| model.layout().range(slot).start;
         let weight = |(offsets, lstm): (&TimeframeOffsets, &Lstm)| GateTensor {
             start: start(lstm.layers[l].weight_ih),
             other: None,
@@ -141,7 +141,7 @@ impl<T: Operand> Cells<T> {
             arithmetic,
             weight_rows: GateRows::new(scope, hidden, &each_timeframe().map(weight).collect::<Vec<_>>())?,
             weights: Buffer::zeros(scope, weights)?,
-            in_bytes: Vec::new(),
+            int8_weights: Vec::new(),
             bias: Bias::new(scope, hidden, &biases.collect::<Vec<_>>())?,
             gradient_rows: GateRows::new(scope, hidden, &gradients.collect::<Vec<_>>())?,
             gradients: Buffer::zeros(scope, 0)?,
@@ -161,31 +161,31 @@ impl<T: Operand> Cells<T> {
 
     /// Numbers that the operations of one cell ask [`Shared`] for: over so many rows of what it
     /// reads, and steps of windows, at most.
-    pub(super) fn parts(hidden: usize, input: usize, has_bias: bool, rows: usize, steps: usize) -> usize {
+    pub(super) fn partial_sums_len(hidden: usize, input: usize, has_bias: bool, rows: usize, steps: usize) -> usize {
         let gates = 4 * hidden;
-        let sums = [[gates, hidden, steps], [gates, input, rows]].map(parts_of_sum);
+        let sums = [[gates, hidden, steps], [gates, input, rows]].map(product_partials_len);
         // A product that starts from a bias is not split.
         let bias_parts =
-            if has_bias { column_sum_parts(rows.max(1), gates) } else { parts_of_rows(rows, gates, input) };
-        sums[0].max(sums[1]).max(bias_parts).max(parts_of_rows(steps, input, gates))
+            if has_bias { column_sum_partials_len(rows.max(1), gates) } else { rows_partials_len(rows, gates, input) };
+        sums[0].max(sums[1]).max(bias_parts).max(rows_partials_len(steps, input, gates))
     }
 
     /// Takes memory for the gradients, where it is not there already.
-    pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
+    pub(super) fn ensure_gradient_capacity(&mut self) -> Result<()> {
         let [_, _, biases] = self.timeframes.last().map_or([0; 3], |offsets| offsets.gradients);
         ensure_capacity(&mut self.gradients, biases + 4 * self.hidden)
     }
 
     /// Projects by these matrices from now on, one a timeframe.
-    pub(super) fn set_in_bytes(&mut self, matrices: Vec<DeviceByteMatrix>) {
+    pub(super) fn set_int8_weights(&mut self, matrices: Vec<DeviceInt8Matrix>) {
         let matrices = matrices.into_iter().zip(&self.timeframes);
-        self.in_bytes = matrices.map(|(matrix, cell)| matrix.for_rows_of(cell.input)).collect();
+        self.int8_weights = matrices.map(|(matrix, cell)| matrix.for_rows_of(cell.input)).collect();
     }
 
     fn product<'a, S: Operand>(
         &self,
-        a: Part<'a, S>,
-        b: Part<'a, S>,
+        a: TensorSlice<'a, S>,
+        b: TensorSlice<'a, S>,
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'a, S> {
@@ -205,12 +205,12 @@ impl<T: Operand> Cells<T> {
         (0..self.timeframes.len()).try_for_each(|k| input.set(k, self.weight(k), self.bias(k)))
     }
 
-    fn weight(&self, k: usize) -> Part<'_, T> {
-        Part { buffer: &self.weights, start: self.timeframes[k].weight }
+    fn weight(&self, k: usize) -> TensorSlice<'_, T> {
+        TensorSlice { buffer: &self.weights, start: self.timeframes[k].weight }
     }
 
-    fn bias(&self, k: usize) -> Option<Part<'_, f32>> {
-        self.bias.as_ref().map(|bias| Part { buffer: &bias.sums, start: 4 * self.hidden * k })
+    fn bias(&self, k: usize) -> Option<TensorSlice<'_, f32>> {
+        self.bias.as_ref().map(|bias| TensorSlice { buffer: &bias.sums, start: 4 * self.hidden * k })
     }
 
     /// x · W_ihᵀ + b of so many rows `x` `[rows, input]` of timeframe `k`, to `to` from element
@@ -218,16 +218,16 @@ impl<T: Operand> Cells<T> {
     pub(super) fn project(
         &self,
         k: usize,
-        x: Part<'_, T>,
+        x: TensorSlice<'_, T>,
         rows: usize,
         to: &mut Buffer<f32>,
         to_start: usize,
         shared: &mut Shared,
     ) -> Result<()> {
         let (start, input) = (self.bias(k), self.timeframes[k].input);
-        if let Some(matrix) = self.in_bytes.get(k) {
+        if let Some(matrix) = self.int8_weights.get(k) {
             shared.rows.quantize(x, [rows, input])?;
-            return multiply_bytes(&shared.rows, matrix, start, to, to_start);
+            return multiply_int8(&shared.rows, matrix, start, to, to_start);
         }
         let product = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
         multiply(&Product { start, ..product }, Output::Overwrite, to, to_start, &mut shared.scratch)
@@ -265,7 +265,7 @@ impl<T: Operand> Cells<T> {
         &mut self,
         k: usize,
         steps: &Steps<'_, T>,
-        x: Part<'_, T>,
+        x: TensorSlice<'_, T>,
         shared: &mut Shared,
     ) -> Result<()> {
         self.learn_recurrent(k, steps, &mut shared.scratch)?;
@@ -273,16 +273,16 @@ impl<T: Operand> Cells<T> {
     }
 
     /// The same where the cell read bars, `[bars, input]`, whose d_gates were summed by bar.
-    pub(super) fn weight_grads_by_bar(
+    pub(super) fn weight_grads_per_bar(
         &mut self,
         k: usize,
         steps: &Steps<'_, T>,
         x: &Buffer<f32>,
         bars: usize,
-        Shared { by_bar, scratch, .. }: &mut Shared,
+        Shared { per_bar_gates, scratch, .. }: &mut Shared,
     ) -> Result<()> {
         self.learn_recurrent(k, steps, scratch)?;
-        self.learn_input(k, (&*by_bar).into(), x.into(), bars, scratch)
+        self.learn_input(k, (&*per_bar_gates).into(), x.into(), bars, scratch)
     }
 
     fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
@@ -294,8 +294,8 @@ impl<T: Operand> Cells<T> {
     fn learn_input<S: Operand>(
         &mut self,
         k: usize,
-        d_gates: Part<'_, S>,
-        x: Part<'_, S>,
+        d_gates: TensorSlice<'_, S>,
+        x: TensorSlice<'_, S>,
         rows: usize,
         scratch: &mut Scratch,
     ) -> Result<()> {

@@ -7,9 +7,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::memory_estimate::MemoryEstimate;
 use super::workspace_cache::WorkspaceCache;
 use crate::cuda::ops::{
-    Arithmetic, LossScaling, LossTable, Operand, Output, Part, Predictions, Product, Scratch, TableRows, Terms,
-    Transpose, UploadBatch, add_column_sums, column_sum_parts, loss, loss_parts, multiply, parts_of_rows, parts_of_sum,
-    take_rows,
+    Arithmetic, LossScaling, LossTable, Operand, Output, Predictions, Product, Scratch, TableRows, TensorSlice, Terms,
+    Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss, loss_partials_len, multiply,
+    product_partials_len, rows_partials_len, take_rows,
 };
 use crate::error::Result;
 use crate::loss::Loss;
@@ -36,7 +36,7 @@ pub(super) struct DeviceHead<T: Operand> {
     /// The sum of the losses since a step began, and the number of its terms.
     totals: Buffer<f64>,
     scratch: Scratch,
-    rooms: WorkspaceCache<HeadBuffers<T>>,
+    workspaces: WorkspaceCache<HeadBuffers<T>>,
 }
 
 /// Buffers of a batch.
@@ -68,7 +68,7 @@ impl<T: Operand> DeviceHead<T> {
     pub(super) fn new(scope: &Scope, model: &Model, loss: Loss, arithmetic: Arithmetic) -> Result<Self> {
         let head = model.decoder().head().expect("a model of samples that stand alone has a head");
         let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
-        let [weight, bias] = head.slots().map(|slot| model.layout().place(slot));
+        let [weight, bias] = head.slots().map(|slot| model.layout().range(slot));
         let places: Vec<u32> = weight.clone().map(|place| place as u32).collect();
         let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
         Ok(DeviceHead {
@@ -85,7 +85,7 @@ impl<T: Operand> DeviceHead<T> {
             terms: Buffer::zeros(&batches, 1)?,
             totals: Buffer::zeros(&batches, 2)?,
             scratch: Scratch::empty(&batches)?,
-            rooms: WorkspaceCache::default(),
+            workspaces: WorkspaceCache::default(),
             batches,
         })
     }
@@ -96,17 +96,18 @@ impl<T: Operand> DeviceHead<T> {
         let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
         let weight = outputs * width * (2 * size_of::<f32>() + size_of::<T>());
         estimate.put("parameters", "head in the order of operations", weight + LossTable::bytes(targets), BOTH);
-        let room = |samples: usize| {
+        let workspace = |samples: usize| {
             samples * ((width + outputs) * (size_of::<T>() + size_of::<f32>()) + targets * size_of::<f32>())
         };
         for &samples in &batch.sizes {
-            estimate.put("batches", format!("head of {samples} samples"), room(samples), BOTH);
+            estimate.put("batches", format!("head of {samples} samples"), workspace(samples), BOTH);
         }
         let samples = batch.sizes.iter().copied().max().unwrap_or(0);
         let sum = [outputs, width, samples];
-        let parts =
-            parts_of_sum(sum).max(parts_of_rows(samples, width, outputs)).max(column_sum_parts(samples, outputs));
-        let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_parts(samples * targets)));
+        let parts = product_partials_len(sum)
+            .max(rows_partials_len(samples, width, outputs))
+            .max(column_sum_partials_len(samples, outputs));
+        let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_partials_len(samples * targets)));
         let terms = size_of::<Terms>();
         estimate.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
         estimate.enqueue(terms);
@@ -123,8 +124,8 @@ impl<T: Operand> DeviceHead<T> {
 
     /// Makes ready for a batch of so many samples.
     pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
-        let &mut DeviceHead { ref batches, width, outputs, targets, ref mut rooms, .. } = self;
-        rooms.enter(samples, || {
+        let &mut DeviceHead { ref batches, width, outputs, targets, ref mut workspaces, .. } = self;
+        workspaces.enter(samples, || {
             Ok(HeadBuffers {
                 samples,
                 read: Buffer::zeros(batches, samples * width)?,
@@ -139,39 +140,39 @@ impl<T: Operand> DeviceHead<T> {
     /// Gives `upload` the targets of the batch, and what the terms of their losses are divided by,
     /// after [`DeviceHead::begin`].
     pub(super) fn enqueue<'a>(&'a mut self, loss_input: LossInput<'_>, upload: &mut UploadBatch<'a>) -> Result<()> {
-        let room = self.rooms.now_mut();
-        assert_eq!(loss_input.targets.len(), room.targets.len(), "targets of the batch's samples");
+        let workspace = self.workspaces.now_mut();
+        assert_eq!(loss_input.targets.len(), workspace.targets.len(), "targets of the batch's samples");
         upload.put(&mut self.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
-        upload.put(&mut room.targets, loss_input.targets)
+        upload.put(&mut workspace.targets, loss_input.targets)
     }
 
     /// Input of the head by sample, `[B, W]`, for writing.
     pub(super) fn read_mut(&mut self) -> &mut Buffer<T> {
-        &mut self.rooms.now_mut().read
+        &mut self.workspaces.now_mut().read
     }
 
     /// The gradient of what was read, `[B, W]`, after [`DeviceHead::accumulate_gradients`].
     pub(super) fn d_read(&self) -> &Buffer<f32> {
-        &self.rooms.now().d_read
+        &self.workspaces.now().d_read
     }
 
     /// From what was read to the outputs.
     pub(super) fn predict(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let room = self.rooms.now_mut();
+        let workspace = self.workspaces.now_mut();
         let product = Product {
-            a: (&room.read).into(),
+            a: (&workspace.read).into(),
             b: (&self.weight).into(),
-            start: Some(Part { buffer: parameters, start: self.bias_start }),
-            shape: [room.samples, self.outputs, self.width],
+            start: Some(TensorSlice { buffer: parameters, start: self.bias_start }),
+            shape: [workspace.samples, self.outputs, self.width],
             layout: Transpose::Nt,
             arithmetic: self.arithmetic,
         };
-        multiply(&product, Output::Overwrite, &mut room.outputs, 0, &mut self.scratch)
+        multiply(&product, Output::Overwrite, &mut workspace.outputs, 0, &mut self.scratch)
     }
 
     /// Last computed outputs, `[B, K]`.
     pub(super) fn outputs(&self) -> &Buffer<f32> {
-        &self.rooms.now().outputs
+        &self.workspaces.now().outputs
     }
 
     /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the
@@ -184,19 +185,21 @@ impl<T: Operand> DeviceHead<T> {
     ) -> Result<()> {
         self.predict(parameters)?;
         let DeviceHead { width, outputs, arithmetic, .. } = *self;
-        let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
-        let predictions = Predictions { outputs: &room.outputs, targets: &room.targets, rows: room.samples };
+        let (workspace, scratch) = (self.workspaces.now_mut(), &mut self.scratch);
+        let predictions =
+            Predictions { outputs: &workspace.outputs, targets: &workspace.targets, rows: workspace.samples };
         let objective = LossScaling { terms: &self.terms, scale };
-        loss(&self.table, predictions, objective, &mut room.d_outputs, &mut self.totals, scratch)?;
+        loss(&self.table, predictions, objective, &mut workspace.d_outputs, &mut self.totals, scratch)?;
 
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic };
-        let weight = Part::from(&self.weight);
-        let d_outputs = Part::from(&room.d_outputs);
-        let weight_gradient = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Transpose::Tn);
+        let weight = TensorSlice::from(&self.weight);
+        let d_outputs = TensorSlice::from(&workspace.d_outputs);
+        let weight_gradient =
+            product(d_outputs, (&workspace.read).into(), [outputs, width, workspace.samples], Transpose::Tn);
         multiply(&weight_gradient, Output::Add, gradients, self.weight_start, scratch)?;
-        add_column_sums(d_outputs, room.samples, outputs, gradients, self.bias_start, scratch)?;
-        let read_gradient = product(d_outputs, weight, [room.samples, width, outputs], Transpose::Nn);
-        multiply(&read_gradient, Output::Overwrite, &mut room.d_read, 0, scratch)
+        add_column_sums(d_outputs, workspace.samples, outputs, gradients, self.bias_start, scratch)?;
+        let read_gradient = product(d_outputs, weight, [workspace.samples, width, outputs], Transpose::Nn);
+        multiply(&read_gradient, Output::Overwrite, &mut workspace.d_read, 0, scratch)
     }
 
     /// `[2]`: the sum of the losses since [`DeviceHead::load`], and the number of its terms.

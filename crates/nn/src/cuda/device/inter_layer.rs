@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::norm::Norms;
 use super::outputs::{OutputRows, Outputs};
-use crate::cuda::ops::{Dropped, Operand, Part, drop_gradients, drop_outputs, ensure_capacity, round_part};
+use crate::cuda::ops::{Dropped, Operand, TensorSlice, drop_gradients, drop_outputs, ensure_capacity, round_part};
 use crate::error::Result;
 use crate::model::Model;
 
@@ -78,7 +78,7 @@ impl<T: Operand> InterLayer<T> {
         if !self.is_changed {
             return rows;
         }
-        OutputRows { part: Part { buffer: &self.changed, start: outputs.start_of_all(k) }, ..rows }
+        OutputRows { part: TensorSlice { buffer: &self.changed, start: outputs.start_of_all(k) }, ..rows }
     }
 
     /// Turns the gradients of what the layer above read, `d` `[Σ T·B, H]`, into those of `outputs`;

@@ -6,7 +6,8 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::outputs::OutputRows;
 use crate::cuda::ops::{
-    NormWeights, Normed, Operand, Part, Scratch, ensure_capacity, layer_norm, layer_norm_backward, norm_parts,
+    NormWeights, Normed, Operand, Scratch, TensorSlice, ensure_capacity, layer_norm, layer_norm_backward,
+    norm_partials_len,
 };
 use crate::error::Result;
 use crate::model::Model;
@@ -36,7 +37,7 @@ impl Norms {
             return Ok(None);
         }
         let norm = |slots: [_; 2]| {
-            let starts = slots.map(|slot| model.layout().place(slot).start);
+            let starts = slots.map(|slot| model.layout().range(slot).start);
             Ok(Norm { starts, moments: Buffer::zeros(scope, 0)? })
         };
         let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|norm| norm.slots());
@@ -50,7 +51,7 @@ impl Norms {
         if !model.config().layer_norm {
             return 0;
         }
-        let parts = rows.iter().map(|&rows| norm_parts(rows, model.config().hidden)).max().unwrap_or(0);
+        let parts = rows.iter().map(|&rows| norm_partials_len(rows, model.config().hidden)).max().unwrap_or(0);
         2 * rows.iter().sum::<usize>() * size_of::<f32>() + Scratch::bytes::<f32>(parts)
     }
 
@@ -65,7 +66,7 @@ impl Norms {
     ) -> Result<()> {
         let Norm { starts, moments } = &mut self.timeframes[k];
         ensure_capacity(moments, 2 * rows.rows)?;
-        let [weight, bias] = starts.map(|start| Part { buffer: weights, start });
+        let [weight, bias] = starts.map(|start| TensorSlice { buffer: weights, start });
         layer_norm(rows.part, NormWeights { weight, bias }, rows.rows, self.hidden, to, to_start, moments)
     }
 
@@ -81,7 +82,7 @@ impl Norms {
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let Norm { starts, moments } = &self.timeframes[k];
-        let weight = Part { buffer: weights, start: starts[0] };
+        let weight = TensorSlice { buffer: weights, start: starts[0] };
         let normed = Normed { rows: rows.rows, width: self.hidden, x: rows.part, moments, weight };
         layer_norm_backward(normed, d, start, gradients, *starts, &mut self.scratch)
     }

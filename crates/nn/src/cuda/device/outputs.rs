@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::Buffer;
 
-use crate::cuda::ops::{Operand, Part, RowGranularity, WorkList};
+use crate::cuda::ops::{Operand, RowGranularity, TensorSlice, WorkList};
 
 /// The hidden states of a layer, `[Σ (T + 1)·B, H]` of the list.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Outputs<'a, T: Operand> {
 /// Rows of H numbers each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutputRows<'a, T: Operand> {
-    pub(super) part: Part<'a, T>,
+    pub(super) part: TensorSlice<'a, T>,
     pub(super) rows: usize,
 }
 
@@ -35,7 +35,7 @@ impl<'a, T: Operand> Outputs<'a, T> {
 
     fn after(self, k: usize, step: usize, rows: usize) -> OutputRows<'a, T> {
         let start = self.list.states_row_after(k, step) * self.list.hidden();
-        OutputRows { part: Part { buffer: self.hidden, start }, rows }
+        OutputRows { part: TensorSlice { buffer: self.hidden, start }, rows }
     }
 
     /// Start of the values of timeframe `k` after each step in arrays `[Σ T·B, H]`.

@@ -8,7 +8,8 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::norm::Norms;
 use super::outputs::Outputs;
 use crate::cuda::ops::{
-    Arithmetic, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, ensure_capacity, pool, pool_backward,
+    Arithmetic, Operand, PoolMemory, PoolSizes, PoolSlots, PoolWeights, TensorSlice, ensure_capacity, pool,
+    pool_backward,
 };
 use crate::error::Result;
 use crate::model::Model;
@@ -90,7 +91,7 @@ impl DevicePooled {
                     norms.forward(k, weights, outputs.all(k), &mut self.normed, start)?;
                     pool(
                         timeframe.weights(weights),
-                        Part { buffer: &self.normed, start },
+                        TensorSlice { buffer: &self.normed, start },
                         &mut timeframe.memory,
                         to.0,
                         to.1,
@@ -113,7 +114,7 @@ impl DevicePooled {
     ) -> Result<()> {
         for (k, timeframe) in self.timeframes.iter_mut().enumerate() {
             let start = outputs.start_of_all(k);
-            let d_vectors = Part { buffer: &self.d_vectors, start: outputs.start_of_last(k) };
+            let d_vectors = TensorSlice { buffer: &self.d_vectors, start: outputs.start_of_last(k) };
             match &mut self.norms {
                 None => {
                     let states = outputs.all(k).part;
@@ -128,7 +129,7 @@ impl DevicePooled {
                     )?;
                 }
                 Some(norms) => {
-                    let states = Part { buffer: &self.normed, start };
+                    let states = TensorSlice { buffer: &self.normed, start };
                     pool_backward(
                         timeframe.weights(weights),
                         states,

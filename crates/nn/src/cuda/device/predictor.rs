@@ -53,7 +53,7 @@ impl Trained {
         model: &Model,
         parameters: &TensorSet,
         precision: Precision,
-        in_bytes: bool,
+        int8_weights: bool,
     ) -> Result<Self> {
         let scope = device.scope("gpu");
         let config = ComputeConfig::for_prediction(precision);
@@ -61,7 +61,7 @@ impl Trained {
         let mut device_model = device_model(&scope, model, &config, &Tuner::off())?;
         let weights = Buffer::from_slice(&scope.child("model/parameters"), parameters.values())?;
         device_model.load(&weights)?;
-        if in_bytes {
+        if int8_weights {
             device_model.quantize(&scope, model, parameters)?;
         }
         Ok(Trained { device: device.clone(), device_model, weights, captures: Captures::default() })

@@ -19,7 +19,7 @@ use crate::error::Result;
 /// # Panics
 /// If there is no room for the list; if the sequence's rows are not bars, or its windows do not
 /// ascend; and if arrays are on several devices.
-pub fn sum_by_bar<T: Operand>(
+pub fn sum_per_bar<T: Operand>(
     list: &WorkList,
     sequence: usize,
     d_gates: &Buffer<T>,
@@ -88,7 +88,7 @@ mod tests {
         for (sequence, sequence_steps) in sequences.iter().enumerate() {
             let mut expected =
                 Buffer::from_slice(&scope, &vec![9.0; sequence_steps.projected_rows * 4 * hidden]).unwrap();
-            sum_by_bar(&list, sequence, &d_gates, &mut expected).unwrap();
+            sum_per_bar(&list, sequence, &d_gates, &mut expected).unwrap();
             let mut found = vec![7.0f32; expected.len()];
             let mut arguments = [
                 Arg::from(list.on_device.places.as_slice()),

@@ -10,7 +10,7 @@ use super::operand::Operand;
 use super::recurrence::{RecurrenceInputs, States};
 use super::recurrence_backward::Gradients;
 use super::recurrent_weights::RecurrentWeights;
-use super::work_list::{SequencePlace, WorkList};
+use super::work_list::{SequenceOffsets, WorkList};
 use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("cell");
@@ -39,7 +39,7 @@ pub(super) fn forward_by<T: Operand>(
     list: &WorkList,
     projected: &Buffer<f32>,
     states: &mut States<T>,
-    mut multiply: impl FnMut(&SequencePlace, u64, u64) -> Result<()>,
+    mut multiply: impl FnMut(&SequenceOffsets, u64, u64) -> Result<()>,
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_forward_{}", T::SUFFIX));
     let product = states.scratch.address_of::<f32>(product_len(widest(list), hidden))?;
@@ -157,7 +157,7 @@ mod tests {
 
         let (before, after) = expected.cell.as_slice().split_at(edge);
         let (mut cell, mut h, mut kept) =
-            (vec![0.0; edge], vec![T::narrow(0.0); edge], vec![T::Kept::narrow(0.0); gates]);
+            (vec![0.0; edge], vec![T::narrow(0.0); edge], vec![T::SavedGate::narrow(0.0); gates]);
         let four = |x| bytemuck::cast_slice::<f32, [f32; 4]>(x);
         let mut arguments = [
             Arg::from(four(&product)),
@@ -167,14 +167,14 @@ mod tests {
             Arg::from(before),
             Arg::from(&mut cell[..]),
             Arg::from(&mut h[..]),
-            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(&mut kept)),
+            Arg::from(bytemuck::cast_slice_mut::<T::SavedGate, [T::SavedGate; 4]>(&mut kept)),
             Arg::from(windows),
             Arg::from(hidden as u32),
         ];
         HARNESS.run(&format!("step_forward_{}", T::SUFFIX), Launch::for_threads(edge), &mut arguments);
         assert_close(&cell, after, 1e-6, "cells");
         assert_close(&h, &expected.hidden.as_slice()[edge..], rounding::<T>(), "hidden states");
-        assert_close(&kept, expected.gates.as_slice(), rounding::<T::Kept>(), "gates");
+        assert_close(&kept, expected.gates.as_slice(), rounding::<T::SavedGate>(), "gates");
 
         let mut gradients = Gradients::<T>::zeros(&scope, &list).unwrap();
         let (d_output, d_hidden, d_cell) =
@@ -185,7 +185,7 @@ mod tests {
         recurrence_backward(&list, &weights, &expected, &mut gradients).unwrap();
         let (mut d_cell, mut d_gates) = (d_cell, vec![T::narrow(0.0); gates]);
         let mut arguments = [
-            Arg::from(bytemuck::cast_slice::<T::Kept, [T::Kept; 4]>(expected.gates.as_slice())),
+            Arg::from(bytemuck::cast_slice::<T::SavedGate, [T::SavedGate; 4]>(expected.gates.as_slice())),
             Arg::from(before),
             Arg::from(after),
             Arg::from(&d_output[..]),

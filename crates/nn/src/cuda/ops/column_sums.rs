@@ -8,7 +8,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::matmul::{Output, add_parts};
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use super::scratch::Scratch;
 use crate::error::Result;
 
@@ -27,7 +27,7 @@ const LANES: usize = 8;
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn add_column_sums<T: Operand>(
-    x: Part<'_, T>,
+    x: TensorSlice<'_, T>,
     rows: usize,
     columns: usize,
     to: &mut Buffer<f32>,
@@ -36,28 +36,28 @@ pub fn add_column_sums<T: Operand>(
 ) -> Result<()> {
     let device = to.scope().device().clone();
     x.assert_has(rows * columns, &device);
-    Part { buffer: to, start }.assert_has(columns, &device);
+    TensorSlice { buffer: to, start }.assert_has(columns, &device);
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, x, rows, columns, Part { buffer: to, start }.address(), scratch),
+        Device::Cuda(device) => cuda(device, x, rows, columns, TensorSlice { buffer: to, start }.address(), scratch),
         _ => cpu_arm!(cpu(x.elements(), rows, columns, &mut to.as_mut_slice()[start..][..columns])),
     }
 }
 
 /// Numbers that the sums of so many rows, or of fewer, ask a scratch for.
-pub(crate) fn column_sum_parts(rows: usize, columns: usize) -> usize {
+pub(crate) fn column_sum_partials_len(rows: usize, columns: usize) -> usize {
     rows.div_ceil(ROWS) * columns
 }
 
 fn cuda<T: Operand>(
     device: &Cuda,
-    x: Part<'_, T>,
+    x: TensorSlice<'_, T>,
     rows: usize,
     columns: usize,
     to: u64,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let parts = scratch.address_of::<f32>(column_sum_parts(rows, columns))?;
+    let parts = scratch.address_of::<f32>(column_sum_partials_len(rows, columns))?;
     let name = kernel::<T>();
     let kernel = Kernel { module: "nn/column_sums", ptx: megabatch_gpu_core::ptx!("column_sums"), name: &name };
     let arguments = arguments![x.address(), parts, rows as u64, columns as u32];
@@ -106,7 +106,7 @@ mod tests {
         let before = noise("to", columns + 1, 1.0);
         let mut expected = Buffer::from_slice(&scope, &before).unwrap();
         add_column_sums(
-            Part { buffer: &x, start: 2 },
+            TensorSlice { buffer: &x, start: 2 },
             rows,
             columns,
             &mut expected,

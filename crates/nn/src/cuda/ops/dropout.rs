@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use crate::error::Result;
 use crate::model::dropout::Mask;
 
@@ -87,19 +87,19 @@ impl Dropped<'_> {
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn drop_outputs<From: Operand, To: Operand>(
     dropped: Dropped<'_>,
-    from: Part<'_, From>,
+    from: TensorSlice<'_, From>,
     to: &mut Buffer<To>,
     start: usize,
 ) -> Result<()> {
     let (device, len) = (to.scope().device().clone(), dropped.len());
     dropped.assert_beside(&device);
     from.assert_has(len, &device);
-    Part { buffer: to, start }.assert_has(len, &device);
+    TensorSlice { buffer: to, start }.assert_has(len, &device);
     match &device {
         Device::Cuda(device) => {
             let (name, [steps, windows, hidden]) = (kernel::<From, To>(), dropped.shape);
             let kernel = Kernel { module: "nn/dropout", ptx: PTX, name: &name };
-            let to = Part { buffer: to, start }.address();
+            let to = TensorSlice { buffer: to, start }.address();
             let (mask, ends) = (mask_address(dropped.mask.0, dropped.mask.1), dropped.ends_address());
             let arguments = arguments![mask, ends, from.address(), to, steps as u32, windows as u32, hidden as u32];
             // SAFETY: a thread reads and writes elements within the shape, which the buffers were
@@ -122,11 +122,11 @@ pub fn drop_outputs<From: Operand, To: Operand>(
 pub fn drop_gradients(dropped: Dropped<'_>, d: &mut Buffer<f32>, start: usize) -> Result<()> {
     let device = d.scope().device().clone();
     dropped.assert_beside(&device);
-    Part { buffer: d, start }.assert_has(dropped.len(), &device);
+    TensorSlice { buffer: d, start }.assert_has(dropped.len(), &device);
     match &device {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/dropout", ptx: PTX, name: "drop_gradients" };
-            let (d, [steps, windows, hidden]) = (Part { buffer: d, start }.address(), dropped.shape);
+            let (d, [steps, windows, hidden]) = (TensorSlice { buffer: d, start }.address(), dropped.shape);
             let arguments = arguments![
                 mask_address(dropped.mask.0, dropped.mask.1),
                 dropped.ends_address(),

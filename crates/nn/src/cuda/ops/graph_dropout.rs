@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::dropout::{MaskNumbers, mask_address};
 use super::graph_lists::GraphLists;
-use super::operand::Part;
+use super::operand::TensorSlice;
 use crate::error::Result;
 
 /// Dropout of rows `[N, width]` of the nodes of a batch.
@@ -35,7 +35,7 @@ impl DroppedNodes<'_> {
 /// Writes rows `x` `[N, width]` with what is dropped to `to`.
 pub(crate) fn drop_nodes(dropped: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Buffer<f32>) -> Result<()> {
     let (device, len) = (to.scope().device().clone(), dropped.len());
-    [x, &*to].into_iter().for_each(|array| Part::from(array).assert_has(len, &device));
+    [x, &*to].into_iter().for_each(|array| TensorSlice::from(array).assert_has(len, &device));
     device.assert_beside(dropped.lists.device());
     match device {
         Device::Cuda(device) => {
@@ -62,7 +62,7 @@ pub(crate) fn drop_nodes(dropped: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Bu
 /// Turns gradients of such rows, `d` `[N, width]`, into those of the rows before.
 pub(crate) fn drop_node_gradients(dropped: DroppedNodes<'_>, d: &mut Buffer<f32>) -> Result<()> {
     let (device, len) = (d.scope().device().clone(), dropped.len());
-    Part::from(&*d).assert_has(len, &device);
+    TensorSlice::from(&*d).assert_has(len, &device);
     device.assert_beside(dropped.lists.device());
     match device {
         Device::Cuda(device) => {

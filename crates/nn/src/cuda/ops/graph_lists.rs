@@ -8,7 +8,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::batch_upload::UploadBatch;
 use crate::error::Result;
-use crate::graph::{BatchEdges, GraphPlace};
+use crate::graph::{BatchEdges, GraphStart};
 
 /// The edges of a batch's graphs, on the host, and on the device, where there may be room for more
 /// behind them.
@@ -28,7 +28,7 @@ pub(super) struct OnDevice {
     pub(super) to: Buffer<u32>,
     pub(super) attributes: Buffer<f32>,
     pub(super) graph_of: Buffer<u32>,
-    pub(super) graphs: Buffer<GraphPlace>,
+    pub(super) graphs: Buffer<GraphStart>,
 }
 
 impl GraphLists {
@@ -85,7 +85,7 @@ impl GraphLists {
         let words = [nodes + 1, places, nodes + 1, places, places, places * attributes, nodes];
         let words = words.map(|words| words * size_of::<u32>());
         let [starts, from, givers, giver_places, to, attributes, graph_of] = words;
-        [starts, from, givers, giver_places, to, attributes, graph_of, (graphs + 1) * size_of::<GraphPlace>()]
+        [starts, from, givers, giver_places, to, attributes, graph_of, (graphs + 1) * size_of::<GraphStart>()]
     }
 
     /// G.

@@ -8,7 +8,7 @@ use super::graph_lists::GraphLists;
 #[cfg(feature = "conformance")]
 use super::loss::add_to;
 use super::loss::{LossScaling, THREADS, add_totals};
-use super::operand::Part;
+use super::operand::TensorSlice;
 use super::scratch::Scratch;
 use crate::error::Result;
 use crate::loss::Loss;
@@ -40,7 +40,7 @@ fn blocks(loss: Loss, graphs: usize, rows: usize, width: usize) -> usize {
 }
 
 /// Numbers in f64 that the loss of so many graphs, rows and outputs of each asks a scratch for.
-pub(crate) fn graph_loss_parts(loss: Loss, sizes: [usize; 3]) -> usize {
+pub(crate) fn graph_loss_partials_len(loss: Loss, sizes: [usize; 3]) -> usize {
     2 * blocks(loss, sizes[0], sizes[1], sizes[2])
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn graph_loss(
     );
     [graph_rows.outputs, graph_rows.targets, &*d_outputs]
         .into_iter()
-        .for_each(|array| Part::from(array).assert_has(len, &device));
+        .for_each(|array| TensorSlice::from(array).assert_has(len, &device));
     let LossScaling { terms, scale } = objective;
     assert_eq!(
         (totals.len(), terms.len(), scale.len()),
@@ -93,7 +93,7 @@ fn cuda(
 ) -> Result<()> {
     let (rows, width) = (graph_rows.rows(), graph_rows.width as u32);
     let sizes = [graph_rows.lists.graphs(), rows, graph_rows.width];
-    let parts = scratch.address_of::<f64>(graph_loss_parts(loss, sizes))?;
+    let parts = scratch.address_of::<f64>(graph_loss_partials_len(loss, sizes))?;
     let (outputs, targets, d_outputs) =
         (graph_rows.outputs.address(), graph_rows.targets.address(), d_outputs.address());
     let (graphs, terms, scale) = (graph_rows.lists.on_device.graphs.address(), terms.address(), scale.address());
@@ -194,7 +194,7 @@ mod tests {
 
         let all = [lists.graphs(), rows, width];
         let (mut found, mut parts, mut sums) =
-            (vec![9.0f32; y.len()], vec![f64::NAN; graph_loss_parts(loss, all)], [1.0, 2.0]);
+            (vec![9.0f32; y.len()], vec![f64::NAN; graph_loss_partials_len(loss, all)], [1.0, 2.0]);
         let mut arguments = vec![Arg::from(&y[..]), Arg::from(&known[..])];
         match loss {
             Loss::CrossEntropy => arguments.push(Arg::from(rows as u64)),

@@ -68,11 +68,11 @@ impl Groups {
         scratch: &mut Scratch,
     ) -> Result<Option<Self>> {
         assert!(u32::try_from(list.rows() + list.windows()).is_ok(), "too many rows for one launch");
-        let room = kernel.resident_blocks(device, threads(units))? as usize / blocks(units);
-        if room == 0 {
+        let group_count = kernel.resident_blocks(device, threads(units))? as usize / blocks(units);
+        if group_count == 0 {
             return Ok(None);
         }
-        let shares = Shares::split(list, room);
+        let shares = Shares::split(list, group_count);
         let arrived = scratch.address_of_zeros::<u32>(shares.groups * blocks(units))?;
         Ok(Some(Groups { shares, arrived, launch: launch(shares.groups, units) }))
     }
@@ -119,8 +119,8 @@ mod tests {
         let sequences = [sequence(&[0; 33][..]), sequence(&[]), sequence(&[0]), sequence(&[0; 24])];
         let list = WorkList::new(&scope, 200, TileWindows::Eight, &sequences).unwrap();
         let cases = [(100, (9, 1)), (9, (9, 1)), (8, (6, 2)), (5, (4, 3)), (4, (4, 3)), (3, (3, 5)), (1, (1, 5))];
-        for (room, (groups, tiles_each)) in cases {
-            assert_eq!(Shares::split(&list, room), Shares { groups, tiles_each }, "room for {room}");
+        for (group_count, (groups, tiles_each)) in cases {
+            assert_eq!(Shares::split(&list, group_count), Shares { groups, tiles_each }, "room for {group_count}");
         }
         let nothing = WorkList::empty(&scope, 200).unwrap();
         assert_eq!(Shares::split(&nothing, 7), Shares { groups: 0, tiles_each: 1 });

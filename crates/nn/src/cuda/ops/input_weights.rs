@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use super::recurrent_weights::{PTX, is_of_a_block, persistent_units};
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -80,7 +80,12 @@ impl<T: Operand> InputWeights<T> {
     ///
     /// # Panics
     /// If a buffer ends too early or is on another device, and if there is no such sequence.
-    pub fn set(&mut self, sequence: usize, weight: Part<'_, T>, bias: Option<Part<'_, f32>>) -> Result<()> {
+    pub fn set(
+        &mut self,
+        sequence: usize,
+        weight: TensorSlice<'_, T>,
+        bias: Option<TensorSlice<'_, f32>>,
+    ) -> Result<()> {
         let (gates, features) = (4 * self.hidden, self.features[sequence]);
         let device = self.bias.scope().device().clone();
         weight.assert_has(gates * features, &device);
@@ -129,7 +134,7 @@ mod cpu {
     use megabatch_gpu_core::{Buffer, Device, Scope};
 
     use super::InputWeights;
-    use crate::cuda::ops::operand::{Operand, Part};
+    use crate::cuda::ops::operand::{Operand, TensorSlice};
     use crate::error::Result;
 
     /// Weights of each sequence `[4H, F]`, none on a GPU.
@@ -141,8 +146,8 @@ mod cpu {
     pub(super) fn set<T: Operand>(
         weights: &mut InputWeights<T>,
         sequence: usize,
-        weight: Part<'_, T>,
-        bias: Option<Part<'_, f32>>,
+        weight: TensorSlice<'_, T>,
+        bias: Option<TensorSlice<'_, f32>>,
     ) {
         let (gates, features) = (4 * weights.hidden, weights.features[sequence]);
         weights.rows[sequence].as_mut_slice().copy_from_slice(&weight.elements()[..gates * features]);

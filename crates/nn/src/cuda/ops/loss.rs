@@ -199,7 +199,7 @@ pub fn loss<T: Operand>(
 }
 
 /// Numbers in f64 that the loss of so many targets, or of fewer, asks a scratch for.
-pub(crate) fn loss_parts(targets: usize) -> usize {
+pub(crate) fn loss_partials_len(targets: usize) -> usize {
     2 * targets.div_ceil(THREADS)
 }
 
@@ -213,7 +213,7 @@ fn cuda<T: Operand>(
     scratch: &mut Scratch,
 ) -> Result<()> {
     let len = predictions.rows * table.targets;
-    let parts = scratch.address_of::<f64>(loss_parts(len))?;
+    let parts = scratch.address_of::<f64>(loss_partials_len(len))?;
     let name = kernel::<T>();
     let kernel = Kernel { module: "nn/loss", ptx: PTX, name: &name };
     let (rows, targets, width) = (table.on_device.address(), table.targets as u32, table.outputs as u32);

@@ -6,7 +6,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::matmul::{Output, add_parts};
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use super::scratch::Scratch;
 use crate::error::Result;
 
@@ -21,9 +21,9 @@ const PTX: &str = megabatch_gpu_core::ptx!("norm");
 #[derive(Clone, Copy, Debug)]
 pub struct NormWeights<'a> {
     /// γ.
-    pub weight: Part<'a, f32>,
+    pub weight: TensorSlice<'a, f32>,
     /// β.
-    pub bias: Part<'a, f32>,
+    pub bias: TensorSlice<'a, f32>,
 }
 
 /// Inputs of the backward pass of a norm.
@@ -34,11 +34,11 @@ pub struct Normed<'a, T: Operand> {
     /// Numbers in a row.
     pub width: usize,
     /// The rows before the norm, `[rows, width]`.
-    pub x: Part<'a, T>,
+    pub x: TensorSlice<'a, T>,
     /// Moments from [`layer_norm`].
     pub moments: &'a Buffer<f32>,
     /// γ, `[width]`.
-    pub weight: Part<'a, f32>,
+    pub weight: TensorSlice<'a, f32>,
 }
 
 /// Writes the rows of `x` `[rows, width]` after the norm to `to` from its start on, rounded to its
@@ -51,7 +51,7 @@ pub struct Normed<'a, T: Operand> {
 /// # Panics
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn layer_norm<From: Operand, To: Operand>(
-    x: Part<'_, From>,
+    x: TensorSlice<'_, From>,
     weights: NormWeights<'_>,
     rows: usize,
     width: usize,
@@ -62,14 +62,14 @@ pub fn layer_norm<From: Operand, To: Operand>(
     let device = to.scope().device().clone();
     x.assert_has(rows * width, &device);
     [weights.weight, weights.bias].iter().for_each(|part| part.assert_has(width, &device));
-    Part { buffer: to, start }.assert_has(rows * width, &device);
-    Part::from(&*moments).assert_has(2 * rows, &device);
+    TensorSlice { buffer: to, start }.assert_has(rows * width, &device);
+    TensorSlice::from(&*moments).assert_has(2 * rows, &device);
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, To>();
             let kernel = Kernel { module: "nn/norm", ptx: PTX, name: &name };
             let (weight, bias) = (weights.weight.address(), weights.bias.address());
-            let to = Part { buffer: to, start }.address();
+            let to = TensorSlice { buffer: to, start }.address();
             let arguments =
                 arguments![x.address(), weight, bias, to, moments.address(), rows as u64, width as u32, share(width)];
             // SAFETY: a warp reads a row of `x`, and writes one of `to` and its moments, which the
@@ -106,9 +106,9 @@ pub fn layer_norm_backward<T: Operand>(
     let (device, Normed { rows, width, .. }) = (d.scope().device().clone(), normed);
     normed.x.assert_has(rows * width, &device);
     normed.weight.assert_has(width, &device);
-    Part::from(normed.moments).assert_has(2 * rows, &device);
-    Part { buffer: d, start }.assert_has(rows * width, &device);
-    starts.iter().for_each(|&start| Part { buffer: gradients, start }.assert_has(width, &device));
+    TensorSlice::from(normed.moments).assert_has(2 * rows, &device);
+    TensorSlice { buffer: d, start }.assert_has(rows * width, &device);
+    starts.iter().for_each(|&start| TensorSlice { buffer: gradients, start }.assert_has(width, &device));
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda_backward(device, normed, d, start, gradients, starts, scratch),
@@ -120,7 +120,7 @@ pub fn layer_norm_backward<T: Operand>(
 }
 
 /// Numbers that [`layer_norm_backward`] of so many rows, or of fewer, asks a scratch for.
-pub(crate) fn norm_parts(rows: usize, width: usize) -> usize {
+pub(crate) fn norm_partials_len(rows: usize, width: usize) -> usize {
     2 * rows.div_ceil(ROWS) * width
 }
 
@@ -135,11 +135,11 @@ fn cuda_backward<T: Operand>(
 ) -> Result<()> {
     let Normed { rows, width, .. } = normed;
     let chunks = rows.div_ceil(ROWS);
-    let parts = scratch.address_of::<f32>(norm_parts(rows, width))?;
+    let parts = scratch.address_of::<f32>(norm_partials_len(rows, width))?;
     let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
     let [columns, backward] = [0, 1].map(|k| Kernel { module: "nn/norm", ptx: PTX, name: &names[k] });
     let (x, moments, weight) = (normed.x.address(), normed.moments.address(), normed.weight.address());
-    let d = Part { buffer: d, start }.address();
+    let d = TensorSlice { buffer: d, start }.address();
     let column_arguments = arguments![x, moments, d, parts, rows as u64, width as u32];
     let backward_arguments = arguments![x, weight, moments, d, rows as u64, width as u32, share(width)];
     // SAFETY: blocks read within the shape, which the buffers were seen to have, and write parts of
@@ -149,7 +149,7 @@ fn cuda_backward<T: Operand>(
         columns.submit(device, launch_by_column(rows, width), &column_arguments)?;
         for (which, start) in starts.into_iter().enumerate() {
             let parts = parts + (which * chunks * width * size_of::<f32>()) as u64;
-            let to = Part { buffer: gradients, start }.address();
+            let to = TensorSlice { buffer: gradients, start }.address();
             add_parts(device, parts, chunks, to, width, Output::Add)?;
         }
         Ok(backward.submit(device, launch_by_row(rows), &backward_arguments)?)
@@ -275,7 +275,7 @@ mod tests {
         }
 
         fn weights(&self) -> NormWeights<'_> {
-            let [weight, bias] = [0, self.shape[1]].map(|start| Part { buffer: &self.parameters, start });
+            let [weight, bias] = [0, self.shape[1]].map(|start| TensorSlice { buffer: &self.parameters, start });
             NormWeights { weight, bias }
         }
 

@@ -10,7 +10,7 @@ use megabatch_gpu_core::{Buffer, Device};
 pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
     /// Type of the saved gates: f32 beside f32, else f16, as they lie within ±1, where it is eight
     /// times as fine as bf16.
-    type Kept: Operand;
+    type SavedGate: Operand;
 
     /// Name of the type in the kernels.
     #[doc(hidden)]
@@ -29,20 +29,20 @@ pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
 
 /// The elements of a buffer from number `start` on.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a, T: Operand> {
+pub struct TensorSlice<'a, T: Operand> {
     /// The buffer.
     pub buffer: &'a Buffer<T>,
     /// Number of the first element.
     pub start: usize,
 }
 
-impl<'a, T: Operand> From<&'a Buffer<T>> for Part<'a, T> {
+impl<'a, T: Operand> From<&'a Buffer<T>> for TensorSlice<'a, T> {
     fn from(buffer: &'a Buffer<T>) -> Self {
-        Part { buffer, start: 0 }
+        TensorSlice { buffer, start: 0 }
     }
 }
 
-impl<'a, T: Operand> Part<'a, T> {
+impl<'a, T: Operand> TensorSlice<'a, T> {
     /// Panics if it ends too early, or is on another device.
     pub(super) fn assert_has(&self, len: usize, device: &Device) {
         let rest = self.buffer.len().checked_sub(self.start);
@@ -69,7 +69,7 @@ macro_rules! operand {
         impl private::Sealed for $type {}
 
         impl Operand for $type {
-            type Kept = $kept;
+            type SavedGate = $kept;
             const SUFFIX: &'static str = $suffix;
             const IS_NARROW: bool = $is_narrow;
 

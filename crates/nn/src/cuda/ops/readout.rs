@@ -4,7 +4,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
 use super::graph_lists::GraphLists;
-use super::operand::Part;
+use super::operand::TensorSlice;
 use crate::error::Result;
 use crate::model::readout::Readout;
 
@@ -29,8 +29,8 @@ impl ReadGraphs<'_> {
 
     fn assert_have(&self, read: &Buffer<f32>, nodes: &Buffer<f32>, arguments: &Buffer<u32>) -> Device {
         let (device, [graphs, all]) = (self.lists.device().clone(), self.lens());
-        Part::from(read).assert_has(graphs, &device);
-        Part::from(nodes).assert_has(all, &device);
+        TensorSlice::from(read).assert_has(graphs, &device);
+        TensorSlice::from(nodes).assert_has(all, &device);
         assert!(arguments.len() >= graphs, "an argument for each number");
         device.assert_beside(arguments.scope().device());
         device

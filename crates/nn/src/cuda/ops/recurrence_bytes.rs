@@ -4,7 +4,7 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
-use super::bytes::{DeviceByteMatrix, DeviceByteRows, multiply_at, scales_of};
+use super::bytes::{DeviceInt8Matrix, DeviceInt8Rows, multiply_at, scales_of};
 use super::cell;
 use super::operand::Operand;
 use super::recurrence::States;
@@ -14,7 +14,7 @@ use crate::error::Result;
 
 /// W_hh of every sequence of a work list in eight bits.
 #[derive(Debug)]
-pub struct RecurrentBytes {
+pub struct RecurrentInt8 {
     hidden: usize,
     sequences: usize,
     form: WeightsForm,
@@ -23,14 +23,14 @@ pub struct RecurrentBytes {
 /// The form in which they are read.
 #[derive(Debug)]
 enum WeightsForm {
-    Persistent(ByteFragments),
+    Persistent(Int8Fragments),
     /// Each matrix by itself, and the states of a step of one sequence.
-    StepByStep(Vec<DeviceByteMatrix>, DeviceByteRows),
+    StepByStep(Vec<DeviceInt8Matrix>, DeviceInt8Rows),
 }
 
 /// For the persistent kernels, of all sequences.
 #[derive(Debug)]
-struct ByteFragments {
+struct Int8Fragments {
     units: usize,
     /// `[sequences, HP / 8 warps, HP / 32, 2, 32 lanes, 16]`.
     bytes: Buffer<i8>,
@@ -38,7 +38,7 @@ struct ByteFragments {
     scales: Buffer<f32>,
 }
 
-impl RecurrentBytes {
+impl RecurrentInt8 {
     /// The matrices `[4H, H]` of the sequences in PyTorch's order of gates, on the device of
     /// `scope`.
     ///
@@ -51,12 +51,12 @@ impl RecurrentBytes {
         let [gates, hidden] = matrices[0].shape();
         assert!(matrices.iter().all(|matrix| matrix.shape() == [gates, hidden]) && gates == 4 * hidden, "[4H, H] each");
         let form = if matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden) {
-            WeightsForm::Persistent(ByteFragments::new(scope, matrices)?)
+            WeightsForm::Persistent(Int8Fragments::new(scope, matrices)?)
         } else {
-            let each = matrices.iter().map(|matrix| DeviceByteMatrix::new(scope, matrix)).collect::<Result<_>>()?;
-            WeightsForm::StepByStep(each, DeviceByteRows::empty(scope)?)
+            let each = matrices.iter().map(|matrix| DeviceInt8Matrix::new(scope, matrix)).collect::<Result<_>>()?;
+            WeightsForm::StepByStep(each, DeviceInt8Rows::empty(scope)?)
         };
-        Ok(RecurrentBytes { hidden, sequences: matrices.len(), form })
+        Ok(RecurrentInt8 { hidden, sequences: matrices.len(), form })
     }
 
     fn scope(&self) -> &Scope {
@@ -67,13 +67,13 @@ impl RecurrentBytes {
     }
 }
 
-impl ByteFragments {
+impl Int8Fragments {
     fn new(scope: &Scope, matrices: &[QuantizedMatrix]) -> Result<Self> {
         let hidden = matrices[0].shape()[1];
         let bytes: Vec<i8> = matrices.iter().flat_map(fragments).collect();
         let scales: Vec<f32> = matrices.iter().flat_map(scales_of).collect();
         let (bytes, scales) = (Buffer::from_slice(scope, &bytes)?, Buffer::from_slice(scope, &scales)?);
-        Ok(ByteFragments { units: block_units(hidden), bytes, scales })
+        Ok(Int8Fragments { units: block_units(hidden), bytes, scales })
     }
 }
 
@@ -106,9 +106,9 @@ fn fragments(matrix: &QuantizedMatrix) -> impl Iterator<Item = i8> {
 /// # Panics
 /// If anything has not room for the list, and if arrays are on several devices; on a GPU, if states
 /// are not in single precision.
-pub fn recurrence_in_bytes<T: Operand>(
+pub fn recurrence_int8<T: Operand>(
     list: &WorkList,
-    weights: &mut RecurrentBytes,
+    weights: &mut RecurrentInt8,
     projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
@@ -131,7 +131,7 @@ pub fn recurrence_in_bytes<T: Operand>(
 fn persistent<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    fragments: &ByteFragments,
+    fragments: &Int8Fragments,
     projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
@@ -158,8 +158,8 @@ fn kernel(list: &WorkList, units: usize) -> (String, Option<Launch>) {
 fn step_by_step<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    matrices: &[DeviceByteMatrix],
-    rows: &mut DeviceByteRows,
+    matrices: &[DeviceInt8Matrix],
+    rows: &mut DeviceInt8Rows,
     projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
@@ -175,7 +175,7 @@ fn step_by_step<T: Operand>(
 }
 
 #[cfg(feature = "conformance")]
-fn cpu<T: Operand>(list: &WorkList, weights: &RecurrentBytes, projected: &Buffer<f32>, states: &mut States<T>) {
+fn cpu<T: Operand>(list: &WorkList, weights: &RecurrentInt8, projected: &Buffer<f32>, states: &mut States<T>) {
     use super::bytes::cpu::{product_of, quantize_row};
 
     let WeightsForm::StepByStep(matrices, _) = &weights.form else { unreachable!("persistent kernels are a GPU's") };
@@ -225,12 +225,12 @@ mod tests {
 
         fn run_on_cpu(&mut self) {
             let scope = Device::cpu().scope("test");
-            let mut weights = RecurrentBytes::new(&scope, &self.matrices).unwrap();
-            recurrence_in_bytes(&self.list, &mut weights, &self.projected, &mut self.states).unwrap();
+            let mut weights = RecurrentInt8::new(&scope, &self.matrices).unwrap();
+            recurrence_int8(&self.list, &mut weights, &self.projected, &mut self.states).unwrap();
         }
 
         fn run_by_kernel(&mut self) {
-            let fragments = ByteFragments::new(&Device::cpu().scope("test"), &self.matrices).unwrap();
+            let fragments = Int8Fragments::new(&Device::cpu().scope("test"), &self.matrices).unwrap();
             let (name, launch) = kernel(&self.list, fragments.units);
             let mut arguments = self.list.arguments(&[self.list.hidden() as u32]);
             arguments.extend([

@@ -4,7 +4,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
 use super::gate_rows::{GateRows, GateTensor, interleave};
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use super::work_list::WorkList;
 use crate::error::Result;
 
@@ -75,8 +75,8 @@ impl<T: Operand> RecurrentWeights<T> {
     }
 
     /// The weight of a sequence, `[H, 4, H]`.
-    pub(super) fn matrix(&self, sequence: u32) -> Part<'_, T> {
-        Part { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }
+    pub(super) fn matrix(&self, sequence: u32) -> TensorSlice<'_, T> {
+        TensorSlice { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }
     }
 
     /// Sets all weights to those of `parameters`, `[4H, H]` each in PyTorch's order, rounded to

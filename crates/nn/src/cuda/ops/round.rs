@@ -5,7 +5,7 @@ use std::ops::Range;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use crate::error::Result;
 
 /// Rounds every element of `x` to the nearest that `T` has, ties to even, and leaves it in f32; f32
@@ -29,13 +29,13 @@ pub fn round_to<T: Operand>(x: &mut Buffer<f32>) -> Result<()> {
 /// If the buffer ends before the range.
 pub fn round_part<T: Operand>(x: &mut Buffer<f32>, range: Range<usize>) -> Result<()> {
     let (device, len) = (x.scope().device().clone(), range.len());
-    Part { buffer: x, start: range.start }.assert_has(len, &device);
+    TensorSlice { buffer: x, start: range.start }.assert_has(len, &device);
     match device {
         _ if !T::IS_NARROW => Ok(()),
         Device::Cuda(device) => {
             let name = kernel::<T>();
             let kernel = Kernel { module: "nn/round", ptx: megabatch_gpu_core::ptx!("round"), name: &name };
-            let arguments = arguments![Part { buffer: x, start: range.start }.address(), len as u64];
+            let arguments = arguments![TensorSlice { buffer: x, start: range.start }.address(), len as u64];
             // SAFETY: a thread changes one of the elements, which the buffer was seen to have. What
             // is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::for_threads(len), &arguments) }?)

@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use crate::error::Result;
 
 /// A table in single precision, and which of its rows are taken.
@@ -51,7 +51,7 @@ pub fn take_rows<T: Operand>(
         Device::Cuda(device) => {
             let name = format!("take_rows_{}", T::SUFFIX);
             let kernel = Kernel { module: "nn/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
-            let narrow = Part { buffer: &*narrow, start }.address();
+            let narrow = TensorSlice { buffer: &*narrow, start }.address();
             let (table, rows, wide) = (table.address(), rows.address(), wide.address());
             let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64, stride as u64];
             // SAFETY: a thread reads at most an element of a row that the table has, as the caller

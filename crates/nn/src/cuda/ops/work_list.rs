@@ -44,7 +44,7 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 pub struct WorkList {
     hidden: usize,
     pace: RecurrenceSchedule,
-    places: Vec<SequencePlace>,
+    places: Vec<SequenceOffsets>,
     firsts: Vec<u32>,
     /// Rows of projected inputs of each sequence.
     projected_rows: Vec<usize>,
@@ -55,7 +55,7 @@ pub struct WorkList {
 /// Work list as kernels read it; there may be room for more behind it.
 #[derive(Debug)]
 pub(super) struct OnDevice {
-    pub(super) places: Buffer<SequencePlace>,
+    pub(super) places: Buffer<SequenceOffsets>,
     pub(super) tiles: Buffer<Tile>,
     pub(super) first: Buffer<u32>,
 }
@@ -63,7 +63,7 @@ pub(super) struct OnDevice {
 /// Start of a sequence's arrays, in rows: `Sequence` of work.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct SequencePlace {
+pub(super) struct SequenceOffsets {
     pub(super) projected_row: u64,
     /// First row of gates; of states, of which there are those before the first step besides, it is
     /// `window` rows further.
@@ -153,7 +153,7 @@ impl WorkList {
                 "a window of sequence {weight} reads row {last} of {}",
                 sequence.projected_rows
             );
-            places.push(SequencePlace {
+            places.push(SequenceOffsets {
                 projected_row: projected_row as u64,
                 step_row: step_row as u64,
                 row_step: sequence.row_step as u64,
@@ -217,7 +217,7 @@ impl WorkList {
     pub(crate) fn upload_bytes(windows: &[usize]) -> [usize; 3] {
         let tiles = WorkList::tiles_max(windows);
         let firsts: usize = windows.iter().sum();
-        [windows.len() * size_of::<SequencePlace>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
+        [windows.len() * size_of::<SequenceOffsets>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
     }
 
     /// H.
@@ -237,7 +237,7 @@ impl WorkList {
 
     /// T and B of a sequence.
     pub fn steps_and_windows(&self, sequence: usize) -> [usize; 2] {
-        let SequencePlace { steps, windows, .. } = self.places[sequence];
+        let SequenceOffsets { steps, windows, .. } = self.places[sequence];
         [steps, windows].map(|size| size as usize)
     }
 
@@ -285,7 +285,7 @@ impl WorkList {
 
     /// Elements up to the end of the rows that are read.
     pub(super) fn rows_end(&self) -> usize {
-        let end = |(place, &count): (&SequencePlace, &usize)| place.input as usize + count * place.features as usize;
+        let end = |(place, &count): (&SequenceOffsets, &usize)| place.input as usize + count * place.features as usize;
         self.places.iter().zip(&self.projected_rows).map(end).max().unwrap_or(0)
     }
 
@@ -293,12 +293,12 @@ impl WorkList {
         self.on_device.places.scope().device()
     }
 
-    pub(super) fn places(&self) -> &[SequencePlace] {
+    pub(super) fn places(&self) -> &[SequenceOffsets] {
         &self.places
     }
 
     /// Row of each window's first step.
-    pub(super) fn first(&self, place: &SequencePlace) -> &[u32] {
+    pub(super) fn first(&self, place: &SequenceOffsets) -> &[u32] {
         &self.firsts[place.window as usize..][..place.windows as usize]
     }
 
@@ -329,7 +329,7 @@ impl TileWindows {
     }
 }
 
-impl SequencePlace {
+impl SequenceOffsets {
     /// Row of the states of the first window before step `t`, which are those after step `t` - 1.
     pub(super) fn states(&self, t: usize) -> usize {
         self.gates(t) + self.window as usize
@@ -342,7 +342,7 @@ impl SequencePlace {
 }
 
 /// Tiles of all sequences, those of the longest ones first.
-fn tiles(places: &[SequencePlace], windows: usize) -> Vec<Tile> {
+fn tiles(places: &[SequenceOffsets], windows: usize) -> Vec<Tile> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_key(|&sequence| std::cmp::Reverse(places[sequence].steps));
     let sequence_tiles = |sequence: usize| {

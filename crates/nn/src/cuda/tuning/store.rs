@@ -31,7 +31,7 @@ pub(super) struct Answer {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredAnswer {
     format: u32,
     gpu: String,
     /// Digest of the candidates' PTX.
@@ -45,12 +45,12 @@ impl Store {
     /// The choice for a question; none where no file of it can be read, or one of another question
     /// has its name by chance. An error is a note on what else is in its place.
     pub(super) fn read(&self, question: &str, ptx: &[&str]) -> Option<std::result::Result<String, String>> {
-        let (path, kernels) = self.place(question, ptx);
-        match serde_json::from_slice::<Kept>(&std::fs::read(&path).ok()?) {
-            Ok(kept) => {
-                let is_ours = (kept.format, &*kept.gpu, &kept.kernels, &*kept.question)
+        let (path, kernels) = self.entry(question, ptx);
+        match serde_json::from_slice::<StoredAnswer>(&std::fs::read(&path).ok()?) {
+            Ok(stored) => {
+                let is_ours = (stored.format, &*stored.gpu, &stored.kernels, &*stored.question)
                     == (FORMAT, &*self.gpu, &kernels, question);
-                is_ours.then_some(Ok(kept.choice))
+                is_ours.then_some(Ok(stored.choice))
             }
             Err(reason) => Some(Err(format!(
                 "{} does not tell which kernel is the fastest ({reason}): it is measured anew",
@@ -62,8 +62,8 @@ impl Store {
     /// # Errors
     /// [`Error::File`] when the file system refuses.
     pub(super) fn write(&self, answer: &Answer, question: &str, ptx: &[&str]) -> Result<()> {
-        let (path, kernels) = self.place(question, ptx);
-        let kept = Kept {
+        let (path, kernels) = self.entry(question, ptx);
+        let stored = StoredAnswer {
             format: FORMAT,
             gpu: self.gpu.clone(),
             kernels,
@@ -71,13 +71,13 @@ impl Store {
             choice: answer.choice.clone(),
             times_us: answer.times_us.clone(),
         };
-        let bytes = serde_json::to_vec_pretty(&kept).expect("names and numbers");
+        let bytes = serde_json::to_vec_pretty(&stored).expect("names and numbers");
         std::fs::create_dir_all(&self.folder).map_err(Error::file(&self.folder, "make the folder"))?;
         Ok(megabatch_atomic_file::write(&path, &bytes)?)
     }
 
     /// The file of a question, and the digest of the PTX.
-    fn place(&self, question: &str, ptx: &[&str]) -> (PathBuf, String) {
+    fn entry(&self, question: &str, ptx: &[&str]) -> (PathBuf, String) {
         let kernels = digest(ptx.iter().copied());
         let name = digest([&*self.gpu, &kernels, question].into_iter());
         (self.folder.join(format!("{name}.json")), kernels)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::cpu::graph_attention::{AttentionPass, Nodes, PackedAttention, Passes};
-use megabatch_nn::cpu::team::Team;
+use megabatch_nn::cpu::team::ThreadTeam;
 use megabatch_nn::graph::GraphView;
 use megabatch_nn::model::{GraphAttention, GraphConfig, Layout, TensorSet};
 
@@ -46,7 +46,7 @@ impl Model {
     /// The sum of the outputs for one graph, so that the work is not optimised away.
     pub(super) fn forward(&mut self, graph: GraphView<'_>, features: &[f32]) -> f32 {
         let x = &features[..graph.nodes() * self.features];
-        let nodes = Nodes { graph, x, dropout: None, team: Team::alone() };
+        let nodes = Nodes { graph, x, dropout: None, team: ThreadTeam::alone() };
         self.pass.forward(&self.attention, &self.packed, nodes).iter().sum()
     }
 }

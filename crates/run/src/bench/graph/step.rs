@@ -6,7 +6,7 @@ use std::time::Instant;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_graph_cache::{BlockDiagonal, GraphFile, StoredGraph};
 use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
-use megabatch_nn::cpu::team::Team;
+use megabatch_nn::cpu::team::ThreadTeam;
 use megabatch_nn::graph::GraphView;
 use megabatch_nn::model::{GraphActivation, GraphAttention, GraphConfig, Layout, TensorSet};
 use rayon::prelude::*;
@@ -151,5 +151,5 @@ impl<'f> Step<'f> {
 fn nodes<'b>(block: &StoredGraph<'b>, features: &'b [f32], graph: usize, width: usize) -> Nodes<'b> {
     let len = block.len() * width;
     let graph_view = GraphView { csr: block.csr(), csc: block.csc(), attributes: &[] };
-    Nodes { graph: graph_view, x: &features[graph * len..][..len], dropout: None, team: Team::alone() }
+    Nodes { graph: graph_view, x: &features[graph * len..][..len], dropout: None, team: ThreadTeam::alone() }
 }

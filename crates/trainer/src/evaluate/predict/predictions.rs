@@ -100,7 +100,7 @@ impl Predictions<'_> {
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
         let graphs = graphs_of(self.model, selection)?;
-        self.engine.as_deref_mut().map_or(Ok(()), |engine| engine.make_room_for(self.model, graphs))?;
+        self.engine.as_deref_mut().map_or(Ok(()), |engine| engine.ensure_batch_capacity(self.model, graphs))?;
         let batch_size = self.compute.batch_size;
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;

@@ -52,8 +52,8 @@ fn the_exponential_is_exact_to_two_units_and_elu_to_four() {
 fn lists_hold_the_edges_by_either_end_with_loops_in_place() {
     let (row_ptr, col) = ([0u32, 3, 3, 5], [0u32, 1, 2, 1, 2]);
     let csr = Csr::new(&row_ptr, &col, 3).unwrap();
-    let turned = csr.transposed().unwrap();
-    let csc = Csc::new(&turned.offsets, &turned.indices, &turned.edges, 3).unwrap();
+    let transposed = csr.transposed().unwrap();
+    let csc = Csc::new(&transposed.offsets, &transposed.indices, &transposed.edges, 3).unwrap();
     let mut lists = EdgeLists::new(&Device::cpu().scope("lists"), 4, 6).unwrap();
     let graph = GraphView { csr, csc, attributes: &[] };
 
@@ -71,7 +71,7 @@ fn lists_hold_the_edges_by_either_end_with_loops_in_place() {
 
     lists.fill(&graph, false);
     assert_eq!((starts(lists.rows()), lists.rows().ends()), (vec![0, 3, 3], &col[..]));
-    assert_eq!((lists.columns().ends(), lists.places()), (&turned.indices[..], &turned.edges[..]));
+    assert_eq!((lists.columns().ends(), lists.places()), (&transposed.indices[..], &transposed.edges[..]));
     assert!(lists.gaps().is_empty());
 }
 

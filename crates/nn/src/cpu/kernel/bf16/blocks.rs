@@ -18,8 +18,8 @@ use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
 use super::pack;
-use super::{InstructionSet, PAIRED_PANEL, Packing, PairIsa, dispatch_packing, execute, padded_words, portable, words};
-use crate::cpu::kernel::{Ahead, PANEL, ProductArguments, Start, Sweep, View, ViewMut};
+use super::{Bf16Isa, InstructionSet, PAIRED_PANEL, Packing, dispatch_packing, execute, padded_words, portable, words};
+use crate::cpu::kernel::{PANEL, PanelOrder, PrefetchRows, ProductArguments, Start, View, ViewMut};
 
 /// Rows, columns and depth of a block.
 const ROWS: usize = 64;
@@ -112,7 +112,7 @@ impl Block {
 ///
 /// # Panics
 /// If the shapes do not fit together.
-pub(crate) fn multiply_rows(isa: PairIsa, a: Operand<'_>, b: Operand<'_>, c: &mut [f32]) {
+pub(crate) fn multiply_rows(isa: Bf16Isa, a: Operand<'_>, b: Operand<'_>, c: &mut [f32]) {
     let width = b.shape()[1];
     assert_eq!(c.len(), a.shape()[0] * width, "output of a product of {width} columns");
     let mut sums = [0.0; ROWS * COLUMNS];
@@ -140,7 +140,7 @@ pub(crate) fn multiply_rows(isa: PairIsa, a: Operand<'_>, b: Operand<'_>, c: &mu
 ///
 /// # Panics
 /// If the shapes do not fit together.
-pub(crate) fn multiply_panels(isa: PairIsa, a: Operand<'_>, b: Operand<'_>, start: Start<'_>, to: &mut ViewMut<'_>) {
+pub(crate) fn multiply_panels(isa: Bf16Isa, a: Operand<'_>, b: Operand<'_>, start: Start<'_>, to: &mut ViewMut<'_>) {
     let (rows, panels) = (a.shape()[0], b.shape()[1].div_ceil(PANEL));
     let ViewMut(to, at) = to;
     at.check(to.len(), panels, rows);
@@ -166,7 +166,7 @@ pub(crate) fn multiply_panels(isa: PairIsa, a: Operand<'_>, b: Operand<'_>, star
 
 /// Packs the operands of one block after another, and has it multiplied by `multiply`, which adds
 /// where the product is written to the arguments.
-fn each_block(isa: PairIsa, a: Operand<'_>, b: Operand<'_>, mut multiply: impl FnMut(Block, ProductArguments)) {
+fn each_block(isa: Bf16Isa, a: Operand<'_>, b: Operand<'_>, mut multiply: impl FnMut(Block, ProductArguments)) {
     let ([rows, depth], [depth_of_b, columns]) = (a.shape(), b.shape());
     assert_eq!(depth, depth_of_b, "inner dimensions of a product [{rows}, {depth}]·[{depth_of_b}, {columns}]");
     let (mut packed_a, mut packed_b) =
@@ -177,13 +177,13 @@ fn each_block(isa: PairIsa, a: Operand<'_>, b: Operand<'_>, mut multiply: impl F
             let packing = a.packing(&rows, &depth, packed_a, A_STRIDE);
             match a.is_transposed {
                 false => dispatch_packing!(isa, rows, &packing),
-                true => dispatch_packing!(isa, turned_pairs, &packing),
+                true => dispatch_packing!(isa, transposed_pairs, &packing),
             }
             for columns in parts(columns, COLUMNS) {
                 let packing = b.packing(&depth, &columns, packed_b, B_STRIDE);
                 match b.is_transposed {
                     false => dispatch_packing!(isa, pairs, &packing),
-                    true => dispatch_packing!(isa, turned_rows, &packing),
+                    true => dispatch_packing!(isa, transposed_rows, &packing),
                 }
                 let block = Block { rows: rows.clone(), columns, is_first_of_depth: depth.start == 0 };
                 let arguments = ProductArguments {
@@ -199,8 +199,8 @@ fn each_block(isa: PairIsa, a: Operand<'_>, b: Operand<'_>, mut multiply: impl F
                     b_stride: B_STRIDE,
                     c: std::ptr::null_mut(),
                     c_stride: 0,
-                    sweep: Sweep::Up,
-                    ahead: Ahead::default(),
+                    order: PanelOrder::Ascending,
+                    prefetch: PrefetchRows::default(),
                 };
                 multiply(block, arguments);
             }

@@ -19,27 +19,27 @@ pub(super) enum InstructionSet {
     Tiles,
 }
 
-/// Proof that this CPU has an instruction set for products of pairs: only [`PairIsa::all`] and
-/// [`PairIsa::best`] make one.
+/// Proof that this CPU has an instruction set for products of pairs: only [`Bf16Isa::all`] and
+/// [`Bf16Isa::best`] make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PairIsa(InstructionSet);
+pub(crate) struct Bf16Isa(InstructionSet);
 
-impl PairIsa {
+impl Bf16Isa {
     /// The instruction set of products in a run of `precision`; `None` for products in single
     /// precision, of rounded operands where the precision is lower.
-    pub(crate) fn for_precision(precision: Precision) -> Option<PairIsa> {
+    pub(crate) fn for_precision(precision: Precision) -> Option<Bf16Isa> {
         let operands = precision.arithmetic(Operation::MatrixProduct).operands;
-        if operands == Precision::Bf16 { PairIsa::best() } else { None }
+        if operands == Precision::Bf16 { Bf16Isa::best() } else { None }
     }
 
     /// Instruction sets of this CPU, and their twins.
     #[cfg(test)]
-    pub(crate) fn all() -> Vec<PairIsa> {
-        let mut all = vec![PairIsa(InstructionSet::PortableDot), PairIsa(InstructionSet::PortableTiles)];
+    pub(crate) fn all() -> Vec<Bf16Isa> {
+        let mut all = vec![Bf16Isa(InstructionSet::PortableDot), Bf16Isa(InstructionSet::PortableTiles)];
         #[cfg(target_arch = "x86_64")]
         {
-            all.extend(x86::has_dots().then_some(PairIsa(InstructionSet::Dot)));
-            all.extend(x86::has_tiles().then_some(PairIsa(InstructionSet::Tiles)));
+            all.extend(x86::has_dots().then_some(Bf16Isa(InstructionSet::Dot)));
+            all.extend(x86::has_tiles().then_some(Bf16Isa(InstructionSet::Tiles)));
         }
         all
     }
@@ -50,14 +50,14 @@ impl PairIsa {
     /// `vdpbf16ps` where they execute four of these: it has half the multiply-adds a second, and
     /// is passed over there. AMX has sixteen times as many. AMD's have twice as many by
     /// `vdpbf16ps`.
-    pub(crate) fn best() -> Option<PairIsa> {
+    pub(crate) fn best() -> Option<Bf16Isa> {
         #[cfg(target_arch = "x86_64")]
         {
             if x86::has_tiles() {
-                return Some(PairIsa(InstructionSet::Tiles));
+                return Some(Bf16Isa(InstructionSet::Tiles));
             }
             if x86::has_dots() && !x86::is_intel() {
-                return Some(PairIsa(InstructionSet::Dot));
+                return Some(Bf16Isa(InstructionSet::Dot));
             }
         }
         None
@@ -71,13 +71,13 @@ impl PairIsa {
 
     /// The kernels of any CPU that have this one's bits; `None` for these themselves.
     #[cfg(test)]
-    pub(crate) fn twin(self) -> Option<PairIsa> {
+    pub(crate) fn twin(self) -> Option<Bf16Isa> {
         match self.0 {
             InstructionSet::PortableDot | InstructionSet::PortableTiles => None,
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Dot => Some(PairIsa(InstructionSet::PortableDot)),
+            InstructionSet::Dot => Some(Bf16Isa(InstructionSet::PortableDot)),
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Tiles => Some(PairIsa(InstructionSet::PortableTiles)),
+            InstructionSet::Tiles => Some(Bf16Isa(InstructionSet::PortableTiles)),
         }
     }
 

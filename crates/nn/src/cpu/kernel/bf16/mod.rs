@@ -26,7 +26,7 @@
 //!
 //! 4. Matrices that one product reads are packed block by block, see [`blocks`].
 //!
-//! What differs between [`PairIsa`]s is the order in which the numbers of a sum are added, see
+//! What differs between [`Bf16Isa`]s is the order in which the numbers of a sum are added, see
 //! [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to zero: the
 //! same bits everywhere.
 
@@ -41,10 +41,10 @@ pub(in crate::cpu::kernel) mod portable;
 mod tiles;
 
 pub(crate) use blocks::{Operand, multiply_panels, multiply_rows};
+pub(crate) use isa::Bf16Isa;
 use isa::InstructionSet;
-pub(crate) use isa::PairIsa;
 
-use super::{PANEL, PanelProduct, ProductArguments, Sweep, View, ViewMut};
+use super::{PANEL, PanelOrder, PanelProduct, ProductArguments, View, ViewMut};
 
 /// Numbers of a row that one panel of an operand holds.
 pub(crate) const PAIRED_PANEL: usize = 2 * PANEL;
@@ -74,7 +74,7 @@ struct Packing {
 /// Calls a packing kernel of the instruction set that `$isa` proves.
 macro_rules! dispatch_packing {
     ($isa:expr, $kernel:ident, $arguments:expr) => {
-        // SAFETY: `PairIsa` proves that the CPU has the instruction set; the function around this
+        // SAFETY: `Bf16Isa` proves that the CPU has the instruction set; the function around this
         // checked that every pointer reaches what the sizes say, and borrows `to` alone.
         unsafe {
             match $isa.instruction_set() {
@@ -89,13 +89,13 @@ macro_rules! dispatch_packing {
 use dispatch_packing;
 
 /// `to` [rows, panels · 16] = `start` + a [rows, depth] · b [panels][padded words of depth][16],
-/// going over the panels as `sweep` says; the depth counts numbers.
+/// going over the panels as `order` says; the depth counts numbers.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes, or the depth is 0.
-pub(crate) fn product(isa: PairIsa, product: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
+pub(crate) fn product(isa: Bf16Isa, product: PanelProduct<'_>, to: &mut ViewMut<'_>, order: PanelOrder) {
     let (summed, b_rows) = (words(product.depth), padded_words(product.depth));
-    let arguments = ProductArguments { sweep, ..product.arguments(summed, b_rows, to) };
+    let arguments = ProductArguments { order, ..product.arguments(summed, b_rows, to) };
     // SAFETY: every pointer reaches what the sizes say, up to whole panels of the depth, and `to`
     // is borrowed alone.
     unsafe { execute(isa, &arguments) }
@@ -105,8 +105,8 @@ pub(crate) fn product(isa: PairIsa, product: PanelProduct<'_>, to: &mut ViewMut<
 ///
 /// # Safety
 /// As [`product`](super::product::product), with whole panels of the depth in a and b.
-unsafe fn execute(isa: PairIsa, arguments: &ProductArguments) {
-    // SAFETY: `PairIsa` proves that the CPU has the instruction set; the caller keeps the rest.
+unsafe fn execute(isa: Bf16Isa, arguments: &ProductArguments) {
+    // SAFETY: `Bf16Isa` proves that the CPU has the instruction set; the caller keeps the rest.
     unsafe {
         match isa.instruction_set() {
             InstructionSet::PortableDot => portable::product_by_dots(arguments),
@@ -124,7 +124,7 @@ unsafe fn execute(isa: PairIsa, arguments: &ProductArguments) {
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn rows(isa: PairIsa, rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) {
+pub(crate) fn rows(isa: Bf16Isa, rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) {
     from.1.check(from.0.len(), columns.div_ceil(PANEL), rows);
     to.1.check(to.0.len(), columns.div_ceil(PAIRED_PANEL), rows);
     dispatch_packing!(isa, rows, &packing(rows, columns, from, to));
@@ -135,7 +135,7 @@ pub(crate) fn rows(isa: PairIsa, rows: usize, columns: usize, from: View<'_>, to
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn pairs(isa: PairIsa, rows: usize, panels: usize, from: View<'_>, to: &mut ViewMut<'_>) {
+pub(crate) fn pairs(isa: Bf16Isa, rows: usize, panels: usize, from: View<'_>, to: &mut ViewMut<'_>) {
     from.1.check(from.0.len(), panels, rows);
     to.1.check(to.0.len(), panels, padded_words(rows));
     dispatch_packing!(isa, pairs, &packing(rows, panels * PANEL, from, to));
@@ -147,10 +147,10 @@ pub(crate) fn pairs(isa: PairIsa, rows: usize, panels: usize, from: View<'_>, to
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn turned_pairs(isa: PairIsa, rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) {
+pub(crate) fn transposed_pairs(isa: Bf16Isa, rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) {
     from.1.check(from.0.len(), columns.div_ceil(PANEL), rows);
     to.1.check(to.0.len(), rows.div_ceil(PAIRED_PANEL), columns.next_multiple_of(PANEL));
-    dispatch_packing!(isa, turned_pairs, &packing(rows, columns, from, to));
+    dispatch_packing!(isa, transposed_pairs, &packing(rows, columns, from, to));
 }
 
 fn packing(rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Packing {

@@ -84,10 +84,10 @@ unsafe fn pair(p: &Packing, from: *const f32, row: usize, mask: __mmask16) -> __
 }
 
 /// # Safety
-/// The pointers of `p` reach what [`turned_pairs`](super::turned_pairs) says; the CPU has
+/// The pointers of `p` reach what [`transposed_pairs`](super::turned_pairs) says; the CPU has
 /// AVX512_BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn turned_pairs(p: &Packing) {
+pub(super) unsafe fn transposed_pairs(p: &Packing) {
     for panel in 0..p.columns.div_ceil(PANEL) {
         let from = p.from.wrapping_add(panel * p.from_stride);
         let mask = mask(panel * PANEL, p.columns);
@@ -109,9 +109,9 @@ pub(super) unsafe fn turned_pairs(p: &Packing) {
 }
 
 /// # Safety
-/// The pointers of `p` reach what [`turned_rows`](super::blocks) says; the CPU has AVX512_BF16.
+/// The pointers of `p` reach what [`transposed_rows`](super::blocks) says; the CPU has AVX512_BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn turned_rows(p: &Packing) {
+pub(super) unsafe fn transposed_rows(p: &Packing) {
     for panel in 0..p.rows.div_ceil(PANEL) {
         for block in 0..p.columns.div_ceil(PAIRED_PANEL) {
             let first = block * PAIRED_PANEL;

@@ -156,8 +156,8 @@ pub(super) unsafe fn pairs(p: &Packing) {
 }
 
 /// # Safety
-/// The pointers of `p` reach what [`turned_pairs`](super::turned_pairs) says.
-pub(super) unsafe fn turned_pairs(p: &Packing) {
+/// The pointers of `p` reach what [`transposed_pairs`](super::turned_pairs) says.
+pub(super) unsafe fn transposed_pairs(p: &Packing) {
     // SAFETY: as in `pairs`.
     unsafe {
         for column in 0..p.columns.next_multiple_of(PANEL) {
@@ -170,8 +170,8 @@ pub(super) unsafe fn turned_pairs(p: &Packing) {
 }
 
 /// # Safety
-/// The pointers of `p` reach what [`turned_rows`](super::blocks) says.
-pub(super) unsafe fn turned_rows(p: &Packing) {
+/// The pointers of `p` reach what [`transposed_rows`](super::blocks) says.
+pub(super) unsafe fn transposed_rows(p: &Packing) {
     // SAFETY: as in `pairs`.
     unsafe {
         for row in 0..p.rows.next_multiple_of(PANEL) {

@@ -5,7 +5,7 @@ use megabatch_order::random::{Stream, uniform};
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpu::kernel::{Place, Start};
+use crate::cpu::kernel::{PanelStride, Start};
 
 fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()
@@ -66,8 +66,8 @@ impl Case {
         Case { shape, a, b, c: values(len(panels * PANEL, rows)), gap }
     }
 
-    fn place(&self, rows: usize) -> Place {
-        Place { start: 0, stride: (rows + self.gap) * PANEL }
+    fn place(&self, rows: usize) -> PanelStride {
+        PanelStride { start: 0, stride: (rows + self.gap) * PANEL }
     }
 
     fn a(&self) -> View<'_> {
@@ -78,18 +78,18 @@ impl Case {
         View(&self.b, self.place(self.shape.depth))
     }
 
-    fn product(&self, isa: PairIsa, start: Start<'_>) -> Vec<f32> {
+    fn product(&self, isa: Bf16Isa, start: Start<'_>) -> Vec<f32> {
         let Shape { rows, depth, panels } = self.shape;
-        let a_place = Place { start: 0, stride: (rows + 2) * PANEL };
+        let a_place = PanelStride { start: 0, stride: (rows + 2) * PANEL };
         let mut a = vec![f32::NAN; depth.div_ceil(PAIRED_PANEL) * a_place.stride];
         let mut b = vec![f32::NAN; panels * padded_words(depth) * PANEL];
-        let b_place = Place { start: 0, stride: padded_words(depth) * PANEL };
+        let b_place = PanelStride { start: 0, stride: padded_words(depth) * PANEL };
         super::rows(isa, rows, depth, self.a(), &mut ViewMut(&mut a, a_place));
         pairs(isa, depth, panels, self.b(), &mut ViewMut(&mut b, b_place));
         let mut c = self.c.clone();
         let mut to = ViewMut(&mut c, self.place(rows));
         let product = PanelProduct { rows, depth, panels, start, a: View(&a, a_place), b: &b };
-        super::product(isa, product, &mut to, Sweep::for_step(rows));
+        super::product(isa, product, &mut to, PanelOrder::for_step(rows));
         c
     }
 }
@@ -100,9 +100,9 @@ fn instructions_add_as_their_twins_do_to_the_bit() {
     for seed in 0..40 {
         for (rows, depth, panels) in [(1, 1, 1), (5, 33, 3), (16, 64, 4), (31, 7, 5), (33, 96, 2), (64, 100, 9)] {
             let case = Case::new(Shape { rows, depth, panels }, 1, |len| specials(seed, len));
-            for isa in PairIsa::all() {
+            for isa in Bf16Isa::all() {
                 let is_dot = !isa.multiplies_whole_steps();
-                let twin = PairIsa::all()[usize::from(!is_dot)];
+                let twin = Bf16Isa::all()[usize::from(!is_dot)];
                 assert_eq!(twin.instruction_set(), twins[usize::from(!is_dot)]);
                 let (own, expected) = (case.product(isa, Start::Result), case.product(twin, Start::Result));
                 assert_eq!(bits(&own), bits(&expected), "{}: {:?}, seed {seed}", isa.name(), case.shape);
@@ -111,11 +111,11 @@ fn instructions_add_as_their_twins_do_to_the_bit() {
     }
 }
 
-/// Tests that go through [`PairIsa::all`] pass over the others in silence.
+/// Tests that go through [`Bf16Isa::all`] pass over the others in silence.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn instruction_sets_that_this_cpu_lacks_are_reported() {
-    let present: Vec<&str> = PairIsa::all().into_iter().map(PairIsa::name).collect();
+    let present: Vec<&str> = Bf16Isa::all().into_iter().map(Bf16Isa::name).collect();
     for missing in ["bf16", "amx-bf16"].into_iter().filter(|name| !present.contains(name)) {
         let reason = format!("kernels for pairs by {missing}");
         megabatch_test_support::skip(megabatch_test_support::Requirement::Instructions, &reason);
@@ -126,22 +126,22 @@ fn instruction_sets_that_this_cpu_lacks_are_reported() {
 #[test]
 fn packing_has_the_same_bits_everywhere() {
     for (rows, columns) in [(1usize, 1usize), (2, 16), (3, 17), (31, 33), (32, 32), (40, 167), (0, 5)] {
-        let place = Place { start: PANEL, stride: (rows + 1) * PANEL };
+        let place = PanelStride { start: PANEL, stride: (rows + 1) * PANEL };
         let from = specials(rows as u32, PANEL + columns.div_ceil(PANEL) * place.stride);
-        let packed = |isa: PairIsa, kind: usize| {
-            let to_place = Place { start: PANEL, stride: (rows.max(columns) + 4 * PANEL) * PANEL };
+        let packed = |isa: Bf16Isa, kind: usize| {
+            let to_place = PanelStride { start: PANEL, stride: (rows.max(columns) + 4 * PANEL) * PANEL };
             let mut to =
                 vec![7.0; PANEL + 2 * columns.max(rows).next_multiple_of(PAIRED_PANEL) / PANEL * to_place.stride];
             let (from, mut to_view) = (View(&from, place), ViewMut(&mut to, to_place));
             match kind {
                 0 => super::rows(isa, rows, columns, from, &mut to_view),
                 1 => pairs(isa, rows, columns.div_ceil(PANEL), from, &mut to_view),
-                _ => turned_pairs(isa, rows, columns, from, &mut to_view),
+                _ => transposed_pairs(isa, rows, columns, from, &mut to_view),
             }
             to.into_iter().map(f32::to_bits).collect::<Vec<_>>()
         };
-        for (isa, kind) in PairIsa::all().into_iter().flat_map(|isa| (0..3).map(move |kind| (isa, kind))) {
-            assert_eq!(packed(isa, kind), packed(PairIsa::all()[0], kind), "{}: {rows} {columns} {kind}", isa.name());
+        for (isa, kind) in Bf16Isa::all().into_iter().flat_map(|isa| (0..3).map(move |kind| (isa, kind))) {
+            assert_eq!(packed(isa, kind), packed(Bf16Isa::all()[0], kind), "{}: {rows} {columns} {kind}", isa.name());
         }
     }
 }
@@ -149,17 +149,17 @@ fn packing_has_the_same_bits_everywhere() {
 #[test]
 fn transposed_operands_multiply_as_columns() {
     let (rows, columns, panels) = (45, 37, 3);
-    let place = |columns: usize| Place { start: 0, stride: columns * PANEL };
+    let place = |columns: usize| PanelStride { start: 0, stride: columns * PANEL };
     let (a, d) = (numbers("a", 3 * rows * PANEL), numbers("d", panels * rows * PANEL));
-    for isa in PairIsa::all() {
-        let mut turned = vec![f32::NAN; 2 * 48 * PANEL];
+    for isa in Bf16Isa::all() {
+        let mut transposed = vec![f32::NAN; 2 * 48 * PANEL];
         let mut b = vec![f32::NAN; panels * padded_words(rows) * PANEL];
-        turned_pairs(isa, rows, columns, View(&a, place(rows)), &mut ViewMut(&mut turned, place(48)));
+        transposed_pairs(isa, rows, columns, View(&a, place(rows)), &mut ViewMut(&mut transposed, place(48)));
         pairs(isa, rows, panels, View(&d, place(rows)), &mut ViewMut(&mut b, place(padded_words(rows))));
         let mut sums = vec![1.0; panels * columns * PANEL];
-        let (start, turned) = (Start::Result, View(&turned, place(48)));
-        let product = PanelProduct { rows: columns, depth: rows, panels, start, a: turned, b: &b };
-        super::product(isa, product, &mut ViewMut(&mut sums, place(columns)), Sweep::Up);
+        let (start, transposed) = (Start::Result, View(&transposed, place(48)));
+        let product = PanelProduct { rows: columns, depth: rows, panels, start, a: transposed, b: &b };
+        super::product(isa, product, &mut ViewMut(&mut sums, place(columns)), PanelOrder::Ascending);
         for (j, gate) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |gate| (j, gate))) {
             let term = |row| rounded(at(View(&a, place(rows)), row, j)) * rounded(at(View(&d, place(rows)), row, gate));
             let exact = 1.0 + (0..rows).map(term).sum::<f64>();
@@ -190,8 +190,8 @@ impl Laid {
         Laid { values: values(len), shape, layout }
     }
 
-    fn place(&self) -> Place {
-        Place { start: PANEL, stride: self.shape[0] * PANEL }
+    fn place(&self) -> PanelStride {
+        PanelStride { start: PANEL, stride: self.shape[0] * PANEL }
     }
 
     fn operand(&self) -> Operand<'_> {
@@ -229,18 +229,18 @@ proptest! {
         let a = Laid::new(|len| numbers("a", len), rows, depth, layout_a);
         let b = Laid::new(|len| numbers("b", len), depth, columns, layout_b);
         let panels = columns.div_ceil(PANEL);
-        let place = Place { start: 0, stride: (rows + 1) * PANEL };
+        let place = PanelStride { start: 0, stride: (rows + 1) * PANEL };
         let (in_panels, in_rows) = (numbers("c", panels * place.stride), numbers("c", rows * columns));
         let row = numbers("row", panels * PANEL);
         let start = [Start::Zero, Start::Row(&row), Start::Rows(View(&in_panels, place)), Start::Result][begin];
-        let products = |isa: PairIsa| {
+        let products = |isa: Bf16Isa| {
             let (mut panels, mut rows) = (in_panels.clone(), in_rows.clone());
             multiply_panels(isa, a.operand(), b.operand(), start, &mut ViewMut(&mut panels, place));
             multiply_rows(isa, a.operand(), b.operand(), &mut rows);
             (panels, rows)
         };
-        let hardware = PairIsa::all().into_iter().filter(|isa| !isa.is_twin());
-        for isa in hardware.chain(PairIsa::all().into_iter().filter(|_| rows * depth * columns < 100_000)) {
+        let hardware = Bf16Isa::all().into_iter().filter(|isa| !isa.is_twin());
+        for isa in hardware.chain(Bf16Isa::all().into_iter().filter(|_| rows * depth * columns < 100_000)) {
             let (panels, row_major) = products(isa);
             if let Some(twin) = isa.twin().filter(|_| rows * depth * columns < 100_000) {
                 let (expected_panels, expected_rows) = products(twin);
@@ -277,7 +277,7 @@ proptest! {
         let case = Case::new(Shape { rows, depth, panels }, gap, |len| numbers("matrix", len));
         let row = numbers("row", panels * PANEL);
         let start = [Start::Zero, Start::Row(&row), Start::Rows(View(&case.c, case.place(rows))), Start::Result][begin];
-        for isa in PairIsa::all() {
+        for isa in Bf16Isa::all() {
             let c = case.product(isa, start);
             for (r, column) in (0..rows).flat_map(|r| (0..panels * PANEL).map(move |column| (r, column))) {
                 let first = match begin {

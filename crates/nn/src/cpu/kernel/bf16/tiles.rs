@@ -62,7 +62,7 @@ impl TileConfig {
         for (tile, rows) in tile_rows.into_iter().enumerate() {
             (config.rows[tile], config.row_bytes[tile]) = (rows, if rows == 0 { 0 } else { ROW_BYTES as u16 });
         }
-        // SAFETY: the caller's `PairIsa` proves that the process has the tiles, and the operand is
+        // SAFETY: the caller's `Bf16Isa` proves that the process has the tiles, and the operand is
         // a valid configuration.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(readonly, nostack)) }
     }

@@ -17,7 +17,7 @@
 //!    [`prefetch`](crate::cpu::kernel::prefetch), the cell asks for them row by row.
 //! 5. Backward sets what has vanished to zero, see [`flush`](crate::cpu::flush::flush).
 
-use super::{Activate, CellsArguments, Forward, ForwardUnits, Unwind};
+use super::{Activate, CellBackwardArguments, CellsArguments, Forward, ForwardUnits};
 use crate::cpu::flush::NEGLIGIBLE;
 use crate::cpu::kernel::PANEL;
 use crate::cpu::kernel::lanes::{Lanes, sigmoid, tanh};
@@ -130,25 +130,25 @@ unsafe fn cell_after<V: Lanes>(gates: *const f32, stride: usize, before: *const 
 }
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Unwind`]; the CPU has the
+/// The pointers of `s` reach all that its sizes say, see [`CellBackwardArguments`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(in crate::cpu::kernel) unsafe fn unwind<V: Lanes>(s: &Unwind) {
+pub(in crate::cpu::kernel) unsafe fn cell_backward<V: Lanes>(s: &CellBackwardArguments) {
     // SAFETY: the contract is the same.
     unsafe {
         match (s.sums.is_null(), s.hidden.is_null()) {
-            (true, true) => unwind_rows::<V, false, false>(s),
-            (true, false) => unwind_rows::<V, false, true>(s),
-            (false, true) => unwind_rows::<V, true, false>(s),
-            (false, false) => unwind_rows::<V, true, true>(s),
+            (true, true) => cell_backward_rows::<V, false, false>(s),
+            (true, false) => cell_backward_rows::<V, false, true>(s),
+            (false, true) => cell_backward_rows::<V, true, false>(s),
+            (false, false) => cell_backward_rows::<V, true, true>(s),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn unwind_rows<V: Lanes, const SUMS: bool, const AHEAD: bool>(s: &Unwind) {
+unsafe fn cell_backward_rows<V: Lanes, const SUMS: bool, const AHEAD: bool>(s: &CellBackwardArguments) {
     // SAFETY: rows 0..rows of the four gates, of their gradients, of the states and, with SUMS, of
-    // the sums lie where the contract of `Unwind` says; those of the step before are not touched.
+    // the sums lie where the contract of `CellBackwardArguments` says; those of the step before are not touched.
     unsafe {
         let one = V::splat(1.0);
         for row in 0..s.rows {

@@ -51,12 +51,12 @@ pub(super) struct CellsArguments {
     cell: *mut f32,
 }
 
-/// Arguments of the kernel `unwind`: gates, d_gates and, unless it is null, sums [4][rows][16] at
+/// Arguments of the kernel `cell_backward`: gates, d_gates and, unless it is null, sums [4][rows][16] at
 /// their strides, cell [2 · rows][16] (before, then after the step), d_hidden and d_cell
 /// [rows][16], none that is written overlapping another, but for d_gates that are the gates
 /// themselves. `hidden` is null or the states before the step, of which nothing is read: those of
 /// the step before it lie in front of them, as do the gates' and cells', and are prefetched.
-pub(super) struct Unwind {
+pub(super) struct CellBackwardArguments {
     rows: usize,
     gates: *const f32,
     gates_stride: usize,
@@ -166,7 +166,7 @@ pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'
     dispatch!(isa, cells, &arguments);
 }
 
-/// Inputs of [`unwind`] for sixteen units: the gates [rows, 4 · 16] after their functions, `None`
+/// Inputs of [`cell_backward`] for sixteen units: the gates [rows, 4 · 16] after their functions, `None`
 /// where their gradients take their place; the cell state before and after the step in 2 · `rows`
 /// rows, the gradient of the hidden state after it [rows, 16]; to have the rows of the step before
 /// prefetched, the hidden state before this one [rows, 16].
@@ -178,8 +178,8 @@ pub(crate) struct Step<'a> {
     pub(crate) hidden: Option<View<'a>>,
 }
 
-/// Outputs of [`unwind`] for sixteen units.
-pub(crate) struct Unwound<'a> {
+/// Outputs of [`cell_backward`] for sixteen units.
+pub(crate) struct CellGradients<'a> {
     /// From the gradient of the cell state after the step to that of the state before it: [rows,
     /// 16].
     pub(crate) d_cell: ViewMut<'a>,
@@ -193,8 +193,8 @@ pub(crate) struct Unwound<'a> {
 ///
 /// # Panics
 /// If a slice is shorter than the sizes say.
-pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
-    let (Step { gates, cell, d_hidden, hidden }, Unwound { d_cell, d_gates, sums }) = (step, to);
+pub(crate) fn cell_backward(isa: Isa, rows: usize, step: Step<'_>, to: CellGradients<'_>) {
+    let (Step { gates, cell, d_hidden, hidden }, CellGradients { d_cell, d_gates, sums }) = (step, to);
     if let Some(gates) = gates {
         gates.1.check(gates.0.len(), 4, rows);
     }
@@ -211,7 +211,7 @@ pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
         Some(View(gates, at)) => (gates[at.start..].as_ptr(), at.stride),
         None => (to_gates.cast_const(), d_gates.1.stride),
     };
-    let arguments = Unwind {
+    let arguments = CellBackwardArguments {
         rows,
         gates,
         gates_stride,
@@ -224,5 +224,5 @@ pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
         sums,
         sums_stride,
     };
-    dispatch!(isa, unwind, &arguments);
+    dispatch!(isa, cell_backward, &arguments);
 }

@@ -13,7 +13,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
-use super::{BASE, ByteProductArguments, GROUP, PANELS};
+use super::{BASE, GROUP, Int8ProductArguments, PANELS};
 use crate::cpu::kernel::PANEL;
 use crate::cpu::kernel::lanes::{Lanes, Words};
 
@@ -52,19 +52,19 @@ pub(super) trait Dots: Copy {
 static NOTHING: [i32; PANEL] = [0; PANEL];
 
 /// # Safety
-/// The pointers of `p` reach all that its sizes say, see [`ByteProductArguments`]; the CPU has the
+/// The pointers of `p` reach all that its sizes say, see [`Int8ProductArguments`]; the CPU has the
 /// instruction set of D.
 #[inline(always)]
-pub(super) unsafe fn product<D: Dots>(p: &ByteProductArguments) {
+pub(super) unsafe fn product<D: Dots>(p: &Int8ProductArguments) {
     if p.rows == 1 {
-        for group in p.sweep.over(p.panels / PANELS) {
+        for group in p.order.over(p.panels / PANELS) {
             // SAFETY: panels are a multiple of four, and the row exists.
             unsafe { tile::<D, 1, PANELS>(p, 0, group * PANELS) };
         }
         return;
     }
     let width = if D::TWO { 2 } else { 1 };
-    for group in p.sweep.over(p.panels / width) {
+    for group in p.order.over(p.panels / width) {
         let panel = group * width;
         let mut row = 0;
         while row < p.rows {
@@ -91,7 +91,7 @@ pub(super) unsafe fn product<D: Dots>(p: &ByteProductArguments) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &ByteProductArguments, row: usize, panel: usize) {
+unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &Int8ProductArguments, row: usize, panel: usize) {
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
     // contract: the bytes of a row are 2 · padded, the weights of a panel 16 · padded, and `padded`
     // is a multiple of four.

@@ -12,35 +12,35 @@ pub(super) enum InstructionSet {
     Avx512Vnni,
 }
 
-/// Proof that this CPU has an instruction set for products of bytes: only [`ByteIsa::all`]
+/// Proof that this CPU has an instruction set for products of bytes: only [`Int8Isa::all`]
 /// makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ByteIsa(InstructionSet);
+pub(crate) struct Int8Isa(InstructionSet);
 
-impl ByteIsa {
+impl Int8Isa {
     /// Instruction sets of this CPU, the best first.
-    pub(crate) fn all() -> Vec<ByteIsa> {
-        let mut all = vec![ByteIsa(InstructionSet::Portable)];
+    pub(crate) fn all() -> Vec<Int8Isa> {
+        let mut all = vec![Int8Isa(InstructionSet::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
             let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             if has_avx2 {
-                all.insert(0, ByteIsa(InstructionSet::Avx2));
+                all.insert(0, Int8Isa(InstructionSet::Avx2));
             }
             if has_avx2 && is_x86_feature_detected!("avxvnni") {
-                all.insert(0, ByteIsa(InstructionSet::AvxVnni));
+                all.insert(0, Int8Isa(InstructionSet::AvxVnni));
             }
             let parts = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
             if is_x86_feature_detected!("avx512f") && parts && is_x86_feature_detected!("avx512vnni") {
-                all.insert(0, ByteIsa(InstructionSet::Avx512Vnni));
+                all.insert(0, Int8Isa(InstructionSet::Avx512Vnni));
             }
         }
         all
     }
 
     /// The best one.
-    pub(crate) fn best() -> ByteIsa {
-        ByteIsa::all()[0]
+    pub(crate) fn best() -> Int8Isa {
+        Int8Isa::all()[0]
     }
 
     pub(super) fn instruction_set(self) -> InstructionSet {

@@ -27,9 +27,9 @@ mod halves;
 mod isa;
 mod portable;
 
-pub(crate) use isa::ByteIsa;
+pub(crate) use isa::Int8Isa;
 
-use super::{PANEL, Place, Start, Sweep, View, ViewMut};
+use super::{PANEL, PanelOrder, PanelStride, Start, View, ViewMut};
 use isa::InstructionSet;
 
 /// Inputs whose products are added at once.
@@ -55,7 +55,7 @@ pub(crate) fn padded(depth: usize) -> usize {
     depth.next_multiple_of(PANEL)
 }
 
-/// The place of the weight of an output and an input among those of [`ByteWeights`].
+/// The place of the weight of an output and an input among those of [`Int8Weights`].
 pub(crate) fn place_of(padded: usize, output: usize, input: usize) -> usize {
     let group = (output / PANEL * padded + input) / GROUP;
     (group * PANEL + output % PANEL) * GROUP + input % GROUP
@@ -64,7 +64,7 @@ pub(crate) fn place_of(padded: usize, output: usize, input: usize) -> usize {
 /// Weights in eight bits: panels of sixteen outputs, in each `[padded / 4][16][4]`, zeros where
 /// there is no input.
 #[derive(Clone, Copy)]
-pub(crate) struct ByteWeights<'a> {
+pub(crate) struct Int8Weights<'a> {
     pub(crate) weights: &'a [i8],
     /// [panels][16]
     pub(crate) scales: &'a [f32],
@@ -74,7 +74,7 @@ pub(crate) struct ByteWeights<'a> {
 
 /// Rows in two bytes a number, `[rows][2][padded]`: biased high bytes, then low ones.
 #[derive(Clone, Copy)]
-pub(crate) struct ByteRows<'a> {
+pub(crate) struct Int8Rows<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) scales: &'a [f32],
 }
@@ -84,7 +84,7 @@ pub(crate) struct ByteRows<'a> {
 /// `start` [16] every `start_stride` numbers for each panel and every `start_row` for each row, or
 /// null to start from c. Panels are a multiple of four; c overlaps none of the others.
 #[derive(Clone, Copy)]
-struct ByteProductArguments {
+struct Int8ProductArguments {
     rows: usize,
     padded: usize,
     panels: usize,
@@ -98,7 +98,7 @@ struct ByteProductArguments {
     start_row: usize,
     c: *mut f32,
     c_stride: usize,
-    sweep: Sweep,
+    order: PanelOrder,
 }
 
 /// Arguments of the kernel `quantize`: a matrix [rows, depth], of a scale each row and [2][padded]
@@ -116,7 +116,7 @@ macro_rules! byte_entry_points {
         /// # Safety
         /// As [`product`](super::dots::product).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn product(p: &super::ByteProductArguments) {
+        pub(super) unsafe fn product(p: &super::Int8ProductArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::dots::product::<$dots>(p) }
         }
@@ -134,7 +134,7 @@ use byte_entry_points;
 /// Calls a kernel of the instruction set that `$isa` proves.
 macro_rules! dispatch {
     ($isa:expr, $kernel:ident, $arguments:expr) => {
-        // SAFETY: `ByteIsa` proves that the CPU has the instruction set; the function around
+        // SAFETY: `Int8Isa` proves that the CPU has the instruction set; the function around
         // this checked that every pointer reaches what the sizes say, and its borrows are exclusive
         // where the kernel writes.
         unsafe {
@@ -157,7 +157,7 @@ macro_rules! dispatch {
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn quantize(isa: ByteIsa, depth: usize, from: View<'_>, bytes: &mut [u8], scales: &mut [f32]) {
+pub(crate) fn quantize(isa: Int8Isa, depth: usize, from: View<'_>, bytes: &mut [u8], scales: &mut [f32]) {
     from.1.check(from.0.len(), depth.div_ceil(PANEL), scales.len());
     let bytes = &mut bytes[..scales.len() * 2 * padded(depth)];
     let mut arguments = Quantize { depth, from, bytes, scales };
@@ -167,28 +167,28 @@ pub(crate) fn quantize(isa: ByteIsa, depth: usize, from: View<'_>, bytes: &mut [
 /// `start` [rows, panels · 16] + `x` [rows, depth] · `weights`, for the rows that [`quantize`]
 /// made.
 #[derive(Clone, Copy)]
-pub(crate) struct ByteProduct<'a> {
+pub(crate) struct Int8Product<'a> {
     pub(crate) depth: usize,
     pub(crate) panels: usize,
     pub(crate) start: Start<'a>,
-    pub(crate) x: ByteRows<'a>,
-    pub(crate) weights: ByteWeights<'a>,
+    pub(crate) x: Int8Rows<'a>,
+    pub(crate) weights: Int8Weights<'a>,
 }
 
-/// Writes a product to `to` [rows, panels · 16], panel after panel as `sweep` says.
+/// Writes a product to `to` [rows, panels · 16], panel after panel as `order` says.
 ///
 /// # Panics
 /// If a slice is shorter than the sizes, the depth is 0 or more than 65,536, or the panels are
 /// not whole units.
-pub(crate) fn product(isa: ByteIsa, product: ByteProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
-    let ByteProduct { depth, panels, start, x, weights } = product;
+pub(crate) fn product(isa: Int8Isa, product: Int8Product<'_>, to: &mut ViewMut<'_>, order: PanelOrder) {
+    let Int8Product { depth, panels, start, x, weights } = product;
     assert!((1..=DEPTH_MAX).contains(&depth) && panels.is_multiple_of(PANELS), "{depth} inputs, {panels} panels");
     let (rows, padded) = (x.scales.len(), padded(depth));
     assert!(x.bytes.len() >= rows * 2 * padded, "{} bytes of {rows} rows", x.bytes.len());
     assert!(weights.weights.len() >= panels * padded * PANEL, "{} weights", weights.weights.len());
     to.1.check(to.0.len(), panels, rows);
     let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = ByteProductArguments {
+    let arguments = Int8ProductArguments {
         rows,
         padded,
         panels,
@@ -202,7 +202,7 @@ pub(crate) fn product(isa: ByteIsa, product: ByteProduct<'_>, to: &mut ViewMut<'
         start_row,
         c: to.0[to.1.start..].as_mut_ptr(),
         c_stride: to.1.stride,
-        sweep,
+        order,
     };
     dispatch!(isa, product, &arguments);
 }
@@ -217,7 +217,7 @@ fn quantize_rows(q: &mut Quantize<'_>) {
     let padded = padded(q.depth);
     let rows = q.scales.iter_mut().zip(q.bytes.chunks_exact_mut(2 * padded));
     for (row, (scale, bytes)) in rows.enumerate() {
-        let place: Place = q.from.1.row(row);
+        let place: PanelStride = q.from.1.row(row);
         let lanes = |panel: usize| -> [f32; PANEL] {
             let at = place.panel(panel).start;
             let values: [f32; PANEL] = q.from.0[at..at + PANEL].try_into().expect("a row of a panel");

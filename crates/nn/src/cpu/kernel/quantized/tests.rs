@@ -10,18 +10,18 @@ struct Operands {
     /// rows, depth, panels
     sizes: [usize; 3],
     x: Vec<f32>,
-    x_at: Place,
+    x_at: PanelStride,
     weights: Vec<i8>,
     scales: Vec<f32>,
     offsets: Vec<i32>,
     start: Vec<f32>,
 }
 
-/// Tests that go through [`ByteIsa::all`] pass over the others in silence.
+/// Tests that go through [`Int8Isa::all`] pass over the others in silence.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn instruction_sets_that_this_cpu_lacks_are_reported() {
-    let present: Vec<InstructionSet> = ByteIsa::all().into_iter().map(ByteIsa::instruction_set).collect();
+    let present: Vec<InstructionSet> = Int8Isa::all().into_iter().map(Int8Isa::instruction_set).collect();
     let all = [InstructionSet::Avx2, InstructionSet::AvxVnni, InstructionSet::Avx512Vnni];
     for missing in all.into_iter().filter(|set| !present.contains(set)) {
         let reason = format!("products of bytes for {missing:?}");
@@ -40,7 +40,7 @@ impl Operands {
         let numbers = |name: &str, len: usize| -> Vec<f32> {
             (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()
         };
-        let x_at = Place { start: PANEL, stride: (rows + 2) * PANEL };
+        let x_at = PanelStride { start: PANEL, stride: (rows + 2) * PANEL };
         let x = numbers("x", (depth.div_ceil(PANEL) * (rows + 2) + 1) * PANEL);
         let x = x.into_iter().map(|x| x * magnitude).collect();
         let padded = padded(depth);
@@ -61,13 +61,13 @@ impl Operands {
     }
 
     /// Result of the kernels; the rows' scales too.
-    fn product(&self, isa: ByteIsa, start: Start<'_>, to: &mut ViewMut<'_>) -> Vec<f32> {
+    fn product(&self, isa: Int8Isa, start: Start<'_>, to: &mut ViewMut<'_>) -> Vec<f32> {
         let [rows, depth, panels] = self.sizes;
         let (mut bytes, mut scales) = (vec![0xff; rows * 2 * padded(depth)], vec![f32::NAN; rows]);
         quantize(isa, depth, View(&self.x, self.x_at), &mut bytes, &mut scales);
-        let x = ByteRows { bytes: &bytes, scales: &scales };
-        let weights = ByteWeights { weights: &self.weights, scales: &self.scales, offsets: &self.offsets };
-        product(isa, ByteProduct { depth, panels, start, x, weights }, to, Sweep::for_step(rows));
+        let x = Int8Rows { bytes: &bytes, scales: &scales };
+        let weights = Int8Weights { weights: &self.weights, scales: &self.scales, offsets: &self.offsets };
+        product(isa, Int8Product { depth, panels, start, x, weights }, to, PanelOrder::for_step(rows));
         scales
     }
 
@@ -95,9 +95,9 @@ enum From {
 fn check(sizes: [usize; 3], magnitude: f32, from: From) {
     let operands = Operands::new(sizes[0], sizes[1], sizes[2], magnitude);
     let [rows, _, panels] = sizes;
-    let place = Place { start: PANEL, stride: (rows + 1) * PANEL };
+    let place = PanelStride { start: PANEL, stride: (rows + 1) * PANEL };
     let before: Vec<f32> = (0..(panels * (rows + 1) + 1) * PANEL).map(|i| i as f32 * 0.25).collect();
-    for isa in ByteIsa::all() {
+    for isa in Int8Isa::all() {
         let mut c = before.clone();
         if let From::Rows = from {
             (0..panels * rows).for_each(|i| c[place.panel(i / rows).row(i % rows).start..][..PANEL].fill(f32::NAN));
@@ -138,15 +138,15 @@ fn the_largest_sums_neither_saturate_nor_overflow() {
         let operands = Operands {
             sizes: [1, depth, 4],
             x: vec![x; depth],
-            x_at: Place { start: 0, stride: PANEL },
+            x_at: PanelStride { start: 0, stride: PANEL },
             weights: vec![w; 4 * PANEL * depth],
             scales: vec![1.0; 4 * PANEL],
             offsets: vec![-BIAS * i32::from(w) * depth as i32; 4 * PANEL],
             start: vec![0.0; 4 * PANEL],
         };
-        for isa in ByteIsa::all() {
+        for isa in Int8Isa::all() {
             let mut c = vec![f32::NAN; 4 * PANEL];
-            let place = Place { start: 0, stride: PANEL };
+            let place = PanelStride { start: 0, stride: PANEL };
             operands.product(isa, Start::Zero, &mut ViewMut(&mut c, place));
             let exact = f64::from(x) * f64::from(w) * depth as f64;
             assert!(c.iter().all(|&c| (f64::from(c) - exact).abs() <= exact.abs() * 1e-6), "{isa:?}: {} {exact}", c[0]);
@@ -156,7 +156,7 @@ fn the_largest_sums_neither_saturate_nor_overflow() {
 
 #[test]
 fn what_is_not_finite_is_not_hidden_and_stays_in_its_row() {
-    let place = Place { start: 0, stride: 3 * PANEL };
+    let place = PanelStride { start: 0, stride: 3 * PANEL };
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut operands = Operands::new(3, 20, 4, 1.0);
         let at = operands.x_at.row(1).panel(1).start;
@@ -165,7 +165,7 @@ fn what_is_not_finite_is_not_hidden_and_stays_in_its_row() {
         operands.x[at + 4] = f32::NAN;
         let zeros = operands.x_at.row(2);
         (0..2).for_each(|panel| operands.x[zeros.panel(panel).start..][..PANEL].fill(f32::from_bits(1)));
-        for isa in ByteIsa::all() {
+        for isa in Int8Isa::all() {
             let mut c = vec![0.0; 4 * 3 * PANEL];
             let scales = operands.product(isa, Start::Zero, &mut ViewMut(&mut c, place));
             assert!(scales[0] > 0.0 && scales[1].is_nan() && scales[2] == 0.0, "{isa:?}: {scales:?}");
@@ -182,7 +182,7 @@ fn what_is_not_finite_is_not_hidden_and_stays_in_its_row() {
 fn a_row_is_as_accurate_as_its_bits() {
     // Half a step of 1/8191 at most, whatever the other numbers are.
     let operands = Operands::new(2, 100, 4, 3.0);
-    for isa in ByteIsa::all() {
+    for isa in Int8Isa::all() {
         let (mut bytes, mut scales) = (vec![0; 2 * 2 * padded(100)], vec![0.0; 2]);
         quantize(isa, 100, View(&operands.x, operands.x_at), &mut bytes, &mut scales);
         for (row, bytes) in bytes.chunks_exact(2 * padded(100)).enumerate() {
@@ -207,9 +207,9 @@ proptest! {
 #[should_panic(expected = "2 inputs, 3 panels")]
 fn panels_that_are_no_units_are_refused() {
     let (bytes, scales) = ([0; 64], [0.0; 1]);
-    let weights = ByteWeights { weights: &[0; 1024], scales: &[0.0; 64], offsets: &[0; 64] };
-    let place = Place { start: 0, stride: PANEL };
-    let x = ByteRows { bytes: &bytes, scales: &scales };
-    let bytes = ByteProduct { depth: 2, panels: 3, start: Start::Zero, x, weights };
-    product(ByteIsa::best(), bytes, &mut ViewMut(&mut [0.0; 64], place), Sweep::Up);
+    let weights = Int8Weights { weights: &[0; 1024], scales: &[0.0; 64], offsets: &[0; 64] };
+    let place = PanelStride { start: 0, stride: PANEL };
+    let x = Int8Rows { bytes: &bytes, scales: &scales };
+    let bytes = Int8Product { depth: 2, panels: 3, start: Start::Zero, x, weights };
+    product(Int8Isa::best(), bytes, &mut ViewMut(&mut [0.0; 64], place), PanelOrder::Ascending);
 }

@@ -36,7 +36,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::Vectors;
 use super::window::{add_scaled, dot};
 use crate::cpu::flush::flush;
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::error::Result;
 use crate::model::pooling::AttentionPooling;
@@ -59,9 +59,9 @@ pub(crate) struct SlidingCapacity {
 /// `(sequence, T - 1)` and on.
 #[derive(Debug)]
 pub(crate) struct SlidingPooling {
-    room: SlidingCapacity,
+    capacity: SlidingCapacity,
     /// For products of pairs of bf16 numbers; `None` for single precision.
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     /// The window that ends at each state of the sequence in work.
     window_at: Vec<Option<usize>>,
     states: Buffer<f32>,   // [longest, H], of the sequence in work
@@ -78,19 +78,30 @@ pub(crate) struct SlidingPooling {
 }
 
 /// Numbers in each buffer, in the order of the fields, without the last two.
-fn lens(heads: usize, hidden: usize, room: SlidingCapacity) -> [usize; 9] {
-    let (states, keys, windows) = (room.longest * hidden, heads * hidden, heads * room.windows);
-    [states, states, room.sequences * heads * room.longest, room.longest, keys, keys, windows, windows, hidden]
+fn lens(heads: usize, hidden: usize, capacity: SlidingCapacity) -> [usize; 9] {
+    let (states, keys, windows) = (capacity.longest * hidden, heads * hidden, heads * capacity.windows);
+    [
+        states,
+        states,
+        capacity.sequences * heads * capacity.longest,
+        capacity.longest,
+        keys,
+        keys,
+        windows,
+        windows,
+        hidden,
+    ]
 }
 
 impl SlidingPooling {
-    /// Memory for what `room` says, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, heads: usize, hidden: usize, room: SlidingCapacity) -> Result<Self> {
+    /// Memory for what `capacity` says, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, heads: usize, hidden: usize, capacity: SlidingCapacity) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
-        let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] = lens(heads, hidden, room);
+        let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] =
+            lens(heads, hidden, capacity);
         Ok(SlidingPooling {
-            room,
-            pair_isa: None,
+            capacity,
+            bf16_isa: None,
             window_at: Vec::new(),
             states: zeros(states)?,
             d_states: zeros(d_states)?,
@@ -101,19 +112,19 @@ impl SlidingPooling {
             largest: zeros(largest)?,
             totals: zeros(totals)?,
             running: zeros(running)?,
-            vectors: Vectors::new(scope, heads, hidden, room.windows)?,
-            d_vectors: Vectors::new(scope, heads, hidden, room.windows)?,
+            vectors: Vectors::new(scope, heads, hidden, capacity.windows)?,
+            d_vectors: Vectors::new(scope, heads, hidden, capacity.windows)?,
         })
     }
 
     /// This memory, for products by the given instructions.
-    pub(crate) fn with(self, pair_isa: Option<PairIsa>) -> Self {
-        SlidingPooling { pair_isa, ..self }
+    pub(crate) fn with(self, bf16_isa: Option<Bf16Isa>) -> Self {
+        SlidingPooling { bf16_isa, ..self }
     }
 
     /// Numbers in it.
-    pub(crate) fn len(heads: usize, hidden: usize, room: SlidingCapacity) -> usize {
-        lens(heads, hidden, room).iter().sum::<usize>() + 2 * Vectors::len(heads, hidden, room.windows)
+    pub(crate) fn len(heads: usize, hidden: usize, capacity: SlidingCapacity) -> usize {
+        lens(heads, hidden, capacity).iter().sum::<usize>() + 2 * Vectors::len(heads, hidden, capacity.windows)
     }
 
     /// Pools the windows that end at `ends`, of the states that `read` writes: `[W, H]`.
@@ -132,7 +143,7 @@ impl SlidingPooling {
             (0..pooling.heads).for_each(|head| self.sum_windows(pooling, sequence, head, first..first + own.len()));
             first += own.len();
         }
-        pooling.project(self.pair_isa, parameters, &mut self.vectors);
+        pooling.project(self.bf16_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -158,7 +169,7 @@ impl SlidingPooling {
         mut write: impl FnMut((usize, usize), &[f32]),
         gradients: &mut TensorSet,
     ) {
-        pooling.project_backward(self.pair_isa, parameters, &self.vectors, &mut self.d_vectors, gradients);
+        pooling.project_backward(self.bf16_isa, parameters, &self.vectors, &mut self.d_vectors, gradients);
         self.d_keys.as_mut_slice().fill(0.0);
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
@@ -175,7 +186,7 @@ impl SlidingPooling {
     /// The weights `[heads, T]` of window `window`, which ends at `end`, after
     /// [`SlidingPooling::forward`].
     pub(crate) fn read_weights(&self, window: usize, sequence: usize, last: usize, to: &mut [f32]) {
-        let SlidingCapacity { steps, longest, windows, .. } = self.room;
+        let SlidingCapacity { steps, longest, windows, .. } = self.capacity;
         let heads = to.len() / steps;
         for (head, weights) in to.chunks_exact_mut(steps).enumerate() {
             let window_number = head * windows + window;
@@ -206,11 +217,11 @@ impl SlidingPooling {
     /// The sums over windows `own` in a head, and their M and Z.
     fn sum_windows(&mut self, pooling: &AttentionPooling, sequence: usize, head: usize, own: Range<usize>) {
         let (hidden, len) = (pooling.hidden, self.window_at.len());
-        let SlidingCapacity { steps, longest, windows, .. } = self.room;
+        let SlidingCapacity { steps, longest, windows, .. } = self.capacity;
         let states = self.states.as_slice();
         let scores = &mut self.scores.as_mut_slice()[(sequence * pooling.heads + head) * longest..][..len];
         let key = Matrix::new(&self.keys.as_slice()[head * hidden..][..hidden], hidden, 1);
-        multiply_by(self.pair_isa, Matrix::new(&states[..len * hidden], len, hidden), key, Output::Overwrite, scores);
+        multiply_by(self.bf16_isa, Matrix::new(&states[..len * hidden], len, hidden), key, Output::Overwrite, scores);
 
         let largest = &mut self.largest.as_mut_slice()[head * windows..][..windows];
         let totals = &mut self.totals.as_mut_slice()[head * windows..][..windows];
@@ -244,7 +255,7 @@ impl SlidingPooling {
     /// Adds a head's part to the gradients of the states and keys.
     fn gather_gradients(&mut self, pooling: &AttentionPooling, sequence: usize, head: usize) {
         let (hidden, len) = (pooling.hidden, self.window_at.len());
-        let SlidingCapacity { steps, longest, windows, .. } = self.room;
+        let SlidingCapacity { steps, longest, windows, .. } = self.capacity;
         let scores = &self.scores.as_slice()[(sequence * pooling.heads + head) * longest..][..len];
         let largest = &self.largest.as_slice()[head * windows..][..windows];
         let totals = &self.totals.as_slice()[head * windows..][..windows];

@@ -101,8 +101,8 @@ impl Case {
         let mut gradients = TensorSet::zeros(&scope, parameters.layout()).unwrap();
         let (longest, sequences, windows) = (self.longest(), self.sequences(), self.ends.len());
         // There may be room for more.
-        let room = SlidingCapacity { steps: self.steps, longest: longest + 2, sequences, windows: windows + 1 };
-        let mut pooling = SlidingPooling::new(&scope, self.heads, self.hidden, room).unwrap();
+        let capacity = SlidingCapacity { steps: self.steps, longest: longest + 2, sequences, windows: windows + 1 };
+        let mut pooling = SlidingPooling::new(&scope, self.heads, self.hidden, capacity).unwrap();
         let mut results = Results::default();
         let mut d_states = vec![0.0; sequences * longest * self.hidden];
         // Twice, so that nothing of an earlier pass is left where it is read.
@@ -181,8 +181,8 @@ proptest! {
 fn a_number_that_is_none_reaches_the_windows_that_it_is_in_and_no_others() {
     let case = Case { steps: 4, heads: 1, hidden: 3, scale: 1.0, ends: (3..16).map(|last| (0, last)).collect() };
     let (attention, parameters) = case.pooling();
-    let room = SlidingCapacity { steps: 4, longest: 16, sequences: 1, windows: 13 };
-    let mut pooling = SlidingPooling::new(&Device::cpu().scope("test"), 1, 3, room).unwrap();
+    let capacity = SlidingCapacity { steps: 4, longest: 16, sequences: 1, windows: 13 };
+    let mut pooling = SlidingPooling::new(&Device::cpu().scope("test"), 1, 3, capacity).unwrap();
     for bad in 0..16 {
         let pooled = pooling.forward(&attention, &parameters, &case.ends, |(sequence, t), row| {
             case.state(sequence, t, row);

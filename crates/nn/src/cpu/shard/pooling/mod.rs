@@ -11,7 +11,7 @@ use super::Dimensions;
 use super::memory::ShardScratch;
 use super::norm::normalise;
 use super::sequence::Sequence;
-use crate::cpu::kernel::{Isa, PANEL, Place, ViewMut};
+use crate::cpu::kernel::{Isa, PANEL, PanelStride, ViewMut};
 use crate::cpu::pooling::{SlidingCapacity, SlidingPooling};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -53,7 +53,7 @@ impl Pooled {
     pub(super) fn new(scope: &Scope, dims: Dimensions) -> Result<Self> {
         if dims.is_dense() {
             let runs = SlidingPooling::new(scope, dims.heads, dims.sizes.hidden, sliding_capacity(dims))?;
-            return Ok(Pooled::Runs(runs.with(dims.pair_isa)));
+            return Ok(Pooled::Runs(runs.with(dims.bf16_isa)));
         }
         Ok(Pooled::Windows(PooledWindows::new(scope, dims)?))
     }
@@ -92,7 +92,7 @@ impl Pooled {
     }
 
     /// Goes back from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to
-    /// those of the states, in [`ShardScratch::d_between`]; adds those of the parameters to
+    /// those of the states, in [`ShardScratch::d_layer_output`]; adds those of the parameters to
     /// `gradients`.
     pub(super) fn backward(
         &mut self,
@@ -105,7 +105,7 @@ impl Pooled {
     ) {
         match self {
             Pooled::Windows(pooled) => {
-                pooled.backward(isa, pooling, sequence, to.d_between.as_mut_slice(), scratch, gradients);
+                pooled.backward(isa, pooling, sequence, to.d_layer_output.as_mut_slice(), scratch, gradients);
             }
             Pooled::Runs(pooled) => {
                 let d_top = sequence.clear_d_top(to);
@@ -142,7 +142,7 @@ impl Sequence {
         move |at, row| {
             self.read_top(at.0, at.1, row);
             if !norm.is_empty() {
-                normalise(row.len(), 1, norm, ViewMut(row, Place { start: 0, stride: PANEL }));
+                normalise(row.len(), 1, norm, ViewMut(row, PanelStride { start: 0, stride: PANEL }));
             }
         }
     }

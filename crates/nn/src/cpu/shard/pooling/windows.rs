@@ -22,12 +22,12 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::super::Dimensions;
-use super::super::memory::place;
+use super::super::memory::panel_stride;
 use super::super::norm::normalise;
 use super::super::sequence::Sequence;
 use super::PoolingParameters;
 use crate::cpu::flush::flush;
-use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, ProductIsa, Start, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, ProductIsa, Start, View, ViewMut};
 use crate::cpu::pooling::Vectors;
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -127,8 +127,8 @@ fn scratch_len(dims: Dimensions, purpose: Purpose) -> [usize; 6] {
 }
 
 /// The states of one window, gathered.
-fn window_place(steps: usize) -> Place {
-    place(steps, 1)
+fn window_place(steps: usize) -> PanelStride {
+    panel_stride(steps, 1)
 }
 
 /// Numbers in all memory of pooling.
@@ -153,7 +153,7 @@ impl Dimensions {
 
     /// Instruction sets of products with states.
     fn products(self, isa: Isa) -> ProductIsa {
-        ProductIsa { isa, pair_isa: self.pair_isa }
+        ProductIsa { isa, bf16_isa: self.bf16_isa }
     }
 
     /// Panels of heads.
@@ -172,9 +172,9 @@ impl Dimensions {
     }
 
     /// The weights of window `w`, or anything of that shape, for windows of T bars.
-    fn weights_at(self, w: usize) -> Place {
+    fn weights_at(self, w: usize) -> PanelStride {
         let stride = self.sizes.steps * PANEL;
-        Place { start: w * self.head_panels() * stride, stride }
+        PanelStride { start: w * self.head_panels() * stride, stride }
     }
 }
 
@@ -236,7 +236,7 @@ impl PooledWindows {
                 read_row(sums, head, dims.heads, self.vectors.sum_mut(head, w));
             }
         }
-        pooling.project(dims.pair_isa, values, &mut self.vectors);
+        pooling.project(dims.bf16_isa, values, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -246,25 +246,25 @@ impl PooledWindows {
     }
 
     /// Goes back from the gradients of the pooled vectors, set by [`PoolingScratch::d_pooled_mut`],
-    /// to those of the states, which are written to `d_between`; adds those of the parameters to
+    /// to those of the states, which are written to `d_layer_output`; adds those of the parameters to
     /// `gradients`.
     pub(in crate::cpu::shard) fn backward(
         &self,
         isa: Isa,
         PoolingParameters { pooling, values, keys, norm }: PoolingParameters<'_>,
         sequence: &Sequence,
-        d_between: &mut [f32],
+        d_layer_output: &mut [f32],
         scratch: &mut PoolingScratch,
         gradients: &mut TensorSet,
     ) {
         let d_vectors = scratch.d_vectors.as_mut().expect("memory made for training");
-        pooling.project_backward(self.dims.pair_isa, values, &self.vectors, d_vectors, gradients);
+        pooling.project_backward(self.dims.bf16_isa, values, &self.vectors, d_vectors, gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());
             self.score_gradients(isa, w, scratch);
             self.state_gradients(isa, w, keys, scratch);
-            sequence.scatter_window(w, scratch.d_states.as_slice(), d_between);
+            sequence.scatter_window(w, scratch.d_states.as_slice(), d_layer_output);
         }
         let mut d_keys = vec![0.0; pooling.heads * pooling.hidden];
         for (head, row) in d_keys.chunks_exact_mut(pooling.hidden).enumerate() {
@@ -352,7 +352,7 @@ impl Sequence {
 
     /// Writes the gradients of the states after each step of window `w` to those of all windows.
     fn scatter_window(&self, w: usize, from: &[f32], to: &mut [f32]) {
-        let (at, steps) = (self.d_between_at(0).row(w), self.windows.steps());
+        let (at, steps) = (self.d_layer_output_at(0).row(w), self.windows.steps());
         for n in 0..self.dims.units() {
             let rows = to[at.panel(n).start..].chunks_mut(self.windows.len() * PANEL);
             let from = from[window_place(steps).panel(n).start..].chunks_exact(PANEL).take(steps);

@@ -32,16 +32,16 @@ use std::ops::Range;
 use megabatch_gpu_core::Buffer;
 
 use super::dropout::copy_rows;
-use super::memory::{ShardScratch, place};
+use super::memory::{ShardScratch, panel_stride};
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
-use crate::cpu::step::{Kept, Purpose};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, Start, View, ViewMut};
+use crate::cpu::step::{CheckpointPolicy, Purpose};
 
 /// After which steps a layer's cell states are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeptCells {
+pub(super) enum SavedCells {
     /// All, after the initial state.
     EveryStep,
     /// States before each segment, and after the last.
@@ -50,72 +50,72 @@ pub(super) enum KeptCells {
 
 /// Extent of a sequence that a layer keeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct Checkpointing {
     /// Steps whose gates are kept: the last ones.
     pub(super) gate_steps: usize,
     /// True if there are others.
     again: bool,
-    pub(super) cells: KeptCells,
+    pub(super) cells: SavedCells,
 }
 
-impl Extent {
+impl Checkpointing {
     pub(super) fn new(dims: Dimensions, purpose: Purpose) -> Self {
         // Too few steps for two segments are kept as a whole.
         let half = dims.steps / 2 / BLOCK_STEPS * BLOCK_STEPS;
         let (again, cells) = match purpose {
-            Purpose::Prediction => (dims.steps, KeptCells::EveryStep),
-            Purpose::Training { kept: Kept::Half, .. } if half > 0 => (half, KeptCells::EverySegment),
-            Purpose::Training { kept: Kept::HalfAndCells, .. } => (half, KeptCells::EveryStep),
-            Purpose::Training { .. } => (0, KeptCells::EveryStep),
+            Purpose::Prediction => (dims.steps, SavedCells::EveryStep),
+            Purpose::Training { kept: CheckpointPolicy::Half, .. } if half > 0 => (half, SavedCells::EverySegment),
+            Purpose::Training { kept: CheckpointPolicy::HalfAndCells, .. } => (half, SavedCells::EveryStep),
+            Purpose::Training { .. } => (0, SavedCells::EveryStep),
         };
-        Extent { gate_steps: dims.steps - again, again: again > 0, cells }
+        Checkpointing { gate_steps: dims.steps - again, again: again > 0, cells }
     }
 
     /// Rows of each window in the cell states that are kept.
     pub(super) fn cell_rows(self, dims: Dimensions) -> usize {
         match self.cells {
-            KeptCells::EveryStep => dims.steps + 1,
-            KeptCells::EverySegment => dims.steps.div_ceil(BLOCK_STEPS) + 1,
+            SavedCells::EveryStep => dims.steps + 1,
+            SavedCells::EverySegment => dims.steps.div_ceil(BLOCK_STEPS) + 1,
         }
     }
 
     /// Rows of each window in the gates and in the cell states of the segment in work.
     pub(super) fn segment_rows(self) -> [usize; 2] {
         let gates = if self.again { BLOCK_STEPS } else { 0 };
-        let cells = if self.cells == KeptCells::EverySegment { BLOCK_STEPS + 1 } else { 0 };
+        let cells = if self.cells == SavedCells::EverySegment { BLOCK_STEPS + 1 } else { 0 };
         [gates, cells]
     }
 }
 
 /// Place of a step's gates or cell states.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Held {
+pub(super) enum StateLocation {
     /// Among those that the layer keeps.
-    ByLayer(Place),
+    Layer(PanelStride),
     /// In the segment in work.
-    BySegment(Place),
+    Segment(PanelStride),
 }
 
-impl Held {
+impl StateLocation {
     /// The same from panel `panel` on.
-    pub(super) fn panel(self, panel: usize) -> Held {
+    pub(super) fn panel(self, panel: usize) -> StateLocation {
         match self {
-            Held::ByLayer(at) => Held::ByLayer(at.panel(panel)),
-            Held::BySegment(at) => Held::BySegment(at.panel(panel)),
+            StateLocation::Layer(at) => StateLocation::Layer(at.panel(panel)),
+            StateLocation::Segment(at) => StateLocation::Segment(at.panel(panel)),
         }
     }
 
     pub(super) fn view<'a>(self, layer: &'a Buffer<f32>, segment: &'a Buffer<f32>) -> View<'a> {
         match self {
-            Held::ByLayer(at) => View(layer.as_slice(), at),
-            Held::BySegment(at) => View(segment.as_slice(), at),
+            StateLocation::Layer(at) => View(layer.as_slice(), at),
+            StateLocation::Segment(at) => View(segment.as_slice(), at),
         }
     }
 
     pub(super) fn view_mut<'a>(self, layer: &'a mut Buffer<f32>, segment: &'a mut Buffer<f32>) -> ViewMut<'a> {
         match self {
-            Held::ByLayer(at) => ViewMut(layer.as_mut_slice(), at),
-            Held::BySegment(at) => ViewMut(segment.as_mut_slice(), at),
+            StateLocation::Layer(at) => ViewMut(layer.as_mut_slice(), at),
+            StateLocation::Segment(at) => ViewMut(segment.as_mut_slice(), at),
         }
     }
 }
@@ -123,59 +123,61 @@ impl Held {
 impl Sequence {
     /// Steps, the first ones, whose gates are not kept.
     fn steps_again(&self) -> usize {
-        self.windows.steps().saturating_sub(self.extent.gate_steps).next_multiple_of(BLOCK_STEPS)
+        self.windows.steps().saturating_sub(self.checkpointing.gate_steps).next_multiple_of(BLOCK_STEPS)
     }
 
     /// The gates of step `t`.
-    pub(super) fn gates_at(&self, t: usize) -> Held {
+    pub(super) fn gates_at(&self, t: usize) -> StateLocation {
         let (windows, again) = (self.windows.len(), self.steps_again());
         match t.checked_sub(again) {
-            Some(kept) => Held::ByLayer(place(self.extent.gate_steps * windows, windows).row(kept * windows)),
-            None => Held::BySegment(self.segment_gates_at(t % BLOCK_STEPS)),
+            Some(kept) => {
+                StateLocation::Layer(panel_stride(self.checkpointing.gate_steps * windows, windows).row(kept * windows))
+            }
+            None => StateLocation::Segment(self.segment_gates_at(t % BLOCK_STEPS)),
         }
     }
 
     /// The gates after `steps` steps of the segment in work.
-    pub(super) fn segment_gates_at(&self, steps: usize) -> Place {
+    pub(super) fn segment_gates_at(&self, steps: usize) -> PanelStride {
         let windows = self.windows.len();
-        place(BLOCK_STEPS * windows, windows).row(steps * windows)
+        panel_stride(BLOCK_STEPS * windows, windows).row(steps * windows)
     }
 
     /// The cell state before step `t` and, in the rows that follow, that after it.
-    pub(super) fn cell_at(&self, t: usize) -> Held {
-        match self.extent.cells {
-            KeptCells::EveryStep => Held::ByLayer(self.states_at(t)),
-            KeptCells::EverySegment => Held::BySegment(self.segment_cell_at(t % BLOCK_STEPS)),
+    pub(super) fn cell_at(&self, t: usize) -> StateLocation {
+        match self.checkpointing.cells {
+            SavedCells::EveryStep => StateLocation::Layer(self.states_at(t)),
+            SavedCells::EverySegment => StateLocation::Segment(self.segment_cell_at(t % BLOCK_STEPS)),
         }
     }
 
     /// The cell state after `steps` steps of the segment in work.
-    fn segment_cell_at(&self, steps: usize) -> Place {
+    fn segment_cell_at(&self, steps: usize) -> PanelStride {
         let windows = self.windows.len();
-        place((BLOCK_STEPS + 1) * windows, windows).row(steps * windows)
+        panel_stride((BLOCK_STEPS + 1) * windows, windows).row(steps * windows)
     }
 
     /// The cell state before step `t`, with which a segment begins or which there is not, among
     /// those that the layer keeps.
-    pub(super) fn kept_cell_at(&self, t: usize) -> Place {
+    pub(super) fn saved_cell_at(&self, t: usize) -> PanelStride {
         let windows = self.windows.len();
-        match self.extent.cells {
-            KeptCells::EveryStep => self.states_at(t),
-            KeptCells::EverySegment => {
+        match self.checkpointing.cells {
+            SavedCells::EveryStep => self.states_at(t),
+            SavedCells::EverySegment => {
                 let segments = self.windows.steps().div_ceil(BLOCK_STEPS);
-                place((segments + 1) * windows, windows).row(t.div_ceil(BLOCK_STEPS) * windows)
+                panel_stride((segments + 1) * windows, windows).row(t.div_ceil(BLOCK_STEPS) * windows)
             }
         }
     }
 
     /// Begins a segment with the cell state that layer `l` keeps before it.
     pub(super) fn begin_segment(&self, l: usize, segment: &Range<usize>, scratch: &mut ShardScratch) {
-        if self.extent.cells == KeptCells::EverySegment {
+        if self.checkpointing.cells == SavedCells::EverySegment {
             copy_rows(
                 self.dims,
                 self.windows.len(),
                 self.layers[l].cell.as_slice(),
-                self.kept_cell_at(segment.start),
+                self.saved_cell_at(segment.start),
                 scratch.segment.cell.as_mut_slice(),
                 self.segment_cell_at(0),
             );
@@ -184,8 +186,8 @@ impl Sequence {
 
     /// Has layer `l` keep the cell state after a segment.
     pub(super) fn end_segment(&mut self, l: usize, segment: &Range<usize>, scratch: &ShardScratch) {
-        if self.extent.cells == KeptCells::EverySegment {
-            let at = self.kept_cell_at(segment.end);
+        if self.checkpointing.cells == SavedCells::EverySegment {
+            let at = self.saved_cell_at(segment.end);
             copy_rows(
                 self.dims,
                 self.windows.len(),
@@ -211,18 +213,18 @@ impl Sequence {
         self.begin_segment(l, segment, scratch);
         let again = segment.start < self.steps_again();
         match again {
-            true if self.is_by_bar(l) => self.project_segment_by_bar(isa, weights, segment, bars, scratch),
+            true if self.projects_per_bar(l) => self.project_segment_per_bar(isa, weights, segment, bars, scratch),
             true => self.project_block(isa, l, weights, segment.clone(), scratch),
             false => {}
         }
-        if let Some(pair_isa) = self.dims.pair_isa.filter(|_| again) {
-            self.gates_again_pairs(isa, pair_isa, l, weights, segment, scratch);
+        if let Some(bf16_isa) = self.dims.bf16_isa.filter(|_| again) {
+            self.gates_again_bf16(isa, bf16_isa, l, weights, segment, scratch);
         }
         for n in 0..self.dims.units() {
-            if again && self.dims.pair_isa.is_none() {
+            if again && self.dims.bf16_isa.is_none() {
                 self.gates_again(isa, l, weights, n, segment, scratch);
             }
-            if self.extent.cells == KeptCells::EverySegment {
+            if self.checkpointing.cells == SavedCells::EverySegment {
                 self.cells_again(isa, l, n, segment, scratch);
             }
         }
@@ -230,7 +232,7 @@ impl Sequence {
 
     /// As [`Sequence::project_block`], where windows overlap: each bar once of those that a
     /// segment's steps read.
-    fn project_segment_by_bar(
+    fn project_segment_per_bar(
         &self,
         isa: Isa,
         weights: &LayerWeights,
@@ -247,14 +249,14 @@ impl Sequence {
             let x = View(scratch.x.as_slice(), self.x_at());
             let (start, b) = (Start::Row(weights.bias.as_slice()), weights.input.as_slice());
             let product = PanelProduct { rows: rows.len(), depth: features, panels: gates, start, a: x, b };
-            let mut by_bar = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
-            match self.dims.pair_isa {
-                Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut by_bar),
-                None => kernel::product(isa, product, &mut by_bar),
+            let mut per_bar_gates = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
+            match self.dims.bf16_isa {
+                Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut per_bar_gates),
+                None => kernel::product(isa, product, &mut per_bar_gates),
             }
             let to = scratch.segment.gates.as_mut_slice();
             for (panel, t) in (0..gates).flat_map(|panel| (0..segment.len()).map(move |t| (panel, t))) {
-                let from = &by_bar.0[bars_at.panel(panel).row(t).start..][..run.len() * PANEL];
+                let from = &per_bar_gates.0[bars_at.panel(panel).row(t).start..][..run.len() * PANEL];
                 to[to_at.panel(panel).row(t * windows + run.start).start..][..from.len()].copy_from_slice(from);
             }
         }

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 
 use crate::batch::SeriesBatch;
 use crate::cpu::kernel::Isa;
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::schedule::TaskGraph;
 use crate::cpu::shard::{BlockFinals, FinalGradients, PackedWeights, Shard, ShardWorkspace, SharedGradients, Weights};
-use crate::cpu::step::{Capacity, Kept, Purpose};
+use crate::cpu::step::{Capacity, CheckpointPolicy, Purpose};
 use crate::model::dropout::Dropout;
 use crate::model::fusion::Fusion;
 use crate::model::pooling::Pooling;
@@ -108,9 +108,9 @@ impl Case {
     pub(in crate::cpu::shard) fn gradients(
         &self,
         isa: Isa,
-        pair_isa: Option<PairIsa>,
+        bf16_isa: Option<Bf16Isa>,
         samples: &Samples,
-        kept: Kept,
+        kept: CheckpointPolicy,
     ) -> Vec<u32> {
         let scope = Device::cpu().scope("test");
         let (batch, count) = (samples.batch(), samples.ends[0].len());
@@ -123,12 +123,12 @@ impl Case {
         let matrices = parameters.tensors_mut().filter(|(_, shape, _)| shape.len() > 1);
         matrices.for_each(|(_, _, values)| round_to(self.precision, values));
         let purpose = Purpose::Training { dropout: self.dropout.is_some(), runs: None, kept };
-        let mut packed = PackedWeights::new(&scope, &self.model, purpose, pair_isa).unwrap();
+        let mut packed = PackedWeights::new(&scope, &self.model, purpose, bf16_isa).unwrap();
         packed.set_precision(self.precision);
         packed.pack(&self.model, &parameters);
-        let room =
+        let capacity =
             Capacity { samples: count, edges: 0, run: if self.dense { count } else { 1 }, threads: self.threads };
-        let mut workspace = ShardWorkspace::new(&scope, &self.model, room, purpose, pair_isa).unwrap();
+        let mut workspace = ShardWorkspace::new(&scope, &self.model, capacity, purpose, bf16_isa).unwrap();
         workspace.isa = isa;
         let view = batch.view();
         let run = 0..count;
@@ -170,8 +170,8 @@ pub(in crate::cpu::shard) fn windows() -> impl Strategy<Value = TimeframeWindows
 }
 
 /// The instruction sets for pairs that a model of so many units is computed with: twins take long.
-pub(in crate::cpu::shard) fn pair_isas(hidden: usize) -> impl Iterator<Item = PairIsa> {
-    PairIsa::all().into_iter().filter(move |isa| hidden <= 12 || !isa.is_twin())
+pub(in crate::cpu::shard) fn bf16_isas(hidden: usize) -> impl Iterator<Item = Bf16Isa> {
+    Bf16Isa::all().into_iter().filter(move |isa| hidden <= 12 || !isa.is_twin())
 }
 
 /// The distance of two vectors over the length of the second.
@@ -214,15 +214,15 @@ proptest! {
             threads: 1,
             nudge: None,
         };
-        let kept = if cells { Kept::HalfAndCells } else { Kept::Half };
+        let kept = if cells { CheckpointPolicy::HalfAndCells } else { CheckpointPolicy::Half };
         for isa in Isa::all() {
-            let expected = case.gradients(isa, None, &samples, Kept::Everything);
+            let expected = case.gradients(isa, None, &samples, CheckpointPolicy::Everything);
             prop_assert!(case.gradients(isa, None, &samples, kept) == expected, "{}", isa.name());
         }
-        for pair_isa in pair_isas(hidden).filter(|_| bf16) {
-            let (isa, pairs) = (Isa::best(), Some(pair_isa));
-            let expected = case.gradients(isa, pairs, &samples, Kept::Everything);
-            prop_assert!(case.gradients(isa, pairs, &samples, kept) == expected, "{}", pair_isa.name());
+        for bf16_isa in bf16_isas(hidden).filter(|_| bf16) {
+            let (isa, pairs) = (Isa::best(), Some(bf16_isa));
+            let expected = case.gradients(isa, pairs, &samples, CheckpointPolicy::Everything);
+            prop_assert!(case.gradients(isa, pairs, &samples, kept) == expected, "{}", bf16_isa.name());
         }
     }
 
@@ -259,21 +259,21 @@ proptest! {
             nudge: None,
         };
         let full = |nudge| {
-            Case { nudge, ..case(Precision::Fp32) }.gradients(Isa::best(), None, &samples, Kept::Everything)
+            Case { nudge, ..case(Precision::Fp32) }.gradients(Isa::best(), None, &samples, CheckpointPolicy::Everything)
         };
         let exact = full(None);
         let amplified = (0..4).map(|seed| apart(&full(Some(seed)), &exact)).fold(0.0, f64::max);
         let sign_turns = if fuses { 0.2 } else { 0.0 };
         let bound = 1e-2 + 4.0 * amplified + sign_turns;
         let case = case(Precision::Bf16);
-        let expected = case.gradients(Isa::best(), None, &samples, Kept::Everything);
-        for pair_isa in pair_isas(hidden) {
-            let found = case.gradients(Isa::best(), Some(pair_isa), &samples, Kept::Everything);
+        let expected = case.gradients(Isa::best(), None, &samples, CheckpointPolicy::Everything);
+        for bf16_isa in bf16_isas(hidden) {
+            let found = case.gradients(Isa::best(), Some(bf16_isa), &samples, CheckpointPolicy::Everything);
             let apart = apart(&found, &expected);
-            prop_assert!(apart < bound, "{}: {apart} beside {bound}", pair_isa.name());
-            if let Some(twin) = pair_isa.twin().filter(|_| hidden <= 12) {
-                let expected = case.gradients(Isa::best(), Some(twin), &samples, Kept::Everything);
-                prop_assert!(found == expected, "{}: other bits than its twin's", pair_isa.name());
+            prop_assert!(apart < bound, "{}: {apart} beside {bound}", bf16_isa.name());
+            if let Some(twin) = bf16_isa.twin().filter(|_| hidden <= 12) {
+                let expected = case.gradients(Isa::best(), Some(twin), &samples, CheckpointPolicy::Everything);
+                prop_assert!(found == expected, "{}: other bits than its twin's", bf16_isa.name());
             }
         }
     }

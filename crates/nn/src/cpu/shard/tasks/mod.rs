@@ -40,12 +40,12 @@ use megabatch_gpu_core::Scope;
 
 use super::memory::{self, ScratchLens, ShardScratch};
 use super::pooling::{self, Pooled, PoolingScratch};
-use super::sequence::{Role, Sequence, SequenceInput};
-use super::step_barrier::{self, Meeting, UnitShare};
+use super::sequence::{Sequence, SequenceInput, WindowPartition};
+use super::step_barrier::{self, StepBarrier, UnitShare};
 use super::windows::Windows;
 use super::{Dimensions, quantized::Activations};
 use crate::cpu::profile::Clock;
-use crate::cpu::step::{Kept, Purpose};
+use crate::cpu::step::{CheckpointPolicy, Purpose};
 use crate::error::Result;
 pub(super) use projections::Projections;
 pub(super) use run::ShardMemory;
@@ -57,7 +57,7 @@ const ROWS_OF_STEP: f64 = 2.0;
 
 /// Groups, tasks and their sizes, for one timeframe.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct TaskPartition {
     /// Most groups, and most windows of each.
     groups: usize,
     windows: usize,
@@ -67,12 +67,12 @@ struct Cut {
     panels: usize,
 }
 
-impl Cut {
+impl TaskPartition {
     /// None where all windows stay together.
     fn new(dims: Dimensions, purpose: Purpose, threads: usize) -> Option<Self> {
         let sums_on_the_way = match purpose {
             Purpose::Training { dropout, kept, .. } => {
-                dims.sizes.norm || (dropout && dims.sizes.layers > 1) || kept != Kept::Everything
+                dims.sizes.norm || (dropout && dims.sizes.layers > 1) || kept != CheckpointPolicy::Everything
             }
             Purpose::Prediction => false,
         };
@@ -86,7 +86,7 @@ impl Cut {
         // Bars are projected by themselves where there are at most half as many as steps.
         let bars = (dims.steps * dims.capacity / 2).div_ceil(groups);
         let panels = dims.gates().div_ceil(groups.min(dims.gates() / 2));
-        Some(Cut { groups, windows, bars, panels })
+        Some(TaskPartition { groups, windows, bars, panels })
     }
 
     /// The panels of each task that sums up.
@@ -104,14 +104,14 @@ impl Cut {
 /// gates, which take the gates' place, and what is formed over all groups.
 fn group_scratch_lens(dims: Dimensions, purpose: Purpose) -> ScratchLens {
     ScratchLens {
-        by_bar: 0,
+        per_bar_gates: 0,
         d_gates: 0,
         d_input_weight: 0,
         d_recurrent_weight: 0,
         d_bias: 0,
         d_norm: 0,
-        pair_gates: 0,
-        pair_turned: 0,
+        bf16_gates: 0,
+        bf16_transposed: 0,
         ..ScratchLens::new(dims, purpose)
     }
 }
@@ -128,7 +128,7 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct TimeframeTasks {
     dims: Dimensions,
-    cut: Option<Cut>,
+    cut: Option<TaskPartition>,
     /// All windows.
     windows: Windows,
     groups: Vec<Group>,
@@ -136,7 +136,7 @@ pub(super) struct TimeframeTasks {
     in_use: usize,
     /// Memory of the threads that share the units of the first group with the one that computes it.
     sharers: Vec<Group>,
-    meeting: Arc<Meeting>,
+    barrier: Arc<StepBarrier>,
     projections: Vec<Projections>,
     sums: Vec<PanelSums>,
     pooled: Option<(Pooled, PoolingScratch)>,
@@ -145,7 +145,7 @@ pub(super) struct TimeframeTasks {
 /// Numbers in the memory of one timeframe.
 pub(super) fn len(dims: Dimensions, purpose: Purpose, threads: usize) -> usize {
     let layers = |dims: Dimensions| dims.sizes.layers * memory::layer_len(dims, purpose).iter().sum::<usize>();
-    let Some(cut) = Cut::new(dims, purpose, threads) else {
+    let Some(cut) = TaskPartition::new(dims, purpose, threads) else {
         let member = layers(dims) + ScratchLens::new(dims, purpose).total();
         return step_barrier::members(dims, purpose) * member + pooling::len(&[dims], purpose);
     };
@@ -164,7 +164,7 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, threads: usize) -> usize {
 impl TimeframeTasks {
     /// Memory for tasks of `threads` threads, booked on `scope`.
     pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, threads: usize) -> Result<Self> {
-        let cut = Cut::new(dims, purpose, threads);
+        let cut = TaskPartition::new(dims, purpose, threads);
         let members = step_barrier::members(dims, purpose);
         let mut tasks = TimeframeTasks {
             dims,
@@ -173,20 +173,20 @@ impl TimeframeTasks {
             groups: Vec::new(),
             in_use: 0,
             sharers: Vec::new(),
-            meeting: Arc::new(Meeting::new(dims, members)),
+            barrier: Arc::new(StepBarrier::new(dims, members)),
             projections: Vec::new(),
             sums: Vec::new(),
             pooled: None,
         };
-        let group = |dims: Dimensions, role, scratch: ScratchLens| -> Result<Group> {
+        let group = |dims: Dimensions, partition, scratch: ScratchLens| -> Result<Group> {
             Ok(Group {
                 windows: 0..0,
-                sequence: Sequence::new(scope, dims, purpose, role)?,
+                sequence: Sequence::new(scope, dims, purpose, partition)?,
                 scratch: ShardScratch::new(scope, scratch)?,
             })
         };
         let Some(cut) = cut else {
-            let member = || group(dims, Role::Whole, ScratchLens::new(dims, purpose));
+            let member = || group(dims, WindowPartition::Whole, ScratchLens::new(dims, purpose));
             tasks.groups.push(member()?);
             tasks.sharers = (1..members).map(|_| member()).collect::<Result<_>>()?;
             if dims.heads > 0 {
@@ -196,7 +196,7 @@ impl TimeframeTasks {
         };
         let group_dims = cut.group_dims(dims);
         for _ in 0..cut.groups {
-            tasks.groups.push(group(group_dims, Role::Group, group_scratch_lens(group_dims, purpose))?);
+            tasks.groups.push(group(group_dims, WindowPartition::Group, group_scratch_lens(group_dims, purpose))?);
             tasks.projections.push(Projections::new(scope, dims, cut.bars)?);
         }
         if purpose != Purpose::Prediction {
@@ -207,12 +207,12 @@ impl TimeframeTasks {
     }
 
     /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
-    pub(super) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
+    pub(super) fn ensure_int8_capacity(&mut self, scope: &Scope) -> Result<()> {
         for Group { sequence, scratch, .. } in self.groups.iter_mut().chain(&mut self.sharers) {
             scratch.activations = Activations::new(scope, &[sequence.dims])?;
         }
         let dims = self.dims;
-        self.projections.iter_mut().try_for_each(|part| part.make_room_for_bytes(scope, dims))
+        self.projections.iter_mut().try_for_each(|part| part.ensure_int8_capacity(scope, dims))
     }
 
     /// Sizes of all windows together.
@@ -230,7 +230,7 @@ impl TimeframeTasks {
         self.windows.set(input.starts, input.ends, input.steps, input.runs);
         self.cut(f64::INFINITY);
         let Group { sequence, scratch, .. } = &mut self.groups[0];
-        sequence.share = None;
+        sequence.unit_share = None;
         (sequence, scratch)
     }
 
@@ -251,8 +251,8 @@ impl TimeframeTasks {
     fn share_units(&mut self, shared: bool) {
         let shared = shared && !self.sharers.is_empty();
         let groups = self.groups[..1].iter_mut().chain(&mut self.sharers);
-        let mut shares = shared.then(|| UnitShare::for_pass(&self.meeting)).into_iter().flatten();
-        groups.for_each(|group| group.sequence.share = shares.next());
+        let mut shares = shared.then(|| UnitShare::for_pass(&self.barrier)).into_iter().flatten();
+        groups.for_each(|group| group.sequence.unit_share = shares.next());
     }
 
     /// The work of a pass over all windows, in rows of a step.
@@ -272,9 +272,9 @@ impl TimeframeTasks {
         }
         for (n, group) in self.groups[..self.in_use].iter_mut().enumerate() {
             group.windows = part(n, self.in_use, count);
-            match group.sequence.role {
-                Role::Whole => group.sequence.windows.clone_from(&self.windows),
-                Role::Group => group.sequence.windows.set_part(&self.windows, &group.windows),
+            match group.sequence.partition {
+                WindowPartition::Whole => group.sequence.windows.clone_from(&self.windows),
+                WindowPartition::Group => group.sequence.windows.set_part(&self.windows, &group.windows),
             }
         }
         let bars = if self.windows.overlap() { self.windows.bars() } else { 0 };

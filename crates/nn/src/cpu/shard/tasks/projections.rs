@@ -7,13 +7,13 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 
-use super::super::memory::{ScratchLens, ShardScratch, place, room};
+use super::super::memory::{ScratchLens, ShardScratch, padded_panel_len, panel_stride};
 use super::super::quantized::Activations;
 use super::super::rounding::round_panels;
 use super::super::weights::LayerWeights;
 use super::super::windows::Windows;
 use super::super::{BLOCK_STEPS, Dimensions, bf16};
-use crate::cpu::kernel::{Isa, PANEL, Place, View, ViewMut};
+use crate::cpu::kernel::{Isa, PANEL, PanelStride, View, ViewMut};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -36,11 +36,11 @@ fn bars_at_once(dims: Dimensions) -> usize {
 /// Numbers in each buffer for `bars` bars.
 pub(super) fn lens(dims: Dimensions, bars: usize) -> ScratchLens {
     // Rows are packed as a prediction packs them.
-    let [pair_rows, ..] = bf16::scratch_len(dims, Purpose::Prediction);
+    let [bf16_rows, ..] = bf16::scratch_len(dims, Purpose::Prediction);
     ScratchLens {
-        x: dims.sizes.features.div_ceil(PANEL) * room(bars_at_once(dims)),
-        by_bar: dims.gates() * room(bars),
-        pair_rows,
+        x: dims.sizes.features.div_ceil(PANEL) * padded_panel_len(bars_at_once(dims)),
+        per_bar_gates: dims.gates() * padded_panel_len(bars),
+        bf16_rows,
         ..ScratchLens::default()
     }
 }
@@ -51,13 +51,13 @@ impl Projections {
         Ok(Projections { bars: 0..0, scratch, clock: Clock::default() })
     }
 
-    pub(super) fn make_room_for_bytes(&mut self, scope: &Scope, dims: Dimensions) -> Result<()> {
+    pub(super) fn ensure_int8_capacity(&mut self, scope: &Scope, dims: Dimensions) -> Result<()> {
         self.scratch.activations = Activations::new(scope, &[dims])?;
         Ok(())
     }
 
-    fn at(&self) -> Place {
-        place(self.bars.len(), 1)
+    fn at(&self) -> PanelStride {
+        panel_stride(self.bars.len(), 1)
     }
 
     /// x · W_ihᵀ + b of its bars.
@@ -72,17 +72,17 @@ impl Projections {
     ) {
         let start = self.clock.start();
         let (features, at_once, at) = (dims.sizes.features, bars_at_once(dims), self.at());
-        let x_at = place(at_once, 1);
+        let x_at = panel_stride(at_once, 1);
         for first in self.bars.clone().step_by(at_once) {
             let rows = first..self.bars.end.min(first + at_once);
-            let ShardScratch { x, by_bar, pairs, activations, .. } = &mut self.scratch;
+            let ShardScratch { x, per_bar_gates, pairs, activations, .. } = &mut self.scratch;
             windows.pack_bars(&rows, bars, features, x.as_mut_slice(), x_at);
             round_panels(precision, x.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
-            let mut to = ViewMut(by_bar.as_mut_slice(), at.row(first - self.bars.start));
+            let mut to = ViewMut(per_bar_gates.as_mut_slice(), at.row(first - self.bars.start));
             let x = View(x.as_slice(), x_at);
             let product = weights.projection(rows.len(), features, x);
-            match dims.pair_isa {
-                Some(pair_isa) => pairs.multiply(pair_isa, product, &mut to),
+            match dims.bf16_isa {
+                Some(bf16_isa) => pairs.multiply(bf16_isa, product, &mut to),
                 None => weights.project(isa, product, 0..dims.gates(), activations, &mut to),
             }
         }
@@ -92,13 +92,13 @@ impl Projections {
     /// `count` rows from `row` on among those of all bars; `None` where it lacks one of them.
     pub(in crate::cpu::shard) fn rows(&self, row: usize, count: usize) -> Option<View<'_>> {
         let own = row.checked_sub(self.bars.start).filter(|_| row + count <= self.bars.end)?;
-        Some(View(self.scratch.by_bar.as_slice(), self.at().row(own)))
+        Some(View(self.scratch.per_bar_gates.as_slice(), self.at().row(own)))
     }
 
     /// Copies those of its rows that `windows` read at step `t` to theirs among `gates`, in each of
     /// `panels` panels.
     pub(in crate::cpu::shard) fn read_step(&self, windows: &Windows, t: usize, panels: usize, gates: &mut ViewMut<'_>) {
-        let (at, projected) = (self.at(), self.scratch.by_bar.as_slice());
+        let (at, projected) = (self.at(), self.scratch.per_bar_gates.as_slice());
         let ViewMut(gates, gates_at) = gates;
         for (first, len, bar) in windows.runs_at(t) {
             let own = bar.max(self.bars.start)..(bar + len).min(self.bars.end);

@@ -12,14 +12,14 @@ use super::super::input::{Shard, Weights};
 use super::super::pooling::{Pooled, PoolingParameters, PoolingScratch};
 use super::super::windows::Windows;
 use super::super::{Dimensions, add};
-use super::sums::Unwound;
-use super::{Cut, Group, PanelSums, Projections, ROWS_OF_STEP, TimeframeTasks};
+use super::sums::BackwardWindows;
+use super::{Group, PanelSums, Projections, ROWS_OF_STEP, TaskPartition, TimeframeTasks};
 use crate::cpu::decoder::{Decoding, GraphShard};
-use crate::cpu::kernel::bf16::PairIsa;
+use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::Clock;
 use crate::cpu::schedule::{Task, TaskGraph};
-use crate::cpu::team::Team;
+use crate::cpu::team::ThreadTeam;
 
 /// Kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) enum TaskKind {
 /// the same depend on one another.
 struct TimeframeRun<'a> {
     dims: Dimensions,
-    cut: Option<Cut>,
+    cut: Option<TaskPartition>,
     windows: &'a Windows,
     groups: Vec<RwLock<&'a mut Group>>,
     sharers: Vec<Mutex<&'a mut Group>>,
@@ -56,7 +56,7 @@ struct TimeframeRun<'a> {
 /// A shard in tasks.
 pub(crate) struct ShardRun<'a> {
     isa: Isa,
-    pair_isa: Option<PairIsa>,
+    bf16_isa: Option<Bf16Isa>,
     weights: Weights<'a>,
     shard: &'a Shard<'a>,
     threads: usize,
@@ -68,7 +68,7 @@ pub(crate) struct ShardRun<'a> {
 /// The memory that a shard's tasks borrow.
 pub(crate) struct ShardMemory<'a> {
     pub(crate) isa: Isa,
-    pub(crate) pair_isa: Option<PairIsa>,
+    pub(crate) bf16_isa: Option<Bf16Isa>,
     pub(crate) timeframes: &'a mut [TimeframeTasks],
     pub(crate) decoding: &'a mut Decoding,
     pub(crate) clock: &'a mut Clock,
@@ -89,7 +89,7 @@ impl<'a> ShardRun<'a> {
         shard: &'a Shard<'a>,
         gradients: Option<SharedGradients<'a>>,
     ) -> Self {
-        let ShardMemory { isa, pair_isa, timeframes, decoding, clock } = memory;
+        let ShardMemory { isa, bf16_isa, timeframes, decoding, clock } = memory;
         let packed = weights.packed;
         clock.on = packed.profiles;
         let runs: Vec<usize> = shard.run_lens().collect();
@@ -114,7 +114,7 @@ impl<'a> ShardRun<'a> {
         decoding.encodings_mut(shard.samples.len());
         ShardRun {
             isa,
-            pair_isa,
+            bf16_isa,
             weights,
             shard,
             threads,
@@ -157,7 +157,7 @@ impl<'a> ShardRun<'a> {
 
     /// Does the work of a task, whose loops `team` shares. The outputs and, for writing, their
     /// gradient are shown to `learn` in between.
-    pub(crate) fn work(&self, task: TaskKind, team: &Team, learn: impl FnOnce(&[f32], &mut [f32])) {
+    pub(crate) fn work(&self, task: TaskKind, team: &ThreadTeam, learn: impl FnOnce(&[f32], &mut [f32])) {
         match task {
             TaskKind::Project { timeframe, part } => self.project(timeframe, part),
             TaskKind::Forward { timeframe, group } => self.forward(timeframe, group),
@@ -210,7 +210,7 @@ impl<'a> ShardRun<'a> {
 
     /// Reads the encodings of all samples and takes them to outputs; after `learn`, from the
     /// outputs' gradient back to theirs.
-    fn decode(&self, team: &Team, learn: impl FnOnce(&[f32], &mut [f32])) {
+    fn decode(&self, team: &ThreadTeam, learn: impl FnOnce(&[f32], &mut [f32])) {
         let Weights { model, parameters, packed, .. } = self.weights;
         let width = model.decoder().width();
         let mut decoding = self.decoding.write().expect(LOCK);
@@ -225,14 +225,14 @@ impl<'a> ShardRun<'a> {
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
         let graph = self.shard.graph.map(|graph| GraphShard { team, ..graph });
         let start = clock.start();
-        decoding.forward_in(packed.precision, self.pair_isa, decoder, parameters, attention, graph);
+        decoding.forward_in(packed.precision, self.bf16_isa, decoder, parameters, attention, graph);
         clock.stop(start, 0);
         let (outputs, d_outputs) = decoding.outputs_and_gradient_mut();
         learn(outputs, d_outputs);
         let Some(gradients) = &self.gradients else { return };
         let start = clock.start();
         gradients.add(|gradients| decoding.backward(decoder, parameters, attention, graph, gradients));
-        gradients.complete(model.decoder_place());
+        gradients.complete(model.decoder_range());
         decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
         clock.stop(start, 1);
     }
@@ -276,7 +276,7 @@ impl<'a> ShardRun<'a> {
             let pooling_parameters = self.pooling_of(k);
             gradients
                 .add(|gradients| pooled.backward(self.isa, pooling_parameters, sequence, scratch, pooling, gradients));
-            gradients.complete(model.pooling_place(k).expect("a pooling has parameters"));
+            gradients.complete(model.pooling_range(k).expect("a pooling has parameters"));
         } else {
             let d_top = sequence.clear_d_top(scratch);
             let own = rows.zip(own.windows.sample_positions()).filter(|(_, (window, _))| windows.contains(window));
@@ -291,7 +291,7 @@ impl<'a> ShardRun<'a> {
         let gradients = self.gradients.as_ref().expect("tasks of a step of training");
         let groups = own.read_groups();
         let groups: Vec<&Group> = groups.iter().map(|group| &***group).collect();
-        let unwound = Unwound {
+        let backward_windows = BackwardWindows {
             dims: own.dims,
             precision: self.precision(),
             windows: own.windows,
@@ -300,7 +300,7 @@ impl<'a> ShardRun<'a> {
             left: &own.left,
         };
         let slots = self.weights.model.lstms()[k].layers.as_slice();
-        own.sums[part].lock().expect(LOCK).add(self.isa, unwound, slots, gradients);
+        own.sums[part].lock().expect(LOCK).add(self.isa, backward_windows, slots, gradients);
     }
 
     /// Multiply-adds of a task.
@@ -317,10 +317,10 @@ impl<'a> ShardRun<'a> {
             TaskKind::Forward { timeframe, group: n } | TaskKind::Backward { timeframe, group: n } => {
                 let (dims, windows) = (own(timeframe).dims, group(timeframe, n).windows.len() as f64);
                 let steps = own(timeframe).windows.steps() as f64;
-                let by_bar = own(timeframe).windows.overlap() && own(timeframe).cut.is_some();
+                let per_bar_gates = own(timeframe).windows.overlap() && own(timeframe).cut.is_some();
                 let gates = (dims.gates() * PANEL) as f64;
                 let depth: usize = (0..dims.sizes.layers)
-                    .map(|l| if l == 0 && by_bar { 0 } else { dims.input(l) } + dims.sizes.hidden)
+                    .map(|l| if l == 0 && per_bar_gates { 0 } else { dims.input(l) } + dims.sizes.hidden)
                     .sum();
                 // Whole sequences form their weights' gradients on the way back.
                 let is_whole_backward = matches!(task, TaskKind::Backward { .. }) && own(timeframe).cut.is_none();
@@ -347,7 +347,7 @@ fn product_cost(rows: usize, depth: usize, panels: usize) -> f64 {
 impl<'a> TimeframeRun<'a> {
     fn new(tasks: &'a mut TimeframeTasks) -> Self {
         let TimeframeTasks { dims, cut, windows, groups, in_use, sharers, projections, sums, pooled, .. } = tasks;
-        let sharers = sharers.iter_mut().filter(|sharer| sharer.sequence.share.is_some());
+        let sharers = sharers.iter_mut().filter(|sharer| sharer.sequence.unit_share.is_some());
         let projects = projections.iter_mut().filter(|part| !part.bars.is_empty());
         TimeframeRun {
             dims: *dims,

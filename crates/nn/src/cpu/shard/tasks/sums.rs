@@ -9,17 +9,17 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::super::backward::add_rows;
-use super::super::bf16::{self, PairScratch};
+use super::super::bf16::{self, Bf16Scratch};
 use super::super::gradients::SharedGradients;
-use super::super::memory::{place, room};
+use super::super::memory::{padded_panel_len, panel_stride};
 use super::super::rounding::round_panels;
 use super::super::sequence::Sequence;
 use super::super::weights::unpack_add;
 use super::super::windows::Windows;
 use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
-use crate::cpu::kernel::bf16::{PairIsa, padded_words};
-use crate::cpu::kernel::{self, FactorRows, Isa, PANEL, PanelRows, Place, ProductIsa, View};
+use crate::cpu::kernel::bf16::{Bf16Isa, padded_words};
+use crate::cpu::kernel::{self, FactorRows, Isa, PANEL, PanelRows, PanelStride, ProductIsa, View};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -33,11 +33,11 @@ pub(super) struct PanelSums {
     d_gates: Buffer<f32>, // [panels][block · W][16]
     /// Bars and, in bf16, states before a block of steps, then what the layer read.
     operand: Buffer<f32>, // [unit or F panels][block · W][16]
-    by_bar: Buffer<f32>,             // [panels][T · W / 2][16]
+    per_bar_gates: Buffer<f32>,      // [panels][T · W / 2][16]
     d_input_weight: Buffer<f32>,     // [panels][F or H][16]
     d_recurrent_weight: Buffer<f32>, // [panels][H][16]
     d_bias: Buffer<f32>,             // [panels][16]
-    pairs: PairScratch,
+    pairs: Bf16Scratch,
     pub(super) clock: Clock,
 }
 
@@ -47,26 +47,26 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 
     let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0);
     let bars = dims.sizes.features.div_ceil(PANEL);
     let sums = panels * PANEL;
-    let [_, _, turned] = bf16::scratch_len(dims, purpose);
-    let (d_gates, operand, pair_gates) = match dims.pair_isa {
-        Some(_) => (panels * room(block), bars.max(dims.units()), panels * padded_words(block) * PANEL),
+    let [_, _, transposed] = bf16::scratch_len(dims, purpose);
+    let (d_gates, operand, bf16_gates) = match dims.bf16_isa {
+        Some(_) => (panels * padded_panel_len(block), bars.max(dims.units()), panels * padded_words(block) * PANEL),
         None => (0, bars, 0),
     };
     [
         d_gates,
-        operand * room(block),
-        panels * room(rows / 2),
+        operand * padded_panel_len(block),
+        panels * padded_panel_len(rows / 2),
         sums * width,
         sums * dims.sizes.hidden,
         sums,
-        pair_gates,
-        turned,
+        bf16_gates,
+        transposed,
     ]
 }
 
 /// All windows of one timeframe after their groups have gone back.
 #[derive(Clone, Copy)]
-pub(super) struct Unwound<'a> {
+pub(super) struct BackwardWindows<'a> {
     pub(super) dims: Dimensions,
     pub(super) precision: Precision,
     pub(super) windows: &'a Windows,
@@ -76,15 +76,15 @@ pub(super) struct Unwound<'a> {
     pub(super) left: &'a [AtomicUsize],
 }
 
-impl Unwound<'_> {
+impl BackwardWindows<'_> {
     fn sequence(&self) -> &Sequence {
         &self.groups[0].sequence
     }
 
     /// A block of steps of all windows.
-    fn block_at(&self) -> Place {
+    fn block_at(&self) -> PanelStride {
         let windows = self.windows.len();
-        place(BLOCK_STEPS * windows, windows)
+        panel_stride(BLOCK_STEPS * windows, windows)
     }
 
     /// Row of a group's first window at step `t` among those of a block of all windows.
@@ -114,7 +114,7 @@ impl Unwound<'_> {
 
     /// Rows to prefetch during a block: the factors of dW_hh in the block before it, which is
     /// computed next.
-    fn ahead(&self, l: usize, panels: &Range<usize>, block: &Range<usize>) -> Vec<PanelRows> {
+    fn prefetch(&self, l: usize, panels: &Range<usize>, block: &Range<usize>) -> Vec<PanelRows> {
         let Some(t) = block.start.checked_sub(BLOCK_STEPS) else { return Vec::new() };
         let group_rows = |group: &&Group| {
             let rows = BLOCK_STEPS * group.windows.len();
@@ -163,18 +163,18 @@ impl Group {
 
 impl PanelSums {
     pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, panels: Range<usize>) -> Result<Self> {
-        let [d_gates, operand, by_bar, d_input, d_recurrent, d_bias, pair_gates, turned] =
+        let [d_gates, operand, per_bar_gates, d_input, d_recurrent, d_bias, bf16_gates, transposed] =
             len(dims, purpose, panels.len());
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(PanelSums {
             panels,
             d_gates: zeros(d_gates)?,
             operand: zeros(operand)?,
-            by_bar: zeros(by_bar)?,
+            per_bar_gates: zeros(per_bar_gates)?,
             d_input_weight: zeros(d_input)?,
             d_recurrent_weight: zeros(d_recurrent)?,
             d_bias: zeros(d_bias)?,
-            pairs: PairScratch::new(scope, [0, pair_gates, turned])?,
+            pairs: Bf16Scratch::new(scope, [0, bf16_gates, transposed])?,
             clock: Clock::default(),
         })
     }
@@ -189,15 +189,15 @@ impl PanelSums {
     pub(super) fn add(
         &mut self,
         isa: Isa,
-        unwound: Unwound<'_>,
+        backward_windows: BackwardWindows<'_>,
         slots: &[LayerSlots],
         gradients: &SharedGradients<'_>,
     ) {
         for (l, slots) in slots.iter().enumerate().rev() {
             let start = self.clock.start();
-            self.sum(isa, unwound, l);
-            self.unpack(unwound.dims, l, slots, gradients);
-            if unwound.left[l].fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.sum(isa, backward_windows, l);
+            self.unpack(backward_windows.dims, l, slots, gradients);
+            if backward_windows.left[l].fetch_sub(1, Ordering::AcqRel) == 1 {
                 gradients.complete_layer(slots);
             }
             self.clock.stop_layer(start, l, Work::WeightGradients);
@@ -205,35 +205,35 @@ impl PanelSums {
     }
 
     /// Sums of layer `l`, in the order of [`Sequence::backward`] over all windows.
-    fn sum(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize) {
-        let windows = unwound.windows;
+    fn sum(&mut self, isa: Isa, backward_windows: BackwardWindows<'_>, l: usize) {
+        let windows = backward_windows.windows;
         for sums in [&mut self.d_input_weight, &mut self.d_recurrent_weight, &mut self.d_bias] {
             sums.as_mut_slice().fill(0.0);
         }
-        let (by_bar, sequence) = (unwound.sequence().is_by_bar(l), unwound.sequence());
-        let bars_at = place(windows.bars(), 1);
-        if by_bar {
-            self.by_bar.as_mut_slice()[..self.panels.len() * bars_at.stride].fill(0.0);
+        let (per_bar_gates, sequence) = (backward_windows.sequence().projects_per_bar(l), backward_windows.sequence());
+        let bars_at = panel_stride(windows.bars(), 1);
+        if per_bar_gates {
+            self.per_bar_gates.as_mut_slice()[..self.panels.len() * bars_at.stride].fill(0.0);
         }
         for block in sequence.blocks().rev() {
-            if by_bar {
-                self.add_by_bar(isa, unwound, l, &block);
+            if per_bar_gates {
+                self.add_per_bar(isa, backward_windows, l, &block);
             }
-            match unwound.dims.pair_isa {
-                Some(pair_isa) => self.add_block_pairs(pair_isa, unwound, l, &block),
-                None => self.add_block(isa, unwound, l, &block),
+            match backward_windows.dims.bf16_isa {
+                Some(bf16_isa) => self.add_block_bf16(bf16_isa, backward_windows, l, &block),
+                None => self.add_block(isa, backward_windows, l, &block),
             }
         }
-        if by_bar {
-            self.add_bars(isa, unwound);
+        if per_bar_gates {
+            self.add_bars(isa, backward_windows);
         }
     }
 
     /// Adds the gradients of gates at the steps of a block to the sums by bar.
-    fn add_by_bar(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
-        let (bars_at, sums) = (place(unwound.windows.bars(), 1), self.by_bar.as_mut_slice());
+    fn add_per_bar(&mut self, isa: Isa, backward_windows: BackwardWindows<'_>, l: usize, block: &Range<usize>) {
+        let (bars_at, sums) = (panel_stride(backward_windows.windows.bars(), 1), self.per_bar_gates.as_mut_slice());
         for t in block.clone().rev() {
-            for group in unwound.groups {
+            for group in backward_windows.groups {
                 let d_gates = group.d_gates(l, t).panel(self.panels.start);
                 group.sequence.windows.add_step(isa, t, self.panels.len(), d_gates, sums, bars_at);
             }
@@ -241,61 +241,72 @@ impl PanelSums {
     }
 
     /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
-    fn add_block(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
-        let (dims, panels) = (unwound.dims, self.panels.len());
-        let add = |columns, rows: &[FactorRows<'_>], ahead: &[PanelRows], sums: &mut Buffer<f32>| {
-            kernel::outer_of(isa, columns, panels, rows, ahead, sums.as_mut_slice());
+    fn add_block(&mut self, isa: Isa, backward_windows: BackwardWindows<'_>, l: usize, block: &Range<usize>) {
+        let (dims, panels) = (backward_windows.dims, self.panels.len());
+        let add = |columns, rows: &[FactorRows<'_>], prefetch: &[PanelRows], sums: &mut Buffer<f32>| {
+            kernel::outer_of(isa, columns, panels, rows, prefetch, sums.as_mut_slice());
         };
-        let rows = unwound.factors(l, self.panels.start, block, |group, t| group.states(l, t));
-        let ahead = unwound.ahead(l, &self.panels, block);
-        add(dims.sizes.hidden, &rows, &ahead, &mut self.d_recurrent_weight);
-        if unwound.sequence().is_by_bar(l) {
+        let rows = backward_windows.factors(l, self.panels.start, block, |group, t| group.states(l, t));
+        let prefetch = backward_windows.prefetch(l, &self.panels, block);
+        add(dims.sizes.hidden, &rows, &prefetch, &mut self.d_recurrent_weight);
+        if backward_windows.sequence().projects_per_bar(l) {
             return;
         }
         rows.iter().for_each(|rows| add_rows(rows.rows, rows.d, self.d_bias.as_mut_slice()));
         let rows = match l {
             0 => {
-                let at = self.take_block(unwound, block);
+                let at = self.take_block(backward_windows, block);
                 let x = self.operand.as_slice();
-                let row = |group: &Group, t| View(x, at.row(unwound.row_in_block(block, group, t)));
-                unwound.factors(l, self.panels.start, block, row)
+                let row = |group: &Group, t| View(x, at.row(backward_windows.row_in_block(block, group, t)));
+                backward_windows.factors(l, self.panels.start, block, row)
             }
-            _ => unwound.factors(l, self.panels.start, block, |group, t| group.states(l - 1, t + 1)),
+            _ => backward_windows.factors(l, self.panels.start, block, |group, t| group.states(l - 1, t + 1)),
         };
         add(dims.input(l), &rows, &[], &mut self.d_input_weight);
     }
 
     /// [`PanelSums::add_block`] of numbers in bf16, which are packed from rows that follow one
     /// another.
-    fn add_block_pairs(&mut self, pair_isa: PairIsa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
-        let Unwound { dims, windows, .. } = unwound;
-        let (rows, panels, at) = (block.len() * windows.len(), self.panels.len(), unwound.block_at());
+    fn add_block_bf16(
+        &mut self,
+        bf16_isa: Bf16Isa,
+        backward_windows: BackwardWindows<'_>,
+        l: usize,
+        block: &Range<usize>,
+    ) {
+        let BackwardWindows { dims, windows, .. } = backward_windows;
+        let (rows, panels, at) = (block.len() * windows.len(), self.panels.len(), backward_windows.block_at());
         let units = 0..dims.units();
-        unwound.gather(block, &self.panels, |group, t| group.d_gates(l, t), self.d_gates.as_mut_slice());
+        backward_windows.gather(block, &self.panels, |group, t| group.d_gates(l, t), self.d_gates.as_mut_slice());
         let d_gates = View(self.d_gates.as_slice(), at);
-        self.pairs.take_d_gates(pair_isa, rows, panels, d_gates);
-        unwound.gather(block, &units, |group, t| group.states(l, t), self.operand.as_mut_slice());
+        self.pairs.take_d_gates(bf16_isa, rows, panels, d_gates);
+        backward_windows.gather(block, &units, |group, t| group.states(l, t), self.operand.as_mut_slice());
         let (before, sums) = (View(self.operand.as_slice(), at), self.d_recurrent_weight.as_mut_slice());
-        self.pairs.add_product(pair_isa, rows, dims.sizes.hidden, panels, before, sums);
-        if unwound.sequence().is_by_bar(l) {
+        self.pairs.add_product(bf16_isa, rows, dims.sizes.hidden, panels, before, sums);
+        if backward_windows.sequence().projects_per_bar(l) {
             return;
         }
         add_rows(rows, d_gates, self.d_bias.as_mut_slice());
         let input_at = match l {
-            0 => self.take_block(unwound, block),
+            0 => self.take_block(backward_windows, block),
             _ => {
-                unwound.gather(block, &units, |group, t| group.states(l - 1, t + 1), self.operand.as_mut_slice());
+                backward_windows.gather(
+                    block,
+                    &units,
+                    |group, t| group.states(l - 1, t + 1),
+                    self.operand.as_mut_slice(),
+                );
                 at
             }
         };
         let (input, sums) = (View(self.operand.as_slice(), input_at), self.d_input_weight.as_mut_slice());
-        self.pairs.add_product(pair_isa, rows, dims.input(l), panels, input, sums);
+        self.pairs.add_product(bf16_isa, rows, dims.input(l), panels, input, sums);
     }
 
     /// Brings the bars of all windows at a block of steps to `operand`; their place.
-    fn take_block(&mut self, unwound: Unwound<'_>, block: &Range<usize>) -> Place {
-        let Unwound { dims, precision, windows, bars, .. } = unwound;
-        let (features, at) = (dims.sizes.features, place(BLOCK_STEPS * dims.capacity, 1));
+    fn take_block(&mut self, backward_windows: BackwardWindows<'_>, block: &Range<usize>) -> PanelStride {
+        let BackwardWindows { dims, precision, windows, bars, .. } = backward_windows;
+        let (features, at) = (dims.sizes.features, panel_stride(BLOCK_STEPS * dims.capacity, 1));
         windows.pack_steps(block, bars, features, self.operand.as_mut_slice(), at);
         let (panels, rows) = (0..features.div_ceil(PANEL), block.len() * windows.len());
         round_panels(precision, self.operand.as_mut_slice(), at, panels, rows);
@@ -303,17 +314,17 @@ impl PanelSums {
     }
 
     /// dW_ih and db of the first layer, once a bar.
-    fn add_bars(&mut self, isa: Isa, unwound: Unwound<'_>) {
-        let Unwound { dims, windows, precision, bars, .. } = unwound;
+    fn add_bars(&mut self, isa: Isa, backward_windows: BackwardWindows<'_>) {
+        let BackwardWindows { dims, windows, precision, bars, .. } = backward_windows;
         let (features, at_once, panels) = (dims.sizes.features, BLOCK_STEPS * dims.capacity, self.panels.len());
-        let (x_at, bars_at) = (place(at_once, 1), place(windows.bars(), 1));
+        let (x_at, bars_at) = (panel_stride(at_once, 1), panel_stride(windows.bars(), 1));
         for first in (0..windows.bars()).step_by(at_once) {
             let rows = first..windows.bars().min(first + at_once);
             windows.pack_bars(&rows, bars, features, self.operand.as_mut_slice(), x_at);
             round_panels(precision, self.operand.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
-            let d_gates = View(self.by_bar.as_slice(), bars_at.row(first));
+            let d_gates = View(self.per_bar_gates.as_slice(), bars_at.row(first));
             let x = View(self.operand.as_slice(), x_at);
-            let isa = ProductIsa { isa, pair_isa: dims.pair_isa };
+            let isa = ProductIsa { isa, bf16_isa: dims.bf16_isa };
             kernel::outer_by(isa, rows.len(), features, panels, x, d_gates, self.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, self.d_bias.as_mut_slice());
         }

@@ -7,12 +7,12 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use proptest::prelude::*;
 
-use super::super::segments::tests::{Case, Samples, TimeframeWindows, pair_isas, windows};
+use super::super::segments::tests::{Case, Samples, TimeframeWindows, bf16_isas, windows};
 use super::TaskKind;
 use crate::cpu::kernel::Isa;
 use crate::cpu::schedule::TaskGraph;
 use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
-use crate::cpu::step::{Capacity, Kept, Purpose};
+use crate::cpu::step::{Capacity, CheckpointPolicy, Purpose};
 use crate::model::dropout::Dropout;
 use crate::model::pooling::Pooling;
 use crate::model::{Model, ModelConfig};
@@ -45,14 +45,14 @@ proptest! {
         let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
         let case = |threads| Case { threads, dense, ..case(&samples, config, precision) };
         for isa in Isa::all() {
-            let expected = case(1).gradients(isa, None, &samples, Kept::Everything);
-            prop_assert!(case(threads).gradients(isa, None, &samples, Kept::Everything) == expected, "{}", isa.name());
+            let expected = case(1).gradients(isa, None, &samples, CheckpointPolicy::Everything);
+            prop_assert!(case(threads).gradients(isa, None, &samples, CheckpointPolicy::Everything) == expected, "{}", isa.name());
         }
-        for pair_isa in pair_isas(hidden).filter(|_| bf16) {
-            let (isa, pairs) = (Isa::best(), Some(pair_isa));
-            let expected = case(1).gradients(isa, pairs, &samples, Kept::Everything);
-            let found = case(threads).gradients(isa, pairs, &samples, Kept::Everything);
-            prop_assert!(found == expected, "{}", pair_isa.name());
+        for bf16_isa in bf16_isas(hidden).filter(|_| bf16) {
+            let (isa, pairs) = (Isa::best(), Some(bf16_isa));
+            let expected = case(1).gradients(isa, pairs, &samples, CheckpointPolicy::Everything);
+            let found = case(threads).gradients(isa, pairs, &samples, CheckpointPolicy::Everything);
+            prop_assert!(found == expected, "{}", bf16_isa.name());
         }
     }
 
@@ -62,7 +62,7 @@ proptest! {
         (hidden, layers, count) in (4usize..36, 1usize..4, 1usize..34),
         threads in 2usize..8,
         (drops, norm, pools, dense) in any::<(bool, bool, bool, bool)>(),
-        kept in prop_oneof![Just(Kept::Everything), Just(Kept::Half), Just(Kept::HalfAndCells)],
+        kept in prop_oneof![Just(CheckpointPolicy::Everything), Just(CheckpointPolicy::Half), Just(CheckpointPolicy::HalfAndCells)],
     ) {
         let samples = Samples::new(count, &timeframes);
         let dense = dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1);
@@ -85,7 +85,7 @@ fn few_groups_project_all_bars() {
     for threads in [2, 4, 7, 16] {
         let with = |threads| {
             let case = Case { threads, ..case(&samples, config, Precision::Fp32) };
-            case.gradients(Isa::best(), None, &samples, Kept::Everything)
+            case.gradients(Isa::best(), None, &samples, CheckpointPolicy::Everything)
         };
         assert!(with(threads) == with(1), "{threads} threads");
     }
@@ -101,7 +101,7 @@ fn windows_that_share_bars_are_cut_between_them() {
     for threads in [2, 3, 7, 16, 64] {
         let with = |threads| {
             let case = Case { threads, ..case(&samples, config, Precision::Fp32) };
-            case.gradients(Isa::best(), None, &samples, Kept::Everything)
+            case.gradients(Isa::best(), None, &samples, CheckpointPolicy::Everything)
         };
         assert!(with(threads) == with(1), "{threads} threads");
     }
@@ -136,7 +136,7 @@ impl OneWindow {
         let mut workspace = ShardWorkspace::new(&scope, &self.model, capacity, purpose, None).unwrap();
         if self.in_bytes {
             packed.quantize(&scope, &self.model, &parameters).unwrap();
-            workspace.make_room_for_bytes(&scope).unwrap();
+            workspace.ensure_int8_capacity(&scope).unwrap();
         }
         let view = batch.view();
         let weights =

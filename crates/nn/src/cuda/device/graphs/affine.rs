@@ -5,8 +5,8 @@
 use megabatch_gpu_core::Buffer;
 
 use crate::cuda::ops::{
-    Arithmetic, Output, Part, Product, Scratch, Transpose, add_column_sums, column_sum_parts, multiply, parts_of_rows,
-    parts_of_sum,
+    Arithmetic, Output, Product, Scratch, TensorSlice, Transpose, add_column_sums, column_sum_partials_len, multiply,
+    product_partials_len, rows_partials_len,
 };
 use crate::error::Result;
 use crate::model::Model;
@@ -26,23 +26,23 @@ pub(super) struct Affine {
 impl Affine {
     /// The map of a weight and a bias of `model`.
     pub(super) fn new(model: &Model, weight: Slot, bias: Option<Slot>, inputs: usize, arithmetic: Arithmetic) -> Self {
-        let place = model.layout().place(weight);
-        let bias = bias.map(|bias| model.layout().place(bias).start);
-        Affine { weight: place.start, bias, shape: [place.len() / inputs, inputs], arithmetic }
+        let range = model.layout().range(weight);
+        let bias = bias.map(|bias| model.layout().range(bias).start);
+        Affine { weight: range.start, bias, shape: [range.len() / inputs, inputs], arithmetic }
     }
 
     /// Numbers that it asks a scratch for over so many rows, or fewer.
-    pub(super) fn parts(&self, rows: usize) -> usize {
+    pub(super) fn partial_sums_len(&self, rows: usize) -> usize {
         let [outputs, inputs] = self.shape;
-        let bias_parts = if self.bias.is_some() { column_sum_parts(rows, outputs) } else { 0 };
-        let product_parts = parts_of_rows(rows, outputs, inputs).max(parts_of_rows(rows, inputs, outputs));
-        product_parts.max(bias_parts).max(parts_of_sum([outputs, inputs, rows]))
+        let bias_parts = if self.bias.is_some() { column_sum_partials_len(rows, outputs) } else { 0 };
+        let product_parts = rows_partials_len(rows, outputs, inputs).max(rows_partials_len(rows, inputs, outputs));
+        product_parts.max(bias_parts).max(product_partials_len([outputs, inputs, rows]))
     }
 
     fn product<'a>(
         &self,
-        a: Part<'a, f32>,
-        b: Part<'a, f32>,
+        a: TensorSlice<'a, f32>,
+        b: TensorSlice<'a, f32>,
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'a, f32> {
@@ -58,7 +58,7 @@ impl Affine {
         y: &mut Buffer<f32>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let ([outputs, inputs], part) = (self.shape, |start| Part { buffer: parameters, start });
+        let ([outputs, inputs], part) = (self.shape, |start| TensorSlice { buffer: parameters, start });
         let product = self.product(x.into(), part(self.weight), [rows, outputs, inputs], Transpose::Nt);
         let product = Product { start: self.bias.map(part), ..product };
         multiply(&product, Output::Overwrite, y, 0, scratch)
@@ -90,7 +90,7 @@ impl Affine {
         output: Output,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let ([outputs, inputs], weight) = (self.shape, Part { buffer: parameters, start: self.weight });
+        let ([outputs, inputs], weight) = (self.shape, TensorSlice { buffer: parameters, start: self.weight });
         let product = self.product(d_y.into(), weight, [rows, inputs, outputs], Transpose::Nn);
         multiply(&product, output, d_x, 0, scratch)
     }

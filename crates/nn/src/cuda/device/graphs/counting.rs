@@ -59,9 +59,9 @@ fn tally_loss(estimate: &mut MemoryEstimate<'_>, shapes: &[LayerShape], nodes: u
     estimate.put("batches", "sums of losses", totals, &StepPhase::ALL);
     let head_len = model.decoder().head().map(|head| {
         let [weight, bias] = head.slots();
-        Affine::new(model, weight, Some(bias), model.decoder().top(), config.arithmetic).parts(rows)
+        Affine::new(model, weight, Some(bias), model.decoder().top(), config.arithmetic).partial_sums_len(rows)
     });
-    let parts = shapes.iter().map(|shape| shape.parts(nodes)).chain(head_len).max().unwrap_or(0);
+    let parts = shapes.iter().map(|shape| shape.partial_sums_len(nodes)).chain(head_len).max().unwrap_or(0);
     let parts = Scratch::bytes::<f32>(parts).max(GraphLoss::scratch_bytes(
         loss_and_outputs.0,
         loss_and_outputs.1,

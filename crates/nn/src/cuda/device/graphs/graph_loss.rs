@@ -8,7 +8,7 @@ use crate::batch::BatchView;
 use crate::cuda::device::head::LossInput;
 use crate::cuda::ops::{
     GraphLists, GraphRows, LossScaling, LossTable, Predictions, Scratch, Terms, UploadBatch, graph_loss,
-    graph_loss_parts, loss, loss_parts,
+    graph_loss_partials_len, loss, loss_partials_len,
 };
 use crate::error::Result;
 use crate::graph::GraphBatch;
@@ -63,8 +63,8 @@ impl GraphLoss {
 
     /// Bytes that the loss of so many graphs and rows asks a scratch for.
     pub(super) fn scratch_bytes(loss: Loss, width: usize, graphs: usize, rows: usize) -> usize {
-        let graph_parts = || graph_loss_parts(loss, [graphs, rows, width]);
-        Scratch::bytes::<f64>(if compares(loss) { graph_parts() } else { loss_parts(rows * width) })
+        let graph_parts = || graph_loss_partials_len(loss, [graphs, rows, width]);
+        Scratch::bytes::<f64>(if compares(loss) { graph_parts() } else { loss_partials_len(rows * width) })
     }
 
     /// Begins a step.

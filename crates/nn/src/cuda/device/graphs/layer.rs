@@ -8,9 +8,9 @@ use super::shared::Shared;
 use super::slots::Slots;
 use crate::cuda::ops::{
     Arithmetic, Attended, AttentionSizes, DroppedNodes, GraphLists, MaskNumbers, NodeDotInputs, Output, OutputStart,
-    Part, ReceiverRows, Scored, Scratch, activation_gradients, add_column_sums, coefficients, drop_node_gradients,
-    drop_nodes, ensure_capacity, gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients,
-    src_gradients, value_gradients,
+    ReceiverRows, Scored, Scratch, TensorSlice, activation_gradients, add_column_sums, coefficients,
+    drop_node_gradients, drop_nodes, ensure_capacity, gather_heads, node_dot_gradients, node_dots, receiver_gradients,
+    score_gradients, src_gradients, value_gradients,
 };
 use crate::error::Result;
 use crate::model::Model;
@@ -62,10 +62,10 @@ struct Mapped {
 
 impl Mapped {
     fn scored<'a>(&'a self, slots: &Slots, parameters: &'a Buffer<f32>) -> Scored<'a> {
-        let (dst, part) = (&self.dst, |start| Part { buffer: parameters, start });
+        let (dst, part) = (&self.dst, |start| TensorSlice { buffer: parameters, start });
         match *slots {
             Slots::Gat { ref common, .. } => {
-                let edge_weight = common.edge_weight.map(|_| Part::from(&self.edge_vectors));
+                let edge_weight = common.edge_weight.map(|_| TensorSlice::from(&self.edge_vectors));
                 Scored { src: &self.src, dst, vector: None, edge_weight }
             }
             Slots::GatV2 { attention, ref common, .. } => {
@@ -119,8 +119,8 @@ impl LayerShape {
     }
 
     /// Numbers that a layer asks a scratch for over so many nodes, or fewer.
-    pub(super) fn parts(&self, nodes: usize) -> usize {
-        self.slots.parts(self.sizes, nodes)
+    pub(super) fn partial_sums_len(&self, nodes: usize) -> usize {
+        self.slots.partial_sums_len(self.sizes, nodes)
     }
 
     /// Dropout of its input.
@@ -170,7 +170,7 @@ impl GraphLayer {
         match &self.shape.slots {
             Slots::Gat { map, vectors, edge_attention, common } => {
                 map.forward(parameters, x, nodes, values, scratch)?;
-                let vectors = vectors.map(|start| Part { buffer: parameters, start });
+                let vectors = vectors.map(|start| TensorSlice { buffer: parameters, start });
                 node_dots(attended, values, vectors, src, dst)?;
                 if let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) {
                     common.edge_vectors(parameters, vector, weight, self.shape.sizes, edge_vectors, scratch)?;
@@ -187,7 +187,7 @@ impl GraphLayer {
                 residual.forward(parameters, x, nodes, &mut self.y, scratch)?;
                 OutputStart::Present
             }
-            None => OutputStart::Bias(Part { buffer: parameters, start: common.bias }),
+            None => OutputStart::Bias(TensorSlice { buffer: parameters, start: common.bias }),
         };
         coefficients(attended, self.mapped.scored(&self.shape.slots, parameters), &mut self.coefficients)?;
         gather_heads(attended, &self.coefficients, &self.mapped.values, start, self.shape.activation, &mut self.y)
@@ -259,7 +259,7 @@ impl GraphLayer {
             }
             Slots::Gat { vectors, edge_attention, common, .. } => {
                 src_gradients(attended, scored, d_scores, Output::Overwrite, d_src)?;
-                let parts = vectors.map(|start| Part { buffer: parameters, start });
+                let parts = vectors.map(|start| TensorSlice { buffer: parameters, start });
                 let dots = NodeDotInputs { values: &self.mapped.values, vectors: parts, d: [d_src, d_dst] };
                 node_dot_gradients(attended, dots, d_values, &mut *first, &mut *second)?;
                 for (rows, start) in [first, second].into_iter().zip(*vectors) {

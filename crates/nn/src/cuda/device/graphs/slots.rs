@@ -6,7 +6,8 @@ use megabatch_gpu_core::Buffer;
 
 use super::affine::Affine;
 use crate::cuda::ops::{
-    Arithmetic, AttentionSizes, Output, Part, Product, Scratch, Transpose, column_sum_parts, multiply, parts_of_sum,
+    Arithmetic, AttentionSizes, Output, Product, Scratch, TensorSlice, Transpose, column_sum_partials_len, multiply,
+    product_partials_len,
 };
 use crate::error::Result;
 use crate::model::Model;
@@ -44,7 +45,7 @@ pub(super) struct Common {
 
 impl Slots {
     pub(super) fn new(model: &Model, layer: &AttentionLayer, arithmetic: Arithmetic) -> Self {
-        let start = |slot| model.layout().place(slot).start;
+        let start = |slot| model.layout().range(slot).start;
         let map = |weight, bias| Affine::new(model, weight, bias, layer.sizes.input, arithmetic);
         let common = Common {
             bias: start(layer.bias),
@@ -86,20 +87,21 @@ impl Slots {
     }
 
     /// Numbers that a layer of these sizes asks a scratch for over so many nodes, or fewer.
-    pub(super) fn parts(&self, sizes: AttentionSizes, nodes: usize) -> usize {
-        let maps = self.maps().iter().chain(&self.common().residual).map(|map| map.parts(nodes));
+    pub(super) fn partial_sums_len(&self, sizes: AttentionSizes, nodes: usize) -> usize {
+        let maps = self.maps().iter().chain(&self.common().residual).map(|map| map.partial_sums_len(nodes));
         let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
         let columns = sizes.projected().max(sizes.width()).max(sizes.scored() * attributes);
-        let edge_vector_parts = parts_of_sum([1, attributes, units]).max(parts_of_sum([1, units, attributes]));
-        maps.max().unwrap_or(0).max(column_sum_parts(nodes, columns)).max(edge_vector_parts)
+        let edge_vector_parts =
+            product_partials_len([1, attributes, units]).max(product_partials_len([1, units, attributes]));
+        maps.max().unwrap_or(0).max(column_sum_partials_len(nodes, columns)).max(edge_vector_parts)
     }
 }
 
 impl Common {
     fn product<'a>(
         &self,
-        a: Part<'a, f32>,
-        b: Part<'a, f32>,
+        a: TensorSlice<'a, f32>,
+        b: TensorSlice<'a, f32>,
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'a, f32> {
@@ -117,7 +119,7 @@ impl Common {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
-        let part = |start| Part { buffer: parameters, start };
+        let part = |start| TensorSlice { buffer: parameters, start };
         for head in 0..sizes.heads as usize {
             let operands = [part(vector + head * units), part(weight + head * units * attributes)];
             let product = self.product(operands[0], operands[1], [1, attributes, units], Transpose::Nn);
@@ -138,10 +140,10 @@ impl Common {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
-        let part = |start| Part { buffer: parameters, start };
+        let part = |start| TensorSlice { buffer: parameters, start };
         for head in 0..sizes.heads as usize {
             let (vector, weight) = (vector + head * units, weight + head * units * attributes);
-            let d = Part { buffer: d, start: head * attributes };
+            let d = TensorSlice { buffer: d, start: head * attributes };
             let vector_gradient = self.product(d, part(weight), [1, units, attributes], Transpose::Nt);
             multiply(&vector_gradient, Output::Add, &mut *gradients, vector, scratch)?;
             let weight_gradient = self.product(part(vector), d, [units, attributes, 1], Transpose::Tn);

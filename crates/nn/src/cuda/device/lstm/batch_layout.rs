@@ -66,12 +66,12 @@ impl<T: Operand> Lstms<T> {
         ensure_capacity(&mut self.projected, projected_rows * 4 * self.hidden)
     }
 
-    pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
+    pub(super) fn ensure_gradient_capacity(&mut self) -> Result<()> {
         let rows = self.over_bars.rows();
         self.d_outputs.iter_mut().try_for_each(|d_outputs| ensure_capacity(d_outputs, rows * self.hidden))?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
-        ensure_capacity(&mut self.shared.by_bar, most * 4 * self.hidden)?;
-        self.layers.iter_mut().try_for_each(|layer| layer.cells.make_room_for_gradients())?;
+        ensure_capacity(&mut self.shared.per_bar_gates, most * 4 * self.hidden)?;
+        self.layers.iter_mut().try_for_each(|layer| layer.cells.ensure_gradient_capacity())?;
         self.back.ensure_capacity(&self.over_bars)
     }
 }

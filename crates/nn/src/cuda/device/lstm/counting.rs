@@ -23,7 +23,7 @@ impl<T: Operand> Lstms<T> {
         }
         let layers = model.config().layers;
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
-        let parts = (0..layers).map(|l| LstmLayer::<T>::parts(estimate, l)).max().unwrap_or(0);
+        let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
         Shared::estimate(estimate, parts, batch.bars.iter().copied().max().unwrap_or(0));
         let top_bytes = Top::bytes(model, Self::vectors(estimate), &estimate.rows);
         estimate.put("activations", "what is read of windows", top_bytes, BOTH);
@@ -94,11 +94,11 @@ impl<T: Operand> LstmLayer<T> {
     }
 
     /// Numbers that the cells of layer `l` ask for between launches.
-    fn parts(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
+    fn partial_sums_len(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
         let config = estimate.model.config();
         let cell_parts = |(k, &input): (usize, &usize)| {
             let read = if l == 0 { estimate.batch.bars[k] } else { estimate.rows[k] };
-            Cells::<T>::parts(config.hidden, input, config.bias, read, estimate.rows[k])
+            Cells::<T>::partial_sums_len(config.hidden, input, config.bias, read, estimate.rows[k])
         };
         inputs(estimate.model, l).iter().enumerate().map(cell_parts).max().unwrap_or(0)
     }

@@ -22,8 +22,9 @@ use super::top::Top;
 use crate::batch::{BatchView, Runs, SeriesView};
 use crate::cuda::ComputeConfig;
 use crate::cuda::ops::{
-    DeviceByteMatrix, Dropped, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, Part, RecurrenceSchedule,
-    RecurrentBytes, RecurrentWeights, RowGranularity, States, UploadBatch, WorkList, recurrence_backward, sum_by_bar,
+    DeviceInt8Matrix, Dropped, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrenceSchedule,
+    RecurrentInt8, RecurrentWeights, RowGranularity, States, TensorSlice, UploadBatch, WorkList, recurrence_backward,
+    sum_per_bar,
 };
 use crate::cuda::tuning::{Choices, Tuner};
 use crate::error::Result;
@@ -77,7 +78,7 @@ struct LstmLayer<T: Operand> {
     cells: Cells<T>,
     recurrent: RecurrentWeights<T>,
     /// The same in eight bits, in their place.
-    in_bytes: Option<RecurrentBytes>,
+    int8_weights: Option<RecurrentInt8>,
     states: States<T>,
     /// Norm and dropout below the layer above; `None` for the top one.
     between: Option<InterLayer<T>>,
@@ -94,11 +95,11 @@ impl<T: Operand> Lstms<T> {
         let widths = inputs(model, 0);
         let over_bars = WorkList::empty(&batches, hidden)?;
         let layer = |l: usize| {
-            let starts = model.lstms().iter().map(|lstm| model.layout().place(lstm.layers[l].weight_hh).start);
+            let starts = model.lstms().iter().map(|lstm| model.layout().range(lstm.layers[l].weight_hh).start);
             Ok(LstmLayer {
                 cells: Cells::new(&weights, model, l, arithmetic)?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, &starts.collect::<Vec<_>>())?,
-                in_bytes: None,
+                int8_weights: None,
                 states: States::zeros(&activations, &over_bars)?,
                 between: (l + 1 < model.config().layers)
                     .then(|| InterLayer::new(&activations, model, l))
@@ -163,11 +164,11 @@ impl<T: Operand> Lstms<T> {
             let (mut inputs, mut recurrent) = (Vec::new(), Vec::new());
             for lstm in model.lstms() {
                 let [input, recurrent_matrix] = lstm.layers[l].quantized(lstm.sizes.hidden, parameters)?;
-                inputs.push(DeviceByteMatrix::new(&scope, &input)?);
+                inputs.push(DeviceInt8Matrix::new(&scope, &input)?);
                 recurrent.push(recurrent_matrix);
             }
-            layer.cells.set_in_bytes(inputs);
-            layer.in_bytes = Some(RecurrentBytes::new(&scope, &recurrent)?);
+            layer.cells.set_int8_weights(inputs);
+            layer.int8_weights = Some(RecurrentInt8::new(&scope, &recurrent)?);
         }
         Ok(())
     }
@@ -187,7 +188,7 @@ impl<T: Operand> Lstms<T> {
         self.fill_up()?;
         self.build_layout(learns)?;
         if learns {
-            self.make_room_for_gradients()?;
+            self.ensure_gradient_capacity()?;
         }
         let Lstms { names, layers, bars, over_bars, over_states, reads, masks, .. } = self;
         for (k, bars) in bars.iter_mut().enumerate() {
@@ -274,7 +275,7 @@ impl<T: Operand> Lstms<T> {
                 self.back.hidden.set_zero()?;
             }
             self.back.cell.set_zero()?;
-            self.unwind(l)?;
+            self.backward_recurrence(l)?;
             self.add_gradients(l, gradients)?;
             if l > 0 {
                 self.layer_backward(l - 1, weights, gradients)?;
@@ -284,7 +285,7 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// Goes back through the recurrence of layer `l`.
-    fn unwind(&mut self, l: usize) -> Result<()> {
+    fn backward_recurrence(&mut self, l: usize) -> Result<()> {
         let reads_every_step = self.vectors == RowGranularity::OfSteps || self.top.reads_every_step();
         let every_step = l + 1 < self.layers.len() || reads_every_step;
         let list = if l == 0 { &self.over_bars } else { &self.over_states };
@@ -305,14 +306,14 @@ impl<T: Operand> Lstms<T> {
         for (k, bars) in self.bars.iter().enumerate() {
             let gates_row = self.over_bars.gates_row(k);
             let steps = Steps {
-                d_gates: Part { buffer: &self.back.gates, start: gates_row * 4 * hidden },
-                hidden_before: Part { buffer: &states.hidden, start: self.over_bars.states_row(k) * hidden },
+                d_gates: TensorSlice { buffer: &self.back.gates, start: gates_row * 4 * hidden },
+                hidden_before: TensorSlice { buffer: &states.hidden, start: self.over_bars.states_row(k) * hidden },
                 rows: bars.windows() * bars.steps(),
             };
             match below.last() {
                 None => {
-                    sum_by_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.by_bar)?;
-                    cells.weight_grads_by_bar(k, &steps, &bars.wide, bars.count(), &mut self.shared)?;
+                    sum_per_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.per_bar_gates)?;
+                    cells.weight_grads_per_bar(k, &steps, &bars.wide, bars.count(), &mut self.shared)?;
                 }
                 Some(below) => {
                     let read = below.read(k, &self.over_bars).part;

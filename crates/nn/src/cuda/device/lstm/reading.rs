@@ -5,7 +5,7 @@
 use super::{LstmLayer, Lstms};
 use crate::cuda::device::bars::Bars;
 use crate::cuda::ops::{
-    Operand, Part, RecurrenceInputs, RowInputs, ensure_capacity, recurrence, recurrence_in_bytes, recurrence_of_rows,
+    Operand, RecurrenceInputs, RowInputs, TensorSlice, ensure_capacity, recurrence, recurrence_int8, recurrence_of_rows,
 };
 use crate::error::Result;
 
@@ -38,7 +38,7 @@ impl<T: Operand> Lstms<T> {
         for (k, bars) in self.bars.iter().enumerate() {
             match below.last() {
                 None => {
-                    let x = Part { buffer: &self.rows, start: self.row_starts[k] };
+                    let x = TensorSlice { buffer: &self.rows, start: self.row_starts[k] };
                     cells.project(
                         k,
                         x,
@@ -68,10 +68,10 @@ impl<T: Operand> Lstms<T> {
     pub(super) fn recur(&mut self, l: usize) -> Result<()> {
         let itself = self.projects_itself() && l == 0;
         let Lstms { over_bars, over_states, layers, input, rows, projected, .. } = self;
-        let LstmLayer { recurrent, in_bytes, states, .. } = &mut layers[l];
+        let LstmLayer { recurrent, int8_weights, states, .. } = &mut layers[l];
         let list = if l == 0 { over_bars } else { over_states };
-        match (in_bytes, input) {
-            (Some(weights), _) => recurrence_in_bytes(list, weights, projected, states),
+        match (int8_weights, input) {
+            (Some(weights), _) => recurrence_int8(list, weights, projected, states),
             (None, Some(input)) if itself => {
                 recurrence_of_rows(list, &RowInputs { weights: recurrent, input, rows }, states)
             }

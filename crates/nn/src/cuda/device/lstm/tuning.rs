@@ -57,7 +57,7 @@ impl<T: Operand> Lstms<T> {
 
     fn take_once(&mut self, learns: bool) -> Result<()> {
         self.recur(0)?;
-        if learns { self.unwind(0) } else { Ok(()) }
+        if learns { self.backward_recurrence(0) } else { Ok(()) }
     }
 }
 

@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use super::cpu;
 use super::{Attended, Scored, WARP, address};
 use crate::cuda::ops::matmul::Output;
-use crate::cuda::ops::operand::Part;
+use crate::cuda::ops::operand::TensorSlice;
 use crate::error::Result;
 use crate::model::graph::GraphActivation;
 
@@ -29,7 +29,7 @@ pub(crate) fn activation_gradients(
     d: &mut Buffer<f32>,
 ) -> Result<()> {
     let device = d.scope().device().clone();
-    [y, &*d].into_iter().for_each(|array| Part::from(array).assert_has(len, &device));
+    [y, &*d].into_iter().for_each(|array| TensorSlice::from(array).assert_has(len, &device));
     match device {
         Device::Cuda(device) => {
             let is_elu = u32::from(activation == GraphActivation::Elu);
@@ -215,7 +215,7 @@ pub(crate) fn src_gradients(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeDotInputs<'a> {
     pub(crate) values: &'a Buffer<f32>,
-    pub(crate) vectors: [Part<'a, f32>; 2],
+    pub(crate) vectors: [TensorSlice<'a, f32>; 2],
     pub(crate) d: [&'a Buffer<f32>; 2],
 }
 

@@ -35,7 +35,7 @@ pub(crate) use backward::{
 
 use super::dropout::{MaskNumbers, mask_address};
 use super::graph_lists::GraphLists;
-use super::operand::Part;
+use super::operand::TensorSlice;
 use crate::error::Result;
 use crate::model::graph::GraphActivation;
 
@@ -102,16 +102,16 @@ pub(crate) struct Scored<'a> {
     pub(crate) src: &'a Buffer<f32>,
     pub(crate) dst: &'a Buffer<f32>,
     /// `[H · U]`; none for ones.
-    pub(crate) vector: Option<Part<'a, f32>>,
+    pub(crate) vector: Option<TensorSlice<'a, f32>>,
     /// `[H · U, A]`; none without attributes.
-    pub(crate) edge_weight: Option<Part<'a, f32>>,
+    pub(crate) edge_weight: Option<TensorSlice<'a, f32>>,
 }
 
 /// Initial value of the sums of a row of heads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OutputStart<'a> {
     /// This row `[D]`.
-    Bias(Part<'a, f32>),
+    Bias(TensorSlice<'a, f32>),
     /// Current value.
     Present,
 }
@@ -134,7 +134,7 @@ impl Attended<'_> {
     fn assert_have<const N: usize>(&self, arrays: [(&Buffer<f32>, usize); N]) {
         assert_eq!(self.sizes.nodes as usize, self.lists.nodes(), "nodes of the lists");
         let device = self.device();
-        arrays.into_iter().for_each(|(array, len)| Part::from(array).assert_has(len, &device));
+        arrays.into_iter().for_each(|(array, len)| TensorSlice::from(array).assert_has(len, &device));
     }
 
     fn assert_has_scored(&self, Scored { src, dst, vector, edge_weight }: Scored<'_>) {
@@ -148,7 +148,7 @@ impl Attended<'_> {
     }
 }
 
-fn address(part: Option<Part<'_, f32>>) -> u64 {
+fn address(part: Option<TensorSlice<'_, f32>>) -> u64 {
     part.map_or(0, |part| part.address())
 }
 
@@ -157,7 +157,7 @@ fn address(part: Option<Part<'_, f32>>) -> u64 {
 pub(crate) fn node_dots(
     attended: Attended<'_>,
     values: &Buffer<f32>,
-    vectors: [Part<'_, f32>; 2],
+    vectors: [TensorSlice<'_, f32>; 2],
     src: &mut Buffer<f32>,
     dst: &mut Buffer<f32>,
 ) -> Result<()> {

@@ -74,8 +74,8 @@ impl Example {
 
     /// Without a vector where one unit scores, as GAT does.
     fn scored(&self) -> Scored<'_> {
-        let vector = (self.sizes.score_units > 1).then_some(Part::from(&self.vector));
-        let edge_weight = (self.sizes.attributes > 0).then_some(Part::from(&self.edge_weight));
+        let vector = (self.sizes.score_units > 1).then_some(TensorSlice::from(&self.vector));
+        let edge_weight = (self.sizes.attributes > 0).then_some(TensorSlice::from(&self.edge_weight));
         Scored { src: &self.src, dst: &self.dst, vector, edge_weight }
     }
 
@@ -229,7 +229,7 @@ fn dots_of_nodes_are_the_cpus() {
         let example = Example::new(sizes[0], sizes[1], sizes[2], 0, false, true, false);
         let (attended, projected) = (example.attended(), example.sizes.projected());
         let vectors = [buffer("source", projected), buffer("target", projected)];
-        let parts = [Part::from(&vectors[0]), Part::from(&vectors[1])];
+        let parts = [TensorSlice::from(&vectors[0]), TensorSlice::from(&vectors[1])];
         let len = example.sizes.node_heads();
         let mut dots = [zeros(len), zeros(len)];
         let [src, dst] = &mut dots;

@@ -2,13 +2,13 @@
 
 //! Products with weights in eight bits on the CPU.
 
-use super::{DeviceByteMatrix, DeviceByteRows, padded};
-use crate::cuda::ops::operand::{Operand, Part};
+use super::{DeviceInt8Matrix, DeviceInt8Rows, padded};
+use crate::cuda::ops::operand::{Operand, TensorSlice};
 
 /// Magnitude of the largest quantised number of a row: 64 · 128 - 1.
 const GREATEST: f32 = 8191.0;
 
-impl DeviceByteMatrix {
+impl DeviceInt8Matrix {
     /// Row `n` and its scale.
     pub(in crate::cuda::ops) fn row(&self, n: usize) -> (&[i8], f32) {
         let padded = padded(self.depth);
@@ -17,8 +17,8 @@ impl DeviceByteMatrix {
 }
 
 /// Takes the rows of `x`, for which there is room.
-pub(super) fn quantize<T: Operand>(to: &mut DeviceByteRows, x: Part<'_, T>) {
-    let DeviceByteRows { rows, depth, bytes, scales } = to;
+pub(super) fn quantize<T: Operand>(to: &mut DeviceInt8Rows, x: TensorSlice<'_, T>) {
+    let DeviceInt8Rows { rows, depth, bytes, scales } = to;
     let (rows, depth) = (*rows, *depth);
     let to = bytes.as_mut_slice().chunks_exact_mut(2 * padded(depth)).zip(scales.as_mut_slice());
     for (row, (bytes, scale)) in (0..rows).zip(to) {
@@ -27,7 +27,12 @@ pub(super) fn quantize<T: Operand>(to: &mut DeviceByteRows, x: Part<'_, T>) {
     }
 }
 
-pub(super) fn multiply(x: &DeviceByteRows, weights: &DeviceByteMatrix, start: Option<Part<'_, f32>>, out: &mut [f32]) {
+pub(super) fn multiply(
+    x: &DeviceInt8Rows,
+    weights: &DeviceInt8Matrix,
+    start: Option<TensorSlice<'_, f32>>,
+    out: &mut [f32],
+) {
     let [outputs, depth] = weights.shape();
     for (r, out) in out.chunks_exact_mut(outputs).take(x.rows).enumerate() {
         let padded = padded(depth);

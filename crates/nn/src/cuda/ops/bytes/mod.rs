@@ -20,7 +20,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
 use super::capacity::ensure_capacity;
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use crate::error::Result;
 
 /// Inner indices of a tile of the product: that of bytes.cu.
@@ -37,7 +37,7 @@ const PTX: &str = megabatch_gpu_core::ptx!("bytes");
 
 /// A matrix `[N, K]` in eight bits, the rows of a layer's gates unit by unit as everywhere here.
 #[derive(Debug)]
-pub struct DeviceByteMatrix {
+pub struct DeviceInt8Matrix {
     depth: usize,
     /// `[N, padded]`, zeros from K on.
     bytes: Buffer<i8>,
@@ -47,7 +47,7 @@ pub struct DeviceByteMatrix {
 
 /// Rows `[M, K]` of fourteen bits a number; those of the largest product so far have room.
 #[derive(Debug)]
-pub struct DeviceByteRows {
+pub struct DeviceInt8Rows {
     rows: usize,
     depth: usize,
     /// `[M, 2, padded]`: high bytes, then low ones, zeros from K on.
@@ -56,7 +56,7 @@ pub struct DeviceByteRows {
     scales: Buffer<f32>,
 }
 
-impl DeviceByteMatrix {
+impl DeviceInt8Matrix {
     /// `matrix` `[4H, K]`, whose rows are in PyTorch's order of gates, on the device of `scope`.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl DeviceByteMatrix {
         let byte = |at: usize| if at % padded < depth { matrix.at(row(at / padded), at % padded) } else { 0 };
         let bytes: Vec<i8> = (0..outputs * padded).map(byte).collect();
         let scales: Vec<f32> = scales_of(matrix).collect();
-        Ok(DeviceByteMatrix {
+        Ok(DeviceInt8Matrix {
             depth,
             bytes: Buffer::from_slice(scope, &bytes)?,
             scales: Buffer::from_slice(scope, &scales)?,
@@ -82,7 +82,7 @@ impl DeviceByteMatrix {
     #[must_use]
     pub fn for_rows_of(self, depth: usize) -> Self {
         assert!((self.depth..=padded(self.depth)).contains(&depth), "rows of {depth} for {} inputs", self.depth);
-        DeviceByteMatrix { depth, ..self }
+        DeviceInt8Matrix { depth, ..self }
     }
 
     /// N, K.
@@ -96,13 +96,13 @@ impl DeviceByteMatrix {
     }
 }
 
-impl DeviceByteRows {
+impl DeviceInt8Rows {
     /// No row so far, with memory on `scope`.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn empty(scope: &Scope) -> Result<Self> {
-        Ok(DeviceByteRows { rows: 0, depth: 0, bytes: Buffer::zeros(scope, 0)?, scales: Buffer::zeros(scope, 0)? })
+        Ok(DeviceInt8Rows { rows: 0, depth: 0, bytes: Buffer::zeros(scope, 0)?, scales: Buffer::zeros(scope, 0)? })
     }
 
     /// Takes the rows `[M, K]` of `x`. A row with an infinity or a NaN has the scale NaN, and one
@@ -115,7 +115,7 @@ impl DeviceByteRows {
     /// # Panics
     /// If `x` ends too early or is on another device; on a GPU, if it is not in single precision,
     /// which products in eight bits go with.
-    pub fn quantize<T: Operand>(&mut self, x: Part<'_, T>, shape: [usize; 2]) -> Result<()> {
+    pub fn quantize<T: Operand>(&mut self, x: TensorSlice<'_, T>, shape: [usize; 2]) -> Result<()> {
         let device = self.bytes.scope().device().clone();
         x.assert_has(shape[0] * shape[1], &device);
         self.ensure_capacity(shape[0], shape[1])?;
@@ -144,7 +144,7 @@ impl DeviceByteRows {
     /// Takes the rows at an address, in single precision.
     ///
     /// # Safety
-    /// There are as many as [`DeviceByteRows::ensure_capacity`] was asked for.
+    /// There are as many as [`DeviceInt8Rows::ensure_capacity`] was asked for.
     pub(super) unsafe fn quantize_at(&mut self, device: &Cuda, x: u64) -> Result<()> {
         let kernel = Kernel { module: "nn/bytes", ptx: PTX, name: "quantize" };
         let (rows, depth, padded) = (self.rows as u64, self.depth as u32, padded(self.depth) as u32);
@@ -164,23 +164,23 @@ impl DeviceByteRows {
 ///
 /// # Panics
 /// If K differs, a buffer ends too early for the shape, or arrays are on several devices.
-pub fn multiply_bytes(
-    x: &DeviceByteRows,
-    weights: &DeviceByteMatrix,
-    start: Option<Part<'_, f32>>,
+pub fn multiply_int8(
+    x: &DeviceInt8Rows,
+    weights: &DeviceInt8Matrix,
+    start: Option<TensorSlice<'_, f32>>,
     out: &mut Buffer<f32>,
     at: usize,
 ) -> Result<()> {
     let ([outputs, depth], device) = (weights.shape(), out.scope().device().clone());
     assert_eq!(x.depth, depth, "inputs of the rows, and of the weights");
     [&x.scales, &weights.scales].iter().for_each(|scales| device.assert_beside(scales.scope().device()));
-    Part { buffer: out, start: at }.assert_has(x.rows * outputs, &device);
+    TensorSlice { buffer: out, start: at }.assert_has(x.rows * outputs, &device);
     start.iter().for_each(|start| start.assert_has(outputs, &device));
     match &device {
         Device::Cuda(device) => {
             let start = start.map_or(0, |start| start.address());
             // SAFETY: the buffers were seen to have the lengths of the shape.
-            unsafe { multiply_at(device, x, weights, start, Part { buffer: out, start: at }.address()) }
+            unsafe { multiply_at(device, x, weights, start, TensorSlice { buffer: out, start: at }.address()) }
         }
         _ => cpu_arm!(cpu::multiply(x, weights, start, &mut out.as_mut_slice()[at..])),
     }
@@ -192,8 +192,8 @@ pub fn multiply_bytes(
 /// There are `[N]` and `[M, N]` numbers there, and nothing else touches the latter meanwhile.
 pub(super) unsafe fn multiply_at(
     device: &Cuda,
-    x: &DeviceByteRows,
-    weights: &DeviceByteMatrix,
+    x: &DeviceInt8Rows,
+    weights: &DeviceInt8Matrix,
     start: u64,
     out: u64,
 ) -> Result<()> {

@@ -2,8 +2,8 @@ use megabatch_simt::Arg;
 
 use super::super::harness::{HARNESS, noise};
 use super::*;
-use crate::cpu::kernel::quantized::{self, ByteIsa};
-use crate::cpu::kernel::{PANEL, Place, View};
+use crate::cpu::kernel::quantized::{self, Int8Isa};
+use crate::cpu::kernel::{PANEL, PanelStride, View};
 
 /// A matrix of eight bits, made of numbers that are others for each name.
 pub(in super::super) fn matrix(name: &'static str, shape: [usize; 2]) -> QuantizedMatrix {
@@ -36,7 +36,7 @@ fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
     let scope = Device::cpu().scope("test");
     let x = rows(count, depth);
     let x_of = Buffer::from_slice(&scope, &x).unwrap();
-    let mut expected = DeviceByteRows::empty(&scope).unwrap();
+    let mut expected = DeviceInt8Rows::empty(&scope).unwrap();
     expected.quantize((&x_of).into(), [count, depth]).unwrap();
     let padded = padded(depth);
     let (mut bytes, mut scales) = (vec![7i8; count * 2 * padded], vec![9.0f32; count]);
@@ -52,11 +52,11 @@ fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
     assert_eq!(bytes, expected.bytes.as_slice(), "{count} rows of {depth}");
     assert_eq!(bits(&scales), bits(expected.scales.as_slice()), "{count} rows of {depth}");
 
-    let weights = DeviceByteMatrix::new(&scope, &matrix("weights", [outputs, depth])).unwrap();
+    let weights = DeviceInt8Matrix::new(&scope, &matrix("weights", [outputs, depth])).unwrap();
     let start = noise("start", outputs, 1.0);
     let start_of = has_start.then(|| Buffer::from_slice(&scope, &start).unwrap());
     let mut product = Buffer::from_slice(&scope, &vec![5.0f32; count * outputs + 3]).unwrap();
-    multiply_bytes(&expected, &weights, start_of.as_ref().map(Part::from), &mut product, 3).unwrap();
+    multiply_int8(&expected, &weights, start_of.as_ref().map(TensorSlice::from), &mut product, 3).unwrap();
     let mut found = vec![8.0f32; count * outputs];
     let mut arguments = [
         Arg::from(expected.bytes.as_slice()),
@@ -77,15 +77,15 @@ fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
 fn rows_padded_with_zeros_have_the_same_product() {
     let scope = Device::cpu().scope("test");
     let product = |depth: usize| {
-        let weights = DeviceByteMatrix::new(&scope, &matrix("weights", [8, 5])).unwrap().for_rows_of(depth);
+        let weights = DeviceInt8Matrix::new(&scope, &matrix("weights", [8, 5])).unwrap().for_rows_of(depth);
         let mut x = vec![0.0f32; 3 * depth];
         x.chunks_exact_mut(depth)
             .zip(noise("x", 15, 2.0).chunks_exact(5))
             .for_each(|(to, row)| to[..5].copy_from_slice(row));
-        let mut rows = DeviceByteRows::empty(&scope).unwrap();
-        rows.quantize(Part::from(&Buffer::from_slice(&scope, &x).unwrap()), [3, depth]).unwrap();
+        let mut rows = DeviceInt8Rows::empty(&scope).unwrap();
+        rows.quantize(TensorSlice::from(&Buffer::from_slice(&scope, &x).unwrap()), [3, depth]).unwrap();
         let mut product = Buffer::zeros(&scope, 24).unwrap();
-        multiply_bytes(&rows, &weights, None, &mut product, 0).unwrap();
+        multiply_int8(&rows, &weights, None, &mut product, 0).unwrap();
         bits(product.as_slice())
     };
     assert_eq!(product(8), product(5));
@@ -104,7 +104,7 @@ fn rows_have_the_bits_of_the_processors_fast_form() {
     let ([count, depth], scope) = ([7, 45], Device::cpu().scope("test"));
     let x = rows(count, depth);
     let x_of = Buffer::from_slice(&scope, &x).unwrap();
-    let mut own = DeviceByteRows::empty(&scope).unwrap();
+    let mut own = DeviceInt8Rows::empty(&scope).unwrap();
     own.quantize((&x_of).into(), [count, depth]).unwrap();
 
     // The CPU engine's rows lie in panels.
@@ -114,10 +114,10 @@ fn rows_have_the_bits_of_the_processors_fast_form() {
         let (row, column) = (k / depth, k % depth);
         in_panels[(column / PANEL * count + row) * PANEL + column % PANEL] = x;
     }
-    let place = Place { start: 0, stride: count * PANEL };
+    let place = PanelStride { start: 0, stride: count * PANEL };
     let width = quantized::padded(depth);
     let (mut bytes, mut scales) = (vec![0u8; count * 2 * width], vec![0.0; count]);
-    quantized::quantize(ByteIsa::best(), depth, View(&in_panels, place), &mut bytes, &mut scales);
+    quantized::quantize(Int8Isa::best(), depth, View(&in_panels, place), &mut bytes, &mut scales);
     assert_eq!(bits(&scales), bits(own.scales.as_slice()));
     for (row, (theirs, ours)) in
         bytes.chunks_exact(2 * width).zip(own.bytes.as_slice().chunks_exact(2 * padded(depth))).enumerate()
@@ -136,10 +136,10 @@ fn a_product_is_near_that_of_the_numbers() {
     let (x, quantized) = (noise("x", count * depth, 2.0), matrix("weights", [outputs, depth]));
     let x_of = Buffer::from_slice(&scope, &x).unwrap();
     let (mut rows, weights) =
-        (DeviceByteRows::empty(&scope).unwrap(), DeviceByteMatrix::new(&scope, &quantized).unwrap());
+        (DeviceInt8Rows::empty(&scope).unwrap(), DeviceInt8Matrix::new(&scope, &quantized).unwrap());
     rows.quantize((&x_of).into(), [count, depth]).unwrap();
     let mut found = Buffer::zeros(&scope, count * outputs).unwrap();
-    multiply_bytes(&rows, &weights, None, &mut found, 0).unwrap();
+    multiply_int8(&rows, &weights, None, &mut found, 0).unwrap();
     let dequantized = quantized.dequantized();
     for (k, &found) in found.as_slice().iter().enumerate() {
         let (row, n) = (k / outputs, k % outputs);

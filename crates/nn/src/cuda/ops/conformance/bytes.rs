@@ -4,7 +4,7 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::{Buffer, Device};
 
 use super::super::{
-    DeviceByteMatrix, DeviceByteRows, Part, RecurrentBytes, States, TileWindows, multiply_bytes, recurrence_in_bytes,
+    DeviceInt8Matrix, DeviceInt8Rows, RecurrentInt8, States, TensorSlice, TileWindows, multiply_int8, recurrence_int8,
 };
 use super::inter_layer::same;
 use super::{Example, TIMEFRAMES, WIDTH, bars};
@@ -20,22 +20,22 @@ pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
     same(device, 3e-4, |scope| {
         let list = example.work_list(scope, TileWindows::Eight)?;
         let mut projected = Buffer::zeros(scope, list.projected_rows() * 4 * hidden)?;
-        let mut rows = DeviceByteRows::empty(scope)?;
+        let mut rows = DeviceInt8Rows::empty(scope)?;
         for s in 0..TIMEFRAMES.len() {
             let [x, bias] = [&example.bars[s], &example.bias[s]].map(|numbers| Buffer::from_slice(scope, numbers));
-            rows.quantize(Part::from(&x?), [bars(s), WIDTH])?;
-            let weights = DeviceByteMatrix::new(scope, &matrix(&example.weight_ih[s], WIDTH))?;
-            multiply_bytes(
+            rows.quantize(TensorSlice::from(&x?), [bars(s), WIDTH])?;
+            let weights = DeviceInt8Matrix::new(scope, &matrix(&example.weight_ih[s], WIDTH))?;
+            multiply_int8(
                 &rows,
                 &weights,
-                Some(Part::from(&bias?)),
+                Some(TensorSlice::from(&bias?)),
                 &mut projected,
                 list.projected_row(s) * 4 * hidden,
             )?;
         }
         let weights: Vec<QuantizedMatrix> = example.weight_hh.iter().map(|weight| matrix(weight, hidden)).collect();
-        let (mut weights, mut states) = (RecurrentBytes::new(scope, &weights)?, States::<f32>::zeros(scope, &list)?);
-        recurrence_in_bytes(&list, &mut weights, &projected, &mut states)?;
+        let (mut weights, mut states) = (RecurrentInt8::new(scope, &weights)?, States::<f32>::zeros(scope, &list)?);
+        recurrence_int8(&list, &mut weights, &projected, &mut states)?;
         Ok([projected.to_vec()?, states.hidden.to_vec()?, states.cell.to_vec()?].concat())
     })
 }

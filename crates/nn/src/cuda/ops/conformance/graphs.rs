@@ -6,9 +6,9 @@ use megabatch_segment::{Compressed, Csc};
 use super::super::dropout::MaskNumbers;
 use super::super::{
     Attended, AttentionSizes, DroppedNodes, GraphLists, GraphRows, LossScaling, NodeDotInputs, Output, OutputStart,
-    Part, ReadGraphs, ReceiverRows, Scored, Scratch, Terms, activation_gradients, coefficients, drop_node_gradients,
-    drop_nodes, gather_heads, graph_loss, node_dot_gradients, node_dots, read_graphs, read_graphs_backward,
-    receiver_gradients, score_gradients, src_gradients, value_gradients,
+    ReadGraphs, ReceiverRows, Scored, Scratch, TensorSlice, Terms, activation_gradients, coefficients,
+    drop_node_gradients, drop_nodes, gather_heads, graph_loss, node_dot_gradients, node_dots, read_graphs,
+    read_graphs_backward, receiver_gradients, score_gradients, src_gradients, value_gradients,
 };
 use super::inter_layer::{buffer, same};
 use super::noise;
@@ -80,13 +80,13 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let vectors = [buffer(scope, "source", projected)?, buffer(scope, "target", projected)?];
     let (mut src, mut dst) =
         (buffer(scope, "giving", nodes * scored_len)?, buffer(scope, "receiving", nodes * scored_len)?);
-    let parts = [Part::from(&vectors[0]), Part::from(&vectors[1])];
+    let parts = [TensorSlice::from(&vectors[0]), TensorSlice::from(&vectors[1])];
     let is_gat = score_units == 1;
     if is_gat {
         node_dots(attended, &values, parts, &mut src, &mut dst)?;
     }
     let (vector, edge_weight) = (buffer(scope, "vector", scored_len)?, buffer(scope, "edges", 2 * scored_len)?);
-    let vector = (!is_gat).then_some(Part::from(&vector));
+    let vector = (!is_gat).then_some(TensorSlice::from(&vector));
     let scored = Scored { src: &src, dst: &dst, vector, edge_weight: Some((&edge_weight).into()) };
     let zeros = |len| Buffer::<f32>::zeros(scope, len);
     let (edges, rows) = (lists.places() * heads as usize, nodes * scored_len);

@@ -5,9 +5,9 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::super::{
     Arithmetic, BatchUploader, Dropped, FuseMemory, FuseSizes, FuseWeights, GatherIndex, LossScaling, LossTable,
-    NormWeights, Normed, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom,
-    RowGranularity, Scratch, Sequence, Terms, TileWindows, WorkList, add_column_sums, drop_gradients, drop_outputs,
-    fuse, fuse_backward, join, layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, scatter_add,
+    NormWeights, Normed, Operand, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom, RowGranularity,
+    Scratch, Sequence, TensorSlice, Terms, TileWindows, WorkList, add_column_sums, drop_gradients, drop_outputs, fuse,
+    fuse_backward, join, layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, scatter_add,
 };
 use super::noise;
 use crate::error::Result;
@@ -76,18 +76,18 @@ pub(super) fn rows(device: &Device) -> Result<()> {
         let (x, mut d) = (narrow::<bf16>(scope, "x", ROWS * HIDDEN)?, buffer(scope, "d", ROWS * HIDDEN)?);
         let (parameters, mut gradients) = (buffer(scope, "norm", 2 * HIDDEN)?, buffer(scope, "gradients", 3 * HIDDEN)?);
         let mut scratch = Scratch::empty(scope)?;
-        add_column_sums(Part::from(&x), ROWS, HIDDEN, &mut gradients, 2 * HIDDEN, &mut scratch)?;
-        let [weight, bias] = [0, HIDDEN].map(|start| Part { buffer: &parameters, start });
+        add_column_sums(TensorSlice::from(&x), ROWS, HIDDEN, &mut gradients, 2 * HIDDEN, &mut scratch)?;
+        let [weight, bias] = [0, HIDDEN].map(|start| TensorSlice { buffer: &parameters, start });
         let (mut y, mut moments) = (Buffer::<f32>::zeros(scope, ROWS * HIDDEN)?, Buffer::zeros(scope, 2 * ROWS)?);
-        layer_norm(Part::from(&x), NormWeights { weight, bias }, ROWS, HIDDEN, &mut y, 0, &mut moments)?;
-        let normed = Normed { rows: ROWS, width: HIDDEN, x: Part::from(&x), moments: &moments, weight };
+        layer_norm(TensorSlice::from(&x), NormWeights { weight, bias }, ROWS, HIDDEN, &mut y, 0, &mut moments)?;
+        let normed = Normed { rows: ROWS, width: HIDDEN, x: TensorSlice::from(&x), moments: &moments, weight };
         layer_norm_backward(normed, &mut d, 0, &mut gradients, [0, HIDDEN], &mut scratch)?;
 
         let ends = Buffer::from_slice(scope, &[0u64, 77, 1 << 40, 3, 4, 9])?;
         let masks = Buffer::from_slice(scope, &[Dropout::for_step(0.25, 3, 4)?.mask("M1", 0).into()])?;
         let dropped = Dropped { mask: (&masks, 0), ends: (&ends, 0), shape: [ROWS / 6, 6, HIDDEN] };
         let mut to = Buffer::<bf16>::zeros(scope, ROWS * HIDDEN)?;
-        drop_outputs(dropped, Part::from(&y), &mut to, 0)?;
+        drop_outputs(dropped, TensorSlice::from(&y), &mut to, 0)?;
         drop_gradients(dropped, &mut d, 0)?;
         round_to::<bf16>(&mut d)?;
         Ok([y.to_vec()?, wide(&to)?, d.to_vec()?, gradients.to_vec()?].concat())
@@ -155,14 +155,14 @@ pub(super) fn pooling(device: &Device) -> Result<()> {
             (buffer(scope, "pool", slots.out_bias + HIDDEN)?, narrow::<bf16>(scope, "states", 45 * HIDDEN)?);
         let weights = PoolWeights { parameters: &parameters, slots, arithmetic: Arithmetic::Exact };
         let (mut memory, mut pooled) = (PoolMemory::zeros(scope, sizes)?, Buffer::zeros(scope, 5 * HIDDEN)?);
-        pool(weights, Part::from(&states), &mut memory, &mut pooled, 0)?;
+        pool(weights, TensorSlice::from(&states), &mut memory, &mut pooled, 0)?;
         let d_pooled = buffer(scope, "d", 5 * HIDDEN)?;
         let (mut d_states, mut gradients) =
             (Buffer::zeros(scope, 45 * HIDDEN)?, Buffer::zeros(scope, parameters.len())?);
         pool_backward(
             weights,
-            Part::from(&states),
-            Part::from(&d_pooled),
+            TensorSlice::from(&states),
+            TensorSlice::from(&d_pooled),
             &mut memory,
             &mut d_states,
             0,

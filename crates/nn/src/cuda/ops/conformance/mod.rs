@@ -14,9 +14,9 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
 
 use super::{
-    Arithmetic, GateRows, GateTensor, Gradients, Operand, Output, Part, Product, RecurrenceInputs, RecurrentWeights,
-    Scratch, Sequence, States, TileWindows, Transpose, WorkList, add_separated, interleave, multiply, recurrence,
-    recurrence_backward, sum_by_bar,
+    Arithmetic, GateRows, GateTensor, Gradients, Operand, Output, Product, RecurrenceInputs, RecurrentWeights, Scratch,
+    Sequence, States, TensorSlice, TileWindows, Transpose, WorkList, add_separated, interleave, multiply, recurrence,
+    recurrence_backward, sum_per_bar,
 };
 use crate::error::Result;
 #[cfg(test)]
@@ -233,7 +233,7 @@ impl Example {
     ) -> Result<[Vec<f32>; 3]> {
         let (scope, gates, rows) = (states.cell.scope(), 4 * self.hidden, TIMEFRAMES[s].0 * TIMEFRAMES[s].1.len());
         let mut by_bar = Buffer::<f32>::zeros(scope, bars(s) * gates)?;
-        sum_by_bar(list, s, &gradients.gates, &mut by_bar)?;
+        sum_per_bar(list, s, &gradients.gates, &mut by_bar)?;
         let wide: Vec<f32> = bars_of.to_vec()?.into_iter().map(T::widen).collect();
         let (wide, ones) = (Buffer::from_slice(scope, &wide)?, Buffer::from_slice(scope, &vec![1.0f32; bars(s)])?);
         let input_product = |b, width| Product {
@@ -245,8 +245,8 @@ impl Example {
             arithmetic: Arithmetic::Exact,
         };
         let recurrent_product = Product {
-            a: Part { buffer: &gradients.gates, start: list.gates_row(s) * gates },
-            b: Part { buffer: &states.hidden, start: list.states_row(s) * self.hidden },
+            a: TensorSlice { buffer: &gradients.gates, start: list.gates_row(s) * gates },
+            b: TensorSlice { buffer: &states.hidden, start: list.states_row(s) * self.hidden },
             start: None,
             shape: [gates, self.hidden, rows],
             layout: Transpose::Tn,

@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, Device};
 
 use super::super::matmul::by_library;
-use super::super::{Arithmetic, Operand, Output, Part, Product, Scratch, Transpose, multiply};
+use super::super::{Arithmetic, Operand, Output, Product, Scratch, TensorSlice, Transpose, multiply};
 use super::inter_layer::{buffer, narrow};
 use crate::cuda::tuning::{Tuner, Tuning};
 use crate::error::Result;
@@ -52,7 +52,7 @@ fn one<T: Operand>(
         let offset = usize::from(starts);
         let (a, b) = (narrow::<T>(&scope, "a", rows * inner + offset)?, narrow::<T>(&scope, "b", columns * inner)?);
         let start = starts.then(|| buffer(&scope, "start", columns)).transpose()?;
-        let (a, start) = (Part { buffer: &a, start: offset }, start.as_ref().map(Part::from));
+        let (a, start) = (TensorSlice { buffer: &a, start: offset }, start.as_ref().map(TensorSlice::from));
         let product = Product { a, b: (&b).into(), start, shape, layout, arithmetic };
         let (mut out, mut scratch) = (Buffer::zeros(&scope, 1 + rows * columns)?, Scratch::tuned(&scope, tuner)?);
         let is_done = if by_library_alone {

@@ -11,10 +11,10 @@ use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Scope};
 
 use super::capacity::ensure_capacity;
-use super::column_sums::{add_column_sums, column_sum_parts};
-use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, parts_of_rows, parts_of_sum};
-use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_parts};
-use super::operand::{Operand, Part};
+use super::column_sums::{add_column_sums, column_sum_partials_len};
+use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, product_partials_len, rows_partials_len};
+use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_partials_len};
+use super::operand::{Operand, TensorSlice};
 use super::round::round_to;
 use super::scratch::Scratch;
 use crate::error::Result;
@@ -121,7 +121,7 @@ impl FuseSizes {
 
     /// Starts of the weight and the bias of each linear map, and their outputs and inputs: q, k and
     /// v; the output projection; the two of the network.
-    fn linear(self, start: usize) -> [LinearPlace; 4] {
+    fn linear(self, start: usize) -> [LinearOffsets; 4] {
         let shapes = [
             [3 * self.hidden, self.hidden],
             [self.hidden, self.hidden],
@@ -132,7 +132,7 @@ impl FuseSizes {
         shapes.map(|[outputs, inputs]| {
             let weight = next;
             next += outputs * (inputs + 1);
-            LinearPlace { weight, bias: weight + outputs * inputs, outputs, inputs }
+            LinearOffsets { weight, bias: weight + outputs * inputs, outputs, inputs }
         })
     }
 
@@ -144,14 +144,14 @@ impl FuseSizes {
     }
 
     /// Numbers that the backward pass asks a scratch for, over so many samples or fewer.
-    fn parts(self) -> usize {
+    fn partial_sums_len(self) -> usize {
         let rows = self.rows();
-        let map_parts = |LinearPlace { outputs, inputs, .. }: LinearPlace| {
-            let products = parts_of_sum([outputs, inputs, rows]).max(parts_of_rows(rows, inputs, outputs));
-            products.max(column_sum_parts(rows, outputs))
+        let map_parts = |LinearOffsets { outputs, inputs, .. }: LinearOffsets| {
+            let products = product_partials_len([outputs, inputs, rows]).max(rows_partials_len(rows, inputs, outputs));
+            products.max(column_sum_partials_len(rows, outputs))
         };
         let most_parts = self.linear(0).map(map_parts).into_iter().max().unwrap_or(0);
-        most_parts.max(norm_parts(rows, self.hidden))
+        most_parts.max(norm_partials_len(rows, self.hidden))
     }
 
     /// Parameters of a fusion.
@@ -162,7 +162,7 @@ impl FuseSizes {
 
 /// Offsets of the parameters of a linear map, and of their gradients.
 #[derive(Clone, Copy, Debug)]
-struct LinearPlace {
+struct LinearOffsets {
     weight: usize,
     bias: usize,
     outputs: usize,
@@ -170,8 +170,8 @@ struct LinearPlace {
 }
 
 impl<'a> FuseWeights<'a> {
-    fn part(&self, start: usize) -> Part<'a, f32> {
-        Part { buffer: self.parameters, start }
+    fn part(&self, start: usize) -> TensorSlice<'a, f32> {
+        TensorSlice { buffer: self.parameters, start }
     }
 
     fn norm(&self, weight: usize, bias: usize) -> NormWeights<'a> {
@@ -181,7 +181,7 @@ impl<'a> FuseWeights<'a> {
     /// `to` `[N, outputs]` = `x` · Wᵀ + b, or that added to it.
     fn forward(
         &self,
-        linear: LinearPlace,
+        linear: LinearOffsets,
         x: &Buffer<f32>,
         rows: usize,
         output: Output,
@@ -202,7 +202,7 @@ impl<'a> FuseWeights<'a> {
     /// Adds the gradients of W and b, from those of the outputs.
     fn add_gradients(
         &self,
-        linear: LinearPlace,
+        linear: LinearOffsets,
         x: &Buffer<f32>,
         d_y: &Buffer<f32>,
         rows: usize,
@@ -224,7 +224,7 @@ impl<'a> FuseWeights<'a> {
     /// `d_x` `[N, inputs]` = `d_y` · W, or that added to it.
     fn backward(
         &self,
-        linear: LinearPlace,
+        linear: LinearOffsets,
         d_y: &Buffer<f32>,
         rows: usize,
         output: Output,
@@ -262,7 +262,7 @@ impl FuseMemory {
 
     /// Bytes of what the backward pass asks a GPU for.
     pub(crate) fn scratch_bytes_on_gpu(sizes: FuseSizes) -> usize {
-        Scratch::bytes::<f32>(sizes.parts())
+        Scratch::bytes::<f32>(sizes.partial_sums_len())
     }
 
     /// Room for these sizes.

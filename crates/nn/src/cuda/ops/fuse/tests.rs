@@ -7,7 +7,7 @@ use super::super::harness::{HARNESS, noise};
 use super::numbers::mean_kernel;
 use super::*;
 use crate::cpu::fusion::FusionMemory;
-use crate::cpu::{Kept, Purpose};
+use crate::cpu::{CheckpointPolicy, Purpose};
 use crate::model::fusion::{AttentionFusion, FusionSizes};
 use crate::model::tensor::{Layout as Tensors, TensorSet};
 
@@ -58,7 +58,7 @@ fn assert_near_the_engines<T: Operand>(sizes: FuseSizes, precision: Precision, t
     let mut set = TensorSet::zeros(&scope, &layout).unwrap();
     set.values_mut().copy_from_slice(&parameters);
     let mut gradients = TensorSet::zeros(&scope, &layout).unwrap();
-    let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
+    let purpose = Purpose::Training { dropout: false, runs: None, kept: CheckpointPolicy::Everything };
     let mut memory = FusionMemory::new(&scope, sizes_of, samples, purpose).unwrap();
     memory.set_precision(precision, None);
     let fused = memory.forward(&fusion, &set, &x).to_vec();

@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
 use super::batch_upload::{BatchUploader, UploadBatch};
 use super::operand::Operand;
-use super::work_list::{SequencePlace, WorkList};
+use super::work_list::{SequenceOffsets, WorkList};
 use crate::error::Result;
 
 const PTX: &str = megabatch_gpu_core::ptx!("join");
@@ -192,7 +192,7 @@ impl GatherIndex {
 impl RowGranularity {
     /// The number of the vector of sequence `s` that belongs to a window of its own after step
     /// `step`.
-    fn number(self, s: usize, place: &SequencePlace, window: usize, step: usize) -> usize {
+    fn number(self, s: usize, place: &SequenceOffsets, window: usize, step: usize) -> usize {
         let (windows, steps) = (place.windows as usize, place.steps as usize);
         assert!(
             window < windows && step < steps,

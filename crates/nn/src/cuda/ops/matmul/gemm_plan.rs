@@ -179,16 +179,16 @@ fn splits_max(rows: usize, columns: usize, inner: usize) -> usize {
 }
 
 /// Numbers that a product over so many inner indices, or over fewer, asks a scratch for.
-pub(crate) fn parts_of_sum(shape: [usize; 3]) -> usize {
+pub(crate) fn product_partials_len(shape: [usize; 3]) -> usize {
     let splits = splits_max(shape[0], shape[1], shape[2]);
     if splits == 1 { 0 } else { splits * shape[0] * shape[1] }
 }
 
 /// Numbers that a product of so many rows, or of fewer, asks a scratch for: one of fewer rows has
 /// fewer blocks, and may have more parts.
-pub(crate) fn parts_of_rows(rows: usize, columns: usize, inner: usize) -> usize {
+pub(crate) fn rows_partials_len(rows: usize, columns: usize, inner: usize) -> usize {
     let column_tiles = columns.div_ceil(SIDE).max(1);
-    let parts_with_tiles = |tiles: usize| parts_of_sum([rows.min(tiles * SIDE), columns, inner]);
+    let parts_with_tiles = |tiles: usize| product_partials_len([rows.min(tiles * SIDE), columns, inner]);
     // A product of more tiles than blocks is never split.
     (1..=rows.div_ceil(SIDE).min(BLOCKS / column_tiles + 1)).map(parts_with_tiles).max().unwrap_or(0)
 }

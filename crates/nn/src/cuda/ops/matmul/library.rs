@@ -4,7 +4,7 @@ use megabatch_gpu_core::{Cuda, FactorType, MatrixAddresses, MatrixProduct};
 
 use super::super::operand::Operand;
 use super::call::Operands;
-use super::{Product, parts_of_sum};
+use super::{Product, product_partials_len};
 use crate::cuda::tuning::Tuner;
 use crate::error::Result;
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 /// would take, and none beside it.
 ///
 /// # Safety
-/// The memory at the addresses has the operands of the shape, and from `parts` on [`parts_of_sum`]
+/// The memory at the addresses has the operands of the shape, and from `parts` on [`product_partials_len`]
 /// numbers where nothing is the start. Nothing else touches it meanwhile.
 pub(super) unsafe fn multiply<T: Operand>(
     tuner: &Tuner,
@@ -28,8 +28,8 @@ pub(super) unsafe fn multiply<T: Operand>(
         "bf16" => FactorType::Bf16,
         _ => FactorType::Tf32,
     };
-    let product = MatrixProduct { shape: requested.shape, turned: requested.layout.turned(), factors };
-    let bytes = if start == 0 { parts_of_sum(requested.shape) * size_of::<f32>() } else { 0 };
+    let product = MatrixProduct { shape: requested.shape, turned: requested.layout.transposed(), factors };
+    let bytes = if start == 0 { product_partials_len(requested.shape) * size_of::<f32>() } else { 0 };
     let workspace = if bytes == 0 { (0, 0) } else { (parts, bytes) };
     let at = MatrixAddresses { a, b, start, out, workspace };
     // SAFETY: as the caller promised.

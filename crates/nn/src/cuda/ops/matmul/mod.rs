@@ -8,13 +8,13 @@ mod tests;
 
 use megabatch_gpu_core::{Buffer, Cuda, Device};
 
-use super::operand::{Operand, Part};
+use super::operand::{Operand, TensorSlice};
 use super::scratch::Scratch;
 use crate::error::Result;
 pub(super) use call::{Call, Operands, PTX, add_parts};
 use gemm_plan::{GemmPlan, TileConfig};
 pub(super) use gemm_plan::{Kind, Method};
-pub(crate) use gemm_plan::{parts_of_rows, parts_of_sum};
+pub(crate) use gemm_plan::{product_partials_len, rows_partials_len};
 
 /// Layout of a product's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ pub enum Transpose {
 
 impl Transpose {
     /// True where the inner dimension is not the contiguous one: of a, and of b.
-    fn turned(self) -> [bool; 2] {
+    fn transposed(self) -> [bool; 2] {
         match self {
             Transpose::Nt => [false, false],
             Transpose::Nn => [false, true],
@@ -65,11 +65,11 @@ pub enum Output {
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a, T: Operand> {
     /// The first operand.
-    pub a: Part<'a, T>,
+    pub a: TensorSlice<'a, T>,
     /// The second operand.
-    pub b: Part<'a, T>,
+    pub b: TensorSlice<'a, T>,
     /// `[N]`, added to every row, such as a bias.
-    pub start: Option<Part<'a, f32>>,
+    pub start: Option<TensorSlice<'a, f32>>,
     /// M, N, K.
     pub shape: [usize; 3],
     /// Layout of `a` and `b`.
@@ -85,7 +85,7 @@ impl<T: Operand> Product<'_, T> {
         let ([rows, columns, inner], device) = (self.shape, out.scope().device().clone());
         self.a.assert_has(rows * inner, &device);
         self.b.assert_has(columns * inner, &device);
-        Part { buffer: out, start }.assert_has(rows * columns, &device);
+        TensorSlice { buffer: out, start }.assert_has(rows * columns, &device);
         self.start.iter().for_each(|start| start.assert_has(columns, &device));
         device
     }
@@ -112,7 +112,7 @@ pub fn multiply<T: Operand>(
     let device = product.assert_fits(out, start);
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda(device, product, output, Part { buffer: out, start }.address(), scratch),
+        Device::Cuda(device) => cuda(device, product, output, TensorSlice { buffer: out, start }.address(), scratch),
         _ => cpu_arm!(cpu(product, output, &mut out.as_mut_slice()[start..])),
     }
 }
@@ -126,7 +126,8 @@ fn cuda<T: Operand>(
 ) -> Result<()> {
     let len = product.shape[0] * product.shape[1];
     let operands = Operands::new(product, to);
-    let parts = if product.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(product.shape))? };
+    let parts =
+        if product.start.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
     let run = |cut: TileConfig| {
         let plan = GemmPlan::new(cut, product.shape, product.start.is_some());
         let call = Call::new::<T>(product.shape, product.layout, product.arithmetic, plan, output);
@@ -176,9 +177,10 @@ pub(super) fn by_library<T: Operand>(
     scratch: &mut Scratch,
 ) -> Result<bool> {
     let Device::Cuda(device) = product.assert_fits(&*out, start) else { return Ok(false) };
-    let parts = if product.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(product.shape))? };
+    let parts =
+        if product.start.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
     let tuner = scratch.products_mut().tuner().clone();
-    let operands = Operands::new(product, Part { buffer: out, start }.address());
+    let operands = Operands::new(product, TensorSlice { buffer: out, start }.address());
     // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
     // parts. What is submitted to the default stream later runs after it.
     Ok(unsafe { library::multiply(&tuner, &device, product, operands, parts) })
@@ -190,9 +192,9 @@ fn cpu<T: Operand>(product: &Product<'_, T>, output: Output, out: &mut [f32]) {
     for (k, out) in out[..rows * columns].iter_mut().enumerate() {
         let (row, column) = (k / columns, k % columns);
         let term = |l: usize| {
-            let [is_a_turned, is_b_turned] = product.layout.turned();
-            let a = if is_a_turned { a[l * rows + row] } else { a[row * inner + l] };
-            let b = if is_b_turned { b[l * columns + column] } else { b[column * inner + l] };
+            let [is_a_transposed, is_b_transposed] = product.layout.transposed();
+            let a = if is_a_transposed { a[l * rows + row] } else { a[row * inner + l] };
+            let b = if is_b_transposed { b[l * columns + column] } else { b[column * inner + l] };
             a.widen() * b.widen()
         };
         let sum: f32 = (0..inner).map(term).sum::<f32>() + product.start.map_or(0.0, |start| start.elements()[column]);

@@ -15,8 +15,14 @@ fn check<T: Operand>(shape: [usize; 3], layout: Transpose, arithmetic: Arithmeti
     };
     let (a, b) = (operand("a", rows * inner), operand("b", columns * inner));
     let start = (splits(shape).0 == 1).then(|| Buffer::from_slice(&scope, &noise("start", columns, 1.0)).unwrap());
-    let product =
-        Product { a: (&a).into(), b: (&b).into(), start: start.as_ref().map(Part::from), shape, layout, arithmetic };
+    let product = Product {
+        a: (&a).into(),
+        b: (&b).into(),
+        start: start.as_ref().map(TensorSlice::from),
+        shape,
+        layout,
+        arithmetic,
+    };
     let before = noise("out", rows * columns, 1.0);
     for output in [Output::Overwrite, Output::Add] {
         let mut expected = Buffer::from_slice(&scope, &before).unwrap();
@@ -114,10 +120,10 @@ fn products_over_many_rows_are_split() {
     assert_eq!(splits([512, 128, 61_441]), (62, 992));
     for inner in [1023, 1100, 61_441, 131_073] {
         let (splits, _) = splits([512, 128, inner]);
-        assert!(splits == 1 || splits * 512 * 128 <= parts_of_sum([512, 128, inner]), "{inner}");
+        assert!(splits == 1 || splits * 512 * 128 <= product_partials_len([512, 128, inner]), "{inner}");
     }
     for rows in 1..=700 {
-        assert!(parts_of_sum([rows, 70, 4000]) <= parts_of_rows(700, 70, 4000), "{rows}");
+        assert!(product_partials_len([rows, 70, 4000]) <= rows_partials_len(700, 70, 4000), "{rows}");
     }
     check::<bf16>([4, 3, 1100], Transpose::Tn, Arithmetic::Exact, 5e-5);
     check::<f16>([67, 3, 1100], Transpose::Tn, Arithmetic::Exact, 5e-5);

@@ -2,7 +2,7 @@
 
 //! Attention pooling on the CPU.
 
-use super::keys::{AffinePlace, WARPS};
+use super::keys::{AffineOffsets, WARPS};
 use super::{PoolMemory, PoolSizes, PoolSlots, PoolWeights};
 use crate::cuda::ops::lanes;
 use crate::cuda::ops::operand::Operand;
@@ -18,8 +18,8 @@ pub(super) fn find_keys(weights: PoolWeights<'_>, memory: &mut PoolMemory) {
     bias_of(parameter(in_bias + 2 * hidden), parameter(out_weight), parameter(out_bias), bias.as_mut_slice());
 }
 
-pub(super) fn affine_backward(weights: PoolWeights<'_>, d: &[f32], place: AffinePlace, gradients: &mut [f32]) {
-    let (hidden, AffinePlace { x, weight, bias }) = (d.len(), place);
+pub(super) fn affine_backward(weights: PoolWeights<'_>, d: &[f32], place: AffineOffsets, gradients: &mut [f32]) {
+    let (hidden, AffineOffsets { x, weight, bias }) = (d.len(), place);
     let (x_of, weight_of) = (weights.parameter(x).elements(), weights.parameter(weight).elements());
     for column in 0..hidden {
         let warp = |warp: usize| {

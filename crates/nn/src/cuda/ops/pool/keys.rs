@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::super::operand::Part;
+use super::super::operand::TensorSlice;
 #[cfg(feature = "conformance")]
 use super::cpu;
 use super::{PoolMemory, PoolSizes, PoolSlots, PoolWeights};
@@ -64,7 +64,7 @@ pub(super) fn keys_backward(
     match d_keys.scope().device().clone() {
         Device::Cuda(device) => {
             let weight = weights.parameter(weight_k).address();
-            let d_weight = Part { buffer: gradients, start: weight_k }.address();
+            let d_weight = TensorSlice { buffer: gradients, start: weight_k }.address();
             let (d_keys, scaled, d_query) = (d_keys.address(), scaled.address(), d_query.address());
             let arguments =
                 arguments![sizes.heads, sizes.hidden, sizes.scale(), d_keys, scaled, weight, d_query, d_weight];
@@ -79,13 +79,13 @@ pub(super) fn keys_backward(
             cpu::keys_backward(*sizes, read[0], read[1], read[2], d_query.as_mut_slice(), d_weight);
         })?,
     }
-    let affine = AffinePlace { x: query, weight: in_weight, bias: in_bias };
+    let affine = AffineOffsets { x: query, weight: in_weight, bias: in_bias };
     affine_backward(weights, d_query, affine, gradients)
 }
 
 /// y = W x + b of H numbers: where these are among the parameters.
 #[derive(Clone, Copy)]
-pub(super) struct AffinePlace {
+pub(super) struct AffineOffsets {
     pub(super) x: usize,
     pub(super) weight: usize,
     pub(super) bias: usize,
@@ -95,14 +95,15 @@ pub(super) struct AffinePlace {
 pub(super) fn affine_backward(
     weights: PoolWeights<'_>,
     d: &Buffer<f32>,
-    place: AffinePlace,
+    place: AffineOffsets,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
-    let (hidden, AffinePlace { x, weight, bias }) = (d.len(), place);
+    let (hidden, AffineOffsets { x, weight, bias }) = (d.len(), place);
     match d.scope().device().clone() {
         Device::Cuda(device) => {
             let [x_from, weight_from] = [x, weight].map(|start| weights.parameter(start).address());
-            let [d_weight, d_bias, d_x] = [weight, bias, x].map(|start| Part { buffer: &*gradients, start }.address());
+            let [d_weight, d_bias, d_x] =
+                [weight, bias, x].map(|start| TensorSlice { buffer: &*gradients, start }.address());
             let arguments = arguments![hidden as u32, d.address(), x_from, weight_from, d_weight, d_bias, d_x];
             // SAFETY: there are H numbers of d, x and b, and H rows of W, as of the pooling that
             // they are of; a thread changes elements of its own column.

@@ -11,12 +11,12 @@ use megabatch_gpu_core::kernel::Launch;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::capacity::ensure_capacity;
-use super::column_sums::{add_column_sums, column_sum_parts};
-use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, parts_of_rows, parts_of_sum};
-use super::operand::{Operand, Part};
+use super::column_sums::{add_column_sums, column_sum_partials_len};
+use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, product_partials_len, rows_partials_len};
+use super::operand::{Operand, TensorSlice};
 use super::scratch::Scratch;
 use crate::error::Result;
-use keys::{AffinePlace, affine_backward, find_keys, keys_backward};
+use keys::{AffineOffsets, affine_backward, find_keys, keys_backward};
 use states::{sum_states, sum_states_backward};
 
 /// Warps of a block: that of pool.cu.
@@ -77,15 +77,15 @@ pub struct PoolWeights<'a> {
 
 impl<'a> PoolWeights<'a> {
     /// The parameters from element `start` on.
-    fn parameter(&self, start: usize) -> Part<'a, f32> {
-        Part { buffer: self.parameters, start }
+    fn parameter(&self, start: usize) -> TensorSlice<'a, f32> {
+        TensorSlice { buffer: self.parameters, start }
     }
 
     /// A product without a start.
     fn product<'p>(
         &self,
-        a: Part<'p, f32>,
-        b: Part<'p, f32>,
+        a: TensorSlice<'p, f32>,
+        b: TensorSlice<'p, f32>,
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'p, f32> {
@@ -131,13 +131,13 @@ impl PoolSizes {
     }
 
     /// Numbers that products and sums ask a scratch for, of so many windows or fewer.
-    fn parts(self) -> usize {
+    fn partial_sums_len(self) -> usize {
         let ([_, windows, heads, hidden], width) = (self.wide(), self.head_width());
         let window_parts = [(width, hidden), (hidden, hidden), (hidden, width)]
-            .map(|(columns, inner)| parts_of_rows(windows, columns, inner));
+            .map(|(columns, inner)| rows_partials_len(windows, columns, inner));
         let sums = [[hidden, hidden, windows], [width, hidden, windows]];
-        let columns = [hidden, heads * hidden].map(|columns| column_sum_parts(windows, columns));
-        window_parts.into_iter().chain(sums.map(parts_of_sum)).chain(columns).max().unwrap_or(0)
+        let columns = [hidden, heads * hidden].map(|columns| column_sum_partials_len(windows, columns));
+        window_parts.into_iter().chain(sums.map(product_partials_len)).chain(columns).max().unwrap_or(0)
     }
 
     fn states(self) -> usize {
@@ -188,7 +188,7 @@ impl PoolMemory {
         let vectors = windows * hidden;
         let by_window = 2 * windows * heads * steps + (2 + 3 * heads) * vectors;
         let numbers = (4 + 2 * heads) * hidden + by_window;
-        numbers * size_of::<f32>() + Scratch::bytes::<f32>(sizes.parts())
+        numbers * size_of::<f32>() + Scratch::bytes::<f32>(sizes.partial_sums_len())
     }
 
     /// Sees to it that there is room for so many windows, which are pooled from now on.
@@ -221,7 +221,7 @@ impl PoolMemory {
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn pool<T: Operand>(
     weights: PoolWeights<'_>,
-    states: Part<'_, T>,
+    states: TensorSlice<'_, T>,
     memory: &mut PoolMemory,
     pooled: &mut Buffer<f32>,
     pooled_start: usize,
@@ -232,12 +232,12 @@ pub fn pool<T: Operand>(
     find_keys(weights, memory)?;
     sum_states(states, memory)?;
     for head in 0..heads {
-        let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
+        let sums = TensorSlice { buffer: &memory.sums, start: head * windows * hidden };
         let weight_v = weights.parameter(in_weight + (2 * hidden + head * width) * hidden);
         let values = weights.product(weight_v, sums, [width, windows, hidden], Transpose::Nt);
         multiply(&values, Output::Overwrite, &mut memory.values, head * width * windows, &mut memory.scratch)?;
     }
-    let start = Some(Part::from(&memory.bias));
+    let start = Some(TensorSlice::from(&memory.bias));
     let all = Product {
         start,
         ..weights.product(
@@ -261,15 +261,15 @@ pub fn pool<T: Operand>(
 /// As [`pool`].
 pub fn pool_backward<T: Operand>(
     weights: PoolWeights<'_>,
-    states: Part<'_, T>,
-    d_pooled: Part<'_, f32>,
+    states: TensorSlice<'_, T>,
+    d_pooled: TensorSlice<'_, f32>,
     memory: &mut PoolMemory,
     d_states: &mut Buffer<f32>,
     d_states_start: usize,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
     states.assert_has(memory.sizes.states(), weights.parameters.scope().device());
-    Part { buffer: d_states, start: d_states_start }
+    TensorSlice { buffer: d_states, start: d_states_start }
         .assert_has(memory.sizes.states(), weights.parameters.scope().device());
     project_backward(weights, d_pooled, memory, gradients)?;
     sum_states_backward(states, memory, d_states, d_states_start)?;
@@ -282,7 +282,7 @@ pub fn pool_backward<T: Operand>(
 /// From the gradients of the pooled vectors to those of the sums.
 fn project_backward(
     weights: PoolWeights<'_>,
-    d_pooled: Part<'_, f32>,
+    d_pooled: TensorSlice<'_, f32>,
     memory: &mut PoolMemory,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
@@ -294,14 +294,14 @@ fn project_backward(
     // W_o (values + b_v) + b_o: the values as they are kept, and the biases of all windows at once.
     let values_product = weights.product(d_pooled, (&memory.values).into(), [hidden, hidden, windows], Transpose::Tt);
     multiply(&values_product, Output::Add, gradients, out_weight, &mut memory.scratch)?;
-    let bias_place = AffinePlace { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
+    let bias_place = AffineOffsets { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
     affine_backward(weights, &memory.column, bias_place, gradients)?;
     let d_values = weights.product(weights.parameter(out_weight), d_pooled, [hidden, windows, hidden], Transpose::Tt);
     multiply(&d_values, Output::Overwrite, &mut memory.d_values, 0, &mut memory.scratch)?;
     for head in 0..heads {
         let weight_v = in_weight + (2 * hidden + head * width) * hidden;
-        let d_values = Part { buffer: &memory.d_values, start: head * width * windows };
-        let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
+        let d_values = TensorSlice { buffer: &memory.d_values, start: head * width * windows };
+        let sums = TensorSlice { buffer: &memory.sums, start: head * windows * hidden };
         let d_weight_v = weights.product(d_values, sums, [width, hidden, windows], Transpose::Nn);
         multiply(&d_weight_v, Output::Add, gradients, weight_v, &mut memory.scratch)?;
         let d_sums = weights.product(d_values, weights.parameter(weight_v), [windows, hidden, width], Transpose::Tn);

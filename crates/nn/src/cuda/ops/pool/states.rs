@@ -3,14 +3,14 @@
 use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::super::operand::{Operand, Part};
+use super::super::operand::{Operand, TensorSlice};
 #[cfg(feature = "conformance")]
 use super::cpu;
 use super::{PTX, PoolMemory};
 use crate::error::Result;
 
 /// The weights of the states, and the states summed up with them.
-pub(super) fn sum_states<T: Operand>(states: Part<'_, T>, memory: &mut PoolMemory) -> Result<()> {
+pub(super) fn sum_states<T: Operand>(states: TensorSlice<'_, T>, memory: &mut PoolMemory) -> Result<()> {
     match memory.keys.scope().device().clone() {
         Device::Cuda(device) => {
             let name = format!("pool_{}", T::SUFFIX);
@@ -28,7 +28,7 @@ pub(super) fn sum_states<T: Operand>(states: Part<'_, T>, memory: &mut PoolMemor
 
 /// From the gradients of the sums to those of the states, and of the keys by window.
 pub(super) fn sum_states_backward<T: Operand>(
-    states: Part<'_, T>,
+    states: TensorSlice<'_, T>,
     memory: &mut PoolMemory,
     d_states: &mut Buffer<f32>,
     start: usize,
@@ -39,7 +39,7 @@ pub(super) fn sum_states_backward<T: Operand>(
             let kernel = Kernel { module: "nn/pool", ptx: PTX, name: &name };
             let (keys, weights, d_sums) = (memory.keys.address(), memory.weights.address(), memory.d_sums.address());
             let (d_scores, d_keys) = (memory.d_scores.address(), memory.d_keys_of.address());
-            let d_states = Part { buffer: d_states, start }.address();
+            let d_states = TensorSlice { buffer: d_states, start }.address();
             let arguments =
                 arguments![memory.sizes, states.address(), keys, weights, d_sums, d_scores, d_states, d_keys];
             // SAFETY: as in `sum_states`; `pool_backward` has seen that `d_states` has the same

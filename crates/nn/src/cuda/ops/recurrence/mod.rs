@@ -34,7 +34,7 @@ pub struct States<T: Operand> {
     /// The same of the cells, in f32.
     pub cell: Buffer<f32>,
     /// `[Σ T·B, H, 4]`: the gates after their functions.
-    pub gates: Buffer<T::Kept>,
+    pub gates: Buffer<T::SavedGate>,
     /// For what blocks tell each other or, on the general path, the products of a step.
     pub(super) scratch: Scratch,
 }
@@ -65,7 +65,7 @@ impl<T: Operand> States<T> {
     /// Bytes with room for so many rows and windows.
     pub(crate) fn bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
         let [states, gates] = lens(rows_and_windows[0], rows_and_windows[1], hidden);
-        states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::Kept>()
+        states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::SavedGate>()
     }
 
     /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
@@ -208,7 +208,7 @@ pub(super) mod cpu {
 
     use super::{RecurrenceInputs, States};
     use crate::cuda::ops::operand::Operand;
-    use crate::cuda::ops::work_list::{SequencePlace, WorkList};
+    use crate::cuda::ops::work_list::{SequenceOffsets, WorkList};
 
     pub(super) fn recurrence<T: Operand>(list: &WorkList, inputs: &RecurrenceInputs<'_, T>, states: &mut States<T>) {
         recurrence_by(list, inputs.projected, states, |place, h, sums| {
@@ -224,10 +224,10 @@ pub(super) mod cpu {
         list: &WorkList,
         projected: &Buffer<f32>,
         states: &mut States<T>,
-        add_products: impl Fn(&SequencePlace, &[f32], &mut [f32]),
+        add_products: impl Fn(&SequenceOffsets, &[f32], &mut [f32]),
     ) {
         let hidden = list.hidden();
-        let run_step = |place: &SequencePlace, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
+        let run_step = |place: &SequenceOffsets, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
             let [before, after] = [place.states(t), place.states(t + 1)].map(|row| (row + window) * hidden);
             let row = place.projected_row as usize + first as usize + t * place.row_step as usize;
             let mut sums = projected.as_slice()[row * 4 * hidden..][..4 * hidden].to_vec();
@@ -240,7 +240,7 @@ pub(super) mod cpu {
                 let c = f * cell[before + unit] + i * g;
                 cell[after + unit] = c;
                 states.hidden.as_mut_slice()[after + unit] = T::narrow(o * c.tanh());
-                gates.copy_from_slice(&[i, f, g, o].map(T::Kept::narrow));
+                gates.copy_from_slice(&[i, f, g, o].map(T::SavedGate::narrow));
             }
         };
         for place in list.places() {

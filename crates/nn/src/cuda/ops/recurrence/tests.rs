@@ -70,7 +70,7 @@ impl<T: Operand> Example<T> {
             Arg::from(self.list.on_device.first.as_slice()),
             Arg::from(self.states.hidden.as_mut_slice()),
             Arg::from(self.states.cell.as_mut_slice()),
-            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(self.states.gates.as_mut_slice())),
+            Arg::from(bytemuck::cast_slice_mut::<T::SavedGate, [T::SavedGate; 4]>(self.states.gates.as_mut_slice())),
         ]);
         arguments
     }

@@ -165,7 +165,7 @@ fn by_groups<T: Operand>(
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(
     list: &WorkList,
-    place: &super::work_list::SequencePlace,
+    place: &super::work_list::SequenceOffsets,
     weights: &RecurrentWeights<T>,
     states: &States<T>,
     gradients: &mut Gradients<T>,

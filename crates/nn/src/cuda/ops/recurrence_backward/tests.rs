@@ -38,7 +38,7 @@ fn arguments<'a, T: Operand>(
     arguments.extend([
         Arg::from(fragments),
         Arg::from(example.states.cell.as_slice()),
-        Arg::from(bytemuck::cast_slice::<T::Kept, [T::Kept; 4]>(example.states.gates.as_slice())),
+        Arg::from(bytemuck::cast_slice::<T::SavedGate, [T::SavedGate; 4]>(example.states.gates.as_slice())),
         gradients.outputs.as_ref().map_or(Arg::null(), |outputs| Arg::from(outputs.as_slice())),
         Arg::from(gradients.hidden.as_mut_slice()),
         Arg::from(gradients.cell.as_mut_slice()),

@@ -66,7 +66,7 @@ impl<T: Operand> RowsExample<T> {
             Arg::from(example.list.on_device.first.as_slice()),
             Arg::from(example.states.hidden.as_mut_slice()),
             Arg::from(example.states.cell.as_mut_slice()),
-            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(example.states.gates.as_mut_slice())),
+            Arg::from(bytemuck::cast_slice_mut::<T::SavedGate, [T::SavedGate; 4]>(example.states.gates.as_mut_slice())),
         ]);
         HARNESS.run(&name, launch, &mut arguments);
     }
