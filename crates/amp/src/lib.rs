@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod accuracy;
 mod error;
 mod gradients;
 mod number;
@@ -13,13 +14,14 @@ mod threads;
 mod trace;
 mod update;
 
+pub use accuracy::Accuracy;
 pub use error::{Error, FirstNonFinite, Result};
 pub use gradients::{CheckedGradients, ElementIndex, FlatLayout, GradientFactors, unscale_and_check};
 pub use number::{Number, WorkingCopy};
 pub use optimizer::{OptimizerSettings, Rule};
 pub use policy::{Operation, OperationPrecisions};
 pub use precision::{Precision, round_to};
-pub use quantized::{Accuracy, QuantizedMatrix};
+pub use quantized::QuantizedMatrix;
 pub use scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
 pub use threads::Threads;
 pub use trace::{NonFiniteTrace, first_non_finite};

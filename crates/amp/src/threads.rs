@@ -18,11 +18,11 @@ pub(crate) const BLOCK: usize = 1 << 14;
 
 impl Threads {
     /// The sum of `of` over the items, added in their order whatever thread computes them.
-    pub(crate) fn sum<T: Send>(self, items: impl Iterator<Item = T>, of: impl Fn(T) -> f64 + Sync + Send) -> f64 {
+    pub(crate) fn sum<T: Send>(self, items: impl Iterator<Item = T>, term: impl Fn(T) -> f64 + Sync + Send) -> f64 {
         match self {
-            Threads::Caller => items.map(of).fold(0.0, |sum, term| sum + term),
+            Threads::Caller => items.map(term).fold(0.0, |sum, term| sum + term),
             Threads::Pool => {
-                let terms: Vec<f64> = items.collect::<Vec<T>>().into_par_iter().map(of).collect();
+                let terms: Vec<f64> = items.collect::<Vec<T>>().into_par_iter().map(term).collect();
                 terms.into_iter().fold(0.0, |sum, term| sum + term)
             }
         }

@@ -101,7 +101,9 @@ fn same(device: &Device, rule: Rule) -> Result<()> {
         let close = (found - expected).abs() <= 1e-8 + 3e-7 * expected.abs();
         assert!(close, "weight {k} is {found} where {expected} is right");
     }
-    for (copy, value) in found.copy.iter().zip(&found.values).enumerate().filter(|(k, _)| *k != 300).map(|(_, of)| of) {
+    for (copy, value) in
+        found.copy.iter().zip(&found.values).enumerate().filter(|(k, _)| *k != 300).map(|(_, pair)| pair)
+    {
         assert_eq!(*copy, bf16::from_f32(*value));
     }
     Ok(())

@@ -72,16 +72,16 @@ struct FixedRates {
 }
 
 impl DeviceStep {
-    fn new(of: &StepSettings) -> Self {
+    fn new(settings: &StepSettings) -> Self {
         // The number of the step matters to none of these.
-        let rates = Rates::<f32>::new(&of.optimizer, 1);
+        let rates = Rates::<f32>::new(&settings.optimizer, 1);
         DeviceStep {
-            count: of.count,
-            loss_max: of.loss_max,
-            clip_norm: of.clip_norm.unwrap_or(f64::INFINITY),
-            lr: of.optimizer.lr,
-            beta1: of.optimizer.beta1,
-            beta2: of.optimizer.beta2,
+            count: settings.count,
+            loss_max: settings.loss_max,
+            clip_norm: settings.clip_norm.unwrap_or(f64::INFINITY),
+            lr: settings.optimizer.lr,
+            beta1: settings.optimizer.beta1,
+            beta2: settings.optimizer.beta2,
             rates: FixedRates {
                 lr: rates.lr,
                 coupled_decay: rates.coupled_decay,
@@ -217,7 +217,7 @@ impl DeviceScaler {
     /// # Errors
     /// Errors of [`Buffer::from_slice`].
     pub fn new(scope: &Scope, scaler: Option<&LossScaler>, steps: u64) -> Result<Self> {
-        let of = scaler.map(LossScaler::state);
+        let state = scaler.map(LossScaler::state);
         let state = DeviceState {
             loss: 0.0,
             terms: 0.0,
@@ -227,12 +227,12 @@ impl DeviceScaler {
             clip: 1.0,
             step_size: 0.0,
             root_correction2: 1.0,
-            scale_before: of.map_or(1.0, |of| of.scale),
-            scale_after: of.map_or(1.0, |of| of.scale),
+            scale_before: state.map_or(1.0, |state| state.scale),
+            scale_after: state.map_or(1.0, |state| state.scale),
             bad_chunk: NONE,
             bad_index: NONE,
-            clean_steps: of.map_or(0, |of| of.clean_steps),
-            overflows: of.map_or(0, |of| of.overflows),
+            clean_steps: state.map_or(0, |state| state.clean_steps),
+            overflows: state.map_or(0, |state| state.overflows),
             change: NO_CHANGE,
             applied: 0,
         };
@@ -257,10 +257,10 @@ impl DeviceScaler {
     ///
     /// # Panics
     /// If the count is not a positive finite number.
-    pub fn begin(&mut self, of: &StepSettings) -> Result<()> {
-        assert!(of.count > 0.0 && of.count.is_finite(), "a count of {}", of.count);
-        self.staging.send(&[DeviceStep::new(of)], &mut self.step_on_device)?;
-        self.step = Some(*of);
+    pub fn begin(&mut self, settings: &StepSettings) -> Result<()> {
+        assert!(settings.count > 0.0 && settings.count.is_finite(), "a count of {}", settings.count);
+        self.staging.send(&[DeviceStep::new(settings)], &mut self.step_on_device)?;
+        self.step = Some(*settings);
         Ok(())
     }
 
@@ -295,13 +295,13 @@ impl DeviceScaler {
 
     /// For the kernels.
     pub(super) fn rules(&self) -> Rules {
-        self.scaler.map_or_else(Rules::default, |of| Rules {
-            growth_factor: of.growth_factor,
-            backoff_factor: of.backoff_factor,
-            growth_interval: of.growth_interval,
-            hysteresis: of.hysteresis,
-            min_scale: of.min_scale,
-            max_scale: of.max_scale,
+        self.scaler.map_or_else(Rules::default, |config| Rules {
+            growth_factor: config.growth_factor,
+            backoff_factor: config.backoff_factor,
+            growth_interval: config.growth_interval,
+            hysteresis: config.hysteresis,
+            min_scale: config.min_scale,
+            max_scale: config.max_scale,
         })
     }
 

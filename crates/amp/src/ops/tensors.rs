@@ -53,7 +53,7 @@ impl ChunkedTensors {
     pub fn new(scope: &Scope, ranges: &[Range<usize>]) -> Result<Self> {
         let ascend = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
         assert!(ascend && ranges.iter().all(|range| range.start <= range.end), "tensors follow one another");
-        let of_tensor = |(tensor, range): (usize, &Range<usize>)| {
+        let tensor_chunks = |(tensor, range): (usize, &Range<usize>)| {
             let end = range.end;
             let starts = range.clone().step_by(BLOCK);
             starts.map(move |start| TensorChunk {
@@ -62,7 +62,7 @@ impl ChunkedTensors {
                 tensor: tensor as u32,
             })
         };
-        let chunks: Vec<TensorChunk> = ranges.iter().enumerate().flat_map(of_tensor).collect();
+        let chunks: Vec<TensorChunk> = ranges.iter().enumerate().flat_map(tensor_chunks).collect();
         assert!(chunks.len() < NONE as usize, "the numbers of chunks are of 32 bits");
         let (sums, firsts) = (Buffer::zeros(scope, chunks.len())?, Buffer::zeros(scope, chunks.len())?);
         let on_device = DeviceChunks { chunks: Buffer::from_slice(scope, &chunks)?, sums, firsts };

@@ -44,7 +44,7 @@ pub fn unscale_and_check(
     let ScaledGradients { gradients, losses } = examinee;
     tensors.assert_within(gradients.len());
     assert_eq!(losses.len(), 2, "a sum and a number of terms");
-    let of = control.step();
+    let settings = control.step();
     let device = control.state.scope().device().clone();
     device.assert_beside(gradients.scope().device());
     device.assert_beside(losses.scope().device());
@@ -52,7 +52,7 @@ pub fn unscale_and_check(
     match &device {
         Device::Cuda(device) => cuda(device, tensors, examinee, control),
         _ => {
-            cpu(tensors, examinee, of, control);
+            cpu(tensors, examinee, settings, control);
             Ok(())
         }
     }
@@ -61,23 +61,23 @@ pub fn unscale_and_check(
 fn cuda(
     device: &Cuda,
     tensors: &mut ChunkedTensors,
-    of: ScaledGradients<'_>,
+    scaled: ScaledGradients<'_>,
     control: &mut DeviceScaler,
 ) -> Result<()> {
     let (count, on_device) = (tensors.chunks(), &tensors.on_device);
     let (chunks, sums, firsts) = (on_device.chunks.address(), on_device.sums.address(), on_device.firsts.address());
     let (scale, state) = (control.scale.address(), control.state.address());
-    let (step, losses) = (control.step_on_device.address(), of.losses.address());
+    let (step, losses) = (control.step_on_device.address(), scaled.losses.address());
     let squares = Kernel { module: "amp/unscale_and_check", ptx: PTX, name: "squares" };
-    let of_squares = arguments![chunks, of.gradients.address(), losses, scale, step, sums, firsts];
+    let squares_arguments = arguments![chunks, scaled.gradients.address(), losses, scale, step, sums, firsts];
     let judge = Kernel { module: "amp/unscale_and_check", ptx: PTX, name: "judge" };
-    let of_judge = arguments![sums, firsts, count as u32, losses, step, control.rules(), scale, state];
+    let judge_arguments = arguments![sums, firsts, count as u32, losses, step, control.rules(), scale, state];
     // SAFETY: the chunks are of elements that `gradients` was seen to have, and a block writes its
     // own of as many sums; the second launch, which reads these, comes after the first in the order
     // of the default stream, as does all that reads the control.
     unsafe {
-        squares.submit(device, launch_of_squares(count), &of_squares)?;
-        judge.submit(device, Launch::for_blocks(1), &of_judge)
+        squares.submit(device, launch_of_squares(count), &squares_arguments)?;
+        judge.submit(device, Launch::for_blocks(1), &judge_arguments)
     }
 }
 
@@ -85,15 +85,15 @@ fn launch_of_squares(chunks: usize) -> Option<Launch> {
     Launch::for_blocks(chunks).map(|launch| launch.with_threads(LANES))
 }
 
-fn cpu(tensors: &ChunkedTensors, examinee: ScaledGradients<'_>, of: StepSettings, control: &mut DeviceScaler) {
+fn cpu(tensors: &ChunkedTensors, examinee: ScaledGradients<'_>, settings: StepSettings, control: &mut DeviceScaler) {
     let (losses, scale) = (examinee.losses.as_slice(), control.scale.as_slice()[0]);
     // In a step without any known target there is no term to divide by.
     let terms = losses[1].max(1.0);
-    let inverse = (of.count / terms / f64::from(scale)) as f32;
+    let inverse = (settings.count / terms / f64::from(scale)) as f32;
     let gradients = examinee.gradients.as_slice();
     let slices: Vec<&[f32]> = tensors.ranges().iter().map(|range| &gradients[range.clone()]).collect();
     let examined = crate::unscale_and_check(&slices, inverse, Threads::Caller);
-    let stands = losses[0].is_finite() && losses[0] / terms <= of.loss_max;
+    let stands = losses[0].is_finite() && losses[0] / terms <= settings.loss_max;
     let change = control.scaler().filter(|_| stands).map(|mut scaler| {
         let overflow = examined.non_finite.map(|place| Overflow { tensor: "", index: place.index });
         (scaler.update(overflow), scaler.state())
@@ -102,7 +102,7 @@ fn cpu(tensors: &ChunkedTensors, examinee: ScaledGradients<'_>, of: StepSettings
     (state.loss, state.terms) = (losses[0], losses[1]);
     (state.norm, state.scale_before, state.inverse_scale) = (examined.norm, scale, inverse);
     // Where there are none, nothing is updated.
-    state.clip = examined.factors(of.clip_norm).map_or(1.0, |GradientFactors { clip, .. }| clip);
+    state.clip = examined.factors(settings.clip_norm).map_or(1.0, |GradientFactors { clip, .. }| clip);
     [state.bad_chunk, state.bad_index] = examined.non_finite.map_or([NONE; 2], |place| tensors.chunk_of(place));
     (state.change, state.scale_after) = (NO_CHANGE, scale);
     state.applied = u32::from(stands && examined.non_finite.is_none() && losses[1] > 0.0);
@@ -130,14 +130,14 @@ mod tests {
     use crate::threads::BLOCK;
 
     /// As `cuda` does it.
-    fn run(tensors: &ChunkedTensors, of: ScaledGradients<'_>, control: &mut DeviceScaler) {
+    fn run(tensors: &ChunkedTensors, scaled: ScaledGradients<'_>, control: &mut DeviceScaler) {
         let chunks = tensors.on_device.chunks.as_slice();
         let (mut sums, mut firsts) = (vec![f64::NAN; chunks.len()], vec![7u32; chunks.len()]);
         let rules = control.rules();
         let mut arguments = [
             Arg::from(chunks),
-            Arg::from(of.gradients.as_slice()),
-            Arg::from(of.losses.as_slice()),
+            Arg::from(scaled.gradients.as_slice()),
+            Arg::from(scaled.losses.as_slice()),
             Arg::from(control.scale.as_slice()),
             Arg::from(control.step_on_device.as_slice()),
             Arg::from(&mut sums[..]),
@@ -148,7 +148,7 @@ mod tests {
             Arg::from(&sums[..]),
             Arg::from(&firsts[..]),
             Arg::from(chunks.len() as u32),
-            Arg::from(of.losses.as_slice()),
+            Arg::from(scaled.losses.as_slice()),
             Arg::from(control.step_on_device.as_slice()),
             Arg::from_struct(&rules),
             Arg::from(control.scale.as_mut_slice()),
@@ -175,7 +175,7 @@ mod tests {
         LossScaler::new(config).unwrap()
     }
 
-    fn check(lens: &[usize], gradients: &[f32], losses: [f64; 2], of: StepSettings) {
+    fn check(lens: &[usize], gradients: &[f32], losses: [f64; 2], settings: StepSettings) {
         let scope = Device::cpu().scope("test");
         let mut start = 3;
         let ranges = lens.iter().map(|&len| {
@@ -190,7 +190,7 @@ mod tests {
             let mut expected = DeviceScaler::new(&scope, scaler, 5).unwrap();
             let mut found = DeviceScaler::new(&scope, scaler, 5).unwrap();
             for step in 0..3 {
-                [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
+                [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&settings).unwrap());
                 unscale_and_check(&mut tensors, ScaledGradients { gradients, losses }, &mut expected).unwrap();
                 run(&tensors, ScaledGradients { gradients, losses }, &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{lens:?}, step {step}: {found:?} for {expected:?}");
@@ -218,8 +218,8 @@ mod tests {
                 gradients[at] = bad;
                 gradients[2 * BLOCK + 40] = f32::NAN;
                 // Times 16, the largest number overflows where it is unscaled.
-                let of = StepSettings { count: 16.0, clip_norm: Some(1.0), ..StepSettings::default() };
-                check(&lens, &gradients, [0.5, 1.0], of);
+                let settings = StepSettings { count: 16.0, clip_norm: Some(1.0), ..StepSettings::default() };
+                check(&lens, &gradients, [0.5, 1.0], settings);
             }
         }
     }
@@ -238,7 +238,7 @@ mod tests {
     /// the scale does not follow either.
     #[test]
     fn a_loss_that_is_refused_changes_nothing() {
-        let of = |loss_max| StepSettings { count: 4.0, loss_max, ..StepSettings::default() };
+        let settings = |loss_max| StepSettings { count: 4.0, loss_max, ..StepSettings::default() };
         let cases = [
             ([6.0, 3.0], f64::INFINITY, true, true),
             ([6.0, 3.0], 2.0, true, true),
@@ -250,13 +250,13 @@ mod tests {
             ([0.0, 0.0], 1.0, false, true),
         ];
         for (losses, loss_max, applied, stands) in cases {
-            check(&[40, 50], &noise(95, 3.0), losses, of(loss_max));
+            check(&[40, 50], &noise(95, 3.0), losses, settings(loss_max));
             let scope = Device::cpu().scope("test");
             let mut tensors = ChunkedTensors::new(&scope, std::slice::from_ref(&(0..2))).unwrap();
             let mut control = DeviceScaler::new(&scope, Some(&scaler()), 0).unwrap();
             let gradients = &Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap();
             let losses = &Buffer::from_slice(&scope, &losses).unwrap();
-            control.begin(&of(loss_max)).unwrap();
+            control.begin(&settings(loss_max)).unwrap();
             unscale_and_check(&mut tensors, ScaledGradients { gradients, losses }, &mut control).unwrap();
             let state = control.state.as_slice()[0];
             assert_eq!((state.applied == 1, state.clean_steps == 1), (applied, stands), "{losses:?}, {loss_max}");
@@ -278,8 +278,8 @@ mod tests {
             for step in "..x.xx.....xxxxxxxx.......".chars() {
                 let gradient = if step == 'x' { f32::NAN } else { 1.0 };
                 let gradients = &Buffer::from_slice(&scope, &[0.5, gradient]).unwrap();
-                let of = StepSettings::default();
-                [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
+                let settings = StepSettings::default();
+                [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&settings).unwrap());
                 unscale_and_check(&mut tensors, ScaledGradients { gradients, losses }, &mut expected).unwrap();
                 run(&tensors, ScaledGradients { gradients, losses }, &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{step}");

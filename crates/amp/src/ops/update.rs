@@ -114,7 +114,7 @@ fn cuda(
     let (chunks, state, step) =
         (tensors.on_device.chunks.address(), control.state.address(), control.step_on_device.address());
     let advance = Kernel { module: "amp/update", ptx: PTX, name: "advance" };
-    let of_advance = arguments![state, step];
+    let advance_arguments = arguments![state, step];
     let (copy, suffix) = weights.copy();
     let (values, gradients) = (weights.values.address(), weights.gradients.address());
     let (name, arguments) = match &weights.moments {
@@ -129,7 +129,7 @@ fn cuda(
     // the default stream. A block of the second changes the elements of its piece of a chunk, which
     // all buffers were seen to have; tensors do not overlap.
     unsafe {
-        advance.submit(device, one_thread(), &of_advance)?;
+        advance.submit(device, one_thread(), &advance_arguments)?;
         kernel.submit(device, Launch::for_blocks(PIECES * tensors.chunks()), &arguments)
     }
 }
@@ -154,9 +154,9 @@ fn cpu(
     let factors = GradientFactors { inverse_scale: state.inverse_scale, clip: state.clip };
     let step = OptimizerStep { settings: *settings, number: state.steps, factors };
     for range in tensors.ranges() {
-        let moments = weights.moments.as_mut().map(|of| crate::Moments {
-            exp_avg: &mut of.exp_avg.as_mut_slice()[range.clone()],
-            exp_avg_sq: &mut of.exp_avg_sq.as_mut_slice()[range.clone()],
+        let moments = weights.moments.as_mut().map(|moments| crate::Moments {
+            exp_avg: &mut moments.exp_avg.as_mut_slice()[range.clone()],
+            exp_avg_sq: &mut moments.exp_avg_sq.as_mut_slice()[range.clone()],
         });
         let working_copy = weights.working_copy.as_mut().map(|copy| match copy {
             WorkingCopyBuffer::Bf16(copy) => crate::WorkingCopy::Bf16(&mut copy.as_mut_slice()[range.clone()]),

@@ -61,7 +61,7 @@ impl Report {
         F: FnMut(usize) -> ControlFlow<()>,
     {
         let as_is = predicted(predictor, selection, follow())?;
-        let predictions = Errors::from_accuracy(Accuracy::of(&as_is, &predicted(int8, selection, follow())?));
+        let predictions = Errors::from_accuracy(Accuracy::new(&as_is, &predicted(int8, selection, follow())?));
         let tensor = |(name, accuracy): &(String, Accuracy)| Tensor {
             tensor: name.clone(),
             errors: Errors::from_accuracy(*accuracy),

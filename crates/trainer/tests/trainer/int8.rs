@@ -102,7 +102,7 @@ fn the_error_is_that_of_the_weights() {
         let exact = stage.predictions(stage.predictor("exact", 1, 32));
         let found = stage.predictions(int8);
         let of_rounded = stage.predictions(stage.predictor("rounded", 1, 32));
-        let (all, activations) = (Accuracy::of(&exact, &found), Accuracy::of(&of_rounded, &found));
+        let (all, activations) = (Accuracy::new(&exact, &found), Accuracy::new(&of_rounded, &found));
         assert!(all.sqnr_db > 30.0 && all.max_error > 0.0, "{config:?}: {all}");
         assert!(activations.rms_error < 0.1 * all.rms_error, "{config:?}: {activations} of {all}");
     }
@@ -119,9 +119,9 @@ fn threads_change_nothing_and_batches_no_more_than_rounding() {
         // Few windows take another way than many, in eight bits and in single precision.
         let exact = stage.predictions(stage.predictor("exact", 1, 40));
         for batch in [1, 3, 7] {
-            let alone = Accuracy::of(&expected, &stage.int8(2, batch));
+            let alone = Accuracy::new(&expected, &stage.int8(2, batch));
             assert!(alone.max_error < 1e-6, "{config:?}, batches of {batch}: {alone}");
-            let alone = Accuracy::of(&exact, &stage.predictions(stage.predictor("exact", 2, batch)));
+            let alone = Accuracy::new(&exact, &stage.predictions(stage.predictor("exact", 2, batch)));
             assert!(alone.max_error < 1e-6, "{config:?}, batches of {batch} in single precision: {alone}");
         }
     }
@@ -133,6 +133,6 @@ fn carried_state_goes_on_in_eight_bits() {
     let streamed = |predictor: Predictor| stage.predictions(predictor.with_carried_state());
     let exact = streamed(stage.predictor("exact", 2, 16));
     let found = streamed(stage.predictor("exact", 2, 16).with_int8().unwrap());
-    let accuracy = Accuracy::of(&exact, &found);
+    let accuracy = Accuracy::new(&exact, &found);
     assert!(accuracy.sqnr_db > 30.0 && accuracy.max_error > 0.0, "{accuracy}");
 }

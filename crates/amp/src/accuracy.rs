@@ -19,7 +19,7 @@ impl Accuracy {
     ///
     /// # Panics
     /// If there are not as many.
-    pub fn of(exact: &[f32], found: &[f32]) -> Self {
+    pub fn new(exact: &[f32], found: &[f32]) -> Self {
         assert_eq!(exact.len(), found.len(), "numbers, and what stands for them");
         let (mut max_error, mut signal, mut noise) = (0.0f64, 0.0, 0.0);
         for (&exact, &found) in exact.iter().zip(found) {
@@ -47,11 +47,11 @@ mod tests {
 
     #[test]
     fn errors_are_measured_against_the_signal() {
-        let accuracy = Accuracy::of(&[3.0, 4.0, 0.0, 0.0], &[3.0, 4.5, 0.0, 0.0]);
+        let accuracy = Accuracy::new(&[3.0, 4.0, 0.0, 0.0], &[3.0, 4.5, 0.0, 0.0]);
         assert_eq!((accuracy.max_error, accuracy.rms_error, accuracy.sqnr_db), (0.5, 0.25, 20.0));
         assert_eq!(accuracy.to_string(), "max error 5.000e-1, rms error 2.500e-1, SQNR 20.0 dB");
-        assert_eq!(Accuracy::of(&[], &[]).sqnr_db, f64::INFINITY);
-        let broken = Accuracy::of(&[1.0, 1.0], &[f32::NAN, 1.5]);
+        assert_eq!(Accuracy::new(&[], &[]).sqnr_db, f64::INFINITY);
+        let broken = Accuracy::new(&[1.0, 1.0], &[f32::NAN, 1.5]);
         assert!(broken.max_error > 0.4 && broken.rms_error.is_nan() && broken.sqnr_db.is_nan());
     }
 }
