@@ -128,13 +128,13 @@ mod tests {
         Batches::new(Order::new(samples, 4, 9).unwrap(), batching)
     }
 
-    fn of(batch_size: usize, accumulation_steps: usize) -> Batching {
+    fn batching(batch_size: usize, accumulation_steps: usize) -> Batching {
         Batching { batch_size, accumulation_steps, ..Batching::default() }
     }
 
     #[test]
     fn an_epoch_takes_every_sample_once() {
-        let batches = batches(23, of(3, 2)).unwrap();
+        let batches = batches(23, batching(3, 2)).unwrap();
         assert_eq!(batches.steps_per_epoch(), 4);
         for epoch in 0..3 {
             let lists: Vec<Vec<usize>> = batches.lists(epoch * 4..(epoch + 1) * 4).collect();
@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn accumulation_takes_the_samples_of_the_large_batch() {
         let all = |batching| batches(50, batching).unwrap().lists(0..8).collect::<Vec<_>>().concat();
-        assert_eq!(all(of(2, 6)), all(of(12, 1)));
+        assert_eq!(all(batching(2, 6)), all(batching(12, 1)));
     }
 
     #[test]
     fn the_last_batch_may_be_dropped() {
-        let dropping = |samples| batches(samples, Batching { last_batch: LastBatch::Drop, ..of(3, 2) });
+        let dropping = |samples| batches(samples, Batching { last_batch: LastBatch::Drop, ..batching(3, 2) });
         assert_eq!(dropping(23).unwrap().steps_per_epoch(), 3);
         assert_eq!(dropping(23).unwrap().lists(2..4).map(|list| list.len()).collect::<Vec<_>>(), [3; 4]);
         assert_eq!(dropping(5).unwrap_err(), Error::NoStep { samples: 5, step_samples: 6 });
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn there_are_no_batches_of_nothing() {
-        assert_eq!(batches(5, of(0, 1)).unwrap_err(), Error::Zero { size: "batch size" });
-        assert_eq!(batches(5, of(1, 0)).unwrap_err(), Error::Zero { size: "number of accumulated batches" });
-        assert_eq!(batches(0, of(3, 1)).unwrap_err(), Error::NoStep { samples: 0, step_samples: 3 });
-        let whole = batches(5, of(usize::MAX, 2)).unwrap();
+        assert_eq!(batches(5, batching(0, 1)).unwrap_err(), Error::Zero { size: "batch size" });
+        assert_eq!(batches(5, batching(1, 0)).unwrap_err(), Error::Zero { size: "number of accumulated batches" });
+        assert_eq!(batches(0, batching(3, 1)).unwrap_err(), Error::NoStep { samples: 0, step_samples: 3 });
+        let whole = batches(5, batching(usize::MAX, 2)).unwrap();
         assert_eq!(whole.lists(0..1).collect::<Vec<_>>().len(), 1, "a batch may be larger than all there is");
     }
 
@@ -187,15 +187,15 @@ mod tests {
                 Ok::<_, Error>(batches.lists(0..2 * batches.steps_per_epoch()).collect::<Vec<_>>())
             };
             let Ok(alone) = lists(Rank::default()) else { return Ok(()) };
-            let of_ranks: Vec<_> =
+            let by_rank: Vec<_> =
                 (0..world).map(|rank| lists(Rank::new(rank, world).unwrap()).unwrap()).collect();
             for (n, batch) in alone.iter().enumerate() {
-                let parts: Vec<&Vec<usize>> = of_ranks.iter().map(|lists| &lists[n]).collect();
+                let parts: Vec<&Vec<usize>> = by_rank.iter().map(|lists| &lists[n]).collect();
                 prop_assert_eq!(&parts.iter().copied().flatten().copied().collect::<Vec<_>>(), batch);
                 let len = |parts: &Vec<&Vec<usize>>| parts.iter().map(|part| part.len()).collect::<Vec<_>>();
                 prop_assert!(len(&parts).iter().max().unwrap() - len(&parts).iter().min().unwrap() <= 1);
             }
-            prop_assert!(of_ranks.iter().all(|lists| lists.len() == alone.len()));
+            prop_assert!(by_rank.iter().all(|lists| lists.len() == alone.len()));
         }
 
         /// Beginning at a step gives what is left of a run that began at the first.

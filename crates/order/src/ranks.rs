@@ -86,14 +86,14 @@ mod tests {
     #[test]
     fn ranks_share_blocks_whole() {
         let blocks = [10..42, 42..74, 74..78, 78..110, 110..111];
-        let of = |world: usize, blocks: &[Range<usize>]| -> Vec<Range<usize>> {
+        let shares = |world: usize, blocks: &[Range<usize>]| -> Vec<Range<usize>> {
             (0..world).map(|rank| Rank::new(rank, world).unwrap().slice_of_blocks(blocks)).collect()
         };
-        assert_eq!(of(1, &blocks), vec![10..111]);
-        assert_eq!(of(2, &blocks), [10..78, 78..111]);
-        assert_eq!(of(3, &blocks), [10..74, 74..110, 110..111]);
-        assert_eq!(of(6, &blocks), [10..42, 42..74, 74..78, 78..110, 110..111, 111..111]);
-        assert_eq!(of(2, &[]), [0..0, 0..0]);
+        assert_eq!(shares(1, &blocks), vec![10..111]);
+        assert_eq!(shares(2, &blocks), [10..78, 78..111]);
+        assert_eq!(shares(3, &blocks), [10..74, 74..110, 110..111]);
+        assert_eq!(shares(6, &blocks), [10..42, 42..74, 74..78, 78..110, 110..111, 111..111]);
+        assert_eq!(shares(2, &[]), [0..0, 0..0]);
     }
 
     #[test]

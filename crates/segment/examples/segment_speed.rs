@@ -24,7 +24,7 @@ type Operation = (&'static str, fn(&mut Arrays) -> Result<()>);
 
 const OPERATIONS: &[Operation] = &[
     ("plan", |on| {
-        black_box(SegmentPlan::of_index(&on.scope, &on.index, on.segments)?);
+        black_box(SegmentPlan::from_index(&on.scope, &on.index, on.segments)?);
         Ok(())
     }),
     ("sum", |on| ops::sum(&on.plan, &on.x, &mut on.out)),
@@ -74,7 +74,7 @@ impl Arrays {
         }
         let x: Vec<f32> = (0..rows * columns).map(|_| random() as f32 / 2f32.powi(23) - 1.0).collect();
         Ok(Arrays {
-            plan: SegmentPlan::of_index(&scope, &index, segments)?,
+            plan: SegmentPlan::from_index(&scope, &index, segments)?,
             x: Buffer::from_slice(&scope, &x)?,
             d_x: Buffer::zeros(&scope, rows * columns)?,
             out: Buffer::zeros(&scope, segments * columns)?,

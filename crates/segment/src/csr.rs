@@ -115,7 +115,7 @@ impl<'a, I: Index> Csr<'a, I> {
     pub fn transposed(&self) -> Result<Compressed<I>> {
         let mut rows = Vec::with_capacity(self.edges());
         for row in 0..self.rows() {
-            let index = I::of(row).ok_or(Error::TooMany {
+            let index = I::from_position(row).ok_or(Error::TooMany {
                 rows: self.edges() as u64,
                 segments: self.rows(),
                 index_bits: 8 * size_of::<I>() as u32,
@@ -171,12 +171,12 @@ impl<'a, I: Index> Csc<'a, I> {
             let (row, edge) = (position(self.rows[place]), position(self.edges[place]));
             position(csr.col[edge]) == column && row < csr.rows() && csr.edges_of(row).contains(&edge)
         };
-        let of_column = |column: usize| {
+        let is_column = |column: usize| {
             let places = position(self.offsets[column])..position(self.offsets[column + 1]);
             self.edges[places.clone()].is_sorted_by(|one, next| one < next)
                 && places.into_iter().all(|place| in_place(column, place))
         };
-        (self.columns(), self.edges.len()) == (csr.columns, csr.edges()) && (0..self.columns()).all(of_column)
+        (self.columns(), self.edges.len()) == (csr.columns, csr.edges()) && (0..self.columns()).all(is_column)
     }
 
     /// Number of columns.
@@ -252,7 +252,7 @@ impl<I: Index> Compressed<I> {
 
     /// Edges by `key`, all below `count`, with their other ends.
     pub(crate) fn by(key: &[I], other: &[I], count: usize) -> Result<Self> {
-        if I::of(key.len()).is_none() {
+        if I::from_position(key.len()).is_none() {
             let index_bits = 8 * size_of::<I>() as u32;
             return Err(Error::TooMany { rows: key.len() as u64, segments: count, index_bits, remedy: "use u64" });
         }

@@ -14,7 +14,7 @@ pub trait Index: bytemuck::Pod + Ord + Debug + Send + Sync + private::Sealed {
     type Cell: Send + Sync;
 
     /// `position`, or `None` where the type does not reach so far.
-    fn of(position: usize) -> Option<Self>;
+    fn from_position(position: usize) -> Option<Self>;
 
     /// The position, or `None` where the machine's memory does not reach so far.
     fn position(self) -> Option<usize>;
@@ -44,7 +44,7 @@ macro_rules! indices {
             type Cell = $cell;
 
             #[inline]
-            fn of(position: usize) -> Option<Self> {
+            fn from_position(position: usize) -> Option<Self> {
                 Self::try_from(position).ok()
             }
 

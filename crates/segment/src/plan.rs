@@ -51,7 +51,7 @@ impl SegmentPlan {
     /// [`Error::NoOffsets`], [`Error::FirstOffset`] or [`Error::DecreasingOffset`] for offsets that
     /// are none; [`Error::TooMany`] for more than 2³² − 1 rows and segments; [`Error::Device`]
     /// where there is no memory.
-    pub fn of_offsets<I: Index>(scope: &Scope, offsets: &[I]) -> Result<Self> {
+    pub fn from_offsets<I: Index>(scope: &Scope, offsets: &[I]) -> Result<Self> {
         check_offsets("offsets", offsets)?;
         let (rows, segments) = (offsets[offsets.len() - 1].wide(), offsets.len() - 1);
         check_count(rows, segments)?;
@@ -66,7 +66,7 @@ impl SegmentPlan {
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`]; [`Error::TooMany`] and [`Error::Device`] as above.
-    pub fn of_index<I: Index>(scope: &Scope, index: &[I], segments: usize) -> Result<Self> {
+    pub fn from_index<I: Index>(scope: &Scope, index: &[I], segments: usize) -> Result<Self> {
         check_indices("index", index, segments)?;
         check_count(index.len() as u64, segments)?;
         let segment: Vec<u32> = index.iter().map(|segment| segment.wide() as u32).collect();
@@ -159,9 +159,9 @@ fn check_count(rows: u64, segments: usize) -> Result<()> {
 fn levels(offsets: &[u32]) -> Vec<Vec<u32>> {
     let (mut levels, mut whole) = (Vec::new(), offsets.to_vec());
     while whole.windows(2).any(|segment| segment[1] - segment[0] > PIECE) {
-        let (pieces, of_pieces) = pieces(&whole);
+        let (pieces, segment_pieces) = pieces(&whole);
         levels.push(pieces);
-        whole = of_pieces;
+        whole = segment_pieces;
     }
     if !levels.is_empty() {
         levels.push(whole);
@@ -172,13 +172,13 @@ fn levels(offsets: &[u32]) -> Vec<Vec<u32>> {
 /// The offsets of the pieces, and of the segments in pieces. An empty segment has one, which is
 /// empty.
 fn pieces(offsets: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let (mut pieces, mut of_pieces) = (vec![0], vec![0]);
+    let (mut pieces, mut segment_pieces) = (vec![0], vec![0]);
     for segment in offsets.windows(2) {
         let ends = (segment[0]..segment[1]).step_by(PIECE as usize).skip(1);
         pieces.extend(ends.chain([segment[1]]));
-        of_pieces.push(pieces.len() as u32 - 1);
+        segment_pieces.push(pieces.len() as u32 - 1);
     }
-    (pieces, of_pieces)
+    (pieces, segment_pieces)
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn columns_are_those_of_rows_and_segments() {
         let scope = Device::cpu().scope("test");
-        let plan = |offsets: &[u32]| SegmentPlan::of_offsets(&scope, offsets).unwrap();
+        let plan = |offsets: &[u32]| SegmentPlan::from_offsets(&scope, offsets).unwrap();
         assert_eq!(plan(&[0, 1, 4]).columns(8, 4), 2);
         assert_eq!(plan(&[0, 0]).columns(0, 5), 5);
         assert_eq!(plan(&[0]).columns(0, 0), 0);
@@ -211,11 +211,11 @@ mod tests {
     #[test]
     fn sorted_rows_need_no_order_and_memory_has_an_owner() {
         let scope = Device::cpu().scope("test");
-        let plan = SegmentPlan::of_index(&scope, &[0u64, 0, 2], 3).unwrap();
+        let plan = SegmentPlan::from_index(&scope, &[0u64, 0, 2], 3).unwrap();
         assert!(plan.order.is_none());
         assert_eq!(plan.offsets.as_slice(), [0, 2, 2, 3]);
         assert_eq!(scope.usage().allocated_bytes, 4 * (4 + 3));
-        let plan = SegmentPlan::of_index(&scope, &[2u32, 0, 2], 3).unwrap();
+        let plan = SegmentPlan::from_index(&scope, &[2u32, 0, 2], 3).unwrap();
         assert_eq!(plan.order.as_ref().unwrap().as_slice(), [1, 0, 2]);
         assert_eq!(plan.segment.as_slice(), [2, 0, 2]);
     }

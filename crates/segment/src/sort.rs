@@ -67,7 +67,7 @@ fn index<I: Index>(index: I) -> usize {
 }
 
 fn counted<P: Index>(position: usize) -> P {
-    P::of(position).expect("the caller has chosen a type that counts all keys")
+    P::from_position(position).expect("the caller has chosen a type that counts all keys")
 }
 
 #[cfg(test)]

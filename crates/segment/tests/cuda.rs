@@ -27,7 +27,7 @@ fn the_suite_of_operations() {
 fn a_failed_launch_is_the_operations_error() {
     let (driver, device) = with_kernels();
     let scope = device.scope("test");
-    let plan = SegmentPlan::of_index(&scope, &[1u32, 0, 1], 2).unwrap();
+    let plan = SegmentPlan::from_index(&scope, &[1u32, 0, 1], 2).unwrap();
     let x = Buffer::from_slice(&scope, &[1.0f32, 2.0, 4.0]).unwrap();
     let mut out = Buffer::zeros(&scope, 2).unwrap();
     driver.fail("cuLaunchKernel", 1, 700);

@@ -72,7 +72,7 @@ fn tried<E: Display>(device: &Device, name: &str, run: impl FnOnce() -> Result<O
 fn scatter_max(device: &Device) -> Trial {
     tried(device, "scatter_max gives the right result", || {
         let scope = device.scope("doctor");
-        let plan = SegmentPlan::of_index(&scope, &[3u32, 0, 3, 1, 0], 4)?;
+        let plan = SegmentPlan::from_index(&scope, &[3u32, 0, 3, 1, 0], 4)?;
         let x = Buffer::from_slice(&scope, &[1.0f32, -2.0, 5.0, 0.5, -1.0])?;
         let (mut largest, mut rows) = (Buffer::zeros(&scope, 4)?, Buffer::zeros(&scope, 4)?);
         segments::max(&plan, &x, &mut largest, &mut rows)?;

@@ -66,7 +66,7 @@ impl Example {
         let (rows, segments) = (index.len() * columns, LENGTHS.len() * columns);
         Ok(Example {
             scope: scope.clone(),
-            plan: SegmentPlan::of_index(scope, index, LENGTHS.len())?,
+            plan: SegmentPlan::from_index(scope, index, LENGTHS.len())?,
             x: Buffer::from_slice(scope, &noise(rows))?,
             d_x: Buffer::zeros(scope, rows)?,
             values: Buffer::from_slice(scope, &noise(segments))?,

@@ -216,7 +216,7 @@ impl<B: Better> ExtremumOutputs<'_, B> {
     fn in_order(self, order: impl RowOrder) {
         let to = self.out.chunks_exact_mut(self.columns).zip(self.argument.chunks_exact_mut(self.columns));
         for (output, (out, argument)) in (self.first..).zip(to) {
-            one::<B>(order, self.inputs.of(output), self.x, self.found, self.none, out, argument);
+            one::<B>(order, self.inputs.range(output), self.x, self.found, self.none, out, argument);
         }
     }
 }
@@ -333,7 +333,7 @@ mod tests {
         let mut offsets = vec![0u32; 600];
         offsets.push(600);
         let scope = Device::cpu().scope("test");
-        let mut case = Case::new("empty ones first", SegmentPlan::of_offsets(&scope, &offsets).unwrap(), 1);
+        let mut case = Case::new("empty ones first", SegmentPlan::from_offsets(&scope, &offsets).unwrap(), 1);
         case.x.as_mut_slice().iter_mut().zip(0..).for_each(|(x, row)| *x = row as f32);
         let (mut out, mut argument) = (case.per_segment(), case.arguments());
         max(&case.plan, &case.x, &mut out, &mut argument).unwrap();

@@ -185,7 +185,7 @@ impl<C: Combine> FoldOutputs<'_, C> {
     #[inline(always)]
     fn in_order(self, order: impl RowOrder) {
         for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(self.columns)) {
-            one::<C>(order, self.inputs.of(output), self.x, out);
+            one::<C>(order, self.inputs.range(output), self.x, out);
             if let Some(counts) = self.counts {
                 let count = (counts[output + 1] - counts[output]).max(1) as f32;
                 out.iter_mut().for_each(|out| *out /= count);

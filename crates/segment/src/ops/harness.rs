@@ -55,7 +55,7 @@ impl fmt::Display for Case {
 /// either side of a tile.
 pub(super) fn each_case(check: impl Fn(&Case)) {
     let scope = Device::cpu().scope("test");
-    let sorted = |offsets: &[u32]| SegmentPlan::of_offsets(&scope, offsets).unwrap();
+    let sorted = |offsets: &[u32]| SegmentPlan::from_offsets(&scope, offsets).unwrap();
     for columns in [0, 1, 3, 4, 33] {
         let mut cases = vec![
             Case::new("nothing", sorted(&[0]), columns),
@@ -76,7 +76,7 @@ pub(super) fn each_case(check: impl Fn(&Case)) {
 
 fn scattered(scope: &Scope, rows: u32, segments: u32) -> SegmentPlan {
     let index: Vec<u32> = (0..rows).map(|row| row.wrapping_mul(2_654_435_761) % segments).collect();
-    SegmentPlan::of_index(scope, &index, segments as usize).unwrap()
+    SegmentPlan::from_index(scope, &index, segments as usize).unwrap()
 }
 
 /// Numbers of which some are equal, and among many some infinite, and NaN.

@@ -27,7 +27,7 @@ impl RowLists<'_> {
     }
 
     /// The places of an output's inputs in the order.
-    pub(super) fn of(&self, output: usize) -> Range<usize> {
+    pub(super) fn range(&self, output: usize) -> Range<usize> {
         self.offsets[output] as usize..self.offsets[output + 1] as usize
     }
 }
@@ -95,12 +95,12 @@ impl<'a> ColumnTile<'a> {
 }
 
 /// Calls `write` for every row of `to`, `[rows, columns]`, with its number, its segment and the row
-/// itself. `of_segments`, `[segments, columns]`, are the arrays from which it takes the row of the
+/// itself. `segment_arrays`, `[segments, columns]`, are the arrays from which it takes the row of the
 /// segment.
 pub(super) fn each_row(
     segment: &[u32],
     columns: usize,
-    of_segments: &[&[f32]],
+    segment_arrays: &[&[f32]],
     to: &mut [f32],
     write: impl Fn(usize, usize, &mut [f32]) + Sync,
 ) {
@@ -110,7 +110,7 @@ pub(super) fn each_row(
     let rows = (TASK_NUMBERS / columns).max(1);
     let tasks = to.par_chunks_mut(rows * columns).zip(segment.par_chunks(rows)).enumerate();
     tasks.for_each(|(task, (to, segment))| {
-        Isa::best().run(RowTask { first: task * rows, columns, segment, of_segments, to, write: &write });
+        Isa::best().run(RowTask { first: task * rows, columns, segment, segment_arrays, to, write: &write });
     });
 }
 
@@ -119,7 +119,7 @@ struct RowTask<'a, W> {
     first: usize,
     columns: usize,
     segment: &'a [u32],
-    of_segments: &'a [&'a [f32]],
+    segment_arrays: &'a [&'a [f32]],
     to: &'a mut [f32],
     write: &'a W,
 }
@@ -132,7 +132,7 @@ impl<W: Fn(usize, usize, &mut [f32])> Loops for RowTask<'_, W> {
         let rows = self.to.chunks_exact_mut(self.columns).zip(self.segment);
         for (number, (to, &segment)) in rows.enumerate() {
             if let Some(&later) = self.segment.get(number + PREFETCH_ROWS) {
-                self.of_segments.iter().for_each(|array| prefetch(row(array, later as usize, self.columns)));
+                self.segment_arrays.iter().for_each(|array| prefetch(row(array, later as usize, self.columns)));
             }
             (self.write)(self.first + number, segment as usize, to);
         }

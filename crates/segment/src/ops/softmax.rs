@@ -108,9 +108,9 @@ fn rows(plan: &SegmentPlan, step: SoftmaxPass<'_>, columns: usize, to: &mut Buff
 
 fn cuda(device: &Cuda, plan: &SegmentPlan, step: SoftmaxPass<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     let kernel = Kernel { module: "segment/softmax", ptx: megabatch_gpu_core::ptx!("softmax"), name: step.kernel() };
-    let [one, other, of_segments] = step.operands().map(|operand| operand.map_or(0, Buffer::address));
+    let [one, other, segments] = step.operands().map(|operand| operand.map_or(0, Buffer::address));
     let arguments =
-        arguments![plan.segment().address(), one, other, of_segments, to.address(), columns as u64, to.len() as u64,];
+        arguments![plan.segment().address(), one, other, segments, to.address(), columns as u64, to.len() as u64,];
     // SAFETY: the plan has a segment below the number of segments for each row, and the arrays that
     // the step has have as many rows and segments of `columns`; a thread writes one number of `to`.
     // What is submitted to the default stream later runs after it.
@@ -164,13 +164,13 @@ mod tests {
     fn check(case: &Case, step: SoftmaxPass<'_>) {
         let (mut expected, mut to) = (case.x.try_clone().unwrap(), case.x.as_slice().to_vec());
         rows(&case.plan, step, case.columns, &mut expected).unwrap();
-        let [one, other, of_segments] = step.operands();
+        let [one, other, segments] = step.operands();
         let (launch, len) = (Launch::for_threads(to.len()), to.len() as u64);
         let mut arguments = [
             Arg::from(case.plan.segment().as_slice()),
             operand(one),
             operand(other),
-            operand(of_segments),
+            operand(segments),
             Arg::from(&mut to[..]),
             Arg::from(case.columns as u64),
             Arg::from(len),

@@ -44,7 +44,7 @@ fn check(found: &[f32], expected: &[f64], what: &str) {
 }
 
 #[test]
-fn of_sum_mean_and_gather() {
+fn sum_mean_and_gather() {
     let (x, d_out) = (numbers(INDEX.len() * 5, 1), numbers(6 * 5, 2));
     let plan = plan(&INDEX, 6);
     let d_x = filled(x.len(), |d_x| ops::gather(&plan, &buffer(&d_out), d_x).unwrap());
@@ -56,7 +56,7 @@ fn of_sum_mean_and_gather() {
 }
 
 #[test]
-fn of_extrema() {
+fn extrema() {
     let (x, d_out) = (numbers(INDEX.len() * 5, 3), numbers(6 * 5, 4));
     let (plan, x_there, d_out_there) = (plan(&INDEX, 6), buffer(&x), buffer(&d_out));
     for (sign, operation) in EXTREMA {
@@ -73,7 +73,7 @@ fn of_extrema() {
 }
 
 #[test]
-fn of_softmax() {
+fn softmax() {
     let (x, d_y) = (numbers(INDEX.len() * 5, 5), numbers(INDEX.len() * 5, 6));
     let plan = plan(&INDEX, 6);
     let y = filled(x.len(), |y| ops::softmax(&plan, &buffer(&x), y).unwrap());

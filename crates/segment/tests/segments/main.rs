@@ -21,7 +21,7 @@ fn scope() -> Scope {
 }
 
 fn plan(index: &[u32], segments: usize) -> SegmentPlan {
-    SegmentPlan::of_index(&scope(), index, segments).unwrap()
+    SegmentPlan::from_index(&scope(), index, segments).unwrap()
 }
 
 fn buffer(numbers: &[f32]) -> Buffer<f32> {

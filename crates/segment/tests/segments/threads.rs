@@ -34,7 +34,7 @@ fn one_thread_and_seven_give_the_same_bits() {
     let (index, x) = (index(), numbers(40_000 * COLUMNS));
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| everything(&SegmentPlan::of_index(&scope(), &index, 1024).unwrap(), &x))
+        pool.install(|| everything(&SegmentPlan::from_index(&scope(), &index, 1024).unwrap(), &x))
     };
     assert_eq!(on(1), on(7));
 }
@@ -48,8 +48,8 @@ fn sorting_the_rows_first_gives_the_same_bits() {
     let mut offsets = vec![0u64; 1025];
     index.iter().for_each(|&segment| offsets[segment as usize + 1] += 1);
     (1..offsets.len()).for_each(|k| offsets[k] += offsets[k - 1]);
-    let sorted = everything(&SegmentPlan::of_offsets(&scope(), &offsets).unwrap(), &sorted_x);
-    let unsorted = everything(&SegmentPlan::of_index(&scope(), &index, 1024).unwrap(), &x);
+    let sorted = everything(&SegmentPlan::from_offsets(&scope(), &offsets).unwrap(), &sorted_x);
+    let unsorted = everything(&SegmentPlan::from_index(&scope(), &index, 1024).unwrap(), &x);
     assert_eq!(sorted[..3], unsorted[..3], "by segments");
     for (sorted, unsorted) in sorted[3..].iter().zip(&unsorted[3..]) {
         let in_order: Vec<f32> = order.iter().flat_map(|&row| unsorted[row * COLUMNS..][..COLUMNS].to_vec()).collect();
@@ -61,7 +61,7 @@ fn sorting_the_rows_first_gives_the_same_bits() {
 fn what_is_needed_on_the_way_is_given_back() {
     let device = Device::cpu();
     let scope = device.scope("test");
-    let plan = SegmentPlan::of_index(&scope, &index(), 1024).unwrap();
+    let plan = SegmentPlan::from_index(&scope, &index(), 1024).unwrap();
     let mut x = Buffer::from_slice(&scope, &numbers(40_000)).unwrap();
     let mut out = Buffer::zeros(&scope, 1024).unwrap();
     let before = device.usage().allocated_bytes;
