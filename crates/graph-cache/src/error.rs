@@ -300,7 +300,7 @@ impl fmt::Display for KeysAround<'_> {
 
 impl Error {
     /// The error, for the graph with key `key`.
-    pub(crate) fn of_graph(self, key: &str) -> Self {
+    pub(crate) fn about_graph(self, key: &str) -> Self {
         match self {
             Error::Csr { source, .. } => Error::Csr { graph: key.to_owned(), source },
             other => other,

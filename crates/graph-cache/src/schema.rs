@@ -61,9 +61,9 @@ fn lists_apart(what: &str, own: &[String], other: &[String]) -> (String, String)
         let lacking = names.iter().find(|name| !others.contains(name));
         format!("{} {what}{}", names.len(), lacking.map(|name| format!(" with {name}")).unwrap_or_default())
     };
-    let (of_own, of_other) = (said(own, other), said(other, own));
-    let order = if own != other && of_own == of_other { " in another order" } else { "" };
-    (of_own, of_other + order)
+    let (own_list, other_list) = (said(own, other), said(other, own));
+    let order = if own != other && own_list == other_list { " in another order" } else { "" };
+    (own_list, other_list + order)
 }
 
 #[cfg(test)]

@@ -72,8 +72,8 @@ impl NeighbourEdges {
     /// Each edge's receiving node and sending node.
     pub(crate) fn ends(&self) -> impl Iterator<Item = (usize, usize)> {
         let rows = self.row_ptr.windows(2).enumerate();
-        let of_row = |(row, bounds): (usize, &[u32])| std::iter::repeat_n(row, (bounds[1] - bounds[0]) as usize);
-        rows.flat_map(of_row).zip(self.col.iter().map(|&column| column as usize))
+        let row_of_edge = |(row, bounds): (usize, &[u32])| std::iter::repeat_n(row, (bounds[1] - bounds[0]) as usize);
+        rows.flat_map(row_of_edge).zip(self.col.iter().map(|&column| column as usize))
     }
 }
 
@@ -82,7 +82,7 @@ impl NeighbourEdges {
 pub(crate) fn assemble(neighbours: &NeighbourLists, parts: EdgeOptions) -> Result<NeighbourEdges> {
     match parts.symmetry {
         Symmetry::None if parts.self_loops == SelfLoops::None => as_they_are(neighbours),
-        Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.of(row))),
+        Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.list_of(row))),
         Symmetry::Union => both_ways(neighbours, parts, |_| true),
         Symmetry::Mutual => both_ways(neighbours, parts, |met| met.ways == 2 || met.kept),
     }
@@ -109,7 +109,7 @@ struct Met {
 fn both_ways(neighbours: &NeighbourLists, parts: EdgeOptions, joined: impl Fn(Met) -> bool) -> Result<NeighbourEdges> {
     let back = transposed(neighbours);
     rows(neighbours, parts, |row, to| {
-        let (mut own, mut theirs) = (neighbours.of(row).iter().peekable(), back.of(row).iter().peekable());
+        let (mut own, mut theirs) = (neighbours.list_of(row).iter().peekable(), back.list_of(row).iter().peekable());
         while let Some(column) = lower(own.peek().copied(), theirs.peek().copied()) {
             let own = own.next_if(|neighbour| neighbour.column == column);
             let theirs = theirs.next_if(|neighbour| neighbour.column == column);
@@ -137,7 +137,7 @@ fn transposed(neighbours: &NeighbourLists) -> NeighbourLists {
     let mut next = offsets.clone();
     let mut list = neighbours.list.clone();
     for row in 0..rows {
-        for neighbour in neighbours.of(row) {
+        for neighbour in neighbours.list_of(row) {
             let place = &mut next[neighbour.column as usize];
             list[*place] = Neighbour { column: row as u32, ..*neighbour };
             *place += 1;
@@ -150,13 +150,13 @@ fn transposed(neighbours: &NeighbourLists) -> NeighbourLists {
 fn rows(
     neighbours: &NeighbourLists,
     parts: EdgeOptions,
-    of: impl Fn(usize, &mut Vec<Neighbour>),
+    list_row: impl Fn(usize, &mut Vec<Neighbour>),
 ) -> Result<NeighbourEdges> {
     let mut edges = NeighbourEdges { row_ptr: vec![0], ..NeighbourEdges::default() };
     let mut list = Vec::new();
     for row in 0..neighbours.offsets.len() - 1 {
         list.clear();
-        of(row, &mut list);
+        list_row(row, &mut list);
         let before = list.partition_point(|neighbour| (neighbour.column as usize) < row);
         list[..before].iter().for_each(|neighbour| edges.push(neighbour.column, neighbour.value));
         if parts.self_loops == SelfLoops::Added {

@@ -73,15 +73,15 @@ impl<'p> CellList<'p> {
     fn sort(&mut self) {
         let bins = self.bins.iter().product::<i64>() as usize;
         let mut offsets = vec![0; bins + 1];
-        let of: Vec<usize> =
+        let point_bins: Vec<usize> =
             self.places.iter().map(|place| self.number(place.bin[0], place.bin[1], place.bin[2])).collect();
-        of.iter().for_each(|&bin| offsets[bin + 1] += 1);
+        point_bins.iter().for_each(|&bin| offsets[bin + 1] += 1);
         for bin in 0..bins {
             offsets[bin + 1] += offsets[bin];
         }
         let mut next = offsets.clone();
-        self.members = vec![0; of.len()];
-        for (point, bin) in of.into_iter().enumerate() {
+        self.members = vec![0; point_bins.len()];
+        for (point, bin) in point_bins.into_iter().enumerate() {
             self.members[next[bin]] = point as u32;
             next[bin] += 1;
         }

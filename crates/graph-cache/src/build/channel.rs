@@ -68,7 +68,7 @@ impl Channel {
 pub(crate) fn attributes(
     channels: &[Channel],
     nodes: &[u32],
-    of_panel: usize,
+    panel_nodes: usize,
     t: usize,
     edges: &NeighbourEdges,
 ) -> Vec<f32> {
@@ -77,7 +77,7 @@ pub(crate) fn attributes(
     }
     let place = |node: usize| nodes[node] as usize;
     let ends = edges.ends().map(|(row, column)| (place(row), place(column)));
-    ends.flat_map(|(dst, src)| channels.iter().map(move |channel| channel.between(dst, src, of_panel, t))).collect()
+    ends.flat_map(|(dst, src)| channels.iter().map(move |channel| channel.between(dst, src, panel_nodes, t))).collect()
 }
 
 #[cfg(test)]

@@ -155,8 +155,8 @@ impl Builder for PointGraphs<'_> {
     }
 }
 
-fn bytes<T: Copy>(numbers: &[T], of: impl Fn(T) -> [u8; 8]) -> Vec<u8> {
-    numbers.iter().flat_map(|&number| of(number)).collect()
+fn bytes<T: Copy>(numbers: &[T], to_bytes: impl Fn(T) -> [u8; 8]) -> Vec<u8> {
+    numbers.iter().flat_map(|&number| to_bytes(number)).collect()
 }
 
 /// A text and where it ends.

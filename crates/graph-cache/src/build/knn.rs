@@ -101,7 +101,7 @@ impl Knn {
     }
 
     fn graph(&self, nodes: usize, edges: NeighbourEdges) -> Graph {
-        let numbers = |of: fn(f64) -> f64| edges.values.iter().map(|&value| of(value) as f32).collect();
+        let numbers = |map: fn(f64) -> f64| edges.values.iter().map(|&value| map(value) as f32).collect();
         let (weights, edge_attributes) = match self.metric {
             Metric::Cosine => (numbers(|cosine| cosine), Vec::new()),
             Metric::Euclidean => (Vec::new(), numbers(|negative_square| negative_square.abs().sqrt())),

@@ -95,7 +95,7 @@ pub(crate) struct NeighbourLists {
 }
 
 impl NeighbourLists {
-    pub(crate) fn of(&self, row: usize) -> &[Neighbour] {
+    pub(crate) fn list_of(&self, row: usize) -> &[Neighbour] {
         &self.list[self.offsets[row]..self.offsets[row + 1]]
     }
 }
@@ -113,11 +113,11 @@ pub(crate) enum Parallelism {
 pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Parallelism) -> NeighbourLists {
     let panels = similarity.len().div_ceil(PANEL);
     let part = |panels: Range<usize>| {
-        let mut seeker = Seeker::new(similarity, choice);
-        seeker.counts.reserve(panels.len() * PANEL);
-        seeker.found.reserve(panels.len() * PANEL * choice.k.min(similarity.len()));
-        panels.for_each(|panel| seeker.panel(panel));
-        (seeker.counts, seeker.found)
+        let mut search = TopKSearch::new(similarity, choice);
+        search.counts.reserve(panels.len() * PANEL);
+        search.found.reserve(panels.len() * PANEL * choice.k.min(similarity.len()));
+        panels.for_each(|panel| search.panel(panel));
+        (search.counts, search.found)
     };
     let threads = if spread == Parallelism::Alone { 1 } else { rayon::current_num_threads() };
     if threads == 1 {
@@ -148,7 +148,7 @@ const TASKS_PER_THREAD: usize = 4;
 const GROUPS_PER_NEIGHBOUR: usize = 3;
 
 /// Searches panel after panel, in arrays of its own.
-struct Seeker<'s, S> {
+struct TopKSearch<'s, S> {
     similarity: &'s S,
     choice: Choice,
     isa: Isa,
@@ -157,16 +157,16 @@ struct Seeker<'s, S> {
     places: Vec<u32>,
     values: Vec<f64>,
     ranked: Vec<Neighbour>,
-    few: Few,
+    small: SmallTopK,
     counts: Vec<usize>,
     found: Vec<Neighbour>,
 }
 
-impl<'s, S: Similarity> Seeker<'s, S> {
+impl<'s, S: Similarity> TopKSearch<'s, S> {
     fn new(similarity: &'s S, choice: Choice) -> Self {
         let columns = similarity.columns();
         let groups = choice.k.saturating_mul(GROUPS_PER_NEIGHBOUR).min(columns).min(GROUPS_MAX).next_multiple_of(PANEL);
-        Seeker {
+        TopKSearch {
             similarity,
             choice,
             isa: Isa::best(),
@@ -175,7 +175,7 @@ impl<'s, S: Similarity> Seeker<'s, S> {
             places: Vec::new(),
             values: Vec::new(),
             ranked: Vec::new(),
-            few: Few::default(),
+            small: SmallTopK::default(),
             counts: Vec::new(),
             found: Vec::new(),
         }
@@ -229,15 +229,15 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         self.values.resize(self.places.len(), 0.0);
         self.similarity.values(row, &self.places, &mut self.values);
         let is_plain = self.choice.kept == 0 && self.choice.threshold.is_none();
-        if !(is_plain && self.similarity.unproposed(row).is_empty() && self.take_few()) {
+        if !(is_plain && self.similarity.unproposed(row).is_empty() && self.take_small()) {
             self.rank(row);
         }
     }
 
     /// Takes the k nearest of a few candidates; false if there are too many.
-    fn take_few(&mut self) -> bool {
+    fn take_small(&mut self) -> bool {
         let Choice { sign, k, .. } = self.choice;
-        let Some(nearest) = self.few.nearest(self.isa, &self.places, &self.values, sign, k) else { return false };
+        let Some(nearest) = self.small.nearest(self.isa, &self.places, &self.values, sign, k) else { return false };
         self.counts.push(nearest.len());
         self.found.extend_from_slice(nearest);
         true
@@ -281,32 +281,32 @@ impl<'s, S: Similarity> Seeker<'s, S> {
     }
 }
 
-/// Few candidates, each compared with all at once.
-struct Few {
-    keys: [f64; FEW],
+/// The k nearest of a small number of candidates, each compared with all at once.
+struct SmallTopK {
+    keys: [f64; SMALL_MAX],
     /// Number of keys as large as each, or larger.
-    as_large: [f64; FEW],
+    as_large: [f64; SMALL_MAX],
     /// One more than the maximum, for a write before the check.
-    nearest: [Neighbour; FEW + 1],
+    nearest: [Neighbour; SMALL_MAX + 1],
 }
 
-/// Number of candidates that a row rarely exceeds: three times a usual k.
-const FEW: usize = 32;
+/// Candidates that it takes at most. A row rarely has more: three times a usual k.
+const SMALL_MAX: usize = 32;
 
-impl Default for Few {
+impl Default for SmallTopK {
     fn default() -> Self {
         let none = Neighbour { column: 0, kept: false, value: 0.0 };
-        Few { keys: [0.0; FEW], as_large: [0.0; FEW], nearest: [none; FEW + 1] }
+        SmallTopK { keys: [0.0; SMALL_MAX], as_large: [0.0; SMALL_MAX], nearest: [none; SMALL_MAX + 1] }
     }
 }
 
-impl Few {
+impl SmallTopK {
     /// The k nearest of columns with their values, in the order of the columns. `None` if there are
     /// too many, if fewer than k have a value, or if there is a tie at the k-th.
     fn nearest(&mut self, isa: Isa, columns: &[u32], values: &[f64], sign: Sign, k: usize) -> Option<&[Neighbour]> {
         let keys = self.keys.get_mut(..values.len())?;
         keys.iter_mut().zip(values).for_each(|(key, &value)| *key = sign.key(value));
-        isa.run(Hold { few: self, len: values.len() });
+        isa.run(CountGreaterEqual { small: self, len: values.len() });
         let mut taken = 0;
         // The selection is unpredictable, hence branchless.
         for ((&column, &value), &as_large) in columns.iter().zip(values).zip(&self.as_large) {
@@ -317,24 +317,25 @@ impl Few {
     }
 }
 
-struct Hold<'f> {
-    few: &'f mut Few,
+/// Counts, for each key, the keys that are as large or larger.
+struct CountGreaterEqual<'f> {
+    small: &'f mut SmallTopK,
     len: usize,
 }
 
-impl Loops for Hold<'_> {
+impl Loops for CountGreaterEqual<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let keys = self.few.keys;
-        let mut counts = [0.0; FEW];
+        let keys = self.small.keys;
+        let mut counts = [0.0; SMALL_MAX];
         for &key in &keys[..self.len] {
             for (count, &other) in counts.iter_mut().zip(&keys) {
                 *count += if key >= other { 1.0 } else { 0.0 };
             }
         }
-        self.few.as_large = counts;
+        self.small.as_large = counts;
     }
 }
 
@@ -368,7 +369,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_nearest_of_few_are_those_with_the_first_ranks(
-            values in prop::collection::vec(-4i8..4, 1..FEW + 2), k in 1usize..FEW + 2,
+            values in prop::collection::vec(-4i8..4, 1..SMALL_MAX + 2), k in 1usize..SMALL_MAX + 2,
         ) {
             for sign in [Sign::Signed, Sign::Absolute] {
                 // -4 stands for a value that there is not.
@@ -377,16 +378,16 @@ mod tests {
                 let columns: Vec<u32> = (0..values.len() as u32).map(|place| 3 * place).collect();
                 let neighbour = |(&column, &value)| Neighbour { column, kept: false, value };
                 let all: Vec<Neighbour> = columns.iter().zip(&values).map(neighbour).collect();
-                let mut few = Few::default();
-                let found = few.nearest(Isa::best(), &columns, &values, sign, k);
+                let mut small = SmallTopK::default();
+                let found = small.nearest(Isa::best(), &columns, &values, sign, k);
                 let known: Vec<Neighbour> = all.iter().filter(|neighbour| !neighbour.value.is_nan()).copied().collect();
                 let ranks = ranks(&known, sign);
                 let key = |rank: usize| sign.key(known[ranks.iter().position(|&other| other == rank).unwrap()].value);
                 let is_clear = k >= known.len() || key(k - 1) != key(k);
-                let is_few = values.len() <= FEW && k.min(known.len()) == k.min(values.len());
+                let is_small = values.len() <= SMALL_MAX && k.min(known.len()) == k.min(values.len());
                 let first = known.iter().zip(&ranks).filter(|&(_, &rank)| rank < k);
                 let expected: Vec<Neighbour> = first.map(|(neighbour, _)| *neighbour).collect();
-                prop_assert_eq!(found, (is_few && is_clear).then_some(&expected[..]));
+                prop_assert_eq!(found, (is_small && is_clear).then_some(&expected[..]));
             }
         }
     }

@@ -40,8 +40,8 @@ impl Proposals for Products {
 
 /// Columns without proposals, for each kind of row.
 struct Unproposed {
-    of_complete: Vec<u32>,
-    of_incomplete: Vec<u32>,
+    complete: Vec<u32>,
+    incomplete: Vec<u32>,
 }
 
 impl<'w, P: Proposals> Pearson<'w, P> {
@@ -49,8 +49,8 @@ impl<'w, P: Proposals> Pearson<'w, P> {
         let complete = |&column: &u32| window.kinds[column as usize] == NodeKind::Complete;
         let all = 0..window.nodes.len() as u32;
         let unproposed = Unproposed {
-            of_complete: all.clone().filter(|column| !complete(column)).collect(),
-            of_incomplete: all.collect(),
+            complete: all.clone().filter(|column| !complete(column)).collect(),
+            incomplete: all.collect(),
         };
         Pearson { window, proposals, min_observations, unproposed }
     }
@@ -75,8 +75,8 @@ impl<P: Proposals> Similarity for Pearson<'_, P> {
 
     fn unproposed(&self, row: usize) -> &[u32] {
         match self.window.kinds[row] {
-            NodeKind::Complete => &self.unproposed.of_complete,
-            NodeKind::Incomplete | NodeKind::Constant => &self.unproposed.of_incomplete,
+            NodeKind::Complete => &self.unproposed.complete,
+            NodeKind::Incomplete | NodeKind::Constant => &self.unproposed.incomplete,
         }
     }
 
@@ -88,16 +88,16 @@ impl<P: Proposals> Similarity for Pearson<'_, P> {
             let (complete, others) = to.split_at_mut(proposed);
             window.standard.between(Isa::best(), RowMeasure::Product, row as u32, &columns[..proposed], complete);
             complete.iter_mut().for_each(|r| *r = r.clamp(-1.0, 1.0));
-            Isa::best().run(IncompletePairs { of: self, row, columns: &columns[proposed..], to: others });
+            Isa::best().run(IncompletePairs { pearson: self, row, columns: &columns[proposed..], to: others });
         } else {
-            Isa::best().run(IncompletePairs { of: self, row, columns, to });
+            Isa::best().run(IncompletePairs { pearson: self, row, columns, to });
         }
     }
 }
 
 /// Pairs with at least one incomplete node.
 struct IncompletePairs<'a, P> {
-    of: &'a Pearson<'a, P>,
+    pearson: &'a Pearson<'a, P>,
     row: usize,
     columns: &'a [u32],
     to: &'a mut [f64],
@@ -109,7 +109,7 @@ impl<P: Proposals> Loops for IncompletePairs<'_, P> {
     #[inline(always)]
     fn run(self) {
         for (&column, to) in self.columns.iter().zip(self.to) {
-            *to = pair(self.of.window, self.of.min_observations, self.row, column as usize);
+            *to = pair(self.pearson.window, self.pearson.min_observations, self.row, column as usize);
         }
     }
 }
@@ -121,7 +121,7 @@ fn pair(window: &LookbackWindow, min_observations: usize, i: usize, j: usize) ->
     if window.kinds[i] == NodeKind::Constant || window.kinds[j] == NodeKind::Constant {
         return f64::NAN;
     }
-    let row = |of, node| window.row(of, node);
+    let row = |values, node| window.row(values, node);
     let (x, y) = (row(&window.values, i), row(&window.values, j));
     let both = [row(&window.observed, i), row(&window.observed, j)];
     let count = sum(both, |[a, b]| a * b);

@@ -56,8 +56,8 @@ impl<'a> Rewired<'a> {
 impl Builder for Rewired<'_> {
     fn identity(&self) -> Identity {
         let Identity { data, builder, parameters } = self.graphs.identity();
-        let of_graphs = serde_json::from_str(&parameters).unwrap_or(Value::String(parameters));
-        let parameters = json!({ "graphs": of_graphs, "seed": self.seed }).to_string();
+        let graph_parameters = serde_json::from_str(&parameters).unwrap_or(Value::String(parameters));
+        let parameters = json!({ "graphs": graph_parameters, "seed": self.seed }).to_string();
         Identity { data, builder: format!("rewired/1 of {builder}"), parameters }
     }
 
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn what_is_drawn_depends_on_seed_and_key_alone() {
         let made = Made::new();
-        let of = |seed: u64, index: usize| Rewired::new(&made, seed).build(index).unwrap().col;
-        assert_eq!(of(1, 0), of(1, 0));
-        assert!(of(1, 0) != of(2, 0) && of(1, 0) != of(1, 1));
+        let columns = |seed: u64, index: usize| Rewired::new(&made, seed).build(index).unwrap().col;
+        assert_eq!(columns(1, 0), columns(1, 0));
+        assert!(columns(1, 0) != columns(2, 0) && columns(1, 0) != columns(1, 1));
         let rewired = Rewired::new(&made, 1);
         let mut in_a_run = Vec::new();
         let mut sink = |_, graph: Graph| {
@@ -186,7 +186,7 @@ mod tests {
             Ok(())
         };
         rewired.build_run(0..2, &mut sink).unwrap();
-        assert_eq!(in_a_run, [of(1, 0), of(1, 1)]);
+        assert_eq!(in_a_run, [columns(1, 0), columns(1, 1)]);
         let Identity { data, builder, parameters } = rewired.identity();
         assert_eq!((data, builder.as_str()), (7, "rewired/1 of made/1"));
         assert_eq!(parameters, r#"{"graphs":{"k":3},"seed":1}"#);

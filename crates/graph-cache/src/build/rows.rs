@@ -54,12 +54,12 @@ impl RowMatrix {
 
     /// Writes a row in single precision, `of` each number and its place, and what its proposals
     /// start from.
-    pub(crate) fn propose_by(&mut self, row: usize, start: f32, of: impl Fn(usize, f64) -> f32) {
+    pub(crate) fn propose_by(&mut self, row: usize, start: f32, weigh: impl Fn(usize, f64) -> f32) {
         self.start[row] = start;
         let from = &self.exact[row * self.depth.next_multiple_of(LANES)..][..self.depth];
         let panel = &mut self.panels[row / PANEL * PANEL * self.depth..][..PANEL * self.depth];
         for (t, (&x, sixteen)) in from.iter().zip(panel.chunks_exact_mut(PANEL)).enumerate() {
-            sixteen[row % PANEL] = of(t, x);
+            sixteen[row % PANEL] = weigh(t, x);
         }
     }
 

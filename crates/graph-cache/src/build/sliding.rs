@@ -43,7 +43,7 @@ const LARGEST_MAX: f64 = 1e15;
 #[derive(Debug, Default)]
 pub(crate) struct Sliding {
     /// Nodes and kinds of the sums; `None` before the first window.
-    of: Option<(Vec<u32>, Vec<NodeKind>)>,
+    summed: Option<(Vec<u32>, Vec<NodeKind>)>,
     /// Days since the start of the sums.
     days: usize,
     /// [columns] per node, zero for those that are not complete.
@@ -74,7 +74,7 @@ impl Sliding {
     /// Goes on to the window of the next day, or begins with it. `lookback` is W.
     pub(crate) fn advance(&mut self, window: &LookbackWindow, lookback: usize, half_life: Option<f64>) {
         let goes_on = self.days < DAYS_MAX
-            && self.of.as_ref().is_some_and(|(nodes, kinds)| *nodes == window.nodes && *kinds == window.kinds);
+            && self.summed.as_ref().is_some_and(|(nodes, kinds)| *nodes == window.nodes && *kinds == window.kinds);
         if goes_on {
             self.slide(window, lookback, half_life);
             self.measure(window, lookback);
@@ -105,16 +105,16 @@ impl Sliding {
         for (panel, sums) in self.sums.chunks_exact_mut((PANEL * columns).max(1)).enumerate() {
             window.standard.propose(Isa::best(), panel, sums);
         }
-        self.of = Some((window.nodes.clone(), window.kinds.clone()));
+        self.summed = Some((window.nodes.clone(), window.kinds.clone()));
         self.days = 0;
     }
 
     fn slide(&mut self, window: &LookbackWindow, lookback: usize, half_life: Option<f64>) {
         let decay = half_life.map_or(1.0, |half_life| power_of_two(-1.0 / half_life));
-        let of_first = decay.powi(lookback as i32) as f32;
+        let first_weight = decay.powi(lookback as i32) as f32;
         let columns = self.centres.len();
         let came: Vec<f32> = (0..columns).map(|node| self.scaled(window, node, lookback - 1) as f32).collect();
-        let went: Vec<f32> = self.first.iter().map(|x| of_first * x).collect();
+        let went: Vec<f32> = self.first.iter().map(|x| first_weight * x).collect();
         let days = Days { came: &came, went: &went, first: &self.first };
         Isa::best().run(Slide { decay: decay as f32, days, sums: &mut self.sums });
         self.days += 1;
@@ -149,7 +149,7 @@ impl Sliding {
 
 impl Proposals for &Sliding {
     fn propose(&self, _window: &LookbackWindow, panel: usize, to: &mut [f32]) {
-        Isa::best().run(Propose { of: self, panel, to });
+        Isa::best().run(Propose { sliding: self, panel, to });
     }
 
     fn error(&self, _window: &LookbackWindow) -> f32 {
@@ -189,7 +189,7 @@ impl Loops for Slide<'_> {
 }
 
 struct Propose<'a> {
-    of: &'a Sliding,
+    sliding: &'a Sliding,
     panel: usize,
     to: &'a mut [f32],
 }
@@ -199,7 +199,7 @@ impl Loops for Propose<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let Sliding { sums, inverse, means, weight, .. } = self.of;
+        let Sliding { sums, inverse, means, weight, .. } = self.sliding;
         let columns = inverse.len();
         let sums = &sums[self.panel * PANEL * columns..][..PANEL * columns];
         let rows = sums.chunks_exact(columns).zip(self.to.chunks_exact_mut(columns));

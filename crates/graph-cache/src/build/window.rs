@@ -82,8 +82,8 @@ impl LookbackWindow {
     }
 
     /// The row of a node in `values` or `observed`.
-    pub(crate) fn row<'r>(&self, of: &'r [f64], node: usize) -> &'r [f64] {
-        &of[node * self.stride()..][..self.stride()]
+    pub(crate) fn row<'r>(&self, values: &'r [f64], node: usize) -> &'r [f64] {
+        &values[node * self.stride()..][..self.stride()]
     }
 
     /// Fills the window with the days that the graph of day `t` uses.

@@ -62,7 +62,7 @@ pub enum BuildProgress {
         /// Graphs in the file.
         graphs: usize,
         /// Graphs of the collection.
-        of: usize,
+        total: usize,
         /// Length of the file so far, in bytes.
         bytes: u64,
     },
@@ -209,14 +209,14 @@ fn write(
     let earlier = fs::metadata(path).ok();
     check_replaceable(path).map_err(failed("replace the file"))?;
     let kept =
-        earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(FileBytes::of)).transpose();
+        earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(FileBytes::open)).transpose();
     let kept = ReusableBlocks { earlier: kept.map_err(failed("open the file"))?, collection };
     let unfinished = beside(path, "partial");
     let mut partial = UnfinishedFile::open(&unfinished, path, collection)?;
-    let of = collection.keys.len();
+    let total = collection.keys.len();
     let written =
-        |partial: &UnfinishedFile<'_>| BuildProgress::Written { graphs: partial.len(), of, bytes: partial.end() };
-    progress(BuildProgress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
+        |partial: &UnfinishedFile<'_>| BuildProgress::Written { graphs: partial.len(), total, bytes: partial.end() };
+    progress(BuildProgress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..total) });
     progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
     blocks::build(&kept, builder, partial.len(), threads, |block| {

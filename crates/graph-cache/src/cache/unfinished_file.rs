@@ -53,7 +53,7 @@ impl<'c> UnfinishedFile<'c> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "write the new file beside it", source };
         let file = open_sibling(unfinished).map_err(failed)?;
         let entries = if file.metadata().map_err(failed)?.len() > 0 {
-            let bytes = file.try_clone().and_then(FileBytes::of).map_err(failed)?;
+            let bytes = file.try_clone().and_then(FileBytes::open).map_err(failed)?;
             whole(&bytes, collection)
         } else {
             Vec::new()

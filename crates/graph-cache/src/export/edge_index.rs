@@ -69,10 +69,10 @@ fn tensors(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, ExportTensor
     graphs.iter().for_each(|graph| offsets.push(offsets[offsets.len() - 1] + graph.len()));
     let (nodes, edges): (usize, usize) = (offsets[graphs.len()], graphs.iter().map(|graph| graph.col.len()).sum());
     let placed = || {
-        let of = |(graph, &first): (_, &usize)| {
+        let shifted = |(graph, &first): (_, &usize)| {
             ends(graph).map(move |(from, to)| (from as usize + first, to as usize + first))
         };
-        graphs.iter().zip(&offsets).flat_map(of)
+        graphs.iter().zip(&offsets).flat_map(shifted)
     };
     let both = placed().map(|(from, _)| from as i64).chain(placed().map(|(_, to)| to as i64));
     let mut tensors = vec![("edge_index", integers(vec![2, edges], both))];

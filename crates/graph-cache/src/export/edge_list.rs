@@ -127,7 +127,7 @@ fn known(schema: &Schema, graphs: &[Graph], split: Option<&[String]>, names: &[S
         }
     }
     // A node belongs to the part in which its targets are known.
-    if let Some(lost) = split.and_then(|parts| parts.iter().find(|part| known.iter().all(|(of, _)| of != part))) {
+    if let Some(lost) = split.and_then(|parts| parts.iter().find(|part| known.iter().all(|(own, _)| own != part))) {
         let what = format!("the part `{lost}`, of whose nodes no target is known");
         return Err(refused(FORMAT, what, "export edge_index instead"));
     }
@@ -139,13 +139,13 @@ fn known(schema: &Schema, graphs: &[Graph], split: Option<&[String]>, names: &[S
     };
     let part = |part: &str| split.map(|_| part.to_owned());
     let header = std::iter::once("node".to_owned()).chain(columns.clone()).chain(part("split")).collect();
-    let rows = names.iter().zip(&known).map(|(name, &(of, row))| {
+    let rows = names.iter().zip(&known).map(|(name, &(own, row))| {
         let fields: Vec<String> = match (one_hot, row) {
             (true, Some(row)) => vec![schema.targets[hot(row).expect("it is one-hot")].clone()],
             (false, Some(row)) => row.iter().map(f32::to_string).collect(),
             (_, None) => vec![String::new(); columns.len()],
         };
-        std::iter::once(name.clone()).chain(fields).chain(part(of))
+        std::iter::once(name.clone()).chain(fields).chain(part(own))
     });
     Ok(Text::plain(file, csv(header, rows)?))
 }

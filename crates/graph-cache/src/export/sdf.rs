@@ -23,7 +23,7 @@ const ATOMS_MAX: usize = 999;
 /// and for targets of nodes; and as [`Builder::build`](crate::Builder::build).
 pub fn sdf(builder: &dyn Builder) -> Result<Text> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
-    let columns = MoleculeColumns::of(schema)?;
+    let columns = MoleculeColumns::new(schema)?;
     let mut text = String::new();
     for (key, graph) in builder.keys().iter().zip(&graphs) {
         molecule(&mut text, key, graph, schema, &columns)?;
@@ -42,7 +42,7 @@ struct MoleculeColumns {
 }
 
 impl MoleculeColumns {
-    fn of(schema: &Schema) -> Result<Self> {
+    fn new(schema: &Schema) -> Result<Self> {
         let feature = |wanted: &str| schema.node_features.iter().position(|name| name == wanted);
         let symbol = |(column, name): (usize, &String)| Some((column, name.strip_prefix("element=")?.to_owned()));
         let elements: Vec<_> = schema.node_features.iter().enumerate().filter_map(symbol).collect();

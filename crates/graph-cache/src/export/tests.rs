@@ -9,13 +9,13 @@ use crate::import::{self, EdgeListOptions, MoleculeEdges, Positions, SdfOptions}
 use crate::schema::{Schema, TargetLevel};
 
 /// Graphs in memory.
-struct Held {
+struct InMemoryGraphs {
     schema: Schema,
     keys: Vec<String>,
     graphs: Vec<Graph>,
 }
 
-impl Builder for Held {
+impl Builder for InMemoryGraphs {
     fn identity(&self) -> Identity {
         Identity::default()
     }
@@ -158,13 +158,14 @@ fn everything_returns_from_edge_index() {
         known_time,
     };
     let keys = strings(&["2021-04-20", "2021-04-21"]);
-    let held = Held { schema, keys, graphs: vec![graph(vec![0, 2], Some(i64::MIN)), graph(vec![1, 2], None)] };
-    let bytes = edge_index(&held, &[0, 1]).unwrap();
-    assert_same(&held, &import::edge_index_bytes(Path::new("g"), &bytes).unwrap());
+    let in_memory =
+        InMemoryGraphs { schema, keys, graphs: vec![graph(vec![0, 2], Some(i64::MIN)), graph(vec![1, 2], None)] };
+    let bytes = edge_index(&in_memory, &[0, 1]).unwrap();
+    assert_same(&in_memory, &import::edge_index_bytes(Path::new("g"), &bytes).unwrap());
     // The metadata of each call are hashed with another seed.
-    assert!((0..8).all(|_| edge_index(&held, &[0, 1]).unwrap() == bytes), "the same graphs give the same bytes");
+    assert!((0..8).all(|_| edge_index(&in_memory, &[0, 1]).unwrap() == bytes), "the same graphs give the same bytes");
     // Of a single graph the names are its own.
-    let alone = import::edge_index_bytes(Path::new("g"), &edge_index(&held, &[1]).unwrap()).unwrap();
+    let alone = import::edge_index_bytes(Path::new("g"), &edge_index(&in_memory, &[1]).unwrap()).unwrap();
     assert_eq!((alone.schema().names.join(""), alone.keys()), ("BC".into(), ["2021-04-21".to_owned()].as_slice()));
     let expected = Graph { nodes: vec![0, 1], ..graph(vec![1, 2], None) };
     assert_eq!(comparable(alone.build(0).unwrap()), comparable(expected));
@@ -172,7 +173,7 @@ fn everything_returns_from_edge_index() {
 
 #[test]
 fn graphs_without_anything_return_from_edge_index() {
-    let held = Held {
+    let in_memory = InMemoryGraphs {
         schema: Schema { target_level: TargetLevel::Graph, targets: strings(&["y"]), ..Schema::default() },
         keys: strings(&["1", "2"]),
         graphs: [vec![], vec![0, 1]]
@@ -185,18 +186,18 @@ fn graphs_without_anything_return_from_edge_index() {
             .to_vec(),
     };
     for indices in [vec![0, 1], vec![0], vec![1], vec![]] {
-        let bytes = edge_index(&held, &indices).unwrap();
+        let bytes = edge_index(&in_memory, &indices).unwrap();
         let again = import::edge_index_bytes(Path::new("g"), &bytes).unwrap();
         assert_eq!(again.keys().len(), indices.len());
         for (place, &index) in indices.iter().enumerate() {
-            assert_eq!(again.build(place).unwrap(), held.graphs[index]);
+            assert_eq!(again.build(place).unwrap(), in_memory.graphs[index]);
         }
     }
 }
 
 #[test]
 fn what_a_format_has_no_place_for_is_told() {
-    let held = |level| Held {
+    let in_memory = |level| InMemoryGraphs {
         schema: Schema { targets: strings(&["y"]), target_level: level, ..Schema::default() },
         keys: strings(&["a", "b"]),
         graphs: vec![
@@ -204,7 +205,7 @@ fn what_a_format_has_no_place_for_is_told() {
             Graph { row_ptr: vec![0, 0], nodes: vec![0], ..Graph::default() },
         ],
     };
-    let nodes = held(TargetLevel::Node);
+    let nodes = in_memory(TargetLevel::Node);
     for (error, message) in [
         (tu(&nodes, "DS").unwrap_err(), "targets of nodes cannot be exported as TU"),
         (edge_list(&nodes).unwrap_err(), "different edges cannot be exported as an edge list"),
@@ -212,10 +213,10 @@ fn what_a_format_has_no_place_for_is_told() {
     ] {
         assert!(error.to_string().contains(message), "{error}");
     }
-    let alone = Held {
+    let alone = InMemoryGraphs {
         keys: strings(&["a"]),
         graphs: vec![Graph { row_ptr: vec![0], ..Graph::default() }],
-        ..held(TargetLevel::Graph)
+        ..in_memory(TargetLevel::Graph)
     };
     assert!(edge_list(&alone).unwrap_err().to_string().contains("targets of graphs"));
     let unknown = [("edges", "src,dst\n1,0\n"), ("labels", "node,label,split\n0,a,train\n1,,val\n")];

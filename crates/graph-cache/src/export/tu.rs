@@ -35,9 +35,9 @@ pub fn tu(builder: &dyn Builder, dataset: &str) -> Result<Vec<Text>> {
         first += graph.len() as u32;
     }
     files.extend([("A", edges), ("graph_indicator", indicator)]);
-    files.extend(described("node", &schema.node_features, &of(&graphs, |graph| &graph.node_features)));
-    files.extend(of_edges(schema, &graphs));
-    files.extend(of_graphs(schema, &graphs));
+    files.extend(described("node", &schema.node_features, &joined(&graphs, |graph| &graph.node_features)));
+    files.extend(edge_files(schema, &graphs));
+    files.extend(graph_file(schema, &graphs));
     let text = |(ending, text): (&str, String)| Text::plain(format!("{dataset}_{ending}.txt"), text.into_bytes());
     Ok(files.into_iter().map(text).collect())
 }
@@ -51,17 +51,17 @@ fn line<T: Display>(text: &mut String, fields: impl IntoIterator<Item = T>) {
 }
 
 /// The values of all graphs, one graph after the other.
-fn of<'g>(graphs: &'g [Graph], values: impl Fn(&'g Graph) -> &'g [f32]) -> Vec<f32> {
+fn joined<'g>(graphs: &'g [Graph], values: impl Fn(&'g Graph) -> &'g [f32]) -> Vec<f32> {
     graphs.iter().flat_map(values).copied().collect()
 }
 
-fn of_edges(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, String)> {
+fn edge_files(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, String)> {
     if !schema.weighted {
-        return described("edge", &schema.edge_attributes, &of(graphs, |graph| &graph.edge_attributes));
+        return described("edge", &schema.edge_attributes, &joined(graphs, |graph| &graph.edge_attributes));
     }
     let width = schema.edge_attributes.len();
-    let weights = of(graphs, |graph| &graph.weights);
-    let attributes = of(graphs, |graph| &graph.edge_attributes);
+    let weights = joined(graphs, |graph| &graph.weights);
+    let attributes = joined(graphs, |graph| &graph.edge_attributes);
     let both = weights.iter().enumerate();
     let both = both.flat_map(|(edge, weight)| std::iter::once(weight).chain(row(&attributes, edge, width))).copied();
     let names: Vec<String> =
@@ -109,7 +109,7 @@ fn label(name: &str) -> Option<(&str, i64)> {
     Some((word, number.parse().ok()?))
 }
 
-fn of_graphs(schema: &Schema, graphs: &[Graph]) -> Option<(&'static str, String)> {
+fn graph_file(schema: &Schema, graphs: &[Graph]) -> Option<(&'static str, String)> {
     let targets: Vec<&Vec<f32>> = graphs
         .iter()
         .filter_map(|graph| match &graph.targets {

@@ -26,7 +26,7 @@ pub(crate) struct GraphBlock {
 pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<GraphBlock> {
     check(shape, key, graph)?;
     let (nodes, edges) = (graph.len() as u64, graph.col.len() as u64);
-    let layout = BlockLayout::of(shape, nodes, edges).expect("the graph's own arrays are in memory");
+    let layout = BlockLayout::new(shape, nodes, edges).expect("the graph's own arrays are in memory");
     let mut bytes = vec![0; layout.bytes];
     let mut put = |range: &Range<usize>, values: &[u8]| bytes[range.clone()].copy_from_slice(values);
     put(&layout.nodes, bytemuck::cast_slice(&graph.nodes));
@@ -65,7 +65,7 @@ pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<Gra
 /// Checks that a graph's arrays have the lengths that the schema gives them, and that its indices
 /// in the list of names exist.
 fn check(shape: &BlockShape, key: &str, graph: &Graph) -> Result<()> {
-    graph.csr().map_err(|error| error.of_graph(key))?;
+    graph.csr().map_err(|error| error.about_graph(key))?;
     let (nodes, edges) = (graph.len(), graph.col.len());
     let (level, targets) = match &graph.targets {
         Targets::None => (TargetLevel::None, 0),
@@ -114,8 +114,8 @@ fn transposed(graph: &Graph) -> [Vec<u32>; 3] {
     graph.col.iter().for_each(|&column| offsets[column as usize + 1] += 1);
     (0..graph.len()).for_each(|column| offsets[column + 1] += offsets[column]);
     let (mut rows, mut edges, mut next) = (vec![0; graph.col.len()], vec![0; graph.col.len()], offsets.clone());
-    for (row, of_row) in (0..).zip(graph.row_ptr.windows(2)) {
-        for edge in of_row[0]..of_row[1] {
+    for (row, bounds) in (0..).zip(graph.row_ptr.windows(2)) {
+        for edge in bounds[0]..bounds[1] {
             let place = &mut next[graph.col[edge as usize] as usize];
             (rows[*place as usize], edges[*place as usize]) = (row, edge);
             *place += 1;

@@ -57,7 +57,7 @@ impl IndexEntry {
         file_bytes: u64,
     ) -> Result<(Range<usize>, BlockLayout), FileFault> {
         let fault = |reason| Err(FileFault::new("index", reason));
-        let Some(layout) = BlockLayout::of(shape, self.nodes, self.edges) else {
+        let Some(layout) = BlockLayout::new(shape, self.nodes, self.edges) else {
             return fault(format!("no memory holds {} nodes and {} edges", self.nodes, self.edges));
         };
         if (self.offset, self.bytes) != (start, layout.bytes as u64) {

@@ -119,7 +119,7 @@ pub(crate) struct BlockLayout {
 
 impl BlockLayout {
     /// `None` for a graph that is too large for the machine's memory.
-    pub(crate) fn of(shape: &BlockShape, nodes: u64, edges: u64) -> Option<Self> {
+    pub(crate) fn new(shape: &BlockShape, nodes: u64, edges: u64) -> Option<Self> {
         let Widths { indices, edges: edge_floats, features } = shape.widths;
         let (index, weight, feature) = (indices.bytes(), edge_floats.bytes(), features.bytes());
         let offsets = nodes.checked_add(1)?;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn arrays_follow_one_another_at_multiples_of_64() {
-        let layout = BlockLayout::of(&shape(Widths::default()), 16, 17).unwrap();
+        let layout = BlockLayout::new(&shape(Widths::default()), 16, 17).unwrap();
         let expected = BlockLayout {
             nodes: 0..64,
             row_ptr: 64..132,
@@ -177,7 +177,7 @@ mod tests {
         };
         assert_eq!(layout, expected);
         let widths = Widths { indices: IndexWidth::U64, edges: FloatWidth::F16, features: FloatWidth::F16 };
-        let other = BlockLayout::of(&shape(widths), 16, 17).unwrap();
+        let other = BlockLayout::new(&shape(widths), 16, 17).unwrap();
         let lengths =
             [other.row_ptr, other.weights, other.edge_attributes, other.node_features].map(|array| array.len());
         assert_eq!(lengths, [17 * 8, 17 * 2, 34 * 2, 48 * 2]);
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn sizes_that_no_memory_has_are_refused() {
         for (nodes, edges) in [(u64::MAX, 0), (0, u64::MAX), (1 << 61, 1), (1, 1 << 61), (u64::MAX - 1, 1)] {
-            assert_eq!(BlockLayout::of(&shape(Widths::default()), nodes, edges), None, "{nodes} {edges}");
+            assert_eq!(BlockLayout::new(&shape(Widths::default()), nodes, edges), None, "{nodes} {edges}");
         }
-        assert_eq!(BlockLayout::of(&shape(Widths::default()), 0, 0).unwrap().bytes, 128);
+        assert_eq!(BlockLayout::new(&shape(Widths::default()), 0, 0).unwrap().bytes, 128);
     }
 }

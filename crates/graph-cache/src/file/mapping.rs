@@ -27,7 +27,7 @@ pub(crate) struct CacheLine([u8; 64]);
 
 impl FileBytes {
     /// The bytes of an open file, which is not empty.
-    pub(crate) fn of(file: File) -> io::Result<Self> {
+    pub(crate) fn open(file: File) -> io::Result<Self> {
         system::map(file)
     }
 
@@ -77,7 +77,7 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&content).unwrap();
             file.rewind().unwrap();
-            for bytes in [FileBytes::of(file).unwrap(), FileBytes::owned(&content)] {
+            for bytes in [FileBytes::open(file).unwrap(), FileBytes::owned(&content)] {
                 assert_eq!(*bytes, *content);
                 assert!(bytes.as_ptr().addr().is_multiple_of(64));
             }

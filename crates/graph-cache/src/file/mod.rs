@@ -91,7 +91,7 @@ impl GraphFile {
         // Marks the file as in use for those who remove files for space. Some file systems have no
         // locks.
         let _ = file.try_lock_shared();
-        Self::over(path, FileBytes::of(file).map_err(io)?)
+        Self::over(path, FileBytes::open(file).map_err(io)?)
     }
 
     /// The file with these bytes, which are copied; `path` is for messages.
@@ -253,7 +253,8 @@ impl GraphFile {
     pub(crate) fn block<I: Index>(&self, index: usize) -> Result<(&[u8], BlockLayout)> {
         self.ready::<I>(index)?;
         let entry = &self.inner.entries()[index];
-        let layout = BlockLayout::of(&self.inner.shape, entry.nodes, entry.edges).expect("opening had no other answer");
+        let layout =
+            BlockLayout::new(&self.inner.shape, entry.nodes, entry.edges).expect("opening had no other answer");
         Ok((self.inner.block(index), layout))
     }
 
@@ -309,7 +310,7 @@ impl Inner {
         if found != entry.checksum {
             return Err(FileFault::checksum(object(), found, entry.checksum));
         }
-        let layout = BlockLayout::of(&self.shape, entry.nodes, entry.edges).expect("opening had no other answer");
+        let layout = BlockLayout::new(&self.shape, entry.nodes, entry.edges).expect("opening had no other answer");
         stored::check_block(&self.shape, &layout, block).map_err(|reason| FileFault::new(object(), reason))?;
         self.checked[index].store(true, Relaxed);
         Ok(())

@@ -73,17 +73,17 @@ impl<'a, I: Index> StoredGraph<'a, I> {
 
     /// `[E]` in the order of [`csr`](Self::csr), or none at all where edges have no weights.
     pub fn weights(&self) -> Floats<'a> {
-        Floats::of(array(self.block, &self.layout.weights), self.shape.widths.edges)
+        Floats::new(array(self.block, &self.layout.weights), self.shape.widths.edges)
     }
 
     /// [E, A] row-major, in the order of [`csr`](Self::csr).
     pub fn edge_attributes(&self) -> Floats<'a> {
-        Floats::of(array(self.block, &self.layout.edge_attributes), self.shape.widths.edges)
+        Floats::new(array(self.block, &self.layout.edge_attributes), self.shape.widths.edges)
     }
 
     /// [N, F] row-major.
     pub fn node_features(&self) -> Floats<'a> {
-        Floats::of(array(self.block, &self.layout.node_features), self.shape.widths.features)
+        Floats::new(array(self.block, &self.layout.node_features), self.shape.widths.features)
     }
 
     /// [N, K] row-major, `[K]`, or none, as [`Schema::target_level`](crate::Schema::target_level)
@@ -127,7 +127,7 @@ pub enum Floats<'a> {
 }
 
 impl<'a> Floats<'a> {
-    fn of(bytes: &'a [u8], width: FloatWidth) -> Self {
+    fn new(bytes: &'a [u8], width: FloatWidth) -> Self {
         fn cast<T: Pod>(bytes: &[u8]) -> &[T] {
             bytemuck::cast_slice(bytes)
         }

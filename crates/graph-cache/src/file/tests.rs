@@ -209,7 +209,7 @@ impl Hostile {
 
     /// The u32 at `place` of an array of the last graph, a ring of three nodes.
     fn put_index(&mut self, array: impl FnOnce(&BlockLayout) -> Range<usize>, place: usize, index: u32) {
-        let layout = BlockLayout::of(&BlockShape::new(&schema(), Widths::default()), 3, 3).unwrap();
+        let layout = BlockLayout::new(&BlockShape::new(&schema(), Widths::default()), 3, 3).unwrap();
         let at = self.bytes.len() - layout.bytes + array(&layout).start + 4 * place;
         self.bytes[at..at + 4].copy_from_slice(&index.to_le_bytes());
     }

@@ -16,7 +16,7 @@ pub(super) struct LabelClasses<T> {
 }
 
 impl<T: Ord + Clone> LabelClasses<T> {
-    pub(super) fn of(text: &Text, labels: &[T]) -> Result<Self> {
+    pub(super) fn new(text: &Text, labels: &[T]) -> Result<Self> {
         let mut distinct = labels.to_vec();
         distinct.sort();
         distinct.dedup();
@@ -49,10 +49,10 @@ mod tests {
     #[test]
     fn labels_become_columns_in_order() {
         let text = Text::new("labels", Vec::new()).unwrap();
-        let classes = LabelClasses::of(&text, &[3, -1, 3]).unwrap();
+        let classes = LabelClasses::new(&text, &[3, -1, 3]).unwrap();
         assert_eq!((classes.one_hot(), classes.distinct), (vec![0.0, 1.0, 1.0, 0.0, 0.0, 1.0], vec![-1, 3]));
         let many: Vec<usize> = (0..=CLASSES_MAX).collect();
-        assert!(LabelClasses::of(&text, &many).err().unwrap().to_string().contains("2049 different labels"));
-        assert!(LabelClasses::of(&text, &many[1..]).is_ok());
+        assert!(LabelClasses::new(&text, &many).err().unwrap().to_string().contains("2049 different labels"));
+        assert!(LabelClasses::new(&text, &many[1..]).is_ok());
     }
 }

@@ -80,15 +80,15 @@ pub fn edge_list_texts(texts: &[Text], options: EdgeListOptions) -> Result<Impor
     let (features, known) = (one_of(texts, &FEATURES)?, one_of(texts, &KNOWN)?);
     let nodes = NodeNames::read(known, features, edges)?;
     let (list, names, weighted) = read_edges(edges, &nodes)?;
-    let mut of_nodes = features.map_or(Ok(NamedColumns::default()), |text| features::read(text, &nodes))?;
+    let mut features_of_nodes = features.map_or(Ok(NamedColumns::default()), |text| features::read(text, &nodes))?;
     if options.features == FeatureRows::Normalized {
-        normalize(&mut of_nodes);
+        normalize(&mut features_of_nodes);
     }
     let known = known.map_or(Ok(KnownNodes::default()), |text| KnownNodes::read(text, &nodes))?;
     let (keys, targets): (_, Vec<_>) = parts(&known, nodes.len()).into_iter().unzip();
-    let mut graph = Graph { node_features: of_nodes.values, ..list.into_graph(nodes.len())? };
-    if let [of_all] = targets.as_slice() {
-        graph.targets = of_all.clone();
+    let mut graph = Graph { node_features: features_of_nodes.values, ..list.into_graph(nodes.len())? };
+    if let [all_targets] = targets.as_slice() {
+        graph.targets = all_targets.clone();
     }
     let used: Vec<&Text> = texts.iter().collect();
     let normalized = options.features == FeatureRows::Normalized;
@@ -97,7 +97,7 @@ pub fn edge_list_texts(texts: &[Text], options: EdgeListOptions) -> Result<Impor
             names: nodes.names(),
             weighted,
             edge_attributes: names,
-            node_features: of_nodes.names,
+            node_features: features_of_nodes.names,
             target_level: if known.targets.names.is_empty() { TargetLevel::None } else { TargetLevel::Node },
             targets: known.targets.names,
         },
@@ -159,7 +159,7 @@ fn normalize(features: &mut NamedColumns) {
 /// Keys, and the targets of each.
 fn parts(known: &KnownNodes, nodes: usize) -> Vec<(String, Targets)> {
     let width = known.targets.width();
-    let of = |part: Option<SplitPart>| {
+    let targets = |part: Option<SplitPart>| {
         let mut values = known.targets.values.clone();
         for node in (0..nodes).filter(|&node| part.is_some() && known.parts[node] != part) {
             values[node * width..(node + 1) * width].fill(f32::NAN);
@@ -167,8 +167,8 @@ fn parts(known: &KnownNodes, nodes: usize) -> Vec<(String, Targets)> {
         if width == 0 { Targets::None } else { Targets::Nodes(values) }
     };
     let occurring = SplitPart::ALL.into_iter().filter(|part| known.parts.contains(&Some(*part)));
-    let parts: Vec<_> = occurring.map(|part| (part.key().to_owned(), of(Some(part)))).collect();
-    if parts.is_empty() { vec![("graph".to_owned(), of(None))] } else { parts }
+    let parts: Vec<_> = occurring.map(|part| (part.key().to_owned(), targets(Some(part)))).collect();
+    if parts.is_empty() { vec![("graph".to_owned(), targets(None))] } else { parts }
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(super) fn split(block: &Graph, offsets: &[usize]) -> Vec<Graph> {
     let edges = block.col.len();
     let width = |values: &[f32], rows: usize| values.len().checked_div(rows).unwrap_or(0);
     let (attributes, features) = (width(&block.edge_attributes, edges), width(&block.node_features, block.len()));
-    let of = |pair: &[usize]| {
+    let graph = |pair: &[usize]| {
         let (first, end) = (pair[0], pair[1]);
         let edges = block.row_ptr[first] as usize..block.row_ptr[end] as usize;
         let rows = |values: &[f32], width: usize| values[edges.start * width..edges.end * width].to_vec();
@@ -65,7 +65,7 @@ pub(super) fn split(block: &Graph, offsets: &[usize]) -> Vec<Graph> {
             ..Graph::default()
         }
     };
-    offsets.windows(2).map(of).collect()
+    offsets.windows(2).map(graph).collect()
 }
 
 #[cfg(test)]

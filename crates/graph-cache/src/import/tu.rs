@@ -59,23 +59,23 @@ pub fn tu_texts(texts: &[Text]) -> Result<Imported> {
     let nodes = owners.graph_of.len();
     let mut edges = files.edges(&owners)?;
     let edge_count = edges.from.len();
-    let of_edges = files.columns("edge", edge_count)?;
-    edges.attributes = of_edges.values;
-    let of_nodes = files.columns("node", nodes)?;
-    let (of_graphs, level) = files.targets(owners.offsets.len() - 1)?;
-    let block = Graph { node_features: of_nodes.values, ..edges.into_graph(nodes)? };
+    let edge_columns = files.columns("edge", edge_count)?;
+    edges.attributes = edge_columns.values;
+    let node_columns = files.columns("node", nodes)?;
+    let (targets, level) = files.targets(owners.offsets.len() - 1)?;
+    let block = Graph { node_features: node_columns.values, ..edges.into_graph(nodes)? };
     let mut graphs = split(&block, &owners.offsets);
     if level == TargetLevel::Graph {
-        for (graph, targets) in graphs.iter_mut().zip(of_graphs.values.chunks_exact(of_graphs.width().max(1))) {
+        for (graph, targets) in graphs.iter_mut().zip(targets.values.chunks_exact(targets.width().max(1))) {
             graph.targets = Targets::Graph(targets.to_vec());
         }
     }
     let used: Vec<&Text> = ENDINGS.iter().filter_map(|ending| files.get(ending)).collect();
     Ok(Imported {
         schema: Schema {
-            edge_attributes: of_edges.names,
-            node_features: of_nodes.names,
-            targets: of_graphs.names,
+            edge_attributes: edge_columns.names,
+            node_features: node_columns.names,
+            targets: targets.names,
             target_level: level,
             ..Schema::default()
         },
@@ -270,7 +270,7 @@ fn labels(text: &Text, expected: usize) -> Result<Vec<LabelClasses<i64>>> {
         rows += 1;
     }
     check_rows(text, rows, expected)?;
-    columns.iter().map(|labels| LabelClasses::of(text, labels)).collect()
+    columns.iter().map(|labels| LabelClasses::new(text, labels)).collect()
 }
 
 #[cfg(test)]

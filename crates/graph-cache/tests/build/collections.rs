@@ -40,22 +40,23 @@ fn identities_tell_data_and_options_apart() {
         channels: vec![Channel { name: "size".into(), values: ChannelValues::Sizes(vec![size; 5]) }],
         ..Correlation::default()
     };
-    let of = |options: Correlation, data: &Data| CorrelationGraphs::new(options, data.panel()).unwrap().identity();
-    let plain = of(Correlation::default(), &data);
-    assert_eq!(plain, of(Correlation::default(), &data));
+    let identity =
+        |options: Correlation, data: &Data| CorrelationGraphs::new(options, data.panel()).unwrap().identity();
+    let plain = identity(Correlation::default(), &data);
+    assert_eq!(plain, identity(Correlation::default(), &data));
     assert_eq!(plain.builder, "correlation/1");
     let expected = r#"{"lookback":60,"k":10,"half_life":null,"demeaning":"none","min_observations":40,"min_degree":0,"sign":"signed","#;
     assert!(plain.parameters.starts_with(expected), "{}", plain.parameters);
 
-    let k = of(Correlation { k: 9, ..Correlation::default() }, &data);
+    let k = identity(Correlation { k: 9, ..Correlation::default() }, &data);
     assert!(k.data == plain.data && k.parameters != plain.parameters);
     let mut changed = [data.clone(), data.clone(), data.clone()];
     changed[0].values[17] = changed[0].values[17].next_up();
     changed[1].names[2] = "N2b".to_owned();
     changed[2].times[69] += 1;
     let differ = |a: &Identity, b: &Identity| a.data != b.data && a.parameters == b.parameters;
-    assert!(changed.iter().all(|data| differ(&of(Correlation::default(), data), &plain)));
-    assert!(differ(&of(sized(1.0), &data), &of(sized(2.0), &data)));
+    assert!(changed.iter().all(|data| differ(&identity(Correlation::default(), data), &plain)));
+    assert!(differ(&identity(sized(1.0), &data), &identity(sized(2.0), &data)));
 }
 
 #[test]

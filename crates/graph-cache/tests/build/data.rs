@@ -33,11 +33,11 @@ impl Data {
             false => 0.01 * (random.next() - 0.5 + 0.7 * market[day]),
         };
         let values = (0..nodes * days).map(|at| value(&mut random, at % days)).collect();
-        Data::of(days, values)
+        Data::from_values(days, values)
     }
 
     /// `values` [nodes, days].
-    pub(crate) fn of(days: usize, values: Vec<f64>) -> Data {
+    pub(crate) fn from_values(days: usize, values: Vec<f64>) -> Data {
         let nodes = values.len().checked_div(days).unwrap_or(0);
         Data {
             names: (0..nodes).map(|k| format!("N{k}")).collect(),

@@ -55,7 +55,7 @@ proptest! {
 }
 
 #[test]
-fn of_equal_ones_the_first_columns_win() {
+fn the_first_of_equal_columns_win() {
     let points = Points::new(&[1.0, 1.0, 1.0, 1.0, 2.0, 2.0], 1).unwrap();
     for metric in [Metric::Cosine, Metric::Euclidean] {
         let graph = Knn { metric, k: 2, ..Knn::default() }.build(&points).unwrap();

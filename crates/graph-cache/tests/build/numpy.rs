@@ -54,7 +54,7 @@ fn check(graph: &Graph, numbers: &[f32], edges: &[(usize, usize, f64)]) {
 fn correlations() {
     let fixture = fixture();
     let values = fixture.panel.iter().flatten().map(|&units| number(units)).collect();
-    let data = Data::of(fixture.panel[0].len(), values);
+    let data = Data::from_values(fixture.panel[0].len(), values);
     for case in &fixture.graphs {
         let options = Correlation {
             lookback: fixture.lookback,

@@ -34,13 +34,13 @@ fn a_graph_does_not_see_its_own_day_or_any_later_one() {
         let sizes = ChannelValues::Sizes(changed.values.iter().map(|x| x.abs()).collect());
         let options_changed = Correlation { channels: channels(sizes), ..options.clone() };
         assert_eq!(options_changed.build(&changed.panel(), t).unwrap(), graph);
-        let mut of_run = None;
+        let mut last_of_run = None;
         let take = |_, graph| {
-            of_run = Some(graph);
+            last_of_run = Some(graph);
             Ok(())
         };
         options_changed.build_days(&changed.panel(), 65..t + 1, take).unwrap();
-        assert_eq!(of_run, Some(graph.clone()));
+        assert_eq!(last_of_run, Some(graph.clone()));
         // And it does see the day before.
         changed.values[69] += 0.01;
         assert_ne!(options_changed.build(&changed.panel(), t).unwrap(), graph);
@@ -49,25 +49,25 @@ fn a_graph_does_not_see_its_own_day_or_any_later_one() {
 
 #[test]
 fn few_nodes_and_few_days_make_small_graphs() {
-    let of = |nodes: usize, days: usize, k: usize| {
+    let neighbours = |nodes: usize, days: usize, k: usize| {
         let data = Data::new(nodes, days, 5, 0.0);
         columns(&options(10, k).build(&data.panel(), days).unwrap())
     };
-    assert_eq!(of(0, 10, 3), [[0; 0]; 0]);
-    assert_eq!(of(1, 10, 3), [[0; 0]; 1]);
-    assert_eq!(of(2, 10, 3), [[1], [0]]);
-    assert_eq!(of(3, 10, 9), [[1, 2], [0, 2], [0, 1]]);
-    assert_eq!(of(3, 10, usize::MAX), [[1, 2], [0, 2], [0, 1]]);
-    assert_eq!(of(3, 1, 2), [[0; 0]; 0], "one observation is not enough");
-    assert_eq!(of(3, 0, 2), [[0; 0]; 0]);
+    assert_eq!(neighbours(0, 10, 3), [[0; 0]; 0]);
+    assert_eq!(neighbours(1, 10, 3), [[0; 0]; 1]);
+    assert_eq!(neighbours(2, 10, 3), [[1], [0]]);
+    assert_eq!(neighbours(3, 10, 9), [[1, 2], [0, 2], [0, 1]]);
+    assert_eq!(neighbours(3, 10, usize::MAX), [[1, 2], [0, 2], [0, 1]]);
+    assert_eq!(neighbours(3, 1, 2), [[0; 0]; 0], "one observation is not enough");
+    assert_eq!(neighbours(3, 0, 2), [[0; 0]; 0]);
 }
 
 #[test]
-fn of_equal_correlations_the_first_columns_win() {
+fn the_first_columns_of_equal_correlations_win() {
     // Every series is one of two, up to a scale that is a power of two and changes no bit.
     let days = 9;
     let value = |node: usize, day: usize| ((day * day + node % 2 * day * 3) % 7) as f64 * [1.0, 0.5, 8.0][node % 3];
-    let data = Data::of(days, (0..40 * days).map(|at| value(at / days, at % days)).collect());
+    let data = Data::from_values(days, (0..40 * days).map(|at| value(at / days, at % days)).collect());
     let graph = options(days, 3).build(&data.panel(), days).unwrap();
     for (row, columns) in columns(&graph).into_iter().enumerate() {
         let same = (0..40).filter(|column| column % 2 == row as u32 % 2 && *column != row as u32);
@@ -89,7 +89,7 @@ fn what_does_not_vary_or_is_hardly_there_has_no_edges() {
         1.0, 2.0, 2.0, 2.0, 2.0, 1.0, // constant on the days that it shares with the one before the last
         0.1, 0.2, 0.1 + 0.2, 0.3, 1e101, -1e300, // the last two are out of range
     ];
-    let data = Data::of(6, values);
+    let data = Data::from_values(6, values);
     let graph = Correlation { min_observations: 3, ..options(6, 9) }.build(&data.panel(), 6).unwrap();
     assert_eq!(graph.nodes, [0, 1, 2, 5, 6, 7, 8]);
     let expected: [&[u32]; 7] = [&[2, 3, 5, 6], &[], &[0, 3, 5, 6], &[0, 2], &[], &[0, 2, 6], &[0, 2, 5]];
@@ -116,7 +116,7 @@ fn the_nearest_are_kept_whatever_the_threshold_says() {
 fn signs_count_or_do_not() {
     let x = [1.0, -2.0, 3.0, 0.5];
     let values = [x, x.map(|x| -x), [1.0, 2.0, 3.0, 0.0], [0.0; 4].map(|_: f64| 0.0)].concat();
-    let data = Data::of(4, values);
+    let data = Data::from_values(4, values);
     let build = |sign| Correlation { sign, ..options(4, 1) }.build(&data.panel(), 4).unwrap();
     assert_eq!(columns(&build(Sign::Signed))[0], [2]);
     let graph = build(Sign::Absolute);

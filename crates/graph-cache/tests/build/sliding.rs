@@ -53,7 +53,7 @@ fn sums_outlive_what_would_spoil_them() {
         _ => 0.01 * (random.next() - 0.5),
     };
     let values = (0..nodes * days).map(|at| value(&mut random, at / days, at % days)).collect();
-    let data = Data::of(days, values);
+    let data = Data::from_values(days, values);
     for half_life in [None, Some(20.0)] {
         for sign in [Sign::Signed, Sign::Absolute] {
             check(
@@ -69,7 +69,7 @@ fn threads_change_nothing() {
     let data = Data::new(100, 150, 3, 0.001);
     let panel = data.panel();
     let options = Correlation::default();
-    let of = |threads: usize| {
+    let built = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut graphs = vec![options.build(&panel, 100).unwrap()];
@@ -81,7 +81,7 @@ fn threads_change_nothing() {
             graphs
         })
     };
-    assert_eq!(of(1), of(3));
+    assert_eq!(built(1), built(3));
 }
 
 fn check_against_oracle(data: &Data, options: &Correlation, t: usize) {
@@ -94,8 +94,8 @@ fn check_against_oracle(data: &Data, options: &Correlation, t: usize) {
 
 fn options() -> impl Strategy<Value = Correlation> {
     // Two or three days always correlate, which makes ties that only rounding breaks.
-    let sizes = (5usize..40, 1usize..30, prop::option::of(1.0f64..40.0), 0.0f64..1.0, 0.0f64..1.0);
-    let kinds = (any::<[bool; 3]>(), prop::option::of(-0.5f64..0.9), 0usize..3);
+    let sizes = (5usize..40, 1usize..30, prop::option::weighted(0.5, 1.0f64..40.0), 0.0f64..1.0, 0.0f64..1.0);
+    let kinds = (any::<[bool; 3]>(), prop::option::weighted(0.5, -0.5f64..0.9), 0usize..3);
     (sizes, kinds).prop_map(|((lookback, k, half_life, least, degree), ([a, b, c], threshold, symmetry))| Correlation {
         lookback,
         k,

@@ -30,7 +30,7 @@ fn a_file_is_built_once_and_has_all_graphs() {
     let mut seen = Vec::new();
     let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |progress| seen.push(progress)).unwrap();
     assert_eq!(builder.built(), 50);
-    assert_eq!(seen.last(), Some(&BuildProgress::Written { graphs: 50, of: 50, bytes: file.bytes() as u64 }));
+    assert_eq!(seen.last(), Some(&BuildProgress::Written { graphs: 50, total: 50, bytes: file.bytes() as u64 }));
     assert_eq!(seen[0], BuildProgress::Begun { resumed: 0, intact: 0 });
     assert_eq!(seen.len(), 52);
     for index in 0..50 {

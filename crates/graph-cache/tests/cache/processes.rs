@@ -48,7 +48,7 @@ fn start(path: &Path) -> (Child, BufReader<ChildStdout>) {
 }
 
 #[test]
-fn of_eight_processes_one_builds_and_all_read() {
+fn one_of_eight_processes_builds_and_all_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mbg");
     let children: Vec<_> = (0..8).map(|_| start(&path)).collect();

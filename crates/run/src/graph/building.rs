@@ -63,8 +63,8 @@ pub(super) fn with_progress<T>(
             wrote = Wrote::Graphs(KeptGraphs { resumed, intact });
             progress.begin_at(resumed as u64);
         }
-        Built::Written { graphs, of: count, bytes: written } => {
-            let in_all = (written as f64 * count as f64 / graphs.max(1) as f64) as usize;
+        Built::Written { graphs, total, bytes: written } => {
+            let in_all = (written as f64 * total as f64 / graphs.max(1) as f64) as usize;
             progress.at(graphs as u64, &format!("{} of about {}", bytes(written as usize), bytes(in_all)));
         }
         _ => {}

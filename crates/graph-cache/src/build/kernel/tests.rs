@@ -71,14 +71,14 @@ proptest! {
         let rows = numbers(count * stride, seed);
         let columns: Vec<u32> = (0..count as u32).rev().collect();
         for measure in [RowMeasure::Product, RowMeasure::SquaredDistance] {
-            let of = |isa| {
+            let bits_on = |isa| {
                 let mut to = vec![f64::NAN; count];
                 between(isa, measure, &rows, stride, 0, &columns, &mut to);
                 to.into_iter().map(f64::to_bits).collect::<Vec<_>>()
             };
-            let bits = of(Isa::best());
+            let bits = bits_on(Isa::best());
             for isa in Isa::all() {
-                prop_assert_eq!(of(isa), &bits[..], "{:?}", isa);
+                prop_assert_eq!(bits_on(isa), &bits[..], "{:?}", isa);
             }
             for (&column, bits) in columns.iter().zip(bits) {
                 let term = |t: usize| match (rows[t], rows[column as usize * stride + t], measure) {

@@ -105,7 +105,7 @@ fn one_hot(text: &Text, rows: &[Option<NodeEntry>]) -> Result<NamedColumns> {
     let number = |label: &String| label.parse::<i64>().ok();
     let by_number = labels.iter().all(|label| number(label).is_some());
     let keyed: Vec<_> = labels.into_iter().map(|label| (number(&label).filter(|_| by_number), label)).collect();
-    let classes = LabelClasses::of(text, &keyed)?;
+    let classes = LabelClasses::new(text, &keyed)?;
     let width = classes.distinct.len();
     let mut values = vec![f32::NAN; rows.len() * width];
     for (node, row) in labelled.into_iter().zip(classes.one_hot().chunks_exact(width.max(1))) {

@@ -93,10 +93,10 @@ pub fn sdf_text(text: &Text, options: &SdfOptions) -> Result<Imported> {
     let mut graphs = Vec::with_capacity(molecules.len());
     for (number, molecule) in molecules.iter().enumerate() {
         let width = targets.width();
-        let of_graph = targets.values[number * width..(number + 1) * width].to_vec();
+        let own_targets = targets.values[number * width..(number + 1) * width].to_vec();
         graphs.push(Graph {
             node_features: features(molecule, &elements, options.positions),
-            targets: if width == 0 { Targets::None } else { Targets::Graph(of_graph) },
+            targets: if width == 0 { Targets::None } else { Targets::Graph(own_targets) },
             ..edges(molecule, options.edges).into_graph(molecule.atoms.len())?
         });
     }
