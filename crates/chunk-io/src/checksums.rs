@@ -26,7 +26,7 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Blocks of a table of `rows`, each of `row_bytes`.
-    pub(crate) fn of(rows: usize, row_bytes: usize) -> Self {
+    pub(crate) fn new(rows: usize, row_bytes: usize) -> Self {
         Blocks { rows, row_bytes, block_rows: (BLOCK_BYTES / row_bytes.max(1)).max(1) }
     }
 
@@ -98,12 +98,12 @@ impl BlockSums {
         let mut row = rows.start;
         while row < rows.end {
             let block = row / self.blocks.block_rows;
-            let of_block = self.blocks.rows_of(block);
-            let end = of_block.end.min(rows.end);
+            let block_rows = self.blocks.rows_of(block);
+            let end = block_rows.end.min(rows.end);
             let part = &bytes[(row - first) * row_bytes..(end - first) * row_bytes];
-            let sum = match row == of_block.start && end == of_block.end {
+            let sum = match row == block_rows.start && end == block_rows.end {
                 true => Some(xxh3_64(part)),
-                false => self.add_part(block, (row - of_block.start) * row_bytes, part),
+                false => self.add_part(block, (row - block_rows.start) * row_bytes, part),
             };
             match (sum, complete.last_mut()) {
                 (Some(sum), Some(last)) if last.first + last.sums.len() == block => last.sums.push(sum),
@@ -290,7 +290,7 @@ mod tests {
             seed in any::<u64>(), at in any::<prop::sample::Index>(), from in any::<prop::sample::Index>(),
         ) {
             let values: Vec<f32> = (0..rows * width).map(|i| (i as f32 * 0.37).sin()).collect();
-            let blocks = Blocks::of(rows, width * 4);
+            let blocks = Blocks::new(rows, width * 4);
             prop_assert!(blocks.block_rows == 1 || blocks.block_rows * width * 4 <= BLOCK_BYTES);
             let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.index(rows + 1)).chain([0, rows]).collect();
             edges.sort_unstable();
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn rows_are_widened_to_their_blocks() {
-        let blocks = Blocks::of(100, 512);
+        let blocks = Blocks::new(100, 512);
         assert_eq!(blocks.block_rows, 8);
         for (rows, expected) in [(0..1, 0..8), (7..9, 0..16), (8..16, 8..16), (99..100, 96..100), (96..97, 96..100)] {
             assert_eq!(blocks.widened(&rows), expected, "{rows:?}");

@@ -250,7 +250,7 @@ impl StorageChoice {
     }
 
     /// Storage of lists and other small datasets of the new file.
-    fn of_lists(&self) -> Storage {
+    fn for_lists(&self) -> Storage {
         match (self.form, self.compression) {
             (Some(StorageForm::Contiguous), _) => Storage::Contiguous,
             (_, Some(compression)) => Storage::Chunked { rows: None, compression },

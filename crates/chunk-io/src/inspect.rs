@@ -19,7 +19,7 @@ pub use statistics::{ColumnStatistics, Occurrences};
 
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 use crate::series::SeriesFile;
 use crate::shape::Shape;
 use crate::source::{Layout, previous_of_same_instrument};
@@ -207,7 +207,7 @@ impl Inspection {
     }
 
     fn look_at_times(&mut self, object: &str, times: &[i64], instruments: Option<&[i32]>) {
-        self.time = TimeSpan::of(times, instruments);
+        self.time = TimeSpan::new(times, instruments);
         self.problems.extend(problems::in_times(object, times, instruments));
         self.problems.extend(self.time.as_ref().and_then(|span| problems::in_unit(object, span.first, span.last)));
     }
@@ -217,7 +217,7 @@ impl InstrumentInspection {
     fn all(series: &SeriesFile) -> Vec<Self> {
         let instrument = |(k, name): (usize, &String)| {
             let own = series.sample_instruments().unwrap_or_default().iter().zip(series.sample_times());
-            let times: Vec<i64> = own.filter(|(of, _)| **of as usize == k).map(|(_, &time)| time).collect();
+            let times: Vec<i64> = own.filter(|(place, _)| **place as usize == k).map(|(_, &time)| time).collect();
             let bars = series.timeframes().iter().map(|timeframe| {
                 let starts = timeframe.instrument_starts();
                 (timeframe.name().to_owned(), (starts[k + 1] - starts[k]) as usize)
@@ -235,7 +235,7 @@ impl InstrumentInspection {
 }
 
 impl TimeSpan {
-    fn of(times: &[i64], instruments: Option<&[i32]>) -> Option<Self> {
+    fn new(times: &[i64], instruments: Option<&[i32]>) -> Option<Self> {
         let mut span = TimeSpan {
             first: *times.iter().min()?,
             last: *times.iter().max()?,
@@ -268,7 +268,7 @@ mod tests {
             (&[i64::MIN, i64::MAX], None, Some((i64::MIN, i64::MAX, i64::MAX, Some(1)))),
         ];
         for (times, instruments, expected) in cases {
-            let found = TimeSpan::of(times, instruments);
+            let found = TimeSpan::new(times, instruments);
             let found = found.map(|span| (span.first, span.last, span.largest_gap, span.largest_gap_index));
             assert_eq!(found, expected, "{times:?}");
         }

@@ -12,6 +12,7 @@ mod heap_references;
 mod huge_pages;
 mod inspect;
 mod loader;
+mod numeric_dataset;
 mod plan;
 mod predictions;
 mod read;

@@ -121,7 +121,7 @@ impl<I: Iterator<Item = Vec<usize>>> ResidentBatches<I> {
         source.check_list(&samples).inspect_err(|_| self.batches = None)?;
         self.stats.note_batch(samples.len());
         self.samples = samples;
-        Ok(Some(LoadedBatch::of_source(source, &self.samples)))
+        Ok(Some(LoadedBatch::from_source(source, &self.samples)))
     }
 
     fn stats(&self) -> LoaderStats {

@@ -143,13 +143,13 @@ impl ChunkPlan {
     ///
     /// # Errors
     /// [`MemoryShortage`], which names the nearest setting that would do.
-    pub fn of(request: &PlanRequest<'_>) -> Result<Self, MemoryShortage> {
+    pub fn new(request: &PlanRequest<'_>) -> Result<Self, MemoryShortage> {
         let sample_bytes = request.shape.sample_bytes();
-        let room = request.room(sample_bytes)?;
-        if request.resident_bytes <= room {
+        let capacity = request.capacity(sample_bytes)?;
+        if request.resident_bytes <= capacity {
             return Ok(Self::resident(request.shape, request.resident_bytes));
         }
-        let chunk_bytes = request.chunk_room(room)?;
+        let chunk_bytes = request.chunk_capacity(capacity)?;
         let fitting = usize::try_from(chunk_bytes / sample_bytes).unwrap_or(usize::MAX);
         let batch_size = request.batch_size.min(request.shape.samples);
         if fitting < batch_size {
@@ -187,7 +187,7 @@ impl ChunkPlan {
 
 impl PlanRequest<'_> {
     /// Bytes for data: the memory that the model leaves, at most the share of a chunk.
-    fn room(&self, sample_bytes: u64) -> Result<u64, MemoryShortage> {
+    fn capacity(&self, sample_bytes: u64) -> Result<u64, MemoryShortage> {
         let left = self.device_bytes.saturating_sub(self.model_bytes);
         let least_bytes = (sample_bytes * self.filling.chunks_on_device()).min(self.resident_bytes);
         if left < least_bytes {
@@ -197,8 +197,8 @@ impl PlanRequest<'_> {
         Ok(left.min((self.device_bytes as f64 * CHUNK_SHARE) as u64))
     }
 
-    /// Bytes of one chunk, of those that share `room`.
-    fn chunk_room(&self, room: u64) -> Result<u64, MemoryShortage> {
+    /// Bytes of one chunk, of those that share `capacity`.
+    fn chunk_capacity(&self, capacity: u64) -> Result<u64, MemoryShortage> {
         let in_flight = self.filling.chunks_on_device();
         let fitting_bytes = self.device_bytes.saturating_sub(self.model_bytes) / in_flight;
         match self.chunk_bytes {
@@ -206,7 +206,7 @@ impl PlanRequest<'_> {
                 Err(MemoryShortage::Chunk { chunk_bytes, fitting_bytes })
             }
             Some(chunk_bytes) => Ok(chunk_bytes),
-            None => Ok(room / in_flight),
+            None => Ok(capacity / in_flight),
         }
     }
 }

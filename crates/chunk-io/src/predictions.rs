@@ -29,14 +29,14 @@ pub struct SampleInstruments<'a> {
     /// Names of the instruments, `[I]`.
     pub names: &'a [String],
     /// Each sample's, `[n]`, an index into `names`.
-    pub of_sample: &'a [i32],
+    pub name_indices: &'a [i32],
 }
 
 impl<'a> SampleInstruments<'a> {
     /// The name of the instrument of sample `n`; `None` if there is no such sample or no such
     /// instrument.
     pub fn name(&self, n: usize) -> Option<&'a str> {
-        let instrument = usize::try_from(*self.of_sample.get(n)?).ok()?;
+        let instrument = usize::try_from(*self.name_indices.get(n)?).ok()?;
         self.names.get(instrument).map(String::as_str)
     }
 }
@@ -62,9 +62,9 @@ pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) 
         if let Some(times) = sample_times {
             output.write("/timestamps", &[samples], times)?;
         }
-        if let Some(SampleInstruments { names, of_sample }) = instruments {
+        if let Some(SampleInstruments { names, name_indices }) = instruments {
             output.write_texts("/instruments", names)?;
-            output.write("/instrument", &[samples], of_sample)?;
+            output.write("/instrument", &[samples], name_indices)?;
         }
         Ok(())
     })
@@ -86,7 +86,7 @@ fn check(path: &Path, predictions: &Predictions<'_>) -> Result<usize> {
         });
     }
     let named = |instruments: SampleInstruments<'_>| (0..samples).filter(|&n| instruments.name(n).is_some()).count();
-    let instruments_found = instruments.map_or(samples, |instruments| instruments.of_sample.len());
+    let instruments_found = instruments.map_or(samples, |instruments| instruments.name_indices.len());
     if instruments_found != samples || instruments.map_or(samples, named) != samples {
         return Err(Error::BadRequest {
             path: path.to_owned(),
@@ -109,10 +109,10 @@ mod tests {
         let path = folder.path().join("predictions.h5");
         let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let names = ["EURUSD", "USDJPY", "€"].map(str::to_owned);
-        let of = |of_sample| Some(SampleInstruments { names: &names, of_sample });
+        let owned = |name_indices| Some(SampleInstruments { names: &names, name_indices });
         let named = [("q0.9".to_owned(), values.map(|value| value + 1.0).to_vec())];
         let sample_times = Some(&[7, 8][..]);
-        let instruments = of(&[2, 0][..]);
+        let instruments = owned(&[2, 0][..]);
         let samples = &[4, 9][..];
         let whole = Predictions { samples, values: &values, named: &named, horizons: 3, sample_times, instruments };
         write_predictions(&path, &whole).unwrap();
@@ -129,10 +129,10 @@ mod tests {
             (4, None, None),
             (0, None, None),
             (3, Some(&[7][..]), None),
-            (3, None, of(&[0])),
-            (3, None, of(&[0, 1, 2])),
-            (3, None, of(&[0, 3])),
-            (3, None, of(&[0, -1])),
+            (3, None, owned(&[0])),
+            (3, None, owned(&[0, 1, 2])),
+            (3, None, owned(&[0, 3])),
+            (3, None, owned(&[0, -1])),
         ] {
             let wrong =
                 Predictions { samples, values: &values, named: &[], horizons, sample_times: times, instruments };

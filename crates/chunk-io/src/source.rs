@@ -336,8 +336,8 @@ impl Source {
     /// [`Error::BeyondEnd`], [`Error::Changed`], [`Error::Hdf5`].
     pub fn storage(&self) -> Result<Vec<StoredDataset>> {
         match &self.data {
-            SourceData::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
-            SourceData::Windows(windows) => windows.tables().map(StoredDataset::of).collect(),
+            SourceData::Series(series) => series.file().tables().map(StoredDataset::new).collect(),
+            SourceData::Windows(windows) => windows.tables().map(StoredDataset::new).collect(),
         }
     }
 

@@ -9,7 +9,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::file::{ElementKind, Expect};
+use crate::numeric_dataset::{ElementKind, Expect};
 
 pub(crate) const REACH: &str = "/samples/reach_time";
 pub(crate) const LABEL_END: &str = "/samples/label_end_time";
@@ -39,14 +39,14 @@ impl SpanTimes {
             table.require_rows(sample_time.len(), times_object)?;
             table.read_buffer(scope).map(Some)
         };
-        Self::of(read(REACH)?, read(LABEL_END)?, sample_time, &file.path)
+        Self::new(read(REACH)?, read(LABEL_END)?, sample_time, &file.path)
     }
 
     /// Both lists of the file at `path`, held against the samples' times.
     ///
     /// # Errors
     /// [`Error::Invalid`] for times that cannot be.
-    pub(crate) fn of(
+    pub(crate) fn new(
         reach_time: Option<Buffer<i64>>,
         label_end_time: Option<Buffer<i64>>,
         sample_time: &[i64],

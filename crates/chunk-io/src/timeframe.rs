@@ -48,13 +48,13 @@ const MONDAY_NS: i64 = 4 * 86_400 * 1_000_000_000;
 
 impl CloseGrid {
     /// Multiples of `bar_ns`.
-    pub(crate) fn of_length(bar_ns: i64) -> Self {
+    pub(crate) fn from_length(bar_ns: i64) -> Self {
         CloseGrid { bar_ns, origin_ns: 0 }
     }
 
     /// The grid of the timeframe `name`, weeks ending at midnight before Monday; `None` for a name
     /// of unknown duration.
-    pub(crate) fn of_timeframe(name: &str) -> Option<Self> {
+    pub(crate) fn from_timeframe(name: &str) -> Option<Self> {
         let bar_ns = i64::try_from(duration_seconds(name)?).ok()?.checked_mul(1_000_000_000)?;
         Some(CloseGrid { bar_ns, origin_ns: if name.starts_with('W') { MONDAY_NS } else { 0 } })
     }
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn weeks_end_with_sunday() {
         const DAY_NS: i64 = 86_400_000_000_000;
-        let days = CloseGrid::of_timeframe("D1").unwrap();
-        let weeks = CloseGrid::of_timeframe("W1").unwrap();
+        let days = CloseGrid::from_timeframe("D1").unwrap();
+        let weeks = CloseGrid::from_timeframe("W1").unwrap();
         // Days since Thursday, 1970-01-01; day 4 begins with Monday.
         for (day, monday) in [(4, 4), (10, 4), (11, 11), (3, -3), (-3, -3), (-4, -10)] {
             assert_eq!(weeks.last_close(day * DAY_NS + 1), Some(monday * DAY_NS), "{day}");

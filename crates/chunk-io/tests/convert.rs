@@ -89,15 +89,16 @@ fn shuffle(windows: &mut Windows, seed: u64) {
 }
 
 fn compressions() -> impl Strategy<Value = StorageChoice> {
-    let compression = prop::option::of(prop_oneof![
-        Just(Compression::None),
-        (0_u8..10).prop_map(|level| Compression::Gzip { level }),
-        Just(Compression::Lzf)
-    ]);
-    let chunked = (compression, prop::option::of(1_usize..9)).prop_map(|(compression, rows)| StorageChoice {
-        form: None,
-        chunk_rows: rows.and_then(NonZeroUsize::new),
-        compression,
+    let compression = prop::option::weighted(
+        0.5,
+        prop_oneof![
+            Just(Compression::None),
+            (0_u8..10).prop_map(|level| Compression::Gzip { level }),
+            Just(Compression::Lzf)
+        ],
+    );
+    let chunked = (compression, prop::option::weighted(0.5, 1_usize..9)).prop_map(|(compression, rows)| {
+        StorageChoice { form: None, chunk_rows: rows.and_then(NonZeroUsize::new), compression }
     });
     prop_oneof![
         3 => chunked,
@@ -118,7 +119,7 @@ proptest! {
         recordings in recordings(), higher in any::<bool>(), timed in any::<bool>(), storage in compressions(),
         memory_bytes in prop_oneof![Just(1 << 12), Just(1 << 20)]
     ) {
-        let windows = Windows::of(&recordings, if higher { TWO } else { ONE });
+        let windows = Windows::new(&recordings, if higher { TWO } else { ONE });
         let windows = if timed { windows } else { without_times(windows) };
         round_trip(&windows, &ConvertOptions { storage, memory_bytes, threads: 1, ..ConvertOptions::default() })?;
     }
@@ -128,22 +129,22 @@ proptest! {
         recordings in recordings(), order in 0..3, timed in any::<bool>(), storage in compressions(), seed in any::<u64>(),
         memory_bytes in THREE_CHAINS_BYTES..2 * THREE_CHAINS_BYTES
     ) {
-        let mut windows = Windows::of(&recordings, TWO);
+        let mut windows = Windows::new(&recordings, TWO);
         match order {
             0 => windows.rows.sort_by_key(|row| row.time),
             1 => {
-                windows = Windows::of(&recordings[..1], TWO);
+                windows = Windows::new(&recordings[..1], TWO);
                 shuffle(&mut windows, seed);
             }
             _ => {}
         }
         let windows = if timed || order == 1 { windows } else { without_times(windows) };
-        prop_assert!(of_little_memory_as_of_ample(&windows, storage, memory_bytes));
+        prop_assert!(little_memory_gives_the_file_of_ample(&windows, storage, memory_bytes));
     }
 
     #[test]
     fn shuffled_samples_are_found_by_their_times(seed in any::<u64>(), recordings in recordings()) {
-        let mut windows = Windows::of(&recordings[..1], &[timeframe("M1", 1, 12, 3)]);
+        let mut windows = Windows::new(&recordings[..1], &[timeframe("M1", 1, 12, 3)]);
         shuffle(&mut windows, seed);
         round_trip(&windows, &to(Layout::Series))?;
     }
@@ -157,7 +158,7 @@ const TWO: &[TimeframePlan] = &[timeframe("M1", 1, 12, 3), timeframe("M5", 5, 6,
 const THREE_CHAINS_BYTES: usize = 3 * 4 * (12 * 3 + 6 * 2) * size_of::<f32>();
 
 /// True if `windows` become a series of the same bytes in `memory_bytes` and where all fits.
-fn of_little_memory_as_of_ample(windows: &Windows, storage: StorageChoice, memory_bytes: usize) -> bool {
+fn little_memory_gives_the_file_of_ample(windows: &Windows, storage: StorageChoice, memory_bytes: usize) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     windows.write(&at("windows.h5"));
@@ -171,8 +172,8 @@ fn of_little_memory_as_of_ample(windows: &Windows, storage: StorageChoice, memor
 /// Lists have chunks of 131,072 entries, so that this one has three.
 #[test]
 fn lists_of_several_chunks_are_written_in_pieces() {
-    let windows = Windows::of(&[recording(300_000, 1)], &[timeframe("M1", 1, 8, 2)]);
-    assert!(of_little_memory_as_of_ample(&windows, StorageChoice::default(), 1 << 16));
+    let windows = Windows::new(&[recording(300_000, 1)], &[timeframe("M1", 1, 8, 2)]);
+    assert!(little_memory_gives_the_file_of_ample(&windows, StorageChoice::default(), 1 << 16));
 }
 
 fn recording(samples: usize, stride: usize) -> Recording {
@@ -187,7 +188,7 @@ fn series(path: &Path) -> megabatch_chunk_io::Series {
 fn bars_are_stored_once_and_closed_when_the_samples_say() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let windows = Windows::of(&[recording(30, 1)], TWO);
+    let windows = Windows::new(&[recording(30, 1)], TWO);
     windows.write(&at("windows.h5"));
     let done = run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
     assert_eq!(done.bars, [("M1".to_owned(), 41), ("M5".to_owned(), 11)]);
@@ -208,7 +209,7 @@ fn a_hole_parts_segments_and_a_step_back_in_time_instruments() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let holed = Recording { samples: 20, odd: vec![(10, 4)], ..Recording::default() };
-    Windows::of(&[holed, recording(15, 2)], ONE).write(&at("windows.h5"));
+    Windows::new(&[holed, recording(15, 2)], ONE).write(&at("windows.h5"));
     let done = run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
     assert!(done.notes[0].starts_with("2 instruments were told apart and are numbered"), "{:?}", done.notes);
     let series = series(&at("series.h5"));
@@ -223,7 +224,7 @@ fn a_hole_parts_segments_and_a_step_back_in_time_instruments() {
 fn samples_may_take_turns_between_instruments() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let mut windows = Windows::of(&[recording(30, 1), recording(30, 1)], TWO);
+    let mut windows = Windows::new(&[recording(30, 1), recording(30, 1)], TWO);
     windows.rows.sort_by_key(|row| row.time);
     windows.write(&at("windows.h5"));
     run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
@@ -236,7 +237,7 @@ fn samples_may_take_turns_between_instruments() {
 fn times_that_do_not_fit_are_kept_beside_ordinal_ones() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let mut windows = Windows::of(&[recording(30, 3)], ONE);
+    let mut windows = Windows::new(&[recording(30, 3)], ONE);
     for (n, row) in windows.rows.iter_mut().enumerate() {
         row.time = 1_000 + 20 * n as i64;
     }
@@ -257,7 +258,7 @@ fn times_that_do_not_fit_are_kept_beside_ordinal_ones() {
 fn a_timeframe_without_a_name_gets_one_and_loses_it_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    Windows::of(&[recording(30, 1)], &[timeframe("", 1, 12, 3)]).write(&at("windows.h5"));
+    Windows::new(&[recording(30, 1)], &[timeframe("", 1, 12, 3)]).write(&at("windows.h5"));
     for (given, name) in [(None, "features"), (Some("M1"), "M1")] {
         let options = ConvertOptions { timeframe: given.map(str::to_owned), ..to(Layout::Series) };
         let done = run(&at("windows.h5"), &at("series.h5"), &options).unwrap();
@@ -279,7 +280,7 @@ fn weeks_close_before_monday() {
     // Daily samples from a Saturday, and weekly ones from a Monday.
     for (start, stride) in [(17_712 * DAY, DAY), (17_714 * DAY, 7 * DAY)] {
         let recording = Recording { samples: 40, stride, start, ..Recording::default() };
-        let windows = Windows::of(&[recording], &[timeframe("D1", DAY, 30, 2), timeframe("W1", 7 * DAY, 8, 2)]);
+        let windows = Windows::new(&[recording], &[timeframe("D1", DAY, 30, 2), timeframe("W1", 7 * DAY, 8, 2)]);
         windows.write(&at("windows.h5"));
         run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
         let series = SeriesFile::open(at("series.h5"), &scope()).unwrap();
@@ -326,14 +327,14 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
         ("one sample", |windows| windows.rows.truncate(1), "a series would save nothing: the windows take 192 bytes"),
         (
             "long strides",
-            |windows| *windows = Windows::of(&[recording(20, 11)], ONE),
+            |windows| *windows = Windows::new(&[recording(20, 11)], ONE),
             "and continue one another too little; convert to windows",
         ),
     ];
     for (name, change, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let mut windows = Windows::of(&[recording(30, 1)], TWO);
+        let mut windows = Windows::new(&[recording(30, 1)], TWO);
         change(&mut windows);
         windows.write(&at("windows.h5"));
         let message = run(&at("windows.h5"), &at("out.h5"), &to(Layout::Series)).unwrap_err().to_string();
@@ -346,7 +347,7 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
 fn contradicting_options_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    Windows::of(&[recording(30, 1)], ONE).write(&at("windows.h5"));
+    Windows::new(&[recording(30, 1)], ONE).write(&at("windows.h5"));
     let storage = |form, rows, compression| StorageChoice { form, chunk_rows: NonZeroUsize::new(rows), compression };
     let contiguous = Some(StorageForm::Contiguous);
     let cases = [
@@ -387,7 +388,7 @@ fn a_conversion_that_is_broken_off_anywhere_goes_on_to_the_same_file() {
         let at = |name: &str| folder.path().join(name);
         // Little memory makes many records.
         let options = ConvertOptions { storage, memory_bytes: 2_000, ..to(layout) };
-        let windows = Windows::of(&[recording(24, 1), recording(13, 2)], TWO);
+        let windows = Windows::new(&[recording(24, 1), recording(13, 2)], TWO);
         windows.write(&at("in.h5"));
         let whole = tempfile::tempdir().unwrap();
         let whole = whole.path().join("out.h5");
@@ -417,10 +418,10 @@ fn a_conversion_that_is_broken_off_anywhere_goes_on_to_the_same_file() {
 fn a_spool_of_another_input_or_of_other_options_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    Windows::of(&[recording(24, 1)], ONE).write(&at("in.h5"));
+    Windows::new(&[recording(24, 1)], ONE).write(&at("in.h5"));
     let options = ConvertOptions { memory_bytes: 2_000, ..to(Layout::Series) };
     assert!(broken_off(folder.path(), &options, 4));
-    Windows::of(&[recording(25, 1)], ONE).write(&at("in.h5"));
+    Windows::new(&[recording(25, 1)], ONE).write(&at("in.h5"));
     let done = run(&at("in.h5"), &at("out.h5"), &options).unwrap();
     assert!(!done.continued && done.notes[0].contains("discarded"), "{:?}", done.notes);
     assert_eq!(samples(&at("out.h5")).0, samples(&at("in.h5")).0);
@@ -430,7 +431,7 @@ fn a_spool_of_another_input_or_of_other_options_is_not_used() {
 fn memory_is_bounded_whatever_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let windows = Windows::of(&[recording(2_000, 1)], &[timeframe("M1", 1, 60, 16)]);
+    let windows = Windows::new(&[recording(2_000, 1)], &[timeframe("M1", 1, 60, 16)]);
     windows.write(&at("in.h5"));
     drop(windows);
     for (from, out, layout) in

@@ -178,7 +178,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(path: &Path, bytes: &[u8]) -> Self {
+    fn parse(path: &Path, bytes: &[u8]) -> Self {
         let file = hdf5::File::open(path).unwrap();
         let dataset = file.dataset("features").unwrap();
         let first = dataset.chunk_info(0).map_or(dataset.offset(), |chunk| Some(chunk.addr)).unwrap() as usize;
@@ -282,7 +282,7 @@ fn lies_are_found_out() {
     for (form, what, change, expected) in cases {
         let path = good.iter().find(|path| path.file_stem().is_some_and(|name| name == form)).unwrap();
         let mut bytes = std::fs::read(path).unwrap();
-        let layout = Layout::of(path, &bytes);
+        let layout = Layout::parse(path, &bytes);
         change(&mut bytes, &layout);
         let name = format!("{form}: {what}");
         match outcome(&mut reader, &folder.path().join("lie.h5"), &bytes, &name).ending {
@@ -311,7 +311,7 @@ fn a_tree_that_leads_back_to_itself_ends_the_library() {
     let good = good_files(folder.path());
     let path = good.iter().find(|path| path.ends_with("gzip.h5")).unwrap();
     let mut bytes = std::fs::read(path).unwrap();
-    let tree = Layout::of(path, &bytes).tree;
+    let tree = Layout::parse(path, &bytes).tree;
     bytes[tree + LEVEL] = 1;
     put(&mut bytes, tree + CHILD, &(tree as u64).to_le_bytes());
     let ending =

@@ -51,8 +51,13 @@ fn a_good_series_is_described_without_problems() {
     assert_eq!((&*first.name, &*second.name), ("PAIR0 €", "PAIR1 €"));
     assert_eq!([first.bars["M1"], second.bars["M1"]], Plan::two_instruments().base_bars[..]);
     let own = |k: i32| -> Vec<i64> {
-        let of = &series.instruments.as_ref().unwrap().sample_instrument;
-        of.iter().zip(&series.sample_time).filter(|(of, _)| **of == k).map(|(_, time)| *time).collect()
+        let instruments = &series.instruments.as_ref().unwrap().sample_instrument;
+        instruments
+            .iter()
+            .zip(&series.sample_time)
+            .filter(|(instrument, _)| **instrument == k)
+            .map(|(_, time)| *time)
+            .collect()
     };
     for (k, instrument) in [(0, first), (1, second)] {
         let times = own(k);

@@ -113,7 +113,7 @@ proptest! {
     fn nothing_depends_on_the_size_of_chunks(
         place in prop::sample::select(vec![Place::Series, Place::WindowsInMemory, Place::WindowsOnDisk]),
         (bars, storage) in (21_usize..90, storages()),
-        (run_length, seed) in (prop::option::of(1_usize..20), any::<u64>()),
+        (run_length, seed) in (prop::option::weighted(0.5, 1_usize..20), any::<u64>()),
         (batch_size, accumulation_steps, drops) in (1_usize..20, 1_usize..3, any::<bool>()),
         (rank, world) in prop::sample::select(vec![(0, 1), (1, 2), (2, 4)]),
         chunk_samples in 0_usize..120,

@@ -12,7 +12,7 @@ use megabatch_chunk_io::{
 use proptest::prelude::*;
 
 fn description(series: &Series) -> SeriesDescription {
-    let of = |timeframe: &megabatch_chunk_io::SeriesTimeframe| TimeframeDescription {
+    let description = |timeframe: &megabatch_chunk_io::SeriesTimeframe| TimeframeDescription {
         name: timeframe.name.clone(),
         steps: timeframe.steps,
         feature_names: timeframe.feature_names.clone(),
@@ -22,7 +22,7 @@ fn description(series: &Series) -> SeriesDescription {
         scaler: timeframe.scaler.clone(),
     };
     SeriesDescription {
-        timeframes: series.timeframes.iter().map(of).collect(),
+        timeframes: series.timeframes.iter().map(description).collect(),
         samples: series.sample_time.len(),
         horizons: series.targets.len() / series.sample_time.len(),
         instruments: series.instruments.as_ref().map(|instruments| instruments.names.clone()),
@@ -55,9 +55,9 @@ fn bars_of(timeframe: &megabatch_chunk_io::SeriesTimeframe, instrument: usize) -
 /// Samples of an instrument.
 fn samples_of(series: &Series, instrument: usize) -> std::ops::Range<usize> {
     let Some(all) = &series.instruments else { return 0..series.sample_time.len() };
-    let before = |of: &i32| (*of as usize) < instrument;
+    let before = |own: &i32| (*own as usize) < instrument;
     let first = all.sample_instrument.partition_point(before);
-    first..first + all.sample_instrument[first..].iter().filter(|&&of| of as usize == instrument).count()
+    first..first + all.sample_instrument[first..].iter().filter(|&&own| own as usize == instrument).count()
 }
 
 /// Writes what an instrument has up to a time.
@@ -70,7 +70,7 @@ fn write_until(
 ) -> Result<(), Error> {
     let own = samples_of(series, instrument);
     let samples = progress.sample..own.start + series.sample_time[own].partition_point(|&time| time <= until);
-    let of_samples = series.instruments.as_ref().map_or(&[][..], |all| &all.sample_instrument[samples.clone()]);
+    let instruments = series.instruments.as_ref().map_or(&[][..], |all| &all.sample_instrument[samples.clone()]);
     for (place, timeframe) in series.timeframes.iter().enumerate() {
         let (own, width) = (bars_of(timeframe, instrument), timeframe.feature_names.len());
         let end = own.start + timeframe.close_time[own].partition_point(|&time| time <= until);
@@ -87,7 +87,7 @@ fn write_until(
             first: samples.start,
             ends: &timeframe.sample_end[samples.clone()],
             time: &series.sample_time[samples.clone()],
-            instrument: of_samples,
+            instrument: instruments,
         })?;
     }
     let horizons = series.targets.len() / series.sample_time.len();
@@ -98,7 +98,7 @@ fn write_until(
         reach_time: &series.sample_reach_time[samples.clone()],
         label_end_time: &series.sample_label_end_time[samples.clone()],
         targets: &series.targets[samples.start * horizons..samples.end * horizons],
-        instrument: of_samples,
+        instrument: instruments,
     })
 }
 

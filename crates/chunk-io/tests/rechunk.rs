@@ -138,7 +138,7 @@ fn what_is_not_asked_for_stays_as_it_was() {
 fn types_stay_what_they_are_in_a_series_too() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    Windows::of(&[Recording::default()], &[timeframe("M1", 1, 12, 3)]).write(&at("in.h5"));
+    Windows::new(&[Recording::default()], &[timeframe("M1", 1, 12, 3)]).write(&at("in.h5"));
     // Values that no f32 holds, and what a windows file has besides windows.
     let file = File::open_rw(at("in.h5")).unwrap();
     file.unlink("features").unwrap();

@@ -23,15 +23,17 @@ fn storages() -> impl Strategy<Value = WriteOptions> {
         (0_u8..10).prop_map(|level| Compression::Gzip { level }),
         Just(Compression::Lzf)
     ];
-    let chunked = (prop::option::of(1_usize..50), compression)
+    let chunked = (prop::option::weighted(0.5, 1_usize..50), compression)
         .prop_map(|(rows, compression)| Storage::Chunked { rows: rows.and_then(NonZeroUsize::new), compression });
     prop_oneof![Just(Storage::Contiguous), chunked].prop_map(|storage| WriteOptions { storage })
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
     let base = (1_usize..6, 1_usize..4).prop_map(|(steps, features)| timeframe("M1", 1, steps, features));
-    let higher =
-        prop::option::of((1_usize..4, 1_usize..4).prop_map(|(steps, features)| timeframe("M5", 5, steps, features)));
+    let higher = prop::option::weighted(
+        0.5,
+        (1_usize..4, 1_usize..4).prop_map(|(steps, features)| timeframe("M5", 5, steps, features)),
+    );
     let timeframes = (base, higher).prop_map(|(base, higher)| [base].into_iter().chain(higher).collect::<Vec<_>>());
     (timeframes, prop::collection::vec(0_usize..20, 1..4), 1_usize..4).prop_map(|(timeframes, mut bars, horizons)| {
         // The first instrument has at least one sample.

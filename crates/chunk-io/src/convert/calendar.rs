@@ -108,7 +108,7 @@ impl SampleClock<'_> {
                 shortest = Some(shortest.map_or(each, |shortest: i64| shortest.min(each)));
             }
         })?;
-        Ok(shortest.map(CloseGrid::of_length))
+        Ok(shortest.map(CloseGrid::from_length))
     }
 
     /// Writes the close times of `bars` to `out`. The first bar of each chain is at `offsets`, and
@@ -186,7 +186,7 @@ mod tests {
         for (time, before, bars, expected) in cases {
             let mut close = vec![0; bars];
             let arrival = Arrival { position: 0, chain: 0, first: 0, bars, time, before };
-            let filled = fill(&mut close, &arrival, CloseGrid::of_length(10)).map(|()| &close[..]);
+            let filled = fill(&mut close, &arrival, CloseGrid::from_length(10)).map(|()| &close[..]);
             assert_eq!(filled, expected, "{time} {before:?} {bars}");
         }
     }

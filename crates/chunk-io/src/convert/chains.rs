@@ -204,7 +204,7 @@ mod tests {
     fn place(bar_ns: Option<i64>, open_max: usize, samples: &[(i64, &str)]) -> Vec<Placed> {
         let form = WindowForm { steps: 4, row_bytes: 1 };
         let mut tracker =
-            Tracker::new(vec![TrackedTimeframe { form, grid: bar_ns.map(CloseGrid::of_length) }], open_max);
+            Tracker::new(vec![TrackedTimeframe { form, grid: bar_ns.map(CloseGrid::from_length) }], open_max);
         let place = |(row, &(time, window)): (usize, &(i64, &str))| {
             let sample = SampleWindows { row, time, instrument: None, windows: vec![window.as_bytes()] };
             let placed = tracker.place(&sample);

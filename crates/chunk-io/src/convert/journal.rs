@@ -296,10 +296,10 @@ mod tests {
     #[test]
     fn a_full_disk_leaves_what_a_later_run_continues() {
         let (.., whole) = fill(Limited::over(&[], usize::MAX));
-        for room in 0..whole.len() {
-            let (_, result, partial) = fill(Limited::over(&[], room));
-            assert!(matches!(result, Err(Error::Io { .. })), "{room}");
-            assert!(fill(Limited::over(&partial, usize::MAX)).2 == whole, "{room}");
+        for capacity in 0..whole.len() {
+            let (_, result, partial) = fill(Limited::over(&[], capacity));
+            assert!(matches!(result, Err(Error::Io { .. })), "{capacity}");
+            assert!(fill(Limited::over(&partial, usize::MAX)).2 == whole, "{capacity}");
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut 
     run(job, journal, &mut tasks, work, Steps { write_others, seal })?;
     work.notes.extend(left_out.into_iter().map(|what| format!("not copied: {what}")));
     match series {
-        Some(series) => Ok(of_series(&series)),
+        Some(series) => Ok(done_with(&series)),
         // A file of neither layout can be rewritten as well.
         None => {
             let windows = WindowsFile::from_file(input.clone(), job.scope);
@@ -133,10 +133,10 @@ pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut C
         Steps { write_others, seal: |_: &Path, _: &mut ConversionContext<'_>| Ok(()) },
     )?;
     work.notes.append(&mut notes);
-    Ok(of_series(&series))
+    Ok(done_with(&series))
 }
 
-fn of_series(series: &SeriesFile) -> Done {
+fn done_with(series: &SeriesFile) -> Done {
     let bars =
         series.timeframes().iter().enumerate().map(|(k, timeframe)| (timeframe.name().to_owned(), series.bars(k)));
     Done { samples: series.shape().samples, bars: bars.collect() }

@@ -284,11 +284,11 @@ mod tests {
             enter(&mut placed, &forms, &(0..30).map(placement).collect::<Vec<_>>(), payload);
         }
         for (c, chain) in placed.chains.iter().enumerate() {
-            let [of_first, of_second] = [0, 1].map(|k| &chain.timeframes[k].extents[..]);
-            assert_eq!((of_first.len(), of_second.len()), (2, 2), "{chain:?}");
+            let [first_extents, second_extents] = [0, 1].map(|k| &chain.timeframes[k].extents[..]);
+            assert_eq!((first_extents.len(), second_extents.len()), (2, 2), "{chain:?}");
             // Each chain has twelve bars of the first timeframe in the first record.
-            assert_eq!(of_first[0].offset, 1_000 + encoded_bytes(30, 2) + (c * 12 * 4) as u64);
-            assert_eq!((of_first[0].bars, of_first[1].bars), (12, 10));
+            assert_eq!(first_extents[0].offset, 1_000 + encoded_bytes(30, 2) + (c * 12 * 4) as u64);
+            assert_eq!((first_extents[0].bars, first_extents[1].bars), (12, 10));
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct SeriesIndex<'a> {
     /// The preceding chain of each chain in its instrument.
     after: Vec<Option<usize>>,
     /// Instrument of each chain.
-    of_chain: Vec<i32>,
+    chain_instruments: Vec<i32>,
 }
 
 /// One timeframe of a [`SeriesIndex`].
@@ -67,19 +67,19 @@ pub(super) fn index<'a>(
     groups.iter().flat_map(|group| group.windows(2)).for_each(|pair| after[pair[1]] = Some(pair[0]));
 
     let mut fit = |times: SampleTimes<'_>, grids: &[Option<CloseGrid>]| -> Result<Fit<Vec<CloseGrid>>> {
-        let of_timeframe = |(timeframe, &grid): (usize, &Option<CloseGrid>)| {
+        let fit_timeframe = |(timeframe, &grid): (usize, &Option<CloseGrid>)| {
             SampleClock { placed, timeframe, times, after: &after }.fit(grid, journal)
         };
-        grids.iter().enumerate().map(of_timeframe).collect()
+        grids.iter().enumerate().map(fit_timeframe).collect()
     };
-    let of_file = SampleTimes::OfFile(windows_input);
-    let timed = windows_input.file.sample_times().map(|_| fit(of_file, &windows_input.close_grids())).transpose()?;
+    let file_times = SampleTimes::OfFile(windows_input);
+    let timed = windows_input.file.sample_times().map(|_| fit(file_times, &windows_input.close_grids())).transpose()?;
     let (time_kind, times, grids, contradiction) = match timed {
-        Some(Ok(grids)) => (TimeKind::Reconstructed, of_file, grids, None),
+        Some(Ok(grids)) => (TimeKind::Reconstructed, file_times, grids, None),
         failed => {
             let apart = windows_input.forms.iter().map(|form| form.steps as i64).max().unwrap_or(0) + 1;
             let times = SampleTimes::Ordinal { apart };
-            let grids = fit(times, &vec![Some(CloseGrid::of_length(1)); windows_input.forms.len()])?;
+            let grids = fit(times, &vec![Some(CloseGrid::from_length(1)); windows_input.forms.len()])?;
             let grids = grids.map_err(|contradiction| impossible(windows_input, &contradiction))?;
             let contradiction =
                 failed.and_then(Result::err).map(|contradiction| describe(windows_input, &contradiction));
@@ -87,9 +87,9 @@ pub(super) fn index<'a>(
         }
     };
     let timeframe = |(k, grid)| timeframe_index(k, placed, &groups, windows_input, grid);
-    let mut of_chain = vec![0; placed.chains.len()];
+    let mut chain_instruments = vec![0; placed.chains.len()];
     for (instrument, group) in groups.iter().enumerate() {
-        group.iter().for_each(|&chain| of_chain[chain] = instrument as i32);
+        group.iter().for_each(|&chain| chain_instruments[chain] = instrument as i32);
     }
     let numbered = || (0..groups.len()).map(|instrument| format!("instrument_{instrument}")).collect();
     Ok(SeriesIndex {
@@ -104,7 +104,7 @@ pub(super) fn index<'a>(
         contradiction,
         times,
         after,
-        of_chain,
+        chain_instruments,
     })
 }
 
@@ -141,7 +141,7 @@ impl SeriesIndex<'_> {
 
     /// Instrument of a sample.
     pub(super) fn instrument_of(&self, sample: &PlacedSample<'_>) -> i32 {
-        self.of_chain[sample.chain]
+        self.chain_instruments[sample.chain]
     }
 
     pub(super) fn reader(&self) -> SampleReader<'_> {

@@ -51,7 +51,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
 
     work.enter(ConversionStage::Writing);
     let (part, ()) = DraftFile::create(work.out, |file| {
-        let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
+        let output = OutputFile { path: work.out, file, storage: job.options.storage.for_lists() };
         write_index(&output, &series, &mut journal, work)?;
         for (k, timeframe) in series.timeframes.iter().enumerate() {
             let bulk = values(job, &windows_input, k, timeframe.bars)?;
@@ -243,7 +243,7 @@ fn copy_others(
     work: &mut ConversionContext<'_>,
 ) -> Result<()> {
     let windows_input = series.windows_input;
-    let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
+    let output = OutputFile { path: work.out, file, storage: job.options.storage.for_lists() };
     let input = job.input;
     copier.skipped_attributes = ["layout", "format_version"].map(str::to_owned).into();
     for (k, name) in windows_input.names.iter().enumerate() {

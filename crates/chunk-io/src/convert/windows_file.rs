@@ -94,7 +94,7 @@ pub(super) fn write_others(
     others: &[(String, Dataset)],
 ) -> Result<Vec<String>> {
     let input = job.input;
-    let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };
+    let output = OutputFile { path: job.out, file, storage: job.options.storage.for_lists() };
     output.write_attribute(file, "layout", &"windows".into())?;
     let mut copier = Copier::default();
     copier.skipped_attributes =

@@ -13,7 +13,7 @@ use super::row_source::DatasetRows;
 use super::{ConversionJob, ConvertOptions};
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::file::{ElementKind, Expect};
+use crate::numeric_dataset::{ElementKind, Expect};
 use crate::timeframe::{CloseGrid, name_problem};
 use crate::windows::WindowsFile;
 
@@ -41,7 +41,7 @@ pub(super) struct WindowsInput {
 pub(super) struct NamedInstruments {
     pub(super) names: Vec<String>,
     /// By row.
-    pub(super) of_sample: Vec<i32>,
+    pub(super) sample_instruments: Vec<i32>,
 }
 
 impl WindowsInput {
@@ -94,12 +94,12 @@ impl WindowsInput {
     }
 
     pub(super) fn instrument(&self, position: usize) -> Option<i32> {
-        self.instruments.as_ref().map(|instruments| instruments.of_sample[self.row(position)])
+        self.instruments.as_ref().map(|instruments| instruments.sample_instruments[self.row(position)])
     }
 
     /// Close times of the bars of each timeframe, where its name gives its duration.
     pub(super) fn close_grids(&self) -> Vec<Option<CloseGrid>> {
-        self.names.iter().map(|name| CloseGrid::of_timeframe(name)).collect()
+        self.names.iter().map(|name| CloseGrid::from_timeframe(name)).collect()
     }
 
     pub(super) fn tracked(&self) -> Vec<TrackedTimeframe> {
@@ -152,12 +152,15 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<NamedInstrume
     let names = input.texts("/instruments", None)?;
     let table = input.table("/samples/instrument", &INSTRUMENTS)?;
     table.require_rows(samples, "/targets")?;
-    let of_sample: Vec<i32> = table.read_vec()?;
-    match of_sample.iter().position(|&of| usize::try_from(of).map_or(true, |of| of >= names.len())) {
-        None => Ok(Some(NamedInstruments { names, of_sample })),
+    let sample_instruments: Vec<i32> = table.read_vec()?;
+    match sample_instruments
+        .iter()
+        .position(|&instrument| usize::try_from(instrument).map_or(true, |place| place >= names.len()))
+    {
+        None => Ok(Some(NamedInstruments { names, sample_instruments })),
         Some(n) => {
             let expected = format!("an instrument from 0 to {}", names.len().saturating_sub(1));
-            Err(table.fault(Some(n), &expected, &of_sample[n].to_string()))
+            Err(table.fault(Some(n), &expected, &sample_instruments[n].to_string()))
         }
     }
 }
@@ -166,7 +169,7 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<NamedInstrume
 /// Without instruments, a few steps back in time are taken for the starts of further instruments.
 fn order(times: &[i64], instruments: Option<&NamedInstruments>) -> Option<Vec<usize>> {
     let mut last = vec![i64::MIN; instruments.map_or(1, |instruments| instruments.names.len())];
-    let instrument = |row: usize| instruments.map_or(0, |instruments| instruments.of_sample[row]);
+    let instrument = |row: usize| instruments.map_or(0, |instruments| instruments.sample_instruments[row]);
     let mut descents = 0;
     for (row, &time) in times.iter().enumerate() {
         let last = &mut last[instrument(row) as usize];
@@ -188,17 +191,20 @@ mod tests {
 
     #[test]
     fn only_shuffled_samples_are_put_in_order() {
-        let of = |of_sample: &[i32]| {
-            Some(NamedInstruments { names: vec!["A".to_owned(), "B".to_owned()], of_sample: of_sample.to_vec() })
+        let named = |sample_instruments: &[i32]| {
+            Some(NamedInstruments {
+                names: vec!["A".to_owned(), "B".to_owned()],
+                sample_instruments: sample_instruments.to_vec(),
+            })
         };
         type Case<'a> = (&'a [i64], Option<NamedInstruments>, Option<&'a [usize]>);
         let cases: [Case<'_>; 6] = [
             (&[1, 2, 2, 3], None, None),
             (&[1, 2, 3, 4, 1, 2, 3, 4], None, None),
             (&[3, 1, 2, 4], None, Some(&[1, 2, 0, 3])),
-            (&[1, 2, 1, 2], of(&[0, 0, 1, 1]), None),
-            (&[1, 1, 2, 2], of(&[0, 1, 0, 1]), None),
-            (&[2, 1, 1, 2], of(&[0, 1, 0, 1]), Some(&[2, 0, 1, 3])),
+            (&[1, 2, 1, 2], named(&[0, 0, 1, 1]), None),
+            (&[1, 1, 2, 2], named(&[0, 1, 0, 1]), None),
+            (&[2, 1, 1, 2], named(&[0, 1, 0, 1]), Some(&[2, 0, 1, 3])),
         ];
         for (times, instruments, expected) in cases {
             assert_eq!(order(times, instruments.as_ref()).as_deref(), expected, "{times:?}");

@@ -40,20 +40,20 @@ fn checksum(data: &[u8]) -> u32 {
     let (words, odd) = tail.as_chunks::<2>();
     words.iter().for_each(|&word| sums.add_word(u16::from_le_bytes(word)));
     odd.iter().for_each(|&byte| sums.add_word(u16::from(byte)));
-    reduced(sums.of_sums << 8) << 16 | reduced(sums.of_words << 8)
+    reduced(sums.sum2 << 8) << 16 | reduced(sums.sum1 << 8)
 }
 
 /// Both below 2^48.
 #[derive(Default)]
 struct FletcherSums {
-    of_words: u64,
-    of_sums: u64,
+    sum1: u64,
+    sum2: u64,
 }
 
 impl FletcherSums {
     fn add_word(&mut self, word: u16) {
-        self.of_words += u64::from(word);
-        self.of_sums = u64::from(reduced(self.of_sums + self.of_words));
+        self.sum1 += u64::from(word);
+        self.sum2 = u64::from(reduced(self.sum2 + self.sum1));
     }
 
     /// Adds at most [`STEPS_MAX`] words a lane.
@@ -62,17 +62,17 @@ impl FletcherSums {
     /// times, in its sum of sums. Of all L·J words it is followed by L·(J − j) − l, itself
     /// included, which is how often it counts in the block's sum of sums.
     fn add_block(&mut self, block: &[u8]) {
-        let (words, mut of_words, mut of_sums) = (block.len() / 2, [0u32; LANES], [0u32; LANES]);
+        let (words, mut sum1, mut sum2) = (block.len() / 2, [0u32; LANES], [0u32; LANES]);
         for step in block.as_chunks::<{ 2 * LANES }>().0 {
             for (lane, &word) in step.as_chunks::<2>().0.iter().enumerate() {
-                of_words[lane] += u32::from(u16::from_le_bytes(word));
-                of_sums[lane] += of_words[lane];
+                sum1[lane] += u32::from(u16::from_le_bytes(word));
+                sum2[lane] += sum1[lane];
             }
         }
-        let lanes = || of_words.iter().zip(&of_sums).map(|(&sum, &sums)| (u64::from(sum), u64::from(sums)));
-        let of_block: u64 = (0..).zip(lanes()).map(|(lane, (sum, sums))| LANES as u64 * sums - lane * sum).sum();
-        self.of_sums = u64::from(reduced(self.of_sums + self.of_words * words as u64 + of_block));
-        self.of_words = u64::from(reduced(self.of_words + lanes().map(|(sum, _)| sum).sum::<u64>()));
+        let lanes = || sum1.iter().zip(&sum2).map(|(&sum, &sums)| (u64::from(sum), u64::from(sums)));
+        let block_sum2: u64 = (0..).zip(lanes()).map(|(lane, (sum, sums))| LANES as u64 * sums - lane * sum).sum();
+        self.sum2 = u64::from(reduced(self.sum2 + self.sum1 * words as u64 + block_sum2));
+        self.sum1 = u64::from(reduced(self.sum1 + lanes().map(|(sum, _)| sum).sum::<u64>()));
     }
 }
 

@@ -37,8 +37,8 @@ pub struct DatasetEntry {
 }
 
 pub(super) fn list_datasets(file: &InputFile) -> Vec<DatasetEntry> {
-    let of_mark = |path: &str| path.strip_prefix(MARK_GROUP).is_some_and(|rest| rest.starts_with('/'));
-    let datasets = file.all_datasets().into_iter().filter(|(path, _)| !of_mark(path));
+    let is_in_mark = |path: &str| path.strip_prefix(MARK_GROUP).is_some_and(|rest| rest.starts_with('/'));
+    let datasets = file.all_datasets().into_iter().filter(|(path, _)| !is_in_mark(path));
     datasets.map(|(path, dataset)| entry(path, &dataset)).collect()
 }
 

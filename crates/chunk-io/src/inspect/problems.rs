@@ -6,7 +6,7 @@ use super::listing::DatasetEntry;
 use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
 use crate::error::LayoutFault;
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 use crate::spans::TimeUnit;
 
 /// Severity of a [`Problem`].
@@ -94,7 +94,7 @@ impl ColumnKind {
 }
 
 /// Values that no model can learn from.
-pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnKind) -> Vec<Problem> {
+pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], kind: ColumnKind) -> Vec<Problem> {
     let mut problems = Vec::new();
     for column in columns {
         let mut add = |severity, occurrences: &Occurrences, message: String, fix: &str| {
@@ -113,7 +113,7 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnK
                 continue;
             }
             let message = format!("column {} has {} values of {what}", column.name, occurrences.count);
-            match (of, what) {
+            match (kind, what) {
                 (ColumnKind::Targets, "NaN") => {
                     add(
                         Severity::Note,
@@ -127,8 +127,8 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnK
         }
         if column.count > 1 && column.min == column.max {
             let message = format!("column {} is constant at {}", column.name, column.min.unwrap_or_default());
-            add(Severity::Warning, &Occurrences::default(), message, of.if_constant());
-            if let (ColumnKind::Features, Some(problem)) = (of, problems.last_mut()) {
+            add(Severity::Warning, &Occurrences::default(), message, kind.if_constant());
+            if let (ColumnKind::Features, Some(problem)) = (kind, problems.last_mut()) {
                 problem.kind = ProblemKind::ConstantFeature;
             }
         }

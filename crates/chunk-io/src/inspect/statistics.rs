@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 
 /// A scan reads pieces of about this size.
 const PIECE_BYTES: usize = 1 << 20;

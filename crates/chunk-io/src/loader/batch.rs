@@ -21,12 +21,12 @@ enum BatchPlace<'a> {
 
 impl<'a> LoadedBatch<'a> {
     /// The batch at `places` among the samples of a chunk.
-    pub(super) fn of_chunk(shape: &'a Shape, chunk: &'a SampleChunk, places: Range<usize>) -> Self {
+    pub(super) fn from_chunk(shape: &'a Shape, chunk: &'a SampleChunk, places: Range<usize>) -> Self {
         LoadedBatch { shape, samples: &chunk.samples()[places.clone()], place: BatchPlace::Chunk { chunk, places } }
     }
 
     /// The batch of `samples`, which `source` holds in memory.
-    pub(super) fn of_source(source: &'a Source, samples: &'a [usize]) -> Self {
+    pub(super) fn from_source(source: &'a Source, samples: &'a [usize]) -> Self {
         LoadedBatch { shape: source.shape(), samples, place: BatchPlace::Source(source) }
     }
 

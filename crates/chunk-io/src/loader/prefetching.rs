@@ -48,7 +48,7 @@ impl<I: Iterator<Item = Vec<usize>>> PrefetchedBatches<I> {
         self.next += 1;
         self.stats.note_batch(places.len());
         let chunk = self.current.as_ref().expect("it has these places");
-        Ok(Some(LoadedBatch::of_chunk(self.reader.shape(), chunk, places)))
+        Ok(Some(LoadedBatch::from_chunk(self.reader.shape(), chunk, places)))
     }
 
     /// The places of the next batch in the chunk in use.

@@ -34,11 +34,11 @@ fn a_sample_takes_its_windows_and_targets() {
 #[test]
 fn what_a_chunk_holds_stays_in_memory() {
     let data = shape(51_779, &[(360, 167)], 36);
-    let plan = ChunkPlan::of(&request(&data, 16 * GIB)).unwrap();
+    let plan = ChunkPlan::new(&request(&data, 16 * GIB)).unwrap();
     assert_eq!((plan.residence, plan.chunks, plan.samples_per_chunk), (Residence::Resident, 1, 51_779));
     assert_eq!(plan.data_bytes, data.windows_bytes());
 
-    let plan = ChunkPlan::of(&request(&data, 8 * GIB)).unwrap();
+    let plan = ChunkPlan::new(&request(&data, 8 * GIB)).unwrap();
     // ⌊6 GiB ÷ 240,624 bytes⌋ = 26,773 samples, of which 209 batches of 128 are whole.
     assert_eq!((plan.residence, plan.chunks, plan.samples_per_chunk), (Residence::Chunked, 2, 209 * 128));
 }
@@ -47,7 +47,7 @@ fn what_a_chunk_holds_stays_in_memory() {
 fn five_timeframes_pass_in_chunks_of_three_quarters() {
     let data = shape(250_000, &[480, 288, 192, 96, 48].map(|steps| (steps, 128)), 36);
     for (device, fitting) in [(8, 11_394), (12, 17_091), (16, 22_789), (24, 34_183)] {
-        let plan = ChunkPlan::of(&PlanRequest { batch_size: 1, ..request(&data, device * GIB) }).unwrap();
+        let plan = ChunkPlan::new(&PlanRequest { batch_size: 1, ..request(&data, device * GIB) }).unwrap();
         assert_eq!(plan.samples_per_chunk, fitting, "{device} GiB");
         assert_eq!(plan.chunks, 250_000_usize.div_ceil(fitting));
     }
@@ -58,7 +58,7 @@ fn a_model_that_leaves_less_than_three_quarters_makes_chunks_smaller() {
     let data = shape(1_000_000, &[(100, 10)], 1);
     let samples = |model_bytes| {
         let request = PlanRequest { model_bytes, batch_size: 1, ..request(&data, GIB) };
-        ChunkPlan::of(&request).map(|plan| plan.samples_per_chunk)
+        ChunkPlan::new(&request).map(|plan| plan.samples_per_chunk)
     };
     assert_eq!(samples(0), samples(GIB / 4));
     assert_eq!(samples(GIB / 2).unwrap(), (GIB / 2 / 4004) as usize);
@@ -72,7 +72,7 @@ fn a_chunk_holds_whole_batches_and_whole_chunks_of_the_file() {
     let samples = |batch_size, stored_rows| {
         let request =
             PlanRequest { chunk_bytes: Some(1000 * 4004), batch_size, stored_rows, ..request(&data, GIB + GIB / 4) };
-        ChunkPlan::of(&request).unwrap().samples_per_chunk
+        ChunkPlan::new(&request).unwrap().samples_per_chunk
     };
     for (batch_size, stored_rows, expected) in
         [(64, 1, 960), (64, 32, 960), (64, 48, 960), (64, 100, 960), (1, 300, 900), (96, 64, 960), (30, 32, 960)]
@@ -86,13 +86,13 @@ fn shortages_name_what_would_do() {
     let data = shape(1_000_000, &[(100, 10)], 1);
     let small = PlanRequest { chunk_bytes: Some(100 * 4004), ..request(&data, 2 * GIB) };
     assert_eq!(
-        ChunkPlan::of(&small).unwrap_err(),
+        ChunkPlan::new(&small).unwrap_err(),
         MemoryShortage::Batch { chunk_bytes: 100 * 4004, sample_bytes: 4004, fitting: 100, batch_size: 128 }
     );
-    assert!(ChunkPlan::of(&PlanRequest { batch_size: 100, ..small }).is_ok());
+    assert!(ChunkPlan::new(&PlanRequest { batch_size: 100, ..small }).is_ok());
     let large = PlanRequest { chunk_bytes: Some(GIB), filling: Filling::Device, ..small };
-    assert_eq!(ChunkPlan::of(&large).unwrap_err(), MemoryShortage::Chunk { chunk_bytes: GIB, fitting_bytes: GIB / 2 });
-    assert!(ChunkPlan::of(&PlanRequest { chunk_bytes: Some(GIB / 2), ..large }).is_ok());
+    assert_eq!(ChunkPlan::new(&large).unwrap_err(), MemoryShortage::Chunk { chunk_bytes: GIB, fitting_bytes: GIB / 2 });
+    assert!(ChunkPlan::new(&PlanRequest { chunk_bytes: Some(GIB / 2), ..large }).is_ok());
 }
 
 #[test]
@@ -124,12 +124,12 @@ proptest! {
         (samples, steps, features, horizons) in (1usize..5_000, 1usize..50, 1usize..20, 1usize..5),
         (device_bytes, model_bytes) in (1u64..20_000_000, 0u64..10_000_000),
         (batch_size, stored_rows, host) in (1usize..300, 1usize..100, any::<bool>()),
-        chunk_bytes in prop::option::of(1u64..5_000_000),
+        chunk_bytes in prop::option::weighted(0.5, 1u64..5_000_000),
     ) {
         let data = shape(samples, &[(steps, features)], horizons);
         let filling = if host { Filling::Host } else { Filling::Device };
         let request = PlanRequest { model_bytes, filling, chunk_bytes, batch_size, stored_rows, ..request(&data, device_bytes) };
-        if let Ok(plan) = ChunkPlan::of(&request) {
+        if let Ok(plan) = ChunkPlan::new(&request) {
             prop_assert!(plan.data_bytes + model_bytes <= device_bytes);
             prop_assert!(plan.samples_per_chunk >= batch_size.min(samples));
             prop_assert_eq!(plan.chunks, samples.div_ceil(plan.samples_per_chunk));

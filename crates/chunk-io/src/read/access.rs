@@ -123,7 +123,7 @@ impl<'a> ExtentReader<'a> {
     /// Has the system prefetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of
     /// it.
     fn fetch_ahead(&self, task: usize) {
-        let first = self.extents.partition_point(|&(of, _)| of < task);
+        let first = self.extents.partition_point(|&(owner, _)| owner < task);
         let mut bytes = 0;
         let wanted = self.extents[first..].iter().take(EXTENTS_AHEAD_MAX).take_while(|(_, extent)| {
             bytes += extent.bytes;

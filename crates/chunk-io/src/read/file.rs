@@ -23,7 +23,7 @@ pub(crate) struct FileIdentity {
 }
 
 impl FileIdentity {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         FileIdentity {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -80,16 +80,17 @@ impl RawFile {
     /// `None` if HDF5 does not read it by plain system calls, or may have values of it in memory
     /// that are not written yet.
     pub(super) fn open(dataset: &Dataset, main: &FileIdentity, reading: &ReadContext) -> Result<Option<Self>> {
-        let Ok(of_hdf5) = dataset.file() else { return Ok(None) };
-        let sec2 = of_hdf5.access_plist().is_ok_and(|access| matches!(access.get_driver(), Ok(FileDriver::Sec2)));
-        if !sec2 || !of_hdf5.is_read_only() {
+        let Ok(hdf5_file) = dataset.file() else { return Ok(None) };
+        let sec2 = hdf5_file.access_plist().is_ok_and(|access| matches!(access.get_driver(), Ok(FileDriver::Sec2)));
+        if !sec2 || !hdf5_file.is_read_only() {
             return Ok(None);
         }
         let path = PathBuf::from(dataset.filename());
         let failed = |source| Error::Io { path: path.clone(), action: "open the file", source };
         let file = File::open(&path).map_err(failed)?;
-        let identity = FileIdentity::of(&file.metadata().map_err(failed)?);
-        let by_hdf5 = FileIdentity::of(&file_of_hdf5(&of_hdf5).and_then(|file| file.metadata()).map_err(failed)?);
+        let identity = FileIdentity::from_metadata(&file.metadata().map_err(failed)?);
+        let by_hdf5 =
+            FileIdentity::from_metadata(&file_of_hdf5(&hdf5_file).and_then(|file| file.metadata()).map_err(failed)?);
         // The state of a linked file when `main` was opened is not known.
         let expected = if by_hdf5.same_file(main) { main } else { &by_hdf5 };
         if *expected != identity {
@@ -109,7 +110,7 @@ impl RawFile {
 
     /// Refuses a file that was written to since its index was read.
     pub(super) fn require_unchanged(&self) -> Result<()> {
-        let now = FileIdentity::of(&self.file.metadata().map_err(|error| self.failed(error))?);
+        let now = FileIdentity::from_metadata(&self.file.metadata().map_err(|error| self.failed(error))?);
         if now == self.identity {
             return Ok(());
         }

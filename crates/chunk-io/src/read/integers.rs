@@ -24,7 +24,7 @@ impl DirectIntegers {
     ///
     /// # Errors
     /// If its file is another than the one that was opened.
-    pub(crate) fn of(query: &DatasetQuery<'_>, reading: &ReadContext) -> Result<Option<Self>> {
+    pub(crate) fn open(query: &DatasetQuery<'_>, reading: &ReadContext) -> Result<Option<Self>> {
         let DatasetQuery { dataset, object, shape, .. } = *query;
         let failed = |error| Error::hdf5(query.path, object, "look at the storage")(error);
         if shape.len() != 1 || !dataset.dtype().map_err(failed)?.is::<i64>() {

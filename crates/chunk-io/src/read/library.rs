@@ -32,7 +32,7 @@ pub(crate) enum ToF32 {
 }
 
 impl ToF32 {
-    pub(crate) fn of(dataset: &Dataset, is_integer: bool) -> Self {
+    pub(crate) fn new(dataset: &Dataset, is_integer: bool) -> Self {
         match dataset.dtype() {
             Ok(dtype) if ieee_float(&dtype).is_some_and(|float| float.width == FloatWidth::F16) => ToF32::FromHalf,
             Ok(dtype) if is_integer || dtype.size() > size_of::<f32>() => ToF32::FromDouble,

@@ -34,7 +34,7 @@ pub(super) fn in_parallel<T: Send>(
     let queue = Queue { tasks: Mutex::new(tasks.into_iter().enumerate()), failed: AtomicBool::new(false) };
     let labour = || {
         let mut scratch = reading.take_scratch();
-        let result = queue.work_off(|k, task| work(&mut scratch, k, task));
+        let result = queue.run(|k, task| work(&mut scratch, k, task));
         reading.give_scratch(scratch);
         result
     };
@@ -67,7 +67,7 @@ struct Queue<I> {
 impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
     /// Takes tasks until there are none or one has failed. Those taken before it, which are earlier
     /// in the order, are completed.
-    fn work_off(&self, mut work: impl FnMut(usize, T) -> Result<Done>) -> Result<Done, (usize, Box<Error>)> {
+    fn run(&self, mut work: impl FnMut(usize, T) -> Result<Done>) -> Result<Done, (usize, Box<Error>)> {
         let mut done = Done::default();
         while !self.failed.load(Ordering::Relaxed) {
             let next = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).next();

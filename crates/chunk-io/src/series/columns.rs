@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::SeriesFile;
 use crate::error::{Error, Result};
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 
 /// Entries of a list that are read at once where all of it is.
 pub(super) const PIECE: usize = 1 << 16;
@@ -47,7 +47,7 @@ impl InstrumentRuns {
         self.starts.iter().copied().zip(self.instruments.iter().copied())
     }
 
-    fn of(&self, sample: usize) -> Option<i32> {
+    fn instrument(&self, sample: usize) -> Option<i32> {
         let run = self.starts.partition_point(|&start| start <= sample).checked_sub(1)?;
         Some(self.instruments[run])
     }
@@ -57,7 +57,7 @@ impl SeriesFile {
     /// Instrument of a sample, an index into [`SeriesFile::instruments`]; `None` where the file
     /// names none.
     pub fn instrument_of(&self, sample: usize) -> Option<usize> {
-        self.instrument_runs.of(sample).map(|instrument| instrument as usize)
+        self.instrument_runs.instrument(sample).map(|instrument| instrument as usize)
     }
 
     /// Number of bars of a timeframe.
@@ -120,10 +120,10 @@ impl SeriesFile {
 
     /// Bytes of the index in memory.
     pub fn index_bytes(&self) -> u64 {
-        let of_samples = [SeriesColumn::SampleTime, SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
+        let sample_columns = [SeriesColumn::SampleTime, SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
         let timeframes =
             (0..self.timeframes.len()).flat_map(|k| [SeriesColumn::SampleEnd(k), SeriesColumn::CloseTime(k)]);
-        let columns = of_samples.into_iter().chain(timeframes).filter_map(|column| self.column(column));
+        let columns = sample_columns.into_iter().chain(timeframes).filter_map(|column| self.column(column));
         let integers: usize = columns.map(|table| table.rows() * size_of::<i64>()).sum();
         let instruments = self.samples.instrument.as_ref().map_or(0, |table| table.rows() * size_of::<i32>());
         (integers + instruments) as u64

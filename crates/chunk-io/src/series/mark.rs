@@ -14,7 +14,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{Series, SeriesDescription};
 use crate::checksums::{BlockSums, Blocks, TableChecksums, little_endian};
 use crate::error::{Error, LayoutFault, Result};
-use crate::file::{CHANGED, ElementKind, Expect, InputFile};
+use crate::file::InputFile;
+use crate::numeric_dataset::{CHANGED, ElementKind, Expect};
 use crate::slab::{Element, read_rows};
 use crate::spans::{LABEL_END, REACH};
 use crate::storage::{OutputFile, Storage};
@@ -63,7 +64,7 @@ pub(super) struct MarkedArray {
 }
 
 impl<'a> MarkedSeries<'a> {
-    pub(super) fn of_series(series: &'a Series) -> Self {
+    pub(super) fn from_series(series: &'a Series) -> Self {
         let samples = series.sample_time.len();
         let timeframes = series.timeframes.iter().map(|timeframe| MarkedTimeframe {
             name: &timeframe.name,
@@ -83,7 +84,7 @@ impl<'a> MarkedSeries<'a> {
         }
     }
 
-    pub(super) fn of_description(description: &'a SeriesDescription) -> Self {
+    pub(super) fn from_description(description: &'a SeriesDescription) -> Self {
         let timeframes = description.timeframes.iter().map(|timeframe| MarkedTimeframe {
             name: &timeframe.name,
             steps: timeframe.steps,
@@ -113,7 +114,7 @@ impl<'a> MarkedSeries<'a> {
     pub(super) fn arrays(&self) -> Vec<MarkedArray> {
         let array = |object: String, rows: usize, width: usize, element_bytes: usize| MarkedArray {
             object,
-            blocks: Blocks::of(rows, width * element_bytes),
+            blocks: Blocks::new(rows, width * element_bytes),
             element_bytes,
         };
         let (f32_bytes, i64_bytes, samples) = (size_of::<f32>(), size_of::<i64>(), self.samples);

@@ -13,7 +13,7 @@ use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::{AllowedNumbers, ElementKind, Expect, NumericDataset};
+use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};
 use crate::shape::Shape;
 use crate::spans::{LABEL_END, REACH, SpanTimes};
 use crate::text::AttributeValue;
@@ -102,7 +102,7 @@ impl SeriesFile {
         let sample_time: Buffer<i64> = tables.time.read_buffer(scope)?;
         let read = |table: &Option<NumericDataset>| table.as_ref().map(|table| table.read_buffer(scope)).transpose();
         let (reach_time, label_end_time) = (read(&tables.reach_time)?, read(&tables.label_end_time)?);
-        let span_times = SpanTimes::of(reach_time, label_end_time, sample_time.as_slice(), self.path())?;
+        let span_times = SpanTimes::new(reach_time, label_end_time, sample_time.as_slice(), self.path())?;
         let sample_instrument: Option<Buffer<i32>> =
             tables.instrument.as_ref().map(|table| table.read_buffer(scope)).transpose()?;
         let samples = SampleIndex {

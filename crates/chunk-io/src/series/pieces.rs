@@ -33,7 +33,7 @@ use crate::storage::{OutputFile, Storage};
 use crate::text::AttributeValue;
 use crate::timeframe::name_problem;
 
-/// What a series file holds besides bars and samples.
+/// A series file without its bars and samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesDescription {
     /// The timeframes.
@@ -138,7 +138,7 @@ pub fn write_series_in_pieces<E: From<Error>>(
         let mut scalers = description.timeframes.iter().map(TimeframeDescription::as_series);
         let checked = scalers.try_for_each(|timeframe| check_scaler_numbers(&timeframe));
         checked.map_err(|fault| Error::invalid(path, fault))?;
-        writer.mark.finish(&MarkedSeries::of_description(description))?;
+        writer.mark.finish(&MarkedSeries::from_description(description))?;
         Ok(())
     })
 }
@@ -172,8 +172,8 @@ impl<'a> SeriesWriter<'a> {
     fn create(output: OutputFile<'a>, description: &'a SeriesDescription) -> Result<Self> {
         let rules = RuleChecker::new(description).map_err(|fault| Error::invalid(output.path, fault))?;
         super::write::write_attributes(&output, &description.attributes)?;
-        let of = |timeframe| TimeframeDatasets::create(&output, timeframe, description.samples);
-        let timeframes = description.timeframes.iter().map(of).collect::<Result<Vec<_>>>()?;
+        let create = |timeframe| TimeframeDatasets::create(&output, timeframe, description.samples);
+        let timeframes = description.timeframes.iter().map(create).collect::<Result<Vec<_>>>()?;
         let samples = [description.samples];
         let time = place::<i64>(&output, "/samples/time", &samples)?;
         let reach_time = place::<i64>(&output, REACH, &samples)?;
@@ -187,7 +187,7 @@ impl<'a> SeriesWriter<'a> {
             }
         };
         let samples = AtomicUsize::new(0);
-        let mark = MarkWriter::create(output.path, output.file, MarkedSeries::of_description(description).arrays())?;
+        let mark = MarkWriter::create(output.path, output.file, MarkedSeries::from_description(description).arrays())?;
         Ok(SeriesWriter {
             output,
             description,
@@ -256,10 +256,10 @@ impl<'a> SeriesWriter<'a> {
         let SampleRows { first, time, reach_time, label_end_time, targets, instrument } = *rows;
         let horizons = self.description.horizons;
         assert!(targets.len() == time.len() * horizons, "samples have targets");
-        let of_all = |fault: LayoutFault| LayoutFault { index: fault.index.map(|index| index + first), ..fault };
+        let in_file = |fault: LayoutFault| LayoutFault { index: fault.index.map(|index| index + first), ..fault };
         let checked = check_reach(reach_time, time, first)
             .and_then(|()| check_label_end(label_end_time, time, first))
-            .and_then(|()| check_targets(targets, horizons).map_err(of_all));
+            .and_then(|()| check_targets(targets, horizons).map_err(in_file));
         checked.map_err(|fault| Error::invalid(self.output.path, fault))?;
         for (object, dataset, times) in [
             (SAMPLE_TIME, &self.time, time),
@@ -299,14 +299,15 @@ impl<'a> SeriesWriter<'a> {
     fn require_complete(&self) -> Result<()> {
         let samples = self.description.samples;
         let counted = [("samples".to_owned(), self.samples.load(Relaxed), samples)].into_iter();
-        let of_timeframes = self.timeframes.iter().zip(&self.description.timeframes).flat_map(|(found, timeframe)| {
-            let name = &timeframe.name;
-            [
-                (format!("bars of {name}"), found.bars.load(Relaxed), timeframe.bars),
-                (format!("ends of {name}"), found.ends.load(Relaxed), samples),
-            ]
-        });
-        match counted.chain(of_timeframes).find(|(_, found, expected)| found != expected) {
+        let timeframe_counts =
+            self.timeframes.iter().zip(&self.description.timeframes).flat_map(|(found, timeframe)| {
+                let name = &timeframe.name;
+                [
+                    (format!("bars of {name}"), found.bars.load(Relaxed), timeframe.bars),
+                    (format!("ends of {name}"), found.ends.load(Relaxed), samples),
+                ]
+            });
+        match counted.chain(timeframe_counts).find(|(_, found, expected)| found != expected) {
             None => Ok(()),
             Some((rows, found, expected)) => Err(Error::BadRequest {
                 path: self.output.path.to_owned(),

@@ -123,7 +123,7 @@ impl<'a> RuleChecker<'a> {
         while start < rows.ends.len() {
             let instrument = rows.instrument.get(start).copied();
             let same =
-                rows.instrument[start.min(rows.instrument.len())..].iter().take_while(|&&of| Some(of) == instrument);
+                rows.instrument[start.min(rows.instrument.len())..].iter().take_while(|&&own| Some(own) == instrument);
             let end = if instrument.is_none() { rows.ends.len() } else { start + same.count() };
             self.ends_of_instrument(rows, start..end, instrument)?;
             start = end;
@@ -141,9 +141,9 @@ impl<'a> RuleChecker<'a> {
         let place = instrument.map_or(0, |instrument| instrument as usize);
         let (progress, span) = (lock(&timeframe.progress[place]), &timeframe.spans[place]);
         let (mut progress, ends) = (progress, &rows.ends[part.clone()]);
-        let of_span = |end: &&i64| usize::try_from(**end).is_ok_and(|end| span.contains(&end));
+        let is_in_span = |end: &&i64| usize::try_from(**end).is_ok_and(|end| span.contains(&end));
         let held = progress.first_bar() as i64..progress.next as i64;
-        if let Some(end) = ends.iter().filter(of_span).find(|end| !held.contains(*end)) {
+        if let Some(end) = ends.iter().filter(is_in_span).find(|end| !held.contains(*end)) {
             let asked = format!("a window of {} that ends with bar {end}", timeframe.description.name);
             return Err(out_of_order(asked, format!("bars {} to {} were written last", held.start, held.end - 1)));
         }

@@ -14,7 +14,8 @@ use super::mark::{GROUP as MARK_GROUP, Hashes, INSTRUMENT, MarkWriter};
 use crate::atomic::open_draft;
 use crate::checksums::{BlockSums, Blocks};
 use crate::error::{Error, Result};
-use crate::file::{InputFile, NumericDataset};
+use crate::file::InputFile;
+use crate::numeric_dataset::NumericDataset;
 use crate::slab::Element;
 
 /// Bytes of an array that are read at once.
@@ -80,15 +81,15 @@ fn scan<T: Element, E: From<Error>>(
     sums: &mut dyn FnMut(&[u64]),
     each: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<(), E> {
-    let blocks = Blocks::of(table.rows(), table.row_len() * size_of::<T>());
+    let blocks = Blocks::new(table.rows(), table.row_len() * size_of::<T>());
     let part_rows = table.part_rows(PART_BYTES)?;
-    let of_blocks = BlockSums::new(blocks);
+    let block_sums = BlockSums::new(blocks);
     let mut part = Vec::new();
     for first in (0..table.rows()).step_by(part_rows) {
         let rows = first..table.rows().min(first + part_rows);
         part.resize(rows.len() * table.row_len(), T::zeroed());
         read(rows.clone(), &mut part).map_err(|source| table.rows_failed(&[rows], source))?;
-        of_blocks.add(first, &part).iter().for_each(|complete| sums(&complete.sums));
+        block_sums.add(first, &part).iter().for_each(|complete| sums(&complete.sums));
         each(size_of_val(part.as_slice()))?;
     }
     Ok(())

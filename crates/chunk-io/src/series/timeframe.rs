@@ -10,7 +10,7 @@ use super::open::{INDICES, TIMES};
 use super::{Scaler, SeriesTimeframe};
 use crate::error::Result;
 use crate::file::InputFile;
-use crate::file::{AllowedNumbers, ElementKind, Expect, NumericDataset};
+use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};
 use crate::shape::TimeframeShape;
 use crate::text::AttributeValue;
 

@@ -37,7 +37,7 @@ pub fn write_series(path: impl AsRef<Path>, series: &Series, options: &WriteOpti
 }
 
 fn write_mark(output: &OutputFile<'_>, series: &Series) -> Result<()> {
-    let marked = MarkedSeries::of_series(series);
+    let marked = MarkedSeries::from_series(series);
     let mark = MarkWriter::create(output.path, output.file, marked.arrays())?;
     for timeframe in &series.timeframes {
         mark.add(&values_of(&timeframe.name), 0, &timeframe.values)?;

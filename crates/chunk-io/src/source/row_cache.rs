@@ -17,7 +17,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use crate::checksums::Blocks;
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 use crate::read::{RowSelection, cut, take};
 
 /// Most bytes that are read at once.
@@ -75,9 +75,9 @@ impl RowCacheSize {
     /// Blocks of `table`: those of its checksums, or of a dataset that is decoded whole chunks, so
     /// that each is decoded once while its rows are needed. They are no smaller than those of
     /// checksums, so that each of these lies in two at most.
-    pub(super) fn of(table: &NumericDataset) -> Result<Self> {
+    pub(super) fn for_table(table: &NumericDataset) -> Result<Self> {
         let (rows, row_len) = (table.rows(), table.row_len().max(1));
-        let page = Blocks::of(rows, row_len * size_of::<f32>()).block_rows;
+        let page = Blocks::new(rows, row_len * size_of::<f32>()).block_rows;
         let block_rows = page.next_multiple_of(table.decoded_chunk_rows()?.unwrap_or(page));
         Ok(Self::new(rows, row_len, block_rows))
     }

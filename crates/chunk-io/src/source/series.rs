@@ -8,7 +8,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::series_stream::{CacheBounds, SeriesStream, SuitedChunks};
 use crate::cost::ReadCost;
 use crate::error::Result;
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 use crate::read::RowSelection;
 use crate::series::{SeriesColumn, SeriesFile};
 use crate::shape::SampleSlices;
@@ -285,7 +285,8 @@ impl SeriesSource {
         let instruments = self.file.sample_instruments();
         let all = base.close_times().len();
         base.sample_ends().iter().enumerate().map(move |(n, &end)| {
-            let bars_end = instruments.map_or(all, |of| base.instrument_starts()[of[n] as usize + 1] as usize);
+            let bars_end =
+                instruments.map_or(all, |instruments| base.instrument_starts()[instruments[n] as usize + 1] as usize);
             base.close_times()[..bars_end].get((end as usize).saturating_add(bars)).copied()
         })
     }

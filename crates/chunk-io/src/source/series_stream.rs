@@ -11,7 +11,7 @@ use megabatch_gpu_core::Scope;
 use super::row_cache::{RowCache, RowCacheSize};
 use crate::cost::ReadCost;
 use crate::error::Result;
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 use crate::read::ReadPath;
 use crate::series::SeriesFile;
 
@@ -163,8 +163,8 @@ impl SeriesStream {
             }
         }
         let decoded = |table: &DecodedTable, chunk_rows: usize| -> DecodedChunks {
-            let of_batches = batches.iter().map(|batch| chunks_touched(&batch[table.place], chunk_rows));
-            DecodedChunks { chunks: of_batches.sum(), chunk_bytes: (chunk_rows * table.row_bytes) as u64 }
+            let touched = batches.iter().map(|batch| chunks_touched(&batch[table.place], chunk_rows));
+            DecodedChunks { chunks: touched.sum(), chunk_bytes: (chunk_rows * table.row_bytes) as u64 }
         };
         let all = |chunk_rows: usize| tables.iter().map(move |table| (table, chunk_rows));
         let cost =
@@ -227,7 +227,7 @@ fn stored_block_bytes(table: &NumericDataset, size: &RowCacheSize) -> Result<u64
 }
 
 fn sizes(file: &SeriesFile) -> Result<Vec<RowCacheSize>> {
-    file.tables().map(RowCacheSize::of).collect()
+    file.tables().map(RowCacheSize::for_table).collect()
 }
 
 /// Bytes of each cache. Each has the least that it can read with, first of all; of the rest, small

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 use crate::read::ReadPath;
 use crate::stored::filters;
 
@@ -44,7 +44,7 @@ pub enum ReadBy {
 }
 
 impl StoredDataset {
-    pub(super) fn of(table: &NumericDataset) -> Result<Self> {
+    pub(super) fn new(table: &NumericDataset) -> Result<Self> {
         let read_path = table.read_path()?;
         let filters = filters(&table.dataset).unwrap_or_default();
         Ok(StoredDataset {

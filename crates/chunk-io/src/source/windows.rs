@@ -8,7 +8,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::SourceOptions;
 use crate::cost::ReadCost;
 use crate::error::Result;
-use crate::file::NumericDataset;
+use crate::numeric_dataset::NumericDataset;
 use crate::read::RowSelection;
 use crate::shape::SampleSlices;
 use crate::windows::WindowsFile;

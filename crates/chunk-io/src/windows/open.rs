@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::file::{ElementKind, Expect, NumericDataset};
+use crate::numeric_dataset::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
 use crate::spans::{SpanTimes, TimeUnit};
 use crate::text::AttributeValue;

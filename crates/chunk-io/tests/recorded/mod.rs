@@ -77,7 +77,7 @@ fn value(instrument: usize, timeframe: usize, bar: usize, feature: usize) -> f32
 }
 
 impl Windows {
-    pub(crate) fn of(recordings: &[Recording], timeframes: &[TimeframePlan]) -> Self {
+    pub(crate) fn new(recordings: &[Recording], timeframes: &[TimeframePlan]) -> Self {
         let mut rows = Vec::new();
         for (instrument, recording) in recordings.iter().enumerate() {
             let mut minute = recording.start;

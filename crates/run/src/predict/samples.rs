@@ -116,9 +116,10 @@ impl Predicted {
             named: &self.named,
             horizons: self.horizons,
             sample_times: self.sample_times.as_deref(),
-            instruments: self.instruments.as_ref().map(|InstrumentsOfSamples { names, name_indices }| {
-                SampleInstruments { names, of_sample: name_indices }
-            }),
+            instruments: self
+                .instruments
+                .as_ref()
+                .map(|InstrumentsOfSamples { names, name_indices }| SampleInstruments { names, name_indices }),
         }
     }
 }
@@ -469,7 +470,7 @@ mod tests {
         let untimed = Predictions { samples: &[0, 1], sample_times: None, ..predictions };
         assert_eq!(to_csv(&untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
         let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
-        let instruments = Some(SampleInstruments { names: &names, of_sample: &[1, 0] });
+        let instruments = Some(SampleInstruments { names: &names, name_indices: &[1, 0] });
         assert_eq!(
             to_csv(&Predictions { instruments, ..untimed }),
             "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"

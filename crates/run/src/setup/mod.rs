@@ -516,7 +516,7 @@ fn chunks(
         return Ok(ChunkPlan::streamed(shape, cache.taken_bytes(cache_bytes) as u64));
     }
     let batch_bytes = shape.sample_bytes().saturating_mul(batch_size as u64);
-    ChunkPlan::of(&PlanRequest {
+    ChunkPlan::new(&PlanRequest {
         shape,
         resident_bytes: shape.windows_bytes(),
         device_bytes: memory_bytes as u64,
