@@ -1,20 +1,20 @@
 //! Text bars to aligned series.
 
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use megabatch_bars::{Instrument, ReadOptions, SeriesSpec, align, read};
-use megabatch_benches::bars;
+use megabatch_bars::{Error, ReadOptions, SeriesPiece, SeriesPlan, SeriesSpec, StreamedInstrument, read};
 
 const BARS: usize = 50_000;
 
 fn reading(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("EURUSD.csv");
-    let made_up = bars(BARS);
+    let bars = megabatch_benches::bars(BARS);
     let mut text = String::new();
     for k in 0..BARS {
-        let bar = made_up.bar(k);
+        let bar = bars.bar(k);
         let minute = bar.open_time / 60_000_000_000;
         let (day, hour, minute) = (1 + minute / 1440, minute / 60 % 24, minute % 60);
         // Days of one long January and February: the calendar needs no more here.
@@ -30,8 +30,13 @@ fn reading(criterion: &mut Criterion) {
         bencher.iter(|| read(&[&file], &ReadOptions::default()).expect("the bars are sound"));
     });
     group.bench_function("align five timeframes, 16 features", |bencher| {
-        let instrument = Instrument { name: "EURUSD", bars: &made_up, pip_size: 1e-4 };
-        bencher.iter(|| align(&[instrument], &SeriesSpec::default()).expect("there are bars enough"));
+        let (spec, go_on) = (SeriesSpec::default(), |_| ControlFlow::Continue(()));
+        let eurusd = StreamedInstrument { name: "EURUSD", bars: &bars, pip_size: 1e-4, fitted_until: None };
+        bencher.iter(|| {
+            let plan = SeriesPlan::new(&[eurusd], &spec, None, folder.path(), &go_on).expect("there are bars enough");
+            let header = plan.fit(&go_on).expect("the folder takes temporary files");
+            plan.write(&header, &go_on, &|_: &SeriesPiece| Ok::<(), Error>(())).expect("nothing interrupts it");
+        });
     });
     group.finish();
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use megabatch_bars::{
     BarSource as _, ReadOptions, SeriesPiece, SeriesPlan, SeriesSpec, SpooledRecording, StreamedInstrument, TargetKind,
-    read_spooled, symbol_of,
+    read_spooled,
 };
 use rayon::prelude::*;
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let options = ReadOptions::default();
     let read = |file: &PathBuf| {
-        let spool = folder.join(symbol_of(file));
+        let spool = folder.join(file.file_name().unwrap_or_default()).with_extension("bars");
         read_spooled(&[file], &options, &spool, &|_| ControlFlow::Continue(()))
     };
     let recordings = files.par_iter().with_max_len(1).map(read).collect::<Result<Vec<SpooledRecording>, _>>()?;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     passed("read", bars);
     let spec = SeriesSpec { target_kind: TargetKind::Cumulative, ..SeriesSpec::default() };
     let instruments: Vec<StreamedInstrument<'_>> = recordings.iter().map(instrument).collect();
-    let plan = SeriesPlan::of(&instruments, &spec, None, &folder, &go_on)?;
+    let plan = SeriesPlan::new(&instruments, &spec, None, &folder, &go_on)?;
     passed("count", bars);
     let header = plan.fit(&go_on)?;
     passed("fit", bars);

@@ -23,34 +23,31 @@ pub use clean::gaps::{Gap, GapCount, GapKind, Gaps};
 pub use clean::jumps::Jump;
 pub use error::excluded::Excluded;
 pub use error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
+pub use error::message::BarShortage;
 pub use error::row_error::{OnError, RowError, RowFix};
-pub use error::{BarShortage, Error, Result};
+pub use error::{Error, Result};
 pub use parse::adjustment::{Adjustments, ShareSplit};
 pub use parse::format_name::FormatName;
 pub use parse::header::{NumberColumn, TableColumns};
 pub use parse::ledger::RowCount;
 pub use parse::lines::LINE_BYTES_MAX;
 pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
-pub use parse::symbol::{pip_size_of, symbol_of};
+pub use parse::symbol::pip_size_of;
 pub use parse::symbol_pattern::SymbolPattern;
 pub use place::ObserveBytes;
-pub use proof::{Moment, Proof, prove_no_look_ahead, prove_samples, prove_scalers, prove_streamed_scalers};
+pub use proof::{Moment, Proof, prove_samples, prove_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
-pub use read::pair::{EventCount, PairSummary, read_pair, read_pair_spooled};
+pub use read::pair::{EventCount, PairSummary, read_pair_spooled};
 pub use read::summary::{BarCounts, FileSummary, ReadSummary};
 pub use read::universe::{
     SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, is_bar_file, read_all, usable,
 };
 pub use read::{Recording, SpooledRecording, read, read_spooled};
-pub use series::align::{align, align_usable, align_with};
+pub use series::Segment;
 pub use series::feature::Feature;
-pub use series::feature_table::FeatureTable;
 pub use series::instrument::Instrument;
-pub use series::panel::{
-    CommonSpool, CommonTimes, ReturnPanel, WithoutReturns, on_common_times, return_panel, spool_common_times,
-};
-pub use series::resample::resample;
+pub use series::panel::{CommonSpool, ReturnPanel, WithoutReturns, return_panel, spool_common_times};
 pub use series::scale::Scaling;
 pub use series::scalers::{Scalers, TimeframeScaler};
 pub use series::series_stream::{SeriesStep, SeriesStream};
@@ -60,8 +57,7 @@ pub use series::streamed::{
     TimeframePiece, bars_before,
 };
 pub use series::target::TargetKind;
-pub use series::{AlignedSeries, Segment, TimeframeSeries};
-pub use spool::{SpoolWriter, SpooledBars};
+pub use spool::SpooledBars;
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;
 pub use time::timestamp::listed;

@@ -16,7 +16,6 @@ mod replaced;
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
 
 use rayon::prelude::*;
 
@@ -28,14 +27,13 @@ use crate::error::{Error, Result};
 use crate::proof::perturb::{OtherFuture, SplitMix64};
 use crate::proof::recent::{Past, Recent, Sight};
 use crate::proof::replaced::ReplacedEnd;
-use crate::series::instrument::Instrument;
-use crate::series::scalers::Scalers;
+use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::{SeriesSpec, in_range};
-use crate::series::streamed::outline::Outline;
+use crate::series::streamed::segment_index::SegmentIndex;
 use crate::series::streamed::{Observe, StreamedInstrument, fit_until};
 use crate::time::timestamp::display_utc;
 
-/// Start and random seed of the made-up future of a proof.
+/// Start and random seed of the other future of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time of the sample, in nanoseconds since 1970 UTC. A bar that closes later had not
@@ -58,37 +56,20 @@ pub struct Proof {
     pub replaced: usize,
 }
 
-/// Proves that what a sample sees does not depend on any bar that had not closed at its time.
+/// Proves that samples of one instrument do not depend on any bar that had not closed at their time.
 ///
-/// The proof replaces those bars by others, twice: once in their values, once also in number and
-/// times. The features of the sample's windows are computed with each future, up to a little after
-/// its horizon, with the given scalers, and the windows must stay the same to the last bit.
-///
-/// # Errors
-/// [`Error::LookAhead`] where they do not; [`Error::NoSample`] where no sample stands at that time;
-/// others as [`align_with`](crate::align_with).
-pub fn prove_no_look_ahead(
-    instrument: Instrument<'_>,
-    spec: &SeriesSpec,
-    scalers: &Scalers,
-    moment: Moment,
-) -> Result<Proof> {
-    let Instrument { name, bars, pip_size } = instrument;
-    let found = Mutex::new(None);
-    let keep = |_: usize, proof: Proof| {
-        *found.lock().expect("nobody panics with the lock held") = Some(proof);
-        Ok::<(), Error>(())
-    };
-    prove_samples(StreamedInstrument { name, bars, pip_size, fitted_until: None }, spec, scalers, &[moment], &keep)?;
-    let found = found.into_inner().expect("nobody panics with the lock held");
-    Ok(found.expect("a sample without error is proven"))
-}
-
-/// [`prove_no_look_ahead`] for several samples of one instrument, whose bars are gone through once.
-/// `each` gets the place of every moment and its proof, from several threads and in any order.
+/// The proof of a sample replaces those bars by others, twice: once in their values, once also in
+/// number and times. The features of the sample's windows are computed with each future, up to a
+/// little after its horizon, with the given scalers. The windows must stay the same to the last
+/// bit. The instrument's bars are gone through once for all samples. `each` gets the place of every
+/// moment and its proof, from several threads and in any order.
 ///
 /// # Errors
-/// As [`prove_no_look_ahead`], and those of `each`.
+/// [`Error::LookAhead`] for windows that change; [`Error::NoSample`] for a time without a sample;
+/// those of [`SeriesStream::new`](crate::SeriesStream::new) and [`SeriesStream::push`]; those of
+/// `each`.
+///
+/// [`SeriesStream::push`]: crate::SeriesStream::push
 pub fn prove_samples<E: From<Error> + Send>(
     instrument: StreamedInstrument<'_>,
     spec: &SeriesSpec,
@@ -118,42 +99,19 @@ pub fn prove_samples<E: From<Error> + Send>(
 
 /// The places of the bars of each segment.
 fn segments(instrument: StreamedInstrument<'_>, spec: &SeriesSpec) -> Result<Vec<Range<usize>>> {
-    let outline = Outline::of(instrument.bars, spec, &spec.checked_windows()?)?.map_err(|bad| bad.error)?;
-    Ok(outline.segments.into_iter().map(|segment| segment.bars).collect())
+    let index = SegmentIndex::count(instrument.bars, spec, &spec.checked_windows()?)?.map_err(|bad| bad.error)?;
+    Ok(index.segments.into_iter().map(|segment| segment.bars).collect())
 }
 
 /// Proves that scalers do not depend on any bar that had not closed at a time at which they were
-/// fitted already.
+/// fitted already. Temporary files lie in `folder`.
 ///
 /// # Errors
-/// [`Error::LookAhead`] where they do; [`Error::Scalers`] where they are not what fitting gives in
-/// the first place; [`Error::Invalid`] for a time before their `fit_end_time`; others as
-/// [`Scalers::fit`].
+/// [`Error::LookAhead`] for scalers that do; [`Error::Scalers`] where fitting gives other scalers in
+/// the first place; [`Error::Invalid`] for a time before their `fit_end_time`;
+/// [`Error::TooFewToFit`] where an instrument has less than a window of bars to fit on;
+/// [`Error::Spool`] and [`Error::Interrupted`].
 pub fn prove_scalers(
-    instruments: &[Instrument<'_>],
-    spec: &SeriesSpec,
-    scalers: &Scalers,
-    moment: Moment,
-) -> Result<()> {
-    let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
-    let fit = |StreamedInstrument { name, bars, pip_size, .. }: StreamedInstrument<'_>| {
-        let mut held = Bars::with_capacity(bars.timeframe(), 0);
-        bars.read(0..bars.len(), &mut held)?;
-        Scalers::fit(&[Instrument { name, bars: &held, pip_size }], &spec, scalers.fit_end_time)
-    };
-    let streamed: Vec<StreamedInstrument<'_>> = instruments
-        .iter()
-        .map(|&Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size, fitted_until: None })
-        .collect();
-    prove_scalers_by(&fit, &streamed, &spec, scalers, Future { moment, holes: spec.holes, bars_min: 0 })
-}
-
-/// [`prove_scalers`] for instruments whose bars are read piece by piece; temporary files lie in
-/// `folder`.
-///
-/// # Errors
-/// As [`prove_scalers`], [`Error::Spool`] and [`Error::Interrupted`].
-pub fn prove_streamed_scalers(
     instruments: &[StreamedInstrument<'_>],
     spec: &SeriesSpec,
     scalers: &Scalers,
@@ -166,8 +124,7 @@ pub fn prove_streamed_scalers(
     prove_scalers_by(&fit, instruments, &spec, scalers, Future { moment, holes: spec.holes, bars_min: 0 })
 }
 
-/// What a sample sees when it is followed by the future in these bars; `None` where there is no
-/// sample.
+/// Windows of the sample in bars with one future; `None` where there is no sample.
 type See<'a> = dyn Fn(&Bars) -> Result<Option<Sight>> + 'a;
 /// Fits the scalers of one instrument.
 type Fit<'a> = dyn Fn(StreamedInstrument<'_>) -> Result<Scalers> + Sync + 'a;
@@ -241,7 +198,7 @@ struct Future {
 impl Future {
     fn instead_of(&self, bars: &Bars, perturbation: Perturbation) -> Bars {
         let Future { moment: Moment { time, seed }, holes, bars_min } = *self;
-        OtherFuture { random: SplitMix64(seed), perturbation, time, bars_min, holes }.of(bars)
+        OtherFuture { random: SplitMix64(seed), perturbation, time, bars_min, holes }.replace_in(bars)
     }
 
     fn leak(&self, instrument: &str, perturbation: Perturbation, difference: LookAheadEffect) -> Error {
@@ -267,12 +224,12 @@ fn prove_scalers_by(
     in_range("time", &display_utc(time), "no time before the scalers' fit_end_time", time >= given.fit_end_time)?;
     // An instrument has scalers of its own: one that depends on another has others without it.
     let each = |instrument: &StreamedInstrument<'_>| {
-        prove_scalers_of(fit, *instrument, &given.chosen(&[instrument.name], spec)?, future)
+        prove_instrument(fit, *instrument, &given.chosen(&[instrument.name], spec)?, future)
     };
     instruments.iter().try_for_each(each)
 }
 
-fn prove_scalers_of(fit: &Fit<'_>, instrument: StreamedInstrument<'_>, given: &Scalers, future: Future) -> Result<()> {
+fn prove_instrument(fit: &Fit<'_>, instrument: StreamedInstrument<'_>, given: &Scalers, future: Future) -> Result<()> {
     let StreamedInstrument { bars: all, .. } = instrument;
     let (base_ns, time) = (all.timeframe().duration_ns(), future.moment.time);
     let known = partition_point(all, |open_time| open_time + base_ns <= time)?;
@@ -304,10 +261,11 @@ fn prove_scalers_of(fit: &Fit<'_>, instrument: StreamedInstrument<'_>, given: &S
 /// The first feature of one instrument that is scaled differently, bit for bit.
 fn different_scaler(before: &Scalers, after: &Scalers) -> Option<LookAheadEffect> {
     before.timeframes.iter().zip(&after.timeframes).find_map(|(before_scaler, after_scaler)| {
-        let of = |place: usize| [before_scaler, after_scaler].map(|scaler| [scaler.center[place], scaler.scale[place]]);
-        let differs = |place: &usize| of(*place)[0].map(f64::to_bits) != of(*place)[1].map(f64::to_bits);
+        let values = |scaler: &TimeframeScaler, place: usize| [scaler.center[place], scaler.scale[place]];
+        let bits = |scaler, place| values(scaler, place).map(f64::to_bits);
+        let differs = |&place: &usize| bits(before_scaler, place) != bits(after_scaler, place);
         let place = (0..before_scaler.center.len()).find(differs)?;
-        let [before_values, after_values] = of(place);
+        let (before_values, after_values) = (values(before_scaler, place), values(after_scaler, place));
         let (timeframe, feature) = (before_scaler.timeframe, before.features[place].name());
         Some(LookAheadEffect::Scaler { timeframe, feature, before: before_values, after: after_values })
     })

@@ -142,12 +142,12 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     };
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
-    let ByTimeframe { of_series, others } = ByTimeframe::of(sources, options.base)?;
-    let mut recording = read_sources(symbol, of_series, options, place)?;
+    let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
+    let mut recording = read_sources(symbol, series_files, options, place)?;
     for (timeframe, sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
-        let of_timeframe = ReadOptions { base: Some(timeframe), ..options.clone() };
-        let bars = read_sources(recording.symbol.clone(), sources, &of_timeframe, place)?.bars;
+        let own_options = ReadOptions { base: Some(timeframe), ..options.clone() };
+        let bars = read_sources(recording.symbol.clone(), sources, &own_options, place)?.bars;
         let compared = ComparedFiles::new(paths, &bars, &recording.bars)?;
         recording.summary.warnings.extend(compared.warning());
         recording.summary.compared.push(compared);
@@ -203,14 +203,14 @@ impl SpacedFile {
 /// The files of one symbol by the timeframe of their bars.
 struct ByTimeframe {
     /// Files of the series' bars, and those of unknown timeframe.
-    of_series: Vec<SpacedFile>,
+    series_files: Vec<SpacedFile>,
     others: BTreeMap<Timeframe, Vec<SpacedFile>>,
 }
 
 impl ByTimeframe {
     /// Sorts files by timeframe; that of the series is the stated one, or the shortest of the
     /// files'. A file that may have bars of a stated one is taken to have them.
-    fn of(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Result<Self> {
+    fn new(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Result<Self> {
         let spaced = |file: BarFile| {
             let mut spacings = Spacings::default();
             spacings.add(&file.rows);
@@ -223,14 +223,14 @@ impl ByTimeframe {
         };
         let own = sources.iter().map(own_of).collect::<Result<Vec<_>>>()?;
         let base = stated.or_else(|| own.iter().copied().flatten().min());
-        let mut by_timeframe = ByTimeframe { of_series: Vec::new(), others: BTreeMap::new() };
+        let mut by_timeframe = ByTimeframe { series_files: Vec::new(), others: BTreeMap::new() };
         for (source, own) in sources.into_iter().zip(own) {
             match own.filter(|own| Some(*own) != base) {
                 Some(other) => by_timeframe.others.entry(other).or_default().push(source),
-                None => by_timeframe.of_series.push(source),
+                None => by_timeframe.series_files.push(source),
             }
         }
-        if by_timeframe.of_series.is_empty() {
+        if by_timeframe.series_files.is_empty() {
             let others = std::mem::take(&mut by_timeframe.others);
             if let (Some(stated), Some((shortest, sources))) = (stated, others.first_key_value())
                 && *shortest < stated
@@ -238,7 +238,7 @@ impl ByTimeframe {
                 return Err(sources[0].shorter_than(stated));
             }
             // Longer bars alone are refused by their spacing when they are read.
-            by_timeframe.of_series = others.into_values().flatten().collect();
+            by_timeframe.series_files = others.into_values().flatten().collect();
         }
         Ok(by_timeframe)
     }
@@ -268,8 +268,8 @@ fn read_sources(
     let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base);
 
     let mut warnings = spacings.warnings(base);
-    let of_zones: BTreeSet<String> = zones.iter().filter_map(|choice| choice.warning.clone()).collect();
-    warnings.extend(of_zones);
+    let zone_warnings: BTreeSet<String> = zones.iter().filter_map(|choice| choice.warning.clone()).collect();
+    warnings.extend(zone_warnings);
     warnings.extend(sources.iter().filter_map(|source| source_warning(source, options)));
     warnings.extend(sources.iter_mut().flat_map(|source| std::mem::take(&mut source.warnings)));
     for source in &mut sources {
@@ -279,7 +279,7 @@ fn read_sources(
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats, days };
-        pieces.push(FileBars::of(source, choice, clock, place)?);
+        pieces.push(FileBars::new(source, choice, clock, place)?);
     }
     let JoinedFiles { bars, files } = match options.overlaps {
         Overlaps::Refuse => join(pieces, base, place)?,
@@ -288,19 +288,19 @@ fn read_sources(
             join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, days, options, place })?
         }
     };
-    let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;
+    let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
     Ok(StoredRecording { symbol, bars, summary })
 }
 
 impl ReadSummary {
     /// Summary of `bars`, of which there is at least one.
-    pub(crate) fn of(
+    pub(crate) fn new(
         bars: &dyn BarSource,
         files: Vec<FileSummary>,
         symbol: String,
         mut warnings: Vec<String>,
     ) -> Result<Self> {
-        let profile = BarProfile::of(bars, files.iter().filter_map(|file| file.zone.clone()))?;
+        let profile = BarProfile::new(bars, files.iter().filter_map(|file| file.zone.clone()))?;
         let jumps = profile.jumps;
         warnings.extend(jumps.iter().take(JUMPS_TOLD).map(ToString::to_string));
         if jumps.len() > JUMPS_TOLD {
@@ -332,7 +332,7 @@ struct FileBars {
 }
 
 impl FileBars {
-    fn of(source: BarFile, choice: &ZoneChoice, clock: RowClock<'_>, place: &ReadPlace<'_>) -> Result<Self> {
+    fn new(source: BarFile, choice: &ZoneChoice, clock: RowClock<'_>, place: &ReadPlace<'_>) -> Result<Self> {
         let on_a_wall_clock = source.rows.stamps().any(|stamp| matches!(stamp, RowTime::Wall(_)));
         let (zone, zone_why) = match on_a_wall_clock {
             true => (Some(choice.zone.clone()), choice.why.clone()),
@@ -345,7 +345,7 @@ impl FileBars {
         let (dropped, fixed) = ledger.close();
         let adjusted = match format.columns.adjusted {
             None => None,
-            Some(_) => Adjustments::of(rows.iter(), &bars, &format.columns, |row| clock.open_time(row))?,
+            Some(_) => Adjustments::from_rows(rows.iter(), &bars, &format.columns, |row| clock.open_time(row))?,
         };
         let (format, rows, kept) = (format.name, row_count, bars.len() as u64);
         let summary =
@@ -391,13 +391,13 @@ fn session_days(sources: &[BarFile], base: Timeframe, stamp_delay_ns: i64) -> Se
 /// another.
 fn choose_zones(sources: &[BarFile], options: &ReadOptions, close_delay_ns: i64, base: Timeframe) -> Vec<ZoneChoice> {
     let stated = options.zone.as_ref();
-    let of_source = |source: &BarFile| {
+    let week_ends = |source: &BarFile| {
         let mut ends = WeekEnds::new(base);
         ends.add(source.rows.stamps().filter(|stamp| !source.quiet.contains(*stamp)), close_delay_ns);
         FormatWeekEnds { format: source.format.name, ends }
     };
-    let files: Vec<FormatWeekEnds> = sources.iter().map(of_source).collect();
-    let of_all = common_choices(files.iter(), stated, base);
+    let files: Vec<FormatWeekEnds> = sources.iter().map(week_ends).collect();
+    let common = common_choices(files.iter(), stated, base);
     let own: Vec<Option<ZoneChoice>> = files
         .iter()
         .zip(sources)
@@ -407,7 +407,7 @@ fn choose_zones(sources: &[BarFile], options: &ReadOptions, close_delay_ns: i64,
                 Some(ZoneChoice { why: own.why().to_owned(), ..choice })
             }
             _ if stated.is_some() => None,
-            _ => file.ends.own_choice(file.format, &of_all[&file.format].zone),
+            _ => file.ends.own_choice(file.format, &common[&file.format].zone),
         })
         .collect();
     let others = files.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(file, _)| file);

@@ -37,7 +37,7 @@ pub struct SpooledBars {
 
 /// Writer of [`SpooledBars`].
 #[derive(Debug)]
-pub struct SpoolWriter {
+pub(crate) struct SpoolWriter {
     path: PathBuf,
     file: File,
     block: Bars,
@@ -116,7 +116,7 @@ impl SpoolWriter {
     ///
     /// # Errors
     /// [`Error::Spool`].
-    pub fn create(path: &Path, timeframe: Timeframe) -> Result<Self> {
+    pub(crate) fn create(path: &Path, timeframe: Timeframe) -> Result<Self> {
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(true).open(path);
         let file = file.map_err(failed(path, "create"))?;
@@ -132,13 +132,8 @@ impl SpoolWriter {
     }
 
     /// Number of bars so far.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// True if there are none so far.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Adds a bar at the end.
@@ -148,7 +143,7 @@ impl SpoolWriter {
     ///
     /// # Panics
     /// When it does not open after the last one of its block.
-    pub fn push(&mut self, bar: Bar) -> Result<()> {
+    pub(crate) fn push(&mut self, bar: Bar) -> Result<()> {
         self.block.push(bar);
         self.len += 1;
         if self.block.len() == BLOCK_BARS {
@@ -180,7 +175,7 @@ impl SpoolWriter {
     ///
     /// # Errors
     /// [`Error::Spool`].
-    pub fn finish(mut self) -> Result<SpooledBars> {
+    pub(crate) fn finish(mut self) -> Result<SpooledBars> {
         self.take_block();
         self.flush()?;
         let SpoolWriter { path, file, block, len, .. } = self;

@@ -1,10 +1,12 @@
 //! Reading small files that are written here: joining, clocks, and what is refused.
 
+mod whole;
 mod written;
 
 use megabatch_bars::{
-    Bar, Error, FormatName, Prices, ReadOptions, Recording, StampedAt, Timeframe, Zone, read, read_all, resample,
+    Bar, Error, FormatName, Prices, ReadOptions, Recording, StampedAt, Timeframe, Zone, read, read_all,
 };
+use whole::resample;
 use written::{minutes, read_texts, repair, with_files};
 
 const MINUTE_NS: i64 = 60_000_000_000;
@@ -219,14 +221,14 @@ fn a_quoted_volume_with_thousands_is_read_whole() {
 /// `megabatch ingest EURUSD_M1.csv EURUSD_M5.csv` was refused as files that overlap, and other
 /// names gave an instrument each.
 #[test]
-fn of_several_timeframes_the_shortest_is_read_and_the_others_are_compared() {
+fn the_shortest_of_several_timeframes_is_read_and_the_others_are_compared() {
     let minute = |minute: usize| {
         let price = 1.0 + (minute % 7) as f64 / 10.0;
         format!("2018-07-02 00:{minute:02},{price:.2},{:.2},{:.2},{:.2},1\n", price + 0.5, price - 0.25, price + 0.1)
     };
     let minutes: String = (0..30).map(minute).collect();
     let shorter = read_texts(&[("EURUSD_M1.csv", &minutes)], &ReadOptions::default()).unwrap().bars;
-    let longer = resample(&shorter, Timeframe::M5).unwrap();
+    let longer = resample(&shorter, Timeframe::M5);
     let row = |bar: Bar| {
         let minute = (bar.open_time - MONDAY_NS) / MINUTE_NS;
         format!("2018-07-02 00:{minute:02},{:.2},{:.2},{:.2},{:.2},5\n", bar.open, bar.high, bar.low, bar.close)

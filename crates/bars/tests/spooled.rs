@@ -6,28 +6,28 @@ use std::path::Path;
 
 use megabatch_bars::{
     BarSource, Bars, Error, OnError, ReadOptions, Recording, Repeats, Result, SpooledRecording, Timeframe, read,
-    read_pair, read_pair_spooled, read_spooled,
+    read_spooled,
 };
 
 const ROWS: usize = 30_000;
 
 /// Rows of minutes, some of them defective: copies, other prices at the same time, rows out of
 /// order, stray dates, nonsense. `every` is the distance between defects; 0 for none.
-fn text(every: usize, is_backward: bool, shift: f64) -> String {
+fn text(every: usize, is_backward: bool) -> String {
     let mut rows: Vec<String> = Vec::new();
     let mut state = 7_u32;
     for minute in 0..ROWS {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let price = 1.2 + f64::from(state >> 20) / 1e6 + shift;
+        let price = 1.2 + f64::from(state >> 20) / 1e6;
         // A weekend, and a clock that is moved.
         let minute = minute + if minute > 20_000 { 2_880 } else { 0 };
         let row = |minute: usize, price: f64| {
-            let (day, of_day) = (25 + minute / 1440, minute % 1440);
+            let (day, minute_of_day) = (25 + minute / 1440, minute % 1440);
             let (month, day) = if day > 31 { (4, day - 31) } else { (3, day) };
             format!(
                 "2018.{month:02}.{day:02},{:02}:{:02},{price:.5},{:.5},{:.5},{price:.5},{},0,{}",
-                of_day / 60,
-                of_day % 60,
+                minute_of_day / 60,
+                minute_of_day % 60,
                 price + 0.0005,
                 price - 0.0005,
                 state % 9,
@@ -86,7 +86,7 @@ fn bars_and_account_are_those_in_memory() {
     let spool = folder.path().join("spool");
     let go_on = |_| ControlFlow::Continue(());
     for (every, is_backward) in [(0, false), (0, true), (97, false), (1_001, true), (5, false)] {
-        let path = write(folder.path(), "EURUSD.csv", &text(every, is_backward, 0.0));
+        let path = write(folder.path(), "EURUSD.csv", &text(every, is_backward));
         for on_error in [OnError::Fail, OnError::Skip, OnError::Repair] {
             for repeats in [Repeats::Refuse, Repeats::First, Repeats::Last] {
                 let options = ReadOptions { on_error, repeats, ..ReadOptions::default() };
@@ -97,10 +97,10 @@ fn bars_and_account_are_those_in_memory() {
 }
 
 #[test]
-fn several_files_and_pairs_are_joined_as_in_memory() {
+fn several_files_are_joined_as_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("spool");
-    let whole = text(0, false, 0.0);
+    let whole = text(0, false);
     let (head, rows) = whole.split_once('\n').unwrap();
     let lines: Vec<&str> = rows.lines().collect();
     let part = |name: &str, lines: &[&str]| write(folder.path(), name, &format!("{head}\n{}\n", lines.join("\n")));
@@ -117,21 +117,12 @@ fn several_files_and_pairs_are_joined_as_in_memory() {
     let overlapping = [part("c.csv", &lines[13_000..]), files[1].clone()];
     let go_on = |_| ControlFlow::Continue(());
     check(read(&overlapping, &options), read_spooled(&overlapping, &options, &spool, &go_on));
-
-    let ask = write(folder.path(), "ask.csv", &text(0, false, 0.0002));
-    let crossed = write(folder.path(), "crossed.csv", &text(97, false, 0.0002));
-    for ask in [&ask, &crossed, &files[1]] {
-        for on_error in [OnError::Fail, OnError::Skip, OnError::Repair] {
-            let options = ReadOptions { on_error, ..options.clone() };
-            check(read_pair(&files, &[ask], &options), read_pair_spooled(&files, &[ask], &options, &spool, &go_on));
-        }
-    }
 }
 
 #[test]
 fn reading_ends_where_its_observer_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), "EURUSD.csv", &text(0, false, 0.0));
+    let path = write(folder.path(), "EURUSD.csv", &text(0, false));
     for last in [0, 100_000] {
         let read = std::sync::atomic::AtomicU64::new(0);
         let observe = |bytes| match read.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed) > last {

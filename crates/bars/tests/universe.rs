@@ -1,11 +1,14 @@
 //! Many instruments at once: what is wrong with one costs that one.
 
+mod whole;
+
 use std::path::PathBuf;
 
 use megabatch_bars::{
-    AlignedSeries, Bar, Bars, Error, Feature, Instrument, OnError, ReadOptions, Result, Scaling, SeriesSpec,
-    TargetKind, Timeframe, Universe, Window, align, align_usable, bar_files, read_all,
+    Bar, Bars, Error, Feature, OnError, ReadOptions, Result, Scaling, SeriesSpec, StreamedInstrument, TargetKind,
+    Timeframe, Universe, Window, bar_files, read_all,
 };
+use whole::{WholeSeries, align, align_usable, instrument};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 const ALPHA_VANTAGE: &str = "timestamp,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient\n\
@@ -140,14 +143,14 @@ fn spec(stride: usize) -> SeriesSpec {
     }
 }
 
-fn instruments<'a>(named: &[(&'a str, &'a Bars)]) -> Vec<Instrument<'a>> {
-    named.iter().map(|&(name, bars)| Instrument { name, bars, pip_size: 1.0 }).collect()
+fn instruments<'a>(named: &[(&'a str, &'a Bars)]) -> Vec<StreamedInstrument<'a>> {
+    named.iter().map(|&(name, bars)| instrument(name, bars, 1.0)).collect()
 }
 
 /// Days at whose end an instrument has its samples.
-fn sample_days(series: &AlignedSeries, instrument: i32) -> Vec<i64> {
-    let of = series.sample_time.iter().zip(&series.sample_instrument).filter(|&(_, &of)| of == instrument);
-    of.map(|(&time, _)| time / DAY_NS - 1).collect()
+fn sample_days(series: &WholeSeries, instrument: i32) -> Vec<i64> {
+    let samples = series.sample_time.iter().zip(&series.sample_instrument);
+    samples.filter(|&(_, &own)| own == instrument).map(|(&time, _)| time / DAY_NS - 1).collect()
 }
 
 #[test]

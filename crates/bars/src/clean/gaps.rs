@@ -128,11 +128,11 @@ impl Gaps {
 
     /// Number of weekends.
     pub fn weekends(&self) -> u64 {
-        self.of_kind(GapKind::Weekend)
+        self.kind_count(GapKind::Weekend)
     }
 
     /// Number of gaps of one kind.
-    pub fn of_kind(&self, kind: GapKind) -> u64 {
+    pub fn kind_count(&self, kind: GapKind) -> u64 {
         self.kinds.iter().find(|count| count.kind == kind).map_or(0, |count| count.count)
     }
 
@@ -293,7 +293,7 @@ mod tests {
             friday_close + 2 * DAY_NS + 4 * MINUTE_NS,               // nothing is missing
             friday_close + 2 * DAY_NS + 4 * MINUTE_NS + 32 * DAY_NS, // a month, with weekends in it
         ]);
-        assert_eq!((gaps.count(), gaps.weekends(), gaps.of_kind(GapKind::Months)), (2, 1, 1));
+        assert_eq!((gaps.count(), gaps.weekends(), gaps.kind_count(GapKind::Months)), (2, 1, 1));
         assert_eq!(
             gaps.to_string(),
             "2 gaps: 1 of minutes, 1 of months; the longest 31 d 23 h 59 min from 1970-01-04T22:05:00Z, \
@@ -308,7 +308,7 @@ mod tests {
             [(59, GapKind::Minutes), (60, GapKind::Hours), (24 * 60, GapKind::Days), (28 * 1440, GapKind::Months)];
         for (minutes, kind) in minutes {
             let monday = 4 * DAY_NS;
-            assert_eq!(gaps_of([monday, monday + (minutes + 1) * MINUTE_NS]).of_kind(kind), 1, "{minutes}");
+            assert_eq!(gaps_of([monday, monday + (minutes + 1) * MINUTE_NS]).kind_count(kind), 1, "{minutes}");
         }
         let opens = (0..20).map(|k| k * (k + 3) * MINUTE_NS / 2);
         let gaps = gaps_of(opens);

@@ -184,18 +184,18 @@ impl WeekEnds {
 
     fn tally(&self, chosen: &Zone, default: &Zone) -> String {
         let weeks = self.weekends.len();
-        let (found, of_default) = (self.fit(chosen), self.fit(default));
+        let (found, default_fit) = (self.fit(chosen), self.fit(default));
         let told = format!("{} of {weeks} weeks close on Friday at 17:00 in New York", found.closes);
         if chosen == default {
             return format!("the format's default, and {told}");
         }
-        if of_default.closes == found.closes {
+        if default_fit.closes == found.closes {
             return format!(
                 "{told} and {} begin there on Sunday at 17:00; as {default}, the format's default, {} would begin",
-                found.opens, of_default.opens
+                found.opens, default_fit.opens
             );
         }
-        format!("{told}; as {default}, the format's default, {} would", of_default.closes)
+        format!("{told}; as {default}, the format's default, {} would", default_fit.closes)
     }
 
     /// A warning that names the weeks which close at another time.

@@ -104,13 +104,13 @@ mod tests {
     #[test]
     fn the_same_fault_of_many_files_is_told_once() {
         let excluded = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<Excluded> {
-            let of = |k: usize| Error::UnknownFormat {
+            let reason = |k: usize| Error::UnknownFormat {
                 path: PathBuf::from(format!("shares/S{k}.csv")),
                 reason: reason(k),
                 tried: "formats",
                 first_line: "Date,Price".to_owned(),
             };
-            (0..count).map(|k| Excluded { symbol: format!("S{k}"), reason: of(k) }).collect()
+            (0..count).map(|k| Excluded { symbol: format!("S{k}"), reason: reason(k) }).collect()
         };
         let text = ExcludedLines(&excluded(88, &|_| "no `close`".to_owned())).to_string();
         assert_eq!(

@@ -35,7 +35,7 @@ pub(crate) struct AdjustedColumn {
 
 impl AdjustedColumn {
     /// Nothing so far; `None` for a format whose adjusted close is named, or that has none.
-    pub(crate) fn of(format: &RowFormat) -> Option<Self> {
+    pub(crate) fn from_format(format: &RowFormat) -> Option<Self> {
         let column = format.assumed_adjusted?;
         Some(AdjustedColumn { column, last: None, returns: 0, unlike: 0, first_unlike: 0, far: None })
     }
@@ -116,7 +116,7 @@ mod tests {
     /// True if rows of these closes and sixth fields are refused.
     fn is_refused(rows: &[(f64, &str)]) -> bool {
         let format = RowFormat::detect(&[(1, b"2018-01-01,1,1,1,1,1,1".to_vec())], None, None).unwrap();
-        let mut column = AdjustedColumn::of(&format).unwrap();
+        let mut column = AdjustedColumn::from_format(&format).unwrap();
         for (line, (close, sixth)) in (1..).zip(rows) {
             let text = format!("2018-01-01,1,1,1,{close},{sixth},0");
             column.add(&RowFields::split(text.as_bytes(), b','), &format, line);

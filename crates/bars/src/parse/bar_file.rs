@@ -92,7 +92,7 @@ impl BarFile {
             column_order: ColumnOrder::default(),
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
-            adjusted_column: AdjustedColumn::of(&format),
+            adjusted_column: AdjustedColumn::from_format(&format),
             assumed_volume: AssumedVolume::new(&format),
             stopped: None,
         };

@@ -84,7 +84,7 @@ mod tests {
         let mut order = ColumnOrder::default();
         for (prices, count) in kinds {
             (0..count).for_each(|line| {
-                _ = order.add(&BarRow::of(RowTime::Utc(0), prices[0], prices[1], prices[2], prices[3], line + 1));
+                _ = order.add(&BarRow::new(RowTime::Utc(0), prices[0], prices[1], prices[2], prices[3], line + 1));
             });
         }
         let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None, None).unwrap();
@@ -109,8 +109,8 @@ mod tests {
         }
         let (mut order, noise) = (ColumnOrder::default(), [1.0, 0.999_999_99, 0.5, 0.75]);
         assert!(
-            !order.add(&BarRow::of(RowTime::Utc(0), noise[0], noise[1], noise[2], noise[3], 1))
-                && !order.add(&BarRow::of(RowTime::Utc(0), -1.0, 1.0, 2.0, 1.0, 1))
+            !order.add(&BarRow::new(RowTime::Utc(0), noise[0], noise[1], noise[2], noise[3], 1))
+                && !order.add(&BarRow::new(RowTime::Utc(0), -1.0, 1.0, 2.0, 1.0, 1))
         );
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result, shortened};
+use crate::error::message::shortened;
+use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::lines::TextLines;

@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn rounding_gives_the_quote_and_changes_no_other() {
         let digits = digits_of(&["1.16879", "1.1687900000000002"]);
-        let mut row = BarRow::of(RowTime::Utc(0), 1.1687900000000002, 1.16881, 1.1, 1.1687899827957153, 1);
+        let mut row = BarRow::new(RowTime::Utc(0), 1.1687900000000002, 1.16881, 1.1, 1.1687899827957153, 1);
         assert!(digits.denoise(&mut row));
         assert_eq!([row.open, row.high, row.low, row.close], [1.16879, 1.16881, 1.1, 1.16879]);
         assert!(!digits.denoise(&mut row));
-        let mut other = BarRow::of(RowTime::Utc(0), 1e-7, 1e308, 1e-7, 1.168_791_2, 1);
+        let mut other = BarRow::new(RowTime::Utc(0), 1e-7, 1e308, 1e-7, 1.168_791_2, 1);
         assert!(!digits.denoise(&mut other));
     }
 

@@ -1,6 +1,7 @@
 use std::path::Path;
 
-use crate::error::{Error, shortened};
+use crate::error::Error;
+use crate::error::message::shortened;
 use crate::parse::fields::{Commas, RowFields};
 use crate::parse::format_name::{FormatName, TRIED};
 use crate::parse::header::{self, HeaderLine, NumberedLine, StackedHeader};

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
-use crate::error::{Error, Result, shortened};
+use crate::error::{Error, Result};
 use crate::parse::row::RowFault;
 
 /// Rows of one file that have one thing in common.

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Percent, Result};
+use crate::error::message::Percent;
+use crate::error::{Error, Result};
 use crate::parse::format::RowFormat;
 use crate::parse::row::BarRow;
 
@@ -129,7 +130,7 @@ mod tests {
                 let close = open * (body * sign(8)).exp();
                 price = close;
                 let (first, last) = if is_exchanged { (close, open) } else { (open, close) };
-                BarRow::of(RowTime::Wall(k), first, first.max(last), first.min(last), last, 1)
+                BarRow::new(RowTime::Wall(k), first, first.max(last), first.min(last), last, 1)
             })
             .collect();
         if is_newest_first {

@@ -1,5 +1,5 @@
+use crate::error::message::shortened;
 use crate::error::row_error::{RowError, RowFix};
-use crate::error::shortened;
 use crate::parse::adjustment::RowAdjustment;
 use crate::parse::digits::NOISE_MAX;
 use crate::parse::fields::RowFields;
@@ -129,11 +129,11 @@ impl BarRow {
 impl BarRow {
     /// A row whose four prices are `price`, for tests.
     pub(crate) fn flat(stamp: RowTime, price: f64, line: u64) -> BarRow {
-        BarRow::of(stamp, price, price, price, price, line)
+        BarRow::new(stamp, price, price, price, price, line)
     }
 
     /// A row of open, high, low and close, for tests.
-    pub(crate) fn of(stamp: RowTime, open: f64, high: f64, low: f64, close: f64, line: u64) -> BarRow {
+    pub(crate) fn new(stamp: RowTime, open: f64, high: f64, low: f64, close: f64, line: u64) -> BarRow {
         BarRow { stamp, open, high, low, close, volume: 0.0, spread: 0.0, event: RowAdjustment::NONE, line }
     }
 }
@@ -225,7 +225,7 @@ mod tests {
             ([1.0, f64::INFINITY, 1.0, 1.0], None),
         ];
         for (prices, expected) in cases {
-            let fixed = BarRow::of(RowTime::Utc(0), prices[0], prices[1], prices[2], prices[3], 1)
+            let fixed = BarRow::new(RowTime::Utc(0), prices[0], prices[1], prices[2], prices[3], 1)
                 .fixed()
                 .map(|(row, fix)| ([row.high, row.low], fix));
             assert_eq!(fixed, expected, "{prices:?}");

@@ -161,7 +161,7 @@ mod tests {
     fn rows_come_back_whole_and_in_either_order() {
         let event = RowAdjustment { factor: 0.25, split: 4.0, dividend: 0.1 };
         let first =
-            BarRow { volume: 7.5, spread: 0.125, ..BarRow::of(RowTime::Utc(-5), 1.0, 3.0, 0.5, 2.0, u64::MAX >> 1) };
+            BarRow { volume: 7.5, spread: 0.125, ..BarRow::new(RowTime::Utc(-5), 1.0, 3.0, 0.5, 2.0, u64::MAX >> 1) };
         let second = BarRow { event, ..BarRow::flat(RowTime::Wall(9), 4.0, 8) };
         for are_adjusted in [true, false] {
             let mut store = RowStore::new(None, are_adjusted);

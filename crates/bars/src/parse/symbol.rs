@@ -56,7 +56,7 @@ const SHARES: [(&str, &str); 3] = [("DA-", "-T-"), ("DAILY_ADJUSTED_", ""), ("DA
 /// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `usdjpy-m1-bid-2013.csv` is
 /// USDJPY, `DA-BRK.B-T-2021-04-21.csv` is BRK.B, `Bitstamp_BTCUSD_1h.csv` is BTCUSD, `AAPL.csv` and
 /// `AAPL_M15.csv` are AAPL. [`SymbolPattern`](crate::SymbolPattern) is for other names.
-pub fn symbol_of(path: &Path) -> String {
+pub(crate) fn symbol_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
     let pair = name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start);
     let stem = stem_of(path);
@@ -115,8 +115,8 @@ fn is_length(part: &str) -> bool {
 /// The timeframe that a part of a file's name is: `M15`, `H4`, `5MIN`, `1H`. `DAILY` may say how
 /// often a file comes, and is none.
 pub(crate) fn timeframe_of(path: &Path) -> Option<Timeframe> {
-    let of = |part: &str| part.parse().ok().or_else(|| timeframe_in_units(part));
-    stem_of(path).split(is_separator).find_map(of)
+    let timeframe = |part: &str| part.parse().ok().or_else(|| timeframe_in_units(part));
+    stem_of(path).split(is_separator).find_map(timeframe)
 }
 
 fn timeframe_in_units(part: &str) -> Option<Timeframe> {

@@ -17,7 +17,7 @@ pub(crate) struct OtherFuture {
 
 impl OtherFuture {
     /// The bars that had closed by the time, and others after them.
-    pub(crate) fn of(mut self, bars: &Bars) -> Bars {
+    pub(crate) fn replace_in(mut self, bars: &Bars) -> Bars {
         let duration_ns = bars.timeframe.duration_ns();
         let known = bars.open_time.partition_point(|open_time| open_time + duration_ns <= self.time);
         let mut changed = bars.clone();
@@ -118,7 +118,8 @@ mod tests {
 
     fn other(bars: &Bars, perturbation: Perturbation, seed: u64) -> Bars {
         let holes = GapPolicy { longest_ns: 2 * MINUTE_NS, ..GapPolicy::default() };
-        OtherFuture { random: SplitMix64(seed), perturbation, time: 10 * MINUTE_NS, bars_min: 6, holes }.of(bars)
+        OtherFuture { random: SplitMix64(seed), perturbation, time: 10 * MINUTE_NS, bars_min: 6, holes }
+            .replace_in(bars)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::bars::Bars;
 use crate::error::Result;
 use crate::error::look_ahead::LookAheadEffect;
 use crate::series::feature::Feature;
-use crate::series::instrument::{InstrumentFacts, base_of};
+use crate::series::instrument::checked_base;
 use crate::series::scale::scale_rows;
 use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::{SeriesSpec, Window};
@@ -57,15 +57,14 @@ impl<'a> Past<'a> {
     /// Before the first bar of `instrument`.
     ///
     /// # Errors
-    /// As [`align_with`](crate::align_with), but for those of single bars.
+    /// As [`SeriesStream::new`](crate::SeriesStream::new).
     pub(super) fn new(instrument: StreamedInstrument<'a>, spec: &SeriesSpec, scalers: &Scalers) -> Result<Self> {
-        let StreamedInstrument { name, bars, pip_size, .. } = instrument;
-        let base = base_of(&[InstrumentFacts { name, timeframe: bars.timeframe(), pip_size }])?;
+        let base = checked_base(&[instrument.without_bars()])?;
         let none = Bars::with_capacity(base, 0);
-        let scalers = scalers.chosen(&[name], spec)?;
+        let scalers = scalers.chosen(&[instrument.name], spec)?;
         let track = |(window, scaler): (Window, TimeframeScaler)| {
             let Window { timeframe, seq_len } = window;
-            let cursor = TrackCursor::new(window, base, spec, pip_size)?;
+            let cursor = TrackCursor::new(window, base, spec, instrument.pip_size)?;
             Ok(Track { timeframe, seq_len, cursor, center: scaler.center, scale: scaler.scale })
         };
         let tracks = spec.checked_windows()?.into_iter().zip(scalers.timeframes).map(track);
@@ -101,13 +100,13 @@ impl<'a> Past<'a> {
 }
 
 impl Recent {
-    /// What the sample sees in `bars`, these or others that are the same up to the sample; `None`
-    /// where it has no full windows, or no full horizon in its segment.
+    /// Windows of the sample in `bars`: these, or others that are the same up to the sample. `None`
+    /// without full windows, or without a full horizon in its segment.
     pub(super) fn sight(&self, bars: &Bars, spec: &SeriesSpec) -> Result<Option<Sight>> {
         self.sight_at(self.sample, bars, spec)
     }
 
-    /// What a sample sees at the close of the bar at place `sample`.
+    /// Windows of a sample at the close of the bar at place `sample`.
     pub(super) fn sight_at(&self, sample: usize, bars: &Bars, spec: &SeriesSpec) -> Result<Option<Sight>> {
         // The bars begin within the segment of the sample.
         let end = spec.holes.segments(bars).first().map_or(0, |segment| segment.end);

@@ -1,12 +1,14 @@
-//! Proofs must be able to fail: each of these ways to align, or to fit, looks ahead.
+//! Proofs must be able to fail: each of these ways to make windows, or to fit, looks ahead.
+
+use std::ops::ControlFlow;
 
 use super::*;
 use crate::bars::Bar;
-use crate::series::AlignedSeries;
-use crate::series::align::{align, align_with};
 use crate::series::feature::Feature;
-use crate::series::scale::Scaling;
+use crate::series::scale::{Scaling, scale_rows};
 use crate::series::spec::Window;
+use crate::series::streamed::SeriesPlan;
+use crate::series::streamed::cursor::TrackCursor;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{HOUR_NS, MINUTE_NS};
 
@@ -29,8 +31,8 @@ fn bars() -> Bars {
     bars
 }
 
-fn instrument(bars: &Bars) -> Instrument<'_> {
-    Instrument { name: "MADEUP", bars, pip_size: 0.01 }
+fn instrument(bars: &Bars) -> StreamedInstrument<'_> {
+    StreamedInstrument { name: "WAVE", bars, pip_size: 0.01, fitted_until: None }
 }
 
 fn spec() -> SeriesSpec {
@@ -47,101 +49,133 @@ fn spec() -> SeriesSpec {
 /// 1970-01-02 12:30.
 const TIME: i64 = 36 * HOUR_NS + 30 * MINUTE_NS;
 
-/// Aligns one instrument's bars.
-type Align<'a> = dyn Fn(&Bars) -> Result<AlignedSeries> + 'a;
+fn go_on(_: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
-/// Result of the proof at [`TIME`] for bars aligned by `align`.
-fn outcome(align: &Align<'_>) -> Result<Proof> {
+fn fitted(instruments: &[StreamedInstrument<'_>], spec: &SeriesSpec) -> Scalers {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = SeriesPlan::new(instruments, spec, None, folder.path(), &go_on).unwrap();
+    plan.fit(&go_on).unwrap().scalers
+}
+
+/// Rows of one timeframe of all bars, and when each closes.
+struct Rows {
+    window: Window,
+    values: Vec<f32>,
+    close_time: Vec<i64>,
+}
+
+/// The scaled rows of every timeframe.
+fn rows(bars: &Bars, scalers: &Scalers) -> Vec<Rows> {
+    let spec = spec();
+    let scaled = |(window, scaler): (Window, &TimeframeScaler)| {
+        let mut cursor = TrackCursor::new(window, bars.timeframe, &spec, 0.01).unwrap();
+        let (mut values, mut close_time) = (Vec::new(), Vec::new());
+        cursor.push(bars, bars.len(), &mut values, &mut close_time).unwrap();
+        scale_rows(&mut values, &scaler.center, &scaler.scale);
+        Rows { window, values, close_time }
+    };
+    spec.checked_windows().unwrap().into_iter().zip(&scalers.timeframes).map(scaled).collect()
+}
+
+/// Windows of the sample at [`TIME`], each up to the last row that `has_closed`.
+fn sight(rows: &[Rows], has_closed: impl Fn(Timeframe, i64) -> bool) -> Sight {
+    let features = spec().features;
+    let window = |rows: &Rows| {
+        let timeframe = rows.window.timeframe;
+        let after = rows.close_time.iter().filter(|&&close_time| has_closed(timeframe, close_time)).count();
+        rows.values[(after - rows.window.seq_len) * features.len()..after * features.len()].to_vec()
+    };
+    let timeframes = rows.iter().map(|rows| rows.window.timeframe).collect();
+    Sight { timeframes, windows: rows.iter().map(window).collect(), features }
+}
+
+fn has_closed(_: Timeframe, close_time: i64) -> bool {
+    close_time <= TIME
+}
+
+/// The scalers that are held while bars change.
+fn held() -> Scalers {
+    fitted(&[instrument(&bars())], &spec())
+}
+
+/// Result of the proof at [`TIME`] for what the sample sees.
+fn outcome(see: &See<'_>) -> Result<Proof> {
     let (spec, mut around) = (spec(), bars());
     // Every bin that is open at the time has closed, and two bars more.
     around.truncate(around.open_time.partition_point(|&open_time| open_time < TIME + HOUR_NS) + 2);
-    let see = |bars: &Bars| {
-        let series = align(bars)?;
-        let sample = series.sample_time.binary_search(&TIME);
-        let windows = |n| series.timeframes.iter().map(|series| series.window(n).to_vec()).collect();
-        let timeframes = series.timeframes.iter().map(|series| series.timeframe).collect();
-        Ok(sample.ok().map(|n| Sight { timeframes, features: spec.features.clone(), windows: windows(n) }))
-    };
-    ProofQuery { name: "MADEUP", spec: &spec, moment: Moment { time: TIME, seed: 7 } }.prove(&around, &see)
+    ProofQuery { name: "WAVE", spec: &spec, moment: Moment { time: TIME, seed: 7 } }.prove(&around, see)
 }
 
 /// Result of the proof at [`TIME`] where what the sample sees is read by `look` off the recent
 /// bars.
 fn outcome_of_recent(look: &dyn Fn(&Recent, &Bars) -> Result<Option<Sight>>) -> Result<Proof> {
     let (bars, spec) = (bars(), spec());
-    let scalers = align(&[instrument(&bars)], &spec).unwrap().scalers();
-    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01, fitted_until: None };
-    let query = ProofQuery { name: "MADEUP", spec: &spec, moment: Moment { time: TIME, seed: 7 } };
-    let mut past = Past::new(streamed, &spec, &scalers)?;
-    let recent = query.recent(&mut past, &segments(streamed, &spec)?)?;
+    let query = ProofQuery { name: "WAVE", spec: &spec, moment: Moment { time: TIME, seed: 7 } };
+    let mut past = Past::new(instrument(&bars), &spec, &held())?;
+    let recent = query.recent(&mut past, &segments(instrument(&bars), &spec)?)?;
     assert!(recent.before > 1_000, "most bars are of the past");
     query.prove(&recent.bars, &|bars| look(&recent, bars))
 }
 
-fn leak(align: &Align<'_>) -> LookAhead {
-    match outcome(align) {
+fn leak(see: &See<'_>) -> LookAhead {
+    match outcome(see) {
         Err(Error::LookAhead(leak)) => *leak,
         other => panic!("no leak was found: {other:?}"),
     }
 }
 
-/// Aligns with scalers that are held.
-fn honest(given: &Bars) -> Result<AlignedSeries> {
-    let scalers = align(&[instrument(&bars())], &spec()).unwrap().scalers();
-    align_with(&[instrument(given)], &spec(), &scalers)
+/// Windows of closed bars alone.
+fn honest(bars: &Bars) -> Sight {
+    sight(&rows(bars, &held()), has_closed)
 }
 
 #[test]
 fn what_does_not_look_ahead_is_proven() {
-    let proof = outcome(&honest).unwrap();
-    let (bars, series) = (bars(), honest(&bars()).unwrap());
-    let n = series.sample_time.binary_search(&TIME).unwrap();
-    assert_eq!(proof.windows, series.timeframes.iter().map(|series| series.window(n)).collect::<Vec<_>>());
+    let proof = outcome(&|bars| Ok(Some(honest(bars)))).unwrap();
+    let bars = bars();
+    assert_eq!(proof.windows, honest(&bars).windows);
     // Of the bars of the next hour, and two more, six of seven are there.
     assert!(proof.bars < bars.len() - 500 && (50..60).contains(&proof.replaced), "{proof:?}");
 }
 
 #[test]
 fn a_bar_looked_up_by_its_open_time_is_caught() {
-    let by_open_time = |bars: &Bars| {
-        let mut series = honest(bars)?;
-        let times = series.sample_time.clone();
-        let hours = &mut series.timeframes[1];
-        for (end, time) in hours.end.iter_mut().zip(times) {
-            *end = hours.open_time.partition_point(|&open_time| open_time < time) as i64 - 1;
-        }
-        Ok(series)
+    let has_opened = |timeframe: Timeframe, close_time: i64| match timeframe {
+        Timeframe::H1 => close_time - timeframe.duration_ns() < TIME,
+        _ => close_time <= TIME,
     };
-    let leak = leak(&by_open_time);
+    let leak = leak(&|bars| Ok(Some(sight(&rows(bars, &held()), has_opened))));
     assert_eq!(leak.perturbation, Perturbation::Values);
     let LookAheadEffect::Value { timeframe: Timeframe::H1, row: 3, feature: "body", .. } = leak.difference else {
         panic!("{leak}")
     };
     let text = leak.to_string();
     assert!(
-        text.starts_with("MADEUP looks ahead: when the bars that close after 1970-01-02T12:30:00Z have other values, body in row 3 of the window of H1 is "),
+        text.starts_with("WAVE looks ahead: when the bars that close after 1970-01-02T12:30:00Z have other values, body in row 3 of the window of H1 is "),
         "{text}"
     );
 }
 
 #[test]
 fn scalers_fitted_on_everything_are_caught() {
-    let refitted = |bars: &Bars| align(&[instrument(bars)], &SeriesSpec { train_fraction: 1.0, ..spec() });
-    assert!(matches!(leak(&refitted).difference, LookAheadEffect::Value { timeframe: Timeframe::M1, row: 0, .. }));
+    let refitted = |bars: &Bars| fitted(&[instrument(bars)], &SeriesSpec { train_fraction: 1.0, ..spec() });
+    let leak = leak(&|bars| Ok(Some(sight(&rows(bars, &refitted(bars)), has_closed))));
+    assert!(matches!(leak.difference, LookAheadEffect::Value { timeframe: Timeframe::M1, row: 0, .. }));
 }
 
 #[test]
 fn a_hole_seen_before_it_comes_is_caught() {
     let tells_holes = |bars: &Bars| {
-        let mut series = honest(bars)?;
-        let minutes = &mut series.timeframes[0];
-        let width = minutes.features.len();
+        let mut rows = rows(bars, &held());
+        let minutes = &mut rows[0];
         for (row, &close_time) in minutes.close_time.iter().enumerate() {
             let next = bars.open_time.partition_point(|&open_time| open_time < close_time);
             let wait = bars.open_time.get(next).map_or(0, |open_time| open_time - close_time);
-            minutes.values[row * width + 2] = (wait / MINUTE_NS) as f32;
+            minutes.values[row * 3 + 2] = (wait / MINUTE_NS) as f32;
         }
-        Ok(series)
+        Ok(Some(sight(&rows, has_closed)))
     };
     let leak = leak(&tells_holes);
     assert_eq!(leak.perturbation, Perturbation::Times);
@@ -155,12 +189,8 @@ fn a_hole_seen_before_it_comes_is_caught() {
 #[test]
 fn a_sample_that_the_future_takes_away_is_caught() {
     let picky = |bars: &Bars| {
-        let mut series = honest(bars)?;
-        let t = bars.open_time.partition_point(|open_time| open_time + MINUTE_NS <= TIME);
-        if bars.close[t] != self::bars().close[t] {
-            series.sample_time.clear();
-        }
-        Ok(series)
+        let next = bars.open_time.partition_point(|open_time| open_time + MINUTE_NS <= TIME);
+        Ok((bars.close[next] == self::bars().close[next]).then(|| honest(bars)))
     };
     let leak = leak(&picky);
     assert_eq!((leak.difference, leak.perturbation), (LookAheadEffect::Gone, Perturbation::Values));
@@ -172,7 +202,7 @@ fn a_sample_that_the_future_takes_away_is_caught() {
 #[test]
 fn the_past_is_carried_to_recent_bars_and_no_further() {
     let spec = spec();
-    let all = outcome(&honest).unwrap();
+    let all = outcome(&|bars| Ok(Some(honest(bars)))).unwrap();
     let proof = outcome_of_recent(&|recent, bars| recent.sight(bars, &spec)).unwrap();
     assert_eq!((&proof.windows, proof.replaced), (&all.windows, all.replaced));
     assert!(proof.bars < 400, "{}", proof.bars);
@@ -200,22 +230,24 @@ fn the_past_is_carried_to_recent_bars_and_no_further() {
 
 #[test]
 fn a_time_without_a_sample_is_named() {
-    let (bars, spec) = (bars(), spec());
-    let scalers = align(&[instrument(&bars)], &spec).unwrap().scalers();
+    let (bars, spec, scalers) = (bars(), spec(), held());
     // Within the warm-up, between two bars, in the last horizon, before and after the recording.
     for minute in [60, 2_100 + 4, 2_879, -5, 5_000] {
         let moment = Moment { time: minute * MINUTE_NS, seed: 1 };
-        let error = prove_no_look_ahead(instrument(&bars), &spec, &scalers, moment).unwrap_err();
+        let error = prove_samples(instrument(&bars), &spec, &scalers, &[moment], &|_, _| Ok::<(), Error>(()));
+        let error = error.unwrap_err();
         assert!(matches!(error, Error::NoSample { .. }), "{minute}: {error}");
     }
 }
 
 #[test]
 fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
-    let (bars, spec) = (bars(), spec());
-    let instruments = [instrument(&bars), Instrument { name: "OTHER", ..instrument(&bars) }];
-    let scalers = align(&instruments, &spec).unwrap().scalers();
-    let prove = |scalers: &Scalers, time: i64| prove_scalers(&instruments, &spec, scalers, Moment { time, seed: 3 });
+    let (bars, spec, folder) = (bars(), spec(), tempfile::tempdir().unwrap());
+    let instruments = [instrument(&bars), StreamedInstrument { name: "OTHER", ..instrument(&bars) }];
+    let scalers = fitted(&instruments, &spec);
+    let prove = |scalers: &Scalers, time: i64| {
+        prove_scalers(&instruments, &spec, scalers, Moment { time, seed: 3 }, folder.path(), &go_on)
+    };
     prove(&scalers, scalers.fit_end_time).unwrap();
     prove(&scalers, scalers.fit_end_time + HOUR_NS).unwrap();
     let early = prove(&scalers, scalers.fit_end_time - 1).unwrap_err();
@@ -227,20 +259,17 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     assert!(error.contains("hold for OTHER rsi_14 of H1 has centre"), "{error}");
 
     // Scalers that say they were fitted earlier than they were.
-    let ahead = |StreamedInstrument { name, bars, pip_size, .. }: StreamedInstrument<'_>| {
-        let mut held = Bars::with_capacity(Timeframe::M1, 0);
-        bars.read(0..bars.len(), &mut held)?;
-        let instrument = Instrument { name, bars: &held, pip_size };
-        let fitted = Scalers::fit(&[instrument], &spec, scalers.fit_end_time + HOUR_NS)?;
+    let ahead = |instrument: StreamedInstrument<'_>| {
+        let fitted = fit_until(instrument, &spec, scalers.fit_end_time + HOUR_NS, folder.path(), &go_on)?;
         Ok(Scalers { fit_end_time: scalers.fit_end_time, ..fitted })
     };
     let moment = Moment { time: scalers.fit_end_time, seed: 3 };
     let future = Future { moment, holes: spec.holes, bars_min: 0 };
-    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01, fitted_until: None };
-    let error = prove_scalers_by(&ahead, &[streamed], &spec, &ahead(streamed).unwrap(), future).unwrap_err();
+    let given = ahead(instrument(&bars)).unwrap();
+    let error = prove_scalers_by(&ahead, &[instrument(&bars)], &spec, &given, future).unwrap_err();
     let Error::LookAhead(leak) = error else { panic!("{error}") };
     let LookAheadEffect::Scaler { timeframe: Timeframe::M1, feature: "body", .. } = leak.difference else {
         panic!("{leak}")
     };
-    assert!(leak.to_string().starts_with("MADEUP looks ahead: when the bars that close after"), "{leak}");
+    assert!(leak.to_string().starts_with("WAVE looks ahead: when the bars that close after"), "{leak}");
 }

@@ -4,8 +4,9 @@ use crate::bars::Bar;
 use crate::clean::fillers::FillerFinder;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
+use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
-use crate::error::{Error, Result, shortened};
+use crate::error::{Error, Result};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::assumed_volume::AssumedVolume;
 use crate::parse::bar_file::choose_prices;
@@ -156,7 +157,7 @@ impl BarLines {
             format.style = DateStyle::YearLast(self.options.date_order.ok_or(unknown)?);
         }
         choose_prices(&self.name, &mut format, self.options.prices)?;
-        self.adjusted_column = AdjustedColumn::of(&format);
+        self.adjusted_column = AdjustedColumn::from_format(&format);
         self.assumed_volume = AssumedVolume::new(&format);
         self.format = Some(format);
         let mut bars = Vec::new();

@@ -8,9 +8,9 @@ use crate::bars::Bar;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
-use crate::place::{BarCursor, BarSink, ObserveBytes, ReadPlace};
+use crate::place::{BarCursor, BarSink, ObserveBytes};
 use crate::read::summary::ReadSummary;
-use crate::read::{Recording, SpooledRecording, StoredRecording, place_beside, read_in};
+use crate::read::{SpooledRecording, StoredRecording, place_beside, read_in};
 use crate::time::timestamp::{counted, display_utc};
 
 /// Summary of joining bid and ask.
@@ -44,7 +44,8 @@ impl EventCount {
     }
 }
 
-/// Reads the bars of one symbol from files of its bid and files of its ask, and joins them by time.
+/// Reads the bars of one symbol from files of its bid and files of its ask, joins them by time, and
+/// leaves them in a new file at `spool`: see [`read_spooled`](crate::read_spooled).
 ///
 /// Each price is the mean of both sides, the spread is ask less bid at the close, the volume the
 /// sum of both. (The mean of both highs is at or above the highest mean, and that of both lows at
@@ -55,17 +56,9 @@ impl EventCount {
 /// more than half of the bars are in each other's place, and sides with the same prices throughout
 /// are one: both are always refused.
 ///
-/// # Errors As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for
-/// sides that do not belong together; [`Error::Crossed`].
-pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
-    read_pair_in(bid, ask, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
-}
-
-/// Reads as [`read_pair`] does, and leaves the bars in a new file at `spool`: see
-/// [`read_spooled`](crate::read_spooled).
-///
 /// # Errors
-/// As [`read_pair`]; [`Error::Spool`] and [`Error::Interrupted`].
+/// As [`read_spooled`](crate::read_spooled); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for
+/// sides that do not belong together; [`Error::Crossed`].
 pub fn read_pair_spooled<B: AsRef<Path>, A: AsRef<Path>>(
     bid: &[B],
     ask: &[A],
@@ -73,15 +66,7 @@ pub fn read_pair_spooled<B: AsRef<Path>, A: AsRef<Path>>(
     spool: &Path,
     observe: ObserveBytes<'_>,
 ) -> Result<SpooledRecording> {
-    read_pair_in(bid, ask, options, &place_beside(spool, observe)?)?.spooled(spool)
-}
-
-fn read_pair_in<B: AsRef<Path>, A: AsRef<Path>>(
-    bid: &[B],
-    ask: &[A],
-    options: &ReadOptions,
-    place: &ReadPlace<'_>,
-) -> Result<StoredRecording> {
+    let place = &place_beside(spool, observe)?;
     let (bids, asks) = (read_in(bid, options, place)?, read_in(ask, options, place)?);
     refuse_strangers(&bids, &asks)?;
     refuse_wrong_sides(&bids, &asks)?;
@@ -102,9 +87,9 @@ fn read_pair_in<B: AsRef<Path>, A: AsRef<Path>>(
     let ask_warnings: Vec<String> = asks.summary.warnings.into_iter().filter(is_of_a_side).collect();
     warnings.extend(ask_warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
     let compared = [bids.summary.compared, asks.summary.compared].concat();
-    let of_bars = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;
-    let summary = ReadSummary { compared, pair: Some(pair), ..of_bars };
-    Ok(StoredRecording { symbol, bars, summary })
+    let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
+    let summary = ReadSummary { compared, pair: Some(pair), ..summary };
+    StoredRecording { symbol, bars, summary }.spooled(spool)
 }
 
 fn refuse_strangers(bids: &StoredRecording, asks: &StoredRecording) -> Result<()> {

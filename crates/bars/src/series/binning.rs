@@ -1,5 +1,8 @@
-//! Bars of a longer timeframe, made from shorter ones as they come: what
-//! [`resample`](crate::resample) makes of all of them.
+//! Bars of a longer timeframe, made from shorter ones as they come.
+//!
+//! Bins start at multiples of the timeframe since 1970 UTC, those of weeks on Mondays. A bin's open
+//! is its first bar's, its close and spread its last bar's, its high and low are the extremes, its
+//! volume is the sum. A bin without any bar does not exist, nor does one that has not closed.
 
 use crate::bars::Bar;
 use crate::error::{Error, Result};
@@ -65,5 +68,115 @@ impl Bar {
         self.close = bar.close;
         self.volume += bar.volume;
         self.spread = bar.spread;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bars::Bars;
+    use crate::time::timestamp::MINUTE_NS;
+
+    fn minute(minute: i64, price: f64) -> Bar {
+        Bar {
+            open_time: minute * MINUTE_NS,
+            open: price,
+            high: price + 2.0,
+            low: price - 2.0,
+            close: price + 1.0,
+            volume: 1.0,
+            spread: price / 1e4,
+        }
+    }
+
+    fn minutes(opens: impl IntoIterator<Item = i64>) -> Bars {
+        let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+        opens.into_iter().for_each(|open| bars.push(minute(open, 100.0 + open as f64)));
+        bars
+    }
+
+    /// The bins that have closed by the close of the last bar.
+    fn closed(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
+        let (mut binning, mut bins) = (Binning::new(timeframe, bars.timeframe)?, Bars::with_capacity(timeframe, 0));
+        for index in 0..bars.len() {
+            binning.push(&bars.bar(index))?.into_iter().flatten().for_each(|bin| bins.push(bin));
+        }
+        Ok(bins)
+    }
+
+    #[test]
+    fn bins_are_aligned_and_closed() {
+        // Two bars of the bin [0, 5), none of [5, 10), all of [10, 15), and the start of [15, 20).
+        let bins = closed(&minutes([3, 4, 10, 11, 12, 13, 14, 15]), Timeframe::M5).unwrap();
+        assert_eq!(bins.open_time, [0, 10 * MINUTE_NS]);
+        let first =
+            Bar { open_time: 0, open: 103.0, high: 106.0, low: 101.0, close: 105.0, volume: 2.0, spread: 104.0 / 1e4 };
+        assert_eq!(bins.bar(0), first);
+        assert_eq!((bins.bar(1).open, bins.bar(1).close, bins.bar(1).volume), (110.0, 115.0, 5.0));
+    }
+
+    #[test]
+    fn a_bin_appears_when_its_last_minute_closes() {
+        for (minutes_given, bins) in [(0, 0), (1, 0), (4, 0), (5, 1), (6, 1), (9, 1), (10, 2)] {
+            assert_eq!(closed(&minutes(0..minutes_given), Timeframe::M5).unwrap().len(), bins, "{minutes_given}");
+        }
+    }
+
+    /// `--timeframes D1:20,W1:8` was refused, as there was no longer timeframe than a day.
+    #[test]
+    fn days_become_weeks_from_monday_on() {
+        let mut days = Bars::with_capacity(Timeframe::D1, 0);
+        // Friday to the Monday after the next: 2018-06-29, then a full week of trade, then
+        // 2018-07-09. The week closes after the weekend.
+        for (place, day) in [17_711, 17_714, 17_715, 17_716, 17_717, 17_718, 17_721].into_iter().enumerate() {
+            days.push(minute(day * 1_440, 100.0 + place as f64));
+        }
+        let weeks = closed(&days, Timeframe::W1).unwrap();
+        assert_eq!(weeks.open_time, [17_707, 17_714].map(|day| day * 1_440 * MINUTE_NS));
+        assert_eq!((weeks.open[1], weeks.close[1], weeks.high[1], weeks.volume[1]), (101.0, 106.0, 107.0, 5.0));
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_refused() {
+        let mut hours = Bars::with_capacity(Timeframe::H1, 1);
+        hours.push(minute(30, 100.0));
+        assert!(matches!(closed(&hours, Timeframe::M5), Err(Error::NotAMultiple { .. })));
+        assert_eq!(closed(&hours, Timeframe::H1).unwrap(), hours);
+        // Half past the hour, so that one bar in four lies in two bins.
+        hours.push(minute(3 * 60 + 30, 100.0));
+        let straddles = closed(&hours, Timeframe::H4).unwrap_err().to_string();
+        assert!(straddles.contains("the H1 bar that opens at 1970-01-01T03:30:00Z lies in two H4 bins"), "{straddles}");
+    }
+
+    proptest! {
+        /// Every bin is what a search over all base bars says it is.
+        #[test]
+        fn agrees_with_a_search(steps in prop::collection::vec(1i64..9, 1..80), prices in prop::collection::vec(50u32..150, 80)) {
+            let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+            let mut open = 0;
+            for (step, price) in steps.iter().zip(&prices) {
+                open += step;
+                bars.push(minute(open, f64::from(*price)));
+            }
+            let bins = closed(&bars, Timeframe::M15).unwrap();
+            let end = bars.close_time(bars.len() - 1);
+            let inside = |start: i64| -> Vec<usize> {
+                (0..bars.len()).filter(|&k| (start..start + 15).contains(&(bars.open_time[k] / MINUTE_NS))).collect()
+            };
+            let is_closed = |start: &i64| !inside(*start).is_empty() && (start + 15) * MINUTE_NS <= end;
+            let starts: Vec<i64> = (0..60).map(|bin| bin * 15).filter(is_closed).collect();
+            prop_assert_eq!(bins.open_time.iter().map(|ns| ns / MINUTE_NS).collect::<Vec<_>>(), starts.clone());
+            for (bin, &start) in starts.iter().enumerate() {
+                let inside = inside(start);
+                prop_assert_eq!(bins.open[bin], bars.open[inside[0]]);
+                prop_assert_eq!(bins.close[bin], bars.close[inside[inside.len() - 1]]);
+                prop_assert_eq!(bins.high[bin], inside.iter().map(|&k| bars.high[k]).fold(f64::MIN, f64::max));
+                prop_assert_eq!(bins.low[bin], inside.iter().map(|&k| bars.low[k]).fold(f64::MAX, f64::min));
+                prop_assert_eq!(bins.volume[bin], inside.len() as f64);
+                prop_assert_eq!(bins.spread[bin], bars.spread[inside[inside.len() - 1]]);
+            }
+        }
     }
 }

@@ -1,16 +1,16 @@
-//! Features of a segment, a chunk of bars at a time: the rows of
-//! [`FeatureTable`](crate::FeatureTable), bit for bit, in the memory of a chunk.
+//! Features of a segment, a chunk of bars at a time, in the memory of a chunk. The rows are those of
+//! all bars at once, bit for bit.
 //!
 //! ```text
 //! recursive features (EMA, Wilder's mean):  from means that go on from chunk to chunk
-//! all others:                               by the code for whole tables, from the chunk and the
-//!                                           bars before it that they read
+//! all others:                               as columns of the chunk and the bars before it that
+//!                                           they read
 //! ```
 
 use crate::bars::Bars;
 use crate::series::feature::Feature;
+use crate::series::feature_column::column;
 use crate::series::feature_stream::Means;
-use crate::series::feature_table::column;
 use crate::time::timeframe::Timeframe;
 
 /// The features of one segment of one timeframe.
@@ -119,8 +119,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::series::feature_column::tests::FeatureTable;
     use crate::series::feature_stream::tests::bars;
-    use crate::series::feature_table::FeatureTable;
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -133,7 +133,7 @@ mod tests {
         ) {
             let features = if all { Feature::ALL.to_vec() } else { vec![Feature::ALL[one]] };
             let bars = bars(&steps);
-            let table = FeatureTable::of(&bars, &features, 1e-4);
+            let table = FeatureTable::new(&bars, &features, 1e-4);
             let mut stream = FeatureChunks::new(bars.timeframe, &features, 1e-4);
             // What came before a restart leaves no trace.
             stream.push(&bars, &mut Vec::new());

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! recursive features (EMA, Wilder's mean):  from means that go on from bar to bar
-//! all others:                               by the code for whole tables, from the last
-//!                                           warm_up + 1 bars, which are all that they read
+//! all others:                               as columns of the last warm_up + 1 bars, which are all
+//!                                           that they read
 //! ```
 //!
 //! A table of all bars is the oracle: both are the same to the last bit, because both kinds do the
@@ -11,7 +11,7 @@
 
 use crate::bars::{Bar, Bars};
 use crate::series::feature::Feature;
-use crate::series::feature_table::{column, ratio_or};
+use crate::series::feature_column::{column, ratio_or};
 use crate::series::rolling::Smoothed;
 use crate::time::timeframe::Timeframe;
 
@@ -51,7 +51,7 @@ impl FeatureStream {
         *self = FeatureStream::new(self.recent.timeframe, &self.features, self.pip_size);
     }
 
-    /// Takes the next bar and adds its features to `row`; none during the warm-up. Whether there
+    /// Takes the next bar and adds its features to `row`, none during the warm-up. True if there
     /// were any.
     pub(crate) fn push(&mut self, bar: Bar, row: &mut Vec<f32>) -> bool {
         self.means.push(&bar, self.recent.close.last().copied());
@@ -147,7 +147,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::series::feature_table::FeatureTable;
+    use crate::series::feature_column::tests::FeatureTable;
     use crate::time::timestamp::MINUTE_NS;
 
     /// Bars of which many are equal to the one before, as in thin markets, and some have neither
@@ -176,7 +176,7 @@ pub(super) mod tests {
         ) {
             let features = if all { Feature::ALL.to_vec() } else { vec![Feature::ALL[one]] };
             let bars = bars(&steps);
-            let table = FeatureTable::of(&bars, &features, 1e-4);
+            let table = FeatureTable::new(&bars, &features, 1e-4);
             let mut stream = FeatureStream::new(bars.timeframe, &features, 1e-4);
             // What came before a restart leaves no trace.
             for k in 0..bars.len() {

@@ -95,35 +95,6 @@ pub fn return_panel(instruments: &[(&str, &Bars)]) -> Result<ReturnPanel> {
     })
 }
 
-/// The bars of several instruments at common times.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct CommonTimes {
-    /// The bars that are kept, an entry an instrument, in the order given.
-    pub bars: Vec<Bars>,
-    /// Number of bars that are dropped, an entry an instrument.
-    pub dropped: Vec<usize>,
-}
-
-/// Drops the bars at times at which fewer than half of the listed instruments have one: the times
-/// that [`return_panel`] leaves out.
-///
-/// # Errors
-/// As [`return_panel`].
-pub fn on_common_times(instruments: &[(&str, &Bars)]) -> Result<CommonTimes> {
-    checked_timeframe(instruments)?;
-    let (_, excluded) = grid(instruments);
-    let mut common = CommonTimes { bars: Vec::new(), dropped: Vec::new() };
-    for (_, bars) in instruments {
-        let mut kept = Bars::with_capacity(bars.timeframe, bars.len());
-        let is_common = |&index: &usize| excluded.binary_search(&bars.open_time[index]).is_err();
-        (0..bars.len()).filter(is_common).for_each(|index| kept.push(bars.bar(index)));
-        common.dropped.push(bars.len() - kept.len());
-        common.bars.push(kept);
-    }
-    Ok(common)
-}
-
 /// Bars of several instruments in files, at common times.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -134,8 +105,9 @@ pub struct CommonSpool {
     pub dropped: usize,
 }
 
-/// As [`on_common_times`], of bars in files. The bars that are kept of instrument k stand in a new
-/// file at `paths[k]`; temporary files lie in `folder`.
+/// Drops the bars at times at which fewer than half of the listed instruments have one: the times
+/// that [`return_panel`] leaves out. The other bars of instrument k stand in a new file at
+/// `paths[k]`; temporary files lie in `folder`.
 ///
 /// # Errors
 /// As [`return_panel`]; [`Error::Spool`](crate::Error::Spool).
@@ -233,14 +205,14 @@ fn grid(instruments: &[(&str, &Bars)]) -> (Vec<i64>, Vec<i64>) {
 fn returns_of(bars: &Bars, days: &[i64]) -> Vec<f64> {
     let mut bar = 0;
     let mut before = f64::NAN;
-    let of_day = days.iter().map(|&day| {
+    let returns = days.iter().map(|&day| {
         while bars.open_time.get(bar).is_some_and(|&open_time| open_time < day) {
             bar += 1;
         }
         let close = if bars.open_time.get(bar) == Some(&day) { bars.close[bar] } else { f64::NAN };
         (close / std::mem::replace(&mut before, close)).ln()
     });
-    of_day.collect()
+    returns.collect()
 }
 
 #[cfg(test)]
@@ -296,8 +268,7 @@ mod tests {
         assert_eq!(panel.days_excluded, [2, 30].map(|day| day * DAY_NS));
         assert_eq!(panel.open_times, [0, 1, 3, 31].map(|day| day * DAY_NS));
         assert_eq!(shown(&panel.values[8..]), [None, Some(3), Some(3), Some(3)]);
-        let common = on_common_times(&[("A", &usual), ("B", &usual), ("C", &outlier)]).unwrap();
-        assert_eq!(spooled_common_times(&[&usual, &usual, &outlier]), common);
+        let common = common_times(&[&usual, &usual, &outlier]);
         assert_eq!((common.dropped, &common.bars[0]), (vec![0, 0, 2], &usual));
         assert_eq!(common.bars[2].open_time, [0, 1, 3, 31].map(|day| day * DAY_NS));
         // Half is enough.
@@ -305,7 +276,28 @@ mod tests {
         assert_eq!((two.days_excluded.len(), shown(&two.values[..5])), (0, vec![None, Some(2), None, None, None]));
     }
 
-    fn spooled_common_times(all: &[&Bars]) -> CommonTimes {
+    /// Bars at common times, and the number of those that were dropped: an entry an instrument.
+    #[derive(Debug, PartialEq)]
+    struct CommonTimes {
+        bars: Vec<Bars>,
+        dropped: Vec<usize>,
+    }
+
+    /// The bars at times of the grid.
+    fn on_grid(all: &[Bars]) -> CommonTimes {
+        let (_, excluded) = grid(&all.iter().map(|bars| ("", bars)).collect::<Vec<_>>());
+        let mut common = CommonTimes { bars: Vec::new(), dropped: Vec::new() };
+        for bars in all {
+            let mut kept = Bars::with_capacity(bars.timeframe, 0);
+            let times = bars.open_time.iter().enumerate().filter(|(_, time)| !excluded.contains(time));
+            times.for_each(|(index, _)| kept.push(bars.bar(index)));
+            common.dropped.push(bars.len() - kept.len());
+            common.bars.push(kept);
+        }
+        common
+    }
+
+    fn common_times(all: &[&Bars]) -> CommonTimes {
         let folder = tempfile::tempdir().unwrap();
         let spool = |(k, bars): (usize, &&Bars)| {
             let mut writer = SpoolWriter::create(&folder.path().join(k.to_string()), bars.timeframe).unwrap();
@@ -387,12 +379,12 @@ mod tests {
             traded in prop::collection::vec(prop::collection::vec(0u8..10, 90), 7),
             last in 0i64..90,
         ) {
-            let of = |(k, &(begin, end, from, to)): (usize, &(i64, i64, i64, i64))| {
+            let own_bars = |(k, &(begin, end, from, to)): (usize, &(i64, i64, i64, i64))| {
                 let pauses = |day: i64| (from..to).contains(&day);
                 let days = (begin..=end.max(begin)).filter(|&day| !pauses(day) && traded[k][day as usize] > 0);
                 bars(&days.map(|day| (day, 1.0 + ((k as i64 * 31 + day * 17) % 13) as f64)).collect::<Vec<_>>())
             };
-            let whole: Vec<Bars> = spans.iter().enumerate().map(of).collect();
+            let whole: Vec<Bars> = spans.iter().enumerate().map(own_bars).collect();
             let until: Vec<Bars> = whole.iter().map(|bars| cut(bars, last)).collect();
             let names: Vec<String> = (0..whole.len()).map(|k| k.to_string()).collect();
             let panel_of = |bars: &[Bars]| {
@@ -411,25 +403,23 @@ mod tests {
         fn files_keep_the_same_bars(
             present in prop::collection::vec(prop::collection::vec(prop_oneof![Just(true), any::<bool>()], 90), 1..6), pauses in prop::collection::vec(0usize..60, 6),
         ) {
-            let of = |(k, days): (usize, &Vec<bool>)| {
+            let own_bars = |(k, days): (usize, &Vec<bool>)| {
                 let trades = |day: &usize| days[*day] && !(pauses[k]..pauses[k] + 29).contains(day);
                 bars(&(0..90).filter(trades).map(|day| (day as i64, 1.0 + day as f64)).collect::<Vec<_>>())
             };
-            let all: Vec<Bars> = present.iter().enumerate().map(of).collect();
-            let names: Vec<String> = (0..all.len()).map(|k| k.to_string()).collect();
-            let pairs: Vec<(&str, &Bars)> = names.iter().map(String::as_str).zip(&all).collect();
-            prop_assert_eq!(spooled_common_times(&all.iter().collect::<Vec<_>>()), on_common_times(&pairs).unwrap());
+            let all: Vec<Bars> = present.iter().enumerate().map(own_bars).collect();
+            prop_assert_eq!(common_times(&all.iter().collect::<Vec<_>>()), on_grid(&all));
         }
 
         /// Every value is what a search for the two closes says.
         #[test]
         fn agrees_with_a_search(present in prop::collection::vec(prop::collection::vec(any::<bool>(), 12), 1..6)) {
             let close = |instrument: usize, day: usize| 1.0 + ((instrument * 31 + day * 17) % 13) as f64;
-            let of = |(k, days): (usize, &Vec<bool>)| {
+            let own_bars = |(k, days): (usize, &Vec<bool>)| {
                 let closes: Vec<_> = (0..12).filter(|&day| days[day]).map(|day| (day as i64, close(k, day))).collect();
                 bars(&closes)
             };
-            let all: Vec<Bars> = present.iter().enumerate().map(of).collect();
+            let all: Vec<Bars> = present.iter().enumerate().map(own_bars).collect();
             let names: Vec<String> = (0..all.len()).map(|k| k.to_string()).collect();
             let pairs: Vec<(&str, &Bars)> = names.iter().map(String::as_str).zip(&all).collect();
             let panel = return_panel(&pairs).unwrap();

@@ -33,22 +33,6 @@ pub(crate) fn minimum(values: &[f64], len: usize) -> Vec<f64> {
     over_windows(values, len, |windows| windows.fold(f64::INFINITY, f64::min))
 }
 
-/// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the first
-/// `len` values.
-pub(crate) fn exponential_mean(values: &[f64], len: usize) -> Vec<f64> {
-    over_all(values, Smoothed::exponential(len))
-}
-
-/// Wilder's mean: weight 1 / len on the newest value, begun with the mean of the first `len`
-/// values.
-pub(crate) fn wilder_mean(values: &[f64], len: usize) -> Vec<f64> {
-    over_all(values, Smoothed::wilder(len))
-}
-
-fn over_all(values: &[f64], mut mean: Smoothed) -> Vec<f64> {
-    values.iter().map(|&value| mean.next(value)).collect()
-}
-
 /// Windows that are computed side by side, each by itself and in its own order: a sum of one window
 /// waits for each of its additions, and eight sums wait together.
 const LANES: usize = 8;
@@ -113,12 +97,12 @@ pub(crate) struct Smoothed {
 }
 
 impl Smoothed {
-    /// As [`exponential_mean`].
+    /// Exponential mean: weight 2 / (len + 1) on the newest value.
     pub(crate) fn exponential(len: usize) -> Self {
         Smoothed::new(len, 2.0 / (len as f64 + 1.0))
     }
 
-    /// As [`wilder_mean`].
+    /// Wilder's mean: weight 1 / len on the newest value.
     pub(crate) fn wilder(len: usize) -> Self {
         Smoothed::new(len, 1.0 / len as f64)
     }
@@ -147,10 +131,26 @@ impl Smoothed {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the first
+    /// `len` values.
+    pub(in crate::series) fn exponential_mean(values: &[f64], len: usize) -> Vec<f64> {
+        over_all(values, Smoothed::exponential(len))
+    }
+
+    /// Wilder's mean: weight 1 / len on the newest value, begun with the mean of the first `len`
+    /// values.
+    pub(in crate::series) fn wilder_mean(values: &[f64], len: usize) -> Vec<f64> {
+        over_all(values, Smoothed::wilder(len))
+    }
+
+    fn over_all(values: &[f64], mut mean: Smoothed) -> Vec<f64> {
+        values.iter().map(|&value| mean.next(value)).collect()
+    }
 
     fn same(found: &[f64], expected: &[f64]) {
         assert_eq!(found.len(), expected.len());
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Weight of bars more than 49 bars back, as `TimeframeSeries::look_back` states it.
+    /// Weight of bars more than 49 bars back, as `SeriesPiece::receptive_start` states it.
     #[test]
     fn the_past_fades() {
         let step: Vec<f64> = (0..1_000).map(|t| if t < 950 { 1.0 } else { 0.0 }).collect();

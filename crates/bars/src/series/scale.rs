@@ -60,31 +60,9 @@ pub(crate) struct Scaler {
 }
 
 impl Scaler {
-    /// Fits a scaler to rows of features, `[rows, features]`; only [`Scaling::None`] does with
-    /// none.
-    pub(crate) fn fit(scaling: Scaling, features: &[Feature], rows: &[f32]) -> Self {
-        if rows.is_empty() {
-            assert_eq!(scaling, Scaling::None, "a scaler is fitted to rows");
-            return Scaler {
-                center: vec![0.0; features.len()],
-                scale: vec![1.0; features.len()],
-                constant: Vec::new(),
-            };
-        }
-        let mut scaler = Scaler { center: Vec::new(), scale: Vec::new(), constant: Vec::new() };
-        for (place, &feature) in features.iter().enumerate() {
-            let mut values: Vec<f64> =
-                rows.iter().skip(place).step_by(features.len()).copied().map(f64::from).collect();
-            let is_constant = is_constant(&values);
-            if is_constant {
-                scaler.constant.push(feature);
-            }
-            let (center, scale) =
-                if feature.is_cyclic() { (0.0, 1.0) } else { center_and_spread(scaling, &mut values) };
-            scaler.center.push(center);
-            scaler.scale.push(if is_constant { 1.0 } else { scale });
-        }
-        scaler
+    /// Centre 0 and scale 1 for each feature.
+    pub(crate) fn neutral(features: &[Feature]) -> Self {
+        Scaler { center: vec![0.0; features.len()], scale: vec![1.0; features.len()], constant: Vec::new() }
     }
 }
 
@@ -97,30 +75,20 @@ pub(crate) fn scale_rows(rows: &mut [f32], center: &[f64], scale: &[f64]) {
     }
 }
 
-fn is_constant(values: &[f64]) -> bool {
-    let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    is_constant_between(lowest, highest)
-}
-
 /// True if values between these two do not vary.
 pub(crate) fn is_constant_between(lowest: f64, highest: f64) -> bool {
     highest - lowest <= SPREAD_MIN.max(f64::from(f32::EPSILON) * highest.abs())
 }
 
-pub(crate) fn center_and_spread(scaling: Scaling, values: &mut [f64]) -> (f64, f64) {
-    match scaling {
-        Scaling::None => (0.0, 1.0),
-        Scaling::Standard => mean_and_deviation(values),
-        Scaling::Robust => {
-            let [lower, median, upper] = [0.25, 0.5, 0.75].map(|part| quantile(values, part));
-            let spread = upper - lower;
-            (median, if spread > SPREAD_MIN { spread } else { mean_and_deviation(values).1 })
-        }
-    }
+/// Median and spread of values: the range between their quartiles or, where that is zero, the
+/// deviation.
+pub(crate) fn median_and_spread(values: &mut [f64]) -> (f64, f64) {
+    let [lower, median, upper] = [0.25, 0.5, 0.75].map(|part| quantile(values, part));
+    let spread = upper - lower;
+    (median, if spread > SPREAD_MIN { spread } else { mean_and_deviation(values).1 })
 }
 
-fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
@@ -142,48 +110,11 @@ mod tests {
 
     use super::*;
 
-    const PAIR: [Feature; 2] = [Feature::Body, Feature::DaySin];
-
     #[test]
-    fn known_scalers() {
-        let rows = [1.0, 0.5, 2.0, 0.25, 3.0, 0.0, 4.0, 0.125, 100.0, 0.25];
-        let cases =
-            [(Scaling::Robust, 3.0, 2.0), (Scaling::Standard, 22.0, (1522.0f64).sqrt()), (Scaling::None, 0.0, 1.0)];
-        for (scaling, center, scale) in cases {
-            let scaler = Scaler::fit(scaling, &PAIR, &rows);
-            assert_eq!((scaler.center[0], scaler.center[1], scaler.scale[1]), (center, 0.0, 1.0), "{scaling}");
-            assert!((scaler.scale[0] - scale).abs() < 1e-12, "{scaling}: {}", scaler.scale[0]);
-            assert_eq!(scaler.constant, []);
-            let mut scaled = rows;
-            scale_rows(&mut scaled, &scaler.center, &scaler.scale);
-            assert!((f64::from(scaled[8]) - (100.0 - center) / scale).abs() < 1e-5);
-            assert_eq!(scaled[9], 0.25);
-        }
-    }
-
-    #[test]
-    fn a_constant_feature_keeps_its_size_and_is_named() {
-        for scaling in [Scaling::Robust, Scaling::Standard, Scaling::None] {
-            let scaler = Scaler::fit(scaling, &PAIR, &[7.0, 1.0, 7.0, 1.0, 7.0, 1.0]);
-            let center = if scaling == Scaling::None { 0.0 } else { 7.0 };
-            assert_eq!((scaler.center[0], scaler.scale[0]), (center, 1.0), "{scaling}");
-            assert_eq!(scaler.constant, PAIR);
-        }
-        let rounding = Scaler::fit(Scaling::Robust, &PAIR[..1], &[1e-16, 0.0, -1e-16, 2e-16]);
-        assert_eq!(rounding.constant, [Feature::Body]);
-    }
-
-    #[test]
-    fn without_rows_nothing_is_scaled_and_nothing_is_constant() {
-        let scaler = Scaler::fit(Scaling::None, &PAIR, &[]);
-        assert_eq!((scaler.center, scaler.scale, scaler.constant), (vec![0.0; 2], vec![1.0; 2], vec![]));
-    }
-
-    #[test]
-    fn mostly_equal_values_are_scaled_by_their_deviation() {
-        let scaler = Scaler::fit(Scaling::Robust, &PAIR[..1], &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0]);
-        assert_eq!((scaler.center[0], scaler.constant.len()), (0.0, 0));
-        assert!((scaler.scale[0] - 1.75f64.sqrt()).abs() < 1e-12);
+    fn scaled_values_lie_around_the_centre() {
+        let mut rows = [1.0, 0.5, 100.0, 0.25];
+        scale_rows(&mut rows, &[3.0, 0.0], &[2.0, 1.0]);
+        assert_eq!(rows, [-1.0, 0.5, 48.5, 0.25]);
     }
 
     proptest! {

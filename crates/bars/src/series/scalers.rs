@@ -1,17 +1,14 @@
-use crate::error::excluded::refused;
 use crate::error::{Error, Result};
 use crate::series::feature::Feature;
-use crate::series::instrument::Instrument;
 use crate::series::scale::Scaling;
 use crate::series::spec::SeriesSpec;
-use crate::series::unscaled_series::UnscaledSeries;
 use crate::time::timeframe::Timeframe;
 
-/// Scalers of the features of several instruments and timeframes: fitted, or given as a file holds
-/// them.
+/// Scalers of the features of several instruments and timeframes, fitted or read from a file.
 ///
-/// Scalers that were fitted once make new data look to a trained model as its training data did,
-/// and hold still what would otherwise move when a proof changes the data.
+/// An instrument's scalers are fitted on its bars that have closed by its last base bar that closes
+/// before `fit_end_time`, segments too short for a sample included. Later bars change none of them.
+/// New data is scaled with the scalers of the training data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scalers {
     /// Kind of scaling.
@@ -38,22 +35,6 @@ pub struct TimeframeScaler {
 }
 
 impl Scalers {
-    /// Fits scalers as [`align`](crate::align) does, up to a given time instead of a share
-    /// of the samples.
-    ///
-    /// Each instrument's scalers are fitted on its bars that have closed by its last base bar that
-    /// closes before `fit_end_time`, segments too short for a sample included. So nothing that
-    /// happens at that time or later changes them.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`], [`Error::NotAMultiple`] and [`Error::Straddles`] as for `align`;
-    /// [`Error::TooFewToFit`] where an instrument has less than a window of bars to fit on.
-    pub fn fit(instruments: &[Instrument<'_>], spec: &SeriesSpec, fit_end_time: i64) -> Result<Self> {
-        let fitted = UnscaledSeries::of(instruments, spec)?.fit(fit_end_time);
-        let fitted = fitted.map_err(|lacking| refused(instruments.len() - lacking.len(), lacking))?;
-        Ok(fitted.scalers)
-    }
-
     /// Scalers of the given instruments and timeframes, in their order.
     pub(crate) fn chosen(&self, names: &[&str], spec: &SeriesSpec) -> Result<Self> {
         self.check()?;

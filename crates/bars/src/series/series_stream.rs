@@ -13,11 +13,10 @@ use crate::time::timeframe::Timeframe;
 /// The series of one instrument, bar by bar: each base bar gives the rows of all timeframes that
 /// have closed with it.
 ///
-/// Rows, segments and full windows are, to the last bit, those that
-/// [`align_with`](crate::align_with) makes of all bars at once, but what a bar gives depends on
-/// nothing that follows it: rows of segments that turn out too short for a sample are given too,
-/// and there are neither targets nor strides. What is kept of the past is bounded by the longest
-/// look-back of a feature, however many bars come.
+/// Rows, segments and full windows are, to the last bit, those that a
+/// [`SeriesPlan`](crate::SeriesPlan) writes. Nothing depends on later bars: rows of segments that
+/// turn out too short for a sample are given too, and there are neither targets nor strides. The
+/// memory is that of the longest look-back of a feature, however many bars come.
 #[derive(Clone, Debug)]
 pub struct SeriesStream {
     base: Timeframe,
@@ -56,11 +55,12 @@ struct TimeframeStream {
 }
 
 impl SeriesStream {
-    /// The series of `instrument`, scaled by what `scalers` has of it, before its first bar. The
-    /// instrument's `bars` tell their timeframe and nothing else: push them to go on from them.
+    /// The series of `instrument` before its first bar, scaled by the instrument's own `scalers`.
     ///
     /// # Errors
-    /// As [`align_with`](crate::align_with), but for those of single bars.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a value out of range;
+    /// [`Error::NotAMultiple`](crate::Error::NotAMultiple) for a timeframe that cannot be made of
+    /// the bars; [`Error::Scalers`](crate::Error::Scalers) for scalers of something else.
     pub fn new(instrument: Instrument<'_>, spec: &SeriesSpec, scalers: &Scalers) -> Result<Self> {
         let base = checked_base(&[instrument])?;
         let scalers = scalers.chosen(&[instrument.name], spec)?;
@@ -155,134 +155,54 @@ impl TimeframeStream {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::bars::Bars;
-    use crate::clean::gap::Weekends;
     use crate::error::Error;
-    use crate::series::AlignedSeries;
-    use crate::series::align::{align, align_with};
     use crate::series::feature::Feature;
-    use crate::series::target::TargetKind;
-    use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
+    use crate::series::scale::Scaling;
+    use crate::time::timestamp::{HOUR_NS, MINUTE_NS};
+
+    const X: Instrument<'_> = Instrument { name: "X", base: Timeframe::M1, pip_size: 1e-4 };
 
     fn spec(features: Vec<Feature>) -> SeriesSpec {
-        let windows = [(Timeframe::M1, 7), (Timeframe::M5, 4), (Timeframe::M15, 2), (Timeframe::H4, 1)];
+        let windows = [(Timeframe::M1, 7), (Timeframe::M5, 4)];
         SeriesSpec {
             windows: windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec(),
             features,
-            horizon: 2,
-            target_kind: TargetKind::LogReturn,
-            holes: GapPolicy { longest_ns: 2 * HOUR_NS, weekends: Weekends::NotSpanned },
+            holes: GapPolicy { longest_ns: 2 * HOUR_NS, ..GapPolicy::default() },
             ..SeriesSpec::default()
         }
     }
 
-    /// Minutes from numbers that look random; where `gaps` says so, minutes are missing before one.
-    fn bars(count: usize, gaps: &[(usize, i64)]) -> Bars {
-        let mut bars = Bars::with_capacity(Timeframe::M1, count);
-        let (mut open_time, mut close, mut state) = (4 * DAY_NS, 1.2, 1u32);
-        for k in 0..count {
-            let missing: i64 = gaps.iter().filter(|(at, _)| *at == k).map(|(_, minutes)| minutes).sum();
-            open_time += (1 + missing) * MINUTE_NS;
-            let mut next = || {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                f64::from(state >> 16) / 65_536.0
-            };
-            let open = close + 1e-4 * (next() - 0.5);
-            close = open + 1e-4 * (next() - 0.5);
-            let (high, low) = (open.max(close) + 1e-5 * next(), open.min(close) - 1e-5 * next());
-            bars.push(Bar { open_time, open, high, low, close, volume: (9.0 * next()).floor(), spread: 1e-5 * next() });
-        }
-        bars
-    }
-
-    fn bits(values: &[f32]) -> Vec<u32> {
-        values.iter().map(|value| value.to_bits()).collect()
-    }
-
-    /// Output of a stream by segment: first bar's open, rows of each timeframe, times of samples.
-    type Segments = Vec<(i64, Vec<Vec<f32>>, Vec<i64>)>;
-
-    fn streamed(bars: &Bars, spec: &SeriesSpec, scalers: &Scalers) -> Segments {
-        let instrument = Instrument { name: "X", bars, pip_size: 1e-4 };
-        let mut stream = SeriesStream::new(instrument, spec, scalers).unwrap();
-        let mut segments: Segments = Vec::new();
-        for k in 0..bars.len() {
-            let step = stream.push(&bars.bar(k)).unwrap();
-            assert_eq!(step.close_time, bars.close_time(k));
-            if step.begins_segment {
-                segments.push((bars.open_time[k], vec![Vec::new(); spec.windows.len()], Vec::new()));
-            }
-            let (_, rows, times) = segments.last_mut().unwrap();
-            rows.iter_mut().enumerate().for_each(|(k, rows)| rows.extend_from_slice(stream.closed(k)));
-            times.extend(step.has_full_windows.then_some(step.close_time));
-        }
-        segments
-    }
-
-    fn assert_same(series: &AlignedSeries, segments: &Segments, horizon: usize) {
-        let with_samples: Vec<_> = segments.iter().filter(|(_, _, times)| times.len() > horizon).collect();
-        assert_eq!(with_samples.len(), series.segments.len());
-        for (place, ((open_time, rows, times), segment)) in with_samples.into_iter().zip(&series.segments).enumerate() {
-            assert_eq!(*open_time, segment.open_time);
-            // The last bars of a segment have no future and so no sample.
-            assert_eq!(times[..times.len() - horizon], series.sample_time[segment.samples.clone()]);
-            for (rows, timeframe) in rows.iter().zip(&series.timeframes) {
-                let start = timeframe.segment_start[place] as usize;
-                let end =
-                    timeframe.segment_start.get(place + 1).map_or(timeframe.close_time.len(), |&end| end as usize);
-                let width = timeframe.features.len();
-                let expected = &timeframe.values[start * width..end * width];
-                assert_eq!(bits(rows), bits(expected), "{} of segment {place}", timeframe.timeframe);
-            }
+    fn scalers(spec: &SeriesSpec) -> Scalers {
+        let width = spec.features.len();
+        let timeframe = |window: &Window| TimeframeScaler {
+            timeframe: window.timeframe,
+            center: vec![0.0; width],
+            scale: vec![1.0; width],
+        };
+        Scalers {
+            kind: Scaling::None,
+            fit_end_time: 0,
+            instruments: vec![X.name.to_owned()],
+            features: spec.features.clone(),
+            timeframes: spec.windows.iter().map(timeframe).collect(),
         }
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        /// Rows, segments and samples are those of all bars at once, whatever is missing.
-        #[test]
-        fn agrees_with_all_bars_at_once(
-            gaps in prop::collection::vec((0usize..3000, prop_oneof![1i64..9, 100i64..140, 3000i64..3001]), 0..30),
-        ) {
-            let mut spec = spec(vec![Feature::Rsi14, Feature::LogReturn, Feature::SpreadPips, Feature::WeekCos]);
-            // Fifteen bars of H4 would take more bars than these.
-            spec.windows.retain(|window| window.timeframe < Timeframe::H4);
-            let bars = bars(3000, &gaps);
-            let series = align(&[Instrument { name: "X", bars: &bars, pip_size: 1e-4 }], &spec);
-            prop_assume!(series.is_ok());
-            let series = series.unwrap();
-            assert_same(&series, &streamed(&bars, &spec, &series.scalers()), spec.horizon);
-        }
-    }
-
-    #[test]
-    fn all_features_agree_with_all_bars_at_once() {
-        let (spec, bars) = (spec(Feature::ALL.to_vec()), bars(30_000, &[(13_000, 7), (14_000, 130), (14_020, 119)]));
-        let instrument = Instrument { name: "X", bars: &bars, pip_size: 1e-4 };
-        let fitted = align(&[instrument], &spec).unwrap();
-        assert_eq!(fitted.segments.len(), 2);
-        let scalers = fitted.scalers();
-        let series = align_with(&[instrument], &spec, &scalers).unwrap();
-        assert_same(&series, &streamed(&bars, &spec, &scalers), spec.horizon);
+    fn bar(minute: i64) -> Bar {
+        let close = 1.2 + (minute % 7) as f64 * 1e-4;
+        Bar { open_time: minute * MINUTE_NS, open: 1.2, high: 1.3, low: 1.1, close, ..Bar::default() }
     }
 
     #[test]
     fn a_hole_is_told_and_the_bars_that_are_needed_after_it_are_counted() {
-        let mut spec = spec(vec![Feature::Rsi14]);
-        spec.windows.truncate(2);
-        let bars = bars(400, &[(300, 1000)]);
-        let instrument = Instrument { name: "X", bars: &bars, pip_size: 1e-4 };
-        let scalers = align(&[instrument], &spec).unwrap().scalers();
-        let mut stream = SeriesStream::new(instrument, &spec, &scalers).unwrap();
-        for k in 0..bars.len() {
+        let spec = spec(vec![Feature::Rsi14]);
+        let mut stream = SeriesStream::new(X, &spec, &scalers(&spec)).unwrap();
+        for k in 0..400 {
             let needed = [stream.bars_needed(0), stream.bars_needed(1)];
-            let step = stream.push(&bars.bar(k)).unwrap();
+            let step = stream.push(&bar(if k < 300 { k } else { k + 1_000 })).unwrap();
             assert_eq!(step.has_full_windows, (0..2).all(|k| stream.bars_needed(k) == 0));
-            let hole = Gap { from: bars.close_time(299), to: bars.open_time[300] };
+            let hole = Gap { from: 300 * MINUTE_NS, to: 1_300 * MINUTE_NS };
             assert_eq!(step.hole, (k == 300).then_some(hole), "{k}");
             match k {
                 0 => assert_eq!(needed, [14 + 7, 14 + 4]),
@@ -294,16 +214,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_followed_is_refused() {
-        let (spec, bars) = (spec(vec![Feature::Body]), bars(3000, &[]));
-        let instrument = Instrument { name: "X", bars: &bars, pip_size: 1e-4 };
-        let scalers = align(&[instrument], &spec).unwrap().scalers();
-        let other = Instrument { name: "Y", ..instrument };
+        let spec = spec(vec![Feature::Body]);
+        let scalers = scalers(&spec);
+        let other = Instrument { name: "Y", ..X };
         assert!(matches!(SeriesStream::new(other, &spec, &scalers), Err(Error::Scalers { .. })));
-        let hours = Bars::with_capacity(Timeframe::H1, 0);
-        let longer = Instrument { bars: &hours, ..instrument };
+        let longer = Instrument { base: Timeframe::H1, ..X };
         assert!(matches!(SeriesStream::new(longer, &spec, &scalers), Err(Error::NotAMultiple { .. })));
-        let mut stream = SeriesStream::new(instrument, &spec, &scalers).unwrap();
-        let straddling = Bar { open_time: 5 * MINUTE_NS - 1, ..bars.bar(0) };
+        let mut stream = SeriesStream::new(X, &spec, &scalers).unwrap();
+        let straddling = Bar { open_time: 5 * MINUTE_NS - 1, ..bar(0) };
         assert!(matches!(stream.push(&straddling), Err(Error::Straddles { .. })));
     }
 }

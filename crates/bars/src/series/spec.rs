@@ -67,7 +67,7 @@ impl SeriesSpec {
         self.target_kind != TargetKind::LogReturn || self.features.iter().any(|feature| in_pips.contains(feature))
     }
 
-    /// Number of bars before a row that its features read.
+    /// Number of bars before a row that its features read: the longest warm-up among them.
     pub(crate) fn look_back(&self) -> usize {
         self.features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0)
     }

@@ -21,7 +21,7 @@ pub(crate) fn whose(names: &[&str], instrument: usize) -> String {
 }
 
 /// A warning an instrument of whose segments some are too short.
-pub(crate) fn of_excluded(
+pub(crate) fn excluded_warnings(
     names: &[&str],
     sizes: &[InstrumentSize],
     excluded: &[Segment],
@@ -56,14 +56,14 @@ pub(crate) struct ConstantFeature {
 
 /// One warning a feature, with the timeframes and instruments in which it is constant; `everywhere`
 /// is the number of all those.
-pub(crate) fn of_constant(features: &[Feature], constant: &[ConstantFeature], everywhere: usize) -> Vec<String> {
+pub(crate) fn constant_warnings(features: &[Feature], constant: &[ConstantFeature], everywhere: usize) -> Vec<String> {
     let warning = |feature: &Feature| {
-        let of: Vec<&str> =
+        let found: Vec<&str> =
             constant.iter().filter(|found| found.feature == *feature).map(|found| found.place.as_str()).collect();
-        let places = match of.len() {
+        let places = match found.len() {
             0 => return None,
             count if count == everywhere => "every timeframe".to_owned(),
-            _ => of.join(", "),
+            _ => found.join(", "),
         };
         Some(format!(
             "{feature} is constant over the training span in {places}: it carries nothing there and keeps the scale 1"

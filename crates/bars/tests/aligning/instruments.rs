@@ -1,29 +1,30 @@
-use megabatch_bars::{
-    AlignedSeries, Bars, Error, Instrument, Scalers, Scaling, SeriesSpec, TimeframeSeries, align, align_with,
-};
+use megabatch_bars::{Bars, Error, Scaling, SeriesSpec, StreamedInstrument};
 use proptest::prelude::*;
 
-use crate::made_up::{Draw, bars, bits, draws, spec, torn_draws, torn_spec};
+use crate::drawn::{Draw, bars, bits, draws, spec, torn_draws, torn_spec};
+use crate::whole::{WholeSeries, align, align_until, align_with, instrument};
 
 const NAMES: [&str; 3] = ["EURUSD", "GBPUSD", "USDJPY"];
 const PIPS: [f64; 3] = [0.0001, 0.0002, 0.01];
 
-fn instruments(bars: &[Bars]) -> Vec<Instrument<'_>> {
-    (0..bars.len()).map(|k| Instrument { name: NAMES[k], bars: &bars[k], pip_size: PIPS[k] }).collect()
+fn instruments(bars: &[Bars]) -> Vec<StreamedInstrument<'_>> {
+    (0..bars.len()).map(|k| instrument(NAMES[k], &bars[k], PIPS[k])).collect()
 }
 
 fn plain_spec(scaling: Scaling) -> SeriesSpec {
     SeriesSpec { features: torn_spec(scaling).features, ..spec(scaling) }
 }
 
-/// The rows of one instrument, as bits.
-fn rows_of(series: &TimeframeSeries, instrument: usize) -> Vec<u32> {
-    let [start, end] = [0, 1].map(|k| series.instrument_start[instrument + k] as usize * series.features.len());
-    bits(&series.values[start..end])
+/// The rows of one instrument in a timeframe, as bits.
+fn rows(series: &WholeSeries, timeframe: usize, instrument: usize) -> Vec<u32> {
+    let starts = &series.header.timeframes[timeframe].instrument_start;
+    let found = &series.timeframes[timeframe];
+    let [start, end] = [0, 1].map(|k| starts[instrument + k] as usize * found.width);
+    bits(&found.values[start..end])
 }
 
-/// True if one instrument of a series is what it is when it is aligned alone.
-fn assert_same(together: &AlignedSeries, instrument: usize, alone: &AlignedSeries) {
+/// Compares one instrument of a series with the same when it is aligned alone.
+fn assert_same(together: &WholeSeries, instrument: usize, alone: &WholeSeries) {
     let samples: Vec<usize> =
         (0..together.len()).filter(|&n| together.sample_instrument[n] as usize == instrument).collect();
     assert_eq!(samples.len(), alone.len());
@@ -32,13 +33,13 @@ fn assert_same(together: &AlignedSeries, instrument: usize, alone: &AlignedSerie
         assert_eq!(together.sample_time[sample], alone.sample_time[n]);
         assert_eq!(bits(&together.targets[sample * k..(sample + 1) * k]), bits(&alone.targets[n * k..(n + 1) * k]));
     }
-    for (a, b) in together.timeframes.iter().zip(&alone.timeframes) {
-        assert_eq!(rows_of(a, instrument), rows_of(b, 0));
-        let width = a.features.len();
-        let own = instrument * width..(instrument + 1) * width;
-        assert_eq!((&a.center[own.clone()], &a.scale[own]), (&b.center[..], &b.scale[..]));
+    for (k, (a, b)) in together.timeframes.iter().zip(&alone.timeframes).enumerate() {
+        assert_eq!(rows(together, k, instrument), rows(alone, k, 0));
+        let own = instrument * a.width..(instrument + 1) * a.width;
+        let (own_scaler, scaler) = (&together.scalers().timeframes[k], &alone.scalers().timeframes[k]);
+        assert_eq!((&own_scaler.center[own.clone()], &own_scaler.scale[own]), (&scaler.center[..], &scaler.scale[..]));
         for (n, &sample) in samples.iter().enumerate() {
-            assert_eq!(a.end[sample] - a.instrument_start[instrument], b.end[n]);
+            assert_eq!(a.end[sample] - together.header.timeframes[k].instrument_start[instrument], b.end[n]);
             assert_eq!(bits(a.window(sample)), bits(b.window(n)));
         }
     }
@@ -55,17 +56,18 @@ proptest! {
         let spec = if holes { torn_spec(Scaling::Robust) } else { plain_spec(Scaling::Standard) };
         let instruments = instruments(&bars);
         let Ok(together) = align(&instruments, &spec) else { return Ok(()) };
-        prop_assert_eq!(&together.instruments, &NAMES);
+        prop_assert_eq!(together.header.instruments(), NAMES);
         for (k, instrument) in instruments.iter().enumerate() {
             let alone = std::slice::from_ref(instrument);
-            let scalers = Scalers::fit(alone, &spec, together.fit_end_time).unwrap();
-            assert_same(&together, k, &align_with(alone, &spec, &scalers).unwrap());
-            let own: Vec<i64> = together.segments.iter().filter(|segment| segment.instrument as usize == k)
+            let fit_end_time = together.scalers().fit_end_time;
+            assert_same(&together, k, &align_until(alone, &spec, Some(fit_end_time)).unwrap());
+            let own: Vec<i64> = together.header.segments.iter().filter(|segment| segment.instrument as usize == k)
                 .map(|segment| segment.open_time).collect();
             prop_assert!(own.is_sorted() && !own.is_empty());
         }
-        let fitted = Scalers::fit(&instruments, &spec, together.fit_end_time).unwrap();
-        prop_assert_eq!(fitted, together.scalers());
+        let mut again = align_with(&instruments, &spec, together.scalers()).unwrap();
+        again.header.warnings.clone_from(&together.header.warnings);
+        prop_assert_eq!(again, together);
     }
 
     /// The training span ends before the time that the first sample after the fraction has,
@@ -85,7 +87,7 @@ proptest! {
         };
         let by_samples = last(&times);
         times.dedup();
-        prop_assert_eq!(series.fit_end_time, by_samples.min(last(&times)) + 1);
+        prop_assert_eq!(series.scalers().fit_end_time, by_samples.min(last(&times)) + 1);
     }
 }
 
@@ -109,7 +111,7 @@ fn an_instrument_without_a_past_is_refused_by_name() {
     // Unscaled it has nothing to be fitted.
     let series = align(&instruments(&bars), &plain_spec(Scaling::None)).unwrap();
     assert_eq!(series.sample_instrument.last(), Some(&1));
-    assert!(series.timeframes[2].scale.iter().all(|&scale| scale == 1.0));
+    assert!(series.scalers().timeframes[2].scale.iter().all(|&scale| scale == 1.0));
 }
 
 #[test]
@@ -124,8 +126,8 @@ fn messages_about_several_instruments_name_one() {
     let mut bars = [minutes(0, 1_000), minutes(0, 1_000)];
     bars[1].volume.fill(0.0);
     let series = align(&instruments(&bars), &plain_spec(Scaling::Robust)).unwrap();
-    let named: Vec<_> = series.warnings.iter().filter(|warning| warning.contains("log_volume")).collect();
-    assert_eq!(named.len(), 1, "{:?}", series.warnings);
+    let named: Vec<_> = series.header.warnings.iter().filter(|warning| warning.contains("log_volume")).collect();
+    assert_eq!(named.len(), 1, "{:?}", series.header.warnings);
     let expected = "log_volume is constant over the training span in GBPUSD M1, GBPUSD M5, GBPUSD M15: it carries";
     assert!(named[0].starts_with(expected), "{}", named[0]);
 }

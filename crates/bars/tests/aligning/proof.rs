@@ -1,12 +1,12 @@
 use std::ops::ControlFlow;
 
 use megabatch_bars::{
-    Error, Instrument, Moment, Scalers, Scaling, SeriesSpec, StreamedInstrument, Timeframe, Window, align,
-    prove_no_look_ahead, prove_scalers, prove_streamed_scalers,
+    Error, Moment, Scalers, Scaling, SeriesSpec, StreamedInstrument, Timeframe, Window, prove_scalers,
 };
 use proptest::prelude::*;
 
-use crate::made_up::{Draw, MINUTE_NS, bars, bits, instrument, sight, torn_draws, torn_spec};
+use crate::drawn::{Draw, MINUTE_NS, bars, bits, instrument, sight, torn_draws, torn_spec};
+use crate::whole::{align, align_until, go_on, prove};
 
 /// One to three timeframes, any horizon and stride.
 fn specs() -> impl Strategy<Value = SeriesSpec> {
@@ -34,46 +34,37 @@ proptest! {
         };
         let n = (part * series.len() as f64) as usize;
         let moment = Moment { time: series.sample_time[n], seed };
-        let proof = prove_no_look_ahead(instrument(&bars), &spec, &series.scalers(), moment).unwrap();
+        let proof = prove(instrument(&bars), &spec, series.scalers(), moment).unwrap();
         prop_assert_eq!(proof.windows.iter().map(|window| bits(window)).collect::<Vec<_>>(), sight(&series, n));
         prop_assert!(proof.replaced >= spec.horizon && proof.replaced < proof.bars && proof.bars <= bars.len());
     }
 
     /// From the time on up to which they were fitted, nothing changes scalers, however many
-    /// instruments and holes there are. Wrong ones are refused in the same words, whether bars are
-    /// in memory or read piece by piece.
+    /// instruments and holes there are. Wrong ones are refused.
     #[test]
     fn scalers_are_proven(
         first in torn_draws(), second in torn_draws(), spec in specs(), wait in 0i64..1_000, seed in any::<u64>(),
         wrong in any::<prop::sample::Index>(),
     ) {
         let bars: [_; 2] = [bars(&first), bars(&second)];
-        let named = |name, bars| Instrument { name, ..instrument(bars) };
+        let named = |name, bars| StreamedInstrument { name, ..instrument(bars) };
         let instruments = [named("FIRST", &bars[0]), named("SECOND", &bars[1])];
-        let fitted = align(&instruments, &spec).map(|series| series.scalers());
-        // Where not every instrument has a sample, somewhere in the middle.
-        let middle = bars[0].open_time[bars[0].len() / 2];
-        let Ok(scalers) = fitted.or_else(|_| Scalers::fit(&instruments, &spec, middle)) else { return Ok(()) };
+        let Ok(series) = align(&instruments, &spec) else { return Ok(()) };
+        let scalers = series.scalers();
         let moment = Moment { time: scalers.fit_end_time + wait * 10_000_000_000, seed };
-        prove_scalers(&instruments, &spec, &scalers, moment).unwrap();
-
         let folder = tempfile::tempdir().unwrap();
-        let streamed = instruments.map(|Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size, fitted_until: None });
-        let prove_streamed = |scalers: &Scalers| {
-            let on = |_| ControlFlow::Continue(());
-            prove_streamed_scalers(&streamed, &spec, scalers, moment, folder.path(), &on)
-        };
-        prove_streamed(&scalers).unwrap();
+        let prove = |scalers: &Scalers| prove_scalers(&instruments, &spec, scalers, moment, folder.path(), &go_on);
+        prove(scalers).unwrap();
         let mut changed = scalers.clone();
         let timeframe = wrong.index(changed.timeframes.len());
         let scale = &mut changed.timeframes[timeframe].scale;
         let place = wrong.index(scale.len());
         scale[place] *= 2.0;
-        let expected = prove_scalers(&instruments, &spec, &changed, moment).unwrap_err();
-        prop_assert_eq!(prove_streamed(&changed).unwrap_err().to_string(), expected.to_string());
+        let refused = prove(&changed).unwrap_err();
+        prop_assert!(matches!(refused, Error::Scalers { .. }), "{}", refused);
         let stop = |_| ControlFlow::Break(());
-        let stopped = prove_streamed_scalers(&streamed, &spec, &scalers, moment, folder.path(), &stop);
-        prop_assert!(matches!(stopped, Err(Error::Interrupted)) || scalers.kind == Scaling::None, "{:?}", stopped);
+        let stopped = prove_scalers(&instruments, &spec, scalers, moment, folder.path(), &stop);
+        prop_assert!(matches!(stopped, Err(Error::Interrupted)), "{:?}", stopped);
     }
 }
 
@@ -85,17 +76,17 @@ fn a_proof_is_cheap() {
     (1..9).for_each(|segment| draws[segment * 1_000].0 = 60);
     let (bars, spec) = (bars(&draws), torn_spec(Scaling::Robust));
     let series = align(&[instrument(&bars)], &spec).unwrap();
-    assert_eq!(series.segments.len(), 9);
-    let n = series.segments[4].samples.start;
+    assert_eq!(series.header.segments.len(), 9);
+    let n = series.header.segments[4].samples.start;
     let moment = Moment { time: series.sample_time[n], seed: 1 };
-    let proof = prove_no_look_ahead(instrument(&bars), &spec, &series.scalers(), moment).unwrap();
+    let proof = prove(instrument(&bars), &spec, series.scalers(), moment).unwrap();
     // 17 bars of M15, up to 15 minutes in the first of which nothing was, and the 15 minutes that
     // follow and two bars.
     assert!((240 + 17..=255 + 17).contains(&proof.bars) && proof.replaced == 17, "{} {}", proof.bars, proof.replaced);
 }
 
-/// True if a bin that closes in a hole is whole depends on when the next bar comes, which scalers
-/// fitted up to then cannot know.
+/// A bin that closes in a hole is whole or not by the time of the next bar, which scalers fitted up
+/// to the hole cannot know.
 #[test]
 fn a_bin_that_closes_in_a_hole_is_not_fitted_on() {
     let scalers = |next: i64| {
@@ -104,7 +95,9 @@ fn a_bin_that_closes_in_a_hole_is_not_fitted_on() {
         // The last bar before the hole closes at minute 1,000,394; its bins of M5 and M15 close at
         // minute 1,000,395.
         draws[393].0 = next - 1_000_393;
-        Scalers::fit(&[instrument(&bars(&draws))], &torn_spec(Scaling::Standard), 1_000_396 * MINUTE_NS).unwrap()
+        let (bars, spec) = (bars(&draws), torn_spec(Scaling::Standard));
+        let series = align_until(&[instrument(&bars)], &spec, Some(1_000_396 * MINUTE_NS)).unwrap();
+        series.scalers().clone()
     };
     // Holes of three minutes, which is spanned, and of six, which is not.
     assert_eq!(scalers(1_000_397), scalers(1_000_400));

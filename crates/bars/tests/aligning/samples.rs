@@ -1,7 +1,8 @@
-use megabatch_bars::{Bars, Error, Feature, Scaling, SeriesSpec, TargetKind, Timeframe, align, align_with, resample};
+use megabatch_bars::{Bars, Error, Feature, Scaling, SeriesSpec, TargetKind, Timeframe};
 use proptest::prelude::*;
 
-use crate::made_up::{Draw, MINUTE_NS, bars, base_bar, draws, instrument, sight, spec};
+use crate::drawn::{Draw, MINUTE_NS, bars, base_bar, draws, instrument, sight, spec};
+use crate::whole::{align, align_with, resample};
 
 proptest! {
     /// Whatever happens after a sample, prices, volumes and times, it sees the same bits.
@@ -25,7 +26,7 @@ proptest! {
         for scaling in [Scaling::Robust, Scaling::Standard] {
             let before = bars(&draws);
             let series = align(&[instrument(&before)], &spec(scaling)).unwrap();
-            let trained = series.sample_time.partition_point(|&time| time < series.fit_end_time);
+            let trained = series.sample_time.partition_point(|&time| time < series.scalers().fit_end_time);
             prop_assert_eq!(trained, (series.len() as f64 * 0.7) as usize);
             let t = base_bar(&before, &series, trained - 1);
             let mut changed = draws.clone();
@@ -33,10 +34,7 @@ proptest! {
                 *bar = (bar.0, other.1, other.2, other.3, other.4);
             }
             let after = align(&[instrument(&bars(&changed))], &spec(scaling)).unwrap();
-            prop_assert_eq!(after.fit_end_time, series.fit_end_time);
-            for (a, b) in series.timeframes.iter().zip(&after.timeframes) {
-                prop_assert_eq!((&a.center, &a.scale), (&b.center, &b.scale));
-            }
+            prop_assert_eq!(after.scalers(), series.scalers());
             prop_assert_eq!(sight(&series, trained - 1), sight(&after, trained - 1));
             prop_assert_ne!(&series.timeframes[0].values, &after.timeframes[0].values);
         }
@@ -48,17 +46,17 @@ proptest! {
         let bars = bars(&draws);
         let spec = SeriesSpec { stride, target_kind: TargetKind::Increment, ..spec(Scaling::None) };
         let series = align(&[instrument(&bars)], &spec).unwrap();
-        let names: Vec<_> = series.timeframes.iter().map(|timeframe| timeframe.timeframe.name()).collect();
+        let names: Vec<_> = series.timeframes.iter().map(|timeframe| timeframe.window.timeframe.name()).collect();
         prop_assert_eq!(names, ["M1", "M5", "M15"]);
         let warm_up = 49;
         let closed = |track: &Bars, time: i64| (0..track.len()).filter(|&k| track.close_time(k) <= time).count();
-        let tracks: Vec<Bars> = series.timeframes.iter().map(|tf| resample(&bars, tf.timeframe).unwrap()).collect();
+        let tracks: Vec<Bars> = series.timeframes.iter().map(|tf| resample(&bars, tf.window.timeframe)).collect();
         let samples: Vec<usize> = (0..bars.len() - 5).filter(|&t| {
             tracks.iter().zip([7, 4, 3]).all(|(track, seq_len)| closed(track, bars.close_time(t)) >= warm_up + seq_len)
         }).step_by(stride).collect();
         prop_assert_eq!(&series.sample_time, &samples.iter().map(|&t| bars.close_time(t)).collect::<Vec<_>>());
         for (track, timeframe) in tracks.iter().zip(&series.timeframes) {
-            prop_assert_eq!(&timeframe.open_time, &track.open_time[warm_up..]);
+            prop_assert_eq!(&timeframe.open_time(), &track.open_time[warm_up..]);
             prop_assert_eq!(timeframe.values.len(), timeframe.close_time.len() * Feature::ALL.len());
             for (n, &t) in samples.iter().enumerate() {
                 prop_assert_eq!(timeframe.end[n] as usize, closed(track, bars.close_time(t)) - 1 - warm_up);
@@ -79,13 +77,14 @@ fn scaled_values_go_back_to_the_raw_ones() {
     let raw = align(&[instrument(&bars(&draws))], &spec(Scaling::None)).unwrap();
     for scaling in [Scaling::Robust, Scaling::Standard] {
         let scaled = align(&[instrument(&bars(&draws))], &spec(scaling)).unwrap();
-        for (raw, scaled) in raw.timeframes.iter().zip(&scaled.timeframes) {
-            let width = scaled.features.len();
+        let timeframes = raw.timeframes.iter().zip(&scaled.timeframes).zip(&scaled.scalers().timeframes);
+        for ((raw, scaled), scaler) in timeframes {
+            let width = scaled.width;
             for (index, (raw, value)) in raw.values.iter().zip(&scaled.values).enumerate() {
-                let (center, scale) = (scaled.center[index % width], scaled.scale[index % width]);
+                let (center, scale) = (scaler.center[index % width], scaler.scale[index % width]);
                 let back = f64::from(*value) * scale + center;
                 let tolerance = 1e-6 * (center.abs() + scale + f64::from(raw.abs()));
-                assert!((back - f64::from(*raw)).abs() < tolerance, "{}: {back} {raw}", scaled.features[index % width]);
+                assert!((back - f64::from(*raw)).abs() < tolerance, "{}: {back} {raw}", Feature::ALL[index % width]);
             }
         }
     }
@@ -95,12 +94,13 @@ fn scaled_values_go_back_to_the_raw_ones() {
 fn a_constant_feature_is_warned_of_by_timeframe_and_name() {
     let draws: Vec<Draw> = (0..1_000).map(|k| (1, (f64::from(k) * 0.7).sin(), 0.1, 0.2, 0.0)).collect();
     let series = align(&[instrument(&bars(&draws))], &spec(Scaling::Robust)).unwrap();
-    let volumes: Vec<_> = series.warnings.iter().filter(|warning| warning.contains("volume")).collect();
-    assert_eq!(volumes.len(), 2, "two features: {:?}", series.warnings);
+    let volumes: Vec<_> = series.header.warnings.iter().filter(|warning| warning.contains("volume")).collect();
+    assert_eq!(volumes.len(), 2, "two features: {:?}", series.header.warnings);
     let expected = "log_volume is constant over the training span in every timeframe: it carries nothing";
     assert!(volumes[0].starts_with(expected), "{}", volumes[0]);
     let place = Feature::ALL.iter().position(|feature| *feature == Feature::LogVolume).unwrap();
-    assert_eq!((series.timeframes[0].center[place], series.timeframes[0].scale[place]), (0.0, 1.0));
+    let scaler = &series.scalers().timeframes[0];
+    assert_eq!((scaler.center[place], scaler.scale[place]), (0.0, 1.0));
 }
 
 #[test]
@@ -126,18 +126,18 @@ fn scalers_are_kept_for_other_data() {
     let draws: Vec<Draw> = (0..1_000).map(|k| (1, (f64::from(k) * 0.7).sin(), 0.1, 0.2, f64::from(k % 7))).collect();
     let (whole, later) = (bars(&draws), bars(&draws[100..]));
     let fitted = align(&[instrument(&whole)], &spec(Scaling::Robust)).unwrap();
-    let mut again = align_with(&[instrument(&whole)], &spec(Scaling::None), &fitted.scalers()).unwrap();
-    assert_eq!(again.scaling, Scaling::Robust);
-    again.warnings.clone_from(&fitted.warnings);
+    let mut again = align_with(&[instrument(&whole)], &spec(Scaling::None), fitted.scalers()).unwrap();
+    assert_eq!(again.scalers().kind, Scaling::Robust);
+    again.header.warnings.clone_from(&fitted.header.warnings);
     assert_eq!(again, fitted);
-    let other = align_with(&[instrument(&later)], &spec(Scaling::Standard), &fitted.scalers()).unwrap();
+    let other = align_with(&[instrument(&later)], &spec(Scaling::Standard), fitted.scalers()).unwrap();
     assert_eq!(other.scalers(), fitted.scalers());
 }
 
 #[test]
 fn timeframes_below_the_base_are_refused() {
     let draws: Vec<Draw> = vec![(1, 0.1, 0.0, 0.1, 1.0); 100];
-    let hours = resample(&bars(&draws), Timeframe::H1).unwrap();
+    let hours = resample(&bars(&draws), Timeframe::H1);
     let error = align(&[instrument(&hours)], &SeriesSpec::default()).unwrap_err().to_string();
     assert!(error.contains("M1 bars cannot be made from H1 bars"), "{error}");
 }
@@ -162,7 +162,7 @@ proptest! {
         let before = bars(&draws);
         let series = align(&[instrument(&before)], &spec).unwrap();
         let n = (part * series.len() as f64) as usize;
-        let start = series.receptive_starts()[n];
+        let start = series.receptive_start[n];
         let first = first_at(&before, start);
         let with_changes = |from: usize, to: usize| {
             let mut changed = before.clone();
@@ -182,11 +182,11 @@ proptest! {
     fn starts_agree_with_a_search(draws in draws(900)) {
         let bars = bars(&draws);
         let series = align(&[instrument(&bars)], &spec(Scaling::None)).unwrap();
-        for (n, start) in series.receptive_starts().into_iter().enumerate().step_by(7) {
+        for (n, &start) in series.receptive_start.iter().enumerate().step_by(7) {
             let opens = series.timeframes.iter().map(|timeframe| {
-                let track = resample(&bars, timeframe.timeframe).unwrap();
+                let track = resample(&bars, timeframe.window.timeframe);
                 let closed = (0..track.len()).filter(|&k| track.close_time(k) <= series.sample_time[n]).count();
-                track.open_time[closed - timeframe.seq_len - 49]
+                track.open_time[closed - timeframe.window.seq_len - 49]
             });
             prop_assert_eq!(start, opens.min().unwrap().max(bars.open_time[0]));
             prop_assert!(first_at(&bars, start) < base_bar(&bars, &series, n));

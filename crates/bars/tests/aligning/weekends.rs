@@ -1,6 +1,6 @@
-use megabatch_bars::{
-    AlignedSeries, Bar, Bars, Feature, GapPolicy, Instrument, Scaling, SeriesSpec, Timeframe, Weekends, Window, align,
-};
+use megabatch_bars::{Bar, Bars, Feature, GapPolicy, Scaling, SeriesSpec, Timeframe, Weekends, Window};
+
+use crate::whole::{WholeSeries, align, instrument};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
@@ -25,7 +25,7 @@ fn weeks(count: usize, holidays: &[(usize, std::ops::Range<usize>)]) -> Bars {
     bars
 }
 
-fn aligned(bars: &Bars, weekends: Weekends) -> AlignedSeries {
+fn aligned(bars: &Bars, weekends: Weekends) -> WholeSeries {
     let windows = [(Timeframe::H1, 10), (Timeframe::H4, 5)];
     let spec = SeriesSpec {
         windows: windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec(),
@@ -35,14 +35,14 @@ fn aligned(bars: &Bars, weekends: Weekends) -> AlignedSeries {
         holes: GapPolicy { weekends, ..GapPolicy::default() },
         ..SeriesSpec::default()
     };
-    align(&[Instrument { name: "EURUSD", bars, pip_size: 1e-4 }], &spec).unwrap()
+    align(&[instrument("EURUSD", bars, 1e-4)], &spec).unwrap()
 }
 
 #[test]
 fn spanned_weekends_end_nothing() {
     let bars = weeks(6, &[]);
     let series = aligned(&bars, Weekends::Spanned);
-    assert_eq!((series.segments.len(), series.excluded.len()), (1, 0));
+    assert_eq!((series.header.segments.len(), series.header.excluded.len()), (1, 0));
     // The first week opens at 22:00, in a bin of H4 that lasts until midnight: the sixth bin closes
     // 22 hours later.
     assert_eq!(series.len(), 6 * WEEK_HOURS - 3 - (2 + 5 * 4 - 1));
@@ -52,16 +52,16 @@ fn spanned_weekends_end_nothing() {
 fn every_week_is_a_segment_where_weekends_are_not_spanned() {
     let bars = weeks(6, &[]);
     let series = aligned(&bars, Weekends::NotSpanned);
-    assert_eq!((series.segments.len(), series.excluded.len()), (6, 0));
+    assert_eq!((series.header.segments.len(), series.header.excluded.len()), (6, 0));
     assert_eq!(series.len(), 6 * (WEEK_HOURS - 3 - (2 + 5 * 4 - 1)));
     let week = |time: i64| (time - SUNDAY_NS).div_euclid(7 * DAY_NS);
-    for (n, &start) in series.receptive_starts().iter().enumerate() {
+    for (n, &start) in series.receptive_start.iter().enumerate() {
         let time = series.sample_time[n];
         assert!(start < time && week(start) == week(time) && week(time + 3 * HOUR_NS - 1) == week(time), "{n}");
     }
     // Friday's last bin of H4 would close at midnight, after trading: it is left out, so that 29 of
     // 30 bins and a warm-up of one bar remain.
-    assert_eq!(series.timeframes[1].segment_start, [0, 29, 58, 87, 116, 145]);
+    assert_eq!(series.header.timeframes[1].segment_start, [0, 29, 58, 87, 116, 145]);
     assert_eq!(series.timeframes[1].close_time.len(), 6 * 29);
 }
 
@@ -69,12 +69,12 @@ fn every_week_is_a_segment_where_weekends_are_not_spanned() {
 fn a_weekend_that_a_holiday_lengthens_is_still_one() {
     // The third week ends a day early: a hole of three days and one of four.
     let early = weeks(4, &[(2, 96..120)]);
-    assert_eq!(aligned(&early, Weekends::Spanned).segments.len(), 1);
-    assert_eq!(aligned(&early, Weekends::NotSpanned).segments.len(), 4);
+    assert_eq!(aligned(&early, Weekends::Spanned).header.segments.len(), 1);
+    assert_eq!(aligned(&early, Weekends::NotSpanned).header.segments.len(), 4);
     // A day without trading in mid-week is no weekend; a week without trading is longer than four
     // days.
     let midweek = weeks(4, &[(1, 26..50)]);
-    assert_eq!(aligned(&midweek, Weekends::NotSpanned).segments.len(), 4);
+    assert_eq!(aligned(&midweek, Weekends::NotSpanned).header.segments.len(), 4);
     let missing = weeks(4, &[(1, 0..120)]);
-    assert_eq!(aligned(&missing, Weekends::Spanned).segments.len(), 2);
+    assert_eq!(aligned(&missing, Weekends::Spanned).header.segments.len(), 2);
 }

@@ -1,8 +1,7 @@
-use megabatch_bars::{
-    Bars, Error, FormatName, GapKind, OnError, ReadOptions, Recording, Timeframe, read, read_pair, resample,
-};
+use megabatch_bars::{Bars, Error, FormatName, GapKind, OnError, ReadOptions, Recording, Timeframe, read};
 
 use crate::published;
+use crate::whole::{read_pair, resample};
 
 /// One published file: name, rows, format, clock, timeframe.
 type Case = (&'static str, u64, FormatName, Option<&'static str>, Timeframe);
@@ -65,8 +64,8 @@ fn gaps_and_poor_bars_are_counted() {
         let summary = read(&[path], &ReadOptions::default()).unwrap().summary;
         println!("{summary}");
         let gaps = &summary.gaps;
-        assert_eq!([Minutes, Hours, Days, Months].map(|kind| gaps.of_kind(kind)), counts, "{name}");
-        assert_eq!((gaps.weekends(), gaps.of_kind(GapKind::ClockChange)), (weekends, 0), "{name}");
+        assert_eq!([Minutes, Hours, Days, Months].map(|kind| gaps.kind_count(kind)), counts, "{name}");
+        assert_eq!((gaps.weekends(), gaps.kind_count(GapKind::ClockChange)), (weekends, 0), "{name}");
         assert_eq!((summary.bars.flat, summary.bars.without_volume), (flat, without_volume), "{name}");
     }
 }
@@ -121,7 +120,7 @@ fn resampling_reproduces_the_published_chain() {
     let cases = [(M1, M5, 9_000), (M5, M15, 16_000), (M15, H1, 12_000), (H1, H4, 12_000)];
     for (fine, coarse, compared_min) in cases {
         let (Some(fine), Some(published)) = (bars_of(fine), bars_of(coarse)) else { return };
-        let made = resample(&fine, coarse).unwrap();
+        let made = resample(&fine, coarse);
         let (start, end) = (fine.open_time[0], fine.close_time(fine.len() - 1));
         let covered = |bars: &Bars| -> Vec<usize> {
             let first = start.max(published.open_time[0]);

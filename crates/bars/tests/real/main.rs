@@ -3,6 +3,8 @@
 mod dirty;
 mod files;
 mod shares;
+#[path = "../whole/mod.rs"]
+mod whole;
 mod year;
 
 use std::path::PathBuf;

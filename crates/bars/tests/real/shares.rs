@@ -7,12 +7,13 @@ use std::sync::OnceLock;
 
 use flate2::read::GzDecoder;
 use megabatch_bars::{
-    Error, Feature, Instrument, OnError, Prices, ReadOptions, SeriesSpec, TargetKind, Timeframe, Universe, Window,
-    align_usable, bar_files, read_all, return_panel,
+    Error, Feature, OnError, Prices, ReadOptions, SeriesSpec, StreamedInstrument, TargetKind, Timeframe, Universe,
+    Window, bar_files, read_all, return_panel,
 };
 use tempfile::TempDir;
 
 use crate::published;
+use crate::whole::{align_usable, instrument};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 /// Files, and days of those that have all.
@@ -135,11 +136,8 @@ fn the_panel_has_all_days_of_all_shares() {
 #[test]
 fn samples_of_all_shares_stand_at_common_instants() {
     let Some(Shares { adjusted: universe, .. }) = shares() else { return };
-    let instruments: Vec<Instrument<'_>> = universe
-        .recordings
-        .iter()
-        .map(|recording| Instrument { name: &recording.symbol, bars: &recording.bars, pip_size: 1.0 })
-        .collect();
+    let instruments: Vec<StreamedInstrument<'_>> =
+        universe.recordings.iter().map(|recording| instrument(&recording.symbol, &recording.bars, 1.0)).collect();
     let spec = |stride| SeriesSpec {
         windows: vec![Window { timeframe: Timeframe::D1, seq_len: 60 }],
         features: Feature::DEFAULT.to_vec(),

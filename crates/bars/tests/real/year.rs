@@ -1,34 +1,36 @@
-use megabatch_bars::{
-    Instrument, Moment, ReadOptions, SeriesSpec, Timeframe, Window, align, pip_size_of, prove_no_look_ahead,
-    prove_scalers, read,
-};
+use megabatch_bars::{Moment, ReadOptions, SeriesSpec, Timeframe, Window, pip_size_of, prove_scalers, read};
 
 use crate::published;
+use crate::whole::{align, go_on, instrument, prove};
 
 #[test]
 fn a_year_of_minutes_becomes_five_aligned_timeframes() {
     let Some(path) = published("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz") else { return };
     let recording = read(&[path], &ReadOptions::default()).unwrap();
-    let (name, bars) = (recording.symbol.as_str(), &recording.bars);
-    let instrument = Instrument { name, bars, pip_size: pip_size_of(name).unwrap() };
-    let series = align(&[instrument], &SeriesSpec::default()).unwrap();
-    assert_eq!((series.segments.len(), series.excluded.len()), (1, 0), "no hole of the year is longer than four days");
+    let name = recording.symbol.as_str();
+    let eurusd = instrument(name, &recording.bars, pip_size_of(name).unwrap());
+    let series = align(&[eurusd], &SeriesSpec::default()).unwrap();
+    assert_eq!(
+        (series.header.segments.len(), series.header.excluded.len()),
+        (1, 0),
+        "no hole of the year is longer than four days"
+    );
     // 49 + 48 bars of H4 must close first, and 36 minutes must follow.
     let first = recording.bars.open_time.iter().position(|ns| ns + 60_000_000_000 == series.sample_time[0]).unwrap();
     assert_eq!(series.len(), 372_607 - 36 - first);
     assert_eq!(series.targets.len(), series.len() * 36);
     for timeframe in &series.timeframes {
-        assert!(timeframe.values.iter().all(|value| value.is_finite()), "{}", timeframe.timeframe);
+        assert!(timeframe.values.iter().all(|value| value.is_finite()), "{:?}", timeframe.window);
         for (&end, &time) in timeframe.end.iter().zip(&series.sample_time) {
             let end = end as usize;
-            assert!(timeframe.close_time[end] <= time, "{}", timeframe.timeframe);
-            assert!(timeframe.close_time.get(end + 1).is_none_or(|&next| next > time), "{}", timeframe.timeframe);
+            assert!(timeframe.close_time[end] <= time, "{:?}", timeframe.window);
+            assert!(timeframe.close_time.get(end + 1).is_none_or(|&next| next > time), "{:?}", timeframe.window);
         }
     }
     let h4 = series.timeframes.last().unwrap();
     assert_eq!((h4.end[0], h4.window(0).len()), (47, 48 * 16));
     // HistData gives no volume.
-    let [warning] = &series.warnings[..] else { panic!("{:?}", series.warnings) };
+    let [warning] = &series.header.warnings[..] else { panic!("{:?}", series.header.warnings) };
     assert!(warning.starts_with("relative_volume is constant") && warning.contains("every timeframe"), "{warning}");
 }
 
@@ -37,7 +39,7 @@ fn a_year_of_minutes_becomes_five_aligned_timeframes() {
 fn samples_at_changes_of_clocks_are_proven() {
     let Some(path) = published("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz") else { return };
     let recording = read(&[path], &ReadOptions::default()).unwrap();
-    let eurusd = Instrument { name: "EURUSD", bars: &recording.bars, pip_size: 1e-4 };
+    let eurusd = instrument("EURUSD", &recording.bars, 1e-4);
     let spec = SeriesSpec::default();
     let series = align(&[eurusd], &spec).unwrap();
     let scalers = series.scalers();
@@ -46,11 +48,12 @@ fn samples_at_changes_of_clocks_are_proven() {
     let after = |second: i64| series.sample_time.partition_point(|&time| time < second * 1_000_000_000);
     for n in changes.map(after) {
         let moment = Moment { time: series.sample_time[n], seed: n as u64 };
-        let proof = prove_no_look_ahead(eurusd, &spec, &scalers, moment).unwrap();
+        let proof = prove(eurusd, &spec, scalers, moment).unwrap();
         let windows: Vec<&[f32]> = series.timeframes.iter().map(|timeframe| timeframe.window(n)).collect();
         assert_eq!(proof.windows, windows);
     }
-    prove_scalers(&[eurusd], &spec, &scalers, Moment { time: series.fit_end_time, seed: 1 }).unwrap();
+    let (moment, folder) = (Moment { time: scalers.fit_end_time, seed: 1 }, tempfile::tempdir().unwrap());
+    prove_scalers(&[eurusd], &spec, scalers, moment, folder.path(), &go_on).unwrap();
 }
 
 #[test]
@@ -60,12 +63,12 @@ fn a_month_without_bars_parts_a_recording() {
     let windows = [(Timeframe::M1, 60), (Timeframe::H1, 12)];
     let windows = windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec();
     let spec = SeriesSpec { windows, ..SeriesSpec::default() };
-    let series = align(&[Instrument { name: "EURUSD", bars: &recording.bars, pip_size: 1e-4 }], &spec).unwrap();
-    let all = series.segments.iter().chain(&series.excluded);
+    let series = align(&[instrument("EURUSD", &recording.bars, 1e-4)], &spec).unwrap();
+    let all = series.header.segments.iter().chain(&series.header.excluded);
     assert_eq!(all.map(|segment| segment.bars).sum::<usize>(), recording.bars.len());
-    assert!(series.segments.len() >= 2, "{:?} {:?}", series.segments, series.excluded);
-    for (n, start) in series.receptive_starts().into_iter().enumerate() {
-        let segment = series.segments.iter().find(|segment| segment.samples.contains(&n)).unwrap();
+    assert!(series.header.segments.len() >= 2, "{:?}", series.header);
+    for (n, &start) in series.receptive_start.iter().enumerate() {
+        let segment = series.header.segments.iter().find(|segment| segment.samples.contains(&n)).unwrap();
         assert!(start >= segment.open_time && series.sample_time[n] <= segment.close_time);
     }
 }

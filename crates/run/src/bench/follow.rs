@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use megabatch_bars::{
-    Bar, BarLines, Bars, Feature, Instrument, ReadOptions, Scalers, Scaling, SeriesSpec, SeriesStream, TargetKind,
-    Timeframe, TimeframeScaler, Window, Zone,
+    Bar, BarLines, Feature, Instrument, ReadOptions, Scalers, Scaling, SeriesSpec, SeriesStream, TargetKind, Timeframe,
+    TimeframeScaler, Window, Zone,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::StreamingPredictor;
@@ -114,8 +114,8 @@ fn live(options: &FollowOptions) -> Result<BarStream> {
     };
     let shape = SampleShape { timeframes: windows.iter().map(timeframe).collect(), outputs: TARGETS };
     let spec = SeriesSpec { windows, features, target_kind: TargetKind::LogReturn, ..SeriesSpec::default() };
-    let bars = Bars::with_capacity(Timeframe::M1, 0);
-    let series = SeriesStream::new(Instrument { name: "made-up", bars: &bars, pip_size: 1.0 }, &spec, &scalers)?;
+    let series =
+        SeriesStream::new(Instrument { name: "made-up", base: Timeframe::M1, pip_size: 1.0 }, &spec, &scalers)?;
     let config = ModelConfig { hidden: options.hidden, layers: options.layers, ..ModelConfig::default() };
     let model = Model::new(shape, config)?;
     let folder = tempfile::tempdir().context("a folder for the weights")?;

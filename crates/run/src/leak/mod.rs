@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use megabatch_bars::{
     Moment, Proof, Scalers, Segment, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, bar_files,
-    estimated_rows, prove_samples, prove_streamed_scalers,
+    estimated_rows, prove_samples, prove_scalers,
 };
 use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
@@ -447,7 +447,7 @@ impl Proofs<'_> {
             let bars: usize = self.instruments.iter().map(|one| one.bars.len()).sum();
             let pass = Pass::begin(self.host, "refit", "bars", 3 * bars as u64);
             let observe = |bars: usize| pass.advance(bars as u64);
-            prove_streamed_scalers(self.instruments, self.spec, self.scalers(), moment, folder, &observe)?;
+            prove_scalers(self.instruments, self.spec, self.scalers(), moment, folder, &observe)?;
         }
         Ok(follows)
     }

@@ -182,20 +182,20 @@ fn exact_spans_are_those_of_every_sample() {
         .map(|one| StreamedInstrument { name: &one.symbol, bars: &one.bars, pip_size: 1.0, fitted_until: None })
         .collect();
     let file = SeriesFile::open(&path, &Device::cpu().scope("test")).unwrap();
-    let (segments, horizon) = (&aligned.segments, recipe.horizon);
+    let (segments, horizon) = (&aligned.header.segments, recipe.horizon);
     assert!(segments.len() > 2, "{segments:?}");
     let exact = ExactSpans { file: &file, instruments: &instruments, segments, horizon };
-    let (reach_ns, mut random) = (aligned.receptive_starts(), Random::new(3));
+    let (samples, mut random) = (&aligned.arrays, Random::new(3));
     let mut below = |end: usize| (random.uniform() * end as f64) as usize % end;
     for case in 0..200 {
         let mut part = || {
-            let (from, every) = (below(aligned.len()), 1 + below(8));
-            let to = from + below(aligned.len() - from + 1);
+            let (from, every) = (below(aligned.header.samples), 1 + below(8));
+            let to = from + below(aligned.header.samples - from + 1);
             (from..to).filter(|n| n % every != 1 || case % 3 == 0).collect::<Vec<usize>>()
         };
         let (earlier, later): (Vec<usize>, Vec<usize>) = (part(), part());
-        let last_ns = earlier.iter().map(|&n| aligned.label_end_time[n]).max().unwrap_or(i64::MIN);
-        let reached = later.iter().filter(|&&n| reach_ns[n] < last_ns).count();
+        let last_ns = earlier.iter().map(|&n| samples.label_end_time[n]).max().unwrap_or(i64::MIN);
+        let reached = later.iter().filter(|&&n| samples.receptive_start[n] < last_ns).count();
         let [earlier, later] = [earlier, later].map(SampleRanges::from_iter);
         assert_eq!(exact.reached_by(&earlier, &later).unwrap(), (reached, last_ns));
     }

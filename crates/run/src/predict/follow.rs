@@ -194,7 +194,7 @@ struct SeenBars {
 /// The model with the states after its history.
 fn begin(subject: &StreamingModel, request: &FollowRequest) -> Result<(BarStream, SeenBars)> {
     let bars = subject.history(&request.history)?;
-    let series = SeriesStream::new(subject.instrument(&bars), &subject.spec, &subject.scalers)?;
+    let series = SeriesStream::new(subject.instrument(bars.timeframe), &subject.spec, &subject.scalers)?;
     subject.require_same_windows(&series)?;
     let follower =
         StreamingPredictor::open_in(subject.precision(), &Device::cpu(), subject.model()?, &subject.weights)?;

@@ -131,9 +131,9 @@ impl StreamingModel {
         (self.scalers.instruments.len() > 1).then(|| self.symbol.clone())
     }
 
-    /// The instrument with these bars.
-    pub(super) fn instrument<'a>(&'a self, bars: &'a Bars) -> Instrument<'a> {
-        Instrument { name: &self.symbol, bars, pip_size: self.pip_size }
+    /// The instrument, whose bars are of the timeframe `base`.
+    pub(super) fn instrument(&self, base: Timeframe) -> Instrument<'_> {
+        Instrument { name: &self.symbol, base, pip_size: self.pip_size }
     }
 
     /// The bars of the history; none for a cold start.

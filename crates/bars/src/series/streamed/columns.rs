@@ -1,5 +1,4 @@
-//! Centre and scale of columns that lie in a temporary file: those of
-//! [`Scaler::fit`](crate::series::scale::Scaler::fit), bit for bit.
+//! Centre and scale of columns that lie in a temporary file: those of all rows at once, bit for bit.
 //!
 //! ```text
 //! median and quartiles   1. count the upper 16 bits of all values, in the order of numbers
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::series::feature::Feature;
-use crate::series::scale::{SPREAD_MIN, Scaler, Scaling, center_and_spread, is_constant_between};
+use crate::series::scale::{SPREAD_MIN, Scaler, Scaling, is_constant_between, median_and_spread};
 use crate::spool::{failed, read_at};
 
 /// Columns of rows that came in pieces: of each piece, one column after the other.
@@ -72,7 +71,8 @@ impl ColumnsFile {
     /// Scaler of the columns, which are `features`.
     pub(crate) fn fit(&self, scaling: Scaling, features: &[Feature]) -> Result<Scaler> {
         if self.rows() == 0 {
-            return Ok(Scaler::fit(scaling, features, &[]));
+            assert_eq!(scaling, Scaling::None, "a scaler is fitted to rows");
+            return Ok(Scaler::neutral(features));
         }
         let mut scaler = Scaler { center: Vec::new(), scale: Vec::new(), constant: Vec::new() };
         for (place, &feature) in features.iter().enumerate() {
@@ -110,7 +110,7 @@ impl ColumnsFile {
                 // selection leaves them, so that the column must be held: 8 bytes a row.
                 let mut values = Vec::with_capacity(self.rows());
                 self.for_each(column, |piece| values.extend(piece.iter().copied().map(f64::from)))?;
-                Ok(center_and_spread(scaling, &mut values))
+                Ok(median_and_spread(&mut values))
             }
         }
     }
@@ -132,14 +132,14 @@ impl ColumnsFile {
         let last = self.rows() - 1;
         let positions = [0.25, 0.5, 0.75].map(|part| part * last as f64);
         let mut ranks: Vec<usize> =
-            positions.iter().flat_map(|&at| [at as usize, (at as usize + 1).min(last)]).collect();
+            positions.iter().flat_map(|&position| [position as usize, (position as usize + 1).min(last)]).collect();
         ranks.sort_unstable();
         ranks.dedup();
         let values = self.ranked(column, &ranks)?;
-        let of = |rank: usize| values[ranks.binary_search(&rank).expect("a rank that was asked for")];
-        Ok(positions.map(|at| {
-            let (lower, upper) = (of(at as usize), of((at as usize + 1).min(last)));
-            lower + (upper - lower) * at.fract()
+        let ranked = |rank: usize| values[ranks.binary_search(&rank).expect("a rank that was asked for")];
+        Ok(positions.map(|position| {
+            let (lower, upper) = (ranked(position as usize), ranked((position as usize + 1).min(last)));
+            lower + (upper - lower) * position.fract()
         }))
     }
 
@@ -196,6 +196,81 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::series::scale::{mean_and_deviation, scale_rows};
+
+    /// The scaler of all rows at once.
+    fn whole(scaling: Scaling, features: &[Feature], rows: &[f32]) -> Scaler {
+        let mut scaler = Scaler { center: Vec::new(), scale: Vec::new(), constant: Vec::new() };
+        for (place, &feature) in features.iter().enumerate() {
+            let column = rows.iter().skip(place).step_by(features.len());
+            let mut values: Vec<f64> = column.copied().map(f64::from).collect();
+            let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let is_constant = is_constant_between(lowest, highest);
+            scaler.constant.extend(is_constant.then_some(feature));
+            let (center, scale) = match scaling {
+                _ if feature.is_cyclic() => (0.0, 1.0),
+                Scaling::None => (0.0, 1.0),
+                Scaling::Standard => mean_and_deviation(&values),
+                Scaling::Robust => median_and_spread(&mut values),
+            };
+            scaler.center.push(center);
+            scaler.scale.push(if is_constant { 1.0 } else { scale });
+        }
+        scaler
+    }
+
+    /// The scaler of rows that come one by one.
+    fn fit(scaling: Scaling, features: &[Feature], rows: &[f32]) -> Scaler {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = ColumnsFile::create(folder.path(), features.len()).unwrap();
+        rows.chunks_exact(features.len()).for_each(|row| file.push(row).unwrap());
+        file.fit(scaling, features).unwrap()
+    }
+
+    const PAIR: [Feature; 2] = [Feature::Body, Feature::DaySin];
+
+    #[test]
+    fn known_scalers() {
+        let rows = [1.0, 0.5, 2.0, 0.25, 3.0, 0.0, 4.0, 0.125, 100.0, 0.25];
+        let cases =
+            [(Scaling::Robust, 3.0, 2.0), (Scaling::Standard, 22.0, (1522.0f64).sqrt()), (Scaling::None, 0.0, 1.0)];
+        for (scaling, center, scale) in cases {
+            let scaler = fit(scaling, &PAIR, &rows);
+            assert_eq!((scaler.center[0], scaler.center[1], scaler.scale[1]), (center, 0.0, 1.0), "{scaling}");
+            assert!((scaler.scale[0] - scale).abs() < 1e-12, "{scaling}: {}", scaler.scale[0]);
+            assert_eq!(scaler.constant, []);
+            let mut scaled = rows;
+            scale_rows(&mut scaled, &scaler.center, &scaler.scale);
+            assert!((f64::from(scaled[8]) - (100.0 - center) / scale).abs() < 1e-5);
+            assert_eq!(scaled[9], 0.25);
+        }
+    }
+
+    #[test]
+    fn a_constant_feature_keeps_its_size_and_is_named() {
+        for scaling in [Scaling::Robust, Scaling::Standard, Scaling::None] {
+            let scaler = fit(scaling, &PAIR, &[7.0, 1.0, 7.0, 1.0, 7.0, 1.0]);
+            let center = if scaling == Scaling::None { 0.0 } else { 7.0 };
+            assert_eq!((scaler.center[0], scaler.scale[0]), (center, 1.0), "{scaling}");
+            assert_eq!(scaler.constant, PAIR);
+        }
+        let rounding = fit(Scaling::Robust, &PAIR[..1], &[1e-16, 0.0, -1e-16, 2e-16]);
+        assert_eq!(rounding.constant, [Feature::Body]);
+    }
+
+    #[test]
+    fn without_rows_nothing_is_scaled_and_nothing_is_constant() {
+        let scaler = fit(Scaling::None, &PAIR, &[]);
+        assert_eq!((scaler.center, scaler.scale, scaler.constant), (vec![0.0; 2], vec![1.0; 2], vec![]));
+    }
+
+    #[test]
+    fn mostly_equal_values_are_scaled_by_their_deviation() {
+        let scaler = fit(Scaling::Robust, &PAIR[..1], &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0]);
+        assert_eq!((scaler.center[0], scaler.constant.len()), (0.0, 0));
+        assert!((scaler.scale[0] - 1.75f64.sqrt()).abs() < 1e-12);
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -224,7 +299,7 @@ mod tests {
                 left = rest;
             }
             for scaling in [Scaling::Robust, Scaling::Standard, Scaling::None] {
-                let (found, expected) = (file.fit(scaling, &features).unwrap(), Scaler::fit(scaling, &features, &rows));
+                let (found, expected) = (file.fit(scaling, &features).unwrap(), whole(scaling, &features, &rows));
                 let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
                 prop_assert_eq!(bits(&found.center), bits(&expected.center), "{}", scaling);
                 prop_assert_eq!(bits(&found.scale), bits(&expected.scale), "{}", scaling);

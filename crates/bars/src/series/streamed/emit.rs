@@ -13,8 +13,11 @@ use crate::series::target::Horizon;
 /// Targets, or features of one timeframe, that are held at once.
 const PIECE_NUMBERS: usize = 1 << 20;
 
-/// Consecutive rows and samples of a series: what stands in the arrays of an
-/// [`AlignedSeries`](crate::AlignedSeries) from the first on that it names.
+/// Consecutive rows and samples of a series.
+///
+/// Sample n sees, of each timeframe, the rows `end[n] + 1 - seq_len ..= end[n]`: the last bars of
+/// its segment that have closed at `sample_time[n]` or before. Instruments stand one after the
+/// other in all arrays of a series, and within each its segments in order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SeriesPiece {
@@ -22,16 +25,28 @@ pub struct SeriesPiece {
     pub timeframes: Vec<TimeframePiece>,
     /// Place of the first sample in the series.
     pub first_sample: usize,
-    /// Time of each sample: `[n]`.
+    /// Close time of each sample's base bar, in nanoseconds since 1970 UTC: `[n]`, increasing
+    /// within an instrument.
     pub sample_time: Vec<i64>,
-    /// Instrument of each sample: `[n]`.
+    /// Instrument of each sample, from 0: `[n]`.
     pub sample_instrument: Vec<i32>,
-    /// Open time of the earliest bar that each sample depends on: `[n]`, as
-    /// [`AlignedSeries::receptive_starts`](crate::AlignedSeries::receptive_starts).
+    /// Open time of the earliest bar that each sample depends on in any timeframe: `[n]`.
+    ///
+    /// It is the first bar of the sample's windows or, before it, of the look-back of the features:
+    /// their longest warm-up. A bin that opened before its segment counts from where the segment
+    /// begins.
+    ///
+    /// Recursive features (EMA, Wilder's mean) have no earliest bar: each bar's weight fades by a
+    /// constant factor a bar and never becomes zero. All bars before the look-back together weigh
+    /// (1 - w) to the power look-back + 1 in a mean of weight w: with the 49 bars of the default
+    /// features, 2.5 % in `rsi_14` and `atr_14`, 2.1 % in the slow mean of `macd`; with all
+    /// features, 13.5 % in `ema_50_distance`. A purge by this time is exact for windowed features,
+    /// and removes all but that share of recursive ones. No look-back lets a later bar into an
+    /// earlier sample.
     pub receptive_start: Vec<i64>,
     /// Close time of the last base bar that each sample's targets read: `[n]`.
     pub label_end_time: Vec<i64>,
-    /// Targets: `[n, K]`.
+    /// Changes of the price over the base bars after each sample: `[n, K]`.
     pub targets: Vec<f32>,
 }
 
@@ -96,12 +111,12 @@ impl SeriesPlan<'_> {
         observe: Observe<'_>,
         sink: &(dyn Fn(&SeriesPiece) -> Result<(), E> + Sync),
     ) -> Result<(), E> {
-        let (source, outline) = (self.instruments[place].bars, &self.outlines[place]);
+        let (source, index) = (self.instruments[place].bars, &self.segment_indices[place]);
         // Targets of long horizons are more than bars.
         let piece_bars = (PIECE_NUMBERS / self.spec.horizon.max(self.spec.features.len())).clamp(64, PIECE_BARS);
         let mut writer = InstrumentWriter::new(self, place, header)?;
         let mut bars = Bars::with_capacity(self.base, 0);
-        for (segment, found) in outline.segments.iter().enumerate() {
+        for (segment, found) in index.segments.iter().enumerate() {
             if self.samples[place][segment] == 0 {
                 if observe(found.bars.len()).is_break() {
                     return Err(Error::Interrupted.into());
@@ -218,7 +233,7 @@ impl<'a> InstrumentWriter<'a> {
             together.try_for_each(|(track, piece)| track.push(bars, count, chosen, piece))?;
             add_targets();
         }
-        let segment_open = self.plan.outlines[self.place].segments[segment].open_time;
+        let segment_open = self.plan.segment_indices[self.place].segments[segment].open_time;
         for &index in &self.chosen {
             let earliest = self.tracks.iter().map(|track| track.cursor.reach(index).open_time).min();
             self.piece.receptive_start.push(earliest.map_or(segment_open, |time| time.max(segment_open)));
@@ -232,7 +247,7 @@ impl<'a> InstrumentWriter<'a> {
 
     /// Makes sure that a segment has the rows that were counted.
     fn end(&self, segment: usize) {
-        let counted = &self.plan.outlines[self.place].segments[segment];
+        let counted = &self.plan.segment_indices[self.place].segments[segment];
         for (timeframe, track) in self.tracks.iter().enumerate() {
             let rows = self.next_row(timeframe) - track.segment_row;
             assert_eq!(rows, counted.rows(timeframe, self.plan.spec.look_back()), "rows of segment {segment}");

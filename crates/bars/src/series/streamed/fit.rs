@@ -1,4 +1,4 @@
-//! Scalers, and what a series holds besides its arrays.
+//! Scalers, and the facts of a series besides its arrays.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::columns::ColumnsFile;
 use super::cursor::TrackCursor;
-use super::{Observe, SampleInstants, SeriesPlan, StreamedInstrument, outlines};
+use super::{Observe, SampleInstants, SeriesPlan, StreamedInstrument, segment_indices};
 use crate::bar_source::pieces_of;
 use crate::bars::Bars;
 use crate::error::excluded::refused;
@@ -20,7 +20,7 @@ use crate::series::spec::{SeriesSpec, Window};
 use crate::series::warnings::{self, ConstantFeature, InstrumentSize};
 use crate::time::timeframe::Timeframe;
 
-/// What an [`AlignedSeries`](crate::AlignedSeries) holds besides its arrays of bars and samples.
+/// A series without its arrays of bars and samples.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SeriesHeader {
@@ -81,18 +81,18 @@ impl SeriesPlan<'_> {
         let mut scalers = Vec::with_capacity(self.windows.len());
         for (k, Window { timeframe, .. }) in self.windows.iter().enumerate() {
             let mut scaler = TimeframeScaler { timeframe: *timeframe, center: Vec::new(), scale: Vec::new() };
-            for (place, of_instrument) in fitted.iter().enumerate() {
-                let own = &of_instrument[k];
+            for (place, scalers) in fitted.iter().enumerate() {
+                let own = &scalers[k];
                 scaler.center.extend(&own.center);
                 scaler.scale.extend(&own.scale);
                 let place = format!("{}{timeframe}", warnings::whose(&names, place));
-                let of = |&feature: &Feature| ConstantFeature { feature, place: place.clone() };
-                constant.extend(own.constant.iter().map(of));
+                let named = |&feature: &Feature| ConstantFeature { feature, place: place.clone() };
+                constant.extend(own.constant.iter().map(named));
             }
             scalers.push(scaler);
         }
         let everywhere = self.windows.len() * names.len();
-        let constant = warnings::of_constant(&self.spec.features, &constant, everywhere);
+        let constant = warnings::constant_warnings(&self.spec.features, &constant, everywhere);
         let scalers = Scalers {
             kind: self.spec.scaling,
             fit_end_time: self.fit_end_time,
@@ -116,9 +116,9 @@ impl SeriesPlan<'_> {
     fn header(&self, scalers: Scalers, constant: Vec<String>) -> SeriesHeader {
         let names: Vec<&str> = self.instruments.iter().map(|one| one.name).collect();
         let (segments, excluded) = self.segments();
-        let size = |outline: &super::Outline| InstrumentSize { segments: outline.segments.len(), bars: outline.bars() };
-        let sizes: Vec<InstrumentSize> = self.outlines.iter().map(size).collect();
-        let mut warnings = warnings::of_excluded(&names, &sizes, &excluded, self.spec.holes);
+        let size = |index: &super::SegmentIndex| InstrumentSize { segments: index.segments.len(), bars: index.bars() };
+        let sizes: Vec<InstrumentSize> = self.segment_indices.iter().map(size).collect();
+        let mut warnings = warnings::excluded_warnings(&names, &sizes, &excluded, self.spec.holes);
         warnings.extend(constant);
         SeriesHeader {
             base: self.base,
@@ -135,9 +135,9 @@ impl SeriesPlan<'_> {
     fn timeframe_header(&self, timeframe: usize) -> TimeframeHeader {
         let look_back = self.spec.look_back();
         let (mut instrument_start, mut segment_start, mut rows) = (Vec::new(), Vec::new(), 0);
-        for (outline, samples) in self.outlines.iter().zip(&self.samples) {
+        for (index, samples) in self.segment_indices.iter().zip(&self.samples) {
             instrument_start.push(rows as i64);
-            for (segment, _) in outline.segments.iter().zip(samples).filter(|(_, samples)| **samples > 0) {
+            for (segment, _) in index.segments.iter().zip(samples).filter(|(_, samples)| **samples > 0) {
                 segment_start.push(rows as i64);
                 rows += segment.rows(timeframe, look_back);
             }
@@ -160,7 +160,7 @@ impl SeriesPlan<'_> {
             tracks.push(FittedTrack { cursor, columns: ColumnsFile::create(self.folder, width)?, rows: Vec::new() });
         }
         let mut bars = Bars::with_capacity(self.base, 0);
-        for segment in self.outlines[place].segments.iter().filter(|segment| segment.bars.start < end) {
+        for segment in self.segment_indices[place].segments.iter().filter(|segment| segment.bars.start < end) {
             tracks.iter_mut().for_each(|track| track.cursor.restart());
             for piece in pieces_of(segment.bars.start..segment.bars.end.min(end)) {
                 source.read(piece, &mut bars)?;
@@ -182,10 +182,12 @@ impl SeriesPlan<'_> {
     }
 }
 
-/// Scalers of one instrument, fitted up to a given time: those of [`Scalers::fit`].
+/// Scalers of one instrument, fitted up to a given time.
 ///
 /// # Errors
-/// As [`Scalers::fit`], [`Error::Spool`] and [`Error::Interrupted`].
+/// [`Error::Invalid`], [`Error::NotAMultiple`] and [`Error::Straddles`] as for [`SeriesPlan::new`];
+/// [`Error::TooFewToFit`] for less than a window of bars; [`Error::Spool`] and
+/// [`Error::Interrupted`].
 pub(crate) fn fit_until(
     instrument: StreamedInstrument<'_>,
     spec: &SeriesSpec,
@@ -194,7 +196,7 @@ pub(crate) fn fit_until(
     observe: Observe<'_>,
 ) -> Result<Scalers> {
     let windows = spec.checked_windows()?;
-    let counted = outlines(&[instrument], spec, &windows, &|_| ControlFlow::Continue(()))?;
+    let counted = segment_indices(&[instrument], spec, &windows, &|_| ControlFlow::Continue(()))?;
     let plan = SeriesPlan::without_samples(vec![instrument], spec, windows, counted, folder);
     let plan = SeriesPlan { fit_end_time, ..plan };
     if spec.scaling != Scaling::None

@@ -1,5 +1,5 @@
-//! Series of instruments whose bars lie in files, in bounded memory: what
-//! [`align`](crate::align) makes of them, bit for bit, a piece of one instrument at a time.
+//! Series of instruments whose bars lie in files, in bounded memory: a piece of one instrument at a
+//! time. The result is that of all bars at once, bit for bit.
 //!
 //! ```text
 //! 1. count    segments, and bars of each timeframe in them       open times of each instrument
@@ -12,9 +12,7 @@ mod columns;
 pub(crate) mod cursor;
 mod emit;
 mod fit;
-pub(crate) mod outline;
-#[cfg(test)]
-mod tests;
+pub(crate) mod segment_index;
 mod times;
 
 use std::fmt;
@@ -26,15 +24,15 @@ use rayon::prelude::*;
 pub use self::emit::{SeriesPiece, TimeframePiece};
 pub(crate) use self::fit::fit_until;
 pub use self::fit::{SeriesHeader, TimeframeHeader};
-pub use self::outline::bars_before;
-use self::outline::{Outline, closed_with, too_short};
+pub use self::segment_index::bars_before;
+use self::segment_index::{SegmentIndex, closed_with, too_short};
 use self::times::{TimeStream, TimesFile};
 pub(crate) use self::times::{TimesCursor, TimesWriter, merge};
 use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::error::excluded::{Excluded, refused};
 use crate::error::{Error, Result};
 use crate::series::Segment;
-use crate::series::instrument::{InstrumentFacts, base_of};
+use crate::series::instrument::{Instrument, checked_base};
 use crate::series::scale::Scaling;
 use crate::series::spec::{SeriesSpec, Window};
 use crate::time::timeframe::Timeframe;
@@ -54,7 +52,12 @@ pub struct StreamedInstrument<'a> {
     pub fitted_until: Option<i64>,
 }
 
-impl StreamedInstrument<'_> {
+impl<'a> StreamedInstrument<'a> {
+    /// Its name, timeframe and pip size.
+    pub(crate) fn without_bars(&self) -> Instrument<'a> {
+        Instrument { name: self.name, base: self.bars.timeframe(), pip_size: self.pip_size }
+    }
+
     /// Number of bars that its scaler is fitted on, where the training span ends at `fit_end_time`.
     fn bars_to_fit(&self, fit_end_time: i64) -> Result<usize> {
         let own_end = self.fitted_until.map_or(i64::MAX, |close_time| close_time.saturating_add(1));
@@ -78,7 +81,7 @@ pub struct SeriesPlan<'a> {
     spec: &'a SeriesSpec,
     base: Timeframe,
     windows: Vec<Window>,
-    outlines: Vec<Outline>,
+    segment_indices: Vec<SegmentIndex>,
     grid: Option<TimesFile>,
     /// Number of samples of each segment of each instrument.
     samples: Vec<Vec<usize>>,
@@ -97,35 +100,55 @@ pub struct SampleInstants {
     pub first: i64,
     /// The last.
     pub last: i64,
-    /// Of each instrument, those at which no other has a sample.
+    /// Number of instants at which one instrument alone has a sample: an entry an instrument.
     pub alone: Vec<usize>,
 }
 
 impl<'a> SeriesPlan<'a> {
-    /// Plans the series that [`align`](crate::align) makes; temporary files lie in `folder`.
+    /// Plans a series of several timeframes from the bars of one, for one instrument or several.
+    /// Temporary files lie in `folder`.
     ///
-    /// Scalers are of the bars that close before `fit_end_time`, where it is given, instead of
-    /// those of a share of the samples: bars that are added to a series change none of them.
+    /// A sample stands at the close of a base bar that has a full window in every timeframe and a
+    /// full horizon; with a stride s, at every s-th of a segment, or, for several instruments, at
+    /// the bars of every s-th instant at which one of them has a bar. Windows and horizons are
+    /// counted in bars that exist, across holes that the spec's [`GapPolicy`](crate::GapPolicy)
+    /// allows. No sample reaches out of its segment. The bars of each timeframe before the longest
+    /// warm-up of its features are excluded, and so are segments without a sample.
+    ///
+    /// Scalers are fitted for each instrument on its bars before one time that all share. That time
+    /// is `fit_end_time` where it is given: bars that are added to a series then change no scaler.
+    /// Otherwise it is the end of the first `train_fraction` of all samples, rounded down to whole
+    /// samples, or of the instants at which there are samples, whichever is earlier. Samples of one
+    /// time are never separated. A split by the same fraction, of samples or of instants, never
+    /// ends its training part earlier.
     ///
     /// # Errors
-    /// As [`align`](crate::align), [`Error::Spool`] and [`Error::Interrupted`].
-    pub fn of(
+    /// [`Error::Invalid`] for a value out of range, or instruments that do not go together;
+    /// [`Error::NotAMultiple`] and [`Error::Straddles`] for a timeframe that cannot be made of the
+    /// bars; [`Error::TooShort`] for an instrument without a sample; [`Error::TooFewToFit`] for one
+    /// with too few bars before the time up to which scalers are fitted; [`Error::Several`] for
+    /// several such instruments, all of which it names; [`Error::Spool`] and
+    /// [`Error::Interrupted`].
+    pub fn new(
         instruments: &[StreamedInstrument<'a>],
         spec: &'a SeriesSpec,
         fit_end_time: Option<i64>,
         folder: &'a Path,
         observe: Observe<'_>,
     ) -> Result<Self> {
-        let (plan, excluded) = SeriesPlan::of_usable(instruments, spec, fit_end_time, folder, observe)?;
+        let (plan, excluded) = SeriesPlan::from_usable(instruments, spec, fit_end_time, folder, observe)?;
         if excluded.is_empty() { Ok(plan) } else { Err(refused(instruments.len() - excluded.len(), excluded)) }
     }
 
-    /// Plans the series that [`align_usable`](crate::align_usable) makes, and names the instruments
-    /// that are not in it; with the end of the training span of [`SeriesPlan::of`].
+    /// Plans as [`SeriesPlan::new`] does, but excludes and names the instruments that have no sample
+    /// or too few bars to fit their scalers on.
+    ///
+    /// With fewer samples the training span may end at another time, so that excluding one
+    /// instrument can exclude another.
     ///
     /// # Errors
-    /// As [`align_usable`](crate::align_usable), [`Error::Spool`] and [`Error::Interrupted`].
-    pub fn of_usable(
+    /// As [`SeriesPlan::new`], where no instrument is left.
+    pub fn from_usable(
         instruments: &[StreamedInstrument<'a>],
         spec: &'a SeriesSpec,
         fit_end_time: Option<i64>,
@@ -133,16 +156,11 @@ impl<'a> SeriesPlan<'a> {
         observe: Observe<'_>,
     ) -> Result<(Self, Vec<Excluded>)> {
         let windows = spec.checked_windows()?;
-        let facts = |instrument: &StreamedInstrument<'a>| InstrumentFacts {
-            name: instrument.name,
-            timeframe: instrument.bars.timeframe(),
-            pip_size: instrument.pip_size,
-        };
-        base_of(&instruments.iter().map(facts).collect::<Vec<_>>())?;
-        let outlines = outlines(instruments, spec, &windows, observe)?;
-        let (mut usable, mut outlines, mut excluded) = (instruments.to_vec(), outlines, Vec::new());
+        checked_base(&instruments.iter().map(StreamedInstrument::without_bars).collect::<Vec<_>>())?;
+        let segment_indices = segment_indices(instruments, spec, &windows, observe)?;
+        let (mut usable, mut segment_indices, mut excluded) = (instruments.to_vec(), segment_indices, Vec::new());
         loop {
-            let mut plan = SeriesPlan::without_samples(usable, spec, windows.clone(), outlines, folder);
+            let mut plan = SeriesPlan::without_samples(usable, spec, windows.clone(), segment_indices, folder);
             let lacking = plan.place(fit_end_time)?;
             if lacking.is_empty() {
                 return Ok((plan, excluded));
@@ -151,7 +169,7 @@ impl<'a> SeriesPlan<'a> {
                 plan.instruments.iter().map(|one| lacking.iter().all(|lacking| lacking.symbol != one.name)).collect();
             excluded.extend(lacking);
             usable = kept(plan.instruments, &is_kept);
-            outlines = kept(plan.outlines, &is_kept);
+            segment_indices = kept(plan.segment_indices, &is_kept);
             if usable.is_empty() {
                 return Err(refused(0, excluded));
             }
@@ -163,7 +181,7 @@ impl<'a> SeriesPlan<'a> {
         instruments: Vec<StreamedInstrument<'a>>,
         spec: &'a SeriesSpec,
         windows: Vec<Window>,
-        outlines: Vec<Outline>,
+        segment_indices: Vec<SegmentIndex>,
         folder: &'a Path,
     ) -> Self {
         SeriesPlan {
@@ -171,7 +189,7 @@ impl<'a> SeriesPlan<'a> {
             instruments,
             spec,
             windows,
-            outlines,
+            segment_indices,
             grid: None,
             samples: Vec::new(),
             instants: SampleInstants { count: 0, first: 0, last: 0, alone: Vec::new() },
@@ -187,7 +205,7 @@ impl<'a> SeriesPlan<'a> {
 
     /// Number of base bars, those of segments without samples included.
     pub fn bars(&self) -> usize {
-        self.outlines.iter().map(Outline::bars).sum()
+        self.segment_indices.iter().map(SegmentIndex::bars).sum()
     }
 
     /// Number of base bars that the scalers are fitted on.
@@ -203,8 +221,8 @@ impl<'a> SeriesPlan<'a> {
     pub fn array_bytes(&self) -> usize {
         let width = self.spec.features.len();
         let rows: usize = (0..self.windows.len()).map(|timeframe| self.rows(timeframe)).sum();
-        let of_sample = 3 * 8 + 4 + self.windows.len() * 8 + self.spec.horizon * 4;
-        rows * (4 * width + 8) + self.samples() * of_sample
+        let sample_bytes = 3 * 8 + 4 + self.windows.len() * 8 + self.spec.horizon * 4;
+        rows * (4 * width + 8) + self.samples() * sample_bytes
     }
 
     /// The times at which there are samples.
@@ -220,11 +238,11 @@ impl<'a> SeriesPlan<'a> {
 
     fn rows(&self, timeframe: usize) -> usize {
         let look_back = self.spec.look_back();
-        let of = |outline: &Outline, samples: &[usize]| -> usize {
-            let segments = outline.segments.iter().zip(samples).filter(|(_, samples)| **samples > 0);
+        let instrument_rows = |index: &SegmentIndex, samples: &[usize]| -> usize {
+            let segments = index.segments.iter().zip(samples).filter(|(_, samples)| **samples > 0);
             segments.map(|(segment, _)| segment.rows(timeframe, look_back)).sum()
         };
-        self.outlines.iter().zip(&self.samples).map(|(outline, samples)| of(outline, samples)).sum()
+        self.segment_indices.iter().zip(&self.samples).map(|(index, samples)| instrument_rows(index, samples)).sum()
     }
 
     /// Puts the samples, finds the end of the training span, or names the instruments that cannot
@@ -239,8 +257,8 @@ impl<'a> SeriesPlan<'a> {
         let lacking: Vec<Excluded> = (0..self.instruments.len())
             .filter(without)
             .map(|place| {
-                let (one, outline) = (self.instruments[place], &self.outlines[place]);
-                let reason = too_short(one.name, one.bars, outline, self.spec, &self.windows)?;
+                let (one, index) = (self.instruments[place], &self.segment_indices[place]);
+                let reason = too_short(one.name, one.bars, index, self.spec, &self.windows)?;
                 Ok(Excluded { symbol: one.name.to_owned(), reason })
             })
             .collect::<Result<_>>()?;
@@ -264,8 +282,8 @@ impl<'a> SeriesPlan<'a> {
         }
         let mut first: Option<i64> = None;
         let mut time = Vec::new();
-        for (one, outline) in self.instruments.iter().zip(&self.outlines) {
-            for bar in outline.segments.iter().filter_map(outline::SegmentOutline::first_full) {
+        for (one, index) in self.instruments.iter().zip(&self.segment_indices) {
+            for bar in index.segments.iter().filter_map(segment_index::CountedSegment::first_full) {
                 one.bars.read_open_times(bar..bar + 1, &mut time)?;
                 first = Some(first.map_or(time[0], |first| first.min(time[0])));
             }
@@ -283,15 +301,20 @@ impl<'a> SeriesPlan<'a> {
 
     fn selector(&self, place: usize) -> SampleSelector<'_> {
         let grid = self.grid.as_ref().map(TimesCursor::new);
-        SampleSelector { outline: &self.outlines[place], horizon: self.spec.horizon, stride: self.spec.stride, grid }
+        SampleSelector {
+            index: &self.segment_indices[place],
+            horizon: self.spec.horizon,
+            stride: self.spec.stride,
+            grid,
+        }
     }
 
     /// Number of samples of each segment of an instrument.
     fn samples_of(&self, place: usize) -> Result<Vec<usize>> {
-        let (bars, outline) = (self.instruments[place].bars, &self.outlines[place]);
+        let (bars, index) = (self.instruments[place].bars, &self.segment_indices[place]);
         let mut selector = self.selector(place);
         let (mut times, mut chosen) = (Vec::new(), Vec::new());
-        let count = |(segment, found): (usize, &outline::SegmentOutline)| {
+        let count = |(segment, found): (usize, &segment_index::CountedSegment)| {
             let range = found.sample_range(self.spec.horizon);
             if self.grid.is_none() {
                 return Ok(range.len().div_ceil(self.spec.stride));
@@ -305,15 +328,15 @@ impl<'a> SeriesPlan<'a> {
             }
             Ok(count)
         };
-        outline.segments.iter().enumerate().map(count).collect()
+        index.segments.iter().enumerate().map(count).collect()
     }
 
     /// Times of an instrument's samples, in order.
     fn sample_times(&self, place: usize) -> TimeStream<'_> {
-        let (bars, outline) = (self.instruments[place].bars, &self.outlines[place]);
+        let (bars, index) = (self.instruments[place].bars, &self.segment_indices[place]);
         let base_ns = self.base.duration_ns();
         let mut selector = self.selector(place);
-        let mut pieces = outline.segments.iter().enumerate().flat_map(|(segment, found)| {
+        let mut pieces = index.segments.iter().enumerate().flat_map(|(segment, found)| {
             pieces_of(found.sample_range(self.spec.horizon)).map(move |piece| (segment, piece))
         });
         let (mut times, mut chosen) = (Vec::new(), Vec::new());
@@ -369,7 +392,7 @@ impl<'a> SeriesPlan<'a> {
         let (one, look_back) = (self.instruments[place], self.spec.look_back());
         let end = one.bars_to_fit(self.fit_end_time)?;
         let mut rows = vec![0; self.windows.len()];
-        for segment in &self.outlines[place].segments {
+        for segment in &self.segment_indices[place].segments {
             if segment.bars.end <= end {
                 rows.iter_mut().enumerate().for_each(|(k, rows)| *rows += segment.rows(k, look_back));
             } else if segment.bars.start < end {
@@ -394,8 +417,8 @@ impl<'a> SeriesPlan<'a> {
     fn segments(&self) -> (Vec<Segment>, Vec<Segment>) {
         let mut start = 0;
         let (mut with, mut without) = (Vec::new(), Vec::new());
-        for (place, (outline, samples)) in self.outlines.iter().zip(&self.samples).enumerate() {
-            for (found, &count) in outline.segments.iter().zip(samples) {
+        for (place, (index, samples)) in self.segment_indices.iter().zip(&self.samples).enumerate() {
+            for (found, &count) in index.segments.iter().zip(samples) {
                 let segment = Segment {
                     instrument: place as i32,
                     bars: found.bars.len(),
@@ -413,7 +436,7 @@ impl<'a> SeriesPlan<'a> {
 
 /// Chooses the base bars of one instrument at which samples stand, in one go through them.
 struct SampleSelector<'a> {
-    outline: &'a Outline,
+    index: &'a SegmentIndex,
     horizon: usize,
     stride: usize,
     grid: Option<TimesCursor<'a>>,
@@ -423,7 +446,7 @@ impl SampleSelector<'_> {
     /// Adds those of the bars `piece` of a segment, which open at `times`, counted from the
     /// piece's first.
     fn choose(&mut self, segment: usize, piece: &Range<usize>, times: &[i64], chosen: &mut Vec<usize>) -> Result<()> {
-        let range = self.outline.segments[segment].sample_range(self.horizon);
+        let range = self.index.segments[segment].sample_range(self.horizon);
         let own = range.start.max(piece.start)..range.end.min(piece.end);
         match &mut self.grid {
             None => {
@@ -443,19 +466,19 @@ impl SampleSelector<'_> {
     }
 }
 
-fn outlines(
+fn segment_indices(
     instruments: &[StreamedInstrument<'_>],
     spec: &SeriesSpec,
     windows: &[Window],
     observe: Observe<'_>,
-) -> Result<Vec<Outline>> {
+) -> Result<Vec<SegmentIndex>> {
     for window in windows {
         crate::series::binning::Binning::new(window.timeframe, instruments[0].bars.timeframe())?;
     }
     let counted = instruments.par_iter().map(|one| {
-        let outline = Outline::of(one.bars, spec, windows)?;
+        let index = SegmentIndex::count(one.bars, spec, windows)?;
         match observe(one.bars.len()) {
-            ControlFlow::Continue(()) => Ok(outline),
+            ControlFlow::Continue(()) => Ok(index),
             ControlFlow::Break(()) => Err(Error::Interrupted),
         }
     });

@@ -74,7 +74,8 @@ pub(super) const KEYS: &[Key] = &[
     .only(&[Condition::WithGraphAttention]),
     key("model.graph_layers", Kind::Count { min: 0, max: 64 }, "2", "Layers of graph attention; 0 for none.")
         .only(&[Condition::WithGraphs]),
-    key("model.graph_heads", WIDTH, "4", "Heads of each layer of graph attention.").only(&[Condition::WithGraphAttention]),
+    key("model.graph_heads", WIDTH, "4", "Heads of each layer of graph attention.")
+        .only(&[Condition::WithGraphAttention]),
     key("model.graph_hidden", WIDTH, "16", "Units of each head.").only(&[Condition::WithGraphAttention]),
     key(
         "model.graph_output",

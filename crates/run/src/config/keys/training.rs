@@ -2,7 +2,7 @@
 
 use megabatch_nn::loss::Classes;
 
-use super::{Condition, COUNT, COUNT_OR_ZERO, Key, NOT_NEGATIVE, POSITIVE, THREADS, key};
+use super::{COUNT, COUNT_OR_ZERO, Condition, Key, NOT_NEGATIVE, POSITIVE, THREADS, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[

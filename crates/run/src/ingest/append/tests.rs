@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
-use megabatch_bars::{Scalers, TargetKind, align_with};
+use megabatch_bars::{Scalers, TargetKind};
 use megabatch_chunk_io::{AttributeValue, Storage, WriteOptions, write_series};
 
 use super::*;
@@ -53,7 +53,7 @@ fn ingested_anew(path: &Path, scalers: &Scalers) -> Vec<u8> {
     let Some(AttributeValue::Text(source)) = kept.attribute("source") else { panic!("no account") };
     let recordings = kept.recipe.read().unwrap();
     let spec = kept.recipe.spec();
-    let aligned = align_with(&recordings.instruments(), &spec, scalers).unwrap();
+    let aligned = recordings.align_with(&spec, scalers).unwrap();
     let series = series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source });
     let whole = path.with_file_name("whole.h5");
     write_series(&whole, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();

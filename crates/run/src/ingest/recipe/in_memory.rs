@@ -1,86 +1,123 @@
-//! The oracle of `ingest` and `leak`: bars and series in memory.
+//! The oracle of `ingest` and `leak`: bars are read into memory, and the pieces of a series are put
+//! together before they are written.
 
 use std::io;
+use std::ops::ControlFlow;
+use std::sync::Mutex;
 
 use megabatch_bars::{
-    AlignedSeries, BarSource, Bars, CommonTimes, Instrument, OnError, ReadOptions, Recording, Scaling, TimeframeSeries,
-    Universe, align, align_usable, on_common_times, read_all, read_pair,
+    BarSource as _, Bars, OnError, Recording, Scalers, SeriesHeader, SeriesPiece, SeriesPlan, SeriesSpec,
+    StreamedInstrument, TimeframePiece,
 };
 use megabatch_chunk_io::{Instruments, Scaler, Series, SeriesTimeframe};
 use serde_json::Value;
+use tempfile::TempDir;
 
-use super::recordings::{Recordings, by_symbol, common_times_warning, one_sided};
-use super::{Calendar, Recipe};
+use super::{Recipe, Recordings, StreamedRecordings};
 use crate::adapters::series::{Origin, attributes};
 use crate::error::Result;
+use crate::host::Host;
 use crate::ingest::provenance::{Fingerprints, SeriesProvenance, provenance_json};
+use crate::ingest::spool::SpoolFolder;
+
+/// A series whose pieces are put together.
+pub(crate) struct WholeSeries {
+    pub(crate) header: SeriesHeader,
+    pub(crate) arrays: SeriesPiece,
+}
+
+fn go_on(_: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn temporary_folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+impl WholeSeries {
+    fn new(plan: &SeriesPlan<'_>, header: SeriesHeader) -> Result<Self> {
+        let pieces = Mutex::new(Vec::new());
+        let sink = |piece: &SeriesPiece| -> Result<()> {
+            pieces.lock().expect("nobody panics with the lock held").push(piece.clone());
+            Ok(())
+        };
+        plan.write(&header, &go_on, &sink)?;
+        let mut pieces = pieces.into_inner().expect("nobody panics with the lock held");
+        // Instruments are written side by side.
+        pieces.sort_by_key(|piece| (piece.first_sample, piece.timeframes[0].first_row));
+        let mut arrays = SeriesPiece::default();
+        arrays.timeframes.resize(header.timeframes.len(), TimeframePiece::default());
+        for piece in pieces {
+            for (all, own) in arrays.timeframes.iter_mut().zip(piece.timeframes) {
+                all.values.extend(own.values);
+                all.close_time.extend(own.close_time);
+                all.end.extend(own.end);
+            }
+            arrays.sample_time.extend(piece.sample_time);
+            arrays.sample_instrument.extend(piece.sample_instrument);
+            arrays.receptive_start.extend(piece.receptive_start);
+            arrays.label_end_time.extend(piece.label_end_time);
+            arrays.targets.extend(piece.targets);
+        }
+        Ok(WholeSeries { header, arrays })
+    }
+}
 
 impl Recordings {
     /// The recordings as they are aligned.
-    pub(crate) fn instruments(&self) -> Vec<Instrument<'_>> {
+    pub(crate) fn instruments(&self) -> Vec<StreamedInstrument<'_>> {
         let together = self.universe.recordings.iter().zip(&self.pip_sizes);
         together
-            .map(|(Recording { symbol, bars, .. }, &pip_size)| Instrument { name: symbol, bars, pip_size })
+            .map(|(Recording { symbol, bars, .. }, &pip_size)| StreamedInstrument {
+                name: symbol,
+                bars,
+                pip_size,
+                fitted_until: None,
+            })
             .collect()
     }
 
     /// The series that the recipe makes of them. With errors skipped, an instrument that cannot be
     /// used is excluded.
-    pub(crate) fn align(&mut self, recipe: &Recipe) -> Result<AlignedSeries> {
-        let spec = recipe.spec();
-        if recipe.on_error == OnError::Fail {
-            return Ok(align(&self.instruments(), &spec)?);
-        }
-        let (series, left_out) = align_usable(&self.instruments(), &spec)?;
+    pub(crate) fn align(&mut self, recipe: &Recipe) -> Result<WholeSeries> {
+        let (spec, folder) = (recipe.spec(), temporary_folder());
+        let (series, left_out) = {
+            let (instruments, observe) = (self.instruments(), go_on);
+            let (plan, left_out) = match recipe.on_error {
+                OnError::Fail => (SeriesPlan::new(&instruments, &spec, None, folder.path(), &observe)?, Vec::new()),
+                _ => SeriesPlan::from_usable(&instruments, &spec, None, folder.path(), &observe)?,
+            };
+            (WholeSeries::new(&plan, plan.fit(&observe)?)?, left_out)
+        };
         self.exclude(left_out);
         Ok(series)
+    }
+
+    /// Their series, scaled by given scalers.
+    pub(crate) fn align_with(&self, spec: &SeriesSpec, scalers: &Scalers) -> Result<WholeSeries> {
+        let (folder, end) = (temporary_folder(), Some(scalers.fit_end_time));
+        let plan = SeriesPlan::new(&self.instruments(), spec, end, folder.path(), &go_on)?;
+        WholeSeries::new(&plan, plan.with_scalers(scalers, Vec::new())?)
     }
 }
 
 impl Recipe {
-    /// Reads the bars.
+    /// Reads the bars, by way of a temporary folder.
     pub(crate) fn read(&self) -> Result<Recordings> {
-        let options = self.read_options();
-        let mut universe =
-            if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
-        if self.calendar == Calendar::Common {
-            keep_common_times(&mut universe)?;
+        let folder = temporary_folder();
+        let spool = SpoolFolder::open(&folder.path().join("series"))?;
+        let StreamedRecordings { mut recordings, bars, .. } = self.read_streamed(&spool, &Host::silent())?;
+        for (recording, spooled) in recordings.universe.recordings.iter_mut().zip(&bars) {
+            recording.bars = Bars::with_capacity(spooled.timeframe(), spooled.len());
+            spooled.read(0..spooled.len(), &mut recording.bars)?;
         }
-        let bars: Vec<Bars> = universe.recordings.iter().map(|recording| recording.bars.clone()).collect();
-        let sources: Vec<&dyn BarSource> = bars.iter().map(|bars| bars as &dyn BarSource).collect();
-        self.with_pip_sizes(universe, &sources)
+        Ok(recordings)
     }
-
-    fn read_pairs(&self, options: &ReadOptions) -> Result<Universe> {
-        let (bids, mut asks) = (by_symbol(&self.bid, options)?, by_symbol(&self.ask, options)?);
-        let mut universe = Universe::default();
-        for (symbol, bid) in bids {
-            let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
-            let own = ReadOptions { symbol: Some(symbol), ..options.clone() };
-            universe.recordings.push(read_pair(&bid, &ask, &own)?);
-        }
-        match asks.into_keys().next() {
-            Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),
-            None => Ok(universe),
-        }
-    }
-}
-
-/// Drops the bars at times at which few instruments have one, and warns of them in the summaries.
-fn keep_common_times(universe: &mut Universe) -> Result<()> {
-    let instruments: Vec<(&str, &Bars)> =
-        universe.recordings.iter().map(|recording| (recording.symbol.as_str(), &recording.bars)).collect();
-    let CommonTimes { bars, dropped, .. } = on_common_times(&instruments)?;
-    for ((recording, bars), dropped) in universe.recordings.iter_mut().zip(bars).zip(dropped) {
-        recording.summary.warnings.extend(common_times_warning(dropped, recording.bars.len()));
-        recording.bars = bars;
-    }
-    Ok(())
 }
 
 /// The provenance of a series file.
-pub(crate) fn provenance(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
-    let AlignedSeries { segments, excluded, warnings, .. } = aligned;
+pub(crate) fn provenance(recipe: &Recipe, recordings: &Recordings, series: &WholeSeries) -> io::Result<Value> {
+    let SeriesHeader { segments, excluded, warnings, .. } = &series.header;
     provenance_json(
         recipe,
         recordings,
@@ -90,15 +127,30 @@ pub(crate) fn provenance(recipe: &Recipe, recordings: &Recordings, aligned: &Ali
 }
 
 /// The series as it is written to disk.
-pub(crate) fn series_file(aligned: AlignedSeries, origin: Origin<'_>) -> Series {
-    let (scaling, fit_end_time) = (aligned.scaling, aligned.fit_end_time);
-    let attributes = attributes(aligned.base, &aligned.instruments, origin);
-    let sample_reach_time = aligned.receptive_starts();
-    let several = aligned.instruments.len() > 1;
-    let instruments =
-        several.then_some(Instruments { names: aligned.instruments, sample_instrument: aligned.sample_instrument });
-    let timeframes = aligned.timeframes.into_iter().map(|timeframe| {
-        let mut series = series_timeframe(timeframe, scaling, fit_end_time);
+pub(crate) fn series_file(series: WholeSeries, origin: Origin<'_>) -> Series {
+    let WholeSeries { header, arrays } = series;
+    let attributes = attributes(header.base, header.instruments(), origin);
+    let several = header.instruments().len() > 1;
+    let names = header.instruments().to_vec();
+    let instruments = several.then_some(Instruments { names, sample_instrument: arrays.sample_instrument });
+    let together = arrays.timeframes.into_iter().zip(&header.timeframes).zip(&header.scalers.timeframes);
+    let timeframes = together.map(|((arrays, timeframe), scaler)| {
+        let mut series = SeriesTimeframe {
+            name: timeframe.window.timeframe.to_string(),
+            steps: timeframe.window.seq_len,
+            feature_names: header.features().iter().map(|feature| feature.name().to_owned()).collect(),
+            values: arrays.values,
+            close_time: arrays.close_time,
+            sample_end: arrays.end,
+            instrument_start: timeframe.instrument_start.clone(),
+            segment_start: timeframe.segment_start.clone(),
+            scaler: Some(Scaler {
+                kind: header.scalers.kind.to_string(),
+                center: scaler.center.clone(),
+                scale: scaler.scale.clone(),
+                fit_end_time: header.scalers.fit_end_time,
+            }),
+        };
         // Where the layout has a shorter way to say the same, it is taken.
         if series.segment_start.len() + 1 == series.instrument_start.len() {
             series.segment_start.clear();
@@ -110,30 +162,11 @@ pub(crate) fn series_file(aligned: AlignedSeries, origin: Origin<'_>) -> Series 
     });
     Series {
         timeframes: timeframes.collect(),
-        sample_time: aligned.sample_time,
-        sample_reach_time,
-        sample_label_end_time: aligned.label_end_time,
-        targets: aligned.targets,
+        sample_time: arrays.sample_time,
+        sample_reach_time: arrays.receptive_start,
+        sample_label_end_time: arrays.label_end_time,
+        targets: arrays.targets,
         instruments,
         attributes,
-    }
-}
-
-fn series_timeframe(timeframe: TimeframeSeries, scaling: Scaling, fit_end_time: i64) -> SeriesTimeframe {
-    SeriesTimeframe {
-        name: timeframe.timeframe.to_string(),
-        steps: timeframe.seq_len,
-        feature_names: timeframe.feature_names().into_iter().map(str::to_owned).collect(),
-        values: timeframe.values,
-        close_time: timeframe.close_time,
-        sample_end: timeframe.end,
-        instrument_start: timeframe.instrument_start,
-        segment_start: timeframe.segment_start,
-        scaler: Some(Scaler {
-            kind: scaling.to_string(),
-            center: timeframe.center,
-            scale: timeframe.scale,
-            fit_end_time,
-        }),
     }
 }

@@ -63,9 +63,9 @@ impl Recordings {
         let counting = Pass::begin(host, "count", "bars", instruments.iter().map(|one| one.bars.len() as u64).sum());
         let observe = |bars: usize| counting.advance(bars as u64);
         if recipe.on_error == OnError::Fail {
-            return Ok(SeriesPlan::of(instruments, spec, fit_end_time, folder.path(), &observe)?);
+            return Ok(SeriesPlan::new(instruments, spec, fit_end_time, folder.path(), &observe)?);
         }
-        let (plan, excluded) = SeriesPlan::of_usable(instruments, spec, fit_end_time, folder.path(), &observe)?;
+        let (plan, excluded) = SeriesPlan::from_usable(instruments, spec, fit_end_time, folder.path(), &observe)?;
         self.exclude(excluded);
         Ok(plan)
     }

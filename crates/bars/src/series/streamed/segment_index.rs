@@ -5,20 +5,21 @@ use std::ops::Range;
 
 use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::clean::gaps::Gap;
-use crate::error::{BarShortage, Error, Result};
+use crate::error::message::BarShortage;
+use crate::error::{Error, Result};
 use crate::series::spec::{SeriesSpec, Window};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
 /// The segments of one instrument.
 #[derive(Debug)]
-pub(crate) struct Outline {
-    pub(crate) segments: Vec<SegmentOutline>,
+pub(crate) struct SegmentIndex {
+    pub(crate) segments: Vec<CountedSegment>,
 }
 
 /// One segment, counted.
 #[derive(Clone, Debug)]
-pub(crate) struct SegmentOutline {
+pub(crate) struct CountedSegment {
     /// Places of its base bars.
     pub(crate) bars: Range<usize>,
     pub(crate) open_time: i64,
@@ -36,10 +37,10 @@ pub(crate) struct BadBin {
     pub(crate) error: Error,
 }
 
-impl Outline {
+impl SegmentIndex {
     /// Counts the bars of `source`. The inner error is the first of the shortest timeframe that has
     /// one.
-    pub(crate) fn of(source: &dyn BarSource, spec: &SeriesSpec, windows: &[Window]) -> Result<Result<Self, BadBin>> {
+    pub(crate) fn count(source: &dyn BarSource, spec: &SeriesSpec, windows: &[Window]) -> Result<Result<Self, BadBin>> {
         let mut counter = SegmentCounter::new(source.timeframe(), spec, windows);
         let mut segments = Vec::new();
         let mut bad: Option<BadBin> = None;
@@ -67,7 +68,7 @@ impl Outline {
         if let Some(close_time) = last_close {
             segments.push(counter.finish(source.len(), close_time));
         }
-        Ok(bad.map_or(Ok(Outline { segments }), Err))
+        Ok(bad.map_or(Ok(SegmentIndex { segments }), Err))
     }
 
     pub(crate) fn bars(&self) -> usize {
@@ -75,7 +76,7 @@ impl Outline {
     }
 }
 
-impl SegmentOutline {
+impl CountedSegment {
     /// The base bars at which samples may stand. A window that is full stays full, so that they are
     /// one run.
     pub(crate) fn sample_range(&self, horizon: usize) -> Range<usize> {
@@ -125,11 +126,11 @@ pub fn bars_before(source: &dyn BarSource, time: i64) -> Result<usize> {
 pub(crate) fn too_short(
     name: &str,
     source: &dyn BarSource,
-    outline: &Outline,
+    index: &SegmentIndex,
     spec: &SeriesSpec,
     windows: &[Window],
 ) -> Result<Error> {
-    let longest = outline.segments.iter().max_by_key(|segment| segment.bars.len());
+    let longest = index.segments.iter().max_by_key(|segment| segment.bars.len());
     let range = longest.map_or(0..0, |segment| segment.bars.clone());
     let with_horizon = range.start..range.end.saturating_sub(spec.horizon).max(range.start);
     let closed = closed_with(source, with_horizon, windows)?;
@@ -141,7 +142,7 @@ pub(crate) fn too_short(
     Ok(Error::TooShort {
         instrument: name.to_owned(),
         horizon: spec.horizon,
-        segments: outline.segments.len(),
+        segments: index.segments.len(),
         longest: range.len(),
         shortages: windows.iter().zip(closed).map(shortage).collect(),
     })
@@ -192,8 +193,8 @@ impl SegmentCounter {
         bad
     }
 
-    fn finish(&mut self, end: usize, close_time: i64) -> SegmentOutline {
-        SegmentOutline {
+    fn finish(&mut self, end: usize, close_time: i64) -> CountedSegment {
+        CountedSegment {
             bars: self.start..end,
             open_time: self.open_time,
             close_time,

@@ -2,43 +2,17 @@ use std::f64::consts::TAU;
 
 use crate::bars::Bars;
 use crate::series::feature::Feature;
-use crate::series::rolling::{deviation, exponential_mean, maximum, mean, minimum, wilder_mean};
+use crate::series::rolling::{deviation, maximum, mean, minimum};
 use crate::time::timestamp::DAY_NS;
 
 const WEEK_NS: i64 = 7 * DAY_NS;
 /// The first Monday after 1970-01-01, a Thursday.
 const MONDAY_NS: i64 = 4 * DAY_NS;
 
-/// The features of a series of bars, from the first bar at which all of them are defined.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FeatureTable {
-    /// Number of bars in front that have no row: the longest warm-up among the features, or all
-    /// bars if there are fewer.
-    pub warm_up: usize,
-    /// The features, one row a bar, one column a feature in the order asked for: `[bars - warm_up,
-    /// features]`. Finite.
-    pub values: Vec<f32>,
-}
-
-impl FeatureTable {
-    /// Computes features of all bars, in double precision, and stores them in single.
-    ///
-    /// `pip_size` is the size of a pip in units of the price.
-    pub fn of(bars: &Bars, features: &[Feature], pip_size: f64) -> Self {
-        let longest = features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0);
-        let warm_up = longest.min(bars.len());
-        let mut values = vec![0.0; (bars.len() - warm_up) * features.len()];
-        for (place, &feature) in features.iter().enumerate() {
-            let column = column(bars, feature, pip_size);
-            for (row, value) in values.chunks_exact_mut(features.len()).zip(&column[warm_up..]) {
-                row[place] = *value as f32;
-            }
-        }
-        FeatureTable { warm_up, values }
-    }
-}
-
-/// One feature of every bar; NaN during its warm-up.
+/// One feature of every bar, NaN during its warm-up.
+///
+/// # Panics
+/// For a recursive feature, which goes on from bar to bar: [`Means`](crate::series::feature_stream::Means).
 pub(crate) fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
     let close = &bars.close;
     match feature {
@@ -51,20 +25,9 @@ pub(crate) fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
         Feature::LowerShadow => each(bars, |t| (bars.open[t].min(close[t]) - bars.low[t]) / close[t]),
         Feature::PipChange => with_earlier(close, 1, |t, last| (close[t] - last) / pip_size),
         Feature::Volatility20 => deviation(&log_return(close, 1), 20),
-        Feature::Atr14 => over_close(bars, &wilder_mean(&true_range(bars), 14)),
-        Feature::Rsi14 => relative_strength(close, 14),
         Feature::Stochastic14 => stochastic(bars, 14),
-        Feature::Macd => over_close(bars, &macd(close)),
-        Feature::MacdSignal => over_close(bars, &exponential_mean(&macd(close), 9)),
-        Feature::MacdHistogram => {
-            let macd = macd(close);
-            let signal = exponential_mean(&macd, 9);
-            each(bars, |t| (macd[t] - signal[t]) / close[t])
-        }
         Feature::Sma20Distance => distance(close, &mean(close, 20)),
         Feature::Sma50Distance => distance(close, &mean(close, 50)),
-        Feature::Ema20Distance => distance(close, &exponential_mean(close, 20)),
-        Feature::Ema50Distance => distance(close, &exponential_mean(close, 50)),
         Feature::LogVolume => each(bars, |t| bars.volume[t].ln_1p()),
         Feature::RelativeVolume => {
             let usual = mean(&bars.volume, 20);
@@ -75,6 +38,13 @@ pub(crate) fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
         Feature::DayCos => each(bars, |t| (TAU * passed(bars.close_time(t), DAY_NS)).cos()),
         Feature::WeekSin => each(bars, |t| (TAU * passed(bars.close_time(t) - MONDAY_NS, WEEK_NS)).sin()),
         Feature::WeekCos => each(bars, |t| (TAU * passed(bars.close_time(t) - MONDAY_NS, WEEK_NS)).cos()),
+        Feature::Atr14
+        | Feature::Rsi14
+        | Feature::Macd
+        | Feature::MacdSignal
+        | Feature::MacdHistogram
+        | Feature::Ema20Distance
+        | Feature::Ema50Distance => panic!("{feature} is recursive"),
     }
 }
 
@@ -91,27 +61,9 @@ fn log_return(close: &[f64], back: usize) -> Vec<f64> {
     with_earlier(close, back, |t, earlier| (close[t] / earlier).ln())
 }
 
-fn true_range(bars: &Bars) -> Vec<f64> {
-    with_earlier(&bars.close, 1, |t, last| bars.high[t].max(last) - bars.low[t].min(last))
-}
-
-fn relative_strength(close: &[f64], len: usize) -> Vec<f64> {
-    let rises = wilder_mean(&with_earlier(close, 1, |t, last| (close[t] - last).max(0.0)), len);
-    let falls = wilder_mean(&with_earlier(close, 1, |t, last| (last - close[t]).max(0.0)), len);
-    rises.iter().zip(&falls).map(|(rise, fall)| 100.0 * ratio_or(*rise, rise + fall, 0.5)).collect()
-}
-
 fn stochastic(bars: &Bars, len: usize) -> Vec<f64> {
     let (highest, lowest) = (maximum(&bars.high, len), minimum(&bars.low, len));
     each(bars, |t| ratio_or(bars.close[t] - lowest[t], highest[t] - lowest[t], 0.5))
-}
-
-fn macd(close: &[f64]) -> Vec<f64> {
-    exponential_mean(close, 12).iter().zip(exponential_mean(close, 26)).map(|(fast, slow)| fast - slow).collect()
-}
-
-fn over_close(bars: &Bars, values: &[f64]) -> Vec<f64> {
-    values.iter().zip(&bars.close).map(|(value, close)| value / close).collect()
 }
 
 fn distance(close: &[f64], average: &[f64]) -> Vec<f64> {
@@ -129,15 +81,72 @@ fn passed(time_ns: i64, period_ns: i64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
     use crate::bars::Bar;
+    use crate::series::rolling::tests::{exponential_mean, wilder_mean};
     use crate::time::timeframe::Timeframe;
     use crate::time::timestamp::MINUTE_NS;
 
     const PIP: f64 = 0.01;
+
+    /// The features of all bars, from the first bar at which all of them are defined.
+    pub(in crate::series) struct FeatureTable {
+        /// Number of bars in front that have no row.
+        pub(in crate::series) warm_up: usize,
+        /// One row a bar, one column a feature: `[bars - warm_up, features]`.
+        pub(in crate::series) values: Vec<f32>,
+    }
+
+    impl FeatureTable {
+        pub(in crate::series) fn new(bars: &Bars, features: &[Feature], pip_size: f64) -> Self {
+            let longest = features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0);
+            let warm_up = longest.min(bars.len());
+            let columns: Vec<Vec<f64>> =
+                features.iter().map(|&feature| whole_column(bars, feature, pip_size)).collect();
+            let rows = (warm_up..bars.len()).flat_map(|t| columns.iter().map(move |column| column[t] as f32));
+            FeatureTable { warm_up, values: rows.collect() }
+        }
+    }
+
+    /// One feature of every bar, recursive ones too.
+    fn whole_column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
+        let close = &bars.close;
+        match feature {
+            Feature::Atr14 => over_close(bars, &wilder_mean(&true_range(bars), 14)),
+            Feature::Rsi14 => relative_strength(close, 14),
+            Feature::Macd => over_close(bars, &macd(close)),
+            Feature::MacdSignal => over_close(bars, &exponential_mean(&macd(close), 9)),
+            Feature::MacdHistogram => {
+                let macd = macd(close);
+                let signal = exponential_mean(&macd, 9);
+                each(bars, |t| (macd[t] - signal[t]) / close[t])
+            }
+            Feature::Ema20Distance => distance(close, &exponential_mean(close, 20)),
+            Feature::Ema50Distance => distance(close, &exponential_mean(close, 50)),
+            _ => column(bars, feature, pip_size),
+        }
+    }
+
+    fn true_range(bars: &Bars) -> Vec<f64> {
+        with_earlier(&bars.close, 1, |t, last| bars.high[t].max(last) - bars.low[t].min(last))
+    }
+
+    fn relative_strength(close: &[f64], len: usize) -> Vec<f64> {
+        let rises = wilder_mean(&with_earlier(close, 1, |t, last| (close[t] - last).max(0.0)), len);
+        let falls = wilder_mean(&with_earlier(close, 1, |t, last| (last - close[t]).max(0.0)), len);
+        rises.iter().zip(&falls).map(|(rise, fall)| 100.0 * ratio_or(*rise, rise + fall, 0.5)).collect()
+    }
+
+    fn macd(close: &[f64]) -> Vec<f64> {
+        exponential_mean(close, 12).iter().zip(exponential_mean(close, 26)).map(|(fast, slow)| fast - slow).collect()
+    }
+
+    fn over_close(bars: &Bars, values: &[f64]) -> Vec<f64> {
+        values.iter().zip(&bars.close).map(|(value, close)| value / close).collect()
+    }
 
     /// Minutes from numbers in 0..1: a step of the close, an open, two shadows and a volume each.
     fn bars(numbers: &[[f64; 5]]) -> Bars {
@@ -215,7 +224,7 @@ mod tests {
         fn agrees_with_the_formulas(numbers in numbers(1..90)) {
             let bars = bars(&numbers);
             for feature in Feature::ALL {
-                let column = column(&bars, feature, PIP);
+                let column = whole_column(&bars, feature, PIP);
                 for (t, &found) in column.iter().enumerate() {
                     prop_assert_eq!(found.is_nan(), t < feature.warm_up(), "{} at {}", feature, t);
                     if t >= feature.warm_up() && let Some(expected) = naive(&bars, feature, t) {
@@ -233,7 +242,7 @@ mod tests {
             changed[t + 1..].copy_from_slice(&other[t + 1..numbers.len()]);
             let (bars, changed) = (bars(&numbers), bars(&changed));
             for feature in Feature::ALL {
-                let (a, b) = (column(&bars, feature, PIP), column(&changed, feature, PIP));
+                let (a, b) = (whole_column(&bars, feature, PIP), whole_column(&changed, feature, PIP));
                 for k in 0..=t {
                     prop_assert_eq!(a[k].to_bits(), b[k].to_bits(), "{} at {}", feature, k);
                 }
@@ -248,7 +257,7 @@ mod tests {
             let open_time = minute * MINUTE_NS;
             bars.push(Bar { open_time, open: 1.25, high: 1.25, low: 1.25, close: 1.25, ..Bar::default() });
         }
-        let table = FeatureTable::of(&bars, &Feature::ALL, PIP);
+        let table = FeatureTable::new(&bars, &Feature::ALL, PIP);
         assert_eq!((table.warm_up, table.values.len()), (49, 11 * Feature::ALL.len()));
         for (value, feature) in table.values.iter().zip(Feature::ALL.iter().cycle()) {
             let expected = match feature {
@@ -277,7 +286,7 @@ mod tests {
     #[test]
     fn fewer_bars_than_the_warm_up_have_no_rows() {
         for len in [0, 1, 49, 50] {
-            let table = FeatureTable::of(&bars(&vec![[0.4; 5]; len]), &[Feature::Sma50Distance, Feature::Body], PIP);
+            let table = FeatureTable::new(&bars(&vec![[0.4; 5]; len]), &[Feature::Sma50Distance, Feature::Body], PIP);
             assert_eq!((table.warm_up, table.values.len()), (len.min(49), len.saturating_sub(49) * 2));
         }
     }

@@ -1,9 +1,11 @@
 //! Bars drawn at random, and what the tests compare.
 
 use megabatch_bars::{
-    AlignedSeries, Bar, Bars, Feature, GapPolicy, Instrument, Scaling, SeriesSpec, Timeframe, Weekends, Window,
+    Bar, Bars, Feature, GapPolicy, Scaling, SeriesSpec, StreamedInstrument, Timeframe, Weekends, Window,
 };
 use proptest::prelude::*;
+
+use crate::whole::{self, WholeSeries};
 
 pub(crate) const MINUTE_NS: i64 = 60_000_000_000;
 pub(crate) const PIP: f64 = 0.01;
@@ -68,8 +70,8 @@ pub(crate) fn torn_spec(scaling: Scaling) -> SeriesSpec {
     SeriesSpec { features: Feature::ALL.into_iter().filter(|f| f.warm_up() <= 14).collect(), holes, ..spec(scaling) }
 }
 
-pub(crate) fn instrument(bars: &Bars) -> Instrument<'_> {
-    Instrument { name: "MADEUP", bars, pip_size: PIP }
+pub(crate) fn instrument(bars: &Bars) -> StreamedInstrument<'_> {
+    whole::instrument("DRAWN", bars, PIP)
 }
 
 pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
@@ -77,12 +79,12 @@ pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// Windows of sample `n` in all timeframes.
-pub(crate) fn sight(series: &AlignedSeries, n: usize) -> Vec<Vec<u32>> {
+pub(crate) fn sight(series: &WholeSeries, n: usize) -> Vec<Vec<u32>> {
     series.timeframes.iter().map(|timeframe| bits(timeframe.window(n))).collect()
 }
 
 /// The base bar at which sample `n` stands.
-pub(crate) fn base_bar(bars: &Bars, series: &AlignedSeries, n: usize) -> usize {
+pub(crate) fn base_bar(bars: &Bars, series: &WholeSeries, n: usize) -> usize {
     bars.open_time.binary_search(&(series.sample_time[n] - MINUTE_NS)).unwrap()
 }
 

@@ -1,0 +1,205 @@
+//! Whole series and bars, put together from pieces, for tests that look at all of them.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Mutex;
+
+use megabatch_bars::{
+    Bar, BarSource, Bars, Error, Excluded, Moment, Proof, ReadOptions, Recording, Result, Scalers, Scaling,
+    SeriesHeader, SeriesPiece, SeriesPlan, SeriesSpec, StreamedInstrument, Timeframe, TimeframeHeader, Window,
+    prove_samples, read_pair_spooled,
+};
+
+/// All arrays of a series, in the order of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WholeSeries {
+    pub(crate) header: SeriesHeader,
+    pub(crate) timeframes: Vec<WholeTimeframe>,
+    pub(crate) sample_time: Vec<i64>,
+    pub(crate) sample_instrument: Vec<i32>,
+    pub(crate) receptive_start: Vec<i64>,
+    pub(crate) label_end_time: Vec<i64>,
+    /// `[N, K]`.
+    pub(crate) targets: Vec<f32>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WholeTimeframe {
+    pub(crate) window: Window,
+    /// Number of features F.
+    pub(crate) width: usize,
+    /// `[bars, F]`.
+    pub(crate) values: Vec<f32>,
+    pub(crate) close_time: Vec<i64>,
+    pub(crate) end: Vec<i64>,
+}
+
+impl WholeSeries {
+    /// Number of samples.
+    pub(crate) fn len(&self) -> usize {
+        self.sample_time.len()
+    }
+
+    pub(crate) fn scalers(&self) -> &Scalers {
+        &self.header.scalers
+    }
+
+    fn empty(header: &SeriesHeader, horizon: usize) -> Self {
+        let (samples, width) = (header.samples, header.features().len());
+        let timeframe = |timeframe: &TimeframeHeader| WholeTimeframe {
+            window: timeframe.window,
+            width,
+            values: vec![f32::NAN; timeframe.rows * width],
+            close_time: vec![0; timeframe.rows],
+            end: vec![-1; samples],
+        };
+        WholeSeries {
+            header: header.clone(),
+            timeframes: header.timeframes.iter().map(timeframe).collect(),
+            sample_time: vec![0; samples],
+            sample_instrument: vec![-1; samples],
+            receptive_start: vec![0; samples],
+            label_end_time: vec![0; samples],
+            targets: vec![f32::NAN; samples * horizon],
+        }
+    }
+
+    fn put(&mut self, piece: &SeriesPiece, horizon: usize) {
+        let first = piece.first_sample;
+        fn put<T: Copy>(all: &mut [T], first: usize, piece: &[T]) {
+            all[first..first + piece.len()].copy_from_slice(piece);
+        }
+        put(&mut self.sample_time, first, &piece.sample_time);
+        put(&mut self.sample_instrument, first, &piece.sample_instrument);
+        put(&mut self.receptive_start, first, &piece.receptive_start);
+        put(&mut self.label_end_time, first, &piece.label_end_time);
+        put(&mut self.targets, first * horizon, &piece.targets);
+        for (timeframe, piece) in self.timeframes.iter_mut().zip(&piece.timeframes) {
+            put(&mut timeframe.values, piece.first_row * timeframe.width, &piece.values);
+            put(&mut timeframe.close_time, piece.first_row, &piece.close_time);
+            put(&mut timeframe.end, first, &piece.end);
+        }
+    }
+}
+
+impl WholeTimeframe {
+    /// Window of sample `n`: `[seq_len, F]`.
+    pub(crate) fn window(&self, n: usize) -> &[f32] {
+        let after = self.end[n] as usize + 1;
+        &self.values[(after - self.window.seq_len) * self.width..after * self.width]
+    }
+
+    /// When the bar of each row opens.
+    pub(crate) fn open_time(&self) -> Vec<i64> {
+        self.close_time.iter().map(|close_time| close_time - self.window.timeframe.duration_ns()).collect()
+    }
+}
+
+pub(crate) fn go_on(_: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+pub(crate) fn instrument<'a>(name: &'a str, bars: &'a Bars, pip_size: f64) -> StreamedInstrument<'a> {
+    StreamedInstrument { name, bars, pip_size, fitted_until: None }
+}
+
+fn written(plan: &SeriesPlan<'_>, header: &SeriesHeader, horizon: usize) -> WholeSeries {
+    let whole = Mutex::new(WholeSeries::empty(header, horizon));
+    let sink = |piece: &SeriesPiece| -> Result<()> {
+        whole.lock().unwrap().put(piece, horizon);
+        Ok(())
+    };
+    plan.write(header, &go_on, &sink).unwrap();
+    whole.into_inner().unwrap()
+}
+
+/// The series of all the instruments, whose scalers are fitted up to a time, if one is given.
+pub(crate) fn align_until(
+    instruments: &[StreamedInstrument<'_>],
+    spec: &SeriesSpec,
+    fit_end_time: Option<i64>,
+) -> Result<WholeSeries> {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = SeriesPlan::new(instruments, spec, fit_end_time, folder.path(), &go_on)?;
+    Ok(written(&plan, &plan.fit(&go_on)?, spec.horizon))
+}
+
+/// The series of all the instruments.
+pub(crate) fn align(instruments: &[StreamedInstrument<'_>], spec: &SeriesSpec) -> Result<WholeSeries> {
+    align_until(instruments, spec, None)
+}
+
+/// The series of the instruments that can be used, and the others.
+pub(crate) fn align_usable(
+    instruments: &[StreamedInstrument<'_>],
+    spec: &SeriesSpec,
+) -> Result<(WholeSeries, Vec<Excluded>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, excluded) = SeriesPlan::from_usable(instruments, spec, None, folder.path(), &go_on)?;
+    Ok((written(&plan, &plan.fit(&go_on)?, spec.horizon), excluded))
+}
+
+/// The series of all the instruments, scaled by given scalers.
+pub(crate) fn align_with(
+    instruments: &[StreamedInstrument<'_>],
+    spec: &SeriesSpec,
+    scalers: &Scalers,
+) -> Result<WholeSeries> {
+    let folder = tempfile::tempdir().unwrap();
+    // Nothing is fitted, so that no instrument has too few bars to fit on.
+    let spec = SeriesSpec { scaling: Scaling::None, ..spec.clone() };
+    let plan = SeriesPlan::new(instruments, &spec, Some(scalers.fit_end_time), folder.path(), &go_on)?;
+    Ok(written(&plan, &plan.with_scalers(scalers, Vec::new())?, spec.horizon))
+}
+
+/// The proof of one sample.
+pub(crate) fn prove(
+    instrument: StreamedInstrument<'_>,
+    spec: &SeriesSpec,
+    scalers: &Scalers,
+    moment: Moment,
+) -> Result<Proof> {
+    let found = Mutex::new(None);
+    let keep = |_: usize, proof: Proof| {
+        *found.lock().unwrap() = Some(proof);
+        Ok::<(), Error>(())
+    };
+    prove_samples(instrument, spec, scalers, &[moment], &keep)?;
+    Ok(found.into_inner().unwrap().expect("a sample without error is proven"))
+}
+
+/// Bars of a longer timeframe: those of each bin that has closed by the close of the last bar.
+pub(crate) fn resample(bars: &Bars, timeframe: Timeframe) -> Bars {
+    let bin_ns = timeframe.duration_ns();
+    let bin_open_time = |k: usize| bars.open_time[k].div_euclid(bin_ns) * bin_ns;
+    let mut bins = Bars::with_capacity(timeframe, 0);
+    let Some(last) = bars.len().checked_sub(1) else { return bins };
+    let places: Vec<usize> = (0..bars.len()).collect();
+    for bin in places.chunk_by(|&one, &next| bin_open_time(one) == bin_open_time(next)) {
+        let (first, end) = (bin[0], bin[bin.len() - 1] + 1);
+        if bin_open_time(first) + bin_ns > bars.close_time(last) {
+            break;
+        }
+        bins.push(Bar {
+            open_time: bin_open_time(first),
+            open: bars.open[first],
+            high: bars.high[first..end].iter().copied().fold(f64::MIN, f64::max),
+            low: bars.low[first..end].iter().copied().fold(f64::MAX, f64::min),
+            close: bars.close[end - 1],
+            volume: bars.volume[first..end].iter().sum(),
+            spread: bars.bar(end - 1).spread,
+        });
+    }
+    bins
+}
+
+/// Reads bid and ask of one symbol.
+pub(crate) fn read_pair<P: AsRef<Path>>(bid: &[P], ask: &[P], options: &ReadOptions) -> Result<Recording> {
+    let folder = tempfile::tempdir().unwrap();
+    let read = read_pair_spooled(bid, ask, options, &folder.path().join("bars"), &|_| ControlFlow::Continue(()))?;
+    let mut bars = Bars::with_capacity(read.summary.base, 0);
+    read.bars.read(0..read.bars.len(), &mut bars)?;
+    Ok(Recording { symbol: read.symbol, bars, summary: read.summary })
+}
