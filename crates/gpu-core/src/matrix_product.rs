@@ -19,7 +19,7 @@ pub struct MatrixProduct {
     /// M, N and K.
     pub shape: [usize; 3],
     /// True if a is `[K, M]` in place of `[M, K]`, and b `[K, N]` in place of `[N, K]`.
-    pub turned: [bool; 2],
+    pub transposed: [bool; 2],
     /// Types of a and b.
     pub factors: FactorType,
 }
@@ -32,7 +32,7 @@ pub struct MatrixAddresses {
     /// The second matrix.
     pub b: u64,
     /// `[N]` in f32, added to every row; 0 for none.
-    pub start: u64,
+    pub bias: u64,
     /// The product, which is overwritten.
     pub out: u64,
     /// Memory that the library may use meanwhile, and its bytes.

@@ -36,7 +36,7 @@ struct ProductKind {
     product: MatrixProduct,
     /// Alignments of a, b and the output.
     alignments_bytes: [u32; 3],
-    start: u64,
+    bias: u64,
     workspace_bytes: usize,
 }
 
@@ -108,7 +108,7 @@ impl ProductKind {
         ProductKind {
             product: *product,
             alignments_bytes,
-            start: addresses.start,
+            bias: addresses.bias,
             workspace_bytes: addresses.workspace.1,
         }
     }

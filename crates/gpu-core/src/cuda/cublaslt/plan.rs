@@ -2,8 +2,8 @@
 //!
 //! The library counts matrices column by column, where ours lie row by row: what is a matrix here
 //! is the transposed one there. So it is asked for the transposed product, outᵀ `[N, M]` = b · aᵀ,
-//! whose first matrix is our second one. One that is not turned, `[N, K]` here, is `[K, N]` there
-//! and to be transposed in the first place, and is right as it is in the second.
+//! whose first matrix is our second one. One that is not transposed, `[N, K]` here, is `[K, N]`
+//! there and to be transposed in the first place, and is right as it is in the second.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -48,14 +48,14 @@ impl ProductPlan {
             algorithm: Algorithm::default(),
             handle: Arc::clone(handle),
         };
-        plan.describe_operation(kind.start)?;
+        plan.describe_operation(kind.bias)?;
         plan.describe_layouts()?;
         let Some(algorithm) = plan.find_algorithm(kind)? else { return Ok(None) };
         plan.algorithm = algorithm;
         Ok(Some(plan))
     }
 
-    fn describe_operation(&mut self, start: u64) -> Result<(), DriverFault> {
+    fn describe_operation(&mut self, bias: u64) -> Result<(), DriverFault> {
         let compute = match self.product.factors {
             FactorType::F16 | FactorType::Bf16 => COMPUTE_32F,
             FactorType::Tf32 => COMPUTE_32F_FAST_TF32,
@@ -63,17 +63,17 @@ impl ProductPlan {
         // SAFETY: the address is that of a field of `self`.
         let status = unsafe { (self.handle.library().create_operation)(&raw mut self.operation, compute, R_32F) };
         self.handle.checked("cublasLtMatmulDescCreate", format_args!("compute type {compute}"), status)?;
-        let [is_a_turned, is_b_turned] = self.product.turned;
-        if !is_b_turned {
+        let [is_a_transposed, is_b_transposed] = self.product.transposed;
+        if !is_b_transposed {
             self.set(DESC_TRANSA, OP_T)?;
         }
-        if is_a_turned {
+        if is_a_transposed {
             self.set(DESC_TRANSB, OP_T)?;
         }
-        if start != 0 {
+        if bias != 0 {
             // Of the type of the output, unless told otherwise.
             self.set(DESC_EPILOGUE, EPILOGUE_BIAS)?;
-            self.set(DESC_BIAS_POINTER, start)?;
+            self.set(DESC_BIAS_POINTER, bias)?;
         }
         Ok(())
     }
@@ -87,14 +87,15 @@ impl ProductPlan {
     }
 
     fn describe_layouts(&mut self) -> Result<(), DriverFault> {
-        let MatrixProduct { shape: [rows, columns, inner], turned: [is_a_turned, is_b_turned], factors } = self.product;
+        let MatrixProduct { shape: [rows, columns, inner], transposed: [is_a_transposed, is_b_transposed], factors } =
+            self.product;
         let factor_type = match factors {
             FactorType::F16 => R_16F,
             FactorType::Bf16 => R_16BF,
             FactorType::Tf32 => R_32F,
         };
-        let a = if is_a_turned { [rows, inner] } else { [inner, rows] };
-        let b = if is_b_turned { [columns, inner] } else { [inner, columns] };
+        let a = if is_a_transposed { [rows, inner] } else { [inner, rows] };
+        let b = if is_b_transposed { [columns, inner] } else { [inner, columns] };
         let matrices = [(factor_type, b), (factor_type, a), (R_32F, [columns, rows])];
         for (layout, (element_type, [rows, columns])) in self.layouts.iter_mut().zip(matrices) {
             let create = self.handle.library().create_layout;

@@ -28,10 +28,10 @@ pub(super) unsafe fn multiply<T: Operand>(
         "bf16" => FactorType::Bf16,
         _ => FactorType::Tf32,
     };
-    let product = MatrixProduct { shape: requested.shape, turned: requested.layout.transposed(), factors };
+    let product = MatrixProduct { shape: requested.shape, transposed: requested.layout.transposed(), factors };
     let bytes = if start == 0 { product_partials_len(requested.shape) * size_of::<f32>() } else { 0 };
     let workspace = if bytes == 0 { (0, 0) } else { (parts, bytes) };
-    let at = MatrixAddresses { a, b, start, out, workspace };
+    let at = MatrixAddresses { a, b, bias: start, out, workspace };
     // SAFETY: as the caller promised.
     tuner.by_library(device, |library| unsafe { library.multiply(&product, &at) })
 }
