@@ -27,8 +27,8 @@ pub const EXTENSIONS: &[Extension] = &[
 /// The address where the wheels for a PyTorch and a CUDA are listed:
 /// `https://data.pyg.org/whl/torch-${TORCH}+${CUDA}.html`, in which the last number of PyTorch's
 /// version is 0, because wheels serve all patches of a release. Confirmed:
-/// <https://github.com/pyg-team/pyg-lib>, and by the indexes of 2.0 (CUDA 11.8), 2.4 (12.4), 2.8 and
-/// 2.9 (12.8), 2.11 and 2.12 (13.0).
+/// <https://github.com/pyg-team/pyg-lib>, and by the indexes of 2.0 (CUDA 11.8), 2.4 (12.4), 2.8
+/// and 2.9 (12.8), 2.11 and 2.12 (13.0).
 pub fn index(torch: &Version, cuda: CudaVersion) -> String {
     let (major, minor) = torch.minor();
     format!("https://data.pyg.org/whl/torch-{major}.{minor}.0+{}.html", cuda.tag())

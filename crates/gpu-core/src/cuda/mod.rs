@@ -173,11 +173,13 @@ impl Gpu {
     }
 
     /// Counters of the pinned memory.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn pinned_stats(&self) -> PinnedStats {
         self.shared.pinned.stats()
     }
 
     /// Gives the pinned memory back to the system that nobody has now; returns its bytes.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn empty_pinned_cache(&self) -> usize {
         self.shared.pinned.empty()
     }

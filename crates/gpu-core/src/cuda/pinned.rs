@@ -65,6 +65,7 @@ impl PinnedPool {
         PinnedPool { state: Mutex::default(), context }
     }
 
+    #[cfg(any(test, feature = "conformance"))]
     pub(super) fn stats(&self) -> PinnedStats {
         self.state().stats
     }

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+#[cfg(any(test, feature = "conformance"))]
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,6 +95,7 @@ impl MemoryLedger {
     }
 
     /// Refuses the requests of these numbers, counted from now.
+    #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn refuse(&self, numbers: Range<u64>) {
         let Faults { next, first, end } = &self.faults;
         next.store(0, Relaxed);

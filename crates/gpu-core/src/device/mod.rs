@@ -6,6 +6,7 @@ mod usage;
 
 use std::fmt;
 use std::io::{self, Write};
+#[cfg(any(test, feature = "conformance"))]
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -218,6 +219,7 @@ impl Device {
     /// Fault injection, for tests of what becomes of work that runs short of memory: the requests
     /// of these numbers, counted from 0 and from now, fail as if the budget were used up, and those
     /// before and after them do not. An empty range ends it.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn refuse_requests(&self, numbers: Range<u64>) {
         self.memory().ledger.refuse(numbers);
     }
@@ -245,6 +247,7 @@ impl Device {
 
     /// Looks into the device's pool, or asks it for blocks beside those of buffers. Every other use
     /// of the device's memory waits meanwhile, and `look` must not make any itself.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn with_pool<R>(&self, look: impl FnOnce(&mut Pool) -> R) -> R {
         look(&mut self.memory().pool())
     }

@@ -87,24 +87,28 @@ impl Simulated {
     }
 
     /// Sets when work that is submitted from now on is done.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn set_completion(&self, completion: Completion) {
         self.device().completion = completion;
     }
 
     /// Keeps the bytes of every granule that is created from now on, poisoned until they are
     /// written.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn keep_bytes(&self) {
         self.device().bytes.get_or_insert_default();
     }
 
     /// Refuses the `nth` call from now on (1 is the next) among those that can be refused, once.
     /// [`Simulated::stop_faults`] takes it back.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn fail_call(&self, nth: u64, refusal: Refusal) {
         assert!(nth > 0, "calls are counted from 1");
         self.device().fault = Some(InjectedFault { calls_before: nth - 1, refusal });
     }
 
     /// Refuses nothing any more; returns whether a refusal was still to come.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn stop_faults(&self) -> bool {
         self.device().fault.take().is_some()
     }
@@ -116,6 +120,7 @@ impl Simulated {
 
     /// Sets the bytes that other users of the device hold. Existing granules stay, even if the two
     /// together pass the capacity.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn set_held_by_others_bytes(&self, bytes: usize) {
         self.device().held_by_others_bytes = bytes;
     }
@@ -126,6 +131,7 @@ impl Simulated {
     }
 
     /// The granules behind a range of mapped bytes, in its order.
+    #[cfg(any(test, feature = "conformance"))]
     pub fn granules_behind(&self, address: u64, bytes: usize) -> Vec<Granule> {
         self.device().space.pieces(address, bytes).map(|(granule, ..)| granule).collect()
     }
