@@ -10,7 +10,7 @@ use std::path::Path;
 use megabatch_gpu_core::Scope;
 
 use super::SeriesFile;
-use super::mark::{GROUP as MARK_GROUP, Hashes, INSTRUMENT, MarkWriter};
+use super::mark::{Hashes, INSTRUMENT, MarkWriter};
 use crate::atomic::open_draft;
 use crate::checksums::{BlockSums, Blocks};
 use crate::error::{Error, Result};
@@ -148,7 +148,8 @@ fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> Error + us
 pub fn remove_mark(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let file = hdf5::File::open_rw(path).map_err(Error::hdf5(path, "/", "open the file"))?;
-    file.unlink(MARK_GROUP).map_err(Error::hdf5(path, MARK_GROUP, "delete the group"))?;
+    let group = super::mark::GROUP;
+    file.unlink(group).map_err(Error::hdf5(path, group, "delete the group"))?;
     file.close().map_err(Error::hdf5(path, "/", "close the file"))
 }
 

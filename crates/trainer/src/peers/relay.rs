@@ -20,7 +20,9 @@
 //! rank is known when its last block is done, so that all pieces are sent in any case, and the
 //! step's other sums after them.
 
-use super::step_gradients::{Outcome, StepGradients, pieces};
+#[cfg(any(test, feature = "conformance"))]
+use super::step_gradients::pieces;
+use super::step_gradients::{Outcome, StepGradients};
 #[cfg(any(test, feature = "conformance"))]
 use super::threads::Link;
 use super::{PeerLost, Peers};

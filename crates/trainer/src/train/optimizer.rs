@@ -2,7 +2,7 @@
 
 //! The optimizer, and the norm that gradients are clipped to.
 
-use megabatch_amp::{GradientFactors, OptimizerStep, ParameterTensor, Threads, unscale_and_check, update};
+use megabatch_amp::{GradientFactors, OptimizerStep, ParameterTensor, Threads, update};
 use megabatch_gpu_core::Scope;
 use megabatch_nn::cuda::Host;
 use megabatch_nn::model::{Moments, TensorSet};
@@ -102,7 +102,7 @@ impl Optimizer {
 /// The square root of the sum of the squares of all elements, summed in double precision.
 #[cfg(any(test, feature = "conformance"))]
 pub fn global_norm(gradients: &TensorSet) -> f64 {
-    unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).norm
+    megabatch_amp::unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).norm
 }
 
 /// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as
@@ -175,8 +175,9 @@ mod tests {
                     clip_by_norm(&mut clipped, norm, clip_norm);
                     optimizer.update(parameters, &clipped, 0.1);
                 });
-                let factors =
-                    unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
+                let factors = megabatch_amp::unscale_and_check(&[gradients.values()], 1.0, Threads::Caller)
+                    .factors(Some(clip_norm))
+                    .unwrap();
                 let found = moved(&|optimizer, parameters| {
                     optimizer.step(parameters, &gradients, 0.1, factors, Threads::Caller);
                 });
