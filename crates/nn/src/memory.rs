@@ -8,11 +8,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepPhase {
-    /// From the batch to the loss.
+    /// Forward pass: from the batch to the loss.
     Forward,
-    /// From the loss to the gradients.
+    /// Backward pass: from the loss to the gradients.
     Backward,
-    /// From the gradients to the weights.
+    /// Optimizer: from the gradients to the weights.
     Optimizer,
 }
 
@@ -37,7 +37,7 @@ pub struct PlannedTensor {
     pub used_in: Vec<StepPhase>,
 }
 
-/// Members of a list of buffers: name, numbers, and the phases that use them.
+/// A list of tensors: name, number of elements, and the phases that use it.
 pub type TensorPlan = Vec<(String, usize, &'static [StepPhase])>;
 
 /// Used by the forward pass.
@@ -50,7 +50,7 @@ pub const BOTH: &[StepPhase] = &[StepPhase::Forward, StepPhase::Backward];
 /// Upper bound of batches. It is a bound: no single batch need reach it in every timeframe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargestBatch {
-    /// Numbers of samples that batches have, each once.
+    /// Batch sizes, each once.
     pub sizes: Vec<usize>,
     /// Sizes of batches that are trained on, and not validated only.
     pub sizes_learnt: Vec<usize>,
@@ -71,6 +71,6 @@ pub struct LargestBatch {
 pub struct LargestGraphs {
     /// Graphs of a batch.
     pub graphs: usize,
-    /// Their edges.
+    /// Edges of the graphs.
     pub edges: usize,
 }

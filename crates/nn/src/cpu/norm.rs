@@ -23,7 +23,7 @@ impl Normalised {
         Ok(Normalised { unit: Buffer::zeros(scope, rows * width)?, scale: Buffer::zeros(scope, rows)? })
     }
 
-    /// Numbers in it.
+    /// Its length, in numbers.
     pub(crate) fn len(width: usize, rows: usize) -> usize {
         rows * (width + 1)
     }

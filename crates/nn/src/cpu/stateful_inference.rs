@@ -77,7 +77,7 @@ struct PooledWindow {
     end: Option<usize>,
 }
 
-/// The way through one segment of one timeframe, up to the last bar that is asked for.
+/// Scan of one segment of one timeframe, up to the last bar whose state is needed.
 struct SegmentScan<'a> {
     timeframe: usize,
     /// T and F.
@@ -93,7 +93,7 @@ struct SegmentScan<'a> {
     boundary: Option<Boundary>,
 }
 
-/// Place between two steps of T bars of a passage.
+/// Boundary between two chunks of T bars of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Boundary {
     /// First bar of the segment.
@@ -102,10 +102,10 @@ struct Boundary {
     row: usize,
 }
 
-/// Passages that threads compute together.
+/// Queue of scans that threads take from.
 pub(crate) struct SegmentScans<'a, B: SegmentBars> {
     bars: &'a B,
-    /// Passages that no thread has taken.
+    /// Scans that no thread has taken.
     queue: Mutex<std::vec::IntoIter<SegmentScan<'a>>>,
     kept: Mutex<BTreeMap<(usize, usize), BoundaryState>>,
     failure: Mutex<Option<B::Error>>,
@@ -125,7 +125,7 @@ pub fn read_rows(pooling: Pooling, ends: Vec<usize>, steps: usize) -> Vec<usize>
     rows
 }
 
-/// Place in `rows`, ascending, at which the last stretch begins whose rows are at most `gap` apart.
+/// Index in `rows`, ascending, of the last stretch whose rows are at most `gap` apart.
 fn last_stretch(rows: &[usize], gap: usize) -> usize {
     (1..rows.len()).rev().find(|&place| rows[place] - rows[place - 1] > gap).unwrap_or(0)
 }
@@ -338,7 +338,7 @@ impl Reader {
     }
 }
 
-/// Cuts the way through the segments of a timeframe into passages.
+/// Splits the segments of a timeframe into scans that threads can run independently.
 struct ScanPlanner<'a> {
     model: &'a Model,
     timeframe: usize,
@@ -406,8 +406,8 @@ impl ScanPlanner<'_> {
 }
 
 impl<B: SegmentBars> SegmentScans<'_, B> {
-    /// Computes passages with the memory of one thread, and `buffer` for their bars, among others
-    /// that do the same, until none is left or bars cannot be read.
+    /// Runs scans from the queue on this thread, with its memory and with `buffer` for bars, until
+    /// none is left or bars cannot be read.
     pub(crate) fn run(&self, weights: Weights<'_>, memory: &mut ShardWorkspace, buffer: &mut [f32]) {
         const HELD: &str = "nobody panics with the lock held";
         let next = || self.queue.lock().expect(HELD).next();
@@ -427,8 +427,7 @@ impl<B: SegmentBars> SegmentScans<'_, B> {
 }
 
 impl SegmentScan<'_> {
-    /// Goes through the segment, T bars at a time: what a window has room for. The boundary, and
-    /// the state there.
+    /// Runs over the segment T bars at a time. Returns the boundary and the state there.
     fn run<B: SegmentBars>(
         self,
         bars: &B,

@@ -16,7 +16,7 @@ pub(crate) struct Decoder {
     pub(crate) widths: Widths,
     pub(crate) fusion: Option<AttentionFusion>,
     pub(crate) attention: Option<GraphAttention>,
-    /// None where attention gives the outputs.
+    /// `None` where attention gives the outputs.
     pub(crate) head: Option<Head>,
     /// True if attention sees the attributes of edges.
     pub(crate) sees_attributes: bool,
@@ -77,7 +77,7 @@ impl Decoder {
         self.fusion.map_or(0, |fusion| fusion.sizes.weights())
     }
 
-    /// None where attention gives the outputs.
+    /// `None` where attention gives the outputs.
     pub(crate) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }

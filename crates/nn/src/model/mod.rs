@@ -202,7 +202,7 @@ pub struct Model {
     shape: SampleShape,
     config: ModelConfig,
     layout: Arc<Layout>,
-    /// None for an encoder without parameters.
+    /// `None` for an encoder without parameters.
     lstms: Vec<Lstm>,
     /// One a timeframe, for pooling by attention.
     poolings: Vec<AttentionPooling>,

@@ -46,7 +46,7 @@ impl Trainer {
         // device's.
         work.objective.scale = self.scale();
         let settings = step_settings(&self.config, &self.course, work.objective.count, lr);
-        self.accelerator_mut().finish(&settings)?;
+        self.accelerator_mut().apply_gradients(&settings)?;
         if self.goes_on(self.step + 1, schedule, run) {
             supply.ahead = Some(self.submit(self.step + 1, supply.feed, schedule, run));
         }
@@ -65,7 +65,7 @@ impl Trainer {
         let work = self.work_of(step, schedule, run)?;
         let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
         let accelerator = accelerator.as_mut().expect(ON_GPU);
-        accelerator.begin(&mut optimizer.host(parameters), scaler.as_ref())?;
+        accelerator.begin_step(&mut optimizer.host(parameters), scaler.as_ref())?;
         for positions in &work.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             accelerator.accumulate(&batch, work.over(&batch, positions))?;

@@ -79,7 +79,7 @@ impl FusionMemory {
         })
     }
 
-    /// Numbers in it.
+    /// Its length, in numbers.
     pub(crate) fn len(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> usize {
         let lens = lens(sizes, capacity, purpose);
         // The last one is that of two buffers.

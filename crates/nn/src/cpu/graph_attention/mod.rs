@@ -16,8 +16,9 @@
 //! 5. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
 //!    forms it in that order.
 //!
-//! One thread takes a graph through all layers, or those of a [`ThreadTeam`] do, which share the loops
-//! over panels, nodes and edges. A thread forms whole sums: their order depends on the graph alone.
+//! One thread takes a graph through all layers, or those of a [`ThreadTeam`] do, which share the
+//! loops over panels, nodes and edges. A thread forms whole sums: their order depends on the graph
+//! alone.
 
 mod backward;
 mod columns;

@@ -87,7 +87,7 @@ impl PackedAttention {
         }
     }
 
-    /// Numbers in it.
+    /// Its length, in numbers.
     pub fn len(attention: &GraphAttention, passes: Passes) -> usize {
         let has_residual = attention.config.residual;
         shapes(attention).into_iter().flat_map(|shape| weights_len(shape, has_residual, passes)).sum()

@@ -130,7 +130,7 @@ impl Start<'_> {
     }
 }
 
-/// From which end a product goes over the panels of b.
+/// Order in which a product reads the panels of b.
 ///
 /// Steps that read the same panels, more than a cache holds, take them from either end in turn:
 /// what was read last is still there and read first.
@@ -141,7 +141,8 @@ pub(crate) enum PanelOrder {
 }
 
 impl PanelOrder {
-    /// Place of step `t`.
+    /// The order at step `t`: ascending and descending in turn, so that the panels read last, which
+    /// are still cached, are read first.
     pub(crate) fn for_step(t: usize) -> Self {
         if t.is_multiple_of(2) { PanelOrder::Ascending } else { PanelOrder::Descending }
     }
@@ -387,8 +388,8 @@ pub(crate) fn product(isa: Isa, product: PanelProduct<'_>, to: &mut ViewMut<'_>)
     product_with(isa, product, to, PanelOrder::Ascending, PrefetchRows::default());
 }
 
-/// [`product`], which goes over the panels as `order` says and has the rows of `prefetch` brought to
-/// the second-level cache meanwhile.
+/// [`product`], which goes over the panels as `order` says and has the rows of `prefetch` brought
+/// to the second-level cache meanwhile.
 ///
 /// # Panics
 /// As `product` does.

@@ -51,7 +51,7 @@ impl PrefetchRows {
     }
 }
 
-/// Position of a product in the rows that it prefetches.
+/// Position of a product among the rows that it prefetches.
 pub(super) struct PrefetchCursor<'a> {
     /// Remaining matrices; of the first, the panels before `panel` and in it the rows before `row`
     /// are done.

@@ -37,7 +37,7 @@ impl Vectors {
         })
     }
 
-    /// Numbers in it.
+    /// Its length, in numbers.
     pub(crate) fn len(heads: usize, hidden: usize, capacity: usize) -> usize {
         (heads + 2) * capacity * hidden
     }

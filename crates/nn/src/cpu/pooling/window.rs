@@ -34,7 +34,7 @@ impl WindowPooling {
         })
     }
 
-    /// Numbers in it.
+    /// Its length, in numbers.
     pub(crate) fn len(heads: usize, hidden: usize, steps: usize, capacity: usize) -> usize {
         capacity * heads * steps + heads * hidden + Vectors::len(heads, hidden, capacity)
     }

@@ -89,7 +89,7 @@ impl Sequence {
         }
     }
 
-    /// The gradient of a layer's state, in [`ShardScratch::d_hidden`].
+    /// Layout of [`ShardScratch::d_hidden`] and [`ShardScratch::d_cell`].
     pub(super) fn d_state_at(&self) -> PanelStride {
         panel_stride(self.windows.len(), self.windows.len())
     }
@@ -132,7 +132,7 @@ impl Sequence {
         l + 1 < self.layers.len() || self.dims.sizes.read == Read::EveryStep
     }
 
-    /// Place of the gradients of gates in [`ShardScratch::d_gates`] from step `t` of its block on.
+    /// Layout of [`ShardScratch::d_gates`] from step `t` of its block on.
     pub(super) fn d_gates_at(&self, t: usize) -> PanelStride {
         let windows = self.windows.len();
         panel_stride(BLOCK_STEPS * windows, windows).row(t % BLOCK_STEPS * windows)
@@ -244,7 +244,7 @@ impl Sequence {
         }
     }
 
-    /// Adds what the layer above gave this one's output at step `t`.
+    /// Adds the gradient that the layer above gave for this layer's output at step `t`.
     fn add_from_above(&self, t: usize, scratch: &mut ShardScratch) {
         let (from, to, len) = (self.d_layer_output_at(t), self.d_state_at(), self.windows.len() * PANEL);
         for n in 0..self.dims.units() {

@@ -14,7 +14,7 @@ use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::memory::{BACKWARD, BOTH, StepPhase};
 
-/// Numbers in 4 KiB, after which addresses fall into the same set of the first-level cache.
+/// Numbers in 4 KiB: addresses this far apart share a set of the first-level cache.
 const CACHE_WAY: usize = 1024;
 
 /// The place of a matrix of `rows` rows that is worked on `step_rows` rows at a time. The stride
@@ -26,7 +26,7 @@ pub(super) fn panel_stride(rows: usize, step_rows: usize) -> PanelStride {
     PanelStride { start: 0, stride: len + ahead }
 }
 
-/// Numbers in a panel of up to `rows` rows, whatever its stride.
+/// Upper bound on the length of a panel of `rows` rows, padding of the stride included.
 pub(super) fn padded_panel_len(rows: usize) -> usize {
     rows * PANEL + CACHE_WAY
 }
@@ -34,8 +34,8 @@ pub(super) fn padded_panel_len(rows: usize) -> usize {
 /// Saved forward pass of one layer.
 #[derive(Debug)]
 pub(super) struct LayerMemory {
-    /// Before, then after their functions; of as many of the last steps as [`Checkpointing`] says: none
-    /// for prediction.
+    /// Before, then after their functions; of as many of the last steps as [`Checkpointing`] says:
+    /// none for prediction.
     pub(super) gates: Buffer<f32>, // [gate panels][steps · B][16]
     /// The initial state, then the state after each step.
     pub(super) hidden: Buffer<f32>, // [unit panels][(T + 1) · B][16]
@@ -98,7 +98,7 @@ pub(super) struct ShardScratch {
     pub(super) activations: Activations,
 }
 
-/// Numbers in the gates and in the cell states of the segment in work.
+/// Lengths of the gates and of the cell states of the current segment.
 fn segment_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
     let panels = [dims.gates(), dims.units()].into_iter().zip(Checkpointing::new(dims, purpose).segment_rows());
     let mut len =
@@ -110,7 +110,7 @@ fn segment_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
 /// it.
 macro_rules! scratch_lens {
     ($($field:ident: $name:literal, $phases:ident;)*) => {
-        /// Numbers in each buffer of [`ShardScratch`].
+        /// Length of each buffer of [`ShardScratch`], in numbers.
         #[derive(Clone, Copy, Debug, Default)]
         pub(super) struct ScratchLens {
             $(pub(super) $field: usize,)*
@@ -194,7 +194,7 @@ impl ScratchLens {
         each.fold(ScratchLens::default(), ScratchLens::max)
     }
 
-    /// Numbers in all of them.
+    /// Total length of the buffers, in numbers.
     pub(super) fn total(self) -> usize {
         self.tensors().map(|(len, ..)| len).sum()
     }

@@ -76,7 +76,7 @@ const BLOCK_STEPS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Dimensions {
     sizes: LstmSizes,
-    /// Windows that there is room for, and bars in the longest.
+    /// Most windows, and bars of the longest.
     capacity: usize,
     steps: usize,
     /// Samples that read them.
@@ -144,7 +144,7 @@ pub(crate) struct PackedWeights {
 }
 
 impl PackedWeights {
-    /// Room for the weights of `model`, booked on `scope`.
+    /// Buffers for the weights of `model`, booked on `scope`.
     pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> Result<Self> {
         let layers = |dims: Dimensions| {
             let layer = |l| LayerWeights::new(scope, dims, l, purpose);
@@ -166,12 +166,12 @@ impl PackedWeights {
         })
     }
 
-    /// Has sequences computed in `precision`, with weights that are rounded to it already.
+    /// Sets the precision of the sequences. Weights must be rounded to it already.
     pub(crate) fn set_precision(&mut self, precision: Precision) {
         self.precision = precision;
     }
 
-    /// Has time measured layer by layer.
+    /// Turns on the time measurement by layer.
     pub(crate) fn set_profiled(&mut self) {
         self.profiles = true;
     }
@@ -202,7 +202,7 @@ impl PackedWeights {
         Ok(each.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The same by what they are.
+    /// The same length by tensor: name, numbers and the phases that use it.
     pub(crate) fn tensor_plan(model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> TensorPlan {
         const NAMES: [(&str, &[StepPhase]); 6] = [
             ("W_ih", BOTH),
@@ -226,7 +226,7 @@ impl PackedWeights {
         parts
     }
 
-    /// Numbers in the weights of `model`.
+    /// Length of the packed weights of `model`, in numbers.
     pub(crate) fn len(model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> usize {
         let layers =
             |dims: Dimensions| (0..dims.sizes.layers).flat_map(move |l| weights::weights_len(dims, l, purpose));
@@ -295,7 +295,7 @@ impl ShardWorkspace {
         })
     }
 
-    /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
+    /// Allocates, on `scope`, the rows of products with int8 weights.
     pub(crate) fn ensure_int8_capacity(&mut self, scope: &Scope) -> Result<()> {
         self.tasks.iter_mut().try_for_each(|tasks| tasks.ensure_int8_capacity(scope))?;
         let all: Vec<_> = self.sequences.iter().map(|sequence| sequence.dims).collect();
@@ -303,7 +303,7 @@ impl ShardWorkspace {
         Ok(())
     }
 
-    /// Numbers in the memory for `capacity`.
+    /// Length of the buffers for `capacity`, in numbers.
     pub(crate) fn len(model: &Model, capacity: Capacity, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> usize {
         let all = dimensions(model, capacity, bf16_isa);
         if capacity.threads > 1 {
@@ -316,7 +316,7 @@ impl ShardWorkspace {
         all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
 
-    /// The same by what they are.
+    /// The same length by tensor: name, numbers and the phases that use it.
     pub(crate) fn tensor_plan(
         model: &Model,
         capacity: Capacity,

@@ -80,7 +80,7 @@ fn panels(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..hidden.div_ceil(PANEL)).map(move |n| (n, PANEL.min(hidden - n * PANEL)))
 }
 
-/// Numbers in γ and β of one layer; 0 without a norm.
+/// Length of γ and β of one layer; 0 without a norm.
 pub(super) fn norm_len(dims: Dimensions) -> usize {
     if dims.sizes.norm { 2 * dims.units() * PANEL } else { 0 }
 }

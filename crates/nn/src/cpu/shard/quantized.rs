@@ -50,12 +50,12 @@ pub(super) struct Activations {
 }
 
 impl Activations {
-    /// Room for none.
+    /// Empty buffers.
     pub(super) fn none(scope: &Scope) -> Result<Self> {
         Activations::new(scope, &[])
     }
 
-    /// Room for what the timeframes `all` multiply at once.
+    /// Buffers for the largest product of the timeframes `all`.
     pub(super) fn new(scope: &Scope, all: &[Dimensions]) -> Result<Self> {
         let rows = all.iter().map(|dims| dims.capacity.max(BLOCK_STEPS)).max().unwrap_or(0);
         let width = all.iter().map(|dims| dims.sizes.features.max(dims.sizes.hidden)).max().unwrap_or(0);

@@ -1,6 +1,23 @@
 #![forbid(unsafe_code)]
 
-//! One timeframe's LSTM over its distinct windows, forward.
+//! One timeframe's LSTM over its distinct windows: [`Sequence`], the owner of the recurrence, and
+//! its forward pass.
+//!
+//! The other parts of [`Sequence`] lie beside this file:
+//!
+//! | part | file |
+//! | --- | --- |
+//! | a step of the recurrence: fp32, more than a few windows | here, [`Sequence::step`] |
+//! | the same for a few windows | [`small_batch`](super::small_batch) |
+//! | the same with bf16 or int8 operands | [`bf16`](super::bf16), [`quantized`](super::quantized) |
+//! | equations of the cell and their derivatives | [`kernel`](crate::cpu::kernel), `cell` |
+//! | backward pass of a step, gradients of the weights | [`backward`](super::backward) |
+//! | saved and recomputed gates and cell states | [`segments`](super::segments) |
+//! | initial, carried and final states | [`state`](super::state) |
+//! | dropout and layer norm between layers | [`dropout`](super::dropout), [`norm`](super::norm) |
+//! | rounding to 16 bits | [`rounding`](super::rounding) |
+//! | units shared by threads | [`step_barrier`](super::step_barrier) |
+//! | groups of windows on several threads | [`tasks`](super::tasks) |
 //!
 //! ```text
 //! for each layer:
@@ -35,7 +52,7 @@ use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::model::dropout::Mask;
 
-/// Saved forward pass of one timeframe, for one thread's share of a batch.
+/// One timeframe's LSTM on one thread's windows: dimensions, windows and the saved forward pass.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) dims: Dimensions,
@@ -46,22 +63,22 @@ pub(super) struct Sequence {
     pub(super) precision: Precision,
     pub(super) checkpointing: Checkpointing,
     pub(super) partition: WindowPartition,
-    /// The part of this thread where several share the recurrence.
+    /// This thread's units, where several threads share the recurrence.
     pub(super) unit_share: Option<UnitShare>,
     pub(super) clock: Clock,
 }
 
-/// The part of a timeframe that a sequence computes.
+/// The windows of a timeframe that a sequence computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowPartition {
-    /// All windows, and all that is summed over them.
+    /// All windows, and all sums over them.
     Whole,
-    /// A group of windows. What is computed by bar, or summed over windows, is formed elsewhere:
+    /// A group of windows. Values per bar and sums over all windows are computed by other tasks:
     /// see [`tasks`](super::tasks).
     Group,
 }
 
-/// The windows that a sequence is run over, one a sample.
+/// The windows of a sequence, one a sample.
 #[derive(Clone, Copy)]
 pub(super) struct SequenceInput<'a> {
     pub(super) bars: &'a [f32], // [.., F]
@@ -71,8 +88,8 @@ pub(super) struct SequenceInput<'a> {
     pub(super) ends: &'a [usize],
     /// Bars in each; T, or fewer.
     pub(super) steps: usize,
-    /// Numbers of samples that follow one another, whose windows are computed as one; none where
-    /// each is computed by itself.
+    /// Lengths of runs of consecutive samples whose windows are computed as one sequence; empty
+    /// where each window is a sequence.
     pub(super) runs: &'a [usize],
 }
 
@@ -100,47 +117,47 @@ impl Sequence {
         panel_stride((self.windows.steps() + 1) * windows, windows).row(t * windows)
     }
 
-    /// Bars that there is room for in [`ShardScratch::x`].
+    /// Number of bars that fit in [`ShardScratch::x`] at once.
     fn bars_at_once(&self) -> usize {
         BLOCK_STEPS * self.dims.capacity
     }
 
-    /// The bars in [`ShardScratch::x`].
+    /// Layout of the bars in [`ShardScratch::x`].
     pub(super) fn x_at(&self) -> PanelStride {
         panel_stride(self.bars_at_once(), 1)
     }
 
-    /// The bars covered, as many at a time as there is room for.
+    /// The covered bars in ranges that fit in [`ShardScratch::x`].
     pub(super) fn bars_in_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (bars, at_once) = (self.windows.bars(), self.bars_at_once());
         (0..bars).step_by(at_once).map(move |first| first..bars.min(first + at_once))
     }
 
-    /// Brings some of the bars covered to [`ShardScratch::x`].
+    /// Packs some of the covered bars into [`ShardScratch::x`].
     pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
         self.windows.pack_bars(rows, bars, self.dims.sizes.features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(rows.len(), scratch);
     }
 
-    /// Brings what the first layer reads at a block of steps to [`ShardScratch::x`].
+    /// Packs the first layer's inputs of a block of steps into [`ShardScratch::x`].
     pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
         self.windows.pack_steps(block, bars, self.dims.sizes.features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
-    /// Place of the values by bar, in [`ShardScratch::per_bar_gates`].
+    /// Layout of [`ShardScratch::per_bar_gates`], one row a bar.
     pub(super) fn per_bar_at(&self) -> PanelStride {
         panel_stride(self.windows.bars(), 1)
     }
 
-    /// The rows of all windows at step `t` of layer `l` in [`ShardScratch::per_bar_gates`], where it is
-    /// computed by bar and they follow one another.
+    /// The rows of all windows at step `t` of layer `l` in [`ShardScratch::per_bar_gates`], where
+    /// it is computed by bar and they follow one another.
     pub(super) fn per_bar_in_step(&self, l: usize, t: usize) -> Option<PanelStride> {
         let is_here = self.projects_per_bar(l) && self.partition == WindowPartition::Whole;
         is_here.then(|| self.windows.rows_in_step(t))?.map(|row| self.per_bar_at().row(row))
     }
 
-    /// The steps in blocks.
+    /// The steps, in blocks of [`BLOCK_STEPS`].
     pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
         let steps = self.windows.steps();
         (0..steps.div_ceil(BLOCK_STEPS)).map(move |block| block * BLOCK_STEPS..((block + 1) * BLOCK_STEPS).min(steps))
@@ -273,8 +290,8 @@ impl Sequence {
         }
     }
 
-    /// Brings what layer `l` reads at a block of steps to where [`Sequence::input_at`] says, unless
-    /// it is there.
+    /// Writes the input of layer `l` at a block of steps to where [`Sequence::input_at`] says,
+    /// unless it is already there.
     pub(super) fn take_input(
         &self,
         isa: Isa,

@@ -38,7 +38,7 @@ const BEGIN_WAIT: Duration = Duration::from_micros(100);
 /// Longest wait of another member for the first one, which may have to wait for a thread.
 const OTHERS_WAIT: Duration = Duration::from_millis(2);
 
-/// Looks between two at the clock.
+/// Polls between two checks of the deadline.
 const LOOKS: usize = 128;
 
 /// Fewest panels of units that a member computes: a step of fewer takes no longer than a meeting.
@@ -51,7 +51,7 @@ pub(super) fn members(dims: Dimensions, purpose: Purpose) -> usize {
     if shares { dims.threads.clamp(1, (dims.units() / UNITS_MIN).max(1)) } else { 1 }
 }
 
-/// Meetings of the members of one recurrence, one after every step.
+/// Barrier of the threads that share one recurrence: they exchange their states after every step.
 #[derive(Debug)]
 pub(super) struct StepBarrier {
     members: Vec<Published>,
@@ -81,7 +81,7 @@ impl StepBarrier {
         StepBarrier { members: (0..members).map(published).collect(), is_over: AtomicBool::new(false) }
     }
 
-    /// Begins the next pass. No member may be in one.
+    /// Resets the barrier for the next pass. No member may be in a pass.
     fn begin(&self) {
         self.members.iter().for_each(|member| member.steps.store(0, Ordering::Relaxed));
         self.is_over.store(false, Ordering::Release);
@@ -109,7 +109,7 @@ impl StepBarrier {
     }
 }
 
-/// A thread's part in a recurrence that several share.
+/// The units that one thread computes of a recurrence that several threads share.
 #[derive(Debug)]
 pub(super) struct UnitShare {
     barrier: Arc<StepBarrier>,
@@ -164,7 +164,7 @@ impl UnitShare {
     }
 }
 
-/// Place of the states after a step, hidden and cell alike.
+/// Layout of the states after a step; hidden and cell states have the same.
 #[derive(Clone, Copy)]
 struct StepStates {
     at: PanelStride,
@@ -183,7 +183,7 @@ impl StepStates {
     }
 }
 
-/// Outcome of a meeting.
+/// Outcome of an exchange of states at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BarrierOutcome {
     /// The states of all units are there.

@@ -40,7 +40,7 @@ pub(super) struct LayerWeights {
     pub(super) quantized: Option<QuantizedLayer>,
 }
 
-/// Numbers in each buffer of a layer's weights, in the order of the fields.
+/// Length of each buffer of a layer's weights in numbers, in the order of the fields.
 pub(super) fn weights_len(dims: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
     let width = dims.gates() * PANEL;
     let [input, recurrent, transposed] = match dims.bf16_isa {

@@ -244,8 +244,8 @@ impl Windows {
         }
     }
 
-    /// Rows of all windows at step `t`: from the bars' rows in `per_bar_gates` to consecutive rows, in
-    /// each panel.
+    /// Rows of all windows at step `t`: from the bars' rows in `per_bar_gates` to consecutive rows,
+    /// in each panel.
     pub(super) fn read_step(
         &self,
         t: usize,

@@ -22,7 +22,8 @@ pub enum Purpose {
     Prediction,
 }
 
-/// Saved forward pass: see `shard/segments.rs`.
+/// Part of the forward pass that is saved for the backward pass; the rest is computed again. See
+/// `shard/segments`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointPolicy {
     /// Gates and states of all steps.

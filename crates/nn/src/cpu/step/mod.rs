@@ -207,9 +207,9 @@ impl Engine {
         profile
     }
 
-    /// Gives back the memory of all shards, and takes less at the next [`Engine::ensure_batch_capacity`]:
-    /// for the shards of smaller batches, or for another purpose. Threads share no shard then, for
-    /// which each would take memory of its own.
+    /// Gives back the memory of all shards, and takes less at the next
+    /// [`Engine::ensure_batch_capacity`]: for the shards of smaller batches, or for another
+    /// purpose. Threads share no shard then, for which each would take memory of its own.
     pub fn cut_to(&mut self, model: &Model, batch_size: usize, purpose: Purpose) {
         self.compute = Compute { batch_size, ..self.compute }.without_sharing(model, purpose);
         self.purpose = purpose;
@@ -217,7 +217,7 @@ impl Engine {
         self.capacity = Capacity::default();
     }
 
-    /// Takes the memory for shards of up to `capacity`, where there is not as much already.
+    /// Grows the workers' memory to shards of up to `capacity`.
     pub fn ensure_capacity(&mut self, model: &Model, capacity: Capacity) -> Result<()> {
         let Capacity { samples, edges, run, threads } = self.capacity;
         let capacity = Capacity {
@@ -240,8 +240,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the memory for batches, of these graphs for a model over graphs, where it is not there
-    /// already.
+    /// Grows the workers' memory to the largest shard of a batch; of `graphs`, for a model over
+    /// graphs.
     pub fn ensure_batch_capacity(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
         let graph_capacity = |graphs: &dyn Graphs| {
             let (samples, edges) = graphs.largest();
@@ -251,8 +251,7 @@ impl Engine {
         self.ensure_capacity(model, capacity)
     }
 
-    /// Makes ready for `parameters`; to be called whenever they have changed, before they are
-    /// computed with.
+    /// Packs `parameters`. To be called whenever they have changed, before they are computed with.
     pub fn load(&mut self, model: &Model, parameters: &TensorSet) {
         self.working.iter_mut().for_each(|working| working.take(parameters));
         let parameters = self.working.as_ref().map_or(parameters, |working| &working.parameters);
@@ -402,8 +401,8 @@ impl Engine {
         );
     }
 
-    /// Takes the shards of `batch` through the model, and what `each` reads of them to their part
-    /// of `to`, which is as long as the function beside it says of a number of samples.
+    /// Runs the model on the shards of `batch`; `each` writes a shard's results to its part of
+    /// `to`. The part of `samples` samples has `len(samples)` numbers.
     fn compute(
         &mut self,
         model: &Model,
@@ -445,7 +444,7 @@ fn pool(threads: usize) -> Result<rayon::ThreadPool> {
     builder.build().map_err(|source| Error::Threads { threads, source })
 }
 
-/// Numbers of a range of gradients that one thread adds.
+/// Length of a range of gradients that one thread adds.
 const GRADIENTS_AT_ONCE: usize = 1 << 14;
 
 /// Adds the gradients of the shards of `workers` in their order: a left fold of each number.
@@ -515,22 +514,22 @@ impl Engine {
 
 /// Memory, from shapes.
 impl Engine {
-    /// Numbers in the weights as the kernels read them.
+    /// Length of the packed weights, in numbers.
     pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
         PackedWeights::len(model, purpose, Bf16Isa::for_precision(precision))
     }
 
-    /// The same by tensor.
+    /// The same length by tensor: name, numbers and the phases that use it.
     pub fn weights_plan(model: &Model, purpose: Purpose, precision: Precision) -> TensorPlan {
         PackedWeights::tensor_plan(model, purpose, Bf16Isa::for_precision(precision))
     }
 
-    /// Numbers in the workspace of one shard of up to `capacity`.
+    /// Length of the workspace of one shard of up to `capacity`, in numbers.
     pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> usize {
         ShardWorkspace::len(model, capacity, purpose, Bf16Isa::for_precision(precision))
     }
 
-    /// The same by tensor.
+    /// The same length by tensor: name, numbers and the phases that use it.
     pub fn workspace_plan(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> TensorPlan {
         ShardWorkspace::tensor_plan(model, capacity, purpose, Bf16Isa::for_precision(precision))
     }

@@ -248,8 +248,8 @@ impl<T: Operand> Cells<T> {
         multiply(&product, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
-    /// Begins the gradients of a batch.
-    pub(super) fn begin_gradients(&mut self) -> Result<()> {
+    /// Sets the bias gradients to zero.
+    pub(super) fn zero_bias_gradients(&mut self) -> Result<()> {
         match self.timeframes.first() {
             Some(first) if self.bias.is_some() => {
                 let (start, len) = (first.gradients[2], self.timeframes.len() * 4 * self.hidden);
@@ -268,8 +268,8 @@ impl<T: Operand> Cells<T> {
         x: TensorSlice<'_, T>,
         shared: &mut Shared,
     ) -> Result<()> {
-        self.learn_recurrent(k, steps, &mut shared.scratch)?;
-        self.learn_input(k, steps.d_gates, x, steps.rows, &mut shared.scratch)
+        self.recurrent_weight_grads(k, steps, &mut shared.scratch)?;
+        self.input_weight_grads(k, steps.d_gates, x, steps.rows, &mut shared.scratch)
     }
 
     /// The same where the cell read bars, `[bars, input]`, whose d_gates were summed by bar.
@@ -281,17 +281,17 @@ impl<T: Operand> Cells<T> {
         bars: usize,
         Shared { per_bar_gates, scratch, .. }: &mut Shared,
     ) -> Result<()> {
-        self.learn_recurrent(k, steps, scratch)?;
-        self.learn_input(k, (&*per_bar_gates).into(), x.into(), bars, scratch)
+        self.recurrent_weight_grads(k, steps, scratch)?;
+        self.input_weight_grads(k, (&*per_bar_gates).into(), x.into(), bars, scratch)
     }
 
-    fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
+    fn recurrent_weight_grads(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
         let product = self.product(steps.d_gates, steps.hidden_before, shape, Transpose::Tn);
         multiply(&product, Output::Overwrite, &mut self.gradients, hh, scratch)
     }
 
-    fn learn_input<S: Operand>(
+    fn input_weight_grads<S: Operand>(
         &mut self,
         k: usize,
         d_gates: TensorSlice<'_, S>,

@@ -52,8 +52,8 @@ impl DeviceFusion {
         FuseWeights { parameters, start: self.start, arithmetic: self.arithmetic }
     }
 
-    /// Makes ready for a batch of so many samples.
-    pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
+    /// Grows the buffers to a batch of `samples` samples.
+    pub(super) fn ensure_capacity(&mut self, samples: usize) -> Result<()> {
         ensure_capacity(&mut self.tokens, samples * self.sizes.tokens * self.sizes.hidden)?;
         self.memory.ensure_capacity(samples)
     }

@@ -90,7 +90,7 @@ impl<T: Operand> DeviceHead<T> {
         })
     }
 
-    /// Counts what [`DeviceHead::new`] takes, and [`DeviceHead::begin`] for batches.
+    /// Counts what [`DeviceHead::new`] takes, and [`DeviceHead::select_workspace`] for batches.
     pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
         let (model, batch) = (estimate.model, estimate.batch);
         let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
@@ -122,10 +122,10 @@ impl<T: Operand> DeviceHead<T> {
         Ok(self.totals.set_zero()?)
     }
 
-    /// Makes ready for a batch of so many samples.
-    pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
+    /// Selects the workspace for a batch of `samples` samples.
+    pub(super) fn select_workspace(&mut self, samples: usize) -> Result<()> {
         let &mut DeviceHead { ref batches, width, outputs, targets, ref mut workspaces, .. } = self;
-        workspaces.enter(samples, || {
+        workspaces.select(samples, || {
             Ok(HeadBuffers {
                 samples,
                 read: Buffer::zeros(batches, samples * width)?,
@@ -138,9 +138,9 @@ impl<T: Operand> DeviceHead<T> {
     }
 
     /// Gives `upload` the targets of the batch, and what the terms of their losses are divided by,
-    /// after [`DeviceHead::begin`].
+    /// after [`DeviceHead::select_workspace`].
     pub(super) fn enqueue<'a>(&'a mut self, loss_input: LossInput<'_>, upload: &mut UploadBatch<'a>) -> Result<()> {
-        let workspace = self.workspaces.now_mut();
+        let workspace = self.workspaces.selected_mut();
         assert_eq!(loss_input.targets.len(), workspace.targets.len(), "targets of the batch's samples");
         upload.put(&mut self.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
         upload.put(&mut workspace.targets, loss_input.targets)
@@ -148,17 +148,17 @@ impl<T: Operand> DeviceHead<T> {
 
     /// Input of the head by sample, `[B, W]`, for writing.
     pub(super) fn read_mut(&mut self) -> &mut Buffer<T> {
-        &mut self.workspaces.now_mut().read
+        &mut self.workspaces.selected_mut().read
     }
 
     /// The gradient of what was read, `[B, W]`, after [`DeviceHead::accumulate_gradients`].
     pub(super) fn d_read(&self) -> &Buffer<f32> {
-        &self.workspaces.now().d_read
+        &self.workspaces.selected().d_read
     }
 
     /// From what was read to the outputs.
     pub(super) fn predict(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let workspace = self.workspaces.now_mut();
+        let workspace = self.workspaces.selected_mut();
         let product = Product {
             a: (&workspace.read).into(),
             b: (&self.weight).into(),
@@ -172,7 +172,7 @@ impl<T: Operand> DeviceHead<T> {
 
     /// Last computed outputs, `[B, K]`.
     pub(super) fn outputs(&self) -> &Buffer<f32> {
-        &self.workspaces.now().outputs
+        &self.workspaces.selected().outputs
     }
 
     /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the
@@ -185,7 +185,7 @@ impl<T: Operand> DeviceHead<T> {
     ) -> Result<()> {
         self.predict(parameters)?;
         let DeviceHead { width, outputs, arithmetic, .. } = *self;
-        let (workspace, scratch) = (self.workspaces.now_mut(), &mut self.scratch);
+        let (workspace, scratch) = (self.workspaces.selected_mut(), &mut self.scratch);
         let predictions =
             Predictions { outputs: &workspace.outputs, targets: &workspace.targets, rows: workspace.samples };
         let objective = LossScaling { terms: &self.terms, scale };

@@ -121,7 +121,7 @@ impl<T: Operand> LstmModel<T> {
     ) -> Result<()> {
         let LstmModel { lstms, fusion, head, working, uploader } = self;
         let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.len());
-        head.begin(samples)?;
+        head.select_workspace(samples)?;
         let mut upload = uploader.upload();
         lstms.enqueue(batch, seed, loss_input.is_some(), &mut upload)?;
         let learns = loss_input.is_some();
@@ -130,7 +130,7 @@ impl<T: Operand> LstmModel<T> {
         lstms.tune(learns)?;
         lstms.forward(weights)?;
         let Some(fusion) = fusion else { return lstms.join(head.read_mut()) };
-        fusion.begin(samples)?;
+        fusion.ensure_capacity(samples)?;
         lstms.join(fusion.tokens_mut())?;
         fusion.forward(weights, head.read_mut())
     }

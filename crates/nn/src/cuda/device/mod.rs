@@ -178,9 +178,9 @@ impl Accelerator {
         self.weights_location = WeightsLocation::Host;
     }
 
-    /// Begins a step, with gradients and losses of zero.
-    pub fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
-        self.fetch(host, scaler)?;
+    /// Begins a step: uploads weights if the host's are newer, sets gradients and losses to zero.
+    pub fn begin_step(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+        self.upload_if_stale(host, scaler)?;
         let Accelerator { device, device_model, resident, captures, .. } = self;
         captures.run(device, || {
             resident.gradients.set_zero()?;
@@ -188,15 +188,15 @@ impl Accelerator {
         })
     }
 
-    /// Makes ready for the weights as they are now.
+    /// Uploads the weights if the host's are newer, and packs them.
     pub fn load(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
-        self.fetch(host, scaler)?;
+        self.upload_if_stale(host, scaler)?;
         let Accelerator { device, device_model, resident, captures, .. } = self;
         captures.run(device, || device_model.load(&resident.values))
     }
 
-    /// Takes weights and the optimizer's state from the host where they are newer.
-    fn fetch(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+    /// Uploads weights and the optimizer's state if the host's are newer.
+    fn upload_if_stale(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         if self.weights_location == WeightsLocation::Host {
             self.resident.load(host, scaler)?;
             self.weights_location = WeightsLocation::Both;
@@ -223,13 +223,13 @@ impl Accelerator {
         captures.run(device, || device_model.accumulate_gradients(batch, dropout_seed, loss_input, values, gradients))
     }
 
-    /// Ends a step: has the device check losses and gradients as `of` says, and apply these where
-    /// nothing speaks against it. Does not wait.
-    pub fn finish(&mut self, settings: &StepSettings) -> Result<()> {
+    /// Ends a step: the device checks losses and gradients and, if all are finite, applies the
+    /// optimizer by `settings`. Does not wait.
+    pub fn apply_gradients(&mut self, settings: &StepSettings) -> Result<()> {
         self.weights_location = WeightsLocation::Device;
         let Accelerator { device, device_model, resident, captures, .. } = self;
         resident.control.begin(settings)?;
-        captures.run(device, || resident.follow(device_model.totals()))?;
+        captures.run(device, || resident.update(device_model.totals()))?;
         self.report = Some(resident.control.fetch_report()?);
         Ok(())
     }

@@ -83,9 +83,9 @@ impl Resident {
         Ok(())
     }
 
-    /// Judges the gradients and `losses` `[2]`, their sum and the number of its terms, and follows
-    /// the gradients where nothing speaks against it. Does not wait.
-    pub(super) fn follow(&mut self, losses: &Buffer<f64>) -> Result<()> {
+    /// Checks the gradients and `losses` `[2]`, their sum and the number of its terms, and runs the
+    /// optimizer if all are finite. Does not wait.
+    pub(super) fn update(&mut self, losses: &Buffer<f64>) -> Result<()> {
         let Resident { values, gradients, moments, tensors, control, .. } = self;
         unscale_and_check(tensors, ScaledGradients { gradients, losses }, control)?;
         let moments = moments.as_mut().map(|[exp_avg, exp_avg_sq]| MomentBuffers { exp_avg, exp_avg_sq });

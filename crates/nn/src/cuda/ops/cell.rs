@@ -75,7 +75,7 @@ pub(super) fn forward_by<T: Operand>(
     Ok(())
 }
 
-/// Goes back through every sequence, step after step.
+/// Backward pass through every sequence, step after step.
 pub(super) fn backward<T: Operand>(
     device: &Cuda,
     list: &WorkList,
@@ -109,7 +109,7 @@ pub(super) fn backward<T: Operand>(
     Ok(())
 }
 
-/// Numbers of the product of a step of a sequence of so many windows.
+/// Length of one step's product for a sequence of `windows` windows.
 pub(super) fn product_len(windows: usize, hidden: usize) -> usize {
     4 * windows * hidden
 }

@@ -44,7 +44,7 @@ pub fn add_column_sums<T: Operand>(
     }
 }
 
-/// Numbers that the sums of so many rows, or of fewer, ask a scratch for.
+/// Scratch length for the column sums of up to `rows` rows.
 pub(crate) fn column_sum_partials_len(rows: usize, columns: usize) -> usize {
     rows.div_ceil(ROWS) * columns
 }

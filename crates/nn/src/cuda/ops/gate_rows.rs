@@ -22,7 +22,7 @@ pub struct GateRows {
     blocks: usize,
 }
 
-/// One of them.
+/// One tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct GateTensor {
     /// Its first element among all parameters.

@@ -39,7 +39,7 @@ fn blocks(loss: Loss, graphs: usize, rows: usize, width: usize) -> usize {
     if loss.ranks() { graphs * width } else { rows.div_ceil(THREADS) }
 }
 
-/// Numbers in f64 that the loss of so many graphs, rows and outputs of each asks a scratch for.
+/// Scratch length, in f64, for the loss of `[graphs, rows, outputs]`.
 pub(crate) fn graph_loss_partials_len(loss: Loss, sizes: [usize; 3]) -> usize {
     2 * blocks(loss, sizes[0], sizes[1], sizes[2])
 }

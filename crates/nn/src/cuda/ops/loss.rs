@@ -198,7 +198,7 @@ pub fn loss<T: Operand>(
     }
 }
 
-/// Numbers in f64 that the loss of so many targets, or of fewer, asks a scratch for.
+/// Scratch length, in f64, for the loss of up to that many targets.
 pub(crate) fn loss_partials_len(targets: usize) -> usize {
     2 * targets.div_ceil(THREADS)
 }

@@ -119,7 +119,7 @@ pub fn layer_norm_backward<T: Operand>(
     }
 }
 
-/// Numbers that [`layer_norm_backward`] of so many rows, or of fewer, asks a scratch for.
+/// Scratch length for [`layer_norm_backward`] of up to `rows` rows.
 pub(crate) fn norm_partials_len(rows: usize, width: usize) -> usize {
     2 * rows.div_ceil(ROWS) * width
 }

@@ -46,7 +46,7 @@ pub(super) fn forward<T: Operand>(
     Ok(unsafe { kernel.submit(device, shape.launch(list), &arguments) }?)
 }
 
-/// Goes back from the last step of every window to its first.
+/// Backward pass from the last step of every window to its first.
 ///
 /// # Errors
 /// As [`forward`].

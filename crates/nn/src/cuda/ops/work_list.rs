@@ -43,7 +43,7 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 #[derive(Debug)]
 pub struct WorkList {
     hidden: usize,
-    pace: RecurrenceSchedule,
+    schedule: RecurrenceSchedule,
     places: Vec<SequenceOffsets>,
     firsts: Vec<u32>,
     /// Rows of projected inputs of each sequence.
@@ -123,7 +123,7 @@ impl WorkList {
         };
         Ok(WorkList {
             hidden,
-            pace: RecurrenceSchedule::default(),
+            schedule: RecurrenceSchedule::default(),
             places: Vec::new(),
             firsts: Vec::new(),
             projected_rows: Vec::new(),
@@ -136,7 +136,7 @@ impl WorkList {
     ///
     /// # Panics
     /// As [`WorkList::new`].
-    pub fn set(&mut self, pace: RecurrenceSchedule, sequences: &[Sequence<'_>]) {
+    pub fn set(&mut self, schedule: RecurrenceSchedule, sequences: &[Sequence<'_>]) {
         let hidden = self.hidden;
         let (places, firsts) = (&mut self.places, &mut self.firsts);
         places.clear();
@@ -171,15 +171,15 @@ impl WorkList {
         let in_reach = |rows: usize| u32::try_from(4 * rows * hidden).is_ok();
         assert!(in_reach(projected_row) && in_reach(firsts.len() + 32), "too many rows for one launch");
         self.projected_rows = sequences.iter().map(|sequence| sequence.projected_rows).collect();
-        (self.pace, self.tiles) = (pace, tiles(places, pace.tile.windows()));
+        (self.schedule, self.tiles) = (schedule, tiles(places, schedule.tile.windows()));
     }
 
     /// Takes the same sequences in another way, of which the device learns at once. Waits for it.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn change_pace(&mut self, pace: RecurrenceSchedule) -> Result<()> {
-        (self.pace, self.tiles) = (pace, tiles(&self.places, pace.tile.windows()));
+    pub fn change_schedule(&mut self, schedule: RecurrenceSchedule) -> Result<()> {
+        (self.schedule, self.tiles) = (schedule, tiles(&self.places, schedule.tile.windows()));
         ensure_capacity(&mut self.on_device.tiles, self.tiles.len())?;
         Ok(self.on_device.tiles.copy_from_at(0, &self.tiles)?)
     }
@@ -307,11 +307,11 @@ impl WorkList {
     }
 
     pub(super) fn tile_windows(&self) -> usize {
-        self.pace.tile.windows()
+        self.schedule.tile.windows()
     }
 
     pub(super) fn is_step_by_step(&self) -> bool {
-        self.pace.step_by_step
+        self.schedule.step_by_step
     }
 }
 

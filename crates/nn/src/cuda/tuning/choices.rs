@@ -17,7 +17,7 @@ pub(crate) struct Choices<K, C> {
 }
 
 impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
-    /// None so far; `tuner` makes them.
+    /// No choices yet; `tuner` makes them.
     pub(crate) fn new(tuner: &Tuner) -> Self {
         Choices { tuner: tuner.clone(), known: HashMap::new() }
     }

@@ -87,12 +87,12 @@ struct Known {
 }
 
 impl Tuner {
-    /// One that knows nothing yet and has no folder.
+    /// A tuner without choices and without a folder.
     pub fn new(tuning: Tuning) -> Self {
         Tuner { tuning, known: Arc::default(), library: Arc::default() }
     }
 
-    /// One that measures nothing.
+    /// A tuner that measures nothing.
     pub fn off() -> Self {
         Tuner::new(Tuning::Off)
     }

@@ -10,9 +10,9 @@ use crate::model::tensor::{Layout, Slot, TensorSet};
 /// Joining of the heads of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// They stand side by side.
+    /// Side by side.
     Concatenated,
-    /// They are averaged.
+    /// Averaged.
     Averaged,
 }
 

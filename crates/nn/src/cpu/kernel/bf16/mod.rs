@@ -26,7 +26,7 @@
 //!
 //! 4. Matrices that one product reads are packed block by block, see [`blocks`].
 //!
-//! What differs between [`Bf16Isa`]s is the order in which the numbers of a sum are added, see
+//! [`Bf16Isa`]s differ in the order in which the numbers of a sum are added, see
 //! [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to zero: the
 //! same bits everywhere.
 

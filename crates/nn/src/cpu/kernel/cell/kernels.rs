@@ -148,7 +148,8 @@ pub(in crate::cpu::kernel) unsafe fn cell_backward<V: Lanes>(s: &CellBackwardArg
 #[inline(always)]
 unsafe fn cell_backward_rows<V: Lanes, const SUMS: bool, const AHEAD: bool>(s: &CellBackwardArguments) {
     // SAFETY: rows 0..rows of the four gates, of their gradients, of the states and, with SUMS, of
-    // the sums lie where the contract of `CellBackwardArguments` says; those of the step before are not touched.
+    // the sums lie where the contract of `CellBackwardArguments` says; those of the step before are
+    // not touched.
     unsafe {
         let one = V::splat(1.0);
         for row in 0..s.rows {

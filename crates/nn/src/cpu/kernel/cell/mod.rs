@@ -51,9 +51,9 @@ pub(super) struct CellsArguments {
     cell: *mut f32,
 }
 
-/// Arguments of the kernel `cell_backward`: gates, d_gates and, unless it is null, sums [4][rows][16] at
-/// their strides, cell [2 · rows][16] (before, then after the step), d_hidden and d_cell
-/// [rows][16], none that is written overlapping another, but for d_gates that are the gates
+/// Arguments of the kernel `cell_backward`: gates, d_gates and, unless it is null, sums
+/// [4][rows][16] at their strides, cell [2 · rows][16] (before, then after the step), d_hidden and
+/// d_cell [rows][16], none that is written overlapping another, but for d_gates that are the gates
 /// themselves. `hidden` is null or the states before the step, of which nothing is read: those of
 /// the step before it lie in front of them, as do the gates' and cells', and are prefetched.
 pub(super) struct CellBackwardArguments {
@@ -166,10 +166,10 @@ pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'
     dispatch!(isa, cells, &arguments);
 }
 
-/// Inputs of [`cell_backward`] for sixteen units: the gates [rows, 4 · 16] after their functions, `None`
-/// where their gradients take their place; the cell state before and after the step in 2 · `rows`
-/// rows, the gradient of the hidden state after it [rows, 16]; to have the rows of the step before
-/// prefetched, the hidden state before this one [rows, 16].
+/// Inputs of [`cell_backward`] for sixteen units: the gates [rows, 4 · 16] after their functions,
+/// `None` where their gradients take their place; the cell state before and after the step in 2 ·
+/// `rows` rows, the gradient of the hidden state after it [rows, 16]; to have the rows of the step
+/// before prefetched, the hidden state before this one [rows, 16].
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) gates: Option<View<'a>>,

@@ -77,7 +77,7 @@ pub(crate) struct SlidingPooling {
     d_vectors: Vectors,
 }
 
-/// Numbers in each buffer, in the order of the fields, without the last two.
+/// Length of each buffer in numbers, in the order of the fields, without the last two.
 fn lens(heads: usize, hidden: usize, capacity: SlidingCapacity) -> [usize; 9] {
     let (states, keys, windows) = (capacity.longest * hidden, heads * hidden, heads * capacity.windows);
     [
@@ -122,7 +122,7 @@ impl SlidingPooling {
         SlidingPooling { bf16_isa, ..self }
     }
 
-    /// Numbers in it.
+    /// Its length, in numbers.
     pub(crate) fn len(heads: usize, hidden: usize, capacity: SlidingCapacity) -> usize {
         lens(heads, hidden, capacity).iter().sum::<usize>() + 2 * Vectors::len(heads, hidden, capacity.windows)
     }

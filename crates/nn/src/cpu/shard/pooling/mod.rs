@@ -38,7 +38,7 @@ pub(super) struct PoolingParameters<'a> {
     pub(super) norm: &'a [f32],
 }
 
-/// Numbers in all memory of pooling.
+/// Length of all buffers of pooling, in numbers.
 pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
     let run_len = |&dims: &Dimensions| SlidingPooling::len(dims.heads, dims.sizes.hidden, sliding_capacity(dims));
     let runs = all.iter().filter(|dims| dims.heads > 0 && dims.is_dense());

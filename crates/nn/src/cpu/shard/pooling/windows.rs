@@ -42,7 +42,7 @@ pub(in crate::cpu::shard) struct PackedKeys {
     by_unit: Buffer<f32>, // [unit panels][heads][16]
 }
 
-/// Numbers in each buffer of a timeframe's keys, in the order of the fields.
+/// Length of each buffer of a timeframe's keys in numbers, in the order of the fields.
 pub(in crate::cpu::shard) fn keys_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
     let by_unit = if purpose == Purpose::Prediction { 0 } else { dims.units() * dims.heads * PANEL };
     [dims.head_panels() * dims.sizes.hidden * PANEL, by_unit]
@@ -110,7 +110,7 @@ pub(in crate::cpu::shard) struct PoolingScratch {
     d_vectors: Option<Vectors>,
 }
 
-/// Numbers in each buffer for one timeframe, in the order of the fields, without the last.
+/// Length of each buffer of one timeframe in numbers, in the order of the fields, without the last.
 fn scratch_len(dims: Dimensions, purpose: Purpose) -> [usize; 6] {
     if !dims.pools_windows() {
         return [0; 6];
@@ -131,7 +131,7 @@ fn window_place(steps: usize) -> PanelStride {
     panel_stride(steps, 1)
 }
 
-/// Numbers in all memory of pooling.
+/// Length of all buffers of pooling, in numbers.
 pub(in crate::cpu::shard) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
     let vectors = |dims: &Dimensions| Vectors::len(dims.heads, dims.sizes.hidden, dims.capacity);
     let pooling = || all.iter().filter(|dims| dims.pools_windows());
@@ -246,8 +246,8 @@ impl PooledWindows {
     }
 
     /// Goes back from the gradients of the pooled vectors, set by [`PoolingScratch::d_pooled_mut`],
-    /// to those of the states, which are written to `d_layer_output`; adds those of the parameters to
-    /// `gradients`.
+    /// to those of the states, which are written to `d_layer_output`; adds those of the parameters
+    /// to `gradients`.
     pub(in crate::cpu::shard) fn backward(
         &self,
         isa: Isa,

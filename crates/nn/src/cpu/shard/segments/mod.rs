@@ -39,7 +39,7 @@ use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, Start, View, ViewMut};
 use crate::cpu::step::{CheckpointPolicy, Purpose};
 
-/// After which steps a layer's cell states are kept.
+/// Steps after which a layer's cell state is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SavedCells {
     /// All, after the initial state.
@@ -48,12 +48,12 @@ pub(super) enum SavedCells {
     EverySegment,
 }
 
-/// Extent of a sequence that a layer keeps.
+/// Steps whose gates and cell states a layer saves for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checkpointing {
     /// Steps whose gates are kept: the last ones.
     pub(super) gate_steps: usize,
-    /// True if there are others.
+    /// True if the other steps' gates are computed again in the backward pass.
     again: bool,
     pub(super) cells: SavedCells,
 }
@@ -87,12 +87,12 @@ impl Checkpointing {
     }
 }
 
-/// Place of a step's gates or cell states.
+/// Location of a step's gates or cell states.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StateLocation {
-    /// Among those that the layer keeps.
+    /// In the layer's own buffer.
     Layer(PanelStride),
-    /// In the segment in work.
+    /// In the buffer of the current segment.
     Segment(PanelStride),
 }
 
@@ -170,7 +170,7 @@ impl Sequence {
         }
     }
 
-    /// Begins a segment with the cell state that layer `l` keeps before it.
+    /// Copies the saved cell state before a segment of layer `l` to the segment's buffer.
     pub(super) fn begin_segment(&self, l: usize, segment: &Range<usize>, scratch: &mut ShardScratch) {
         if self.checkpointing.cells == SavedCells::EverySegment {
             copy_rows(
@@ -184,7 +184,7 @@ impl Sequence {
         }
     }
 
-    /// Has layer `l` keep the cell state after a segment.
+    /// Saves the cell state of layer `l` after a segment.
     pub(super) fn end_segment(&mut self, l: usize, segment: &Range<usize>, scratch: &ShardScratch) {
         if self.checkpointing.cells == SavedCells::EverySegment {
             let at = self.saved_cell_at(segment.end);

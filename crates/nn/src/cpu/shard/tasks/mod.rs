@@ -68,7 +68,7 @@ struct TaskPartition {
 }
 
 impl TaskPartition {
-    /// None where all windows stay together.
+    /// `None` if all windows are computed as one group.
     fn new(dims: Dimensions, purpose: Purpose, threads: usize) -> Option<Self> {
         let sums_on_the_way = match purpose {
             Purpose::Training { dropout, kept, .. } => {
@@ -142,7 +142,7 @@ pub(super) struct TimeframeTasks {
     pooled: Option<(Pooled, PoolingScratch)>,
 }
 
-/// Numbers in the memory of one timeframe.
+/// Length of the buffers of one timeframe, in numbers.
 pub(super) fn len(dims: Dimensions, purpose: Purpose, threads: usize) -> usize {
     let layers = |dims: Dimensions| dims.sizes.layers * memory::layer_len(dims, purpose).iter().sum::<usize>();
     let Some(cut) = TaskPartition::new(dims, purpose, threads) else {
@@ -206,7 +206,7 @@ impl TimeframeTasks {
         Ok(tasks)
     }
 
-    /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
+    /// Allocates, on `scope`, the rows of products with int8 weights.
     pub(super) fn ensure_int8_capacity(&mut self, scope: &Scope) -> Result<()> {
         for Group { sequence, scratch, .. } in self.groups.iter_mut().chain(&mut self.sharers) {
             scratch.activations = Activations::new(scope, &[sequence.dims])?;

@@ -33,7 +33,7 @@ fn bars_at_once(dims: Dimensions) -> usize {
     BLOCK_STEPS * dims.capacity
 }
 
-/// Numbers in each buffer for `bars` bars.
+/// Lengths of the buffers for `bars` bars, in numbers.
 pub(super) fn lens(dims: Dimensions, bars: usize) -> ScratchLens {
     // Rows are packed as a prediction packs them.
     let [bf16_rows, ..] = bf16::scratch_len(dims, Purpose::Prediction);

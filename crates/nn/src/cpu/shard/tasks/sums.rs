@@ -41,7 +41,7 @@ pub(super) struct PanelSums {
     pub(super) clock: Clock,
 }
 
-/// Numbers in each buffer for so many panels, in the order of the fields.
+/// Length of each buffer for `panels` panels in numbers, in the order of the fields.
 pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 8] {
     let (rows, block) = (dims.steps * dims.capacity, BLOCK_STEPS * dims.capacity);
     let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0);
@@ -64,7 +64,7 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 
     ]
 }
 
-/// All windows of one timeframe after their groups have gone back.
+/// One timeframe's windows, after the backward pass of their groups.
 #[derive(Clone, Copy)]
 pub(super) struct BackwardWindows<'a> {
     pub(super) dims: Dimensions,

@@ -31,7 +31,7 @@ impl Affine {
         Affine { weight: range.start, bias, shape: [range.len() / inputs, inputs], arithmetic }
     }
 
-    /// Numbers that it asks a scratch for over so many rows, or fewer.
+    /// Scratch length for up to `rows` rows.
     pub(super) fn partial_sums_len(&self, rows: usize) -> usize {
         let [outputs, inputs] = self.shape;
         let bias_parts = if self.bias.is_some() { column_sum_partials_len(rows, outputs) } else { 0 };

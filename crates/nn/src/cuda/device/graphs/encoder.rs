@@ -86,7 +86,7 @@ impl Encodings {
         let Encodings { lstms, fusion, width, last, x } = self;
         if let Some(lstms) = lstms {
             ensure_capacity(x, batch.len() * *width)?;
-            fusion.iter_mut().try_for_each(|fusion| fusion.begin(batch.len()))?;
+            fusion.iter_mut().try_for_each(|fusion| fusion.ensure_capacity(batch.len()))?;
             return lstms.enqueue(batch, dropout_seed, learns, upload);
         }
         last.clear();

@@ -67,8 +67,8 @@ impl GraphLoss {
         Scratch::bytes::<f64>(if compares(loss) { graph_parts() } else { loss_partials_len(rows * width) })
     }
 
-    /// Begins a step.
-    pub(super) fn begin(&mut self) -> Result<()> {
+    /// Sets the totals of the losses to zero.
+    pub(super) fn reset_totals(&mut self) -> Result<()> {
         Ok(self.totals.set_zero()?)
     }
 

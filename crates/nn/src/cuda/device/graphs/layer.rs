@@ -118,7 +118,7 @@ impl LayerShape {
         self.lens(nodes_and_places[0], nodes_and_places[1]).iter().sum::<usize>() * size_of::<f32>()
     }
 
-    /// Numbers that a layer asks a scratch for over so many nodes, or fewer.
+    /// Scratch length of a layer over up to `nodes` nodes.
     pub(super) fn partial_sums_len(&self, nodes: usize) -> usize {
         self.slots.partial_sums_len(self.sizes, nodes)
     }
@@ -148,8 +148,8 @@ impl GraphLayer {
         })
     }
 
-    /// Makes ready for a batch. Its input need not be dropped where nothing is learnt.
-    pub(super) fn begin(&mut self, lists: &GraphLists, learns: bool) -> Result<()> {
+    /// Grows the buffers to a batch. Dropout needs none in prediction.
+    pub(super) fn prepare(&mut self, lists: &GraphLists, learns: bool) -> Result<()> {
         self.shape.sizes.nodes = lists.nodes() as u32;
         let lens = self.shape.lens(lists.nodes(), lists.places());
         let GraphLayer { dropped, mapped: Mapped { values, src, dst, edge_vectors }, coefficients, y, .. } = self;

@@ -40,7 +40,7 @@ use shared::Shared;
 pub(super) struct GraphModel {
     encodings: Encodings,
     layers: Vec<GraphLayer>,
-    /// None where attention gives the outputs.
+    /// `None` where attention gives the outputs.
     head: Option<Affine>,
     readout: Readout,
     /// The rates of dropout, of inputs and of coefficients.
@@ -103,13 +103,13 @@ impl GraphModel {
         if self.readout == Readout::Node { self.lists.nodes() } else { self.lists.graphs() }
     }
 
-    /// Finds the lists of a batch's graphs, and takes memory where there is not as much.
-    fn begin(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
+    /// Builds the lists of a batch's graphs, and grows the buffers to them.
+    fn prepare_batch(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
         let graphs = batch.graphs().expect("a batch of a model over graphs has graphs");
         self.lists.set(graphs.edges());
         let nodes_and_places = [self.lists.nodes(), self.lists.places()];
         let [outputs, d_outputs, read] = self.lens(self.rows());
-        self.layers.iter_mut().try_for_each(|layer| layer.begin(&self.lists, learns))?;
+        self.layers.iter_mut().try_for_each(|layer| layer.prepare(&self.lists, learns))?;
         ensure_capacity(&mut self.outputs, outputs)?;
         ensure_capacity(&mut self.read, read)?;
         ensure_capacity(&mut self.arguments, read)?;
@@ -139,7 +139,7 @@ impl GraphModel {
         loss_input: Option<LossInput<'_>>,
         parameters: &Buffer<f32>,
     ) -> Result<()> {
-        self.begin(batch, loss_input.is_some())?;
+        self.prepare_batch(batch, loss_input.is_some())?;
         self.drops = dropout_seed.dropout.is_some() && self.rates.iter().any(|&rate| rate > 0.0);
         let masks = self.masks_of(dropout_seed);
         let GraphModel { encodings, lists, masks: layer_masks, graph_loss, uploader, .. } = self;
@@ -242,7 +242,7 @@ impl DeviceModel for GraphModel {
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        self.graph_loss.begin()?;
+        self.graph_loss.reset_totals()?;
         self.encodings.load(parameters)
     }
 

@@ -86,7 +86,7 @@ impl Slots {
         }
     }
 
-    /// Numbers that a layer of these sizes asks a scratch for over so many nodes, or fewer.
+    /// Scratch length of a layer of these sizes over up to `nodes` nodes.
     pub(super) fn partial_sums_len(&self, sizes: AttentionSizes, nodes: usize) -> usize {
         let maps = self.maps().iter().chain(&self.common().residual).map(|map| map.partial_sums_len(nodes));
         let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);

@@ -46,8 +46,8 @@ impl<T: Operand> Lstms<T> {
             let expected = "less on a GPU, with more gradient accumulation: 4 H numbers for each step of its windows must be fewer than 2^32";
             return Err(Error::setting("batch_size", &self.bars[0].samples(), expected));
         }
-        let pace = self.pace(learns);
-        self.over_bars.set(pace, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
+        let schedule = self.schedule(learns);
+        self.over_bars.set(schedule, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
         self.place_rows()?;
         let mut projected_rows = if self.projects_itself() { 0 } else { self.over_bars.projected_rows() };
         if self.layers.len() > 1 {
@@ -58,7 +58,7 @@ impl<T: Operand> Lstms<T> {
                 row_step: bars.windows(),
                 projected_rows: bars.windows() * bars.steps(),
             };
-            self.over_states.set(pace, &self.bars.iter().map(sequence).collect::<Vec<_>>());
+            self.over_states.set(schedule, &self.bars.iter().map(sequence).collect::<Vec<_>>());
             projected_rows = projected_rows.max(rows);
         }
         let sample_positions: Vec<&[(usize, usize)]> = self.bars.iter().map(Bars::sample_positions).collect();

@@ -93,7 +93,7 @@ impl<T: Operand> LstmLayer<T> {
         }
     }
 
-    /// Numbers that the cells of layer `l` ask for between launches.
+    /// Scratch length of the cells of layer `l` between launches.
     fn partial_sums_len(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
         let config = estimate.model.config();
         let cell_parts = |(k, &input): (usize, &usize)| {

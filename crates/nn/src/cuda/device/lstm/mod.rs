@@ -275,7 +275,7 @@ impl<T: Operand> Lstms<T> {
                 self.back.hidden.set_zero()?;
             }
             self.back.cell.set_zero()?;
-            self.backward_recurrence(l)?;
+            self.recurrence_backward(l)?;
             self.add_gradients(l, gradients)?;
             if l > 0 {
                 self.layer_backward(l - 1, weights, gradients)?;
@@ -284,8 +284,8 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Goes back through the recurrence of layer `l`.
-    fn backward_recurrence(&mut self, l: usize) -> Result<()> {
+    /// Backward pass of the recurrence of layer `l`.
+    fn recurrence_backward(&mut self, l: usize) -> Result<()> {
         let reads_every_step = self.vectors == RowGranularity::OfSteps || self.top.reads_every_step();
         let every_step = l + 1 < self.layers.len() || reads_every_step;
         let list = if l == 0 { &self.over_bars } else { &self.over_states };
@@ -302,7 +302,7 @@ impl<T: Operand> Lstms<T> {
         let hidden = self.hidden;
         let (below, above) = self.layers.split_at_mut(l);
         let LstmLayer { cells, states, .. } = &mut above[0];
-        cells.begin_gradients()?;
+        cells.zero_bias_gradients()?;
         for (k, bars) in self.bars.iter().enumerate() {
             let gates_row = self.over_bars.gates_row(k);
             let steps = Steps {

@@ -23,7 +23,7 @@ pub(super) struct ScheduleKey {
 
 impl<T: Operand> Lstms<T> {
     /// Layout of the windows found: the fastest one known or, until [`Lstms::tune`], by the rule.
-    pub(super) fn pace(&mut self, learns: bool) -> RecurrenceSchedule {
+    pub(super) fn schedule(&mut self, learns: bool) -> RecurrenceSchedule {
         let windows: usize = self.bars.iter().map(Bars::windows).sum();
         let Device::Cuda(cuda) = self.series.device() else { return RecurrenceSchedule::for_windows(windows) };
         let rows = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
@@ -47,17 +47,17 @@ impl<T: Operand> Lstms<T> {
         states.ensure_capacity(&self.over_bars)?;
         states.start_from_zero(&self.over_bars)?;
         let tuner = self.schedules.tuner().clone();
-        let pace = tuner.choose(&cuda, &key.question::<T>(self.hidden, tuner.is_fast()), |pace| {
-            self.over_bars.change_pace(pace)?;
+        let schedule = tuner.choose(&cuda, &key.question::<T>(self.hidden, tuner.is_fast()), |schedule| {
+            self.over_bars.change_schedule(schedule)?;
             cuda.elapsed_ms(|| self.take_once(learns))
         })?;
-        self.over_bars.change_pace(pace)?;
-        self.over_states.change_pace(pace)
+        self.over_bars.change_schedule(schedule)?;
+        self.over_states.change_schedule(schedule)
     }
 
     fn take_once(&mut self, learns: bool) -> Result<()> {
         self.recur(0)?;
-        if learns { self.backward_recurrence(0) } else { Ok(()) }
+        if learns { self.recurrence_backward(0) } else { Ok(()) }
     }
 }
 

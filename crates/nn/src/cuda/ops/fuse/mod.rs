@@ -143,7 +143,7 @@ impl FuseSizes {
         [0, 2].map(|k| [first + k * self.hidden, first + (k + 1) * self.hidden])
     }
 
-    /// Numbers that the backward pass asks a scratch for, over so many samples or fewer.
+    /// Scratch length for the backward pass over up to that many samples.
     fn partial_sums_len(self) -> usize {
         let rows = self.rows();
         let map_parts = |LinearOffsets { outputs, inputs, .. }: LinearOffsets| {
@@ -244,7 +244,7 @@ impl<'a> FuseWeights<'a> {
 }
 
 impl FuseMemory {
-    /// Numbers in each of the buffers, in their order.
+    /// Length of each buffer in numbers, in the order of the fields.
     fn lens(sizes: FuseSizes) -> [usize; 15] {
         let FuseSizes { samples, tokens, heads, hidden, inner } = sizes;
         let (rows, weights) = (sizes.rows(), samples * heads * tokens * tokens);
@@ -265,7 +265,7 @@ impl FuseMemory {
         Scratch::bytes::<f32>(sizes.partial_sums_len())
     }
 
-    /// Room for these sizes.
+    /// Buffers for these sizes.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).

@@ -100,9 +100,10 @@ impl GatherIndex {
         })
     }
 
-    /// Takes other reads, of which the device learns by [`GatherIndex::enqueue`]. `sample_positions` has
-    /// for each sequence, sample by sample, the number of the window that is read among its own and
-    /// the step after which it is; of [`RowGranularity::OfWindows`] the last one.
+    /// Takes other reads, of which the device learns by [`GatherIndex::enqueue`].
+    /// `sample_positions` has for each sequence, sample by sample, the number of the window that is
+    /// read among its own and the step after which it is; of [`RowGranularity::OfWindows`] the last
+    /// one.
     ///
     /// # Panics
     /// If there is not a window for every sample in every sequence of the list, and where there is

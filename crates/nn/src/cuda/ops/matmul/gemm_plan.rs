@@ -38,7 +38,7 @@ impl Tile {
     }
 }
 
-/// By which kernel a product is multiplied, and in how many parts of how many inner indices each
+/// Kernel of a product, and the number of its parts and of the inner indices of each
 /// but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GemmPlan {
@@ -48,7 +48,7 @@ pub(super) struct GemmPlan {
 }
 
 impl GemmPlan {
-    /// By the smallest tile, in one part.
+    /// The smallest tile, in one part.
     pub(super) fn whole(inner: usize) -> Self {
         GemmPlan { tile: Tile::Square, splits: 1, inner_each: inner }
     }
@@ -70,7 +70,7 @@ impl GemmPlan {
 /// Into how many parts a sum is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum SplitRule {
-    /// As the shape alone decides.
+    /// The tile that the shape alone decides.
     ByRule,
     /// Half as many, if the shape alone decides for several.
     HalfAsMany,
@@ -96,7 +96,7 @@ pub(in super::super) enum Method {
     Library,
 }
 
-/// All of a product that decides how it can be cut, and how long that takes.
+/// The properties of a product that decide how it can be tiled, and how long that takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct Kind {
     /// [`Operand::SUFFIX`], and whether tensor cores take that.
@@ -178,7 +178,7 @@ fn splits_max(rows: usize, columns: usize, inner: usize) -> usize {
     BLOCKS.div_ceil(tiles.max(1)).min(inner / SPLIT_DEPTH).max(1)
 }
 
-/// Numbers that a product over so many inner indices, or over fewer, asks a scratch for.
+/// Scratch length for a product over up to that many inner indices.
 pub(crate) fn product_partials_len(shape: [usize; 3]) -> usize {
     let splits = splits_max(shape[0], shape[1], shape[2]);
     if splits == 1 { 0 } else { splits * shape[0] * shape[1] }

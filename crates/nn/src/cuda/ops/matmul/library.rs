@@ -13,8 +13,8 @@ use crate::error::Result;
 /// would take, and none beside it.
 ///
 /// # Safety
-/// The memory at the addresses has the operands of the shape, and from `parts` on [`product_partials_len`]
-/// numbers where nothing is the start. Nothing else touches it meanwhile.
+/// The memory at the addresses has the operands of the shape, and from `parts` on
+/// [`product_partials_len`] numbers where nothing is the start. Nothing else touches it meanwhile.
 pub(super) unsafe fn multiply<T: Operand>(
     tuner: &Tuner,
     device: &Cuda,

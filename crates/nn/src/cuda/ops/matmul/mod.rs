@@ -44,7 +44,7 @@ impl Transpose {
 /// Arithmetic of f32 operands; others are multiplied as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// As they are, without tensor cores.
+    /// Operands as they are, without tensor cores.
     #[default]
     Exact,
     /// Rounded to TF32, 11 significant bits with the range of f32, on a GPU; as they are on the
@@ -55,7 +55,7 @@ pub enum Arithmetic {
 /// Use of the values that the output holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
-    /// It is overwritten.
+    /// The output is overwritten.
     Overwrite,
     /// The product is added to it.
     Add,

@@ -130,7 +130,7 @@ impl PoolSizes {
         (1.0 / (self.head_width() as f64).sqrt()) as f32
     }
 
-    /// Numbers that products and sums ask a scratch for, of so many windows or fewer.
+    /// Scratch length for products and sums over up to that many windows.
     fn partial_sums_len(self) -> usize {
         let ([_, windows, heads, hidden], width) = (self.wide(), self.head_width());
         let window_parts = [(width, hidden), (hidden, hidden), (hidden, width)]
@@ -151,7 +151,7 @@ impl PoolSizes {
 }
 
 impl PoolMemory {
-    /// Room for these sizes.
+    /// Buffers for these sizes.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).

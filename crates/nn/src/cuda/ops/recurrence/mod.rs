@@ -40,7 +40,7 @@ pub struct States<T: Operand> {
 }
 
 impl<T: Operand> States<T> {
-    /// Room for the states of a list, zero before the first step.
+    /// Buffers for the states of a list, zero before the first step.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).

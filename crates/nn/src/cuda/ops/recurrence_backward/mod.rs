@@ -35,7 +35,7 @@ pub struct Gradients<T: Operand> {
 }
 
 impl<T: Operand> Gradients<T> {
-    /// Room for the gradients of a list, zero, where only the last states are read.
+    /// Zeroed buffers for the gradients of a list of which only the last states are read.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
