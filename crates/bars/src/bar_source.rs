@@ -6,7 +6,7 @@ use crate::bars::Bars;
 use crate::error::Result;
 use crate::time::timeframe::Timeframe;
 
-/// Bars of one timeframe in order of time, of which pieces can be read.
+/// Bars of one timeframe in order of time, read piece by piece.
 pub trait BarSource: Sync {
     /// Time that each bar covers.
     fn timeframe(&self) -> Timeframe;

@@ -10,7 +10,7 @@ use crate::spill::SpillFile;
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::time::timeframe::Timeframe;
 
-/// Hears of bytes that were read, and may end the reading.
+/// Gets the number of bytes of every read, and may end the reading.
 pub type ObserveBytes<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// Place of rows and bars, and the observer of the bytes that are read.

@@ -50,13 +50,13 @@ pub struct Proof {
     /// Windows of the sample, by timeframe, shortest first: `[seq_len, F]` each, to compare with a
     /// file.
     pub windows: Vec<Vec<f32>>,
-    /// Number of base bars that were gone through, from the beginning of the segment on.
+    /// Number of base bars that were read, from the beginning of the segment on.
     pub bars: usize,
     /// Bars that had not closed, and were replaced.
     pub replaced: usize,
 }
 
-/// Proves that samples of one instrument do not depend on any bar that had not closed at their time.
+/// Proves that samples of one instrument depend on no bar that had not closed at their time.
 ///
 /// The proof of a sample replaces those bars by others, twice: once in their values, once also in
 /// number and times. The features of the sample's windows are computed with each future, up to a
@@ -107,8 +107,8 @@ fn segments(instrument: StreamedInstrument<'_>, spec: &SeriesSpec) -> Result<Vec
 /// fitted already. Temporary files lie in `folder`.
 ///
 /// # Errors
-/// [`Error::LookAhead`] for scalers that do; [`Error::Scalers`] where fitting gives other scalers in
-/// the first place; [`Error::Invalid`] for a time before their `fit_end_time`;
+/// [`Error::LookAhead`] for scalers that do; [`Error::Scalers`] where fitting gives other scalers
+/// in the first place; [`Error::Invalid`] for a time before their `fit_end_time`;
 /// [`Error::TooFewToFit`] where an instrument has less than a window of bars to fit on;
 /// [`Error::Spool`] and [`Error::Interrupted`].
 pub fn prove_scalers(

@@ -80,8 +80,8 @@ pub struct SpooledRecording {
 }
 
 /// Reads as [`read`] does, and leaves the bars in a new file at `spool` instead of memory.
-/// Temporary files without names lie beside it. `observe` hears of the bytes that are read from the
-/// files, and may end the reading.
+/// Temporary files without names lie beside it. `observe` gets the number of bytes of every read
+/// and may end the reading.
 ///
 /// In memory are, for bars of any number: 8 bytes a row of files whose rows are not in order of
 /// time, 16 a row that repairs put in order, and 50 a row of files with adjusted prices.
@@ -293,7 +293,7 @@ fn read_sources(
 }
 
 impl ReadSummary {
-    /// Summary of `bars`, of which there is at least one.
+    /// Summary of `bars`. There is at least one.
     pub(crate) fn new(
         bars: &dyn BarSource,
         files: Vec<FileSummary>,

@@ -74,7 +74,7 @@ pub(crate) struct SumsFrom {
 #[derive(Debug)]
 pub(crate) struct BlockSums {
     blocks: Blocks,
-    /// Blocks of which some rows came.
+    /// Blocks that have some of their rows.
     begun: Mutex<HashMap<usize, BegunBlock>>,
 }
 
@@ -128,7 +128,7 @@ impl BlockSums {
     }
 }
 
-/// Most blocks that were cut by a read of which both parts are remembered; they take 4 MiB.
+/// Blocks cut by a read that are remembered, with both parts, at most; they take 4 MiB.
 const CUTS_MAX: usize = 1 << 16;
 
 /// Checksums of a table in memory.
@@ -169,8 +169,8 @@ impl TableChecksums {
         self.blocks
     }
 
-    /// The first block that has a part in the rows from `first` on and is not the one which was
-    /// written. `read` reads the rest of a block of which a part is given.
+    /// The first damaged block among those that the rows from `first` on touch. `read` reads the
+    /// rest of a block that is given in part.
     ///
     /// # Errors
     /// Whatever `read` returns.
@@ -257,8 +257,8 @@ impl TableChecksums {
         self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first block whole within the rows from `first` on that is not the one which was written.
-    /// Blocks at the edges of which rows lack are not compared.
+    /// The first damaged block that lies whole within the rows from `first` on. Blocks at the edges
+    /// that lack rows are not compared.
     fn first_damaged<T: Element>(&self, first: usize, values: &[T]) -> Option<usize> {
         let row_bytes = self.blocks.row_bytes;
         let rows = first..first + size_of_val(values) / row_bytes;

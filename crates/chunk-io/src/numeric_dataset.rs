@@ -19,11 +19,11 @@ use crate::read::{
 use crate::slab::{Element, read_rows};
 use crate::stored::{StoredFilter, filters};
 
-/// Fix for contents that are not those which checksums in the file were made of.
+/// Fix for contents that differ from their checksums in the file.
 pub(crate) const CHANGED: &str = "the file is damaged or was changed by another program: copy it or make it again; if the \
                                   change is meant, delete its group /checksums";
 
-/// Most parts of the size that was asked for that are read as one to end with a chunk and a block.
+/// Multiples of the wanted size that are read at once, at most, to end with a chunk and a block.
 const ALIGNED_PARTS_MAX: usize = 16;
 
 /// Kind of a dataset's elements, whatever their width and byte order.
@@ -75,7 +75,7 @@ pub(crate) enum AllowedNumbers {
 }
 
 impl AllowedNumbers {
-    /// The rule that `value` in `column` breaks: what is expected, what was found, and the fix.
+    /// The rule that `value` in `column` breaks: the expected numbers, the one found, and the fix.
     fn broken_by(&self, value: f32, column: usize) -> Option<[String; 3]> {
         match self {
             AllowedNumbers::Finite(names) if !value.is_finite() => {
@@ -94,7 +94,7 @@ impl AllowedNumbers {
 }
 
 impl InputFile {
-    /// The numeric dataset `object`, checked against what the layout asks for.
+    /// The numeric dataset `object`, checked against the layout's rules.
     pub(crate) fn table(&self, object: &str, expect: &Expect) -> Result<NumericDataset> {
         NumericDataset::open(self, object, expect)
     }
@@ -152,9 +152,9 @@ impl NumericDataset {
         self.is_read_as_f32
     }
 
-    /// Rows of about `bytes` that are read together where all of the table is: they end with a
-    /// chunk that is decoded, so that none is decoded twice, and with a block of checksums, unless
-    /// those are too many.
+    /// Rows to read at once when the whole table is read, about `bytes` in total. They end with a
+    /// decoded chunk, so that none is decoded twice, and with a block of checksums, unless that
+    /// takes too many rows.
     pub(crate) fn part_rows(&self, bytes: usize) -> Result<usize> {
         let row_bytes = self.row_len().max(1) * size_of::<f32>();
         let chunk_rows = if self.is_read_as_f32 { self.decoded_chunk_rows()?.unwrap_or(1) } else { 1 };

@@ -72,8 +72,8 @@ impl SpanTimes {
     }
 }
 
-/// Checks the times that samples, the first of which has the number `first`, reach back to, where
-/// they are known.
+/// Checks the times to which samples reach back, where they are known. The first sample has the
+/// number `first`.
 pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64], first: usize) -> Result<(), LayoutFault> {
     match reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) {
         None => Ok(()),
@@ -87,8 +87,8 @@ pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64], first: usize)
     }
 }
 
-/// Checks the times at which labels of samples, the first of which has the number `first`, end,
-/// where they are known.
+/// Checks the times at which labels of samples end, where they are known. The first sample has the
+/// number `first`.
 pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64], first: usize) -> Result<(), LayoutFault> {
     match label_end_time.iter().zip(sample_time).position(|(end, time)| end < time) {
         None => Ok(()),

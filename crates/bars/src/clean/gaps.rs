@@ -209,7 +209,7 @@ impl fmt::Display for Gaps {
 
 /// A hole longer than this is more likely a wrong year in a row than a pause.
 const PAUSE_NS_MAX: i64 = 366 * DAY_NS;
-/// Number of bars on one side of such a hole that counts as few.
+/// Bars on one side of such a hole, at most, that count as few.
 const FAR_BARS_MAX: usize = 10;
 
 /// The few bars that the longest hole separates from all others at either end: the order of the

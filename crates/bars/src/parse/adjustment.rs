@@ -68,8 +68,8 @@ impl RowAdjustment {
 }
 
 impl Adjustments {
-    /// Adjustments of the rows that became bars, of which there is at least one; `open_time` gives
-    /// the open time of a row's bar.
+    /// Adjustments of the rows that became bars. There is at least one. `open_time` gives the open
+    /// time of a row's bar.
     pub(crate) fn from_rows(
         rows: impl Iterator<Item = BarRow>,
         bars: &dyn BarSource,

@@ -271,8 +271,8 @@ fn read_head(lines: &mut TextLines<'_>) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(head)
 }
 
-/// The symbols whose columns stand beside each other in a file, if there are several; none for a
-/// file that cannot be read, which is told when its bars are.
+/// The symbols whose columns stand beside each other in a file, if there are several. None for a
+/// file that cannot be read: reading its bars gives the error.
 pub(crate) fn symbols_of_columns(path: &Path) -> Vec<String> {
     let head = TextLines::open(path).and_then(|mut lines| read_head(&mut lines)).unwrap_or_default();
     StackedHeader::in_any(&head).map(|header| header.symbols).filter(|symbols| symbols.len() > 1).unwrap_or_default()

@@ -15,7 +15,7 @@ use crate::parse::row::BarRow;
 /// are no single errors.
 const INVERTED_MAX: u64 = 10;
 const INVERTED_SHARE_MAX: f64 = 0.01;
-/// Fewest rows of which more than half show that the columns are in another order.
+/// Fewest rows that can show another order of the columns; more than half must.
 const MOST_OF: u64 = 3;
 
 /// Counts of rows that contradict the order of the columns. Bars of one price fit any order and are

@@ -132,7 +132,7 @@ pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
     Some(by_names(&names))
 }
 
-/// The columns of a header that names a date and a time stamp, of which the stamp is a time of day:
+/// The columns of a header that names a date and a time stamp, where the stamp is a time of day:
 /// `Date,Timestamp`.
 pub(crate) fn with_date_apart(fields: &RowFields<'_>) -> Option<BarColumns> {
     let Some(HeaderLine::Named(columns)) = parse(fields) else { return None };

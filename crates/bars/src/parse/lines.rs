@@ -37,7 +37,7 @@ impl<'a> TextLines<'a> {
         TextLines::observed(path, &|_| ControlFlow::Continue(()))
     }
 
-    /// The same; `observe` hears of the bytes of the file that are read, and may end the reading.
+    /// The same; `observe` gets the number of bytes of every read and may end the reading.
     pub(crate) fn observed(path: &Path, observe: ObserveBytes<'a>) -> Result<Self> {
         let failed = |source: io::Error| match is_stopped(&source) {
             true => Error::Interrupted,

@@ -84,7 +84,7 @@ impl ComparedFiles {
     }
 }
 
-/// The shorter bars in one stretch of time after another, of which none begins before the last.
+/// The shorter bars in one stretch of time after another; the stretches come in order of time.
 struct Stretch<'a> {
     bars: &'a dyn BarSource,
     /// When the first of all opens, and the last closes.

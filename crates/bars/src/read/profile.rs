@@ -19,7 +19,7 @@ pub(crate) struct BarProfile {
 }
 
 impl BarProfile {
-    /// Goes through bars, of which there is at least one, that were read by `clocks`.
+    /// Goes through bars that were read by `clocks`. There is at least one.
     pub(crate) fn new(bars: &dyn BarSource, clocks: impl IntoIterator<Item = Zone>) -> Result<Self> {
         let duration_ns = bars.timeframe().duration_ns();
         let mut gaps = GapCounter::new(bars.timeframe(), clocks);

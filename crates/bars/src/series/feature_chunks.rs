@@ -1,5 +1,5 @@
-//! Features of a segment, a chunk of bars at a time, in the memory of a chunk. The rows are those of
-//! all bars at once, bit for bit.
+//! Features of a segment, a chunk of bars at a time, in the memory of a chunk. The rows are those
+//! of all bars at once, bit for bit.
 //!
 //! ```text
 //! recursive features (EMA, Wilder's mean):  from means that go on from chunk to chunk
@@ -72,7 +72,7 @@ impl FeatureChunks {
         without
     }
 
-    /// Takes the next bars of the segment, of which nobody asks for rows.
+    /// Takes the next bars of the segment without computing their rows.
     pub(crate) fn skip(&mut self, bars: &Bars) {
         if self.has_recursive {
             for index in 0..bars.len() {

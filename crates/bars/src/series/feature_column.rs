@@ -12,7 +12,7 @@ const MONDAY_NS: i64 = 4 * DAY_NS;
 /// One feature of every bar, NaN during its warm-up.
 ///
 /// # Panics
-/// For a recursive feature, which goes on from bar to bar: [`Means`](crate::series::feature_stream::Means).
+/// For a recursive feature: [`Means`](crate::series::feature_stream::Means) computes those.
 pub(crate) fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
     let close = &bars.close;
     match feature {

@@ -136,8 +136,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the first
-    /// `len` values.
+    /// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the
+    /// first `len` values.
     pub(in crate::series) fn exponential_mean(values: &[f64], len: usize) -> Vec<f64> {
         over_all(values, Smoothed::exponential(len))
     }

@@ -221,7 +221,7 @@ pub(crate) fn parse_offset(field: &[u8]) -> Option<i64> {
     (rest.is_empty() && hour < 24 && minute < 60).then_some(sign * (hour * HOUR_NS + minute * MINUTE_NS))
 }
 
-/// A number of so many digits, as many as there are, and what follows.
+/// The number that a field begins with, and the rest. It has as many digits as `lengths` allows.
 pub(crate) fn split_digits(field: &[u8], lengths: RangeInclusive<usize>) -> Option<(i64, &[u8])> {
     let len = field.iter().take(*lengths.end()).take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = field.split_at(len);

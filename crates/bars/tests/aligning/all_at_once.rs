@@ -1,7 +1,7 @@
 //! The arrays of a series are those that plain code makes of all bars at once.
 //!
-//! Rows come from a [`SeriesStream`], bins from a search, the places of samples and the scalers from
-//! loops over whole vectors.
+//! Rows come from a [`SeriesStream`], bins from a search, the places of samples and the scalers
+//! from loops over whole vectors.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};

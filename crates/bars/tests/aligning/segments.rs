@@ -176,7 +176,7 @@ fn a_bin_belongs_to_one_segment() {
     let second = series.header.timeframes[2].segment_start[1] as usize;
     let bin = |open_time: i64| open_time.div_euclid(15 * MINUTE_NS);
     assert_eq!(bin(bars.open_time[last]), bin(bars.open_time[first]));
-    // The bin is not among the first segment's rows; the second segment begins with it, as the first
+    // The bin is not among the first segment's rows. The second segment begins with it, the first
     // of the fourteen bars in which its features warm up.
     assert_eq!(bin(quarters.open_time()[second - 1]), bin(bars.open_time[last]) - 1);
     assert_eq!(bin(quarters.open_time()[second]), bin(bars.open_time[first]) + 14);

@@ -165,7 +165,7 @@ enum ElementForm {
     Plain,
     /// A pointer to a string that ends with a zero.
     Text,
-    /// A length in elements of so many bytes, and a pointer to them.
+    /// A length in elements, and a pointer to them. An element has this number of bytes.
     List(usize),
 }
 

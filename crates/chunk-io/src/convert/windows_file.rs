@@ -85,8 +85,8 @@ pub(super) fn other_tables(job: &ConversionJob<'_>, series: &SeriesFile) -> Resu
     plain_datasets(job.input, &skipped)
 }
 
-/// Writes everything but the tables, of which those in `others` keep their paths. Returns notes for
-/// the user.
+/// Writes everything but the tables; those in `others` keep their paths. Returns notes for the
+/// user.
 pub(super) fn write_others(
     job: &ConversionJob<'_>,
     file: &File,

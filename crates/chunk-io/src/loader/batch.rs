@@ -40,7 +40,7 @@ impl<'a> LoadedBatch<'a> {
         self.samples.is_empty()
     }
 
-    /// Dimensions of the samples, of which the file has more than the batch.
+    /// Dimensions of the file's samples.
     pub fn shape(&self) -> &'a Shape {
         self.shape
     }

@@ -85,8 +85,8 @@ impl<'a> BatchRows<'a> {
     }
 }
 
-/// The windows of a batch in one timeframe as what they are in a series: the bars, and where each
-/// window ends in them.
+/// The windows of a batch in one timeframe of a series: the bars, and the end of each window among
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesWindows<'a> {
     /// The bars of the whole series, `[bars, F]`, row-major.

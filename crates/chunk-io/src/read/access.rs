@@ -20,7 +20,7 @@ const AHEAD_BYTES: usize = 16 << 20;
 /// Each extent is one call.
 const EXTENTS_AHEAD_MAX: usize = 256;
 
-/// A file during one request, the extents of which are known.
+/// A file during one request with known extents.
 pub(super) struct ExtentReader<'a> {
     file: &'a RawFile,
     reading: &'a ReadContext,

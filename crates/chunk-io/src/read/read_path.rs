@@ -51,7 +51,7 @@ pub(crate) struct DatasetQuery<'a> {
     pub(crate) dataset: &'a Dataset,
     pub(crate) object: &'a str,
     pub(crate) shape: &'a [usize],
-    /// The file that was opened by name, and what it was then.
+    /// The file that was opened by name, and its identity then.
     pub(crate) path: &'a Path,
     pub(crate) opened: &'a FileIdentity,
 }

@@ -9,9 +9,9 @@ pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// Holes up to this size are read too: a page is the least that comes from a disk.
 const HOLE_BYTES_MAX: u64 = 4096;
 
-/// Something to be read in one piece.
+/// A task that is read in one piece.
 pub(super) trait Extended {
-    /// Extent in the file; `None` for what is not read, or not in one piece, which is left alone.
+    /// Extent in the file; `None` for a task that is not read, or not in one piece.
     fn extent(&self) -> Option<FileExtent>;
     /// True if it is worth a call of its own.
     fn is_large(&self) -> bool;

@@ -34,7 +34,7 @@ pub(super) struct SampleIndex<'a> {
     pub(super) instruments: Option<usize>,
 }
 
-/// Checks that every sample, the first of which has the number `first_sample`, has an instrument.
+/// Checks that every sample has an instrument. The first one has the number `first_sample`.
 pub(super) fn check_samples(samples: &SampleIndex<'_>, first_sample: usize) -> Result<(), LayoutFault> {
     let Some(instruments) = samples.instruments else { return Ok(()) };
     let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|instrument| instrument < instruments);

@@ -14,7 +14,7 @@ use crate::error::LayoutFault;
 /// the earliest.
 const KEPT_BARS: usize = 16;
 
-/// Rows that came out of order: what was asked for, and what is possible.
+/// Rows that came out of order: the wanted rows, and the possible ones.
 #[derive(Debug)]
 pub(super) struct OutOfOrder {
     pub(super) asked: String,

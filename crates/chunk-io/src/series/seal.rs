@@ -23,7 +23,7 @@ const PART_BYTES: usize = 4 << 20;
 
 impl SeriesFile {
     /// The fingerprint that a mark of verification of this file would have, from all that is in it.
-    /// `each` hears of the bytes that were read.
+    /// `each` gets the number of bytes of every read.
     ///
     /// # Errors
     /// [`Error::Rows`]; whatever `each` returns.
@@ -154,7 +154,7 @@ pub fn remove_mark(path: impl AsRef<Path>) -> Result<()> {
 }
 
 /// Checks the rules of the layout on the series in the draft of `out`, and writes its mark of
-/// verification. `each` hears of the bytes that were read. Returns the hashes of the mark.
+/// verification. `each` gets the number of bytes of every read. Returns the hashes of the mark.
 ///
 /// # Errors
 /// Errors of [`SeriesFile::check_in_pieces`]; whatever `each` returns; [`Error::Io`] and

@@ -57,7 +57,7 @@ struct SlotState {
 struct Group {
     /// Number of the group, from 1.
     number: u64,
-    /// Block and slot of what is to be read.
+    /// Block and slot of each block to read.
     missing: Vec<(usize, usize)>,
     /// Slot, and rows within its block.
     pieces: Vec<(usize, Range<usize>)>,
@@ -101,7 +101,7 @@ impl RowCacheSize {
         (self.blocks + self.staged()) * self.block_bytes()
     }
 
-    /// Least bytes of a cache: a block and what is read of it.
+    /// Least bytes of a cache: those of a block and of its rows as they are read.
     pub(super) fn bytes_min(&self) -> usize {
         2 * self.block_bytes()
     }

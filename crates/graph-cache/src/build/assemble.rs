@@ -84,7 +84,7 @@ pub(crate) fn assemble(neighbours: &NeighbourLists, parts: EdgeOptions) -> Resul
         Symmetry::None if parts.self_loops == SelfLoops::None => as_they_are(neighbours),
         Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.list_of(row))),
         Symmetry::Union => both_ways(neighbours, parts, |_| true),
-        Symmetry::Mutual => both_ways(neighbours, parts, |met| met.ways == 2 || met.kept),
+        Symmetry::Mutual => both_ways(neighbours, parts, |links| links.ways == 2 || links.kept),
     }
 }
 
@@ -97,16 +97,20 @@ fn as_they_are(neighbours: &NeighbourLists) -> Result<NeighbourEdges> {
     })
 }
 
-/// A pair of nodes, from one of them.
+/// A pair of nodes, seen from one of them.
 #[derive(Clone, Copy)]
-struct Met {
+struct PairLinks {
     /// Number of ends that have the other as a neighbour.
     ways: u32,
-    /// True if either is kept whatever the threshold.
+    /// True if either is kept at any threshold.
     kept: bool,
 }
 
-fn both_ways(neighbours: &NeighbourLists, parts: EdgeOptions, joined: impl Fn(Met) -> bool) -> Result<NeighbourEdges> {
+fn both_ways(
+    neighbours: &NeighbourLists,
+    parts: EdgeOptions,
+    joined: impl Fn(PairLinks) -> bool,
+) -> Result<NeighbourEdges> {
     let back = transposed(neighbours);
     rows(neighbours, parts, |row, to| {
         let (mut own, mut theirs) = (neighbours.list_of(row).iter().peekable(), back.list_of(row).iter().peekable());
@@ -114,8 +118,8 @@ fn both_ways(neighbours: &NeighbourLists, parts: EdgeOptions, joined: impl Fn(Me
             let own = own.next_if(|neighbour| neighbour.column == column);
             let theirs = theirs.next_if(|neighbour| neighbour.column == column);
             let found = || own.iter().chain(&theirs);
-            let met = Met { ways: found().count() as u32, kept: found().any(|neighbour| neighbour.kept) };
-            if joined(met) {
+            let links = PairLinks { ways: found().count() as u32, kept: found().any(|neighbour| neighbour.kept) };
+            if joined(links) {
                 to.extend(found().take(1).copied());
             }
         }

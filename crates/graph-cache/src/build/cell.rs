@@ -51,7 +51,7 @@ impl UnitCell {
         self.inverse.map(|row| 1.0 / norm(row))
     }
 
-    /// The sum of so many times each edge.
+    /// The sum of the edges, each times its number in `times`.
     pub(crate) fn shift(&self, times: [i64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         let [i, j, k] = times.map(|times| times as f64);

@@ -90,7 +90,7 @@ impl BlockShape {
         }
     }
 
-    /// Rows of targets in a graph of so many nodes.
+    /// Rows of targets in a graph of `nodes` nodes.
     pub(crate) fn target_rows(&self, nodes: u64) -> u64 {
         match self.level {
             TargetLevel::None => 0,

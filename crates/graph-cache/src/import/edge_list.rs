@@ -19,7 +19,7 @@ use crate::schema::{Schema, TargetLevel};
 use known::{KnownNodes, SplitPart};
 use nodes::NodeNames;
 
-/// Names of the files, by what is in them.
+/// Names of the files by their contents.
 const EDGES: &str = "edges.csv";
 const FEATURES: [&str; 2] = ["features.csv", "features_sparse.csv"];
 const KNOWN: [&str; 2] = ["labels.csv", "targets.csv"];

@@ -152,7 +152,7 @@ impl<'t> DatasetFiles<'t> {
         Ok(list)
     }
 
-    /// Attributes and then labels of nodes or edges, of which there are `rows`.
+    /// Attributes and then labels of `rows` nodes or edges.
     fn columns(&self, what: &str, rows: usize) -> Result<NamedColumns> {
         let attributes = self.get(&format!("_{what}_attributes.txt")).map(|text| attributes(text, rows)).transpose()?;
         let labels = self.get(&format!("_{what}_labels.txt")).map(|text| labels(text, rows)).transpose()?;

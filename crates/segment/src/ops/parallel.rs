@@ -95,8 +95,8 @@ impl<'a> ColumnTile<'a> {
 }
 
 /// Calls `write` for every row of `to`, `[rows, columns]`, with its number, its segment and the row
-/// itself. `segment_arrays`, `[segments, columns]`, are the arrays from which it takes the row of the
-/// segment.
+/// itself. `write` takes the segment's row from `segment_arrays`, `[segments, columns]`; these rows
+/// are prefetched.
 pub(super) fn each_row(
     segment: &[u32],
     columns: usize,

@@ -73,7 +73,7 @@ impl SoftmaxPass<'_> {
         }
     }
 
-    /// Arrays by rows, two at most, and by segments, of which the kernels take what they need.
+    /// Up to two arrays by rows and one by segments, as the kernel needs them.
     fn operands(&self) -> [Option<&Buffer<f32>>; 3] {
         match *self {
             SoftmaxPass::Exp { x, maxima } => [Some(x), None, Some(maxima)],

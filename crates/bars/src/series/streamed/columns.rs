@@ -1,4 +1,5 @@
-//! Centre and scale of columns that lie in a temporary file: those of all rows at once, bit for bit.
+//! Centre and scale of columns that lie in a temporary file. They are those of all rows at once,
+//! bit for bit.
 //!
 //! ```text
 //! median and quartiles   1. count the upper 16 bits of all values, in the order of numbers

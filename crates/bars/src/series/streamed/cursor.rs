@@ -74,8 +74,8 @@ impl TrackCursor {
         Ok(())
     }
 
-    /// Takes `bars`, the next base bars of the segment, whose rows nobody asks for, and forgets
-    /// what no later sample reaches.
+    /// Takes `bars`, the next base bars of the segment, without their rows, and forgets the bars
+    /// that no later sample reaches.
     pub(crate) fn skip(&mut self, bars: &Bars) -> Result<()> {
         self.close_bins(bars, bars.len())?;
         self.features.skip(&self.bins);
@@ -119,7 +119,7 @@ impl TrackCursor {
         SampleReach { rows: self.closed[index] - self.look_back, open_time: self.opens[first - self.opens_first] }
     }
 
-    /// Drops what no sample of the next pieces reaches.
+    /// Drops the bars that no sample of the next pieces reaches.
     pub(crate) fn forget(&mut self) {
         let reach = self.look_back + self.window.seq_len;
         let dropped = self.opens.len().saturating_sub(reach);

@@ -71,7 +71,7 @@ impl fmt::Debug for StreamedInstrument<'_> {
     }
 }
 
-/// Hears of base bars that were read by one more pass, and may end the work.
+/// Gets the number of base bars that a pass has read, and may end the work.
 pub type Observe<'a> = &'a (dyn Fn(usize) -> ControlFlow<()> + Sync);
 
 /// Segments, samples and training span of a series, before a value of it is computed.
@@ -140,8 +140,8 @@ impl<'a> SeriesPlan<'a> {
         if excluded.is_empty() { Ok(plan) } else { Err(refused(instruments.len() - excluded.len(), excluded)) }
     }
 
-    /// Plans as [`SeriesPlan::new`] does, but excludes and names the instruments that have no sample
-    /// or too few bars to fit their scalers on.
+    /// Plans as [`SeriesPlan::new`] does, but excludes and names the instruments that have no
+    /// sample or too few bars to fit their scalers on.
     ///
     /// With fewer samples the training span may end at another time, so that excluding one
     /// instrument can exclude another.
@@ -216,8 +216,7 @@ impl<'a> SeriesPlan<'a> {
         self.instruments.iter().map(|one| one.bars_to_fit(self.fit_end_time)).sum()
     }
 
-    /// Bytes of a row or a sample in all timeframes of the series as arrays: of its values, times,
-    /// indices and targets.
+    /// Bytes of the series as arrays: values, times, indices and targets.
     pub fn array_bytes(&self) -> usize {
         let width = self.spec.features.len();
         let rows: usize = (0..self.windows.len()).map(|timeframe| self.rows(timeframe)).sum();
@@ -230,8 +229,8 @@ impl<'a> SeriesPlan<'a> {
         &self.instants
     }
 
-    /// True if there are fewer instruments than threads, so that the timeframes of one are computed
-    /// side by side. Otherwise each thread has an instrument, and memory for one.
+    /// True if there are fewer instruments than threads. The timeframes of one are then computed in
+    /// parallel. Otherwise each thread has an instrument, and memory for one.
     fn is_spread(&self) -> bool {
         self.instruments.len() < rayon::current_num_threads()
     }
@@ -245,8 +244,8 @@ impl<'a> SeriesPlan<'a> {
         self.segment_indices.iter().zip(&self.samples).map(|(index, samples)| instrument_rows(index, samples)).sum()
     }
 
-    /// Puts the samples, finds the end of the training span, or names the instruments that cannot
-    /// be in the series.
+    /// Places the samples and finds the end of the training span, or names the instruments that
+    /// cannot be in the series.
     fn place(&mut self, fit_end_time: Option<i64>) -> Result<Vec<Excluded>> {
         self.grid = self.common_grid()?;
         self.samples = (0..self.instruments.len())

@@ -12,10 +12,10 @@ const HELD_TIMES: usize = 1 << 19;
 /// Fewest times of one stream that are fetched at once.
 const FETCHED_MIN: usize = 64;
 
-/// Increasing times, a piece at a time: adds at least one to its argument, or none after the last.
+/// Increasing times, a piece at a time. A call appends at least one, or none after the last.
 pub(crate) type TimeStream<'a> = Box<dyn FnMut(&mut Vec<i64>) -> Result<()> + 'a>;
 
-/// A stream and what was fetched of it.
+/// A stream and the times that were fetched from it.
 struct Fetched<'a> {
     stream: TimeStream<'a>,
     times: Vec<i64>,
@@ -35,7 +35,7 @@ pub(crate) fn merge<'a>(
     let mut together = Vec::new();
     loop {
         streams.iter_mut().try_for_each(|stream| stream.refill(wanted))?;
-        // Up to this time every stream is at hand.
+        // Every stream is fetched up to this time.
         let known = streams.iter().filter(|stream| !stream.is_over).filter_map(|stream| stream.times.last().copied());
         let known = known.min().unwrap_or(i64::MAX);
         together.clear();
@@ -120,7 +120,7 @@ impl TimesFile {
     }
 }
 
-/// The question whether increasing times stand in a file, answered in one go through it.
+/// Looks up increasing times in a file, in one pass over it.
 pub(crate) struct TimesCursor<'a> {
     file: &'a TimesFile,
     read: usize,
@@ -133,7 +133,7 @@ impl<'a> TimesCursor<'a> {
         TimesCursor { file, read: 0, held: Vec::new(), next: 0 }
     }
 
-    /// True if `time` stands in the file; each is no less than the one asked for before.
+    /// True if `time` stands in the file. Times must be asked for in increasing order.
     pub(crate) fn contains(&mut self, time: i64) -> Result<bool> {
         loop {
             self.next += self.held[self.next..].partition_point(|&held| held < time);

@@ -19,17 +19,17 @@ pub(super) trait Lanes: Copy {
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
     /// The larger of each two numbers; either, where one is NaN.
     unsafe fn larger(self, other: Self) -> Self;
-    /// A bit for each number that is `limit` or more, of which NaN is none.
+    /// A bit for each number that is `limit` or more; none for NaN.
     unsafe fn at_least(self, limit: Self) -> u16;
-    /// self + 1 where `x` is `limit` or more, of which NaN is none.
+    /// self + 1 where `x` is `limit` or more, self where it is less or NaN.
     unsafe fn counting(self, x: Self, limit: Self) -> Self;
     /// self where `counts` is `least` or more, elsewhere -∞.
     unsafe fn where_at_least(self, counts: Self, least: Self) -> Self;
-    /// The largest of the sixteen, none of which is NaN.
+    /// The largest of the sixteen. None may be NaN.
     unsafe fn largest(self) -> f32;
 
-    /// Writes `first` + the places of the bits of `mask`, ascending, from `to` on; what stands
-    /// after these is no matter.
+    /// Writes `first` + the places of the bits of `mask`, ascending, from `to` on. Numbers after
+    /// these are undefined.
     ///
     /// # Safety
     /// There is room for sixteen numbers.

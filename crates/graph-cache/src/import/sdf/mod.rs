@@ -185,7 +185,7 @@ fn edges(molecule: &Molecule, joined: MoleculeEdges) -> EdgeList {
     list
 }
 
-/// The orders of bonds by their atoms, of which the first is below the second.
+/// The orders of bonds by their atoms, the lower atom first.
 fn orders(molecule: &Molecule) -> std::collections::HashMap<(usize, usize), u8> {
     let ends = |atoms: [u16; 2]| (atoms[0].min(atoms[1]).into(), atoms[0].max(atoms[1]).into());
     molecule.bonds.iter().map(|bond| (ends(bond.atoms), bond.order)).collect()
