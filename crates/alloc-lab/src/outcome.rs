@@ -41,7 +41,7 @@ impl ReplayOutcome {
     }
 }
 
-/// A request that could not be met, and what was held then.
+/// A request that failed, and the memory held then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfMemory {

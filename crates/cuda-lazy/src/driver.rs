@@ -10,7 +10,7 @@ use thiserror::Error as ThisError;
 /// The name under which the driver installs its library.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
-/// Why there is no driver.
+/// The reason that there is no driver.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[error("no CUDA driver: {reason}")]
 pub struct DriverAbsent {

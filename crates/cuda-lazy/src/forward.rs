@@ -62,8 +62,8 @@ impl Entry {
     }
 }
 
-/// Remembers what a call returned, and makes a code of it that the bindings know: a value that
-/// their enum does not list would be undefined behaviour.
+/// Remembers the result of a call, and maps it to a code of the bindings: a value that their enum
+/// does not list would be undefined behaviour.
 pub(crate) fn clamp(code: c_int) -> c_int {
     LAST.set(code);
     if is_known(code) { code } else { CUDA_ERROR_UNKNOWN }

@@ -86,7 +86,7 @@ impl Examination {
     }
 }
 
-/// Columns after which the text goes on in the next line.
+/// Width of the text in columns.
 const WIDTH: usize = 100;
 
 fn text_of(examination: &Examination) -> String {

@@ -25,7 +25,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Observation, in a sentence.
     pub seen: String,
-    /// Why it matters and what the commands do.
+    /// Reason, and effect of the commands.
     pub why: String,
     /// Commands that fix it, in order; empty if none is known.
     pub commands: Vec<String>,

@@ -8,7 +8,7 @@ use crate::python::wheel_library_folders;
 use crate::system::{NodeAccess, System};
 use crate::version::Version;
 
-/// Variables of the environment that change what CUDA and PyTorch do.
+/// Environment variables that change the behaviour of CUDA and PyTorch.
 pub(crate) const VARIABLES: &[&str] = &[
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
@@ -87,11 +87,11 @@ fn setting(text: &str, name: &str) -> Option<String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Container {
-    /// Docker, or what behaves like it.
+    /// Docker or a compatible engine.
     Docker,
     /// Podman.
     Podman,
-    /// Kubernetes, whatever engine it uses.
+    /// Kubernetes with any engine.
     Kubernetes,
     /// Another, by a variable that it sets.
     Other,

@@ -101,7 +101,7 @@ impl Repair {
         Some(if has_cuda_wheels(self.cpu) { self.install_wheels() } else { self.build() })
     }
 
-    /// Installs wheels, and fails rather than builds one without CUDA where there is none.
+    /// Installs wheels; fails if there is none, because a build from source would lack CUDA.
     fn install_wheels(&self) -> String {
         let packages: Vec<String> = self.extensions.iter().map(|extension| extension.package.to_owned()).collect();
         let mut arguments = vec![self.installer.no_cache()];

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Numbers separated by dots, such as `570.124.06`, with what follows a `+`, such as `cu128` of
+/// Numbers separated by dots, such as `570.124.06`, and the build after a `+`, such as `cu128` of
 /// `2.7.0+cu128`.
 ///
 /// Versions are compared by their numbers alone, missing ones being 0, so that `2.7` equals

@@ -161,7 +161,7 @@ impl Job {
         }
     }
 
-    /// Ends what other ranks wait for, where the job recovers.
+    /// Interrupts the waits of other ranks, if the job recovers.
     pub fn revoke(&mut self) {
         if self.recovers {
             // Where it cannot be told, the others have their deadlines.
@@ -306,7 +306,7 @@ impl Caller {
         }
     }
 
-    /// The next command; messages go on while there is none.
+    /// The next command; messages progress meanwhile.
     fn next(&mut self, work: &Receiver<Command>) -> Option<Command> {
         let start = Instant::now();
         loop {

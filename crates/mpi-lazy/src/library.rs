@@ -27,7 +27,7 @@ pub(crate) struct Library {
     functions: Functions,
     constants: Constants,
     world: Object,
-    /// `!Send`: MPI is told of one calling thread.
+    /// `!Send`: MPI is initialised for one calling thread.
     _one_thread: std::marker::PhantomData<*const ()>,
 }
 
@@ -337,7 +337,7 @@ impl Library {
         Ok(pending.is_done)
     }
 
-    /// Ends what other ranks wait for.
+    /// Interrupts the waits of other ranks.
     pub(crate) fn revoke(&self) {
         if let Some(recovery) = self.functions.recovery {
             // SAFETY: the communicator is valid. A failure leaves the others to their deadlines.

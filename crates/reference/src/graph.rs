@@ -11,7 +11,7 @@ use crate::tape::{Matrix, Tape, Var};
 pub struct Graph {
     /// N.
     pub nodes: usize,
-    /// The node that each edge comes from.
+    /// The source node of each edge.
     pub src: Vec<usize>,
     /// The node that receives it. Edges come in the order of the nodes that receive them.
     pub dst: Vec<usize>,

@@ -193,8 +193,8 @@ impl Reference {
         (Var::concat_rows(&fused), all_weights)
     }
 
-    /// The rows that the head reads: the samples, or what attention makes of them in their graphs
-    /// and the readout of each graph.
+    /// The rows that the head reads: the samples, or the results of attention in their graphs and
+    /// the readout of each graph.
     fn predict<'t>(&self, tape: &'t Tape, weights: &Weights<'t>, inputs: &Inputs, x: Var<'t>) -> Var<'t> {
         let Some(readout) = self.config.readout else {
             return x;

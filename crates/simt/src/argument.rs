@@ -38,7 +38,7 @@ pub(crate) enum ArgumentKind {
     Pointer,
 }
 
-/// A kernel's parameter. `bytes` is the size of the value, or of what a pointer points to.
+/// A kernel's parameter. `bytes` is the size of the value, or of the memory behind a pointer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {

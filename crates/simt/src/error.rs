@@ -87,8 +87,8 @@ pub enum Error {
         block: [u32; 3],
     },
 
-    /// A thread did what a kernel must not do: a deadlock, a divergent warp or barrier, an access
-    /// out of range, a race.
+    /// A fault of a thread: a deadlock, a divergent warp or barrier, an access out of range, a
+    /// race.
     #[error("{report}")]
     Fault {
         /// Kernel, block, threads and lines.

@@ -36,8 +36,8 @@ impl Harness {
         Harness { folder, names, kernels: OnceLock::new() }
     }
 
-    /// Launches `kernel` in so many blocks of so many threads, as a GPU would be asked to; nothing
-    /// for an empty grid.
+    /// Launches `kernel` in a grid of blocks and threads, as on a GPU; does nothing for an empty
+    /// grid.
     ///
     /// # Panics
     /// If the sources do not compile, and if [`Kernels::launch`] fails.

@@ -58,7 +58,7 @@ impl StagedArguments {
         self.copies.iter_mut().flatten().map(range).collect()
     }
 
-    /// Brings what the kernel wrote into the slices.
+    /// Copies the results of the kernel into the slices.
     pub(crate) fn write_back(&self, arguments: &mut [Arg<'_>]) {
         for (argument, copy) in arguments.iter_mut().zip(&self.copies) {
             if let (HostValue::Write(slice), Some(copy)) = (&mut argument.value, copy) {

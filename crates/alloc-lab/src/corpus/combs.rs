@@ -44,7 +44,7 @@ pub(super) const ODD_COMB: Pattern = Pattern {
     make: odd_comb,
 };
 
-/// Blocks of hardly more than a granule: what is lost at their ends is a large part of them.
+/// Blocks of little more than a granule: the loss at their ends is a large part of them.
 pub(super) const NARROW_CHURN: Pattern = Pattern {
     name: "narrow-churn",
     about: "blocks of 2 to 8 MiB that come and go at random, up to 2 GiB, no steps",

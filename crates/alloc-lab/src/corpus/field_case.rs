@@ -8,7 +8,7 @@ use super::{KIB, MIB, Pattern};
 /// of 2 MiB but for the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FieldCase {
-    /// 44.18 GiB: a card of 44.53 less what the context and others held.
+    /// 44.18 GiB: a card of 44.53 GiB without the memory of the context and of other processes.
     pub(super) capacity_bytes: usize,
     /// 36.78 GiB.
     pub(super) allocated_bytes: usize,

@@ -23,8 +23,7 @@ use tape::Tape;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
-/// Memory of the device on which most patterns are played: enough that nobody has to release what
-/// it caches.
+/// Memory of the device of most patterns: enough that no allocator has to release cached memory.
 const ROOMY_BYTES: usize = 80 * GIB;
 
 pub use robson::robson_bound_bytes;
@@ -107,7 +106,7 @@ pub struct TraceSize {
     pub steps: u64,
     /// Largest sum of the sizes of live blocks.
     pub peak_live_bytes: usize,
-    /// Smallest block; 0 where there is none.
+    /// Smallest block; 0 without blocks.
     pub smallest_block_bytes: usize,
 }
 
@@ -137,8 +136,8 @@ impl TraceSize {
         size
     }
 
-    /// True if it is our pool's goal to hold no more than 1.02 times what is live at the peak: more
-    /// than 1 GiB in blocks of a granule or more.
+    /// True if the pool aims to hold at most 1.02 times the live bytes at the peak: for traces
+    /// above 1 GiB whose blocks are a granule or more.
     pub fn is_promised(&self) -> bool {
         self.peak_live_bytes > GIB && self.smallest_block_bytes >= GRANULE_BYTES
     }

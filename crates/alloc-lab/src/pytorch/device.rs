@@ -32,7 +32,7 @@ impl ModelDevice {
         address
     }
 
-    /// Takes memory if there is so much.
+    /// Takes `bytes` of memory; false if there are fewer.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.capacity_bytes - self.used_bytes;
         if fits {

@@ -58,7 +58,7 @@ impl CachingAllocator {
         found.unwrap_or_else(|| self.add_range(wish))
     }
 
-    /// Reserves addresses for what the device has and an eighth more.
+    /// Reserves addresses for 1 1/8 times the memory of the device.
     fn add_range(&mut self, wish: &RoundedRequest) -> BlockKey {
         let RoundedRequest { stream, kind, .. } = *wish;
         let capacity_bytes = self.device.capacity_bytes();

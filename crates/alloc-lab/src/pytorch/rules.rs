@@ -58,7 +58,7 @@ impl RoundedRequest {
     }
 }
 
-/// True if what is left of a block beyond `wish` becomes a block of its own.
+/// True if the rest of a block beyond `wish` becomes a block of its own.
 pub(super) fn should_split(wish: &RoundedRequest, rest_bytes: usize, settings: &AllocatorSettings) -> bool {
     match (wish.kind, settings.growth) {
         (PoolKind::Large, GrowthMode::Segments) => {

@@ -78,7 +78,7 @@ pub struct TorchGpu {
 pub struct Installed {
     /// Its module, such as `torch_scatter`.
     pub module: &'static str,
-    /// Its version, with what it was built for, such as `2.1.2+pt27cu128`.
+    /// Its version with its build, such as `2.1.2+pt27cu128`.
     pub version: Option<Version>,
     /// CUDA version that it reports: `Some(None)` for a build without CUDA, `None` if it reports
     /// nothing.

@@ -43,8 +43,8 @@ pub enum Setting {
     /// Threads that one of its four multiprocessors holds at once, whatever else a block takes:
     /// 2048.
     ResidentThreads,
-    /// 1: kernels of which no object is known do nothing, so that what is left is the host's work.
-    /// 0: there are no such kernels.
+    /// 1: kernels without an object do nothing, so that only the work of the host is left. 0: they
+    /// are refused.
     EmptyKernels,
     /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it
     /// than that takes.
@@ -125,7 +125,7 @@ impl FakeDriver {
         compile::cublaslt().parent().expect("a file is in a folder").to_owned()
     }
 
-    /// Sets what the driver is.
+    /// Changes a setting of the driver.
     pub fn set(&self, setting: Setting, value: u64) {
         let name = text(setting.name());
         // SAFETY: this is the function's type in context.cpp; the text lives until it returns.
@@ -246,7 +246,7 @@ impl FakeDriver {
     }
 }
 
-/// A library of the driver's name that writes down what its functions were given.
+/// A library of the driver's name that records the arguments of its functions.
 #[derive(Debug)]
 pub struct Echo {
     library: &'static Library,
@@ -271,7 +271,7 @@ impl Echo {
         words[..count].to_vec()
     }
 
-    /// Sets what every function returns from now on.
+    /// Sets the result of every function from now on.
     pub fn returns(&self, code: i32) {
         // SAFETY: this is the function's type in echo.cpp.
         unsafe { self.library.get::<unsafe extern "C" fn(c_int)>(b"echo_return").expect("echo.cpp has it")(code) }
