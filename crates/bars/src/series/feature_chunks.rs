@@ -52,24 +52,24 @@ impl FeatureChunks {
     /// Returns the number of bars without one.
     pub(crate) fn push(&mut self, bars: &Bars, rows: &mut Vec<f32>) -> usize {
         let width = self.features.len();
-        let without = self.warm_up.saturating_sub(self.count).min(bars.len());
+        let without_row = self.warm_up.saturating_sub(self.count).min(bars.len());
         let start = rows.len();
-        rows.resize(start + (bars.len() - without) * width, 0.0);
+        rows.resize(start + (bars.len() - without_row) * width, 0.0);
         let new = &mut rows[start..];
         let before = self.recent.len();
         self.recent.extend(bars);
         if self.has_recursive {
-            self.push_recursive(bars, without, new);
+            self.push_recursive(bars, without_row, new);
         }
         for (place, &feature) in self.features.iter().enumerate().filter(|(_, feature)| !is_recursive(**feature)) {
             let column = column(&self.recent, feature, self.pip_size);
-            for (row, value) in new.chunks_exact_mut(width).zip(&column[before + without..]) {
+            for (row, value) in new.chunks_exact_mut(width).zip(&column[before + without_row..]) {
                 row[place] = *value as f32;
             }
         }
         self.count += bars.len();
         self.forget();
-        without
+        without_row
     }
 
     /// Takes the next bars of the segment without computing their rows.
@@ -93,7 +93,7 @@ impl FeatureChunks {
         self.recent = self.recent.part(self.recent.len() - kept..self.recent.len());
     }
 
-    fn push_recursive(&mut self, bars: &Bars, without: usize, rows: &mut [f32]) {
+    fn push_recursive(&mut self, bars: &Bars, without_row: usize, rows: &mut [f32]) {
         let width = self.features.len();
         let recursive: Vec<(usize, Feature)> =
             self.features.iter().copied().enumerate().filter(|(_, feature)| is_recursive(*feature)).collect();
@@ -101,7 +101,7 @@ impl FeatureChunks {
             let bar = bars.bar(index);
             self.means.push(&bar, self.last_close);
             self.last_close = Some(bar.close);
-            let Some(row) = index.checked_sub(without) else { continue };
+            let Some(row) = index.checked_sub(without_row) else { continue };
             for &(place, feature) in &recursive {
                 let value = self.means.value(feature, bar.close).expect("a recursive feature");
                 rows[row * width + place] = value as f32;
@@ -142,22 +142,22 @@ mod tests {
             // From a chunk on, after all before it were skipped.
             for skipped in 0..3 {
                 stream.restart();
-                let (mut values, mut first, mut without) = (Vec::new(), 0, 0);
+                let (mut values, mut first, mut without_row) = (Vec::new(), 0, 0);
                 for (place, chunk) in chunks.iter().cycle().enumerate() {
                     let end = bars.len().min(first + chunk);
                     if place < skipped {
                         stream.skip(&bars.part(first..end));
-                        without += end.min(table.warm_up) - first.min(table.warm_up);
-                        values.resize((end - without) * features.len(), 0.0);
+                        without_row += end.min(table.warm_up) - first.min(table.warm_up);
+                        values.resize((end - without_row) * features.len(), 0.0);
                     } else {
-                        without += stream.push(&bars.part(first..end), &mut values);
+                        without_row += stream.push(&bars.part(first..end), &mut values);
                     }
                     first = end;
                     if first == bars.len() {
                         break;
                     }
                 }
-                prop_assert_eq!(without, table.warm_up);
+                prop_assert_eq!(without_row, table.warm_up);
                 let unseen = chunks.iter().cycle().take(skipped).sum::<usize>().min(bars.len()).saturating_sub(table.warm_up);
                 prop_assert_eq!(bits(&values[unseen * features.len()..]), bits(&table.values[unseen * features.len()..]));
             }

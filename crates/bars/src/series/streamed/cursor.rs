@@ -68,9 +68,9 @@ impl TrackCursor {
         close_time: &mut Vec<i64>,
     ) -> Result<()> {
         self.close_bins(bars, count)?;
-        let without = self.features.push(&self.bins, values);
+        let without_row = self.features.push(&self.bins, values);
         let duration_ns = self.window.timeframe.duration_ns();
-        close_time.extend(self.bins.open_time[without..].iter().map(|open_time| open_time + duration_ns));
+        close_time.extend(self.bins.open_time[without_row..].iter().map(|open_time| open_time + duration_ns));
         Ok(())
     }
 

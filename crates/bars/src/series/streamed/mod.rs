@@ -252,9 +252,9 @@ impl<'a> SeriesPlan<'a> {
             .into_par_iter()
             .map(|place| self.samples_of(place))
             .collect::<Result<Vec<_>>>()?;
-        let without = |place: &usize| self.samples[*place].iter().all(|&samples| samples == 0);
+        let has_none = |place: &usize| self.samples[*place].iter().all(|&samples| samples == 0);
         let lacking: Vec<Excluded> = (0..self.instruments.len())
-            .filter(without)
+            .filter(has_none)
             .map(|place| {
                 let (one, index) = (self.instruments[place], &self.segment_indices[place]);
                 let reason = too_short(one.name, one.bars, index, self.spec, &self.windows)?;
@@ -415,7 +415,7 @@ impl<'a> SeriesPlan<'a> {
     /// The segments with samples, and those without.
     fn segments(&self) -> (Vec<Segment>, Vec<Segment>) {
         let mut start = 0;
-        let (mut with, mut without) = (Vec::new(), Vec::new());
+        let (mut with_samples, mut without_samples) = (Vec::new(), Vec::new());
         for (place, (index, samples)) in self.segment_indices.iter().zip(&self.samples).enumerate() {
             for (found, &count) in index.segments.iter().zip(samples) {
                 let segment = Segment {
@@ -426,10 +426,10 @@ impl<'a> SeriesPlan<'a> {
                     samples: start..start + count,
                 };
                 start += count;
-                if count > 0 { with.push(segment) } else { without.push(segment) }
+                if count > 0 { with_samples.push(segment) } else { without_samples.push(segment) }
             }
         }
-        (with, without)
+        (with_samples, without_samples)
     }
 }
 
