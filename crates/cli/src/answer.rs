@@ -15,7 +15,7 @@ pub(crate) struct Answer {
     text: String,
     json: Value,
     verdict: Option<Kind>,
-    /// True if standard output belongs to something else.
+    /// True if standard output has other contents.
     is_aside: bool,
 }
 
@@ -40,7 +40,7 @@ impl Answer {
         Answer { text: text.into(), json, verdict: None, is_aside: false }
     }
 
-    /// The same answer, printed where progress goes: standard output has lines of its own.
+    /// The same answer on standard error: standard output has other lines.
     #[must_use]
     pub(crate) fn aside(self) -> Self {
         Answer { is_aside: true, ..self }
@@ -51,12 +51,12 @@ impl Answer {
         self.verdict.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(exit::code(kind)))
     }
 
-    /// Prints the text where progress goes, for a command that is a part of another.
+    /// Prints the text on standard error, for a command that is a part of another.
     pub(crate) fn print_to_stderr(&self) {
         tell(self.text.trim_end());
     }
 
-    /// Prints the answer. A reader that went away, as `head` does, is no error.
+    /// Prints the answer. A closed pipe, as by `head`, is no error.
     pub(crate) fn print(&self, form: Form) -> io::Result<()> {
         // A process of a run that another one tells of has nothing to say.
         if self.text.is_empty() && self.json.is_null() {

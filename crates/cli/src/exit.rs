@@ -5,8 +5,7 @@ use signal_hook::consts::SIGINT;
 
 use crate::interruption;
 
-/// Exit code after an error of `kind`. Of work that a signal ended it is 128 and the signal's
-/// number, as shells count.
+/// Exit code after an error of `kind`. After a signal it is 128 plus the signal's number.
 pub(crate) fn code(kind: Kind) -> u8 {
     match kind {
         Kind::Usage => 2,

@@ -47,7 +47,7 @@ impl Observer for StandardError {
     }
 }
 
-/// True if a program asked, which wants one JSON object.
+/// True if the command line has `--json`.
 pub(crate) fn asks_for_json() -> bool {
     std::env::args_os().any(|word| word == "--json")
 }

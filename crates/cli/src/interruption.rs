@@ -23,17 +23,17 @@ static ONLY: OnceLock<Interruption> = OnceLock::new();
 /// next.
 pub(crate) struct Interruption {
     start: Instant,
-    /// The first signal that came; 0 before.
+    /// The first signal; 0 before it.
     signal: AtomicI32,
     is_seen: AtomicBool,
     looked_ms: AtomicU64,
     longest_ms: AtomicU64,
-    /// Least time that the command may go on without looking; 0 for one that never looks.
+    /// Time that the command may go on between two checks; 0 for one that never checks.
     patience_ms: AtomicU64,
 }
 
 impl Interruption {
-    /// Begins to listen, for a command that does not look for signals itself.
+    /// Begins to listen, for a command that does not check for signals itself.
     ///
     /// # Errors
     /// If the system refuses a handler or a thread.
@@ -50,8 +50,8 @@ impl Interruption {
         Ok(only)
     }
 
-    /// The command looks for signals from now on. The process ends when it has not done so
-    /// `patience` after one came, or twice the longest time that it went without looking before.
+    /// The command checks for signals from now on. The process ends if it has not done so within
+    /// `patience` after a signal, or within twice its longest interval before.
     ///
     /// # Errors
     /// As [`Interruption::listen`].
@@ -61,7 +61,7 @@ impl Interruption {
         Ok(())
     }
 
-    /// The signals, once they are listened for.
+    /// The state, once signals are listened for.
     pub(crate) fn current() -> Option<&'static Self> {
         ONLY.get()
     }
@@ -77,8 +77,7 @@ impl Interruption {
         }
     }
 
-    /// True if the command is to stop. Once this was true the command has all the time that it
-    /// needs to end in order.
+    /// True if the command is to stop. After that it has all the time that it needs.
     pub(crate) fn is_asked(&self) -> bool {
         let now_ms = self.start.elapsed().as_millis() as u64;
         let before_ms = self.looked_ms.swap(now_ms, Relaxed);
@@ -88,7 +87,7 @@ impl Interruption {
         is_asked
     }
 
-    /// Time after a signal within which the command may look for it.
+    /// Time after a signal within which the command must check for it.
     fn grace(&self) -> Duration {
         match self.patience_ms.load(Relaxed) {
             0 => Duration::ZERO,
@@ -119,7 +118,7 @@ impl Interruption {
     }
 }
 
-/// Ends the process, with a word, and removes what it was writing.
+/// Ends the process with a message, and removes unfinished files.
 fn end(signal: i32, word: &str) {
     remove_unfinished();
     tell(word);
@@ -138,7 +137,7 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// The first signal that came, if any did.
+/// The first signal, if any.
 pub(crate) fn signal() -> Option<i32> {
     Interruption::current().map(|only| only.signal.load(Relaxed)).filter(|&signal| signal != 0)
 }

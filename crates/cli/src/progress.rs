@@ -9,10 +9,10 @@ use megabatch_run::{Progress, Work};
 
 use crate::standard_error::tell;
 
-/// Interval of lines in a log that is no terminal.
+/// Interval of lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Work that is over sooner shows no bar.
+/// Time before a bar is shown.
 const SHOW_AFTER: Duration = Duration::from_millis(500);
 
 /// Work of a known length under way, on standard error.

@@ -33,10 +33,10 @@ pub fn explain(topic: Topic) -> CommandReport {
     CommandReport::new(topic.page(), &json!({ "topic": topic, "about": topic.about(), "page": topic.page() }))
 }
 
-/// Looks for what is wrong with a GPU training set-up, and for the command that mends it: the GPU,
-/// its driver, the way to it out of a container, environment variables, megabatch's own kernels,
-/// and a Python environment. Nothing is changed. The verdict is [`Kind::Device`] where a problem is
-/// in the way of training on a GPU.
+/// Finds faults of a GPU training set-up and the commands that mend them: the GPU, its driver, the
+/// way to it out of a container, environment variables, megabatch's own kernels, and a Python
+/// environment. Nothing is changed. The verdict is [`Kind::Device`] where a problem is in the way
+/// of training on a GPU.
 ///
 /// # Errors
 /// A usage error for an interpreter that is not there, or a script that cannot be written.
@@ -74,7 +74,7 @@ pub(crate) fn system(environment: &[(OsString, OsString)]) -> System {
     System::new("/", variables, std::env::consts::ARCH)
 }
 
-/// A bare name is looked for on the path; anything else is where it says, seen from here.
+/// The interpreter `named`: a bare name is searched on the path, anything else is a path.
 fn interpreter(named: &Path) -> Result<PathBuf> {
     if named.is_relative() && named.components().count() == 1 {
         return Ok(named.to_owned());

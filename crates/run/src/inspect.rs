@@ -103,7 +103,7 @@ fn little_endian(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Price change that makes one unit of the targets, by instrument, as far as the file tells.
+/// Price change of one unit of the targets, by instrument, if the file has it.
 struct PipSizes(HashMap<String, f64>);
 
 impl PipSizes {
@@ -211,7 +211,7 @@ const COLUMNS_MAX: usize = 12;
 /// Datasets that are printed.
 const DATASETS_MAX: usize = 24;
 
-/// A line that tells of the rows that are left out.
+/// A line on the number of rows that are left out.
 fn more(rows: usize, shown: usize) -> String {
     match rows.checked_sub(shown) {
         Some(more @ 1..) => format!("  … and {more} more, which --json lists\n"),
@@ -219,9 +219,8 @@ fn more(rows: usize, shown: usize) -> String {
     }
 }
 
-/// Lines of cells, two blanks apart: the first flush left, the others flush right. The tables of a
-/// page have the same shape where their cells are within the `widths` of the first column and of
-/// the others.
+/// Lines of cells, two blanks apart: the first flush left, the others flush right. `first` and
+/// `others` are minimum widths, so that tables of a page have the same shape.
 fn table(rows: &[Vec<String>], first: usize, others: usize) -> String {
     let width = |k: usize| {
         let longest = rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);

@@ -1,12 +1,11 @@
-//! The nouns of each kind of data, chosen here alone: what a plan, a table or a report calls the
-//! things it counts.
+//! Names of samples, rows and targets of each kind of data, for plans, tables and reports.
 
 use megabatch_nn::graph::{GraphTargets, Graphs};
 use megabatch_nn::loss::Loss;
 
 use crate::adapters::data::Data;
 
-/// The nouns for one kind of data and one kind of model, each the singular of a regular plural.
+/// Names for one kind of data and one kind of model, each the singular of a regular plural.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitNames {
     /// Element of splits, batches and the order.
@@ -50,7 +49,7 @@ impl UnitNames {
         }
     }
 
-    /// The same beside a model that learns with `loss`: a class has no horizon.
+    /// The names with a model of this `loss`: a class has no horizon.
     pub(crate) fn with(self, loss: Loss) -> UnitNames {
         match loss {
             Loss::Classes(_) | Loss::CrossEntropy => UnitNames { target: "target", ..self },

@@ -1,4 +1,4 @@
-//! `megabatch bench`: what this machine does, measured.
+//! `megabatch bench`: measurements of this machine.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `megabatch demo`: the main job on synthetic bars, from text to report.
+//! `megabatch demo`: a run on synthetic bars, from text to report.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! `megabatch doctor`: what is wrong with a GPU training set-up, and the command that mends it.
+//! `megabatch doctor`: faults of a GPU training set-up and the commands that mend them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `megabatch graph`: graphs are built once, kept in a file, and looked at.
+//! `megabatch graph`: builds, verifies and describes files of graphs.
 
 mod build;
 

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     out: PathBuf,
 }
 
-/// Names of the arguments that stand on the command line, those of a recipe among them.
+/// Names of the arguments on the command line, including those of a recipe.
 struct StatedOptions(Vec<String>);
 
 impl FromArgMatches for StatedOptions {

@@ -1,4 +1,4 @@
-//! `megabatch inspect`: what is in a file, what is wrong with it, and what the model will see.
+//! `megabatch inspect`: contents and faults of a file, and what the model will see.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

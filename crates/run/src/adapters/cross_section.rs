@@ -24,8 +24,8 @@ use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
 
 /// The samples of a data file by their times. A cross-section has every sample of its time, in the
-/// order of the instruments; its edges are those of the last graph that was known by then, as far
-/// as both ends have a sample.
+/// order of the instruments. It has the edges of the last graph known by then whose ends both have
+/// a sample.
 pub(crate) struct CrossSections {
     source: SourceSamples,
     graph: PathBuf,
@@ -35,16 +35,16 @@ pub(crate) struct CrossSections {
     times: Vec<i64>,
     /// The samples of all cross-sections, one after the other.
     samples: Vec<usize>,
-    /// [G + 1] where those of each begin in `samples`.
+    /// [G + 1] offsets of the cross-sections in `samples`.
     offsets: Vec<usize>,
     edges: Vec<Edges>, // [G]
     edge_attributes: usize,
-    /// `[G]` samples of which all targets are known.
+    /// `[G]` number of samples whose targets are all known.
     labelled: Vec<u32>,
     labels: LabelSpans,
-    /// Samples of times at which no graph was known yet.
+    /// Number of samples earlier than the first graph.
     left_out: usize,
-    /// Samples whose instrument is not in the graph of their time.
+    /// Number of samples whose instrument is not in the graph of their time.
     unmatched: usize,
 }
 
@@ -129,7 +129,7 @@ impl CrossSections {
         lists + sections + self.edges.iter().map(Edges::bytes).sum::<usize>()
     }
 
-    /// `[G]` when each cross-section was taken, ns since 1970 UTC, ascending.
+    /// `[G]` time of each cross-section, ns since 1970 UTC, ascending.
     pub(crate) fn times(&self) -> &[i64] {
         &self.times
     }
@@ -147,7 +147,7 @@ impl CrossSections {
         format!("{:032x}", hash.digest128())
     }
 
-    /// Notes on how data and graphs fit together, for people.
+    /// Notes on the match of data and graphs.
     pub(crate) fn notes(&self) -> Vec<String> {
         let graph = self.graph.display();
         let mut notes = Vec::new();
@@ -241,7 +241,7 @@ impl Graphs for CrossSections {
     }
 }
 
-/// When each graph of a file was known.
+/// Times at which the graphs of a file became known.
 struct KnownGraphs {
     /// Ascending.
     times: Vec<i64>,
@@ -277,8 +277,8 @@ impl KnownGraphs {
     }
 }
 
-/// The distinct times of the samples, ascending; the samples by time, those of one time by
-/// instrument; and where those of each time begin.
+/// The distinct times of the samples, ascending; the samples by time and instrument; and the offset
+/// of each time.
 fn by_time(source: &SourceSamples) -> Result<(Vec<i64>, Vec<usize>, Vec<usize>)> {
     let file = source.source();
     let (Some(times), Some(instruments), Some(_)) = (file.sample_times(), file.sample_instruments(), file.series())
@@ -311,16 +311,15 @@ fn fully_labelled(source: &SourceSamples, host: &Host<'_>) -> Result<Vec<bool>> 
     Ok(is_labelled)
 }
 
-/// The place of each instrument among the names of the graphs, where it has one; `None` if no
-/// instrument has.
+/// The place of each instrument among the names of the graphs, if it has one; `None` if none has.
 fn places_of(instruments: &[String], names: &[String]) -> Option<Vec<Option<u32>>> {
     let place: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
     let places: Vec<Option<u32>> = instruments.iter().map(|name| place.get(name.as_str()).copied()).collect();
     places.iter().any(Option::is_some).then_some(places)
 }
 
-/// The edges of a graph, with their attributes, between nodes with the names `rows`, each node at
-/// the row of its name; and the number of rows that the graph does not have.
+/// The edges of a graph between the nodes `rows`, with their attributes, and the number of rows
+/// that are not in the graph. A node of the result is its place in `rows`.
 fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -> Result<(Edges, usize)> {
     let row_of: HashMap<u32, u32> = rows.iter().zip(0..).filter_map(|(name, row)| Some(((*name)?, row))).collect();
     let node_of: HashMap<u32, usize> = graph.nodes().iter().zip(0..).map(|(&name, node)| (name, node)).collect();

@@ -1,4 +1,4 @@
-//! Training data of a job, from any kind of file.
+//! Training data of a run, from any kind of file.
 
 use std::path::{Path, PathBuf};
 
@@ -25,12 +25,12 @@ const SAMPLES_AT_ONCE: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct DataFile {
     pub(crate) path: PathBuf,
-    /// A hash of its numbers: other data have another one.
+    /// A hash of its numbers.
     pub(crate) fingerprint: String,
 }
 
-/// The samples of a job. What its order counts, the units, are samples, or graphs whose nodes are
-/// samples.
+/// The samples of a run. Units, which splits and the order count, are samples, or graphs whose
+/// nodes are samples.
 pub(crate) enum Data {
     /// Samples of a data file, each by itself.
     Samples(SourceSamples),
@@ -78,7 +78,7 @@ impl Data {
         }
     }
 
-    /// The data file behind the samples; graphs with features of their own have none.
+    /// The data file of the samples; `None` for graphs with features of their own.
     pub(crate) fn source(&self) -> Option<&Source> {
         match self {
             Data::Samples(samples) => Some(samples.source()),
@@ -119,7 +119,7 @@ impl Data {
         samples.graphs().map_or(samples.len(), Graphs::len)
     }
 
-    /// The time of each graph, ns since 1970 UTC, where units are graphs that have times.
+    /// The time of each graph, ns since 1970 UTC, if units are graphs with times.
     pub(crate) fn graph_times(&self) -> Option<&[i64]> {
         match self {
             Data::CrossSections(sections) => Some(sections.times()),
@@ -155,8 +155,8 @@ impl Data {
         Ok(span)
     }
 
-    /// Bytes that the data take beside what is booked on their device: a mapped file of graphs, and
-    /// lists of nodes and edges.
+    /// Bytes that are not booked on a device: a mapped file of graphs, and lists of nodes and
+    /// edges.
     pub(crate) fn beside_bytes(&self) -> usize {
         match self {
             Data::Samples(_) => 0,
@@ -173,7 +173,7 @@ impl Data {
         }
     }
 
-    /// Encoder before graph attention and prediction target where the user leaves them to the data.
+    /// Default encoder before graph attention, and default readout.
     pub(crate) fn model_of_graphs(&self) -> (Encoder, Readout) {
         match self {
             Data::Graphs(graphs) if graphs.targets_graphs() => (Encoder::LastBar, Readout::Mean),
@@ -219,7 +219,7 @@ impl Data {
         }
     }
 
-    /// The files behind the samples: the data file, then that of the graphs between its samples.
+    /// The files of the samples: the data file, then that of the graphs between its samples.
     ///
     /// # Errors
     /// A file that cannot be read; a cancelled failure where the host ends it.
@@ -231,7 +231,7 @@ impl Data {
         Ok(self.with_graph_file(fingerprint))
     }
 
-    /// As [`Data::files`]; the fingerprint of the data file is of the kind that `recorded` is of.
+    /// As [`Data::files`]. The fingerprint of the data file is of the same kind as `recorded`.
     ///
     /// # Errors
     /// As [`Data::files`].
@@ -288,7 +288,7 @@ impl Data {
         self.source().and_then(Source::series)
     }
 
-    /// The series whose bars and targets stay in their file, or could.
+    /// The series, if its bars and targets stay in their file or could.
     pub(crate) fn streamable(&self) -> Option<&SeriesSource> {
         match self {
             Data::Samples(samples) => samples.source().series(),
@@ -306,7 +306,7 @@ impl Data {
         }
     }
 
-    /// Reads samples into memory that are not there yet.
+    /// Reads samples into memory.
     pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
         match self {
             Data::Samples(samples) => samples.hold(),
@@ -323,7 +323,7 @@ impl Data {
         }
     }
 
-    /// Notes on how data and graphs fit together, one sentence each, without its stop.
+    /// Notes on the match of data and graphs: sentences without their full stop.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
             Data::CrossSections(sections) => sections.notes(),

@@ -1,4 +1,4 @@
-//! Meaning of the numbers of a data file, so that a model is not used on numbers of another kind.
+//! Names and kinds of the numbers of a data file. A model is used on data with the same schema.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 
-/// Names of features, kind of targets, kind of scaling. Empty for a windows file, which does not
-/// tell.
+/// Names of features, kind of targets, kind of scaling; empty for a windows file, which has none of
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DataSchema {
     /// By timeframe.
@@ -63,7 +63,7 @@ impl DataSchema {
         self.scaling.get(timeframe).map(String::as_str)
     }
 
-    /// The instruments of `other` that this has none of; none where either names none.
+    /// The instruments of `other` that are not in this schema; none if either names none.
     pub(crate) fn other_instruments<'o>(&self, other: &'o DataSchema) -> Vec<&'o str> {
         if self.instruments.is_empty() {
             return Vec::new();
@@ -76,8 +76,7 @@ impl DataSchema {
         &self.instruments
     }
 
-    /// The first thing in which `other` means something else than this, in words; `None` where
-    /// nothing tells a difference.
+    /// The first difference between this schema and `other`, in words; `None` without one.
     pub(crate) fn difference(&self, other: &DataSchema) -> Option<String> {
         let features = self.features.iter().filter_map(|(timeframe, ours)| {
             // Another number of features is another shape, of which the model itself speaks.

@@ -6,7 +6,7 @@ use megabatch_segment::{Compressed, Csc, Csr};
 
 use crate::error::Result;
 
-/// The edges of one graph in memory, by both their ends.
+/// The edges of one graph in memory, by row and by column.
 pub(crate) struct Edges {
     row_ptr: Vec<u32>, // [N + 1]
     col: Vec<u32>,     // [E]
@@ -15,8 +15,8 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// The edges of `nodes` nodes, given row by row: the columns of each row, which are places
-    /// below `nodes`, and their attributes.
+    /// The edges of `nodes` nodes. Each of `rows` has its columns, below `nodes`, and their
+    /// attributes.
     pub(crate) fn from_rows<'r>(nodes: usize, rows: impl Iterator<Item = (&'r [u32], &'r [f32])>) -> Result<Self> {
         let (mut row_ptr, mut col, mut attributes) = (vec![0], Vec::new(), Vec::new());
         for (columns, row_attributes) in rows {

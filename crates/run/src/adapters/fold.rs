@@ -1,4 +1,4 @@
-//! Graphs divided by chance, which have no order in time.
+//! Random splits of graphs, which have no order in time.
 
 use megabatch_order::Order;
 use megabatch_trainer::{SampleRanges, Split};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// The division is the same for every run, whatever its seed, so that runs can be compared.
 const SEED: u64 = 0;
 
-/// Cross-validation: the part `fold` is for the test, the next for validation, the others for
+/// Cross-validation: part `fold` is the test, the next one is validation, the others are for
 /// training.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Folds {
@@ -20,7 +20,7 @@ impl Folds {
     /// Divides units of these `classes`, each class as evenly as can be.
     ///
     /// # Errors
-    /// A usage failure for a fold that there is not, or more folds than units.
+    /// A usage failure for a fold that does not exist, or more folds than units.
     pub(super) fn split(self, classes: &[usize]) -> Result<Split> {
         let Folds { folds, fold } = self;
         if fold >= folds || folds > classes.len() {

@@ -17,7 +17,7 @@ use super::stored::{EdgeFeatureSelection, StoredEdges};
 use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// Keys of graphs that say what their targets are for.
+/// Keys of graphs that name their part.
 const PARTS: [&str; 3] = ["train", "validation", "test"];
 
 /// A file of graphs as the trainer reads it. A sample is a node, with a window of one row: its
@@ -29,7 +29,7 @@ pub(crate) struct GraphSamples {
     shape: SampleShape,
     /// The samples `0..`, of which each graph has a range.
     samples: Vec<usize>,
-    /// [G + 1] where the nodes of each graph begin among the samples.
+    /// [G + 1] offsets of the nodes of each graph among the samples.
     offsets: Vec<usize>,
     features: Buffer<f32>, // [samples, F]
     targets: Buffer<f32>,  // [samples, K]
@@ -95,12 +95,12 @@ impl GraphSamples {
         &self.file_shape
     }
 
-    /// True if graphs have targets as wholes.
+    /// True if whole graphs have the targets.
     pub(crate) fn targets_graphs(&self) -> bool {
         self.file.schema().target_level == TargetLevel::Graph
     }
 
-    /// Bytes of the mapped file, of the lists of its nodes, and of what is copied of its edges.
+    /// Bytes of the mapped file, of the lists of its nodes, and of copied edge features.
     pub(crate) fn beside_bytes(&self) -> usize {
         let lists = self.samples.len() + self.offsets.len() + self.labelled.len();
         self.file.bytes() + lists * size_of::<usize>() + self.edges.copied_bytes()
@@ -174,8 +174,8 @@ impl GraphSamples {
         }
     }
 
-    /// The class of each graph, by which folds are made even: the largest of its targets; one and
-    /// the same where nodes have the targets or there is but one target.
+    /// The class of each graph, by which folds are stratified: the largest of its targets. All have
+    /// one class if nodes have the targets, or if there is one target.
     fn classes(&self) -> Vec<usize> {
         let outputs = self.shape.outputs;
         let class = |graph: usize| {
@@ -186,7 +186,7 @@ impl GraphSamples {
     }
 }
 
-/// Refuses graphs without nodes: a model has nothing to compute of them.
+/// Refuses graphs without nodes.
 pub(crate) fn require_nodes(file: &GraphFile) -> Result<()> {
     let mut empty = (0..file.len()).filter(|&graph| file.size(graph).0 == 0);
     let Some(first) = empty.next() else { return Ok(()) };

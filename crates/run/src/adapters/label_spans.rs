@@ -1,4 +1,4 @@
-//! The time that the targets of cross-sections are about, by which neighbouring days overlap.
+//! Spans of time of the targets of cross-sections, from which overlapping days follow.
 
 use megabatch_bars::{TargetKind, Timeframe};
 use megabatch_chunk_io::{AttributeValue, SeriesSource};
@@ -10,7 +10,8 @@ use crate::error::Result;
 pub(super) struct LabelSpans {
     /// Rows of the shortest timeframe from a sample's last row to the end of each target, `[K]`.
     rows: Vec<usize>,
-    /// Targets begin where the target before ends, and not at the sample's time.
+    /// True if a target begins where the target before ends; false if all begin at the sample's
+    /// time.
     are_increments: bool,
 }
 
@@ -61,8 +62,8 @@ impl LabelSpans {
     }
 }
 
-/// When the row closes that lies `rows` after the last one of a sample, or the instrument's last
-/// row.
+/// Close of the row `rows` after a sample's last one, or of the instrument's last row: the median
+/// over samples.
 fn median_end(series: &SeriesSource, samples: &[usize], rows: usize) -> i64 {
     let file = series.file();
     let shortest = &file.timeframes()[0];

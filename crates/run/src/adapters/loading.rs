@@ -9,15 +9,15 @@ use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, Pref
 
 use super::samples::SourceSamples;
 
-/// Size of a chunk where no plan says it.
+/// Size of a chunk without a plan.
 const CHUNK_BYTES: u64 = 256 << 20;
 
-/// The size of chunks, and where their memory is booked.
+/// The size of chunks, and the scope of their memory.
 #[derive(Debug)]
 pub(super) struct Chunks {
     scope: Scope,
     samples: usize,
-    /// Samples of a loader that begins while another is at work.
+    /// Samples in a chunk of a loader that begins while another is at work.
     samples_beside: usize,
     loaders: AtomicUsize,
 }
@@ -50,7 +50,7 @@ impl PrefetchingSource for SourceSamples {
     }
 }
 
-/// One of the loaders that are at work at the same time.
+/// A count of loaders at work, decreased when it is dropped.
 struct LoaderTurn<'a> {
     is_first: bool,
     loaders: &'a AtomicUsize,

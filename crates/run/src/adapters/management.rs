@@ -1,5 +1,4 @@
-//! NVIDIA's management library as the doctor wants to hear it, and how busy a GPU is while it
-//! trains.
+//! NVIDIA's management library, for the doctor and for GPU utilisation during training.
 
 use megabatch_doctor::{Capability, CudaVersion, Gpu, Holder, Management, Version};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -16,7 +15,7 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 /// Characters of a process's name that are asked for.
 const NAME_LENGTH: usize = 256;
 
-/// Reasons for a slow GPU, in words. That it idles or was told a clock is none of them.
+/// Reasons for a slow GPU, in words. Idling and a chosen clock are none.
 const SLOWDOWNS: &[(ThrottleReasons, &str)] = &[
     (ThrottleReasons::HW_THERMAL_SLOWDOWN, "hardware thermal slowdown"),
     (ThrottleReasons::SW_THERMAL_SLOWDOWN, "software thermal slowdown"),
@@ -24,7 +23,7 @@ const SLOWDOWNS: &[(ThrottleReasons, &str)] = &[
     (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
 ];
 
-/// Asks the library; what it does not tell is left out.
+/// Facts of the library. Unknown ones are left out.
 pub(crate) fn ask() -> Management {
     answer().unwrap_or_else(|error| Management { fault: Some(error.to_string()), ..Management::default() })
 }
@@ -72,7 +71,7 @@ fn gpu(nvml: &Nvml, device: &Device<'_>) -> Gpu {
     }
 }
 
-/// Processes that hold memory for computing or for pictures, this one left out.
+/// Other processes that hold memory for computing or graphics.
 fn holders(nvml: &Nvml, device: &Device<'_>) -> Vec<Holder> {
     let computing = device.running_compute_processes().unwrap_or_default();
     let drawing = device.running_graphics_processes().unwrap_or_default();
@@ -95,7 +94,7 @@ fn holders(nvml: &Nvml, device: &Device<'_>) -> Vec<Holder> {
     holders
 }
 
-/// One GPU, to be looked at again and again.
+/// One GPU that is sampled.
 pub(crate) struct GpuProbe {
     nvml: Nvml,
     /// PCI address: CUDA_VISIBLE_DEVICES changes a GPU's number, and not this.
@@ -106,7 +105,7 @@ impl GpuProbe {
     /// The GPU at this address.
     ///
     /// # Errors
-    /// Why the library does not answer, or does not know the GPU.
+    /// A reason if the library does not answer, or does not know the GPU.
     pub(crate) fn open(pci_bus_id: &str) -> Result<Self, String> {
         let nvml = library().map_err(|error| error.to_string())?;
         nvml.device_by_pci_bus_id(pci_bus_id).map_err(|error| format!("{pci_bus_id}: {error}"))?;

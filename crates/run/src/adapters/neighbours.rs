@@ -1,4 +1,4 @@
-//! Overlap of samples that follow one another, by which the default order is chosen.
+//! Overlap of consecutive samples, which decides the default order.
 
 use megabatch_chunk_io::{SampleBlock, SeriesColumn, SeriesSource, Shape, Source};
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 /// Samples whose last bars are read at once.
 const PIECE: usize = 1 << 16;
 
-/// Pairs of windows that a windows file is asked for.
+/// Pairs of windows that are read from a windows file.
 const PAIRS: usize = 16;
 
 /// Relation of units that follow one another. Visiting them together saves work if they share bars.
@@ -16,7 +16,7 @@ const PAIRS: usize = 16;
 pub(crate) enum Neighbours {
     /// Their windows overlap.
     Overlap,
-    /// They have nothing in common, and files often have them sorted: by class, by instrument.
+    /// Consecutive units share nothing. Files often have them sorted, by class or by instrument.
     Apart,
 }
 
@@ -53,8 +53,8 @@ impl Neighbours {
     }
 }
 
-/// True if half of all samples overlap with the one before them in the shortest timeframe, which
-/// decides. Samples of two instruments are taken apart.
+/// True if half of the samples overlap with the sample before them in the shortest timeframe.
+/// Samples of two instruments do not overlap.
 fn overlap_in_pieces(series: &SeriesSource) -> Result<bool> {
     let (file, mut overlapping) = (series.file(), 0);
     if file.has_index() {

@@ -19,17 +19,16 @@ use super::verified::{FileState, VerificationWatch, VerifiedFiles};
 use crate::error::Result;
 use crate::host::Host;
 
-/// Numbers of a series that are hashed between two looks at the clock.
+/// Numbers of a series that are hashed between two progress updates.
 const HASHED_AT_ONCE: usize = 1 << 20;
 
-/// Samples that are looked at together for a fingerprint; of large windows, all that are.
+/// Samples that are hashed together for a fingerprint; of large windows, all that are hashed.
 const FINGERPRINT_SAMPLES: usize = 32;
 
 /// Bytes of windows that are read at once for a fingerprint.
 const FINGERPRINT_READ_BYTES: u64 = 64 << 20;
 
-/// Windows up to this size are looked at whole for a fingerprint, whether they are in memory or
-/// not: it must not depend on how much memory there is.
+/// Largest windows that are hashed whole for a fingerprint, in memory or not.
 const FINGERPRINT_BYTES: u64 = 1 << 30;
 
 /// A data file as the trainer reads it.
@@ -40,9 +39,9 @@ pub(crate) struct SourceSamples {
     pub(super) segment_starts: Vec<Vec<i64>>,
     /// For windows that do not stay in memory.
     pub(super) chunks: Chunks,
-    /// The file as it was opened, to remember that it was verified.
+    /// State of the file when it was opened, for its mark of verification.
     opened: Option<(VerifiedFiles, FileState)>,
-    /// Fingerprint that the cache folder has of the file, since it was verified.
+    /// Fingerprint of the file in the cache folder, if it was verified.
     verified: Option<String>,
 }
 

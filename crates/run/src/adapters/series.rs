@@ -17,7 +17,7 @@ pub(crate) struct Origin<'a> {
     pub(crate) source: String,
 }
 
-/// The scalers that the file at `path` was scaled with, of its instruments in their order.
+/// The scalers of the file at `path`, in the order of its instruments.
 ///
 /// # Errors
 /// A data error where a timeframe has none.

@@ -1,5 +1,4 @@
-//! The span of time that each sample of a data file looks at: from the first bar that had a part in
-//! it to the end of its labels.
+//! Span of time that each sample uses: from its earliest bar to the end of its labels.
 
 use std::borrow::Cow;
 
@@ -12,15 +11,14 @@ use crate::text::plural;
 
 /// Spans of the samples of a file.
 pub(crate) struct SampleSpans<'a> {
-    /// `[N]` when the earliest bar opened that had a part in each sample, ns; the least number
-    /// where that is not known.
+    /// `[N]` open of the earliest bar of each sample, ns; the smallest number if it is unknown.
     pub(crate) reach_ns: Cow<'a, [i64]>,
-    /// `[N]` when the last bar closed that each sample's targets read, ns.
+    /// `[N]` close of the last bar of each sample's targets, ns.
     pub(crate) label_end_ns: Cow<'a, [i64]>,
-    /// A sentence, without its stop, where spans are bounded because the file does not tell them.
+    /// A note, a sentence without its full stop, if the file lacks spans and they are bounds.
     pub(crate) note: Option<String>,
-    /// A sentence, without its stop, where spans rest on an assumption about the file: labels reach
-    /// into later parts where it does not hold.
+    /// A warning, a sentence without its full stop, if spans rest on an assumption. If it is wrong,
+    /// labels reach into later parts.
     pub(crate) warning: Option<String>,
 }
 
@@ -37,7 +35,7 @@ impl<'a> SampleSpans<'a> {
         }
     }
 
-    /// True if the file tells the ends of its labels.
+    /// True if the file has the ends of its labels.
     pub(crate) fn is_known(source: &Source) -> bool {
         source.series().is_some() || source.sample_label_end_times().is_some()
     }
@@ -70,7 +68,7 @@ fn series_spans<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<Samp
     Ok(SampleSpans { reach_ns, label_end_ns, note, warning: None })
 }
 
-/// Label ends, at the latest, where labels count bars that are shorter than any of the series.
+/// Upper bounds of label ends, if labels count bars that are shorter than any of the series.
 fn shorter_label_ends(source: &Source, series: &SeriesSource, bars: usize) -> Result<Vec<Option<i64>>> {
     let file = series.file();
     let shortest = &file.timeframes()[0];
@@ -90,7 +88,7 @@ fn shorter_label_ends(source: &Source, series: &SeriesSource, bars: usize) -> Re
         .collect())
 }
 
-/// When the last bar of each instrument closed, as `ingest` noted it.
+/// Close of the last bar of each instrument, as recorded by `ingest`.
 fn instrument_ends(source: &Source) -> Result<Vec<Option<i64>>> {
     let provenance: Value = match source.attribute("source")? {
         Some(AttributeValue::Text(text)) => serde_json::from_str(&text).unwrap_or_default(),
@@ -107,8 +105,7 @@ fn instrument_ends(source: &Source) -> Result<Vec<Option<i64>>> {
     })
 }
 
-/// When the earliest bar in any window of each sample opened; what its features look back at is not
-/// known here.
+/// Open of the earliest bar in any window of each sample, without the look-back of features.
 fn window_starts(source: &Source, series: &SeriesSource) -> Result<Vec<i64>> {
     let is_ordinal = source.attribute("time_kind")? == Some(AttributeValue::from("ordinal"));
     let timeframes = series.file().timeframes();
@@ -226,7 +223,7 @@ impl WindowsReckoning {
     }
 }
 
-/// The least time between two samples of one calendar.
+/// The smallest time between two samples of one calendar.
 fn least_distance(times: &[i64], calendars: &SampleCalendars) -> Option<i64> {
     let before = calendars.back(BarCount { bars: 1, bar_ns: 1 });
     times.iter().zip(before).filter_map(|(time, before)| before.map(|before| time - before)).min()
@@ -251,8 +248,7 @@ fn durations(source: &Source) -> Result<Vec<Option<i64>>> {
     }
 }
 
-/// Horizon of the farthest target, in bars: the file's attribute says it, or else there is a target
-/// a bar.
+/// Horizon of the farthest target, in bars: the file's attribute, or else the number of targets.
 fn horizon_bars(source: &Source) -> Result<usize> {
     let told = match source.attribute("horizon_bars")? {
         Some(AttributeValue::Int(bars)) => usize::try_from(bars).ok(),

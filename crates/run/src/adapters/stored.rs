@@ -1,4 +1,4 @@
-//! Graphs of a file, with what attention sees of their edges.
+//! Graphs of a file, with the edge features that attention reads.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use megabatch_nn::graph::GraphView;
 
 use crate::config::Config;
 
-/// Edge features that attention reads: the weight, then the attributes, as far as edges have any.
+/// Edge features that attention reads: the weight, then the attributes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EdgeFeatureSelection {
     Nothing,

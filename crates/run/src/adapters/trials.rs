@@ -22,8 +22,7 @@ const POOL: &[ops::conformance::Case] = &[
     ("scattered memory becomes one block", scattered_memory_becomes_one_block),
 ];
 
-/// Tries every GPU that the driver lists. None where there is no driver, which is for others to
-/// tell.
+/// Tries every GPU that the driver lists; empty without a driver.
 pub(crate) fn run() -> Vec<Trial> {
     let count = match Gpu::count() {
         Ok(count) => count,
@@ -82,8 +81,7 @@ fn scatter_max(device: &Device) -> Trial {
     })
 }
 
-/// Blocks of many sizes, every other one given back and asked for anew, each holding what was
-/// written to it.
+/// Blocks of many sizes. Every other one is freed and allocated again, and each keeps its contents.
 fn blocks_keep_their_contents(device: &Device) -> Result<()> {
     let scope = device.scope("doctor");
     let block = |number: usize| Buffer::from_slice(&scope, &vec![number as u32; 1 + number * number * 97]);
@@ -109,7 +107,7 @@ fn given_back_is_used_again(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A request beyond the budget fails, and what is there stays.
+/// A request beyond the budget fails, and live blocks stay.
 fn refused_requests_change_nothing(device: &Device) -> Result<()> {
     let scope = device.scope("doctor");
     let values: Vec<u32> = (0..1 << 16).collect();

@@ -1,5 +1,5 @@
-//! Series files without a mark of verification that were verified before: their rules checked,
-//! their fingerprint known.
+//! Series files without a mark of verification that an earlier process verified, with their
+//! fingerprints.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Kind, Result};
 use crate::host::{Host, Progress, Work};
 
-/// Files that were written to lately are not remembered: a second write could leave the same time.
+/// Age of a file below which it is not remembered: a second write could leave the same time.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Folder of the files that were verified; nothing is remembered without one.
@@ -22,7 +22,7 @@ pub(crate) struct VerifiedFiles {
     folder: Option<PathBuf>,
 }
 
-/// A file as the file system has it: another content has another identity.
+/// Identity of a file in the file system. It changes with the content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileState {
     path: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct FileState {
     bytes: u64,
     modified_s: i64,
     modified_ns: i64,
-    /// Changes of the file and of its name, which no program can set back.
+    /// Time of the last change of contents or name, which no program can set back.
     changed_s: i64,
     changed_ns: i64,
 }
@@ -57,8 +57,8 @@ impl VerifiedFiles {
         (Some(state), found.map(|verified| verified.fingerprint))
     }
 
-    /// Keeps that the file with `state` was verified, unless it has changed since. What cannot be
-    /// kept is verified again.
+    /// Remembers that the file with `state` was verified, unless it has changed since. A failure to
+    /// do so is no error: the file is verified again.
     pub(crate) fn remember(&self, state: &FileState, fingerprint: &str) {
         let Some(entry) = self.entry(state) else { return };
         if FileState::read(&state.path).as_ref() != Some(state) || !state.is_settled() {

@@ -115,7 +115,7 @@ pub(super) fn scalar<'a>(node: &'a MarkedYaml<'_>) -> Option<&'a str> {
     }
 }
 
-/// A key without a value says nothing, as if it were not there.
+/// True for a key without a value, which counts as absent.
 fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null")
 }

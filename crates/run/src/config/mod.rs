@@ -1,5 +1,5 @@
-//! The configuration of a run: YAML < environment < `--set`, every key known, every value checked
-//! where it was written.
+//! The configuration of a run: YAML < environment < `--set`. Unknown keys and bad values are errors
+//! with their origin.
 
 mod error;
 mod keys;

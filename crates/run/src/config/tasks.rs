@@ -1,4 +1,4 @@
-//! `training.tasks`: groups of targets with a loss each, read from YAML as a user wrote it.
+//! `training.tasks`: groups of targets, each with a loss.
 
 use megabatch_nn::loss::{Ascending, Classes, Task, TaskLoss, Tasks};
 use saphyr::{MarkedYaml, YamlData};
@@ -10,8 +10,7 @@ use super::value::parse_ascending;
 /// Keys of each entry of the list.
 const KEYS: [&str; 8] = ["targets", "loss", "weight", "huber_delta", "quantile", "quantiles", "classes", "thresholds"];
 
-/// The tasks as they are written: the last may go on to the last target, and weights may be left
-/// out.
+/// The tasks of the configuration. The last may be open-ended, and weights may be left out.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TaskList(Vec<Entry>);
 

@@ -1,5 +1,5 @@
-//! A run's model for other programs: its weights with PyTorch's names, shapes and gate order, or
-//! all of it as ONNX.
+//! Export of a model: weights with PyTorch's names, shapes and gate order, or the whole model as
+//! ONNX.
 
 mod model;
 mod onnx;
@@ -65,10 +65,9 @@ pub struct OnnxOptions {
     pub fold_scaler: bool,
     /// The series file that has the scaler; the one trained on if `None`.
     pub data: Option<PathBuf>,
-    /// Whose scaler, where each instrument has its own.
+    /// Instrument of the scaler, if each has its own.
     pub instrument: Option<String>,
-    /// Write a model that was trained to go on from bar to bar as one whose windows each start with
-    /// zeros.
+    /// Export a model with carried state as one whose windows start from zeros.
     pub stateless: bool,
 }
 
@@ -138,7 +137,7 @@ impl ExportFormat {
         }
     }
 
-    /// The format that is asked for, or that of the file's ending; both say the same.
+    /// The requested format, or that of the file's ending. They must agree.
     fn choose(out: &Path, asked: Option<ExportFormat>) -> Result<Self> {
         let possible = asked.map_or(vec![ExportFormat::Safetensors, ExportFormat::Onnx], |format| vec![format]);
         let endings: Vec<&str> = possible.iter().map(|format| format.ending()).collect();

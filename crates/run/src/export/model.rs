@@ -96,7 +96,8 @@ impl OnnxOptions {
     }
 }
 
-/// Refuses what ONNX cannot say, and what it would say otherwise than `megabatch predict`.
+/// Refuses a model that ONNX cannot hold, or whose predictions would differ from `megabatch
+/// predict`.
 fn check(folder: &RunFolder, model: &Model, options: &OnnxOptions) -> Result<()> {
     let run = folder.root().display();
     if model.config().is_over_graphs() {

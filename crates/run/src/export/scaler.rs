@@ -1,4 +1,4 @@
-//! The scalers of a series file, on their way into a model.
+//! The scalers of a series file, for export.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::trained::{change, require_same_meaning};
 pub(super) struct Origin<'a> {
     /// The data that the run was trained on if `None`.
     pub(super) data: Option<&'a Path>,
-    /// Whose they are, where each instrument has its own.
+    /// Instrument of the scalers, if each has its own.
     pub(super) instrument: Option<&'a str>,
 }
 
@@ -70,7 +70,7 @@ impl Stored<'_> {
         Ok(Scaling { center: own(center), scale: own(scale) })
     }
 
-    /// The row of the instrument among so many.
+    /// The row of the instrument out of `count`.
     fn row(&self, count: usize) -> Result<usize> {
         let (path, instruments) = (self.path.display(), self.file.instruments());
         let names = instruments.join(", ");

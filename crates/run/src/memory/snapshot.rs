@@ -27,10 +27,10 @@ pub struct SnapshotOptions {
 }
 
 /// Shows a snapshot of memory (`memory.json` or `oom-N.json`), or the latest in the folder of a
-/// run: who holds what, what is free, how it is scattered.
+/// run: owners, free blocks and fragmentation.
 ///
 /// # Errors
-/// A usage error for a run without snapshots, a data error for a file that is none.
+/// A usage error for a run without snapshots, a data error for another file.
 pub fn snapshot(path: &Path, options: &SnapshotOptions) -> Result<CommandReport> {
     let (path, snapshot) = open(path)?;
     for out in options.pickle.iter().chain(&options.svg) {

@@ -10,7 +10,7 @@ use super::replay::gib;
 use crate::command_report::CommandReport;
 
 /// Peak memory held ÷ peak memory asked for, for every pattern of the corpus and every policy;
-/// `seed` is that of what patterns leave to chance.
+/// `seed` is that of the random patterns.
 pub fn table(seed: u64) -> CommandReport {
     let rows: Vec<Row> = PATTERNS.iter().map(|pattern| Row::measure(pattern, seed)).collect();
     let policies = Policy::ALL.map(Policy::name).join(" | ");

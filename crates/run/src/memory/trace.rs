@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::output;
 use crate::text::shown;
 
-/// Name of a pattern that fragments memory, and what it is.
+/// Name and description of a pattern that fragments memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatternName {
     /// The name.

@@ -50,7 +50,7 @@ fn encode_graph(graph: &Graph) -> Message {
         .each(&graph.outputs, |message, port| message.message(12, &encode_port(port)))
 }
 
-/// `NodeProto`. It is called as what it makes.
+/// `NodeProto`, named after its output.
 fn encode_node(node: &Node) -> Message {
     let name = node.outputs.iter().find(|name| !name.is_empty()).expect("a node has an output");
     Message::default()

@@ -41,7 +41,7 @@ pub(super) enum Values {
     I64(Vec<i64>),
 }
 
-/// An f32 tensor that goes in or comes out.
+/// An f32 tensor that is an input or output.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) name: String,
@@ -53,7 +53,7 @@ pub(super) struct Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     Fixed(usize),
-    /// Chosen by whoever runs the model, the same wherever the name is.
+    /// Chosen by the caller of the model. It is the same wherever the name is.
     Free(&'static str),
 }
 

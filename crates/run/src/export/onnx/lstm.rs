@@ -19,7 +19,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// From windows [B, T, F] to what they come to, [B, H].
+    /// From windows [B, T, F] to their encodings [B, H].
     pub(super) fn add_to(&self, graph: &mut Graph, windows: &str) -> String {
         // The operator's layout [B, T, F] is one that ONNX Runtime does not compute.
         let turned = Node::new("Transpose", &[windows], self.value("bars")).ints("perm", &[1, 0, 2]);

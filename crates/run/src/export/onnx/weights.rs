@@ -1,4 +1,4 @@
-//! A model's parameters on their way into a graph.
+//! A model's parameters as constants of a graph.
 
 use megabatch_nn::model::TensorSet;
 
