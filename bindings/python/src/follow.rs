@@ -118,7 +118,7 @@ impl Follower {
                 refused: Some(Box::new(move |error| drop(refusals.send(Said::Refused(error))))),
             };
             let output = LineOutput::Writer {
-                to: Box::new(Forecasts { said: to.clone(), line: Vec::new() }),
+                writer: Box::new(Forecasts { said: to.clone(), line: Vec::new() }),
                 form: LineForm::Json,
             };
             let outcome = follow(&request, source, output, &host);

@@ -144,7 +144,7 @@ fn follow_bars(args: &Args, bars: &Path, form: Form) -> Result<Answer> {
     let output = match &args.out {
         Some(out) => LineOutput::File(out),
         None => LineOutput::Writer {
-            to: Box::new(io::stdout().lock()),
+            writer: Box::new(io::stdout().lock()),
             form: match form {
                 Form::Text => LineForm::Csv,
                 Form::Json => LineForm::Json,

@@ -61,16 +61,16 @@ fn overlap_in_pieces(series: &SeriesSource) -> Result<bool> {
         return Ok(false);
     }
     let (samples, steps) = (file.shape().samples, file.shape().timeframes[0].steps);
-    let mut before: Option<(i64, Option<usize>)> = None;
+    let mut previous: Option<(i64, Option<usize>)> = None;
     for first in (0..samples).step_by(PIECE) {
         let mut ends = vec![0; PIECE.min(samples - first)];
         file.read_column(SeriesColumn::SampleEnd(0), first..first + ends.len(), &mut ends)?;
         for (sample, end) in (first..).zip(ends) {
             let instrument = file.instrument_of(sample);
             let overlaps =
-                before.is_some_and(|(earlier, owner)| owner == instrument && end.abs_diff(earlier) < steps as u64);
+                previous.is_some_and(|(earlier, owner)| owner == instrument && end.abs_diff(earlier) < steps as u64);
             overlapping += usize::from(overlaps);
-            before = Some((end, instrument));
+            previous = Some((end, instrument));
         }
         if 2 * overlapping >= samples {
             return Ok(true);
@@ -83,11 +83,11 @@ fn overlap_in_pieces(series: &SeriesSource) -> Result<bool> {
 fn in_series(series: &SeriesSource, instruments: Option<&[i32]>) -> Neighbours {
     let timeframes = series.file().timeframes();
     let shape = series.file().shape();
-    let mut before = std::collections::BTreeMap::new();
+    let mut previous = std::collections::BTreeMap::new();
     let (mut overlapping, mut pairs) = (0, 0);
     for sample in 0..shape.samples {
         let instrument = instruments.map_or(0, |instruments| instruments[sample]);
-        let Some(earlier) = before.insert(instrument, sample) else { continue };
+        let Some(earlier) = previous.insert(instrument, sample) else { continue };
         pairs += 1;
         let overlaps = timeframes.iter().zip(&shape.timeframes).any(|(timeframe, shape)| {
             let ends = timeframe.sample_ends();

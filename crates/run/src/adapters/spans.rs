@@ -225,8 +225,8 @@ impl WindowsReckoning {
 
 /// The smallest time between two samples of one calendar.
 fn least_distance(times: &[i64], calendars: &SampleCalendars) -> Option<i64> {
-    let before = calendars.back(BarCount { bars: 1, bar_ns: 1 });
-    times.iter().zip(before).filter_map(|(time, before)| before.map(|before| time - before)).min()
+    let previous = calendars.back(BarCount { bars: 1, bar_ns: 1 });
+    times.iter().zip(previous).filter_map(|(time, previous)| previous.map(|previous| time - previous)).min()
 }
 
 /// The duration of each timeframe of windows, where its name tells it.

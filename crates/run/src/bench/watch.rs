@@ -100,7 +100,7 @@ fn times(setup: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<T
     record(setup);
     let mut trainer = Trainer::new(&setup.device, setup.training.clone(), plan.shape.clone())?;
     let mut watch = Watch::new(folder, setup, ResumePoint::default(), plan.steps, host)?;
-    let (mut times, mut since) = (Times::default(), Instant::now());
+    let (mut times, mut last_event) = (Times::default(), Instant::now());
     // Without validation: a step is a step.
     let run = Run {
         samples: setup.data.samples(),
@@ -109,13 +109,13 @@ fn times(setup: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<T
         checkpoints: None,
     };
     trainer.train(&run, &mut |event| {
-        let (told, step) = (Instant::now(), if let Event::Step(step) = &event { step.step } else { 0 });
+        let (begin, step) = (Instant::now(), if let Event::Step(step) = &event { step.step } else { 0 });
         let is_followed = step == 0 || step / BLOCK % 2 == 1;
         let flow = if is_followed { watch.see(&event) } else { ControlFlow::Continue(()) };
         if step > WARM_UP {
-            times.push(is_followed, since.elapsed(), told.elapsed());
+            times.push(is_followed, last_event.elapsed(), begin.elapsed());
         }
-        since = Instant::now();
+        last_event = Instant::now();
         flow
     })?;
     watch.finish()?;
@@ -123,10 +123,10 @@ fn times(setup: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<T
 }
 
 impl Times {
-    fn push(&mut self, is_followed: bool, whole: Duration, after: Duration) {
+    fn push(&mut self, is_followed: bool, whole: Duration, following: Duration) {
         if is_followed {
             self.followed.push(whole.as_secs_f64());
-            self.following.push(after.as_secs_f64());
+            self.following.push(following.as_secs_f64());
         } else {
             self.alone.push(whole.as_secs_f64());
         }

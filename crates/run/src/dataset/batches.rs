@@ -358,7 +358,7 @@ impl GatherAhead {
         lists: impl Iterator<Item = Vec<usize>> + Send + 'static,
         chunk_samples: usize,
     ) -> Result<Self> {
-        let (to, chunks) = sync_channel(1);
+        let (sender, chunks) = sync_channel(1);
         let file = Arc::clone(&source);
         let work = move || {
             let mut lists = lists.peekable();
@@ -374,7 +374,7 @@ impl GatherAhead {
                 let read = gather(&file, &samples, memory.slices());
                 let failed = read.is_err();
                 let chunk = read.map(|()| Chunk { memory: Arc::new(memory.share()), lists: together, next: 0 });
-                if to.send(chunk).is_err() || failed {
+                if sender.send(chunk).is_err() || failed {
                     return;
                 }
             }

@@ -115,12 +115,12 @@ pub(super) fn text_of(cause: &(dyn StdError + 'static)) -> String {
 /// `text` of nn or trainer with the configuration's key for every field in backticks.
 pub(crate) fn with_keys(text: &str) -> String {
     let (mut result, mut rest) = (String::new(), text);
-    while let Some((before, quoted)) = rest.split_once('`') {
-        result.push_str(before);
-        rest = match quoted.split_once('`').and_then(|(path, after)| Some((key_of(path)?, after))) {
-            Some((key, after)) => {
+    while let Some((prefix, quoted)) = rest.split_once('`') {
+        result.push_str(prefix);
+        rest = match quoted.split_once('`').and_then(|(path, suffix)| Some((key_of(path)?, suffix))) {
+            Some((key, suffix)) => {
                 result.push_str(&key);
-                after
+                suffix
             }
             None => {
                 result.push('`');

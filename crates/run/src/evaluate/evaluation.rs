@@ -243,12 +243,12 @@ impl Evaluation {
 
     /// The accuracy of a model that predicts one class a row, beside that of the baselines.
     fn accuracy_verdict(&self, accuracy: f64) -> String {
-        let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.accuracy?)));
-        let beside: String = beside
+        let baselines = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.accuracy?)));
+        let baselines_text: String = baselines
             .map(|(name, share)| format!("; {}: {} %", name.replace('_', " "), significant(100.0 * share, 3)))
             .collect();
         let (accuracy, error) = (significant(100.0 * accuracy, 3), self.accuracy_error());
-        format!("Accuracy {accuracy}{error} % of {}{beside}.", plural(self.samples, self.unit_names.row))
+        format!("Accuracy {accuracy}{error} % of {}{baselines_text}.", plural(self.samples, self.unit_names.row))
     }
 
     fn class_verdict(&self, classes: &ClassErrors) -> String {
@@ -258,11 +258,11 @@ impl Evaluation {
             let cross_entropy = significant(mean(&classes.cross_entropy), 3);
             format!("{accuracy}{error} % (balanced {balanced} %), cross entropy {cross_entropy}")
         };
-        let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.classes.as_ref()?)));
-        let beside: String =
-            beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes, ""))).collect();
+        let baselines = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.classes.as_ref()?)));
+        let baselines_text: String =
+            baselines.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes, ""))).collect();
         let own = facts(classes, &self.accuracy_error());
-        format!("Accuracy {own}, averaged over the {}s{beside}.", self.unit_names.target)
+        format!("Accuracy {own}, averaged over the {}s{baselines_text}.", self.unit_names.target)
     }
 
     fn error_verdict(&self) -> String {

@@ -76,8 +76,8 @@ impl Forecasts {
         let mut follow = host.follow(Work { label: "report", total: indices.len() as u64, unit: "samples" });
         predictor.predict(Selection { samples, indices: &indices }, |rows, predictions| {
             for Pairs { horizon, predicted, .. } in &mut pairs {
-                let at = points[*horizon - 1].expect("a horizon of numbers");
-                predicted.extend(predictions.chunks_exact(width).map(|row| row[at]));
+                let output = points[*horizon - 1].expect("a horizon of numbers");
+                predicted.extend(predictions.chunks_exact(width).map(|row| row[output]));
             }
             done += rows.len();
             match follow(done) {
@@ -134,10 +134,10 @@ impl Forecasts {
 impl InstrumentStretch {
     /// The stretches of `samples`; `None` where an instrument is not known.
     fn all(source: &Source, samples: &SampleRanges) -> Option<Vec<Self>> {
-        let (mut stretches, mut before) = (Vec::new(), None);
+        let (mut stretches, mut previous) = (Vec::new(), None);
         for (first, sample) in samples.iter().enumerate() {
             let place = source.instrument_of(sample)?;
-            if before.replace(place) != Some(place) {
+            if previous.replace(place) != Some(place) {
                 stretches.push(InstrumentStretch { first, name: source.instruments()[place].clone() });
             }
         }

@@ -98,8 +98,8 @@ pub(crate) fn last(path: &Path) -> io::Result<Option<GpuRow>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let from = file.metadata()?.len().saturating_sub(ROW_BYTES_MAX);
-    file.seek(SeekFrom::Start(from))?;
+    let offset = file.metadata()?.len().saturating_sub(ROW_BYTES_MAX);
+    file.seek(SeekFrom::Start(offset))?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail)?;
     let tail = String::from_utf8_lossy(&tail);

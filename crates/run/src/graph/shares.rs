@@ -69,9 +69,10 @@ fn other_calendars(instruments: &[(&str, &Bars)], returns: &ReturnPanel) -> Opti
     let days = &returns.open_times;
     let place = |time: &i64| days.partition_point(|day| day < time);
     let misses = |(name, bars): &(&str, &Bars)| {
-        let between = place(&(bars.open_time.last()? + 1)) - place(bars.open_time.first()?);
+        let trading_days = place(&(bars.open_time.last()? + 1)) - place(bars.open_time.first()?);
         let present = bars.open_time.iter().filter(|&time| days.binary_search(time).is_ok()).count();
-        ((present as f64) < OWN_CALENDAR_MAX * between as f64).then(|| format!("{name} ({present} of {between})"))
+        ((present as f64) < OWN_CALENDAR_MAX * trading_days as f64)
+            .then(|| format!("{name} ({present} of {trading_days})"))
     };
     let named: Vec<String> = instruments.iter().filter_map(misses).collect();
     (!named.is_empty()).then(|| {

@@ -211,7 +211,7 @@ impl PrefixCheck {
         }
         let mut samples: Vec<InstrumentRows> = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {
-            let start = samples.last().map_or(0, |before| before.old.end);
+            let start = samples.last().map_or(0, |last| last.old.end);
             let old = start..kept.first_sample_after(place);
             let own = header.segments.iter().filter(|segment| segment.instrument as usize == place);
             let (first, count) = own.fold((None, 0), |(first, count), segment| {

@@ -45,12 +45,12 @@ impl KeptScaler {
     /// Span of a series to which bars are about to be appended, from its provenance. Its scalers
     /// were fitted up to `fit_end_time`.
     pub(crate) fn read(provenance: &Value, fit_end_time: i64) -> Self {
-        let before = |instrument: &Value| {
+        let fit_end = |instrument: &Value| {
             let close_time = instrument["last_close_time_ns"].as_i64().filter(|&time| time < fit_end_time)?;
             Some((instrument["symbol"].as_str()?.to_owned(), close_time))
         };
         let first_append =
-            || KeptScaler { fit_end_time, fitted_until: listed(provenance, LISTS[0]).filter_map(before).collect() };
+            || KeptScaler { fit_end_time, fitted_until: listed(provenance, LISTS[0]).filter_map(fit_end).collect() };
         KeptScaler::recorded(provenance).unwrap_or_else(first_append)
     }
 

@@ -214,10 +214,10 @@ fn off_grid(bars: &SpooledBars, last_close: i64) -> Result<Option<OffGrid>> {
         Timeframe::H4 | Timeframe::D1 | Timeframe::W1 => (base.duration_ns() - Timeframe::H1.duration_ns(), false),
         _ => (base.duration_ns(), true),
     };
-    let (mut before, mut offset, mut closest_then) = (None, None, i64::MAX);
+    let (mut previous, mut offset, mut closest_then) = (None, None, i64::MAX);
     let mut is_same_offset = has_bins;
     let mut visit = |open_time: i64| {
-        let distance = before.replace(open_time).map_or(i64::MAX, |before| open_time - before);
+        let distance = previous.replace(open_time).map_or(i64::MAX, |previous| open_time - previous);
         let own_offset = open_time - base.bin_open_time(open_time);
         if open_time <= last_open {
             closest_then = closest_then.min(distance);

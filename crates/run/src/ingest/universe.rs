@@ -43,13 +43,13 @@ fn together(universe: &Universe) -> Vec<String> {
     };
     let late: Vec<&Recording> = universe.listed_late().collect();
     if !late.is_empty() {
-        let from = |recording: &Recording| format!("from {}", day(recording.summary.first_open_time));
-        lines.push(format!("  listed late, {}", listed(late, &from)));
+        let first_day = |recording: &Recording| format!("from {}", day(recording.summary.first_open_time));
+        lines.push(format!("  listed late, {}", listed(late, &first_day)));
     }
     let ended: Vec<&Recording> = universe.ended_early().collect();
     if !ended.is_empty() {
-        let until = |recording: &Recording| format!("until {}", day(recording.summary.last_close_time - 1));
-        lines.push(format!("  ended early, {}", listed(ended, &until)));
+        let last_day = |recording: &Recording| format!("until {}", day(recording.summary.last_close_time - 1));
+        lines.push(format!("  ended early, {}", listed(ended, &last_day)));
     }
     let turned = summaries().flat_map(|summary| &summary.files).filter(|file| file.newest_first).count();
     if turned > 0 {

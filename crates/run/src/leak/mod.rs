@@ -368,8 +368,8 @@ impl Moments {
             for &change in changes.iter().filter(|&&change| first <= change && change <= last) {
                 // The last sample before the change, the first after it, and the first after the
                 // hour that is missing or came twice.
-                let after = first_sample_from(file, segment, change)?;
-                let around = [after.saturating_sub(1).max(samples.start), after];
+                let first_after = first_sample_from(file, segment, change)?;
+                let around = [first_after.saturating_sub(1).max(samples.start), first_after];
                 let after_the_hour = first_sample_from(file, segment, change + HOUR_NS)?;
                 chosen.extend(around.into_iter().chain([after_the_hour]).filter(|n| samples.contains(n)));
             }
@@ -486,10 +486,10 @@ impl Proofs<'_> {
         for (k, (timeframe, proven)) in file.timeframes().iter().zip(&proof.windows).enumerate() {
             let mut end = [0];
             file.read_column(SeriesColumn::SampleEnd(k), n..n + 1, &mut end)?;
-            let after = end[0] as usize + 1;
+            let end_row = end[0] as usize + 1;
             let mut seen = vec![0.0; proven.len()];
             let rows = proven.len() / timeframe.feature_names().len();
-            self.file.read_bars(k, std::slice::from_ref(&(after - rows..after)), &mut seen)?;
+            self.file.read_bars(k, std::slice::from_ref(&(end_row - rows..end_row)), &mut seen)?;
             let same = seen.iter().zip(proven).all(|(a, b)| a.to_bits() == b.to_bits());
             if !same {
                 return Err(Error::data(format!(

@@ -180,7 +180,7 @@ impl DatasetReads {
             Some(chunk) => format!("chunks of {}, {}", chunk[0], stored.filters.join(" and ")),
             None => "contiguous".to_owned(),
         };
-        let by = match &stored.read_by {
+        let slow_path = match &stored.read_by {
             ReadBy::Library { reason } => format!("; read by the HDF5 library on one thread: {reason}"),
             _ => String::new(),
         };
@@ -188,7 +188,7 @@ impl DatasetReads {
         let remedy =
             remedy.as_ref().map_or(String::new(), |command| format!("\n          `{command}` would make it 1.0"));
         format!(
-            "reading   {}: {storage}; {read} an epoch, read amplification {read_amplification:.2}{by}{remedy}\n",
+            "reading   {}: {storage}; {read} an epoch, read amplification {read_amplification:.2}{slow_path}{remedy}\n",
             stored.object
         )
     }

@@ -89,7 +89,7 @@ pub enum LineOutput<'a> {
     /// Anything else.
     Writer {
         /// Each line is flushed.
-        to: Box<dyn Write + 'a>,
+        writer: Box<dyn Write + 'a>,
         /// Format of a line.
         form: LineForm,
     },
@@ -157,21 +157,21 @@ pub fn follow(
     let subject = StreamingModel::open(request, host)?;
     let (mut live, history) = begin(&subject, request)?;
     let mut tail = Tail::open(source)?;
-    let mut lines = BarLines::new(tail.name(), &subject.line_options(request), subject.base, history.until);
-    let (to, keeps_old): (Box<dyn Write + '_>, bool) = match output {
+    let mut lines = BarLines::new(tail.name(), &subject.line_options(request), subject.base, history.last_open_time);
+    let (writer, keeps_old): (Box<dyn Write + '_>, bool) = match output {
         LineOutput::File(out) => {
             output::check(out, &[tail.name(), &subject.data])?;
             let has_contents = std::fs::metadata(out).is_ok_and(|found| found.len() > 0);
             (Box::new(EmptiedLate::open(out)?), has_contents)
         }
-        LineOutput::Writer { to, .. } => (to, false),
+        LineOutput::Writer { writer, .. } => (writer, false),
     };
     host.observer.note(&greeting(&subject, &history, tail.name()));
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
     progress.begin(&live);
     let (horizons, outputs) = subject.outputs();
     let loss = loss(&subject.config, horizons)?;
-    let mut forecasts = ForecastLines::new(to, line_form, loss, horizons, outputs, subject.name_told());
+    let mut forecasts = ForecastLines::new(writer, line_form, loss, horizons, outputs, subject.name_told());
     let totals = StreamTotals::default();
     let mut stream = Stream { live: &mut live, lines: &mut lines, progress: &mut progress, totals, keeps_old };
     match stream.run(&mut tail, &mut forecasts, host) {
@@ -187,7 +187,7 @@ pub fn follow(
 struct SeenBars {
     bars: usize,
     /// When the last of them opens.
-    until: Option<i64>,
+    last_open_time: Option<i64>,
     closes: Option<i64>,
 }
 
@@ -201,7 +201,7 @@ fn begin(subject: &StreamingModel, request: &FollowRequest) -> Result<(BarStream
     let mut live = BarStream::new(series, follower, subject.streaming());
     live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
-    Ok((live, SeenBars { bars: bars.len(), until: bars.open_time.last().copied(), closes }))
+    Ok((live, SeenBars { bars: bars.len(), last_open_time: bars.open_time.last().copied(), closes }))
 }
 
 fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String {

@@ -248,10 +248,10 @@ struct Places {
 
 impl Places {
     fn new(chosen: &SampleRanges) -> Self {
-        let mut before = 0;
+        let mut placed = 0;
         let place = |run: Range<usize>| {
-            let first = before;
-            before += run.len();
+            let first = placed;
+            placed += run.len();
             (run, first)
         };
         Places { runs: chosen.runs().map(place).collect() }
@@ -278,9 +278,9 @@ pub(super) fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>
     for Group { targets, outputs: places, loss, .. } in groups {
         let own: Vec<f32> = outputs.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect();
         let (group, named) = group_values(loss, &own, targets.len());
-        let place = |from: &[f32], to: &mut [f32]| {
-            let rows = to.chunks_exact_mut(horizons).zip(from.chunks_exact(targets.len()));
-            rows.for_each(|(to, from)| to[targets.clone()].copy_from_slice(from));
+        let place = |src: &[f32], dst: &mut [f32]| {
+            let rows = dst.chunks_exact_mut(horizons).zip(src.chunks_exact(targets.len()));
+            rows.for_each(|(dst, src)| dst[targets.clone()].copy_from_slice(src));
         };
         place(&group, &mut values);
         for (name, own) in named {
@@ -300,7 +300,8 @@ fn group_values(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(
         Loss::CrossEntropy => return classes_by_name(outputs, targets),
         _ => {}
     }
-    let each = |at: usize| outputs.iter().skip(at).step_by(loss.outputs_per_target()).copied().collect::<Vec<f32>>();
+    let each =
+        |output: usize| outputs.iter().skip(output).step_by(loss.outputs_per_target()).copied().collect::<Vec<f32>>();
     let named = match loss {
         Loss::Quantile { levels } if levels.as_slice().len() > 1 => {
             let levels = levels.as_slice().iter().enumerate();

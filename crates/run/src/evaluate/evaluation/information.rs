@@ -44,7 +44,7 @@ impl Evaluation {
                 self.unit()
             );
         }
-        let beside = self.ranking_baselines().map(|(name, information)| {
+        let baselines_text = self.ranking_baselines().map(|(name, information)| {
             format!("; {}: {}", name.replace('_', " "), Coefficients::at_horizon(information, 0).sentence())
         });
         format!(
@@ -52,7 +52,7 @@ impl Evaluation {
             model.sentence(),
             information.ic_graphs[0],
             self.unit(),
-            beside.collect::<String>()
+            baselines_text.collect::<String>()
         )
     }
 
