@@ -57,7 +57,7 @@ fn recipe(py: Python<'_>, bars: Vec<PathBuf>, options: &[(String, String)]) -> P
     Recipe::from_options(bars, options.iter().map(|(name, value)| (name.as_str(), value.as_str()))).or_raise(py)
 }
 
-/// Makes a series file of files of bars, with options as `megabatch ingest` names them.
+/// Makes a series file from files of bars, with options named as in `megabatch ingest`.
 #[pyfunction]
 pub(crate) fn ingest<'py>(
     py: Python<'py>,
@@ -72,8 +72,7 @@ pub(crate) fn ingest<'py>(
     told(py, &report)
 }
 
-/// Adds the bars of files to the series `out`. `options` are stated to be those that it was made
-/// with.
+/// Adds the bars of files to the series `out`. `options` must be those that it was made with.
 #[pyfunction]
 pub(crate) fn append<'py>(
     py: Python<'py>,
@@ -261,7 +260,7 @@ pub(crate) struct SynthCall {
     compression: String,
 }
 
-/// Writes made-up bars, shares or samples.
+/// Writes synthetic bars, shares or samples.
 #[pyfunction]
 pub(crate) fn synthesize<'py>(py: Python<'py>, call: Named<SynthCall>) -> PyResult<Told<'py>> {
     process::check(py)?;

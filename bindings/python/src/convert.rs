@@ -83,7 +83,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     }
 }
 
-/// Something that serializes as a JSON object, as a dict.
+/// A value that serializes as a JSON object, as a dict.
 pub(crate) fn serialized<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Facts<'py>> {
     facts(py, &serde_json::to_value(value).map_err(|error| broken(&format!("text that is no JSON: {error}")))?)
 }

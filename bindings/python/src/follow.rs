@@ -100,7 +100,7 @@ impl Answer {
 
 #[pymethods]
 impl Follower {
-    /// Opens the model and lets it see the bars before those that come.
+    /// Opens the model and replays the history.
     #[new]
     fn new(py: Python<'_>, call: Named<FollowCall>) -> PyResult<Self> {
         process::check(py)?;

@@ -14,17 +14,17 @@ use pyo3::prelude::*;
 
 use crate::convert::serialized;
 
-/// Interval of looks for a signal, and of updates of a display: Python's lock is taken for both.
+/// Interval of checks for a signal, and of display updates. Both take Python's lock.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Callbacks of Python, and their answers.
 pub(crate) struct PythonHost {
-    /// Called with each event of training; it wants the run to end if it returns true.
+    /// Called with each event of training. The run ends if it returns true.
     on_event: Option<Py<PyAny>>,
     /// Display with the methods `begin`, `begin_at`, `at`, `note` and `end`.
     display: Option<Py<PyAny>>,
     end: Arc<EndRequest>,
-    /// Time of the last look for a signal.
+    /// Time of the last check for a signal.
     looked: Mutex<Instant>,
 }
 
@@ -71,7 +71,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A wish of Python to end the work, and the exception that made it.
+/// A request of Python to end the work, and its exception.
 #[derive(Default)]
 struct EndRequest {
     is_made: AtomicBool,
@@ -83,14 +83,14 @@ struct Raised {
     is_interrupt: bool,
 }
 
-/// True for `KeyboardInterrupt`, `SystemExit` and whatever else is no `Exception`: it wants the
-/// whole program to end.
+/// True for `KeyboardInterrupt`, `SystemExit` and others that are no `Exception`. They end the
+/// whole program.
 fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
     !error.is_instance_of::<PyException>(py)
 }
 
 impl EndRequest {
-    /// Ends the work with `error`. Of several the first comes through, and an interrupt before any
+    /// Ends the work with `error`. The first of several is raised, and an interrupt before any
     /// other.
     fn raise(&self, py: Python<'_>, error: PyErr) {
         self.is_made.store(true, Relaxed);
@@ -110,8 +110,8 @@ impl EndRequest {
         Python::attach(|py| call(py).unwrap_or_else(|error| self.raise(py, error)));
     }
 
-    /// Calls `display`; false if it failed. A display that fails is none: the work goes on. An
-    /// interrupt that arrives in it ends the work.
+    /// Calls `display`; false if it failed. The work goes on without a display that failed. An
+    /// interrupt in it ends the work.
     fn show(&self, display: &Py<PyAny>, show: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) -> bool {
         Python::attach(|py| match show(display.bind(py)) {
             Ok(()) => true,

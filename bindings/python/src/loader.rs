@@ -83,15 +83,15 @@ impl Loader {
         self.loader.run_length()
     }
 
-    /// The batches of `epoch` from the one of number `first` on.
+    /// The batches of `epoch` from batch `first` on.
     fn epoch(&self, py: Python<'_>, epoch: u64, first: u64) -> PyResult<Epoch> {
         process::check(py)?;
         let batches = py.detach(|| self.loader.epoch(epoch, first)).or_raise(py)?;
         Ok(Epoch { batches: Some(Mutex::new(batches)), keys: Arc::clone(&self.keys) })
     }
 
-    /// Gathers the batches of `epoch` for nobody, and counts their samples: the speed that Python
-    /// is measured against.
+    /// Gathers the batches of `epoch` and counts their samples: the reference for the speed of
+    /// Python.
     fn drain(&self, py: Python<'_>, epoch: u64) -> PyResult<usize> {
         process::check(py)?;
         let drained = py.detach(|| {

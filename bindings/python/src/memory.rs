@@ -77,7 +77,7 @@ struct Exported {
     _batch: Arc<GatheredBatch>,
 }
 
-/// Hands the memory of `rows`, a table of `batch`, over to who takes the capsule.
+/// Hands the memory of `rows`, a table of `batch`, to the owner of the capsule.
 ///
 /// The batch's memory is never read or written by us again: it may be written by its new owner.
 pub(crate) fn export<'py>(py: Python<'py>, rows: &Rows, batch: &Arc<GatheredBatch>) -> PyResult<Capsule<'py>> {

@@ -1,4 +1,4 @@
-//! Plans, runs, and what becomes of a run.
+//! Plans and runs.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ pub(crate) struct TrainCall {
     display: Option<Py<PyAny>>,
 }
 
-/// A trained model, and the data that it is asked about.
+/// A trained model, and data to predict.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Asked {
@@ -78,10 +78,10 @@ impl Asked {
     }
 }
 
-/// Text and JSON of findings.
+/// Text and JSON of a report.
 pub(crate) type Told<'py> = (String, Facts<'py>);
 
-/// Findings as text and Python's own; bad ones raise.
+/// The report as text and Python's objects. A bad verdict raises.
 pub(crate) fn told<'py>(py: Python<'py>, report: &CommandReport) -> PyResult<Told<'py>> {
     match report.verdict {
         None | Some(Kind::Cancelled) => Ok((report.to_string(), facts(py, &report.json)?)),

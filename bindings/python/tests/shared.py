@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Helpers of several tests."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class InFolder(unittest.TestCase):
         subprocess.run(command, check=True, capture_output=True, timeout=CHILD_SECONDS_MAX)
 
     def python(self, code: str, *arguments: object) -> str:
-        """What another Python prints."""
+        """The output of another Python."""
         command = [sys.executable, "-c", code, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS_MAX)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -13,7 +13,7 @@ log = logging.getLogger("megabatch")
 
 
 class Display(Protocol):
-    """What the native part calls."""
+    """Interface that the native part calls."""
 
     def begin(self, label: str, total: int, unit: str) -> Display: ...
     def begin_at(self, first: int) -> None: ...

@@ -31,7 +31,7 @@ class Evaluation(Tabular):
 
     @property
     def model(self) -> _Errors:
-        """The model's errors by name, a number a horizon: those that mean something for what it predicts. Numbers have
+        """The model's errors by name, a number a horizon: those that apply to its predictions. Numbers have
         `rmse`, `mae` and `direction_accuracy`, quantiles `pinball_loss_0.1` and `coverage_0.1` besides, classes
         `accuracy`, `balanced_accuracy` and `cross_entropy`, one class a graph `accuracy` alone, nodes of graphs `ic` and
         `rank_ic`. Of several folds they are means."""
@@ -42,7 +42,7 @@ class Evaluation(Tabular):
 
     @property
     def baselines(self) -> dict[str, _Errors]:
-        """Those of each baseline."""
+        """The errors of each baseline, by its name."""
         tasks = self.facts.get("tasks")
         if not tasks:
             return {name: _measures(errors) for name, errors in self.facts["baselines"].items()}

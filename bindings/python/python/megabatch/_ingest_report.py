@@ -1,4 +1,4 @@
-"""What became of the rows that a series was made of."""
+"""Rows that were read, repaired and dropped for a series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COPY = "copy of an earlier row"
 
 @dataclasses.dataclass(frozen=True)
 class IngestReport:
-    """What became of the rows that a series was made of."""
+    """Rows that were read, repaired and dropped for a series."""
 
     text: str
     """As `megabatch ingest` prints it."""

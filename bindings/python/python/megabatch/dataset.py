@@ -101,8 +101,8 @@ class Dataset:
 
     @property
     def report(self) -> IngestReport | None:
-        """What became of the rows of a series that `ingest` or `append` just made; `None` for a file that was
-        opened."""
+        """Rows that were read, repaired and dropped for a series that `ingest` or `append` just made; `None` for a
+        file that was opened."""
         return self._report
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["Examination", "doctor"]
 
 @dataclasses.dataclass(frozen=True)
 class Examination:
-    """What stands in the way of training on a GPU."""
+    """Faults that prevent training on a GPU."""
 
     is_healthy: bool
     text: str

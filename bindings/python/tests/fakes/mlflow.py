@@ -1,4 +1,4 @@
-"""What the example uses of MLflow."""
+"""The part of MLflow that the example uses."""
 
 from __future__ import annotations
 

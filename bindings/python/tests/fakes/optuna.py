@@ -1,4 +1,4 @@
-"""What the example uses of Optuna: the second trial is pruned."""
+"""The part of Optuna that the example uses. The second trial is pruned."""
 
 from __future__ import annotations
 
