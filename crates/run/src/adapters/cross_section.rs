@@ -13,10 +13,9 @@ use megabatch_trainer::{Batch, Samples, StreamedSeries};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::data::DataFile;
 use super::edges::Edges;
 use super::label_spans::LabelSpans;
-use super::samples::SourceSamples;
+use super::samples::{DataFile, SourceSamples};
 use super::stored::EdgeFeatureSelection;
 use super::verified::VerificationWatch;
 use crate::config::Config;

@@ -1,18 +1,17 @@
 //! Training data of a run, from any kind of file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use megabatch_chunk_io::{Layout, SeriesSource, Shape, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::{Encoder, Readout};
 use megabatch_trainer::{SampleRanges, Samples, Split};
-use serde::Serialize;
 
 use super::cross_section::CrossSections;
 use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
-use super::samples::SourceSamples;
+use super::samples::{DataFile, SourceSamples};
 use super::split::{split_cross_sections, split_source};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -20,14 +19,6 @@ use crate::host::Host;
 
 /// Samples whose times or targets are read at once.
 const SAMPLES_AT_ONCE: usize = 1 << 16;
-
-/// A file that samples or edges come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct DataFile {
-    pub(crate) path: PathBuf,
-    /// A hash of its numbers.
-    pub(crate) fingerprint: String,
-}
 
 /// The samples of a run. Units, which splits and the order count, are samples, or graphs whose
 /// nodes are samples.

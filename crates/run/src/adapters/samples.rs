@@ -1,7 +1,7 @@
 //! chunk-io's samples through the trainer's port.
 
 use std::error::Error as StdError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use megabatch_chunk_io::{
@@ -12,6 +12,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
 use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_trainer::{Batch, PrefetchingSource, Samples, StreamedSeries};
+use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::loading::Chunks;
@@ -30,6 +31,14 @@ const FINGERPRINT_READ_BYTES: u64 = 64 << 20;
 
 /// Largest windows that are hashed whole for a fingerprint, in memory or not.
 const FINGERPRINT_BYTES: u64 = 1 << 30;
+
+/// A file that samples or edges come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct DataFile {
+    pub(crate) path: PathBuf,
+    /// A hash of its numbers.
+    pub(crate) fingerprint: String,
+}
 
 /// A data file as the trainer reads it.
 pub(crate) struct SourceSamples {
@@ -381,7 +390,7 @@ mod tests {
         }
     }
 
-    fn series(folder: &Path) -> std::path::PathBuf {
+    fn series(folder: &Path) -> PathBuf {
         let path = folder.join("series.h5");
         let count = |count| NonZeroUsize::new(count).unwrap();
         let options = SampleOptions {

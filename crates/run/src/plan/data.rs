@@ -6,8 +6,8 @@ use megabatch_chunk_io::{ChunkPlan, Residence};
 use serde::Serialize;
 
 use super::reads::{DatasetReads, StreamedReads, epoch_reads};
-use crate::adapters::data::DataFile;
 use crate::adapters::data_schema::DataSchema;
+use crate::adapters::samples::DataFile;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::text::{bytes, plural, serialize_shown};

@@ -3,83 +3,25 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use megabatch_bars::{BarLines, DateOrder, Error as BarsError, FormatName, OnError, SeriesStream, Zone};
+use megabatch_bars::{BarLines, Error as BarsError, SeriesStream};
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::StreamingPredictor;
 use serde_json::json;
 
 use super::bar_stream::{BarStream, Streaming};
 use super::forecast_lines::{ForecastLines, LineForm};
-use super::stream_progress::{StreamProgress, needed_text};
-use super::streaming_model::StreamingModel;
+use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
+use super::streaming_model::{FollowRequest, StreamingModel, refuse};
 use super::tail::{BarSource, Tail};
 use crate::command_report::CommandReport;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::host::Host;
 use crate::output;
 use crate::setup::computing::DeviceRequest;
 use crate::setup::settings::loss;
 use crate::text::utc;
-use crate::trained::{CheckpointChoice, Instruments};
-
-/// A model that follows bars.
-#[derive(Clone, Debug)]
-pub struct FollowRequest {
-    /// Folder of the run.
-    pub run: PathBuf,
-    /// Data file, whose recipe, scalers and clock hold for the bars; the one trained on if `None`.
-    pub data: Option<PathBuf>,
-    /// Which checkpoint.
-    pub checkpoint: CheckpointChoice,
-    /// `cpu` or `auto`.
-    pub device: String,
-    /// Treatment of instruments that the model was not trained on.
-    pub instruments: Instruments,
-    /// Bars before those that come.
-    pub history: History,
-    /// Instrument of the bars, if the data file has several.
-    pub symbol: Option<String>,
-    /// Format of the lines; that of the files that the data file was made of if `None`.
-    pub format: Option<FormatName>,
-    /// Order of day and month where the year comes last.
-    pub date_order: Option<DateOrder>,
-    /// Zone of the timestamps; that of the files that the data file was made of if `None`.
-    pub zone: Option<Zone>,
-    /// Rule for lines that cannot be used. `None` is the rule that the data file was made by.
-    pub on_error: Option<OnError>,
-}
-
-/// Earlier bars, from whose states the model starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum History {
-    /// The bars that the data file was made of.
-    OfTheData,
-    /// The bars of these files.
-    Files(Vec<PathBuf>),
-    /// None: predictions begin once features have warmed up and windows are full.
-    Cold,
-}
-
-impl FollowRequest {
-    /// The best checkpoint of the run in `run`, after the bars that its data were made of.
-    pub fn new(run: impl Into<PathBuf>) -> Self {
-        FollowRequest {
-            run: run.into(),
-            data: None,
-            checkpoint: CheckpointChoice::default(),
-            device: "auto".to_owned(),
-            instruments: Instruments::default(),
-            history: History::OfTheData,
-            symbol: None,
-            format: None,
-            date_order: None,
-            zone: None,
-            on_error: None,
-        }
-    }
-}
 
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
@@ -93,19 +35,6 @@ pub enum LineOutput<'a> {
         /// Format of a line.
         form: LineForm,
     },
-}
-
-/// Totals of a stream.
-#[derive(Default)]
-pub(super) struct StreamTotals {
-    pub(super) bars: u64,
-    pub(super) predictions: u64,
-    /// Lines that were dropped.
-    dropped: usize,
-    /// Refused lines, each reported once.
-    refused: usize,
-    /// Holes at which the states began anew.
-    holes: u64,
 }
 
 /// A file whose old contents are replaced when the first line is written, so that they stay if the
@@ -313,9 +242,4 @@ fn report(
         },
     });
     CommandReport::new(text, &json)
-}
-
-/// The error for a model that cannot follow bars, with the reason and a remedy.
-pub(super) fn refuse(reason: &str) -> Error {
-    Error::usage(format!("--follow: {reason}"))
 }

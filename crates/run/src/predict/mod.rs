@@ -8,7 +8,8 @@ mod stream_progress;
 mod streaming_model;
 mod tail;
 
-pub use follow::{FollowRequest, History, LineOutput, follow};
+pub use follow::{LineOutput, follow};
 pub use forecast_lines::LineForm;
 pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, predict, predict_to_file};
+pub use streaming_model::{FollowRequest, History};
 pub use tail::{AtEnd, BarSource};

@@ -5,12 +5,24 @@ use std::time::{Duration, Instant};
 use megabatch_bars::SeriesStep;
 
 use super::bar_stream::BarStream;
-use super::follow::StreamTotals;
 use crate::host::Observer;
 use crate::text::utc;
 
 /// Least interval of progress messages.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Totals of a stream.
+#[derive(Default)]
+pub(super) struct StreamTotals {
+    pub(super) bars: u64,
+    pub(super) predictions: u64,
+    /// Lines that were dropped.
+    pub(super) dropped: usize,
+    /// Refused lines, each reported once.
+    pub(super) refused: usize,
+    /// Holes at which the states began anew.
+    pub(super) holes: u64,
+}
 
 /// Progress of a stream.
 pub(super) struct StreamProgress<'s> {

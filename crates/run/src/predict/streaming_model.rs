@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::Precision;
 use megabatch_bars::{
-    Bars, Feature, FormatName, Instrument, ReadOptions, Scalers, SeriesSpec, SeriesStream, Timeframe, Zone, bar_files,
-    read,
+    Bars, DateOrder, Feature, FormatName, Instrument, OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream,
+    Timeframe, Zone, bar_files, read,
 };
 use megabatch_chunk_io::SeriesFile;
 use megabatch_gpu_core::Device;
@@ -14,7 +14,6 @@ use megabatch_nn::model::Model;
 use serde_json::Value;
 
 use super::bar_stream::Streaming;
-use super::follow::{FollowRequest, History, refuse};
 use crate::adapters::data_schema::DataSchema;
 use crate::adapters::series::scalers_of;
 use crate::config::Config;
@@ -25,8 +24,65 @@ use crate::run_folder::RunFolder;
 use crate::setup::data_path;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    Instruments, doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file,
+    CheckpointChoice, Instruments, doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file,
 };
+
+/// A model that follows bars.
+#[derive(Clone, Debug)]
+pub struct FollowRequest {
+    /// Folder of the run.
+    pub run: PathBuf,
+    /// Data file, whose recipe, scalers and clock hold for the bars; the one trained on if `None`.
+    pub data: Option<PathBuf>,
+    /// Which checkpoint.
+    pub checkpoint: CheckpointChoice,
+    /// `cpu` or `auto`.
+    pub device: String,
+    /// Treatment of instruments that the model was not trained on.
+    pub instruments: Instruments,
+    /// Bars before those that come.
+    pub history: History,
+    /// Instrument of the bars, if the data file has several.
+    pub symbol: Option<String>,
+    /// Format of the lines; that of the files that the data file was made of if `None`.
+    pub format: Option<FormatName>,
+    /// Order of day and month where the year comes last.
+    pub date_order: Option<DateOrder>,
+    /// Zone of the timestamps; that of the files that the data file was made of if `None`.
+    pub zone: Option<Zone>,
+    /// Rule for lines that cannot be used. `None` is the rule that the data file was made by.
+    pub on_error: Option<OnError>,
+}
+
+/// Earlier bars, from whose states the model starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum History {
+    /// The bars that the data file was made of.
+    OfTheData,
+    /// The bars of these files.
+    Files(Vec<PathBuf>),
+    /// None: predictions begin once features have warmed up and windows are full.
+    Cold,
+}
+
+impl FollowRequest {
+    /// The best checkpoint of the run in `run`, after the bars that its data were made of.
+    pub fn new(run: impl Into<PathBuf>) -> Self {
+        FollowRequest {
+            run: run.into(),
+            data: None,
+            checkpoint: CheckpointChoice::default(),
+            device: "auto".to_owned(),
+            instruments: Instruments::default(),
+            history: History::OfTheData,
+            symbol: None,
+            format: None,
+            date_order: None,
+            zone: None,
+            on_error: None,
+        }
+    }
+}
 
 /// A model, and one instrument of a series file. The bars to come have the recipe, scalers and
 /// clock of the file.
@@ -241,4 +297,9 @@ fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>) -> Re
             .find(|instrument| instrument["symbol"] == symbol)
             .ok_or_else(|| Error::usage(format!("--symbol {symbol}: {data} has {list}"))),
     }
+}
+
+/// The error for a model that cannot follow bars, with the reason and a remedy.
+pub(super) fn refuse(reason: &str) -> Error {
+    Error::usage(format!("--follow: {reason}"))
 }

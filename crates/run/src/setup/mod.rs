@@ -20,8 +20,9 @@ use megabatch_trainer::{
     Selection, Split, Trainer, cross_sectional_deviation, reduction_blocks,
 };
 
-use crate::adapters::data::{Data, DataFile};
+use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
+use crate::adapters::samples::DataFile;
 use crate::config::{Config, IneffectiveSetting, RunTraits, SampleLimit};
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
