@@ -69,6 +69,15 @@ impl BarSource for Bars {
     }
 }
 
+impl Bars {
+    /// A copy of some of the bars.
+    pub(crate) fn part(&self, part: Range<usize>) -> Bars {
+        let mut copy = Bars::with_capacity(self.timeframe, part.len());
+        BarSource::read(self, part, &mut copy).expect("bars in memory are read");
+        copy
+    }
+}
+
 /// Number of the first bars whose open times meet a condition that holds up to one bar and for none
 /// after it.
 pub(crate) fn partition_point(bars: &dyn BarSource, holds: impl Fn(i64) -> bool) -> Result<usize> {

@@ -1,6 +1,3 @@
-use std::ops::Range;
-
-use crate::bar_source::BarSource;
 use crate::time::timeframe::Timeframe;
 
 /// Bars of one timeframe in order of time, one vector a column; all of one length.
@@ -133,13 +130,6 @@ impl Bars {
         self.low.extend_from_slice(&bars.low);
         self.close.extend_from_slice(&bars.close);
         self.volume.extend_from_slice(&bars.volume);
-    }
-
-    /// A copy of some of the bars.
-    pub(crate) fn part(&self, part: Range<usize>) -> Bars {
-        let mut copy = Bars::with_capacity(self.timeframe, part.len());
-        BarSource::read(self, part, &mut copy).expect("bars in memory are read");
-        copy
     }
 
     /// Drops every bar from `len` on.
