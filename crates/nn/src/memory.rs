@@ -28,7 +28,7 @@ pub struct PlannedTensor {
     pub part: &'static str,
     /// Name, such as `lstm.M1.weight_ih_l0` or `lstm.M5 layer 1: gates`.
     pub name: String,
-    /// Number of such tensors: one a shard in work where threads compute with them.
+    /// Number of such tensors: one for each shard that threads compute at once.
     pub count: usize,
     /// Bytes of all of them.
     pub bytes: usize,

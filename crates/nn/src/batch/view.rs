@@ -34,7 +34,7 @@ pub struct WindowOffsets {
 }
 
 impl WindowOffsets {
-    /// Room for those of `capacity` samples.
+    /// Buffers for `capacity` samples.
     pub fn with_capacity(shape: &SampleShape, capacity: usize) -> Self {
         let lists = || vec![Vec::with_capacity(capacity); shape.timeframes.len()];
         WindowOffsets { starts: lists(), ends: lists() }

@@ -287,7 +287,7 @@ impl Decoding {
         self.forward(decoder, parameters, packed, graph);
     }
 
-    /// Goes back from the outputs' gradient to that of the encodings; adds the parameters'
+    /// Backward pass from the outputs' gradient to that of the encodings; adds the parameters'
     /// gradients to `gradients`.
     pub(crate) fn backward(
         &mut self,
@@ -325,7 +325,7 @@ impl Decoding {
         }
     }
 
-    /// Goes back through the head and the readout, to what they read: attention's outputs or,
+    /// Backward pass through the head and the readout, to what they read: attention's outputs or,
     /// without it, the fused vectors or encodings.
     fn backward_to_attended(&mut self, decoder: &Decoder, parameters: &TensorSet, gradients: &mut TensorSet) {
         let (nodes, d_nodes) = match (&decoder.attention, &decoder.fusion, &self.fusion) {

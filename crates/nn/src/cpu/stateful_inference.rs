@@ -41,7 +41,7 @@ pub struct StatefulInference {
     resumable: BTreeMap<(usize, usize), BoundaryState>,
 }
 
-/// State between two steps of T bars of a passage.
+/// State between two chunks of T bars of a scan.
 #[derive(Clone, Debug)]
 struct BoundaryState {
     /// Row of the bar after it.
@@ -65,7 +65,7 @@ struct Reader {
     poolings: Vec<PooledWindow>,
     /// From one sample's encoding to its outputs.
     decoding: Decoding,
-    /// Capacity for the T bars [T, F] of a passage that are not in memory, of any timeframe.
+    /// Capacity for the T bars [T, F] of a scan that are not in memory, of any timeframe.
     bars: Buffer<f32>,
 }
 
@@ -356,7 +356,7 @@ impl ScanPlanner<'_> {
         let (timeframe, hidden) = (&self.model.shape().timeframes[self.timeframe], self.model.config().hidden);
         let (mut asked, mut states) = (streamed.rows.as_slice(), streamed.hidden.as_mut_slice());
         while let Some(&last) = asked.last() {
-            // From the last passage to the first: what comes before its start is split off.
+            // From the last scan to the first: what comes before its start is split off.
             let segment_start = segment_start_of(last);
             let first_in_segment = asked.partition_point(|&row| row < segment_start);
             let (before, BoundaryState { row, state }) = match self.warm_up_windows {
@@ -381,7 +381,7 @@ impl ScanPlanner<'_> {
         }
     }
 
-    /// State from which a passage through a segment gets to `first`, the first row that is asked
+    /// State from which a scan of a segment gets to `first`, the first row that is asked
     /// for.
     fn start(&self, segment_start: usize, first: usize) -> BoundaryState {
         let resumed = self.resumable.get(&(self.timeframe, segment_start)).filter(|at| at.row <= first);

@@ -172,7 +172,7 @@ impl<T: Operand> Layer<T> {
     ) -> Result<()> {
         let multiplied =
             product(x, (&self.weight_ih).into(), [list.rows(), 4 * list.hidden(), self.input], Transpose::Nt);
-        let biased = Product { start: Some((&self.bias).into()), ..multiplied };
+        let biased = Product { bias: Some((&self.bias).into()), ..multiplied };
         multiply(&biased, Output::Overwrite, projected, 0, scratch)
     }
 
@@ -218,7 +218,7 @@ fn product<'a, T: Operand>(
     shape: [usize; 3],
     layout: Transpose,
 ) -> Product<'a, T> {
-    Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact }
+    Product { a, b, bias: None, shape, layout, arithmetic: Arithmetic::Exact }
 }
 
 /// Numbers within ±`most`, drawn by `name`; those of long arrays come again after 65,536.

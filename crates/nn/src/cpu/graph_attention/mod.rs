@@ -128,7 +128,7 @@ impl AttentionPass {
         output
     }
 
-    /// Goes back from the gradient of the output, after [`AttentionPass::forward`] of the same
+    /// Backward pass from the gradient of the output, after [`AttentionPass::forward`] of the same
     /// nodes; adds the parameters' gradients to `gradients`. `packed` holds the weights of the
     /// parameters beside it.
     ///

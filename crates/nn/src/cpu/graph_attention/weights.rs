@@ -57,7 +57,7 @@ fn weights_len(shape: PanelShape, has_residual: bool, passes: Passes) -> [usize;
 }
 
 impl PackedAttention {
-    /// Room for the weights of `attention`, booked on `scope`.
+    /// Buffers for the weights of `attention`, booked on `scope`.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.

@@ -284,7 +284,7 @@ macro_rules! entry_points {
         }
 
         /// # Safety
-        /// As [`cell_backward`](super::cell::kernels::unwind).
+        /// As [`cell_backward`](super::cell::kernels::cell_backward).
         $(#[target_feature(enable = $features)])?
         pub(super) unsafe fn cell_backward(s: &super::cell::CellBackwardArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.

@@ -112,8 +112,8 @@ impl AttentionPooling {
         multiply_by(bf16_isa, values, weight, Output::Add, pooled);
     }
 
-    /// Goes back from the gradient of the pooled vectors to that of the sums, both in `d`; adds the
-    /// gradients of W_o, b_o, W_v and b_v.
+    /// Backward pass from the gradient of the pooled vectors to that of the sums, both in `d`; adds
+    /// the gradients of W_o, b_o, W_v and b_v.
     pub(crate) fn project_backward(
         &self,
         bf16_isa: Option<Bf16Isa>,

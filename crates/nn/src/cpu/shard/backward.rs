@@ -33,7 +33,7 @@ use crate::model::lstm::{LayerSlots, Read};
 use crate::model::tensor::TensorSet;
 
 impl Sequence {
-    /// Goes back from the gradients of the top layer's outputs, set in `scratch` by
+    /// Backward pass from the gradients of the top layer's outputs, set in `scratch` by
     /// [`Sequence::add_d_top`], and adds the gradients of the parameters at `slots` to `gradients`.
     pub(super) fn backward(
         &mut self,

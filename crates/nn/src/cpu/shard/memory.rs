@@ -61,7 +61,7 @@ impl LayerMemory {
     }
 }
 
-/// The segment in work, as far as layers do not keep its steps.
+/// Gates and cell states of the current segment that no layer saves.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) gates: Buffer<f32>, // [gate panels][block · B][16]

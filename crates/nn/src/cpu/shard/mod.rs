@@ -429,8 +429,8 @@ impl ShardWorkspace {
         )
     }
 
-    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples
-    /// on one thread; adds the gradients to `gradients`, in the order of
+    /// Backward pass from the outputs' gradient, after [`ShardWorkspace::forward`] of the same
+    /// samples on one thread; adds the gradients to `gradients`, in the order of
     /// [`Model::gradient_groups`].
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &SharedGradients<'_>) {
         let Weights { model, parameters, packed, .. } = weights;

@@ -43,7 +43,7 @@ struct Int8Matrix {
 #[derive(Debug)]
 pub(super) struct Activations {
     isa: Int8Isa,
-    /// Rows that there is room for.
+    /// Number of rows that fit.
     rows: usize,
     bytes: Buffer<u8>,
     scales: Buffer<f32>,

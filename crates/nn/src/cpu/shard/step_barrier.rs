@@ -41,7 +41,8 @@ const OTHERS_WAIT: Duration = Duration::from_millis(2);
 /// Polls between two checks of the deadline.
 const LOOKS: usize = 128;
 
-/// Fewest panels of units that a member computes: a step of fewer takes no longer than a meeting.
+/// Fewest panels of units that a member computes: a step of fewer takes no longer than an exchange
+/// of states.
 const UNITS_MIN: usize = 2;
 
 /// Members that share the recurrence of one timeframe: 1 where its windows are more than a few, or
@@ -72,7 +73,7 @@ struct Published {
 }
 
 impl StepBarrier {
-    /// A meeting of the members of one timeframe.
+    /// A barrier for the members of one timeframe.
     pub(super) fn new(dims: Dimensions, members: usize) -> Self {
         let own = |member| 2 * part(member, members, dims.units()).len() * dims.capacity * PANEL;
         let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
@@ -88,7 +89,7 @@ impl StepBarrier {
     }
 
     /// True once member `other` has published `steps` steps; false where that takes longer than
-    /// `longest`, or the meeting is over.
+    /// `longest`, or the barrier is abandoned.
     fn wait_for(&self, other: usize, steps: usize, longest: Duration) -> bool {
         let mut begin = None;
         loop {

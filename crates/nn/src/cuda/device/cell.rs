@@ -189,7 +189,7 @@ impl<T: Operand> Cells<T> {
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'a, S> {
-        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
     }
 
     /// Takes the weights as they are now.
@@ -224,13 +224,13 @@ impl<T: Operand> Cells<T> {
         to_start: usize,
         shared: &mut Shared,
     ) -> Result<()> {
-        let (start, input) = (self.bias(k), self.timeframes[k].input);
+        let (bias, input) = (self.bias(k), self.timeframes[k].input);
         if let Some(matrix) = self.int8_weights.get(k) {
             shared.rows.quantize(x, [rows, input])?;
-            return multiply_int8(&shared.rows, matrix, start, to, to_start);
+            return multiply_int8(&shared.rows, matrix, bias, to, to_start);
         }
         let product = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
-        multiply(&Product { start, ..product }, Output::Overwrite, to, to_start, &mut shared.scratch)
+        multiply(&Product { bias, ..product }, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
     /// The gradient of what the cell of timeframe `k` read, `[rows, input]`, to `to` from element
@@ -303,7 +303,7 @@ impl<T: Operand> Cells<T> {
         // Sums by bar of 16-bit gradients have more bits than TF32 drops.
         let arithmetic = if T::IS_NARROW { Arithmetic::Tf32 } else { self.arithmetic };
         let shape = [gates, input, rows];
-        let product = Product { a: d_gates, b: x, start: None, shape, layout: Transpose::Tn, arithmetic };
+        let product = Product { a: d_gates, b: x, bias: None, shape, layout: Transpose::Tn, arithmetic };
         multiply(&product, Output::Overwrite, &mut self.gradients, ih, scratch)?;
         if self.bias.is_none() {
             return Ok(());

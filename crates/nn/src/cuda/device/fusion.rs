@@ -71,7 +71,7 @@ impl DeviceFusion {
         fuse(weights, tokens, memory, fused)
     }
 
-    /// Goes back from the gradient of what was fused, to that of the tokens; adds those of the
+    /// Backward pass from the gradient of what was fused, to that of the tokens; adds those of the
     /// parameters.
     pub(super) fn backward<T: Operand>(
         &mut self,

@@ -162,7 +162,7 @@ impl<T: Operand> DeviceHead<T> {
         let product = Product {
             a: (&workspace.read).into(),
             b: (&self.weight).into(),
-            start: Some(TensorSlice { buffer: parameters, start: self.bias_start }),
+            bias: Some(TensorSlice { buffer: parameters, start: self.bias_start }),
             shape: [workspace.samples, self.outputs, self.width],
             layout: Transpose::Nt,
             arithmetic: self.arithmetic,
@@ -191,7 +191,7 @@ impl<T: Operand> DeviceHead<T> {
         let objective = LossScaling { terms: &self.terms, scale };
         loss(&self.table, predictions, objective, &mut workspace.d_outputs, &mut self.totals, scratch)?;
 
-        let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic };
+        let product = |a, b, shape, layout| Product { a, b, bias: None, shape, layout, arithmetic };
         let weight = TensorSlice::from(&self.weight);
         let d_outputs = TensorSlice::from(&workspace.d_outputs);
         let weight_gradient =

@@ -75,7 +75,7 @@ pub struct Accelerator {
     /// Captures of steps and validations, each part of which comes again with the next batch of the
     /// same shape.
     captures: Captures,
-    /// True if a failed capture was told of.
+    /// True once a failed capture was reported.
     is_refusal_told: bool,
     tuner: Tuner,
     weights_location: WeightsLocation,
@@ -238,7 +238,7 @@ impl Accelerator {
     /// submitted since.
     ///
     /// # Panics
-    /// If that was told before, or no step was finished.
+    /// If it was read before, or no step was finished.
     pub fn report(&mut self) -> Result<StepReport> {
         self.resident.read(self.report.take().expect("a step was finished"))
     }

@@ -102,7 +102,7 @@ impl DevicePooled {
         Ok(())
     }
 
-    /// Goes back from [`DevicePooled::d_vectors`] after [`DevicePooled::forward`] of the same:
+    /// Backward pass from [`DevicePooled::d_vectors`] after [`DevicePooled::forward`] of the same:
     /// writes the gradients of `outputs` to `d_outputs` `[Σ T·B, H]`, and adds those of the
     /// parameters.
     pub(super) fn backward<T: Operand>(

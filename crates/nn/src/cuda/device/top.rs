@@ -92,8 +92,8 @@ impl Top {
         }
     }
 
-    /// Goes back from the gradients of what was joined to those of the outputs, in `back`: of the
-    /// last ones, or where all of them are read in `d_outputs` `[Σ T·B, H]`. Adds those of the
+    /// Backward pass from the gradients of what was joined to those of the outputs, in `back`: of
+    /// the last ones, or where all of them are read in `d_outputs` `[Σ T·B, H]`. Adds those of the
     /// parameters.
     pub(super) fn backward<T: Operand>(
         &mut self,

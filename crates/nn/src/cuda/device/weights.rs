@@ -27,7 +27,7 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    /// Room for the tensors of `layout`, below `scope`; to be loaded before it is used.
+    /// Buffers for the tensors of `layout`, below `scope`; to be loaded before it is used.
     pub(super) fn new(scope: &Scope, layout: &Layout, has_moments: bool) -> Result<Self> {
         let zeros = |label| Buffer::zeros(&scope.child(label), layout.len());
         let moments = || Ok::<_, crate::Error>([zeros("optimizer")?, zeros("optimizer")?]);

@@ -7,7 +7,7 @@ use megabatch_gpu_core::Buffer;
 
 use crate::error::Result;
 
-/// Sees to it that `buffer` has room for `len` elements. Where it has to grow, what it held is
+/// Ensures that `buffer` has room for `len` elements. Where it has to grow, what it held is
 /// lost. It gets no more than is asked for: a run takes what its largest batch takes, as was
 /// planned.
 pub(crate) fn ensure_capacity<T: Pod>(buffer: &mut Buffer<T>, len: usize) -> Result<()> {

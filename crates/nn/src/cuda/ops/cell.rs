@@ -28,7 +28,7 @@ pub(super) fn forward<T: Operand>(
         let call = Call::whole::<T>([place.windows as usize, 4 * hidden, hidden], Transpose::Nt, Output::Overwrite);
         // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's
         // steps bring a sequence's states and room for its product.
-        unsafe { call.submit(device, Operands { a: h, b: weight, start: 0, out }) }
+        unsafe { call.submit(device, Operands { a: h, b: weight, bias: 0, out }) }
     })
 }
 
@@ -95,7 +95,7 @@ pub(super) fn backward<T: Operand>(
             let [before, after] = [place.states(t), place.states(t + 1)].map(|row| element(&states.cell, row * hidden));
             let d_output = gradients.outputs.as_ref().map_or(0, |outputs| element(outputs, step));
             let (gates, d_gates) = (element(&states.gates, 4 * step), element(&gradients.gates, 4 * step));
-            let operands = Operands { a: d_gates, b: weight.address(), start: 0, out: d_hidden };
+            let operands = Operands { a: d_gates, b: weight.address(), bias: 0, out: d_hidden };
             let len = (windows * hidden) as u64;
             let arguments = arguments![gates, before, after, d_output, d_hidden, d_cell, d_gates, len];
             // SAFETY: `recurrence_backward` has seen that all arrays have the lengths of the list.

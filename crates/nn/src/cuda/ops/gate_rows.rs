@@ -75,7 +75,7 @@ impl GateRows {
         Ok(GateRows { hidden, table: Buffer::from_slice(scope, &tensors)?, tensors, blocks })
     }
 
-    /// Bytes of what a device is told of so many tensors.
+    /// Bytes of the device table of `tensors` tensors.
     pub(crate) fn bytes(tensors: usize) -> usize {
         tensors * size_of::<GateEntry>()
     }

@@ -104,7 +104,7 @@ impl Side {
 }
 
 impl EdgeLists {
-    /// Room for graphs of up to `nodes` and `edges`, booked on `scope`.
+    /// Buffers for graphs of up to `nodes` and `edges`, booked on `scope`.
     pub(crate) fn new(scope: &Scope, nodes: usize, edges: usize) -> Result<Self> {
         let limit = u32::MAX as usize;
         assert!(nodes.checked_add(edges).is_some_and(|places| places <= limit), "edges are counted by u32");

@@ -84,7 +84,7 @@ unsafe fn pair(p: &Packing, from: *const f32, row: usize, mask: __mmask16) -> __
 }
 
 /// # Safety
-/// The pointers of `p` reach what [`transposed_pairs`](super::turned_pairs) says; the CPU has
+/// The pointers of `p` reach what [`transposed_pairs`](super::transposed_pairs) says; the CPU has
 /// AVX512_BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(super) unsafe fn transposed_pairs(p: &Packing) {

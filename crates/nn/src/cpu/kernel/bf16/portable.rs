@@ -156,7 +156,7 @@ pub(super) unsafe fn pairs(p: &Packing) {
 }
 
 /// # Safety
-/// The pointers of `p` reach what [`transposed_pairs`](super::turned_pairs) says.
+/// The pointers of `p` reach what [`transposed_pairs`](super::transposed_pairs) says.
 pub(super) unsafe fn transposed_pairs(p: &Packing) {
     // SAFETY: as in `pairs`.
     unsafe {

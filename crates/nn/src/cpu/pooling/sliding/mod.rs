@@ -62,7 +62,7 @@ pub(crate) struct SlidingPooling {
     capacity: SlidingCapacity,
     /// For products of pairs of bf16 numbers; `None` for single precision.
     bf16_isa: Option<Bf16Isa>,
-    /// The window that ends at each state of the sequence in work.
+    /// The window that ends at each state of the current sequence.
     window_at: Vec<Option<usize>>,
     states: Buffer<f32>,   // [longest, H], of the sequence in work
     d_states: Buffer<f32>, // [longest, H]

@@ -91,7 +91,7 @@ impl Pooled {
         }
     }
 
-    /// Goes back from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to
+    /// Backward pass from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to
     /// those of the states, in [`ShardScratch::d_layer_output`]; adds those of the parameters to
     /// `gradients`.
     pub(super) fn backward(

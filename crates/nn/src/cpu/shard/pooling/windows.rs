@@ -245,9 +245,9 @@ impl PooledWindows {
         self.vectors.pooled()
     }
 
-    /// Goes back from the gradients of the pooled vectors, set by [`PoolingScratch::d_pooled_mut`],
-    /// to those of the states, which are written to `d_layer_output`; adds those of the parameters
-    /// to `gradients`.
+    /// Backward pass from the gradients of the pooled vectors, set by
+    /// [`PoolingScratch::d_pooled_mut`], to those of the states, which are written to
+    /// `d_layer_output`; adds those of the parameters to `gradients`.
     pub(in crate::cpu::shard) fn backward(
         &self,
         isa: Isa,

@@ -11,7 +11,7 @@
 //! the cell state before each segment, and after the last                              (2)
 //! ```
 //!
-//! and one segment's gates and cell states, in work, for all layers and timeframes. Backward,
+//! and one segment's gates and cell states, recomputed, for all layers and timeframes. Backward,
 //! before a segment:
 //!
 //! ```text
@@ -79,7 +79,7 @@ impl Checkpointing {
         }
     }
 
-    /// Rows of each window in the gates and in the cell states of the segment in work.
+    /// Rows of each window in the gates and in the cell states of the current segment.
     pub(super) fn segment_rows(self) -> [usize; 2] {
         let gates = if self.again { BLOCK_STEPS } else { 0 };
         let cells = if self.cells == SavedCells::EverySegment { BLOCK_STEPS + 1 } else { 0 };
@@ -137,7 +137,7 @@ impl Sequence {
         }
     }
 
-    /// The gates after `steps` steps of the segment in work.
+    /// The gates after `steps` steps of the current segment.
     pub(super) fn segment_gates_at(&self, steps: usize) -> PanelStride {
         let windows = self.windows.len();
         panel_stride(BLOCK_STEPS * windows, windows).row(steps * windows)
@@ -151,7 +151,7 @@ impl Sequence {
         }
     }
 
-    /// The cell state after `steps` steps of the segment in work.
+    /// The cell state after `steps` steps of the current segment.
     fn segment_cell_at(&self, steps: usize) -> PanelStride {
         let windows = self.windows.len();
         panel_stride((BLOCK_STEPS + 1) * windows, windows).row(steps * windows)

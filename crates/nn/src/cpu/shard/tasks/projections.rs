@@ -28,7 +28,7 @@ pub(in crate::cpu::shard) struct Projections {
     pub(super) clock: Clock,
 }
 
-/// Bars that there is room for beside their projections.
+/// Number of bars that fit beside their projections.
 fn bars_at_once(dims: Dimensions) -> usize {
     BLOCK_STEPS * dims.capacity
 }

@@ -46,7 +46,7 @@ impl Affine {
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'a, f32> {
-        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
     }
 
     /// Writes y.
@@ -60,7 +60,7 @@ impl Affine {
     ) -> Result<()> {
         let ([outputs, inputs], part) = (self.shape, |start| TensorSlice { buffer: parameters, start });
         let product = self.product(x.into(), part(self.weight), [rows, outputs, inputs], Transpose::Nt);
-        let product = Product { start: self.bias.map(part), ..product };
+        let product = Product { bias: self.bias.map(part), ..product };
         multiply(&product, Output::Overwrite, y, 0, scratch)
     }
 

@@ -107,7 +107,7 @@ impl Encodings {
         fusion.forward(parameters, &mut self.x)
     }
 
-    /// Goes back from the gradient of [`Encodings::x`]; adds those of the parameters.
+    /// Backward pass from the gradient of [`Encodings::x`]; adds those of the parameters.
     pub(super) fn backward(
         &mut self,
         d_x: &Buffer<f32>,

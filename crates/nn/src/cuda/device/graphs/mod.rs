@@ -214,7 +214,7 @@ impl GraphModel {
         self.graph_loss.accumulate_gradients(lists, outputs, scale, d_outputs, &mut self.scratch)
     }
 
-    /// Goes back from the outputs' gradient to that of what nodes came to, `shared.d_y`.
+    /// Backward pass from the outputs' gradient to that of what nodes came to, `shared.d_y`.
     fn read_out_backward(&mut self, parameters: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
         let (rows, readout_and_width) = (self.rows(), self.read_graphs());
         let GraphModel { encodings, layers, read, arguments, head, d_outputs, d_read, shared, scratch, .. } = self;

@@ -105,7 +105,7 @@ impl Common {
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'a, f32> {
-        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
     }
 
     /// GAT: att_edge · W_e of each head, `to` `[H, A]`, from where both begin.

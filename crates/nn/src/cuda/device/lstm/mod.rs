@@ -251,8 +251,8 @@ impl<T: Operand> Lstms<T> {
         self.top.join(Outputs { list: &self.over_bars, hidden: &states.hidden }, &self.reads, joined)
     }
 
-    /// Goes back from the gradients of what was joined, after [`Lstms::join`] of the same batch;
-    /// adds those of the parameters.
+    /// Backward pass from the gradients of what was joined, after [`Lstms::join`] of the same
+    /// batch; adds those of the parameters.
     pub(super) fn backward(
         &mut self,
         d_joined: &Buffer<f32>,

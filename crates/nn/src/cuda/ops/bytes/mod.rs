@@ -134,7 +134,7 @@ impl DeviceInt8Rows {
         self.bytes.scope()
     }
 
-    /// Sees to it that there is room for rows `[M, K]`, which are to be quantised next.
+    /// Ensures capacity for rows `[M, K]`, which are to be quantised next.
     pub(super) fn ensure_capacity(&mut self, rows: usize, depth: usize) -> Result<()> {
         (self.rows, self.depth) = (rows, depth);
         ensure_capacity(&mut self.bytes, rows * 2 * padded(depth))?;

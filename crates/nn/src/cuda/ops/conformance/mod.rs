@@ -199,7 +199,7 @@ impl Example {
         let product = Product {
             a: (&bars_of).into(),
             b: (&weight).into(),
-            start: Some((&bias).into()),
+            bias: Some((&bias).into()),
             shape: [bars(s), 4 * self.hidden, WIDTH],
             layout: Transpose::Nt,
             arithmetic: Arithmetic::Exact,
@@ -239,7 +239,7 @@ impl Example {
         let input_product = |b, width| Product {
             a: (&by_bar).into(),
             b,
-            start: None,
+            bias: None,
             shape: [gates, width, bars(s)],
             layout: Transpose::Tn,
             arithmetic: Arithmetic::Exact,
@@ -247,7 +247,7 @@ impl Example {
         let recurrent_product = Product {
             a: TensorSlice { buffer: &gradients.gates, start: list.gates_row(s) * gates },
             b: TensorSlice { buffer: &states.hidden, start: list.states_row(s) * self.hidden },
-            start: None,
+            bias: None,
             shape: [gates, self.hidden, rows],
             layout: Transpose::Tn,
             arithmetic: Arithmetic::Exact,

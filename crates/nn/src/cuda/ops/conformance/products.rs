@@ -51,9 +51,9 @@ fn one<T: Operand>(
         let scope = device.scope("ops");
         let offset = usize::from(starts);
         let (a, b) = (narrow::<T>(&scope, "a", rows * inner + offset)?, narrow::<T>(&scope, "b", columns * inner)?);
-        let start = starts.then(|| buffer(&scope, "start", columns)).transpose()?;
-        let (a, start) = (TensorSlice { buffer: &a, start: offset }, start.as_ref().map(TensorSlice::from));
-        let product = Product { a, b: (&b).into(), start, shape, layout, arithmetic };
+        let bias = starts.then(|| buffer(&scope, "start", columns)).transpose()?;
+        let (a, bias) = (TensorSlice { buffer: &a, start: offset }, bias.as_ref().map(TensorSlice::from));
+        let product = Product { a, b: (&b).into(), bias, shape, layout, arithmetic };
         let (mut out, mut scratch) = (Buffer::zeros(&scope, 1 + rows * columns)?, Scratch::tuned(&scope, tuner)?);
         let is_done = if by_library_alone {
             by_library(&product, &mut out, 1, &mut scratch)?

@@ -191,7 +191,7 @@ impl<'a> FuseWeights<'a> {
         let product = Product {
             a: x.into(),
             b: self.part(linear.weight),
-            start: Some(self.part(linear.bias)),
+            bias: Some(self.part(linear.bias)),
             shape: [rows, linear.outputs, linear.inputs],
             layout: Transpose::Nt,
             arithmetic: self.arithmetic,
@@ -212,7 +212,7 @@ impl<'a> FuseWeights<'a> {
         let product = Product {
             a: d_y.into(),
             b: x.into(),
-            start: None,
+            bias: None,
             shape: [linear.outputs, linear.inputs, rows],
             layout: Transpose::Tn,
             arithmetic: self.arithmetic,
@@ -234,7 +234,7 @@ impl<'a> FuseWeights<'a> {
         let product = Product {
             a: d_y.into(),
             b: self.part(linear.weight),
-            start: None,
+            bias: None,
             shape: [rows, linear.inputs, linear.outputs],
             layout: Transpose::Nn,
             arithmetic: self.arithmetic,
@@ -352,8 +352,9 @@ pub fn fuse<T: Operand>(
     mean_of_tokens(memory, fused)
 }
 
-/// Goes back from the gradient of what [`fuse`] gave of the same tokens, `d_fused` `[B, H]`: leaves
-/// that of the tokens in [`FuseMemory::d_tokens`], and adds those of the parameters to `gradients`.
+/// Backward pass from the gradient of what [`fuse`] gave of the same tokens, `d_fused` `[B, H]`:
+/// leaves that of the tokens in [`FuseMemory::d_tokens`], and adds those of the parameters to
+/// `gradients`.
 ///
 /// # Errors
 /// As [`fuse`].

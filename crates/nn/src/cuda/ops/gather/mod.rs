@@ -138,7 +138,7 @@ impl GatherIndex {
         self.list_readers(vectors_end);
     }
 
-    /// Lists by whom each of so many vectors is read.
+    /// Lists the readers of each of `vectors` vectors.
     fn list_readers(&mut self, vectors: usize) {
         let (numbers, Lists { starts, readers, .. }) = (&self.numbers, &mut self.lists);
         readers.clear();

@@ -11,12 +11,12 @@ use crate::error::Result;
 pub(in super::super) const PTX: &str = megabatch_gpu_core::ptx!("matmul");
 pub(super) const PTX_LARGE: &str = megabatch_gpu_core::ptx!("matmul_large");
 
-/// Addresses of the elements of a product; `start` may be 0 for none.
+/// Addresses of the elements of a product; `bias` is 0 for none.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Operands {
     pub(in super::super) a: u64,
     pub(in super::super) b: u64,
-    pub(in super::super) start: u64,
+    pub(in super::super) bias: u64,
     pub(in super::super) out: u64,
 }
 
@@ -26,7 +26,7 @@ impl Operands {
         Operands {
             a: product.a.address(),
             b: product.b.address(),
-            start: product.start.map_or(0, |start| start.address()),
+            bias: product.bias.map_or(0, |bias| bias.address()),
             out,
         }
     }
@@ -76,9 +76,9 @@ impl Call {
     /// The memory at the addresses has the operands of the shape, and for each split an output.
     /// Nothing else touches the output meanwhile.
     pub(in super::super) unsafe fn submit(&self, device: &Cuda, operands: Operands) -> Result<()> {
-        let ([rows, columns, inner], Operands { a, b, start, out }) = (self.shape.map(|len| len as u64), operands);
+        let ([rows, columns, inner], Operands { a, b, bias, out }) = (self.shape.map(|len| len as u64), operands);
         let (inner_each, adds) = (self.plan.inner_each as u64, u32::from(self.output == Output::Add));
-        let arguments = arguments![a, b, start, out, rows, columns, inner, inner_each, adds];
+        let arguments = arguments![a, b, bias, out, rows, columns, inner, inner_each, adds];
         // SAFETY: as the caller promised; a block reads within the shape, and writes its own tile
         // of its own split.
         Ok(unsafe { self.kernel().submit(device, self.launch(), &arguments) }?)

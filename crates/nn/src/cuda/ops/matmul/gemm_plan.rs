@@ -53,9 +53,9 @@ impl GemmPlan {
         GemmPlan { tile: Tile::Square, splits: 1, inner_each: inner }
     }
 
-    /// A product of a shape, cut so. One that starts from something is never split.
-    pub(super) fn new(cut: TileConfig, shape: [usize; 3], starts: bool) -> Self {
-        let (splits, inner_each) = if starts { (1, shape[2]) } else { splits(shape) };
+    /// A product of a shape, cut so. A product with a bias is never split.
+    pub(super) fn new(cut: TileConfig, shape: [usize; 3], has_bias: bool) -> Self {
+        let (splits, inner_each) = if has_bias { (1, shape[2]) } else { splits(shape) };
         let plan = GemmPlan { tile: cut.tile, splits, inner_each };
         match cut.parts {
             SplitRule::HalfAsMany if splits > 1 => {
@@ -105,7 +105,7 @@ pub(in super::super) struct Kind {
     arithmetic: Arithmetic,
     output: Output,
     is_split: bool,
-    starts: bool,
+    has_bias: bool,
     /// M, N and K, each of a [`bucket`].
     sizes: [usize; 3],
 }
@@ -117,8 +117,8 @@ impl Kind {
             layout: product.layout,
             arithmetic: product.arithmetic,
             output,
-            is_split: GemmPlan::new(TileConfig::BY_RULE, product.shape, product.start.is_some()).splits > 1,
-            starts: product.start.is_some(),
+            is_split: GemmPlan::new(TileConfig::BY_RULE, product.shape, product.bias.is_some()).splits > 1,
+            has_bias: product.bias.is_some(),
             sizes: product.shape.map(bucket),
         }
     }
@@ -129,7 +129,7 @@ impl Kind {
         let cuts = self.cuts(may_differ).into_iter();
         let mut candidates: Vec<_> = cuts.map(|(name, cut)| (name, Method::Kernel(cut))).collect();
         if let Some(library) = library {
-            let start = if self.starts { " and a start" } else { "" };
+            let start = if self.has_bias { " and a start" } else { "" };
             what = format!("{what}{start} beside {library}");
             candidates.push(("cuBLASLt", Method::Library));
         }

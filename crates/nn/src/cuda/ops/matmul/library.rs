@@ -14,7 +14,7 @@ use crate::error::Result;
 ///
 /// # Safety
 /// The memory at the addresses has the operands of the shape, and from `parts` on
-/// [`product_partials_len`] numbers where nothing is the start. Nothing else touches it meanwhile.
+/// [`product_partials_len`] numbers where there is no bias. Nothing else touches it meanwhile.
 pub(super) unsafe fn multiply<T: Operand>(
     tuner: &Tuner,
     device: &Cuda,
@@ -22,16 +22,16 @@ pub(super) unsafe fn multiply<T: Operand>(
     operands: Operands,
     parts: u64,
 ) -> bool {
-    let Operands { a, b, start, out } = operands;
+    let Operands { a, b, bias, out } = operands;
     let factors = match T::SUFFIX {
         "f16" => FactorType::F16,
         "bf16" => FactorType::Bf16,
         _ => FactorType::Tf32,
     };
     let product = MatrixProduct { shape: requested.shape, transposed: requested.layout.transposed(), factors };
-    let bytes = if start == 0 { product_partials_len(requested.shape) * size_of::<f32>() } else { 0 };
+    let bytes = if bias == 0 { product_partials_len(requested.shape) * size_of::<f32>() } else { 0 };
     let workspace = if bytes == 0 { (0, 0) } else { (parts, bytes) };
-    let at = MatrixAddresses { a, b, bias: start, out, workspace };
+    let at = MatrixAddresses { a, b, bias, out, workspace };
     // SAFETY: as the caller promised.
     tuner.by_library(device, |library| unsafe { library.multiply(&product, &at) })
 }

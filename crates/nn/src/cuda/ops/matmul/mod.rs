@@ -68,8 +68,8 @@ pub struct Product<'a, T: Operand> {
     pub a: TensorSlice<'a, T>,
     /// The second operand.
     pub b: TensorSlice<'a, T>,
-    /// `[N]`, added to every row, such as a bias.
-    pub start: Option<TensorSlice<'a, f32>>,
+    /// Bias `[N]`, added to every row.
+    pub bias: Option<TensorSlice<'a, f32>>,
     /// M, N, K.
     pub shape: [usize; 3],
     /// Layout of `a` and `b`.
@@ -86,13 +86,13 @@ impl<T: Operand> Product<'_, T> {
         self.a.assert_has(rows * inner, &device);
         self.b.assert_has(columns * inner, &device);
         TensorSlice { buffer: out, start }.assert_has(rows * columns, &device);
-        self.start.iter().for_each(|start| start.assert_has(columns, &device));
+        self.bias.iter().for_each(|bias| bias.assert_has(columns, &device));
         device
     }
 }
 
 /// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product
-/// of few outputs over many rows is split unless it has a start, and its parts are added in order:
+/// of few outputs over many rows is split unless it has a bias, and its parts are added in order:
 /// how, is decided by the shape alone, so that the bits do not depend on the GPU, unless the
 /// scratch is of a run that lets sums be added in another order.
 ///
@@ -127,9 +127,9 @@ fn cuda<T: Operand>(
     let len = product.shape[0] * product.shape[1];
     let operands = Operands::new(product, to);
     let parts =
-        if product.start.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
+        if product.bias.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
     let run = |cut: TileConfig| {
-        let plan = GemmPlan::new(cut, product.shape, product.start.is_some());
+        let plan = GemmPlan::new(cut, product.shape, product.bias.is_some());
         let call = Call::new::<T>(product.shape, product.layout, product.arithmetic, plan, output);
         if plan.splits == 1 {
             // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
@@ -178,7 +178,7 @@ pub(super) fn by_library<T: Operand>(
 ) -> Result<bool> {
     let Device::Cuda(device) = product.assert_fits(&*out, start) else { return Ok(false) };
     let parts =
-        if product.start.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
+        if product.bias.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
     let tuner = scratch.products_mut().tuner().clone();
     let operands = Operands::new(product, TensorSlice { buffer: out, start }.address());
     // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
@@ -197,7 +197,7 @@ fn cpu<T: Operand>(product: &Product<'_, T>, output: Output, out: &mut [f32]) {
             let b = if is_b_transposed { b[l * columns + column] } else { b[column * inner + l] };
             a.widen() * b.widen()
         };
-        let sum: f32 = (0..inner).map(term).sum::<f32>() + product.start.map_or(0.0, |start| start.elements()[column]);
+        let sum: f32 = (0..inner).map(term).sum::<f32>() + product.bias.map_or(0.0, |bias| bias.elements()[column]);
         *out = if output == Output::Add { *out + sum } else { sum };
     }
 }

@@ -18,7 +18,7 @@ fn check<T: Operand>(shape: [usize; 3], layout: Transpose, arithmetic: Arithmeti
     let product = Product {
         a: (&a).into(),
         b: (&b).into(),
-        start: start.as_ref().map(TensorSlice::from),
+        bias: start.as_ref().map(TensorSlice::from),
         shape,
         layout,
         arithmetic,
@@ -95,7 +95,7 @@ fn larger_tiles_are_for_products_that_fill_them() {
     let names = |shape, layout, (output, may_differ)| {
         let (a, b) = (Buffer::<bf16>::zeros(&scope, 0).unwrap(), Buffer::zeros(&scope, 0).unwrap());
         let (a, b) = ((&a).into(), (&b).into());
-        let product = Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
+        let product = Product { a, b, bias: None, shape, layout, arithmetic: Arithmetic::Exact };
         let cuts = Kind::for_product(&product, output).cuts(may_differ);
         cuts.iter().map(|&(name, cut)| (name, GemmPlan::new(cut, shape, false).splits)).collect::<Vec<_>>()
     };

@@ -89,7 +89,7 @@ impl<'a> PoolWeights<'a> {
         shape: [usize; 3],
         layout: Transpose,
     ) -> Product<'p, f32> {
-        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
     }
 }
 
@@ -191,7 +191,7 @@ impl PoolMemory {
         numbers * size_of::<f32>() + Scratch::bytes::<f32>(sizes.partial_sums_len())
     }
 
-    /// Sees to it that there is room for so many windows, which are pooled from now on.
+    /// Ensures capacity for so many windows, which are pooled from now on.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -237,9 +237,9 @@ pub fn pool<T: Operand>(
         let values = weights.product(weight_v, sums, [width, windows, hidden], Transpose::Nt);
         multiply(&values, Output::Overwrite, &mut memory.values, head * width * windows, &mut memory.scratch)?;
     }
-    let start = Some(TensorSlice::from(&memory.bias));
+    let bias = Some(TensorSlice::from(&memory.bias));
     let all = Product {
-        start,
+        bias,
         ..weights.product(
             (&memory.values).into(),
             weights.parameter(out_weight),
@@ -250,8 +250,8 @@ pub fn pool<T: Operand>(
     multiply(&all, Output::Overwrite, pooled, pooled_start, &mut memory.scratch)
 }
 
-/// Goes back from the gradients of the pooled vectors, `d_pooled` `[B, H]`, after [`pool`] of the
-/// same states: writes those of the states, `d_states` `[T, B, H]` from its start on, and adds
+/// Backward pass from the gradients of the pooled vectors, `d_pooled` `[B, H]`, after [`pool`] of
+/// the same states: writes those of the states, `d_states` `[T, B, H]` from its start on, and adds
 /// those of the parameters to `gradients`.
 ///
 /// # Errors

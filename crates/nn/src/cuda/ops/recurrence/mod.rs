@@ -51,7 +51,7 @@ impl<T: Operand> States<T> {
         Ok(States { hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
 
-    /// Sees to it that there is room for the states of a list; what was there may be lost.
+    /// Ensures capacity for the states of a list; what was there may be lost.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).

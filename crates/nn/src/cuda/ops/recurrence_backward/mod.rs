@@ -46,7 +46,7 @@ impl<T: Operand> Gradients<T> {
         Ok(Gradients { outputs: None, hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
 
-    /// Sees to it that there is room for the gradients of a list, those of every output apart; what
+    /// Ensures capacity for the gradients of a list, those of every output apart; what
     /// was there may be lost.
     ///
     /// # Errors
@@ -81,8 +81,8 @@ impl<T: Operand> Gradients<T> {
     }
 }
 
-/// Goes back from the last step of every window to its first. The gradient of a hidden state stays
-/// in f32; those of gates are rounded before they are multiplied.
+/// Backward pass from the last step of every window to its first. The gradient of a hidden state
+/// stays in f32; those of gates are rounded before they are multiplied.
 ///
 /// # Errors
 /// As [`recurrence`](super::recurrence()).
