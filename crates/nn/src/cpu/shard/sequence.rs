@@ -251,7 +251,7 @@ impl Sequence {
             (Some(own), _) => self.step_quantized(isa, l, own, t, projections, scratch),
             (None, Some(bf16_isa)) => self.step_bf16(isa, bf16_isa, l, weights, t, projections, scratch),
             _ if self.windows.len() <= SMALL_BATCH_ROWS => {
-                self.step_small_batch(isa, l, weights, t, projections, scratch)
+                self.step_small_batch(isa, l, weights, t, projections, scratch);
             }
             _ => self.step(isa, l, weights, t, projections, scratch),
         }
