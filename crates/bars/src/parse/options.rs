@@ -35,7 +35,14 @@ pub struct ReadOptions {
     pub overlaps: Overlaps,
     /// The symbol; inferred from the files' names when `None`.
     pub symbol: Option<String>,
-    /// Pattern of the symbol in the files' names; as [`symbol_of`] finds it when `None`.
+    /// Pattern of the symbol in the files' names.
+    ///
+    /// When `None`, the symbol is the first part of a name that starts with a currency pair; or else
+    /// the part between `DA-` and `-T-` or after `daily_adjusted_` or `daily_` (daily shares from
+    /// Alpha Vantage); or else the first part that is a pair of a coin; or else the whole name
+    /// without its endings and without the words for a side, a timeframe and a vendor.
+    /// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `DA-BRK.B-T-2021-04-21.csv`
+    /// is BRK.B, `Bitstamp_BTCUSD_1h.csv` is BTCUSD, `AAPL_M15.csv` is AAPL.
     pub symbol_pattern: Option<SymbolPattern>,
 }
 

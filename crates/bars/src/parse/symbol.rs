@@ -47,15 +47,8 @@ const LENGTHS: [&str; 9] = ["D1", "W1", "MN1", "DAILY", "HOURLY", "WEEKLY", "MON
 /// Names that collections of daily shares have: what stands before the symbol, and after it.
 const SHARES: [(&str, &str); 3] = [("DA-", "-T-"), ("DAILY_ADJUSTED_", ""), ("DAILY_", "")];
 
-/// The symbol that a file's name stands for, in upper case: the first part of it that starts with a
-/// currency pair; or else what stands between `DA-` and `-T-` and after `daily_adjusted_` or
-/// `daily_`, as files of daily shares from Alpha Vantage are called; or else the first part that is
-/// a pair of a coin; or else the whole name without its endings and without the words for a side, a
-/// timeframe and a vendor.
-///
-/// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `usdjpy-m1-bid-2013.csv` is
-/// USDJPY, `DA-BRK.B-T-2021-04-21.csv` is BRK.B, `Bitstamp_BTCUSD_1h.csv` is BTCUSD, `AAPL.csv` and
-/// `AAPL_M15.csv` are AAPL. [`SymbolPattern`](crate::SymbolPattern) is for other names.
+/// The symbol in a file's name, in upper case, by the rules of
+/// [`ReadOptions::symbol_pattern`](crate::ReadOptions::symbol_pattern).
 pub(crate) fn symbol_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
     let pair = name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start);

@@ -208,6 +208,7 @@ mod tests {
     use megabatch_gpu_core::Device;
 
     use super::*;
+    use crate::series::MARK_GROUP;
     use crate::series::{Instruments, Series, SeriesColumn, SeriesTimeframe, write_series};
     use crate::source::{Source, SourceOptions};
     use crate::storage::{Storage, WriteOptions};
