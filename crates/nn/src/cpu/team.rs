@@ -3,7 +3,7 @@
 //! Loops of one task that several threads share.
 //!
 //! The thread that does the task splits a loop into parts and does some of them; threads of the
-//! pool without a task of their own do the others, see [`schedule`](super::schedule). A part writes
+//! pool without a task of their own do the others, as `schedule.rs` says. A part writes
 //! numbers of its own, so that the results do not depend on who does it.
 
 use rayon::prelude::*;

@@ -100,7 +100,7 @@ impl Simulated {
     }
 
     /// Refuses the `nth` call from now on (1 is the next) among those that can be refused, once.
-    /// [`Simulated::stop_faults`] takes it back.
+    /// `stop_faults` takes it back.
     #[cfg(any(test, feature = "conformance"))]
     pub fn fail_call(&self, nth: u64, refusal: Refusal) {
         assert!(nth > 0, "calls are counted from 1");
@@ -113,7 +113,7 @@ impl Simulated {
         self.device().fault.take().is_some()
     }
 
-    /// Calls refused by [`Simulated::fail_call`] so far.
+    /// Calls refused by `fail_call` so far.
     pub fn refusals_total(&self) -> u64 {
         self.device().refusals_total
     }
