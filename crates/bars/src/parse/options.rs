@@ -37,7 +37,8 @@ pub struct ReadOptions {
     pub symbol: Option<String>,
     /// Pattern of the symbol in the files' names.
     ///
-    /// When `None`, the symbol is the first part of a name that starts with a currency pair; or else
+    /// When `None`, the symbol is the first part of a name that starts with a currency pair; or
+    /// else
     /// the part between `DA-` and `-T-` or after `daily_adjusted_` or `daily_` (daily shares from
     /// Alpha Vantage); or else the first part that is a pair of a coin; or else the whole name
     /// without its endings and without the words for a side, a timeframe and a vendor.
