@@ -18,7 +18,7 @@
 //! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and
 //!    of a panel of b stay in the first-level cache of 32 KiB.
 //! 5. `product` asks on its way for what the caller will want next, see
-//! [`prefetch`](super::prefetch).
+//!    [`prefetch`](super::prefetch).
 //!
 //! Between blocks the sums rest in c. The order of every sum is that of the loops.
 
