@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-use crate::workspace::rust_files;
+use crate::workspace::{is_test_file, rust_files};
 
 /// Columns that a comment may take, indentation included.
 const COMMENT_COLUMNS: usize = 100;
@@ -18,7 +18,7 @@ const COMMENT_COLUMNS: usize = 100;
 const RIDDLES: [&str; 5] = ["Of", "That", "Those", "What", "Whether"];
 
 /// Crates whose names and documentation are still to be mended.
-const WORDS_TO_MEND: [&str; 3] = ["crates/nn", "crates/run", "crates/trainer"];
+const WORDS_TO_MEND: [&str; 2] = ["crates/run", "crates/trainer"];
 
 /// Circles one level below the top that stand. The number may fall only.
 const DEEPER_CIRCLES: usize = 23;
@@ -71,7 +71,7 @@ fn count_crate(root: &Path, folder: &Path) -> Result<(String, Counts)> {
         counts.unnamed_parameters += unnamed_parameters(&syntax);
         let path = file.strip_prefix(root).unwrap_or(&file).display();
         counts.long_comments.extend(long_comments(&text).map(|line| format!("{path}:{line}")));
-        counts.riddles.extend(riddles(&text).map(|line| format!("{path}:{line}")));
+        counts.riddles.extend(riddles(&text).into_iter().map(|line| format!("{path}:{line}")));
         let code: TokenStream = text.parse().map_err(|error| anyhow::anyhow!("cannot read {path}: {error}"))?;
         counts.prepositions.extend(prepositions(code).into_iter().map(|name| format!("{path}: {name}")));
         if let Some(module) = file.strip_prefix(folder.join("src")).ok().and_then(module_in) {
@@ -88,7 +88,7 @@ fn module_in(file: &Path) -> Option<ModulePath> {
     let is_root = |name: &str| ["lib", "main", "mod"].contains(&name);
     let path: ModulePath = file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let path = if is_root(path.last()?) { path[..path.len() - 1].to_vec() } else { path };
-    (!path.iter().any(|part| part == "tests")).then_some(path)
+    (!is_test_file(file)).then_some(path)
 }
 
 fn unnamed_parameters(file: &syn::File) -> usize {
@@ -120,20 +120,16 @@ fn long_comments(text: &str) -> impl Iterator<Item = usize> {
 }
 
 /// Lines, counted from 1, of documentation whose first word is one of [`RIDDLES`].
-fn riddles(text: &str) -> impl Iterator<Item = usize> {
-    let documentation = |line: &str| {
+fn riddles(text: &str) -> Vec<usize> {
+    let mut is_continued = false;
+    let lines = text.lines().zip(1..).filter_map(|(line, number)| {
         let line = line.trim_start();
-        line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::to_owned)
-    };
-    let mut before = None;
-    let lines = text.lines().zip(1..).filter_map(move |(line, number)| {
-        let here = documentation(line);
-        let begins = before.is_none();
-        before.clone_from(&here);
-        let first = here?.split_whitespace().next()?.to_owned();
-        (begins && RIDDLES.contains(&first.as_str())).then_some(number)
+        let documentation = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let begins = !std::mem::replace(&mut is_continued, documentation.is_some());
+        let first = documentation?.split_whitespace().next()?;
+        (begins && RIDDLES.contains(&first)).then_some(number)
     });
-    lines.collect::<Vec<_>>().into_iter()
+    lines.collect()
 }
 
 /// Names that are `of` or begin with `of_`, each once.
@@ -223,20 +219,24 @@ fn reached_from<'a>(module: &str, arrows: &BTreeMap<&'a str, BTreeSet<&'a str>>)
 
 /// True for an item that only tests have.
 pub(crate) fn is_for_tests(item: &syn::Item) -> bool {
-    let attributes = match item {
-        syn::Item::Mod(module) => &module.attrs,
-        syn::Item::Use(import) => &import.attrs,
-        syn::Item::Fn(function) => &function.attrs,
-        syn::Item::Struct(structure) => &structure.attrs,
-        syn::Item::Enum(choice) => &choice.attrs,
-        syn::Item::Trait(one) => &one.attrs,
-        syn::Item::Impl(implementation) => &implementation.attrs,
-        syn::Item::Const(constant) => &constant.attrs,
-        syn::Item::Static(value) => &value.attrs,
-        syn::Item::Type(alias) => &alias.attrs,
-        _ => return false,
-    };
-    attributes.iter().any(is_test_condition)
+    attributes(item).iter().any(is_test_condition)
+}
+
+/// Attributes of an item that has a name, of an import or an implementation.
+pub(crate) fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Trait(item) => &item.attrs,
+        syn::Item::Type(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
 }
 
 /// True for `#[cfg(test)]`, and for the feature of plain forms that tests compare with.
@@ -367,7 +367,7 @@ fn names_that_are_prepositions_are_found() {
 #[test]
 fn documentation_begins_with_its_subject() {
     let source = "/// What it is.\nfn f() {}\n    /// The one.\n    /// That is why.\n\n//! Of all.\n// What of it?\n";
-    assert_eq!(riddles(source).collect::<Vec<_>>(), [1, 6]);
+    assert_eq!(riddles(source), [1, 6]);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! No library speaks the language of the program: its texts name neither settings of the
 //! configuration nor flags nor commands. `crates/run` has those, in `src/error`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use syn::visit::{self, Visit};
 
 use crate::house::is_for_tests;
-use crate::workspace::rust_files;
+use crate::workspace::{is_test_file, rust_files};
 
 /// Libraries whose texts are held to the rule.
 const LIBRARIES: [&str; 6] = ["bars", "chunk-io", "graph-cache", "nn", "order", "trainer"];
@@ -35,8 +35,7 @@ impl Texts {
     fn read(library: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(library).join("src");
         let mut texts = Texts::default();
-        let is_of_product = |file: &PathBuf| !file.iter().any(|part| part == "tests" || part == "tests.rs");
-        for file in rust_files(&root).unwrap().into_iter().filter(is_of_product) {
+        for file in rust_files(&root).unwrap().into_iter().filter(|file| !is_test_file(file)) {
             texts.visit_file(&syn::parse_file(&std::fs::read_to_string(&file).unwrap()).unwrap());
         }
         texts

@@ -6,7 +6,7 @@ use std::ops::Add;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, rust_files};
+use crate::workspace::{TEST_CRATES, Workspace, is_test_file, rust_files};
 
 /// Lines of Rust, each counted as one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,13 +70,12 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let folder = workspace.root.join(&package.folder);
         let name = package.folder.display().to_string();
         let is_product = name.starts_with("crates") || name.starts_with("bindings");
-        let is_product = is_product && !["reference", "simt", "test-support"].iter().any(|name| folder.ends_with(name));
+        let is_product = is_product && !TEST_CRATES.iter().any(|name| folder.ends_with(name));
         let mut own = Vec::new();
         for file in rust_files(&folder)? {
             let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             let is_source = file.starts_with(folder.join("src"));
-            let is_test = file.iter().any(|part| part == "tests" || part == "tests.rs");
-            if is_product && is_source && !is_test {
+            if is_product && is_source && !is_test_file(&file) {
                 let lines = Lines::count(&text);
                 tests += text.lines().count() - lines.all();
                 own.push(lines);

@@ -9,11 +9,8 @@ use std::sync::LazyLock;
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 
-use crate::house::is_for_tests;
-use crate::workspace::rust_files;
-
-/// Crates that tests alone use.
-const FOR_TESTS: [&str; 3] = ["reference", "simt", "test-support"];
+use crate::house::{attributes, is_for_tests, is_test_condition};
+use crate::workspace::{TEST_CRATES, is_test_file, rust_files};
 
 /// Orphans that are still to leave. The number may fall only.
 const TO_LEAVE: usize = 9;
@@ -53,7 +50,7 @@ impl Product {
         let mut product = Product::default();
         let mut folders: Vec<PathBuf> =
             std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path()).collect();
-        folders.retain(|folder| !FOR_TESTS.iter().any(|name| folder.ends_with(name)));
+        folders.retain(|folder| !TEST_CRATES.iter().any(|name| folder.ends_with(name)));
         folders.push(root.join("bindings/python"));
         for folder in folders {
             let text = std::fs::read_to_string(folder.join("README.md")).unwrap_or_default();
@@ -79,7 +76,7 @@ impl Product {
             parsed.iter().flat_map(|(file, syntax)| modules_for_tests(file, &syntax.items)).collect();
         let is_for_tests = |file: &Path| {
             let is_below = |module: &PathBuf| file.with_extension("").starts_with(module);
-            for_tests.iter().any(is_below) || file.iter().any(|part| part == "tests" || part == "tests.rs")
+            for_tests.iter().any(is_below) || is_test_file(file)
         };
         for (file, syntax) in parsed.iter().filter(|(file, _)| !is_for_tests(file)) {
             self.add_items(file.strip_prefix(root).unwrap(), &syntax.items);
@@ -138,7 +135,7 @@ impl Product {
         let owner = on.unwrap_or_default();
         for member in &implementation.items {
             let (name, is_public) = match member {
-                syn::ImplItem::Fn(method) if !has_test_condition(&method.attrs) => {
+                syn::ImplItem::Fn(method) if !method.attrs.iter().any(is_test_condition) => {
                     (method.sig.ident.to_string(), is_public(&method.vis))
                 }
                 syn::ImplItem::Const(constant) => (constant.ident.to_string(), is_public(&constant.vis)),
@@ -202,26 +199,12 @@ fn modules_for_tests(file: &Path, items: &[syn::Item]) -> Vec<PathBuf> {
     modules.collect()
 }
 
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
-    match item {
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Enum(item) => &item.attrs,
-        syn::Item::Static(item) => &item.attrs,
-        _ => &[],
-    }
-}
-
 fn is_called_from_outside(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let mut names = Vec::new();
         flatten(attribute.to_token_stream(), &mut names);
         names.iter().any(|name| CALLED_FROM_OUTSIDE.contains(&name.as_str()))
     })
-}
-
-fn has_test_condition(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(crate::house::is_test_condition)
 }
 
 fn is_public(visibility: &syn::Visibility) -> bool {
@@ -297,10 +280,10 @@ fn collect_names(code: TokenStream, names: &mut Names) {
 }
 
 /// Names in braces, as `format!` has them.
-fn names_in_format(text: &str) -> impl Iterator<Item = String> {
+fn names_in_format(text: &str) -> Vec<String> {
     let inside = text.split('{').skip(1).filter_map(|rest| rest.split(['}', ':']).next());
     let is_name = |name: &&str| name.starts_with(|c: char| c.is_alphabetic() || c == '_');
-    inside.filter(is_name).map(str::to_owned).collect::<Vec<_>>().into_iter()
+    inside.filter(is_name).map(str::to_owned).collect()
 }
 
 fn names_in_text(text: &str) -> Names {

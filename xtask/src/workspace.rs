@@ -93,6 +93,14 @@ fn folder_of(package: &Value, root: &Path) -> PathBuf {
     folder.strip_prefix(root).unwrap_or(folder).to_owned()
 }
 
+/// Folders of the crates that tests alone use.
+pub(crate) const TEST_CRATES: [&str; 3] = ["reference", "simt", "test-support"];
+
+/// True for a source file that holds tests alone.
+pub(crate) fn is_test_file(path: &Path) -> bool {
+    path.iter().any(|part| part == "tests" || part == "tests.rs")
+}
+
 /// Every `.rs` below `folder`, in order, without build outputs.
 pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
