@@ -278,7 +278,7 @@ fn graphs() -> impl Strategy<Value = Vec<(usize, Vec<Edge>)>> {
 /// Every combination of the parts of a model, over windows of timeframes.
 fn configs() -> impl Strategy<Value = ModelConfig> {
     let readouts = prop::sample::select(vec![Readout::Node, Readout::Mean, Readout::Sum, Readout::Max]);
-    let attention = prop::option::of((any::<bool>(), any::<bool>()));
+    let attention = prop::option::weighted(0.5, (any::<bool>(), any::<bool>()));
     let choices = (any::<bool>(), any::<bool>(), any::<bool>());
     ((2usize..5, 1usize..3), choices, attention, readouts).prop_map(
         |((width, layers), (layer_norm, pools, fuses), attention, readout)| {
