@@ -126,7 +126,7 @@ pub trait Cancel: Sync {
     /// Work begins that checks for a request at least once in `patience`.
     ///
     /// # Errors
-    /// Where requests cannot be received.
+    /// An error of the system if requests cannot be received.
     fn watch(&self, _patience: Duration) -> Result<()> {
         Ok(())
     }

@@ -34,7 +34,7 @@ pub(crate) fn exchange<T>(
     let done = done?;
     if agreed & COMPLETE == 0 {
         let reason = "another one could not go through with an exchange".to_owned();
-        return Err(PeerLost { rank: peers.rank(), world: peers.world(), of: None, reason, can_reform: true });
+        return Err(PeerLost { rank: peers.rank(), world: peers.world(), lost_rank: None, reason, can_reform: true });
     }
     Ok((done, agreed))
 }

@@ -71,14 +71,14 @@ pub trait Peers: fmt::Debug + Send {
 
 /// A rank is lost: it ended, hangs, or its network does.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("rank {rank} of {world} {}{reason}", match of { Some(of) => format!("lost rank {of}: "), None => "lost another rank: ".to_owned() })]
+#[error("rank {rank} of {world} {}{reason}", match lost_rank { Some(lost) => format!("lost rank {lost}: "), None => "lost another rank: ".to_owned() })]
 pub struct PeerLost {
     /// The rank that noticed.
     pub rank: usize,
     /// Number of ranks.
     pub world: usize,
     /// The lost rank, where it is known.
-    pub of: Option<usize>,
+    pub lost_rank: Option<usize>,
     /// Symptom of the loss.
     pub reason: String,
     /// True if the ranks that are left can go on, see [`Peers::reform`].

@@ -145,11 +145,11 @@ impl ThreadPeers {
         self.bytes_sent
     }
 
-    fn lost(&self, of: Option<usize>, reason: &str) -> PeerLost {
+    fn lost(&self, lost_rank: Option<usize>, reason: &str) -> PeerLost {
         PeerLost {
             rank: self.rank(),
             world: self.members.len(),
-            of,
+            lost_rank,
             reason: reason.to_owned(),
             can_reform: self.faults.can_reform,
         }

@@ -95,14 +95,14 @@ fn the_error_is_that_of_the_weights() {
         save_weights(&stage.file("rounded"), &rounded).unwrap();
 
         let int8 = stage.predictor("exact", 1, 32).with_int8().unwrap();
-        let of_weights: Vec<&str> = int8.weight_errors().iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(of_weights, matrices.map(|(name, _)| name.as_str()).collect::<Vec<_>>());
+        let names: Vec<&str> = int8.weight_errors().iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, matrices.map(|(name, _)| name.as_str()).collect::<Vec<_>>());
         assert!(int8.weight_errors().iter().all(|(_, errors)| (35.0..55.0).contains(&errors.sqnr_db)));
 
         let exact = stage.predictions(stage.predictor("exact", 1, 32));
         let found = stage.predictions(int8);
-        let of_rounded = stage.predictions(stage.predictor("rounded", 1, 32));
-        let (all, activations) = (Accuracy::new(&exact, &found), Accuracy::new(&of_rounded, &found));
+        let rounded_weights = stage.predictions(stage.predictor("rounded", 1, 32));
+        let (all, activations) = (Accuracy::new(&exact, &found), Accuracy::new(&rounded_weights, &found));
         assert!(all.sqnr_db > 30.0 && all.max_error > 0.0, "{config:?}: {all}");
         assert!(activations.rms_error < 0.1 * all.rms_error, "{config:?}: {activations} of {all}");
     }
