@@ -1,7 +1,5 @@
 //! `megabatch monitor`: how a run does, while it trains and afterwards.
 
-#[cfg(test)]
-mod fixtures;
 mod prometheus;
 mod screen;
 

@@ -113,13 +113,15 @@ fn whole(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'))
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod fixtures {
     use super::*;
 
     /// A GPU that is as busy as it is told to be, one look after the other, and has then gone.
+    #[cfg(test)]
     pub(crate) struct FakeSampler(std::vec::IntoIter<f64>);
 
+    #[cfg(test)]
     impl FakeSampler {
         pub(crate) fn busy(percents: &[f64]) -> Box<Self> {
             let percents = percents.to_vec();
@@ -127,13 +129,15 @@ pub(crate) mod fixtures {
         }
     }
 
+    #[cfg(test)]
     impl Sampler for FakeSampler {
         fn sample(&mut self) -> Result<GpuSample, String> {
             self.0.next().map(sample).ok_or_else(|| "GPU is lost".to_owned())
         }
     }
 
-    pub(crate) fn sample(busy_percent: f64) -> GpuSample {
+    /// A look at a GPU.
+    pub fn sample(busy_percent: f64) -> GpuSample {
         GpuSample {
             busy_percent: Some(busy_percent),
             memory_used_bytes: Some(3e9),

@@ -1,7 +1,7 @@
 //! A run, watched through the files in its folder.
 
-#[cfg(test)]
-mod fixtures;
+#[cfg(any(test, feature = "conformance"))]
+pub mod fixtures;
 mod monitored_run;
 mod run_status;
 mod warning;

@@ -106,7 +106,8 @@ fn escape(text: &str) -> String {
 mod tests {
     use std::fs;
 
-    use super::super::fixtures::step;
+    use megabatch_run::monitor::fixtures::step;
+
     use super::*;
 
     #[test]

@@ -195,11 +195,11 @@ fn means(points: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
 
+    use megabatch_run::monitor::fixtures::{epoch, gpu, seen, step, validation};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use serde_json::json;
 
-    use super::super::fixtures::{epoch, gpu, seen, step, validation};
     use super::*;
 
     /// Screen of a terminal of this size.
