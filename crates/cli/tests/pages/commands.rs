@@ -1,14 +1,11 @@
 //! The commands that a README shows are run as they stand, in the order in which they stand.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::stage::Stage;
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::workspace;
 
 /// One command of a `sh` block: the line on which it begins, and its text with continuations
 /// joined.

@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::workspace;
 
 /// The pages below `folder`, in its subfolders too.
 fn pages_below(folder: &Path) -> Vec<PathBuf> {

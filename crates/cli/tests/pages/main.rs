@@ -10,14 +10,18 @@ mod links;
 mod stage;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::stage::Stage;
+
+/// The root of the workspace.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 #[test]
 fn the_page_about_memory_shows_the_table_of_today() {
     let table = Stage::new().said("memory table");
-    let page =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measurements/memory.md")).unwrap();
+    let page = fs::read_to_string(workspace().join("docs/measurements/memory.md")).unwrap();
     assert!(page.contains(table.trim_end()), "docs/measurements/memory.md is old; put this table into it:\n{table}");
 }
