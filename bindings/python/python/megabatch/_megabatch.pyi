@@ -73,7 +73,7 @@ class Follower:
     """
     def __new__(cls, /, call: Mapping[str, Any]) -> Follower:
         """
-        Opens the model and lets it see the bars before those that come.
+        Opens the model and replays the history.
         """
     def close(self, /) -> tuple[str, dict[str, Any]]:
         """
@@ -100,12 +100,12 @@ class Loader:
         """
     def drain(self, /, epoch: SupportsIndex) -> int:
         """
-        Gathers the batches of `epoch` for nobody, and counts their samples: the speed that Python
-        is measured against.
+        Gathers the batches of `epoch` and counts their samples: the reference for the speed of
+        Python.
         """
     def epoch(self, /, epoch: SupportsIndex, first: SupportsIndex) -> Epoch:
         """
-        The batches of `epoch` from the one of number `first` on.
+        The batches of `epoch` from batch `first` on.
         """
     def run_length(self, /) -> int | None:
         """
@@ -128,8 +128,7 @@ class Table:
 
 def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
     """
-    Adds the bars of files to the series `out`. `options` are stated to be those that it was made
-    with.
+    Adds the bars of files to the series `out`. `options` must be those that it was made with.
     """
 
 def bar_columns(names: SupportsGetItem[int, str]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]]]:
@@ -160,7 +159,7 @@ def export(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
     """
-    Makes a series file of files of bars, with options as `megabatch ingest` names them.
+    Makes a series file from files of bars, with options named as in `megabatch ingest`.
     """
 
 def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str]) -> tuple[str, dict[str, Any]]:
@@ -185,7 +184,7 @@ def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_
 
 def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
-    Writes made-up bars, shares or samples.
+    Writes synthetic bars, shares or samples.
     """
 
 def train(call: Mapping[str, Any]) -> dict[str, Any]:

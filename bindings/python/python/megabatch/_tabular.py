@@ -20,7 +20,8 @@ class Tabular:
         """The table as a frame of pandas."""
         import pandas
 
-        return pandas.DataFrame(self._columns())
+        frame: pandas.DataFrame = pandas.DataFrame(self._columns())
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
         """The table as a frame of polars."""
