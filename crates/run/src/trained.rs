@@ -308,7 +308,7 @@ pub(crate) fn weights_file(folder: &RunFolder, which: CheckpointChoice) -> Resul
         }
         return Err(Error::usage(format!("{}: the run has no checkpoint yet", folder.root().display())));
     };
-    let best_step = State::of_checkpoint(&last)?.best.map(|best| best.step);
+    let best_step = State::load(&last)?.best.map(|best| best.step);
     let chosen = match which {
         CheckpointChoice::Best => all.into_iter().find(|(step, _)| Some(*step) == best_step),
         CheckpointChoice::Last => None,
@@ -316,7 +316,7 @@ pub(crate) fn weights_file(folder: &RunFolder, which: CheckpointChoice) -> Resul
     let (step, path) = chosen.unwrap_or((last_step, last));
     // Reading its state compares every file with its checksum: a damaged model would predict
     // without a word.
-    State::of_checkpoint(&path)?;
+    State::load(&path)?;
     Ok((step, path.join("model.safetensors")))
 }
 

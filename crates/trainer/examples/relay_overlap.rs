@@ -147,8 +147,8 @@ fn print_readiness(threads: usize, blocks: usize) -> Result<()> {
     for _ in 0..BATCHES {
         let ends = Mutex::new(vec![0.0f64; groups.len()]);
         let begin = Instant::now();
-        let finals = |of: FinalGradients<'_>| {
-            let group = groups.iter().position(|group| *group == of.range).expect("a group of the model");
+        let finals = |gradients: FinalGradients<'_>| {
+            let group = groups.iter().position(|group| *group == gradients.range).expect("a group of the model");
             let mut ends = ends.lock().expect("nobody panics with the lock held");
             ends[group] = begin.elapsed().as_secs_f64().max(ends[group]);
         };

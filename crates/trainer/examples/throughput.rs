@@ -136,13 +136,13 @@ fn measure(case: &Case, stride: usize, order: &str, threads: usize, rounds: usiz
     let mut rates = PRECISIONS.map(|_| Vec::new());
     let mut ratios = Vec::new();
     for _ in 0..rounds {
-        let mut of_round = [0.0; PRECISIONS.len()];
-        for ((precision, rates), own) in PRECISIONS.into_iter().zip(&mut rates).zip(&mut of_round) {
+        let mut round = [0.0; PRECISIONS.len()];
+        for ((precision, rates), own) in PRECISIONS.into_iter().zip(&mut rates).zip(&mut round) {
             let mut steps = steps(case, &samples, threads, precision)?;
             *own = median(&mut steps);
             rates.extend(steps);
         }
-        ratios.push(of_round[1] / of_round[0]);
+        ratios.push(round[1] / round[0]);
     }
     for (precision, rates) in PRECISIONS.into_iter().zip(&mut rates) {
         let rate = median(rates);

@@ -103,11 +103,11 @@ fn series(shape: Shape) -> Result<SeriesInMemory> {
     let steps = |k: usize| (shape.bars / (k + 1)).max(1);
     let timeframe = |k| Timeframe { name: format!("M{}", k + 1), steps: steps(k), features: shape.features };
     let samples = SampleShape { timeframes: (0..shape.timeframes).map(timeframe).collect(), outputs: TARGETS };
-    let of = |k: usize| {
+    let timeframe_series = |k: usize| {
         let ends: Vec<i64> = (0..shape.batch).map(|n| (steps(k) - 1 + n * shape.apart / (k + 1)) as i64).collect();
         (noise((ends[shape.batch - 1] as usize + 1) * shape.features), ends)
     };
-    SeriesInMemory::new(samples, (0..shape.timeframes).map(of).collect(), noise(shape.batch * TARGETS))
+    SeriesInMemory::new(samples, (0..shape.timeframes).map(timeframe_series).collect(), noise(shape.batch * TARGETS))
 }
 
 /// The seconds of the fastest of `steps` training steps.

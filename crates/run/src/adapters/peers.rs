@@ -8,11 +8,11 @@ use megabatch_trainer::{PeerLost, Peers};
 pub(crate) struct MpiPeers(pub(crate) Job);
 
 impl MpiPeers {
-    fn lost(&self, peer: Option<usize>, error: &Error) -> PeerLost {
+    fn lost(&self, lost_rank: Option<usize>, error: &Error) -> PeerLost {
         let (rank, world) = (self.0.rank(), self.0.world());
         // A rank that hangs is not known to be lost, and the others would wait for it.
         let can_reform = self.0.recovers() && matches!(error, Error::Failed { .. });
-        PeerLost { rank, world, lost_rank: peer, reason: error.to_string(), can_reform }
+        PeerLost { rank, world, lost_rank, reason: error.to_string(), can_reform }
     }
 }
 

@@ -208,7 +208,7 @@ mod tests {
         let shape = SampleShape { timeframes: vec![timeframe], outputs: 1 };
         let settings =
             trainer::Config { model: ModelConfig { hidden: 4, ..ModelConfig::default() }, ..Default::default() };
-        let training = Footprint::of(&settings, &shape, 5).unwrap();
+        let training = Footprint::new(&settings, &shape, 5).unwrap();
         Plan {
             format_version: 1,
             data: DataPlan {

@@ -242,7 +242,7 @@ impl TrainingSetup {
     /// Bytes that `training` takes on a GPU.
     pub(crate) fn gpu_footprint(&self, training: &trainer::Config) -> trainer::Result<GpuFootprint> {
         let Split { train, validation, .. } = &self.split;
-        GpuFootprint::of(training, self.data.samples(), train, validation)
+        GpuFootprint::new(training, self.data.samples(), train, validation)
     }
 
     /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
@@ -329,7 +329,7 @@ impl TrainingSetup {
             }
             false => data.streamable().map(StreamableSeries::new).transpose()?,
         };
-        let carried = || CarriedStates::of(&training, data.samples(), &split.train, &split.validation);
+        let carried = || CarriedStates::new(&training, data.samples(), &split.train, &split.validation);
         let carried = training.streams().then(carried).transpose()?;
         let model_bytes = footprint(data.samples(), &split, &training, carried.as_ref())?.total_bytes();
         let cached_bytes = device.scope("data/cache").usage().allocated_bytes;
@@ -549,9 +549,9 @@ fn footprint(
     let footprint = match samples.graphs() {
         Some(graphs) => {
             let (nodes, edges) = graphs.largest();
-            Footprint::of_graphs(training, shape, nodes, edges, split.validation.len())?
+            Footprint::for_graphs(training, shape, nodes, edges, split.validation.len())?
         }
-        None => Footprint::of(training, shape, split.validation.len())?,
+        None => Footprint::new(training, shape, split.validation.len())?,
     };
     Ok(carried.map_or(footprint, |states| footprint.with_carried_states(training, shape, states)))
 }

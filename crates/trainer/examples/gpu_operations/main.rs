@@ -67,11 +67,11 @@ fn watched(device: Device, words: &[String]) -> std::io::Result<u8> {
 /// The cases of all suites.
 fn checks(device: &Device) -> Vec<Check<'_>> {
     let segment = megabatch_segment::ops::conformance::CASES.iter();
-    let segment = segment.map(|&(name, case)| of("segment", name, move || case(device)));
+    let segment = segment.map(|&(name, case)| case_check("segment", name, move || case(device)));
     let amp = megabatch_amp::ops::conformance::CASES.iter();
-    let amp = amp.map(|&(name, case)| of("amp", name, move || case(device)));
+    let amp = amp.map(|&(name, case)| case_check("amp", name, move || case(device)));
     let trainer = ops::conformance::CASES.iter();
-    let trainer = trainer.map(|&(name, case)| of("trainer", name, move || case(device)));
+    let trainer = trainer.map(|&(name, case)| case_check("trainer", name, move || case(device)));
     let library = Check::new("trainer: which cuBLASLt is here".to_owned(), move || library(device));
     let by_library = ops::conformance::LIBRARY_CASES.iter().map(|&(name, case)| {
         Check::new(format!("trainer: {name}"), move || match has_library(device)? {
@@ -83,7 +83,7 @@ fn checks(device: &Device) -> Vec<Check<'_>> {
     segment.chain(amp).chain(trainer).chain([library]).chain(by_library).chain(runs).collect()
 }
 
-fn of<'d, E: Error + 'static>(suite: &str, name: &str, case: impl Fn() -> Result<(), E> + 'd) -> Check<'d> {
+fn case_check<'d, E: Error + 'static>(suite: &str, name: &str, case: impl Fn() -> Result<(), E> + 'd) -> Check<'d> {
     Check::new(format!("{suite}: {name}"), move || {
         case()?;
         Ok("ok".to_owned())

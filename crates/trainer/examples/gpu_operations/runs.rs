@@ -16,23 +16,27 @@ pub(crate) type Case = (&'static str, fn(&Device) -> Result<String, Box<dyn Erro
 
 /// The cases.
 pub(crate) const CASES: &[Case] = &[
-    ("a run in fp32 is the CPU's", |device| same(device, &of(Precision::Fp32), &series())),
-    ("a run in TF32 is the CPU's", |device| same(device, &Config { tf32: true, ..of(Precision::Fp32) }, &series())),
-    ("a run in bf16 is the CPU's", |device| same(device, &of(Precision::Bf16), &series())),
-    ("a run in fp16 is the CPU's", |device| same(device, &of(Precision::Fp16), &series())),
-    ("a run over windows that are stored is the CPU's", |device| same(device, &of(Precision::Bf16), &windows())),
+    ("a run in fp32 is the CPU's", |device| same(device, &run_config(Precision::Fp32), &series())),
+    ("a run in TF32 is the CPU's", |device| {
+        same(device, &Config { tf32: true, ..run_config(Precision::Fp32) }, &series())
+    }),
+    ("a run in bf16 is the CPU's", |device| same(device, &run_config(Precision::Bf16), &series())),
+    ("a run in fp16 is the CPU's", |device| same(device, &run_config(Precision::Fp16), &series())),
+    ("a run over windows that are stored is the CPU's", |device| {
+        same(device, &run_config(Precision::Bf16), &windows())
+    }),
     ("a run whose kernels are chosen by measurement is the CPU's", |device| {
-        same(device, &Config { tuning: Tuning::Fast, ..of(Precision::Bf16) }, &series())
+        same(device, &Config { tuning: Tuning::Fast, ..run_config(Precision::Bf16) }, &series())
     }),
     ("a run of two layers with dropout, norms, pooling and fusion by attention is the CPU's", |device| {
         same(device, &whole(), &series())
     }),
     ("a dense run is the CPU's", |device| {
-        let config = Config { loss_on: LossOn::EveryStep, run_length: Some(16), ..of(Precision::Bf16) };
+        let config = Config { loss_on: LossOn::EveryStep, run_length: Some(16), ..run_config(Precision::Bf16) };
         same(device, &config, &series())
     }),
     ("a run of a layer of 130 units is the CPU's", |device| {
-        let config = of(Precision::Bf16);
+        let config = run_config(Precision::Bf16);
         same(device, &Config { model: ModelConfig { hidden: 130, ..config.model }, ..config }, &series())
     }),
 ];
@@ -50,24 +54,24 @@ fn wave(len: usize, pace: f32) -> Vec<f32> {
 
 /// Samples one bar of M1 apart, five of which share a window of M5.
 fn series() -> SeriesInMemory {
-    let of = |(timeframe, bars): (&Timeframe, usize)| {
+    let timeframe_series = |(timeframe, bars): (&Timeframe, usize)| {
         let ends: Vec<i64> = (0..SAMPLES).map(|n| (timeframe.steps - 1 + n / bars) as i64).collect();
         (wave((ends[SAMPLES - 1] as usize + 1) * timeframe.features, 0.7), ends)
     };
-    let series = shape().timeframes.iter().zip([1, 5]).map(of).collect();
+    let series = shape().timeframes.iter().zip([1, 5]).map(timeframe_series).collect();
     SeriesInMemory::new(shape(), series, wave(2 * SAMPLES, 0.03)).expect("the arrays have the shape's sizes")
 }
 
 /// As many that share nothing.
 fn windows() -> InMemory {
-    let of = |timeframe: &Timeframe| wave(SAMPLES * timeframe.steps * timeframe.features, 0.7);
-    let features = shape().timeframes.iter().map(of).collect();
+    let windows = |timeframe: &Timeframe| wave(SAMPLES * timeframe.steps * timeframe.features, 0.7);
+    let features = shape().timeframes.iter().map(windows).collect();
     InMemory::new(shape(), features, wave(2 * SAMPLES, 0.03)).expect("the arrays have the shape's sizes")
 }
 
 /// Two epochs and some of samples in short runs, so that batches are of several shapes and most
 /// come again.
-fn of(precision: Precision) -> Config {
+fn run_config(precision: Precision) -> Config {
     let model = ModelConfig { hidden: 20, layers: 1, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 32, threads: 1, seed: 11, ..Config::default() };
     (config.max_steps, config.run_length, config.optimizer.lr) = (Some(14), Some(4), 0.02);
@@ -76,7 +80,7 @@ fn of(precision: Precision) -> Config {
 }
 
 fn whole() -> Config {
-    let mut config = of(Precision::Bf16);
+    let mut config = run_config(Precision::Bf16);
     config.dropout = 0.2;
     // The bias of keys has no gradient but what rounding leaves, of which AdamW would follow the
     // sign.

@@ -34,10 +34,10 @@ pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize
     let steps = shape.timeframes.iter().map(|timeframe| timeframe.steps as f64).sum::<f64>() + longest;
     let width = (hidden + heads * hidden) * timeframes + fused * timeframes + attended + outputs + features;
     let rows = config.batch_capacity() as f64 * nodes;
-    let of_batches = rows * (steps * per_step + width) * config.threads as f64;
-    let of_weights = (width + layers * hidden * timeframes).powi(2) * (config.threads as f64 + 4.0);
+    let batch_numbers = rows * (steps * per_step + width) * config.threads as f64;
+    let weight_numbers = (width + layers * hidden * timeframes).powi(2) * (config.threads as f64 + 4.0);
     // Four gates, forward and backward, in bytes.
-    if 64.0 * (of_batches + of_weights) < BYTES_MAX {
+    if 64.0 * (batch_numbers + weight_numbers) < BYTES_MAX {
         return Ok(());
     }
     let expected = "less, or a smaller model: the memory that they take together is more than can be counted";

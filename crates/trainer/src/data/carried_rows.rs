@@ -39,7 +39,7 @@ impl<'a> SlicedSeries<'a> {
     ///
     /// # Errors
     /// [`Error::NeedsSeries`] for samples that are not slices of series; as [`SeriesView::check`].
-    pub(crate) fn of(samples: &'a dyn Samples) -> Result<Self> {
+    pub(crate) fn new(samples: &'a dyn Samples) -> Result<Self> {
         let shape = samples.shape();
         let place = match (samples.series(), samples.streamed_series()) {
             (Some(series), _) => {
@@ -113,14 +113,14 @@ impl<'a> SlicedSeries<'a> {
 
     /// The distinct rows that `row` has for the first bars of windows, by timeframe, ascending.
     fn rows(&self, indices: &SampleRanges, row: impl Fn(usize, usize) -> Option<usize>) -> Result<Vec<Vec<usize>>> {
-        let of_timeframe = |k: usize| {
+        let timeframe_rows = |k: usize| {
             let mut rows = Vec::new();
             self.each_start(k, indices, |start| rows.extend(row(k, start)))?;
             rows.sort_unstable();
             rows.dedup();
             Ok(rows)
         };
-        (0..self.shape.timeframes.len()).map(of_timeframe).collect()
+        (0..self.shape.timeframes.len()).map(timeframe_rows).collect()
     }
 }
 

@@ -54,7 +54,7 @@ impl Config {
 
 /// The graph, where there are any, and the sample of a row of targets, with a colon.
 fn place(samples: &dyn Samples, sample: usize) -> String {
-    let of_graph = |graphs: &dyn Graphs| {
+    let graph_place = |graphs: &dyn Graphs| {
         (0..graphs.len()).find_map(|graph| {
             let node = graphs.nodes(graph).iter().position(|&node| node == sample)?;
             Some(match graphs.targets_of() {
@@ -63,5 +63,5 @@ fn place(samples: &dyn Samples, sample: usize) -> String {
             })
         })
     };
-    samples.graphs().and_then(of_graph).unwrap_or_else(|| format!("sample {sample}: "))
+    samples.graphs().and_then(graph_place).unwrap_or_else(|| format!("sample {sample}: "))
 }

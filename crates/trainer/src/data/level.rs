@@ -25,7 +25,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    pub(crate) fn of(readout: Option<Readout>) -> Self {
+    pub(crate) fn from_readout(readout: Option<Readout>) -> Self {
         match readout {
             None => Level::Sample,
             Some(Readout::Node) => Level::Node,
@@ -34,7 +34,7 @@ impl Level {
     }
 
     /// Level of rows for the samples of `batch`.
-    pub(crate) fn of_rows(batch: &BatchView<'_>) -> Self {
+    pub(crate) fn from_batch(batch: &BatchView<'_>) -> Self {
         if batch.graphs().is_some() { Level::Node } else { Level::Sample }
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Source<'a> {
     pub(crate) batch_size: usize,
     /// Size of the chunks that samples load ahead, of what was planned.
     pub(crate) chunk_percent: u32,
-    pub(crate) of_series: GatherMode,
+    pub(crate) gather_mode: GatherMode,
 }
 
 /// Gathering of samples that are slices of series.
@@ -50,14 +50,14 @@ impl Source<'_> {
 
     /// The series in a file that bars are read from.
     fn streamed(&self) -> Option<&dyn StreamedSeries> {
-        self.samples.streamed_series().filter(|_| self.of_series == GatherMode::Bars)
+        self.samples.streamed_series().filter(|_| self.gather_mode == GatherMode::Bars)
     }
 
     /// Room for the largest batch.
     fn batch(&self) -> Result<Batch> {
         let (shape, capacity) = (self.samples.shape(), self.capacity());
-        match (self.of_series, self.samples.series()) {
-            (GatherMode::WindowOffsets, Some(_)) => Batch::of_places(self.scope, shape, capacity),
+        match (self.gather_mode, self.samples.series()) {
+            (GatherMode::WindowOffsets, Some(_)) => Batch::for_offsets(self.scope, shape, capacity),
             _ => Batch::new(self.scope, shape, capacity),
         }
     }
@@ -131,7 +131,7 @@ fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Re
 }
 
 fn gather(source: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
-    let Source { samples, of_series, .. } = source;
+    let Source { samples, gather_mode, .. } = source;
     let (first, last) = (indices.iter().min().copied(), indices.iter().max().copied());
     let (Some(first), Some(last)) = (first, last) else {
         batch.resize(0);
@@ -148,7 +148,7 @@ fn gather(source: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()
     if let Some(series) = &series {
         series.check(samples.shape())?;
     }
-    match (of_series, &series) {
+    match (gather_mode, &series) {
         (GatherMode::Bars, Some(series)) => batch.take_series(series, indices)?,
         (GatherMode::WindowOffsets, Some(series)) => batch.take_places(series, indices)?,
         _ => {
@@ -220,7 +220,7 @@ impl Gathered<'_> {
         let all = series.read_times();
         let since = all - self.told;
         self.told = all;
-        (waited, Some(since.of_waiting(waited)))
+        (waited, Some(since.apportion(waited)))
     }
 
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
@@ -342,7 +342,7 @@ mod tests {
             scope: &scope,
             batch_size: 3,
             chunk_percent: 100,
-            of_series: GatherMode::Bars,
+            gather_mode: GatherMode::Bars,
         };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
@@ -370,7 +370,7 @@ mod tests {
             scope: &scope,
             batch_size: 1,
             chunk_percent: 100,
-            of_series: GatherMode::Bars,
+            gather_mode: GatherMode::Bars,
         };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));

@@ -93,9 +93,10 @@ impl Waits {
     }
 
     /// `waited` by cause, as these times of reading are to each other.
-    pub(crate) fn of_waiting(self, waited: Duration) -> Waits {
+    pub(crate) fn apportion(self, waited: Duration) -> Waits {
         let total = self.total().as_secs_f64();
-        let share = |of: Duration| if total > 0.0 { waited.mul_f64(of.as_secs_f64() / total) } else { Duration::ZERO };
+        let share =
+            |cause: Duration| if total > 0.0 { waited.mul_f64(cause.as_secs_f64() / total) } else { Duration::ZERO };
         let (decode, copy) = (share(self.decode), share(self.copy));
         Waits { disk: waited.saturating_sub(decode + copy), decode, copy, bytes_read: self.bytes_read }
     }

@@ -135,7 +135,7 @@ impl Batch {
     }
 
     /// The same without room for windows, for [places](Batch::take_places) alone.
-    pub(crate) fn of_places(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
+    pub(crate) fn for_offsets(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
         Batch::with_windows(scope, shape, capacity, 0)
     }
 
@@ -326,7 +326,7 @@ pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
 
 /// Targets by themselves, sample by sample: from the series where they are in memory, and else with
 /// their windows, which costs a read of those.
-pub(crate) enum Targets<'a> {
+pub(crate) enum TargetReader<'a> {
     /// In memory, and K.
     Resident(SeriesView<'a>, usize),
     /// In a file, and those of one sample, `[K]`.
@@ -334,30 +334,30 @@ pub(crate) enum Targets<'a> {
     Gathered(&'a dyn Samples, Batch),
 }
 
-impl<'a> Targets<'a> {
+impl<'a> TargetReader<'a> {
     /// Reader of `samples`; a sample at a time is booked on `scope` where they have to be gathered.
-    pub(crate) fn of(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
+    pub(crate) fn new(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
         let outputs = samples.shape().outputs;
         match (samples.series(), samples.streamed_series()) {
-            (Some(series), _) => Ok(Targets::Resident(series, outputs)),
-            (None, Some(series)) => Ok(Targets::Streamed(series, Buffer::zeros(scope, outputs)?)),
-            (None, None) => Ok(Targets::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
+            (Some(series), _) => Ok(TargetReader::Resident(series, outputs)),
+            (None, Some(series)) => Ok(TargetReader::Streamed(series, Buffer::zeros(scope, outputs)?)),
+            (None, None) => Ok(TargetReader::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
         }
     }
 
     /// The targets [K] of one sample.
-    pub(crate) fn of_sample(&mut self, sample: usize) -> Result<&[f32]> {
+    pub(crate) fn read(&mut self, sample: usize) -> Result<&[f32]> {
         match self {
-            Targets::Resident(series, width) => {
+            TargetReader::Resident(series, width) => {
                 let len = series.targets.len() / *width;
                 series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
             }
-            Targets::Streamed(series, targets) => {
+            TargetReader::Streamed(series, targets) => {
                 let read = series.read_targets(&[sample], targets.as_mut_slice());
                 read.map_err(|source| Error::Gather { first: sample, last: sample, count: 1, source })?;
                 Ok(targets.as_slice())
             }
-            Targets::Gathered(samples, batch) => {
+            TargetReader::Gathered(samples, batch) => {
                 batch.resize(1);
                 let gathered = samples.gather(&[sample], batch);
                 gathered.map_err(|source| Error::Gather { first: sample, last: sample, count: 1, source })?;

@@ -62,7 +62,7 @@ impl Schedule {
     }
 
     /// The same steps, of which `rank` computes its part.
-    pub(crate) fn of_rank(self, rank: Rank) -> Self {
+    pub(crate) fn for_rank(self, rank: Rank) -> Self {
         Schedule { rank, ..self }
     }
 
@@ -94,14 +94,14 @@ impl Schedule {
     /// The reduction blocks of a step: positions whose gradients are one term of its sum.
     pub(crate) fn blocks_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
         let size = if self.is_of_graphs { 1 } else { SHARD_SAMPLES };
-        let of_batch = |batch: Range<usize>| match self.runs {
+        let batch_blocks = |batch: Range<usize>| match self.runs {
             Some((runs, _)) => runs.batches_of_step(batch, 1, Grain::Shards),
             None => {
                 let end = batch.end;
                 batch.step_by(size).map(|start| start..end.min(start.saturating_add(size))).collect()
             }
         };
-        self.batches_of(step).into_iter().flat_map(of_batch).collect()
+        self.batches_of(step).into_iter().flat_map(batch_blocks).collect()
     }
 
     /// The batches that this rank computes its blocks of a step in.
@@ -192,7 +192,7 @@ mod tests {
         fn batches_of_ranges_are_those_of_the_list(
             runs in prop::collection::vec((0_usize..400, 1_usize..90), 1..8), seed in any::<u64>(),
             (batch_size, accumulation_steps, world) in (1_usize..70, 1_usize..3, 1_usize..4),
-            run_length in prop::option::of(1_usize..50),
+            run_length in prop_oneof![Just(None), (1_usize..50).prop_map(Some)],
         ) {
             let list: Vec<usize> = runs.into_iter().flat_map(|(first, len)| first..first + len).collect();
             let train: SampleRanges = list.iter().copied().collect();
@@ -201,14 +201,14 @@ mod tests {
             let order = Order::new(list.len(), config.run_samples(), seed).unwrap();
             let expected = |schedule: &Schedule, step: u64| -> Vec<Vec<usize>> {
                 let epoch = order.epoch(step / schedule.steps_per_epoch);
-                let of_batch = |batch: Range<usize>| batch.map(|position| list[epoch.sample(position)]).collect();
-                schedule.own_batches_of(&schedule.step(step)).into_iter().map(of_batch).collect()
+                let batch_samples = |batch: Range<usize>| batch.map(|position| list[epoch.sample(position)]).collect();
+                schedule.own_batches_of(&schedule.step(step)).into_iter().map(batch_samples).collect()
             };
             for step in [0, schedule.steps_per_epoch - 1, schedule.steps_per_epoch] {
                 let batches: Vec<Vec<usize>> = schedule.batches(step..step + 1, &train).collect();
                 prop_assert_eq!(batches, expected(&schedule, step));
                 for rank in 0..world {
-                    let own = schedule.of_rank(Rank::new(rank, world).unwrap());
+                    let own = schedule.for_rank(Rank::new(rank, world).unwrap());
                     let batches: Vec<Vec<usize>> = own.own_batches(step..step + 1, &train).collect();
                     prop_assert_eq!(batches, expected(&own, step), "rank {} of {}", rank, world);
                 }
@@ -235,8 +235,8 @@ mod tests {
                     (samples.positions.start, samples.positions.end)
                 );
                 for world in 1..12 {
-                    let of_rank = |rank| schedule.of_rank(Rank::new(rank, world).unwrap());
-                    let own: Vec<_> = (0..world).map(|rank| of_rank(rank).own_batches_of(&samples)).collect();
+                    let for_rank = |rank| schedule.for_rank(Rank::new(rank, world).unwrap());
+                    let own: Vec<_> = (0..world).map(|rank| for_rank(rank).own_batches_of(&samples)).collect();
                     let ends: Vec<usize> = blocks.iter().map(|block| block.end).collect();
                     assert!(
                         own.iter()

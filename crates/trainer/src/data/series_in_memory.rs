@@ -28,12 +28,12 @@ impl SeriesInMemory {
     /// its series.
     pub fn new(shape: SampleShape, series: Vec<(Vec<f32>, Vec<i64>)>, targets: Vec<f32>) -> Result<Self> {
         let samples = targets.len() / shape.outputs.max(1);
-        let of_timeframe = |((values, ends), timeframe): (&(Vec<f32>, Vec<i64>), &Timeframe)| {
+        let timeframe_fits = |((values, ends), timeframe): (&(Vec<f32>, Vec<i64>), &Timeframe)| {
             ends.len() == samples && values.len().is_multiple_of(timeframe.features.max(1))
         };
         let fits = targets.len() == samples * shape.outputs
             && series.len() == shape.timeframes.len()
-            && series.iter().zip(&shape.timeframes).all(of_timeframe);
+            && series.iter().zip(&shape.timeframes).all(timeframe_fits);
         if !fits {
             let lengths: Vec<_> = series.iter().map(|(values, ends)| (values.len(), ends.len())).collect();
             let samples = format!("series of {lengths:?} values and ends and {} target values", targets.len());

@@ -6,7 +6,7 @@
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Loss, is_labelled, labelled_rows};
 
-use crate::data::samples::Targets;
+use crate::data::samples::TargetReader;
 use crate::error::{Error, Result};
 use crate::evaluate::predict::Selection;
 
@@ -59,12 +59,12 @@ fn for_each_graph(device: &Device, selection: Selection<'_>, mut each: impl FnMu
         let expected = "node, mean, sum or max for samples that are the nodes of graphs";
         return Err(Error::setting("readout", &"none", expected));
     };
-    let mut all = Targets::of(selection.samples, &device.scope("batches"))?;
+    let mut all = TargetReader::new(selection.samples, &device.scope("batches"))?;
     let mut targets = Vec::new();
     for graph in selection.indices.iter() {
         targets.clear();
         for &sample in graphs.nodes(graph) {
-            targets.extend_from_slice(all.of_sample(sample)?);
+            targets.extend_from_slice(all.read(sample)?);
         }
         each(&targets);
     }

@@ -130,7 +130,7 @@ struct Observed<'a> {
 
 impl<'a> Observed<'a> {
     fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
-        let (level, outputs) = (Level::of(model.config().readout), model.shape().outputs);
+        let (level, outputs) = (Level::from_readout(model.config().readout), model.shape().outputs);
         Observed { selection, loss, level, outputs, unseen: selection.indices.remaining() }
     }
 
@@ -166,7 +166,7 @@ struct EvaluationSums<'a> {
 
 impl<'a> EvaluationSums<'a> {
     fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
-        let (level, outputs) = (Level::of(model.config().readout), model.shape().outputs);
+        let (level, outputs) = (Level::from_readout(model.config().readout), model.shape().outputs);
         let groups = loss.groups(outputs);
         EvaluationSums {
             mean: MeanLoss::new(&groups),
@@ -247,8 +247,11 @@ impl<'a> EvaluationSums<'a> {
         let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
         let tasks = if groups.len() > 1 { all.tasks(&mean, choice) } else { Vec::new() };
         let standard_errors = choice.and_then(|choice| all.standard_errors(choice));
-        let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices.at(of.graph), ..of };
-        let graphs = all.by_graph().into_iter().map(of_source).collect();
+        let with_index = |correlations: GraphCorrelations| GraphCorrelations {
+            graph: selection.indices.at(correlations.graph),
+            ..correlations
+        };
+        let graphs = all.by_graph().into_iter().map(with_index).collect();
         let loss = mean.finish();
         Ok(Evaluation { samples, loss, metrics, baselines, standard_errors, tasks, instruments, graphs })
     }

@@ -171,8 +171,8 @@ mod tests {
     fn parts_are_whole_blocks_in_order() {
         let indices = SampleRanges::from(100..345);
         for (len, block_len, world) in [(0, 32, 3), (1, 32, 2), (31, 32, 2), (33, 32, 2), (245, 32, 3), (5, 1, 9)] {
-            let of_rank = |rank| own_part(&indices.slice(0..len), block_len, Rank::new(rank, world).unwrap());
-            let parts: Vec<SampleRanges> = (0..world).map(of_rank).collect();
+            let rank_part = |rank| own_part(&indices.slice(0..len), block_len, Rank::new(rank, world).unwrap());
+            let parts: Vec<SampleRanges> = (0..world).map(rank_part).collect();
             assert_eq!(parts.iter().flat_map(SampleRanges::runs).collect::<SampleRanges>(), indices.slice(0..len));
             let starts = parts.iter().filter_map(|part| Some(part.first()? - 100));
             assert!(starts.clone().all(|start| start % block_len == 0));

@@ -52,13 +52,13 @@ impl MeanLoss {
         (*sum, *terms) = (*sum + graph_sum, *terms + graph_terms);
     }
 
-    fn of_group(&self, k: usize) -> f64 {
+    fn group_mean(&self, k: usize) -> f64 {
         let (sum, terms, _) = self.groups[k];
         sum / terms.max(1) as f64
     }
 
     pub(super) fn finish(&self) -> f64 {
-        let weighted = |(k, (_, _, weight)): (usize, &(f64, usize, f64))| weight * self.of_group(k);
+        let weighted = |(k, (_, _, weight)): (usize, &(f64, usize, f64))| weight * self.group_mean(k);
         self.groups.iter().enumerate().map(weighted).sum()
     }
 }
@@ -91,13 +91,13 @@ impl GroupSums {
         let targets = &batch.targets[rows.start * width..rows.end * width];
         self.samples += targets.chunks_exact(width).filter(|targets| known_targets(targets) > 0).count();
         if let [(_, sums)] = self.groups.as_mut_slice() {
-            return sums.add(RowsOfGroup::of(batch, 0), rows, MetricsSum::add);
+            return sums.add(GroupRows::new(batch, 0), rows, MetricsSum::add);
         }
         let predictions = &batch.predictions[rows.start * outputs_width..rows.end * outputs_width];
         for (k, (group, sums)) in self.groups.iter_mut().enumerate() {
             let own = columns(predictions, outputs_width, &group.outputs);
             let targets = columns(targets, width, &group.targets);
-            let all = RowsOfGroup::of(batch, k).baselines;
+            let all = GroupRows::new(batch, k).baselines;
             let baselines: Vec<_> = all
                 .iter()
                 .map(|(name, values)| {
@@ -105,14 +105,14 @@ impl GroupSums {
                     (*name, values[rows.start * each..rows.end * each].to_vec())
                 })
                 .collect();
-            let of_group = RowsOfGroup { predictions: &own, targets: &targets, baselines: &baselines };
-            sums.add(of_group, 0..rows.len(), MetricsSum::add);
+            let group_rows = GroupRows { predictions: &own, targets: &targets, baselines: &baselines };
+            sums.add(group_rows, 0..rows.len(), MetricsSum::add);
         }
     }
 
     /// Adds the rows of one graph, whose targets are one group.
     pub(super) fn add_graph(&mut self, batch: Rows<'_>, rows: Range<usize>) {
-        self.groups[0].1.add(RowsOfGroup::of(batch, 0), rows, MetricsSum::add_graph);
+        self.groups[0].1.add(GroupRows::new(batch, 0), rows, MetricsSum::add_graph);
     }
 
     /// Ends a run of an estimate.
@@ -144,8 +144,8 @@ impl GroupSums {
         let names =
             parts.iter().flat_map(|part| part.baselines.keys().copied()).collect::<std::collections::BTreeSet<_>>();
         let baseline = |name: &'static str| {
-            let of_parts = parts.iter().map(|part| (part.samples, part.baselines.get(name).cloned()));
-            (name, self.side_by_side(of_parts))
+            let metrics = parts.iter().map(|part| (part.samples, part.baselines.get(name).cloned()));
+            (name, self.side_by_side(metrics))
         };
         InstrumentEvaluation {
             samples: self.samples,
@@ -178,19 +178,19 @@ impl GroupSums {
 
     /// Each group by itself.
     pub(super) fn tasks(&self, mean: &MeanLoss, choice: Option<Choice>) -> Vec<TaskEvaluation> {
-        let of_group = |(k, (group, sums)): (usize, &(Group, Sums))| {
+        let evaluation = |(k, (group, sums)): (usize, &(Group, Sums))| {
             let InstrumentEvaluation { metrics, baselines, .. } = sums.finish();
             TaskEvaluation {
                 targets: [group.targets.start, group.targets.end],
                 objective: group.loss.name(),
                 weight: group.weight,
-                loss: mean.of_group(k),
+                loss: mean.group_mean(k),
                 metrics,
                 baselines,
                 standard_errors: choice.and_then(|choice| sums.standard_errors(choice)),
             }
         };
-        self.groups.iter().enumerate().map(of_group).collect()
+        self.groups.iter().enumerate().map(evaluation).collect()
     }
 }
 
@@ -201,16 +201,16 @@ fn columns(rows: &[f32], width: usize, places: &Range<usize>) -> Vec<f32> {
 
 /// [`Rows`] of one group: [R, K, M] of the model, [R, K] of the others.
 #[derive(Clone, Copy)]
-struct RowsOfGroup<'a> {
+struct GroupRows<'a> {
     predictions: &'a [f32],
     targets: &'a [f32],
     baselines: &'a [(&'static str, Vec<f32>)],
 }
 
-impl<'a> RowsOfGroup<'a> {
+impl<'a> GroupRows<'a> {
     /// Rows of the k-th group; all of a batch whose targets are one group.
-    fn of(Rows { predictions, targets, baselines }: Rows<'a>, k: usize) -> Self {
-        RowsOfGroup { predictions, targets, baselines: baselines.get(k).map_or(&[], Vec::as_slice) }
+    fn new(Rows { predictions, targets, baselines }: Rows<'a>, k: usize) -> Self {
+        GroupRows { predictions, targets, baselines: baselines.get(k).map_or(&[], Vec::as_slice) }
     }
 }
 
@@ -232,11 +232,11 @@ struct Sums {
 impl Sums {
     fn new(loss: Loss, outputs: usize) -> Self {
         // Beside classes baselines are classes too, and beside quantiles they are numbers.
-        let of_baselines = if let Loss::Classes(_) | Loss::CrossEntropy = loss { loss } else { Loss::Mse };
-        let model = MetricsSum::of_loss(loss, outputs);
+        let baseline_loss = if let Loss::Classes(_) | Loss::CrossEntropy = loss { loss } else { Loss::Mse };
+        let model = MetricsSum::for_loss(loss, outputs);
         Sums {
             outputs,
-            losses: [loss, of_baselines],
+            losses: [loss, baseline_loss],
             lags: Vec::new(),
             model,
             baselines: BTreeMap::new(),
@@ -246,18 +246,18 @@ impl Sums {
     }
 
     /// Adds some rows of a batch.
-    fn add(&mut self, batch: RowsOfGroup<'_>, rows: Range<usize>, add: fn(&mut MetricsSum, &[f32], &[f32])) {
+    fn add(&mut self, batch: GroupRows<'_>, rows: Range<usize>, add: fn(&mut MetricsSum, &[f32], &[f32])) {
         let values = rows.start * self.outputs..rows.end * self.outputs;
         let targets = &batch.targets[values.clone()];
-        let [of_model, of_baselines] = self.losses.map(|loss| {
+        let [model_values, baseline_values] = self.losses.map(|loss| {
             let per_target = loss.outputs_per_target();
             values.start * per_target..values.end * per_target
         });
-        add(&mut self.model, &batch.predictions[of_model], targets);
+        add(&mut self.model, &batch.predictions[model_values], targets);
         for (name, predictions) in batch.baselines {
-            let new = || MetricsSum::of_loss(self.losses[1], self.outputs);
+            let new = || MetricsSum::for_loss(self.losses[1], self.outputs);
             let sum = self.baselines.entry(name).or_insert_with(new);
-            add(sum, &predictions[of_baselines.clone()], targets);
+            add(sum, &predictions[baseline_values.clone()], targets);
         }
     }
 

@@ -335,7 +335,7 @@ mod tests {
 
         /// One rank's part of the sum; of those that are `failing`, each gives a group of its first
         /// block alone.
-        fn of_rank(&self, peers: &mut ThreadPeers, failing: &[usize]) -> Result<(StepSums, Vec<u32>), PeerLost> {
+        fn relay_part(&self, peers: &mut ThreadPeers, failing: &[usize]) -> Result<(StepSums, Vec<u32>), PeerLost> {
             let (rank, places) = (peers.rank(), self.places());
             let own = Rank::new(rank, peers.world()).unwrap().slice(0..self.blocks.losses.len());
             let gradients = &self.blocks.gradients[own.clone()];
@@ -400,7 +400,7 @@ mod tests {
         #[test]
         fn any_world_forms_the_sum_of_one_process(world in 1usize..10, case in case()) {
             let expected = alone(&case.blocks);
-            for (sums, bits) in ThreadPeers::run(world, &Faults::default(), |mut peers| case.of_rank(&mut peers, &[])) {
+            for (sums, bits) in ThreadPeers::run(world, &Faults::default(), |mut peers| case.relay_part(&mut peers, &[])) {
                 let found = (bits, sums.loss_sum.to_bits(), sums.terms);
                 prop_assert!(found == expected, "{world} ranks, {} blocks", case.blocks.losses.len());
                 prop_assert_eq!(sums.failed, None);
@@ -414,8 +414,8 @@ mod tests {
             let first = failing.iter().copied().filter(|&rank| rank < world).min();
             // The ranks then stand at the same message: the next sum is that of all blocks.
             let twice = |mut peers: ThreadPeers| {
-                let (failed, _) = case.of_rank(&mut peers, &failing)?;
-                Ok::<_, PeerLost>((failed, case.of_rank(&mut peers, &[])?))
+                let (failed, _) = case.relay_part(&mut peers, &failing)?;
+                Ok::<_, PeerLost>((failed, case.relay_part(&mut peers, &[])?))
             };
             for (failed, (sums, bits)) in ThreadPeers::run(world, &Faults::default(), twice) {
                 prop_assert_eq!(failed.failed, first);

@@ -155,21 +155,21 @@ impl<'a> StepGradients<'a> {
 
     /// Takes the gradients of `block` at `place`, one of the groups'.
     pub(crate) fn give_place(&self, block: usize, place: &Range<usize>, gradients: &[f32]) {
-        let group = self.places.iter().position(|of| of == place).expect("a place of a group");
+        let group = self.places.iter().position(|own| own == place).expect("a place of a group");
         self.give(block, group, gradients);
     }
 
     fn give(&self, block: usize, group: usize, gradients: &[f32]) {
-        let mut of = self.groups[group].lock().expect(LOCK);
+        let mut state = self.groups[group].lock().expect(LOCK);
         let bad = if self.blocks.is_first {
-            of.add_in_turn(block, self.blocks.in_turn, gradients);
-            let is_whole = of.added == self.blocks.count;
-            if is_whole { first_non_finite(of.sum).map(|index| (0, index)) } else { None }
+            state.add_in_turn(block, self.blocks.in_turn, gradients);
+            let is_whole = state.added == self.blocks.count;
+            if is_whole { first_non_finite(state.sum).map(|index| (0, index)) } else { None }
         } else {
-            of.held[block].copy_from_slice(gradients);
+            state.held[block].copy_from_slice(gradients);
             first_non_finite(gradients).map(|index| (block, index))
         };
-        drop(of);
+        drop(state);
         let bad = bad.map(|(block, index)| (block, self.places[group].start + index));
         let mut progress = self.progress.lock().expect(LOCK);
         progress.non_finite = progress.non_finite.into_iter().chain(bad).min();
@@ -222,20 +222,20 @@ impl<'a> StepGradients<'a> {
     /// Adds this rank's blocks to `message`, the sum of the ranks before them in `piece`; on rank 0
     /// the message becomes the sum of its own.
     pub(super) fn add_to(&self, piece: &Piece, message: &mut [u8]) {
-        self.each_part(piece, message, |of, range, message| {
+        self.each_part(piece, message, |group, range, message| {
             if !self.blocks.is_first {
-                from_bytes(message, &mut of.sum[range.clone()]);
-                for block in &of.held {
-                    add(&mut of.sum[range.clone()], &block[range.clone()]);
+                from_bytes(message, &mut group.sum[range.clone()]);
+                for block in &group.held {
+                    add(&mut group.sum[range.clone()], &block[range.clone()]);
                 }
             }
-            to_bytes_in(&of.sum[range], message);
+            to_bytes_in(&group.sum[range], message);
         });
     }
 
     /// Puts the sum of all ranks in `piece` into its place.
     pub(super) fn put(&self, piece: &Piece, message: &mut [u8]) {
-        self.each_part(piece, message, |of, range, message| from_bytes(message, &mut of.sum[range]));
+        self.each_part(piece, message, |group, range, message| from_bytes(message, &mut group.sum[range]));
     }
 
     fn each_part(&self, piece: &Piece, message: &mut [u8], work: impl Fn(&mut Group<'a>, Range<usize>, &mut [u8])) {
@@ -306,17 +306,17 @@ mod tests {
 
     #[test]
     fn pieces_go_on_across_groups() {
-        let of = |lens: &[usize], piece_len| {
+        let piece_texts = |lens: &[usize], piece_len| {
             let texts = pieces(lens.iter().copied(), piece_len).into_iter().map(|piece| {
-                let of = |segment: &Segment| format!("{}:{:?}", segment.group, segment.range);
-                format!("{} = {}", piece.len, piece.segments.iter().map(of).collect::<Vec<_>>().join(" "))
+                let segment_text = |segment: &Segment| format!("{}:{:?}", segment.group, segment.range);
+                format!("{} = {}", piece.len, piece.segments.iter().map(segment_text).collect::<Vec<_>>().join(" "))
             });
             texts.collect::<Vec<_>>()
         };
-        assert_eq!(of(&[2, 5, 1, 3], 4), ["4 = 0:0..2 1:0..2", "4 = 1:2..5 2:0..1", "3 = 3:0..3"]);
-        assert_eq!(of(&[8], 4), ["4 = 0:0..4", "4 = 0:4..8"]);
-        assert_eq!(of(&[3], 4), ["3 = 0:0..3"]);
-        assert!(of(&[], 4).is_empty());
+        assert_eq!(piece_texts(&[2, 5, 1, 3], 4), ["4 = 0:0..2 1:0..2", "4 = 1:2..5 2:0..1", "3 = 3:0..3"]);
+        assert_eq!(piece_texts(&[8], 4), ["4 = 0:0..4", "4 = 0:4..8"]);
+        assert_eq!(piece_texts(&[3], 4), ["3 = 0:0..3"]);
+        assert!(piece_texts(&[], 4).is_empty());
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl ThreadPeers {
     pub fn world_of(world: usize, faults: &Faults) -> Vec<ThreadPeers> {
         let state = Mutex::new(State { alive: vec![true; world], ..State::default() });
         let shared = Arc::new(World { state, changed: Condvar::new() });
-        let of_rank = |born| ThreadPeers {
+        let peers = |born| ThreadPeers {
             world: Arc::clone(&shared),
             born,
             members: (0..world).collect(),
@@ -120,7 +120,7 @@ impl ThreadPeers {
             bytes_sent: 0,
             faults: faults.clone(),
         };
-        (0..world).map(of_rank).collect()
+        (0..world).map(peers).collect()
     }
 
     /// Does `work` on every rank of a world, which is its own, and gives the answers of all.
@@ -214,15 +214,15 @@ impl ThreadPeers {
     }
 
     fn take(&self, from: usize, is_broadcast: bool, message: &mut [u8]) -> Result<(), PeerLost> {
-        let (generation, of) = (self.generation, self.members[from]);
-        let mailbox = (generation, of, self.born, is_broadcast);
+        let (generation, sender) = (self.generation, self.members[from]);
+        let mailbox = (generation, sender, self.born, is_broadcast);
         let arrival = self.wait(|state| {
             if let Some((next, arrival)) = state.mail.get_mut(&mailbox).and_then(VecDeque::pop_front) {
                 assert_eq!(next.len(), message.len(), "ranks do the same in the same order");
                 message.copy_from_slice(&next);
                 return Some(Ok(arrival));
             }
-            let reason = match (state.alive[of], state.revoked >= Some(generation)) {
+            let reason = match (state.alive[sender], state.revoked >= Some(generation)) {
                 (false, _) => "it ended",
                 (_, true) => "the exchange was revoked",
                 _ => return None,

@@ -40,7 +40,7 @@ pub(crate) fn largest_batch(
         return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: None, graphs: None });
     };
     view.check(shape)?;
-    let pieces = Pieces::of(config, train.len());
+    let pieces = Pieces::new(config, train.len());
     if let Some(runs) = config.purpose().runs() {
         return Ok(largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt));
     }
@@ -66,7 +66,7 @@ fn largest_batch_of_runs(
     pieces: Pieces,
     sizes: Vec<usize>,
 ) -> LargestBatch {
-    let MostRuns { count, steps } = MostRuns::of(runs, shape, view, train, pieces);
+    let MostRuns { count, steps } = MostRuns::new(runs, shape, view, train, pieces);
     let count = count.min(sizes.iter().copied().max().unwrap_or(0));
     let rows = view.timeframes.iter().zip(&shape.timeframes);
     let rows: Vec<usize> = rows.map(|(series, timeframe)| series.values.len() / timeframe.features.max(1)).collect();
@@ -100,7 +100,8 @@ fn largest_batch_of_graphs(
         (vec![nodes; shape.timeframes.len()], shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>());
     let view = samples.series().filter(|_| samples.load_ahead().is_none());
     let series = view.map(|view| {
-        let rows = view.timeframes.iter().zip(&shape.timeframes).map(|(of, tf)| of.values.len() / tf.features.max(1));
+        let rows =
+            view.timeframes.iter().zip(&shape.timeframes).map(|(series, tf)| series.values.len() / tf.features.max(1));
         rows.collect::<Vec<usize>>()
     });
     for (k, &rows) in series.iter().flatten().enumerate() {
@@ -118,9 +119,9 @@ fn steps_of(samples: &dyn Samples) -> Vec<usize> {
 
 /// Numbers of samples that the batches of training on so many have.
 fn sizes_of_training(config: &Config, samples: usize) -> Vec<usize> {
-    let of_last_step = if config.last_batch == LastBatch::Drop { 0 } else { samples % config.step_samples() };
+    let last_step = if config.last_batch == LastBatch::Drop { 0 } else { samples % config.step_samples() };
     let full = if samples >= config.batch_size { config.batch_size } else { 0 };
-    once(vec![full, of_last_step % config.batch_size])
+    once(vec![full, last_step % config.batch_size])
 }
 
 /// The same of dense training, whose batches end where runs do.
@@ -156,7 +157,7 @@ pub(super) struct Pieces {
 impl Pieces {
     /// Bounds of a run on so many samples: runs begin at multiples of their length in the order of
     /// an epoch, and batches at multiples of theirs.
-    fn of(config: &Config, samples: usize) -> Self {
+    fn new(config: &Config, samples: usize) -> Self {
         let (batch, run) = (config.batch_size, config.run_samples());
         let count = match () {
             () if run >= samples || run.is_multiple_of(batch) => 1,
@@ -242,7 +243,7 @@ mod tests {
             (64, Some(1000), (1, 64)),
         ] {
             let config = Config { batch_size, run_length, accumulation_steps: 2, ..Config::default() };
-            let Pieces { count, len } = Pieces::of(&config, 500);
+            let Pieces { count, len } = Pieces::new(&config, 500);
             assert_eq!((count, len), expected, "{run_length:?}");
         }
     }
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(sizes_of_training(&config, 42), [2, 8]);
         assert_eq!(sizes_of_training(&config, 5), [5]);
         assert_eq!(sizes_of_training(&Config { last_batch: LastBatch::Drop, ..config.clone() }, 42), [8]);
-        let of_validation = [0, 3, 8, 13].map(|samples| sizes_of_validation(&config, samples));
-        assert_eq!(of_validation, [vec![], vec![3], vec![8], vec![5, 8]]);
+        let validation_sizes = [0, 3, 8, 13].map(|samples| sizes_of_validation(&config, samples));
+        assert_eq!(validation_sizes, [vec![], vec![3], vec![8], vec![5, 8]]);
     }
 }

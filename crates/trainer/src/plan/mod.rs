@@ -83,8 +83,13 @@ impl CarriedStates {
     /// # Errors
     /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for samples that are stored as windows,
     /// [`Error::Gather`](crate::Error::Gather), and whatever is wrong with series.
-    pub fn of(config: &Config, samples: &dyn Samples, train: &SampleRanges, validation: &SampleRanges) -> Result<Self> {
-        let series = SlicedSeries::of(samples)?;
+    pub fn new(
+        config: &Config,
+        samples: &dyn Samples,
+        train: &SampleRanges,
+        validation: &SampleRanges,
+    ) -> Result<Self> {
+        let series = SlicedSeries::new(samples)?;
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
         let training = series.carried_rows(if config.carry_state { train } else { SampleRanges::NONE })?;
         let evaluated = config.evaluated(validation);
@@ -111,7 +116,7 @@ impl Footprint {
     ///
     /// # Errors
     /// As [`Model::new`].
-    pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
+    pub fn new(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
         let capacity = config.compute().capacity(config.purpose());
         Footprint::with_room(config, shape, capacity, 1, validation_samples > 0)
     }
@@ -122,7 +127,7 @@ impl Footprint {
     ///
     /// # Errors
     /// As [`Model::new`].
-    pub fn of_graphs(
+    pub fn for_graphs(
         config: &Config,
         shape: &SampleShape,
         nodes: usize,
@@ -229,7 +234,12 @@ impl GpuFootprint {
     ///
     /// # Errors
     /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series.
-    pub fn of(config: &Config, samples: &dyn Samples, train: &SampleRanges, validation: &SampleRanges) -> Result<Self> {
+    pub fn new(
+        config: &Config,
+        samples: &dyn Samples,
+        train: &SampleRanges,
+        validation: &SampleRanges,
+    ) -> Result<Self> {
         config.check_on_gpu()?;
         config.loss.check_groups(samples.shape().outputs)?;
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };

@@ -20,7 +20,7 @@ pub(super) struct MostRuns {
 
 impl MostRuns {
     /// Sizes of batches that are made of such `pieces` of `list`.
-    pub(super) fn of(
+    pub(super) fn new(
         runs: Runs,
         shape: &SampleShape,
         view: &SeriesView<'_>,
@@ -32,11 +32,11 @@ impl MostRuns {
         let by_length = ends(runs.longest);
         // As few as can be: a batch that begins elsewhere, or has its pieces side by side, has no
         // more.
-        let of_piece = |first: usize| {
+        let runs_in_piece = |first: usize| {
             let end = list.len().min(first + pieces.len);
             successors(Some(first), |&at| by_length.get(at).copied()).take_while(|&at| at < end).count()
         };
-        let count = pieces.count * (0..list.len()).map(of_piece).max().unwrap_or(0);
+        let count = pieces.count * (0..list.len()).map(runs_in_piece).max().unwrap_or(0);
         let is_ordered = (1..list.len()).all(|at| (0..shape.timeframes.len()).all(|k| end(k, at - 1) <= end(k, at)));
         // Of several pieces, one may go on where another ends, or some samples later.
         let farthest = if pieces.count == 1 { by_length } else { ends(usize::MAX) };
@@ -54,7 +54,7 @@ impl MostRuns {
 /// Ends of the runs that begin at each of `len` samples and have up to `longest`.
 fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut end = 0;
-    let of = |first: usize| {
+    let run_end = |first: usize| {
         // What follows from a run's first sample follows from its second one too.
         end = end.max(first + 1);
         while end < len && end - first < longest && goes_on(first, end) {
@@ -62,7 +62,7 @@ fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bo
         }
         end
     };
-    (0..len).map(of).collect()
+    (0..len).map(run_end).collect()
 }
 
 #[cfg(test)]
@@ -99,24 +99,24 @@ mod tests {
     fn most(samples: &SeriesInMemory, longest: usize, pieces: Pieces) -> MostRuns {
         let list = SampleRanges::from(0..samples.len());
         let runs = Runs { longest, at_once: 1, piece: usize::MAX };
-        MostRuns::of(runs, samples.shape(), &samples.series().unwrap(), &list, pieces)
+        MostRuns::new(runs, samples.shape(), &samples.series().unwrap(), &list, pieces)
     }
 
     #[test]
     fn gaps_make_more_runs_and_slow_timeframes_shorter_ones() {
         let mut moved = vec![(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 1), (1, 0), (1, 0)];
-        let of = |count, len| Pieces { count, len };
-        assert_eq!(most(&samples(&moved), 4, of(1, 4)), MostRuns { count: 1, steps: vec![7, 3] });
-        assert_eq!(most(&samples(&moved), 4, of(3, 4)), MostRuns { count: 3, steps: vec![7, 3] });
-        assert_eq!(most(&samples(&moved), 4, of(1, 8)), MostRuns { count: 2, steps: vec![7, 3] });
+        let pieces = |count, len| Pieces { count, len };
+        assert_eq!(most(&samples(&moved), 4, pieces(1, 4)), MostRuns { count: 1, steps: vec![7, 3] });
+        assert_eq!(most(&samples(&moved), 4, pieces(3, 4)), MostRuns { count: 3, steps: vec![7, 3] });
+        assert_eq!(most(&samples(&moved), 4, pieces(1, 8)), MostRuns { count: 2, steps: vec![7, 3] });
         moved[4] = (9, 3);
-        assert_eq!(most(&samples(&moved), 4, of(1, 4)), MostRuns { count: 2, steps: vec![7, 3] });
-        assert_eq!(most(&samples(&[]), 4, of(1, 4)), MostRuns { count: 0, steps: vec![4, 2] });
+        assert_eq!(most(&samples(&moved), 4, pieces(1, 4)), MostRuns { count: 2, steps: vec![7, 3] });
+        assert_eq!(most(&samples(&[]), 4, pieces(1, 4)), MostRuns { count: 0, steps: vec![4, 2] });
         // Two samples share a bar each time: the second of two pieces may take up where the first
         // one ends, and more bars fit then.
         let sharing: Vec<(i64, i64)> = (0..12).map(|n| (n % 2, 0)).collect();
-        assert_eq!(most(&samples(&sharing), 4, of(1, 4)).steps, [6, 2]);
-        assert_eq!(most(&samples(&sharing), 4, of(2, 4)).steps, [7, 2]);
+        assert_eq!(most(&samples(&sharing), 4, pieces(1, 4)).steps, [6, 2]);
+        assert_eq!(most(&samples(&sharing), 4, pieces(2, 4)).steps, [7, 2]);
     }
 
     proptest! {

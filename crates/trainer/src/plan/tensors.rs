@@ -59,8 +59,8 @@ impl Footprint {
         // Two, and two of the given size while a validation interrupts training.
         let bytes_of =
             |parts: &TensorPlan| parts.iter().map(|(_, numbers, _)| numbers * size_of::<f32>()).sum::<usize>();
-        let of_batches = self.batches_bytes - if counted { sample * size_of::<f32>() } else { 0 };
-        let validates = of_batches > 2 * bytes_of(&batches);
+        let batch_bytes = self.batches_bytes - if counted { sample * size_of::<f32>() } else { 0 };
+        let validates = batch_bytes > 2 * bytes_of(&batches);
         let (count, validated) = match (validates, config.batch_capacity() == config.batch_size) {
             (false, _) => (2, TensorPlan::new()),
             (true, true) => (4, TensorPlan::new()),

@@ -200,7 +200,7 @@ proptest! {
         let validation = &SampleRanges::from(if validates { 60..62 } else { 60..60 });
         let data = Rings { by_node, ..Rings::new(&shape) };
         let (nodes, edges) = data.largest();
-        let computed = Footprint::of_graphs(&config, &shape, nodes, edges, validation.len()).unwrap();
+        let computed = Footprint::for_graphs(&config, &shape, nodes, edges, validation.len()).unwrap();
         prop_assert_eq!(peaks_of_a_run(&config, &data, validation), parts(&computed));
         prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, Some(data.largest())).unwrap()), parts(&computed));
     }
@@ -243,9 +243,9 @@ proptest! {
         };
         let validation = &SampleRanges::from(if validates { 60..62 } else { 60..60 });
         let data: Box<dyn Samples> = if config.streams() { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
-        let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
+        let mut computed = Footprint::new(&config, &shape, validation.len()).unwrap();
         if config.streams() {
-            let states = CarriedStates::of(&config, &*data, &SampleRanges::from(0..60), validation).unwrap();
+            let states = CarriedStates::new(&config, &*data, &SampleRanges::from(0..60), validation).unwrap();
             computed = computed.with_carried_states(&config, &shape, &states);
         }
         prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));
@@ -268,7 +268,7 @@ fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
     };
     let validation = vec![HeldStates { ends: vec![3, 1], covered: vec![9, 4] }];
     let states = CarriedStates { training: vec![7, 2], validation };
-    let footprint = |config: &Config| Footprint::of(config, &shape, 3);
+    let footprint = |config: &Config| Footprint::new(config, &shape, 3);
     for most in [1_000_000_000, usize::MAX] {
         let config = config(64, most);
         let planned = footprint(&config).unwrap();
@@ -288,7 +288,7 @@ fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
         Config { loss_on: LossOn::EveryStep, run_length: Some(usize::MAX), ..config(usize::MAX, 1) },
     ] {
         let error = match config.model.is_over_graphs() {
-            true => Footprint::of_graphs(&config, &shape, 30, 90, 3).unwrap_err(),
+            true => Footprint::for_graphs(&config, &shape, 30, 90, 3).unwrap_err(),
             false => footprint(&config).unwrap_err(),
         };
         assert!(error.to_string().starts_with("`batch_size` is "), "{error}");

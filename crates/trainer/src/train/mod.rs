@@ -208,7 +208,7 @@ impl Trainer {
         let gradients = || TensorSet::zeros(&device.scope("model/gradients"), model.layout());
         let gradients = gpu.is_none().then(gradients).transpose()?;
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
-        let mut fallback = if gpu.is_some() { OomFallback::of_gpu(&config) } else { OomFallback::new(&config) };
+        let mut fallback = if gpu.is_some() { OomFallback::for_gpu(&config) } else { OomFallback::new(&config) };
         let (engine, cut_before) = first_engine(device, &model, &config, gpu.is_some(), &mut fallback)?;
         let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config.on_device())).transpose()?;
         Ok(Trainer {
@@ -327,7 +327,7 @@ impl Trainer {
         let mut asked = self.tell_cuts(observer);
         while asked.is_continue() {
             let limits = self.fallback.limits();
-            let schedule = schedule.cut_into(limits.batch_size, self.grain()).of_rank(self.rank());
+            let schedule = schedule.cut_into(limits.batch_size, self.grain()).for_rank(self.rank());
             match self.train_on(run, &schedule, observer) {
                 Err(Error::Peer(lost)) => asked = self.reform(lost, observer)?,
                 Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
@@ -412,8 +412,8 @@ impl Trainer {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
         let seen = self.accelerator.as_ref().map(|_| SeenEdges::for_config(&self.model.config()));
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
-        let of_series = if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars };
-        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, of_series }
+        let gather_mode = if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars };
+        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode }
     }
 
     /// Notes on the choice of kernels and on a capture that the driver refused.

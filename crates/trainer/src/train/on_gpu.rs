@@ -101,7 +101,7 @@ impl Trainer {
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
-        let source = Source { of_series: GatherMode::Bars, ..self.source(run, None, &scope, schedule.capacity()) };
+        let source = Source { gather_mode: GatherMode::Bars, ..self.source(run, None, &scope, schedule.capacity()) };
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;
             self.engine.load(&self.model, &self.parameters);

@@ -52,15 +52,15 @@ const BATCHES_FIRST: usize = 2;
 
 impl OomFallback {
     pub(crate) fn new(config: &Config) -> Self {
-        OomFallback::of(config, config.can_checkpoint_gradients(), Grain::Shards)
+        OomFallback::with_levels(config, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
     /// The levels of a run on a GPU, where nothing is computed again.
-    pub(crate) fn of_gpu(config: &Config) -> Self {
-        OomFallback::of(config, false, Grain::Runs)
+    pub(crate) fn for_gpu(config: &Config) -> Self {
+        OomFallback::with_levels(config, false, Grain::Runs)
     }
 
-    fn of(config: &Config, can_checkpoint: bool, grain: Grain) -> Self {
+    fn with_levels(config: &Config, can_checkpoint: bool, grain: Grain) -> Self {
         let Config { batch_size, gradient_checkpointing, .. } = *config;
         let planned = MemoryLimits { chunk_percent: 100, batch_size, gradient_checkpointing };
         let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..planned };
@@ -98,8 +98,8 @@ impl OomFallback {
     /// cut.
     pub(crate) fn next_level(&mut self, has_chunks: bool) -> Option<MemoryLimits> {
         let now = self.limits();
-        let of_chunks = |limits: &MemoryLimits| if has_chunks { limits.chunk_percent } else { now.chunk_percent };
-        let is_less = |limits: &MemoryLimits| MemoryLimits { chunk_percent: of_chunks(limits), ..*limits } != now;
+        let percent = |limits: &MemoryLimits| if has_chunks { limits.chunk_percent } else { now.chunk_percent };
+        let is_less = |limits: &MemoryLimits| MemoryLimits { chunk_percent: percent(limits), ..*limits } != now;
         let below = self.levels[self.at + 1..].iter().position(is_less)?;
         self.at += 1 + below;
         Some(self.limits())

@@ -79,7 +79,7 @@ impl Trainer {
     /// of the same bars.
     pub(super) fn carry_states_of(&mut self, run: &Run<'_>) -> Result<()> {
         if self.config.carry_state {
-            let rows = SlicedSeries::of(run.samples)?.carried_rows(run.train)?;
+            let rows = SlicedSeries::new(run.samples)?.carried_rows(run.train)?;
             if !self.carried.as_ref().is_some_and(|carried| carried.is_of(&rows)) {
                 // Given back before the new ones are taken.
                 self.carried = None;
@@ -94,7 +94,7 @@ impl Trainer {
         if !self.config.carry_state {
             return Ok(None);
         }
-        let rows = SlicedSeries::of(run.samples)?.carried_rows(run.train)?;
+        let rows = SlicedSeries::new(run.samples)?.carried_rows(run.train)?;
         let step_samples = self.config.step_samples();
         Ok(Some(Carried::new(&self.device.scope("carried"), &self.model, &rows, step_samples)?))
     }

@@ -14,7 +14,7 @@ use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
 use crate::data::prefetch::BatchFeed;
-use crate::data::samples::Targets;
+use crate::data::samples::TargetReader;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::train::events::StepEvent;
@@ -242,11 +242,11 @@ impl Trainer {
     fn counts_ahead(&self, step: u64, schedule: &Schedule, run: &Run<'_>) -> Result<Option<TaskCounts>> {
         let Loss::Tasks(tasks) = self.config.loss else { return Ok(None) };
         let batches = schedule.batches(step..step + 1, run.train);
-        let mut targets = Targets::of(run.samples, &self.device.scope("batches"))?;
+        let mut targets = TargetReader::new(run.samples, &self.device.scope("batches"))?;
         let mut counts = TaskCounts::default();
         for sample in batches.flatten() {
-            let of_sample = tasks.count(targets.of_sample(sample)?);
-            counts.iter_mut().zip(of_sample).for_each(|(count, of_sample)| *count += of_sample);
+            let sample_counts = tasks.count(targets.read(sample)?);
+            counts.iter_mut().zip(sample_counts).for_each(|(count, sample_counts)| *count += sample_counts);
         }
         Ok(Some(counts))
     }
@@ -271,7 +271,7 @@ impl Trainer {
         let Some(first) = trace.first() else {
             return gradient.map(|(tensor, index)| (format!("the gradient of {tensor}"), index));
         };
-        let of = if first.layer.is_empty() { "" } else { " in " };
-        Some((format!("{}{of}{}", first.tensor, first.layer), first.index))
+        let preposition = if first.layer.is_empty() { "" } else { " in " };
+        Some((format!("{}{preposition}{}", first.tensor, first.layer), first.index))
     }
 }

@@ -16,8 +16,8 @@ pub(crate) fn in_runs(config: &Config, run_length: usize) -> Config {
 
 /// With norms and fusion, and without pooling.
 pub(crate) fn normed(precision: Precision, layers: usize) -> Config {
-    let of = whole(precision, layers);
-    Config { model: ModelConfig { pooling: Pooling::Last, ..of.model }, ..of }
+    let base = whole(precision, layers);
+    Config { model: ModelConfig { pooling: Pooling::Last, ..base.model }, ..base }
 }
 
 /// Sixty samples in four segments, with gaps before the 9th, the 20th and the 22nd: windows of M1
@@ -25,12 +25,12 @@ pub(crate) fn normed(precision: Precision, layers: usize) -> Config {
 /// gaps. There is no bar behind those that are learnt.
 pub(crate) fn with_gaps() -> SeriesInMemory {
     let shape = shape();
-    let of = |(timeframe, (slowness, pace)): (&Timeframe, (usize, f32))| {
+    let timeframe_series = |(timeframe, (slowness, pace)): (&Timeframe, (usize, f32))| {
         let gaps = |n: usize| [9, 20, 22].iter().filter(|&&gap| n >= gap).count();
         let end = |n: usize| (timeframe.steps - 1 + n.min(48) / slowness + gaps(n) * (timeframe.steps + 2)) as i64;
         (wave((end(59) as usize + 1) * timeframe.features, pace), (0..60).map(end).collect())
     };
-    let series = shape.timeframes.iter().zip([(1, 0.7), (100, 0.9), (4, 1.3)]).map(of).collect();
+    let series = shape.timeframes.iter().zip([(1, 0.7), (100, 0.9), (4, 1.3)]).map(timeframe_series).collect();
     SeriesInMemory::new(shape, series, wave(120, 0.3)).unwrap()
 }
 
@@ -48,21 +48,21 @@ fn trains_as_the_processor_does(gpu: &Device) {
 #[test]
 fn by_the_plain_forms_of_the_operations() {
     trains_as_the_processor_does(&Device::cpu());
-    let of = in_runs(&config(Precision::Fp32, 3), 7);
-    check(&Device::cpu(), &Config { batch_size: 7, accumulation_steps: 2, ..of.clone() }, &with_gaps());
+    let base = in_runs(&config(Precision::Fp32, 3), 7);
+    check(&Device::cpu(), &Config { batch_size: 7, accumulation_steps: 2, ..base.clone() }, &with_gaps());
     // Batches that end within pieces of the order, if they are not cut at runs.
     check(
         &Device::cpu(),
-        &Config { batch_size: 9, accumulation_steps: 3, run_length: Some(6), ..of.clone() },
+        &Config { batch_size: 9, accumulation_steps: 3, run_length: Some(6), ..base.clone() },
         &with_gaps(),
     );
     for run_length in [9, 100] {
-        let of = Config { batch_size: 49, run_length: Some(run_length), dropout: 0.0, ..of.clone() };
-        check(&Device::cpu(), &of, &with_gaps());
+        let base = Config { batch_size: 49, run_length: Some(run_length), dropout: 0.0, ..base.clone() };
+        check(&Device::cpu(), &base, &with_gaps());
     }
     for loss in losses() {
-        let of = Config { loss, batch_size: 49, ..normed(Precision::Fp32, 2) };
-        check(&Device::cpu(), &in_runs(&of, 9), &with_gaps());
+        let base = Config { loss, batch_size: 49, ..normed(Precision::Fp32, 2) };
+        check(&Device::cpu(), &in_runs(&base, 9), &with_gaps());
     }
 }
 

@@ -34,10 +34,10 @@ fn over_graphs(kind: AttentionKind) -> Config {
         residual: true,
         ..GraphConfig::default()
     };
-    let of = config(Precision::Fp32, 2);
-    let model = ModelConfig { graph: Some(graph), edge_attributes: 2, readout: Some(Readout::Node), ..of.model };
+    let base = config(Precision::Fp32, 2);
+    let model = ModelConfig { graph: Some(graph), edge_attributes: 2, readout: Some(Readout::Node), ..base.model };
     // Six steps of four graphs, the last one of an epoch of two.
-    let mut config = Config { model, batch_size: 4, max_steps: Some(6), run_length: Some(1), ..of };
+    let mut config = Config { model, batch_size: 4, max_steps: Some(6), run_length: Some(1), ..base };
     config.optimizer.epsilon = 1e-4;
     config
 }
@@ -89,18 +89,18 @@ fn train(
 
 /// The same training on the CPU and on `gpu`.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
-    let (mut of_processor, mut of_gpu) = (trainer(None, config, samples), trainer(Some(gpu), config, samples));
-    let (expected, expected_losses) = train(&mut of_processor, samples, None, u64::MAX);
-    let (found, losses) = train(&mut of_gpu, samples, None, u64::MAX);
+    let (mut cpu_trainer, mut gpu_trainer) = (trainer(None, config, samples), trainer(Some(gpu), config, samples));
+    let (expected, expected_losses) = train(&mut cpu_trainer, samples, None, u64::MAX);
+    let (found, losses) = train(&mut gpu_trainer, samples, None, u64::MAX);
     let (what, tolerance) = (format!("{:?}", (config.loss, &config.model)), tolerance(config));
-    let numbers = |steps: &[StepEvent], of: fn(&StepEvent) -> f64| steps.iter().map(of).collect::<Vec<_>>();
+    let numbers = |steps: &[StepEvent], number: fn(&StepEvent) -> f64| steps.iter().map(number).collect::<Vec<_>>();
     assert_close(&what, &numbers(&found, |step| step.loss), &numbers(&expected, |step| step.loss), tolerance);
     let norms = [&found, &expected].map(|steps| numbers(steps, |step| step.grad_norm));
     assert_close(&format!("{what}: norms"), &norms[0], &norms[1], 5.0 * tolerance);
     assert_close(&format!("{what}: validation"), &losses, &expected_losses, tolerance);
-    let weights = |of: &Trainer| of.parameters().values().iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-    let (found, expected) = (weights(&of_gpu), weights(&of_processor));
-    let distance = |of: &[f64]| of.iter().zip(&expected).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt();
+    let weights = |trainer: &Trainer| trainer.parameters().values().iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+    let (found, expected) = (weights(&gpu_trainer), weights(&cpu_trainer));
+    let distance = |weights: &[f64]| weights.iter().zip(&expected).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt();
     let (error, size) = (distance(&found), distance(&vec![0.0; expected.len()]));
     assert!(error <= tolerance * size, "{what}: weights of length {size} are off by {error}");
 }
@@ -112,18 +112,18 @@ fn trains_as_the_processor_does(gpu: &Device) {
     let samples = market(21);
     for kind in KINDS {
         check(gpu, &over_graphs(kind), &samples);
-        let averaged = with_layers(kind, |of| {
-            (of.output, of.output_heads, of.activation) = (GraphOutput::Attention, 3, GraphActivation::Relu);
-            (of.residual, of.self_loops) = (false, kind == AttentionKind::Gat);
+        let averaged = with_layers(kind, |graph| {
+            (graph.output, graph.output_heads, graph.activation) = (GraphOutput::Attention, 3, GraphActivation::Relu);
+            (graph.residual, graph.self_loops) = (false, kind == AttentionKind::Gat);
         });
         check(gpu, &Config { loss: Loss::RankPairwise, dropout: 0.0, ..averaged }, &samples);
     }
     let mut labelled = market(21);
     labelled.label_graphs();
-    let mut of_graphs = over_graphs(AttentionKind::GatV2);
-    (of_graphs.model.readout, of_graphs.accumulation_steps) = (Some(Readout::Max), 2);
-    of_graphs.model.fusion = Fusion::attention(5);
-    check(gpu, &of_graphs, &labelled);
+    let mut graph_config = over_graphs(AttentionKind::GatV2);
+    (graph_config.model.readout, graph_config.accumulation_steps) = (Some(Readout::Max), 2);
+    graph_config.model.fusion = Fusion::attention(5);
+    check(gpu, &graph_config, &labelled);
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn every_loss_of_nodes_and_of_graphs() {
     let levels = Ascending::new(&[0.2, 0.5, 0.9]).unwrap();
     let each = [Loss::Huber { delta: 0.3 }, Loss::Quantile { levels }, Loss::CrossEntropy];
     let classes = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.2, 0.2]).unwrap()));
-    let of_nodes = [Loss::RankPairwise, Loss::RankListwise { temperature: 0.5 }];
+    let node_losses = [Loss::RankPairwise, Loss::RankListwise { temperature: 0.5 }];
     // Cross entropy takes class labels.
     let [mut nodes_of_classes, mut graphs_of_classes] = [market(21), market(21)];
     graphs_of_classes.label_graphs();
     nodes_of_classes.classify();
     graphs_of_classes.classify();
-    for loss in each.into_iter().chain([classes]).chain(of_nodes) {
+    for loss in each.into_iter().chain([classes]).chain(node_losses) {
         let samples = if loss == Loss::CrossEntropy { &nodes_of_classes } else { &nodes };
         check(&Device::cpu(), &Config { loss, ..over_graphs(AttentionKind::Gat) }, samples);
     }
@@ -172,9 +172,9 @@ fn layers_and_encoders_in_any_company() {
     let samples = market(21);
     for kind in KINDS {
         for config in [
-            with_layers(kind, |of| (of.layers, of.dropout) = (1, 0.0)),
-            with_layers(kind, |of| (of.layers, of.attention_dropout, of.heads) = (3, 0.0, 1)),
-            with_layers(kind, |of| (of.self_loops, of.negative_slope) = (false, -0.3)),
+            with_layers(kind, |graph| (graph.layers, graph.dropout) = (1, 0.0)),
+            with_layers(kind, |graph| (graph.layers, graph.attention_dropout, graph.heads) = (3, 0.0, 1)),
+            with_layers(kind, |graph| (graph.self_loops, graph.negative_slope) = (false, -0.3)),
         ] {
             check(&Device::cpu(), &config, &samples);
             let model = ModelConfig { encoder: Encoder::LastBar, edge_attributes: 0, ..config.model };
@@ -205,14 +205,14 @@ fn a_run_takes_what_was_planned_to_the_byte() {
     let (_driver, gpu) = with_kernels();
     let (nodes, mut graphs) = (even(), even());
     graphs.label_graphs();
-    let of_graphs = |readout, output| {
-        let mut config = with_layers(AttentionKind::GatV2, |of| of.output = output);
+    let graph_config = |readout, output| {
+        let mut config = with_layers(AttentionKind::GatV2, |graph| graph.output = output);
         config.model.readout = Some(readout);
         config
     };
-    let fused = of_graphs(Readout::Mean, GraphOutput::Linear);
+    let fused = graph_config(Readout::Mean, GraphOutput::Linear);
     let fused = Config { model: ModelConfig { fusion: Fusion::attention(5), ..fused.model }, ..fused };
-    let last_bar = with_layers(AttentionKind::Gat, |of| of.dropout = 0.0);
+    let last_bar = with_layers(AttentionKind::Gat, |graph| graph.dropout = 0.0);
     let last_bar = Config {
         model: ModelConfig { encoder: Encoder::LastBar, ..last_bar.model },
         loss: Loss::RankPairwise,
@@ -220,16 +220,16 @@ fn a_run_takes_what_was_planned_to_the_byte() {
     };
     for config in [
         over_graphs(AttentionKind::Gat),
-        of_graphs(Readout::Max, GraphOutput::Linear),
-        of_graphs(Readout::Sum, GraphOutput::Attention),
+        graph_config(Readout::Max, GraphOutput::Linear),
+        graph_config(Readout::Sum, GraphOutput::Attention),
         fused,
-        of_graphs(Readout::Node, GraphOutput::Attention),
+        graph_config(Readout::Node, GraphOutput::Attention),
         last_bar,
     ] {
         let config = Config { max_steps: Some(2), ..config };
         let samples = if config.model.readout == Some(Readout::Node) { &nodes } else { &graphs };
         let train_on = SampleRanges::from(TRAIN);
-        let plan = GpuFootprint::of(&config, samples, &train_on, &VALIDATION).unwrap();
+        let plan = GpuFootprint::new(&config, samples, &train_on, &VALIDATION).unwrap();
         gpu.reset_peak();
         train(&mut trainer(Some(&gpu), &config, samples), samples, None, u64::MAX);
         assert_eq!(plan.total_bytes(), gpu.usage().allocated_bytes_peak, "{:?}: {:?}", config.model, plan.tensors);
@@ -276,11 +276,13 @@ fn a_gpu_predicts_as_the_processor_does() {
     let (_driver, gpu) = with_kernels();
     let (nodes, mut graphs) = (market(21), market(21));
     graphs.label_graphs();
-    let mut of_graphs = with_layers(AttentionKind::GatV2, |of| of.output = GraphOutput::Attention);
-    of_graphs.model.readout = Some(Readout::Mean);
-    for (config, samples, int8) in
-        [(&over_graphs(AttentionKind::Gat), &nodes, false), (&of_graphs, &graphs, false), (&of_graphs, &graphs, true)]
-    {
+    let mut graph_config = with_layers(AttentionKind::GatV2, |graph| graph.output = GraphOutput::Attention);
+    graph_config.model.readout = Some(Readout::Mean);
+    for (config, samples, int8) in [
+        (&over_graphs(AttentionKind::Gat), &nodes, false),
+        (&graph_config, &graphs, false),
+        (&graph_config, &graphs, true),
+    ] {
         let predictor = |samples| {
             let exact = predictor(config, samples);
             if int8 { exact.with_int8().unwrap() } else { exact }
@@ -290,15 +292,15 @@ fn a_gpu_predicts_as_the_processor_does() {
         let tolerance = if int8 { 3e-4 } else { tolerance(config) };
         let indices = SampleRanges::from_iter([3, 17, 4, 4, 20, 0, 9]);
         let selection = Selection { samples, indices: &indices };
-        let answers = |mut of: Predictor| {
+        let answers = |mut predictor: Predictor| {
             let (mut visited, mut numbers) = (Vec::new(), Vec::new());
             let sink = |indices: &[usize], outputs: &[f32]| {
                 visited.extend_from_slice(indices);
                 numbers.extend(outputs.iter().map(|&y| f64::from(y)));
                 Ok::<(), Error>(())
             };
-            of.predict(selection, sink).unwrap();
-            (visited, numbers, of.evaluate(selection, config.loss, None).unwrap())
+            predictor.predict(selection, sink).unwrap();
+            (visited, numbers, predictor.evaluate(selection, config.loss, None).unwrap())
         };
         let (visited, expected, evaluation) = answers(predictor(samples));
         let (visited_on_gpu, found, found_evaluation) = answers(predictor(samples).on_gpu(&gpu).unwrap());

@@ -19,8 +19,8 @@ fn with_library(driver: &FakeDriver) {
     driver.takes(MATMUL, 1);
     for tile in ["", "128_64_", "128_128_"] {
         for layout in ["", "b_turned_", "a_turned_", "both_turned_"] {
-            for of in ["bf16", "tf32"] {
-                driver.takes(&format!("product_{tile}{layout}{of}"), 10);
+            for precision_name in ["bf16", "tf32"] {
+                driver.takes(&format!("product_{tile}{layout}{precision_name}"), 10);
             }
         }
     }
@@ -63,21 +63,21 @@ fn a_run_whose_products_the_library_multiplies_is_the_processors() {
 fn products_by_the_library_are_captured_with_the_rest() {
     let (driver, gpu) = with_kernels();
     with_library(&driver);
-    let of = fast(Precision::Bf16);
+    let base = fast(Precision::Bf16);
     let counts = || [driver.calls(MATMUL), driver.runs(MATMUL), driver.calls("cuGraphLaunch")];
-    let (replayed, _) = trained(&gpu, &of, None);
+    let (replayed, _) = trained(&gpu, &base, None);
     let [calls, runs, graphs] = counts();
     assert!(graphs > 8 && runs > calls, "{runs} runs by {calls} calls, in {graphs} graphs");
 
     driver.fail("cuStreamBeginCapture_v2", 1, 801);
-    assert!(trained(&gpu, &of, None).0 == replayed, "as it is");
+    assert!(trained(&gpu, &base, None).0 == replayed, "as it is");
     let [calls_as_it_is, runs_as_it_is, graphs_as_it_is] = counts();
     assert_eq!(runs_as_it_is - runs, runs);
     assert_eq!((calls_as_it_is - calls, graphs_as_it_is), (runs, graphs));
 
     // The last call of the first run is one that is captured: it is done as it is then.
     driver.fail(MATMUL, calls, 14);
-    let (found, notes) = trained(&gpu, &of, None);
+    let (found, notes) = trained(&gpu, &base, None);
     assert!(found == replayed && notes.len() == 1, "{notes:?}");
     assert!(notes[0].starts_with("CUDA graphs are not used, and steps take longer: "), "{notes:?}");
 }
@@ -87,11 +87,11 @@ fn what_was_measured_holds_for_one_version_of_the_library() {
     let (driver, gpu) = with_kernels();
     with_library(&driver);
     let cache = tempfile::tempdir().unwrap();
-    let of = Config { max_steps: Some(2), ..fast(Precision::Bf16) };
+    let base = Config { max_steps: Some(2), ..fast(Precision::Bf16) };
     let runs_of = |version| {
         driver.set(Setting::CublasLtVersion, version);
         let before = driver.runs(MATMUL);
-        let (_, notes) = trained(&gpu, &of, Some(cache.path()));
+        let (_, notes) = trained(&gpu, &base, Some(cache.path()));
         assert!(notes.is_empty(), "{notes:?}");
         driver.runs(MATMUL) - before
     };
@@ -110,8 +110,8 @@ fn what_was_measured_holds_for_one_version_of_the_library() {
 fn without_the_library_or_when_it_fails_products_are_ours() {
     let (driver, gpu) = with_kernels();
     with_library(&driver);
-    let of = Config { max_steps: Some(1), ..fast(Precision::Bf16) };
-    let (ours, notes) = trained(&gpu, &Config { tuning: Tuning::Deterministic, ..of.clone() }, None);
+    let base = Config { max_steps: Some(1), ..fast(Precision::Bf16) };
+    let (ours, notes) = trained(&gpu, &Config { tuning: Tuning::Deterministic, ..base.clone() }, None);
     assert_eq!((driver.calls("cublasLtCreate"), notes), (0, vec![]), "it is for those who ask");
     for (call, nth, code) in [
         ("cublasLtCreate", 1, 1),
@@ -126,7 +126,7 @@ fn without_the_library_or_when_it_fails_products_are_ours() {
         (MATMUL, 4, 13),
     ] {
         driver.fail(call, nth, code);
-        let (found, notes) = trained(&gpu, &of, None);
+        let (found, notes) = trained(&gpu, &base, None);
         let [note] = &notes[..] else { panic!("{call}: {notes:?}") };
         assert!(note.contains("without cuBLASLt") && note.contains(call), "{note}");
         assert!(found == ours, "{call}");
@@ -134,7 +134,7 @@ fn without_the_library_or_when_it_fails_products_are_ours() {
     }
     driver.set(Setting::CublasLtVersion, 0);
     let before = driver.runs(MATMUL);
-    let (found, notes) = trained(&gpu, &of, None);
+    let (found, notes) = trained(&gpu, &base, None);
     assert!(found == ours && notes.is_empty() && driver.runs(MATMUL) == before, "{notes:?}");
 }
 
@@ -142,13 +142,13 @@ fn without_the_library_or_when_it_fails_products_are_ours() {
 fn a_product_that_the_library_has_no_way_for_is_ours_without_a_note() {
     let (driver, gpu) = with_kernels();
     with_library(&driver);
-    let of = Config { max_steps: Some(2), ..fast(Precision::Bf16) };
-    let (_, notes) = trained(&gpu, &of, None);
+    let base = Config { max_steps: Some(2), ..fast(Precision::Bf16) };
+    let (_, notes) = trained(&gpu, &base, None);
     let all = driver.runs(MATMUL);
     assert_eq!(notes, [""; 0]);
     // CUBLAS_STATUS_NOT_SUPPORTED, of the first.
     driver.fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
-    let (_, notes) = trained(&gpu, &of, None);
+    let (_, notes) = trained(&gpu, &base, None);
     assert_eq!(notes, [""; 0]);
     let others = driver.runs(MATMUL) - all;
     assert!(0 < others && others < all, "{others} of {all}");

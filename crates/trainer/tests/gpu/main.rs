@@ -69,8 +69,9 @@ fn series() -> SeriesInMemory {
 /// The same number of samples as windows, which share nothing.
 fn windows() -> InMemory {
     let shape = shape();
-    let of = |(timeframe, pace): (&Timeframe, f32)| wave(60 * timeframe.steps * timeframe.features, pace);
-    let features = shape.timeframes.iter().zip([0.7, 0.9, 1.3]).map(of).collect();
+    let timeframe_windows =
+        |(timeframe, pace): (&Timeframe, f32)| wave(60 * timeframe.steps * timeframe.features, pace);
+    let features = shape.timeframes.iter().zip([0.7, 0.9, 1.3]).map(timeframe_windows).collect();
     InMemory::new(shape, features, wave(120, 0.3)).unwrap()
 }
 
@@ -173,12 +174,13 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (steps, losses) = train(&mut found, samples, None);
     let tolerance = tolerance(config);
     let what = format!("{:?}", (config.precision, &config.model, config.optimizer.kind, config.accumulation_steps));
-    let numbers =
-        |of: fn(&StepEvent) -> f64| [&steps, &expected_steps].map(|steps| steps.iter().map(of).collect::<Vec<_>>());
-    let [found_losses, of_processor] = numbers(|step| step.loss);
-    assert_close(&format!("{what}: losses"), &found_losses, &of_processor, tolerance);
-    let [found_norms, of_processor] = numbers(|step| step.grad_norm);
-    assert_close(&format!("{what}: norms"), &found_norms, &of_processor, 2.0 * tolerance);
+    let numbers = |number: fn(&StepEvent) -> f64| {
+        [&steps, &expected_steps].map(|steps| steps.iter().map(number).collect::<Vec<_>>())
+    };
+    let [found_losses, expected_values] = numbers(|step| step.loss);
+    assert_close(&format!("{what}: losses"), &found_losses, &expected_values, tolerance);
+    let [found_norms, expected_values] = numbers(|step| step.grad_norm);
+    assert_close(&format!("{what}: norms"), &found_norms, &expected_values, 2.0 * tolerance);
     assert_close(&format!("{what}: validation"), &losses, &expected_losses, tolerance);
     // Of a gradient that is near zero, Adam follows little but the sign.
     let weights = |trainer: &Trainer| trainer.parameters().values().iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
@@ -220,9 +222,9 @@ fn losses() -> [Loss; 3] {
 #[test]
 fn by_the_plain_forms_of_the_operations() {
     trains_as_the_processor_does(&Device::cpu());
-    let of = config(Precision::Fp32, 3);
+    let base = config(Precision::Fp32, 3);
     for kind in [OptimizerKind::Sgd, OptimizerKind::Adam] {
-        let mut config = Config { accumulation_steps: 2, batch_size: 7, ..of.clone() };
+        let mut config = Config { accumulation_steps: 2, batch_size: 7, ..base.clone() };
         config.optimizer.kind = kind;
         config.optimizer.lr = if kind == OptimizerKind::Sgd { 0.5 } else { 0.02 };
         config.loss = Loss::Huber { delta: 0.3 };
@@ -233,8 +235,8 @@ fn by_the_plain_forms_of_the_operations() {
     }
     for loss in losses() {
         check(&Device::cpu(), &Config { loss, ..config(Precision::Fp32, 2) }, &series());
-        let of = whole(Precision::Fp32, 2);
-        check(&Device::cpu(), &Config { loss, batch_size: 49, ..of }, &series());
+        let base = whole(Precision::Fp32, 2);
+        check(&Device::cpu(), &Config { loss, batch_size: 49, ..base }, &series());
     }
 }
 
@@ -243,19 +245,19 @@ fn by_the_plain_forms_of_the_operations() {
 #[test]
 fn norms_pooling_and_fusion_in_any_company() {
     for (precision, layers) in PRECISIONS.into_iter().flat_map(|precision| [(precision, 1), (precision, 2)]) {
-        let of = whole(precision, layers);
+        let base = whole(precision, layers);
         let plain = config(precision, layers).model;
         let models = [
             ModelConfig { layer_norm: true, hidden: 6, ..plain },
-            ModelConfig { pooling: of.model.pooling, hidden: 6, ..plain },
-            ModelConfig { fusion: of.model.fusion, hidden: 6, ..plain },
-            ModelConfig { layer_norm: false, ..of.model },
-            ModelConfig { pooling: Pooling::Last, ..of.model },
-            ModelConfig { fusion: Fusion::Concat, ..of.model },
+            ModelConfig { pooling: base.model.pooling, hidden: 6, ..plain },
+            ModelConfig { fusion: base.model.fusion, hidden: 6, ..plain },
+            ModelConfig { layer_norm: false, ..base.model },
+            ModelConfig { pooling: Pooling::Last, ..base.model },
+            ModelConfig { fusion: Fusion::Concat, ..base.model },
         ];
         for (k, model) in models.into_iter().enumerate() {
-            let dropout = if k % 2 == 0 { of.dropout } else { 0.0 };
-            check(&Device::cpu(), &Config { model, dropout, ..of.clone() }, &series());
+            let dropout = if k % 2 == 0 { base.dropout } else { 0.0 };
+            check(&Device::cpu(), &Config { model, dropout, ..base.clone() }, &series());
         }
     }
     check(&Device::cpu(), &whole(Precision::Fp32, 1), &windows());
@@ -274,7 +276,7 @@ fn with_tf32_where_it_is_allowed() {
     let exact = whole(Precision::Fp32, 1);
     let config = Config { tf32: true, ..exact.clone() };
     check(&gpu, &config, &series());
-    let two_steps = |of: &Config| Config { max_steps: Some(2), ..of.clone() };
+    let two_steps = |config: &Config| Config { max_steps: Some(2), ..config.clone() };
     let trained = |mut trainer: Trainer| {
         train(&mut trainer, &series(), None);
         bits(&trainer)
@@ -328,15 +330,15 @@ fn steps_without_known_targets_are_no_updates_after_a_resume_either() {
     let (windows, targets) = batch.slices_mut();
     // All but the first and the last eleven of an epoch.
     let targets = targets.iter().enumerate().map(|(k, &y)| if (22..76).contains(&k) { f32::NAN } else { y }).collect();
-    let samples = InMemory::new(shape, windows.into_iter().map(|of| of.to_vec()).collect(), targets).unwrap();
+    let samples = InMemory::new(shape, windows.into_iter().map(|windows| windows.to_vec()).collect(), targets).unwrap();
     for precision in PRECISIONS {
-        let of = Config { run_length: None, max_steps: Some(7), ..config(precision, 1) };
-        let mut trainer = on_gpu(&gpu, &of);
+        let base = Config { run_length: None, max_steps: Some(7), ..config(precision, 1) };
+        let mut trainer = on_gpu(&gpu, &base);
         let (steps, _, _) = train_until(&mut trainer, &samples, None, 3);
         let silent = steps.iter().filter(|step| step.loss_terms == Some(0)).count() as u64;
         assert!(silent > 0, "{steps:?}");
         assert_eq!(trainer.optimizer().steps(), 3 - silent, "{precision}");
-        goes_on(&gpu, &of, &samples);
+        goes_on(&gpu, &base, &samples);
     }
 }
 

@@ -21,19 +21,19 @@ const SCOPES: [&str; 3] = ["series", "activations", "batches"];
 /// The plan of a run, in all and by scope, and what the run took at its peak.
 fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [Vec<usize>; 2] {
     let train = SampleRanges::from(0..49);
-    let plan = GpuFootprint::of(config, samples, &train, &VALIDATION).unwrap();
+    let plan = GpuFootprint::new(config, samples, &train, &VALIDATION).unwrap();
     assert_eq!(GpuFootprint::PARTS.map(|part| plan.part_bytes(part)).iter().sum::<usize>(), plan.total_bytes());
     gpu.reset_peak();
     let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let run = Run { samples, train: &train, validation: &VALIDATION, checkpoints: None };
     trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
     let by_scope = gpu.usage_by_scope();
-    let of_scope = |label: &str| {
-        let of = by_scope.iter().filter(|(scope, _)| scope == &format!("gpu/{label}"));
-        of.map(|(_, usage)| usage.allocated_bytes_peak).sum()
+    let scope_peak = |label: &str| {
+        let usages = by_scope.iter().filter(|(scope, _)| scope == &format!("gpu/{label}"));
+        usages.map(|(_, usage)| usage.allocated_bytes_peak).sum()
     };
     let planned = SCOPES.iter().map(|part| plan.part_bytes(part)).chain([plan.total_bytes()]);
-    let taken = SCOPES.iter().map(|scope| of_scope(scope)).chain([gpu.usage().allocated_bytes_peak]);
+    let taken = SCOPES.iter().map(|scope| scope_peak(scope)).chain([gpu.usage().allocated_bytes_peak]);
     [planned.collect(), taken.collect()]
 }
 
@@ -53,12 +53,12 @@ fn a_run_takes_what_was_planned_to_the_byte() {
         check(&gpu, &config(precision, 1), &windows());
         check(&gpu, &whole(precision, 2), &windows());
     }
-    let of = config(Precision::Fp32, 2);
-    let model = ModelConfig { layer_norm: true, ..of.model };
-    check(&gpu, &Config { model, ..of.clone() }, &windows());
-    check(&gpu, &Config { model, dropout: 0.0, ..of.clone() }, &windows());
-    let model = ModelConfig { bias: false, ..of.model };
-    let mut accumulated = Config { model, accumulation_steps: 2, batch_size: 7, ..of };
+    let base = config(Precision::Fp32, 2);
+    let model = ModelConfig { layer_norm: true, ..base.model };
+    check(&gpu, &Config { model, ..base.clone() }, &windows());
+    check(&gpu, &Config { model, dropout: 0.0, ..base.clone() }, &windows());
+    let model = ModelConfig { bias: false, ..base.model };
+    let mut accumulated = Config { model, accumulation_steps: 2, batch_size: 7, ..base };
     accumulated.optimizer.kind = OptimizerKind::Sgd;
     check(&gpu, &accumulated, &windows());
     for loss in losses() {
@@ -78,8 +78,8 @@ fn what_operations_need_for_themselves_is_planned_too() {
     let (_driver, gpu) = with_kernels();
     // So many rows that products over them are split.
     for layers in [1, 2] {
-        let of = config(Precision::Bf16, layers);
-        check(&gpu, &Config { batch_size: 49, max_steps: Some(1), ..of }, &long(21));
+        let base = config(Precision::Bf16, layers);
+        check(&gpu, &Config { batch_size: 49, max_steps: Some(1), ..base }, &long(21));
     }
     // Groups of blocks, which tell each other of their steps; the plan knows not how many of them a
     // GPU has room for.
@@ -92,21 +92,21 @@ fn what_operations_need_for_themselves_is_planned_too() {
 }
 
 #[test]
-fn of_windows_in_common_no_more_is_taken_than_was_planned() {
+fn no_more_is_taken_than_was_planned_of_windows_in_common() {
     let (_driver, gpu) = with_kernels();
     for precision in [Precision::Fp32, Precision::Bf16] {
         for run_length in [None, Some(4), Some(7)] {
             // An epoch.
-            let of = Config { run_length, max_steps: Some(5), ..whole(precision, 1) };
-            let [planned, taken] = planned_and_taken(&gpu, &of, &series());
+            let base = Config { run_length, max_steps: Some(5), ..whole(precision, 1) };
+            let [planned, taken] = planned_and_taken(&gpu, &base, &series());
             assert_eq!(planned[0], taken[0], "series");
             let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
             assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length:?}");
         }
     }
     // The order of time, of samples of which as many share a window wherever a batch begins.
-    let of = Config { run_length: Some(1000), ..config(Precision::Bf16, 1) };
-    let [planned, taken] = planned_and_taken(&gpu, &of, &series());
+    let base = Config { run_length: Some(1000), ..config(Precision::Bf16, 1) };
+    let [planned, taken] = planned_and_taken(&gpu, &base, &series());
     let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
     assert!(taken > 0.9 * planned, "{taken} of {planned}");
 }
@@ -115,11 +115,11 @@ fn of_windows_in_common_no_more_is_taken_than_was_planned() {
 fn one_after_another(fast: usize, slow: usize) -> SeriesInMemory {
     let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
     let shape = SampleShape { timeframes: vec![timeframe("M1", fast, 2), timeframe("M5", slow, 1)], outputs: 2 };
-    let of = |(timeframe, slowness): (&Timeframe, usize)| {
+    let timeframe_series = |(timeframe, slowness): (&Timeframe, usize)| {
         let end = |n: usize| (timeframe.steps - 1 + n / slowness) as i64;
         (wave((end(59) as usize + 1) * timeframe.features, 0.7), (0..60).map(end).collect())
     };
-    let series = shape.timeframes.iter().zip([1, 5]).map(of).collect();
+    let series = shape.timeframes.iter().zip([1, 5]).map(timeframe_series).collect();
     SeriesInMemory::new(shape, series, wave(120, 0.3)).unwrap()
 }
 
@@ -127,26 +127,26 @@ fn one_after_another(fast: usize, slow: usize) -> SeriesInMemory {
 fn dense_training_takes_what_was_planned_to_the_byte() {
     let (_driver, gpu) = with_kernels();
     // Two runs a batch, in an order that has some that share no bar; and one.
-    let of_batches = |of: &Config| Config { batch_size: 12, max_steps: Some(12), ..in_runs(of, 6) };
+    let with_batches = |base: &Config| Config { batch_size: 12, max_steps: Some(12), ..in_runs(base, 6) };
     for layers in [1, 2] {
-        for of in [config(Precision::Fp32, layers), normed(Precision::Fp32, layers)] {
-            let [planned, taken] = planned_and_taken(&gpu, &of_batches(&of), &one_after_another(5, 3));
+        for base in [config(Precision::Fp32, layers), normed(Precision::Fp32, layers)] {
+            let [planned, taken] = planned_and_taken(&gpu, &with_batches(&base), &one_after_another(5, 3));
             assert_eq!(planned, taken, "{SCOPES:?} and all with {layers} layers");
         }
     }
     // So long that steps are rounded up.
-    let of = in_runs(&Config { batch_size: 40, max_steps: Some(2), ..config(Precision::Fp32, 2) }, 40);
-    let [planned, taken] = planned_and_taken(&gpu, &of, &one_after_another(90, 30));
+    let base = in_runs(&Config { batch_size: 40, max_steps: Some(2), ..config(Precision::Fp32, 2) }, 40);
+    let [planned, taken] = planned_and_taken(&gpu, &base, &one_after_another(90, 30));
     assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
 }
 
 #[test]
-fn of_dense_training_with_gaps_no_more_is_taken_than_was_planned() {
+fn no_more_is_taken_than_was_planned_of_dense_training_with_gaps() {
     let (_driver, gpu) = with_kernels();
     for precision in [Precision::Fp32, Precision::Bf16] {
         for (run_length, samples) in [(4, series()), (5, with_gaps()), (9, with_gaps()), (100, with_gaps())] {
-            let of = Config { max_steps: Some(5), ..in_runs(&normed(precision, 2), run_length) };
-            let [planned, taken] = planned_and_taken(&gpu, &of, &samples);
+            let base = Config { max_steps: Some(5), ..in_runs(&normed(precision, 2), run_length) };
+            let [planned, taken] = planned_and_taken(&gpu, &base, &samples);
             let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
             assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length}");
         }
@@ -156,8 +156,8 @@ fn of_dense_training_with_gaps_no_more_is_taken_than_was_planned() {
 #[test]
 fn a_host_has_no_gradients_of_what_a_gpu_learns() {
     let (host, gpu) = (Device::cpu(), Device::cpu());
-    let of = config(Precision::Fp32, 1);
-    let trainer = Trainer::on_gpu(&gpu, &host, of, windows().shape().clone()).unwrap();
+    let base = config(Precision::Fp32, 1);
+    let trainer = Trainer::on_gpu(&gpu, &host, base, windows().shape().clone()).unwrap();
     let taken = |device: &Device, label: &str| {
         device
             .usage_by_scope()
@@ -174,19 +174,19 @@ fn a_host_has_no_gradients_of_what_a_gpu_learns() {
 #[test]
 fn a_host_has_no_bars_of_series_that_a_gpu_keeps() {
     let (host, gpu) = (Device::cpu(), Device::cpu());
-    let (of, samples) = (config(Precision::Fp32, 1), series());
-    let mut trainer = Trainer::on_gpu(&gpu, &host, of.clone(), samples.shape().clone()).unwrap();
+    let (base, samples) = (config(Precision::Fp32, 1), series());
+    let mut trainer = Trainer::on_gpu(&gpu, &host, base.clone(), samples.shape().clone()).unwrap();
     let train = SampleRanges::from(0..49);
     let run = Run { samples: &samples, train: &train, validation: &VALIDATION, checkpoints: None };
-    let mut of_batches = 0;
+    let mut batch_bytes = 0;
     trainer
         .train(&run, &mut |event| {
             if let Event::Step(_) = event {
-                of_batches = of_batches.max(host.scope("batches").usage().allocated_bytes_peak);
+                batch_bytes = batch_bytes.max(host.scope("batches").usage().allocated_bytes_peak);
             }
             ControlFlow::Continue(())
         })
         .unwrap();
     // Two batches of a step and two of a validation, of which there are targets.
-    assert_eq!(of_batches, 4 * of.batch_size * samples.shape().outputs * size_of::<f32>());
+    assert_eq!(batch_bytes, 4 * base.batch_size * samples.shape().outputs * size_of::<f32>());
 }

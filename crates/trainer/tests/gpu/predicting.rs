@@ -92,10 +92,10 @@ fn a_gpu_predicts_as_the_processor_does() {
 fn a_gpu_predicts_in_eight_bits_as_the_processor_does() {
     let (_driver, gpu) = with_kernels();
     let int8 = |predictor: Predictor| predictor.with_int8().unwrap();
-    let of = whole(Precision::Fp32, 2);
-    let wide = Config { model: ModelConfig { hidden: 130, ..config(Precision::Fp32, 1).model }, ..of.clone() };
+    let base = whole(Precision::Fp32, 2);
+    let wide = Config { model: ModelConfig { hidden: 130, ..config(Precision::Fp32, 1).model }, ..base.clone() };
     for gpu in [&gpu, &Device::cpu()] {
-        for (config, samples) in [(&of, &series() as &dyn Samples), (&of, &windows()), (&wide, &series())] {
+        for (config, samples) in [(&base, &series() as &dyn Samples), (&base, &windows()), (&wide, &series())] {
             // A state that lies near the middle of two of the 8191 numbers is quantised to either.
             check_as(gpu, config, samples, 3e-4, int8);
         }
@@ -150,8 +150,8 @@ fn predictions_take_no_memory_for_what_is_learnt() {
     let weights = Buffer::<f32>::zeros(&gpu.scope("weights"), predictor.model().layout().len()).unwrap();
     let taken = |label: &str| {
         let by_scope = gpu.usage_by_scope();
-        let of = by_scope.iter().filter(|(scope, _)| scope.starts_with(&format!("gpu/{label}")));
-        of.map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
+        let usages = by_scope.iter().filter(|(scope, _)| scope.starts_with(&format!("gpu/{label}")));
+        usages.map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
     };
     let size = weights.len() * size_of::<f32>();
     assert_eq!(on_host, size, "of all that the processor predicts with, the host has the weights");
@@ -162,13 +162,13 @@ fn predictions_take_no_memory_for_what_is_learnt() {
 
 #[test]
 fn what_a_gpu_does_not_predict_is_refused_by_name() {
-    let of = config(Precision::Fp32, 1);
-    let last_bar = ModelConfig { encoder: Encoder::LastBar, ..of.model };
+    let base = config(Precision::Fp32, 1);
+    let last_bar = ModelConfig { encoder: Encoder::LastBar, ..base.model };
     let on_gpu = |predictor: Predictor| predictor.on_gpu(&Device::cpu()).unwrap_err().to_string();
     let attention = whole(Precision::Fp32, 1);
     for (error, says) in [
-        (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "`encoder` is none"),
-        (on_gpu(predictor(&of).with_carried_state()), "`with_carried_state` is true"),
+        (on_gpu(predictor(&Config { model: last_bar, ..base.clone() })), "`encoder` is none"),
+        (on_gpu(predictor(&base).with_carried_state()), "`with_carried_state` is true"),
     ] {
         assert!(error.starts_with(says) && error.contains("not supported on a GPU yet"), "{error}");
     }

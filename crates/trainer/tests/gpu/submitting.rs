@@ -115,10 +115,10 @@ fn no_step_waits_for_all_that_was_submitted() {
                 ControlFlow::Continue(())
             })
             .unwrap();
-        let of_step = [0, 1].map(|call| waits[1][call] - waits[0][call]);
+        let step_waits = [0, 1].map(|call| waits[1][call] - waits[0][call]);
         // For what became of the step, and for page-locked memory by each of the two batches that
         // were submitted ahead: two before them are under way.
-        assert_eq!(of_step, [0, 1 + 2 * copies]);
+        assert_eq!(step_waits, [0, 1 + 2 * copies]);
     }
 }
 
@@ -205,6 +205,6 @@ fn a_step_that_comes_again_is_three_graphs() {
     // The end, weights taken up, and the batch of the eighth step, which is as the first four; what
     // the host knows of the step, what the next batch brings and its windows of three timeframes;
     // what became of the step.
-    let of_seventh: Vec<u64> = calls[6].iter().zip(calls[5]).map(|(after, before)| after - before).collect();
-    assert_eq!(of_seventh, [0, 3, 5, 1]);
+    let seventh_calls: Vec<u64> = calls[6].iter().zip(calls[5]).map(|(after, before)| after - before).collect();
+    assert_eq!(seventh_calls, [0, 3, 5, 1]);
 }

@@ -109,9 +109,9 @@ fn what_adds_in_another_order_is_only_for_those_who_ask() {
     for (tuning, is_step_by_step) in [(Tuning::Deterministic, false), (Tuning::Fast, true)] {
         let config = Config { tuning, ..wide.clone() };
         let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape.clone()).unwrap();
-        let of_groups = driver.runs("forward_bf16_256");
+        let group_runs = driver.runs("forward_bf16_256");
         train(&driver, &mut trainer, &samples);
-        let (steps, groups) = (driver.runs("step_forward_bf16"), driver.runs("forward_bf16_256") - of_groups);
+        let (steps, groups) = (driver.runs("step_forward_bf16"), driver.runs("forward_bf16_256") - group_runs);
         // Two steps of windows each time.
         let expected = if is_step_by_step { (2 * (MEASURED + 1), MEASURED) } else { (0, 1) };
         assert_eq!((steps, groups), expected, "{tuning:?}");

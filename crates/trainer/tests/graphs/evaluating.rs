@@ -32,15 +32,15 @@ fn targets_of_graphs_have_a_deviation_and_a_loss_without_information() {
     let graphs =
         vec![(vec![0, 1, 2], vec![], vec![], 3), (vec![3, 4, 5], vec![], vec![], 2), (vec![0], vec![], vec![], 1)];
     let samples = GraphSamples::new(inner, 0, graphs);
-    let of = |indices| Selection { samples: &samples, indices };
+    let select = |indices| Selection { samples: &samples, indices };
     let [all, first, last] = [0..3, 0..1, 2..3].map(SampleRanges::from);
     let device = Device::cpu();
-    let deviation = cross_sectional_deviation(&device, of(&all)).unwrap().unwrap();
+    let deviation = cross_sectional_deviation(&device, select(&all)).unwrap().unwrap();
     let expected = ((1e-4 + 2e-4) / 2.0f64).sqrt();
     assert!((deviation - expected).abs() < 1e-6 * expected, "{deviation} for {expected}");
-    assert_eq!(cross_sectional_deviation(&device, of(&last)).unwrap(), None);
+    assert_eq!(cross_sectional_deviation(&device, select(&last)).unwrap(), None);
     let listwise = Loss::RankListwise { temperature: 1.0 };
-    let none = |loss, indices| uninformed_loss(&device, of(indices), loss).unwrap();
+    let none = |loss, indices| uninformed_loss(&device, select(indices), loss).unwrap();
     let expected = (3.0f64.ln() + 2.0f64.ln()) / 2.0;
     assert!((none(listwise, &all).unwrap() - expected).abs() < 1e-12);
     assert!((none(Loss::RankPairwise, &first).unwrap() - 2.0f64.ln()).abs() < 1e-12);
@@ -108,8 +108,8 @@ fn baselines_are_of_labelled_nodes_and_of_graphs() {
     let linear = &evaluation.baselines["linear"];
     assert!(linear.rmse[0] < evaluation.baselines["mean"].rmse[0], "{evaluation:?}");
     assert!(linear.information.as_ref().unwrap().ic[0].unwrap() > 0.0);
-    let of_mean = evaluation.baselines["mean"].information.as_ref().unwrap();
-    assert_eq!((of_mean.ic[0], of_mean.ic_graphs[0]), (None, 0), "what is the same for all has no correlation");
+    let mean = evaluation.baselines["mean"].information.as_ref().unwrap();
+    assert_eq!((mean.ic[0], mean.ic_graphs[0]), (None, 0), "what is the same for all has no correlation");
 
     // Graphs whose target is linear in the sum, and in the mean, of what their nodes have.
     for (readout, share) in [(Readout::Sum, false), (Readout::Mean, true)] {

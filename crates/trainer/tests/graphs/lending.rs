@@ -77,9 +77,9 @@ fn graphs_of_samples_that_load_themselves_are_trained_and_evaluated_alike() {
     let model = ModelConfig { hidden: 4, graph, readout: Some(Readout::Node), ..ModelConfig::default() };
     let config = Config { model, batch_size: 5, threads: 2, epochs: 2, ..Config::default() };
     let indices = SampleRanges::from(0..18);
-    let of = |samples: &dyn Samples| {
+    let trained = |samples: &dyn Samples| {
         let (mut trainer, losses) = trained(&config, samples, &indices);
         (bits(&trainer), losses, trainer.evaluate(Selection { samples, indices: &indices }, None).unwrap())
     };
-    assert_eq!(of(&Lending(market(18))), of(&market(18)));
+    assert_eq!(trained(&Lending(market(18))), trained(&market(18)));
 }

@@ -49,9 +49,9 @@ impl GraphSamples {
         let width = self.inner.shape().outputs;
         let mut targets = self.targets();
         for graph in &mut self.graphs {
-            let of_first = targets[graph.nodes[0] * width..][..width].to_vec();
-            graph.nodes.iter().for_each(|node| targets[node * width..][..width].copy_from_slice(&of_first));
-            graph.labelled = usize::from(!of_first.iter().any(|target| target.is_nan()));
+            let first_targets = targets[graph.nodes[0] * width..][..width].to_vec();
+            graph.nodes.iter().for_each(|node| targets[node * width..][..width].copy_from_slice(&first_targets));
+            graph.labelled = usize::from(!first_targets.iter().any(|target| target.is_nan()));
         }
         self.set_targets(targets);
     }

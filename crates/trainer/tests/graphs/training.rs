@@ -243,7 +243,7 @@ fn inputs(samples: &GraphSamples, config: &Config) -> Inputs {
     let batch = batch_of(samples, &nodes);
     let windows = (0..2).map(|k| batch.view().features(k).iter().copied().map(f64::from).collect());
     let mut inputs = Inputs::from_windows(samples.shape(), nodes.len(), windows.collect::<Vec<_>>());
-    inputs.timeframes.iter_mut().for_each(|of| of.ends.clone_from(&nodes));
+    inputs.timeframes.iter_mut().for_each(|timeframe| timeframe.ends.clone_from(&nodes));
     inputs.dropout = Some(Dropout::for_step(config.dropout, config.seed, 0).unwrap());
     let graph = |index: usize| {
         let view = samples.graph(index).unwrap();

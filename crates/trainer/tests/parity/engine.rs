@@ -22,7 +22,7 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
     let folder = tempfile::tempdir().unwrap();
     let weights = folder.path().join("w.safetensors");
     save_initial_weights(&mut fixture, &model, &weights);
-    let windows = (0..model.shape().timeframes.len()).map(|k| fixture.rounded(&case.of_timeframe("input.x", k)));
+    let windows = (0..model.shape().timeframes.len()).map(|k| fixture.rounded(&case.timeframe_name("input.x", k)));
     let samples = InMemory::new(model.shape().clone(), windows.collect(), fixture.rounded("input.target")).unwrap();
     let problem = Problem { case, samples, weights: &weights };
 

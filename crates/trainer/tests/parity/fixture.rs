@@ -68,7 +68,7 @@ impl Case {
     }
 
     /// The fixture's name of what belongs to timeframe `k`.
-    pub(crate) fn of_timeframe(&self, name: &str, k: usize) -> String {
+    pub(crate) fn timeframe_name(&self, name: &str, k: usize) -> String {
         if self.timeframes.is_some() { format!("{name}.{k}") } else { name.to_owned() }
     }
 }
@@ -132,7 +132,7 @@ impl Fixture {
 
     pub(crate) fn compare<T: Copy + Into<f64>>(&mut self, kind: &'static str, name: &str, got: &[T]) {
         let got: Vec<f64> = got.iter().copied().map(Into::into).collect();
-        let tolerance = self.tolerances.of(kind);
+        let tolerance = self.tolerances.get(kind);
         let expected = &self.tensors[name];
         assert_eq!(got.len(), expected.len(), "{}: {name}", self.file);
         let largest = expected.iter().fold(0.0, |m: f64, x| m.max(x.abs()));

@@ -56,7 +56,7 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
 
 fn inputs(fixture: &mut Fixture, case: &Case, model: &Model) -> Inputs {
     let timeframes = 0..model.shape().timeframes.len();
-    let windows = timeframes.map(|k| fixture.input(&case.of_timeframe("input.x", k)).to_vec());
+    let windows = timeframes.map(|k| fixture.input(&case.timeframe_name("input.x", k)).to_vec());
     let mut inputs = Inputs::from_windows(model.shape(), case.b, windows.collect::<Vec<_>>());
     if case.carry == 1 {
         let mut layers = |name| -> Vec<Vec<f64>> {

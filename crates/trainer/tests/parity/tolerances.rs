@@ -49,7 +49,7 @@ impl Tolerances {
         second_moments: 6e-7,
     };
 
-    pub(crate) fn of(self, kind: &str) -> f64 {
+    pub(crate) fn get(self, kind: &str) -> f64 {
         match kind {
             "outputs" => self.outputs,
             "loss" => self.loss,

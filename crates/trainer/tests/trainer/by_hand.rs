@@ -150,7 +150,8 @@ impl<'a> ByHand<'a> {
                     let at = (t * list.len() + n) * hidden;
                     let state = |values: &[f64]| values[at..at + hidden].to_vec();
                     let states = layers.iter();
-                    let states = states.map(|of| LayerState { hidden: state(&of.hidden), cell: state(&of.cell) });
+                    let states =
+                        states.map(|layer| LayerState { hidden: state(&layer.hidden), cell: state(&layer.cell) });
                     self.carried.insert((k, self.end(k, sample) + 1 - steps + t), states.collect());
                 }
             }

@@ -45,9 +45,9 @@ fn windows_start_where_the_last_steps_came_to() {
             .train(&run, &mut |event| {
                 if let Event::Step(step) = event {
                     let (epoch, first) = (step.epoch, (step.step - 1) as usize % 12 * 9);
-                    let of_epoch = order.epoch(epoch);
+                    let epoch_order = order.epoch(epoch);
                     let step_samples: Vec<usize> =
-                        (first..first + step.samples).map(|at| of_epoch.sample(at)).collect();
+                        (first..first + step.samples).map(|at| epoch_order.sample(at)).collect();
                     let (loss, _) = by_hand.step(&step_samples);
                     assert!((step.loss - loss).abs() < 1e-5 * loss, "step {}: {} for {loss}", step.step, step.loss);
                 }
@@ -218,7 +218,7 @@ fn samples_that_are_stored_as_windows_are_refused_by_the_name_of_the_setting() {
                     what bar came before";
     for error in [
         trainer.train(&run, &mut listen).map(drop).unwrap_err(),
-        CarriedStates::of(&carrying(), &samples, run.train, SampleRanges::NONE).map(drop).unwrap_err(),
+        CarriedStates::new(&carrying(), &samples, run.train, SampleRanges::NONE).map(drop).unwrap_err(),
     ] {
         assert_eq!(error.to_string(), expected);
     }

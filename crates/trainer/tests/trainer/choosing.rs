@@ -109,7 +109,7 @@ fn a_damaged_checkpoint_is_passed_over_with_the_reason() {
                 reason.contains("step-00000011") && reason.contains(": damaged: "),
                 "byte {at} of {name}: {reason}"
             );
-            assert!(State::of_checkpoint(&newest).is_err());
+            assert!(State::load(&newest).is_err());
         }
         fs::write(&path, whole).unwrap();
     }

@@ -63,10 +63,10 @@ fn by_hand(samples: &SeriesInMemory, config: &Config) -> (f64, BTreeMap<String, 
     // A run stays within what the order visits together, and within a batch.
     let longest = config.run_samples().min(config.batch_size);
     let cells = list.chunks(config.run_samples()).flat_map(|piece| piece.chunks(longest));
-    let of_cell =
+    let cell_runs =
         |cell: &[usize]| runs(samples, cell, longest).into_iter().map(|run| cell[run].to_vec()).collect::<Vec<_>>();
     let (mut mean, mut sum) = (0.0, BTreeMap::<String, Vec<f64>>::new());
-    for run in cells.flat_map(of_cell) {
+    for run in cells.flat_map(cell_runs) {
         let inputs = inputs_of_run(samples, config, &run);
         let share = run.len() as f64 / samples.len() as f64;
         let targets = targets_of(samples, &run);

@@ -134,25 +134,25 @@ type Make = fn(usize) -> Box<dyn Samples>;
 
 /// Runs that compute in different ways: their samples and settings.
 fn cases() -> Vec<(Make, Config)> {
-    let of_windows: Make = |_| Box::new(samples(230));
-    let of_series: Make = |_| Box::new(series());
-    let of_instruments: Make = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
+    let from_windows: Make = |_| Box::new(samples(230));
+    let from_series: Make = |_| Box::new(series());
+    let from_instruments: Make = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
     let holed: Make =
         |_| Box::new(with_targets(170, |n, k, target| if (n + k).is_multiple_of(3) { target } else { f32::NAN }));
     let config = Config { batch_size: 80, epochs: 2, validate_every_steps: Some(1), ..config() };
     let attention = ModelConfig { pooling: Pooling::attention(config.model.hidden), ..config.model };
     let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(8), batch_size: 64, ..config.clone() };
     vec![
-        (of_windows, config.clone()),
+        (from_windows, config.clone()),
         // Batches that end within blocks, and steps of several.
-        (of_windows, Config { batch_size: 50, accumulation_steps: 3, run_length: Some(1), ..config.clone() }),
-        (of_windows, Config { batch_size: 33, last_batch: LastBatch::Drop, clip_norm: Some(0.01), ..config.clone() }),
-        (of_series, Config { batch_size: 100, model: attention, dropout: 0.3, ..config.clone() }),
-        (of_series, Config { accumulation_steps: 2, model: attention, ..dense.clone() }),
-        (of_instruments, Config { run_length: Some(3), batch_size: 96, ..dense.clone() }),
-        (of_instruments, Config { run_length: Some(10), batch_size: 9, accumulation_steps: 5, ..dense }),
-        (of_windows, Config { precision: Precision::Bf16, ..config.clone() }),
-        (of_windows, Config { precision: Precision::Fp16, dropout: 0.25, accumulation_steps: 2, ..config.clone() }),
+        (from_windows, Config { batch_size: 50, accumulation_steps: 3, run_length: Some(1), ..config.clone() }),
+        (from_windows, Config { batch_size: 33, last_batch: LastBatch::Drop, clip_norm: Some(0.01), ..config.clone() }),
+        (from_series, Config { batch_size: 100, model: attention, dropout: 0.3, ..config.clone() }),
+        (from_series, Config { accumulation_steps: 2, model: attention, ..dense.clone() }),
+        (from_instruments, Config { run_length: Some(3), batch_size: 96, ..dense.clone() }),
+        (from_instruments, Config { run_length: Some(10), batch_size: 9, accumulation_steps: 5, ..dense }),
+        (from_windows, Config { precision: Precision::Bf16, ..config.clone() }),
+        (from_windows, Config { precision: Precision::Fp16, dropout: 0.25, accumulation_steps: 2, ..config.clone() }),
         (holed, Config { loss: two(0.3), batch_size: 60, accumulation_steps: 2, ..config.clone() }),
         (holed, Config { gradient_checkpointing: true, ..config }),
     ]
@@ -169,8 +169,8 @@ proptest! {
         piece_len in prop_oneof![Just(1 << 16), 40usize..2000], overlaps in any::<bool>(),
     ) {
         let (samples, settings) = &cases()[case];
-        let of_rank = |rank| Config { threads: 1 + (rank + threads) % 3, ..settings.clone() };
-        let world_of = World { relay: Relay { piece_len, overlaps }, ..World::new(samples, &of_rank) };
+        let config_for = |rank| Config { threads: 1 + (rank + threads) % 3, ..settings.clone() };
+        let world_of = World { relay: Relay { piece_len, overlaps }, ..World::new(samples, &config_for) };
         let alone = world_of.alone();
         prop_assert!(alone.steps.len() > 1 && !alone.validations.is_empty());
         for told in world_of.train(world) {
@@ -184,10 +184,10 @@ proptest! {
         case in 0usize..11, world in 2usize..5, dying in 0usize..4, operation in 1u64..120,
     ) {
         let (samples, settings) = &cases()[case];
-        let of_rank = |_| settings.clone();
+        let config_for = |_| settings.clone();
         let dying = dying % world;
         let faults = Faults { deaths: vec![(dying, operation)], timeout: Duration::from_secs(20), ..Faults::default() };
-        let world_of = World { faults, ..World::new(samples, &of_rank) };
+        let world_of = World { faults, ..World::new(samples, &config_for) };
         let alone = world_of.alone();
         let found = world_of.train(world);
         let dead = found[dying].is_err();
@@ -249,12 +249,12 @@ proptest! {
         case in 0usize..11, world in 3usize..6, dying in 0usize..5, operation in 12u64..200, later in 0u64..60,
     ) {
         let (samples, settings) = &cases()[case];
-        let of_rank = |_| settings.clone();
+        let config_for = |_| settings.clone();
         let (first, second) = (dying % world, (dying + 1) % world);
         // Both at once where `later` is none: operations are counted by rank.
         let deaths = vec![(first, operation), (second, operation + later)];
         let faults = Faults { deaths, timeout: Duration::from_secs(20), ..Faults::default() };
-        let world_of = World { faults, ..World::new(samples, &of_rank) };
+        let world_of = World { faults, ..World::new(samples, &config_for) };
         let alone = world_of.alone();
         let found = world_of.train(world);
         for (rank, told) in found.into_iter().enumerate().filter(|(rank, _)| *rank != first && *rank != second) {
@@ -273,11 +273,11 @@ proptest! {
 #[test]
 fn a_run_of_four_ranks_goes_on_with_any_number() {
     let settings = Config { batch_size: 80, accumulation_steps: 2, max_steps: Some(9), ..config() };
-    let (samples, of_rank): (MakeSamples<'_>, _) = (&|_| Box::new(samples(230)), |_: usize| settings.clone());
-    let whole = World::new(samples, &of_rank).alone();
+    let (samples, config_for): (MakeSamples<'_>, _) = (&|_| Box::new(samples(230)), |_: usize| settings.clone());
+    let whole = World::new(samples, &config_for).alone();
     for (first, then) in [(4, 1), (4, 2), (4, 7), (1, 3)] {
         let folder = tempfile::tempdir().unwrap();
-        let world = World { checkpoints: Some(folder.path()), ..World::new(samples, &of_rank) };
+        let world = World { checkpoints: Some(folder.path()), ..World::new(samples, &config_for) };
         // Another rank than the one that saves wants to end.
         let stop = World { stop: Some((first - 1, 4)), ..world };
         for told in stop.train(first) {
@@ -298,14 +298,14 @@ fn a_run_of_four_ranks_goes_on_with_any_number() {
 #[test]
 fn without_a_way_to_reform_all_ranks_end() {
     let settings = Config { batch_size: 80, epochs: 3, ..config() };
-    let of_rank = |_| settings.clone();
+    let config_for = |_| settings.clone();
     let timeout = Duration::from_millis(300);
     for faults in [
         Faults { deaths: vec![(1, 40)], can_reform: false, timeout, ..Faults::default() },
         Faults { hangs: vec![(1, 40)], can_reform: false, timeout, ..Faults::default() },
         Faults { dropped: (30..60).map(|at| (0, at)).collect(), can_reform: false, timeout, ..Faults::default() },
     ] {
-        let world = World { faults, ..World::new(&|_| Box::new(samples(230)), &of_rank) };
+        let world = World { faults, ..World::new(&|_| Box::new(samples(230)), &config_for) };
         for told in world.train(3) {
             let Err(Error::Peer(lost)) = told else { panic!("{told:?}") };
             assert!(!lost.can_reform, "{lost}");
@@ -316,9 +316,9 @@ fn without_a_way_to_reform_all_ranks_end() {
 #[test]
 fn memory_that_one_rank_lacks_is_cut_on_all() {
     let settings = Config { batch_size: 128, epochs: 2, ..config() };
-    let of_rank = |_| settings.clone();
+    let config_for = |_| settings.clone();
     let samples: MakeSamples<'_> = &|_| Box::new(samples(300));
-    let alone = World::new(samples, &of_rank).alone();
+    let alone = World::new(samples, &config_for).alone();
     let mut cut = 0;
     for request in 5..60 {
         let device = |rank| {
@@ -328,7 +328,7 @@ fn memory_that_one_rank_lacks_is_cut_on_all() {
             }
             device
         };
-        let world = World { device: &device, ..World::new(samples, &of_rank) };
+        let world = World { device: &device, ..World::new(samples, &config_for) };
         let found: Vec<Told> = world.train(3).into_iter().map(Result::unwrap).collect();
         assert!(found.iter().all(|told| told.cuts <= 1), "request {request}");
         cut += found.iter().map(|told| told.cuts).sum::<usize>();
@@ -342,12 +342,12 @@ fn memory_that_one_rank_lacks_is_cut_on_all() {
 #[test]
 fn data_that_one_rank_cannot_read_end_all_in_the_same_step() {
     let settings = Config { batch_size: 96, epochs: 4, ..config() };
-    let of_rank = |_| settings.clone();
+    let config_for = |_| settings.clone();
     let samples: MakeSamples<'_> = &|rank| match rank {
         1 => Box::new(Disturbed::new(samples(300), Disturbance::Fail { at_call: 3 })),
         _ => Box::new(samples(300)),
     };
-    let found = World::new(samples, &of_rank).train(3);
+    let found = World::new(samples, &config_for).train(3);
     for (rank, told) in found.into_iter().enumerate() {
         let error = told.unwrap_err();
         assert!(error.to_string().contains("the disk is on fire"), "{error}");
@@ -359,7 +359,7 @@ fn data_that_one_rank_cannot_read_end_all_in_the_same_step() {
 fn a_divergence_of_one_rank_rolls_all_back() {
     let divergence = Divergence { rollbacks_max: 2, loss_spike_factor: Some(50.0) };
     let settings = Config { batch_size: 96, max_steps: Some(14), divergence, ..config() };
-    let of_rank = |_| settings.clone();
+    let config_for = |_| settings.clone();
     for value in [f32::NEG_INFINITY, 1e6] {
         let samples: MakeSamples<'_> = &|rank| match rank {
             2 => Box::new(Disturbed::new(samples(300), Disturbance::Deliver { at_call: 7, place: 2, value })),
@@ -367,7 +367,7 @@ fn a_divergence_of_one_rank_rolls_all_back() {
         };
         let folder = tempfile::tempdir().unwrap();
         let validates = usize::MAX;
-        let world = World { checkpoints: Some(folder.path()), validates, ..World::new(samples, &of_rank) };
+        let world = World { checkpoints: Some(folder.path()), validates, ..World::new(samples, &config_for) };
         let found: Vec<Told> = world.train(3).into_iter().map(Result::unwrap).collect();
         assert_eq!(found[0].outcome.rollbacks, 1, "{value}");
         assert!(found.iter().all(|told| *told == found[0]), "{value}");
@@ -379,8 +379,8 @@ fn a_divergence_of_one_rank_rolls_all_back() {
 #[test]
 fn a_sum_of_gradients_that_is_not_finite_is_named() {
     let settings = Config { batch_size: 96, ..config() };
-    let of_rank = |_| settings.clone();
-    let of_all: MakeSamples<'_> = &|_| {
+    let config_for = |_| settings.clone();
+    let all_samples: MakeSamples<'_> = &|_| {
         let mut shape = samples(1).shape().clone();
         shape.outputs = 1;
         let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; 120 * shape.window_len(k)]).collect();
@@ -388,8 +388,8 @@ fn a_sum_of_gradients_that_is_not_finite_is_named() {
     };
     for overlaps in [true, false] {
         for world in 1..=3 {
-            let relay = Relay { overlaps, ..World::new(of_all, &of_rank).relay };
-            for told in (World { relay, ..World::new(of_all, &of_rank) }).train(world) {
+            let relay = Relay { overlaps, ..World::new(all_samples, &config_for).relay };
+            for told in (World { relay, ..World::new(all_samples, &config_for) }).train(world) {
                 let Err(Error::NotFinite { step: 1, tensor, .. }) = &told else { panic!("{told:?}") };
                 assert!(tensor.starts_with("the gradient of "), "{world} ranks: {tensor}");
             }
@@ -403,8 +403,8 @@ fn a_full_disk_of_the_first_rank_ends_all() {
     let file = folder.path().join("no folder");
     std::fs::write(&file, "").unwrap();
     let settings = Config { batch_size: 96, ..config() };
-    let of_rank = |_| settings.clone();
-    let world = World { checkpoints: Some(&file), ..World::new(&|_| Box::new(samples(300)), &of_rank) };
+    let config_for = |_| settings.clone();
+    let world = World { checkpoints: Some(&file), ..World::new(&|_| Box::new(samples(300)), &config_for) };
     for (rank, told) in world.train(3).into_iter().enumerate() {
         let error = told.unwrap_err();
         assert_eq!(matches!(error, Error::OnRank { rank: 0, .. }), rank > 0, "{error}");
@@ -422,24 +422,24 @@ fn ranks_that_differ_are_refused_by_name() {
         (other_lr, "another `optimizer` than rank 0"),
         (Config { epochs: 2, ..base.clone() }, "`epochs`: 2, and 1 there"),
     ] {
-        let of_rank = |rank| if rank == 1 { other.clone() } else { base.clone() };
+        let config_for = |rank| if rank == 1 { other.clone() } else { base.clone() };
         let expected = expected.replace(": 7, and", " than rank 0: 7, and").replace(": 2, and", " than rank 0: 2, and");
-        for told in World::new(&|_| Box::new(samples(300)), &of_rank).train(3) {
+        for told in World::new(&|_| Box::new(samples(300)), &config_for).train(3) {
             let error = told.unwrap_err().to_string();
             assert!(error.contains(&expected) && error.contains("rank 1 has another"), "{error}");
         }
     }
     let fewer: MakeSamples<'_> = &|rank| Box::new(samples(if rank == 2 { 290 } else { 300 }));
-    let of_rank = |_| base.clone();
-    let error = World::new(fewer, &of_rank).train(3).remove(2).unwrap_err().to_string();
+    let config_for = |_| base.clone();
+    let error = World::new(fewer, &config_for).train(3).remove(2).unwrap_err().to_string();
     assert!(error.contains("another training samples than rank 0"), "{error}");
 }
 
 #[test]
 fn what_ranks_cannot_do_together_is_refused() {
     let base = Config { batch_size: 96, ..config() };
-    let of_rank = |_| base.clone();
-    let world = World { idle: IdleRanks::Refuse, ..World::new(&|_| Box::new(samples(300)), &of_rank) };
+    let config_for = |_| base.clone();
+    let world = World { idle: IdleRanks::Refuse, ..World::new(&|_| Box::new(samples(300)), &config_for) };
     assert!(world.train(3).iter().all(Result::is_ok));
     for told in world.train(4) {
         assert!(matches!(told, Err(Error::TooManyRanks { ranks: 4, blocks: 3 })), "{told:?}");

@@ -98,7 +98,7 @@ fn half_of_the_activations_are_kept() {
     let bytes = |gradient_checkpointing, carry_state| {
         let model = ModelConfig { hidden: 64, layers: 2, ..ModelConfig::default() };
         let config = Config { model, batch_size: 32, gradient_checkpointing, carry_state, ..Config::default() };
-        Footprint::of(&config, &shape, 0).unwrap().activations_bytes as f64
+        Footprint::new(&config, &shape, 0).unwrap().activations_bytes as f64
     };
     // Of the activations a tenth are bars and sums by bar.
     assert!(bytes(true, false) < 0.6 * bytes(false, false), "{}", bytes(true, false) / bytes(false, false));

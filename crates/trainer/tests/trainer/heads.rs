@@ -117,7 +117,7 @@ fn quantiles_are_learnt_in_their_order() {
     let (metrics, baselines) = evaluated(&mut trainer, loss, &samples);
     let quantiles = metrics.quantiles.unwrap();
     for k in 0..2 {
-        let coverage: Vec<f64> = quantiles.coverage.iter().map(|of_level| of_level[k]).collect();
+        let coverage: Vec<f64> = quantiles.coverage.iter().map(|by_horizon| by_horizon[k]).collect();
         assert!(coverage[0] < 0.5 && coverage[2] > 0.5 && coverage.is_sorted(), "{quantiles:?}");
         // That of the median is half the mean absolute error.
         assert!((2.0 * quantiles.pinball_loss[1][k] - metrics.mae[k]).abs() < 1e-12, "{quantiles:?}");

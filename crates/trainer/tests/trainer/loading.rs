@@ -174,7 +174,7 @@ fn what_loads_itself_takes_no_memory_for_batches() {
         let mut trainer = Trainer::new(&device, config(), samples.shape().clone()).unwrap();
         let run = Run { samples: &samples, train: &indices, validation: &validation, checkpoints: None };
         trainer.train(&run, &mut listen).unwrap();
-        let footprint = Footprint::of(&config(), samples.shape(), validation.len()).unwrap();
+        let footprint = Footprint::new(&config(), samples.shape(), validation.len()).unwrap();
         assert_eq!(device.usage().allocated_bytes_peak, footprint.total_bytes() - footprint.batches_bytes);
     }
 }

@@ -171,9 +171,9 @@ fn errors_and_baselines_are_those_of_known_targets() {
     let known_first: SampleRanges = (0..100).filter(|n| n % 3 > 0 && !(40..60).contains(n)).collect();
     let mut trainer = Trainer::new(&device, config(), part.shape().clone()).unwrap();
     let fit = |samples, indices: &SampleRanges| Baselines::fit(&device, Selection { samples, indices }).unwrap();
-    let of_part = fit(&part, &training);
+    let part_baselines = fit(&part, &training);
     let all = SampleRanges::from(0..100);
-    let found = trainer.evaluate(Selection { samples: &part, indices: &all }, Some(&of_part)).unwrap();
+    let found = trainer.evaluate(Selection { samples: &part, indices: &all }, Some(&part_baselines)).unwrap();
     // The same by the samples whose first target is known: their second ones are another matter.
     let known_training: SampleRanges = known_first.iter().filter(|&n| n < 80).collect();
     let baselines = fit(&whole, &known_training);

@@ -326,11 +326,11 @@ fn windows_outside_their_series_are_refused() {
         let samples = SeriesInMemory::new(shape.clone(), vec![(vec![0.0; 10], vec![end])], vec![0.0]);
         assert_eq!(samples.is_ok(), inside, "{end}");
     }
-    let of_segments = |starts: Vec<i64>| {
+    let with_segments = |starts: Vec<i64>| {
         let series = SeriesInMemory::new(shape.clone(), vec![(vec![0.0; 10], vec![3, 9])], vec![0.0; 2]).unwrap();
         series.with_segments(vec![starts]).map(drop).map_err(|error| error.to_string())
     };
-    assert_eq!(of_segments(vec![0, 4, 6]), Ok(()));
+    assert_eq!(with_segments(vec![0, 4, 6]), Ok(()));
     let rule = |segment: usize, start: i64, rule: &str| {
         format!("M1: segment {segment} begins at bar {start}, but {rule}; build the series anew")
     };
@@ -339,11 +339,11 @@ fn windows_outside_their_series_are_refused() {
         (vec![0, 4, 4], rule(2, 4, "each begins after the one before it")),
         (vec![0, 4, 10], rule(2, 10, "each begins at a bar that exists")),
     ] {
-        assert_eq!(of_segments(starts), Err(expected));
+        assert_eq!(with_segments(starts), Err(expected));
     }
     let across = "sample 1: a window of 4 bars that ends at bar 9 of M1 reaches over the start of a segment at bar 7; build the \
                   samples anew from these series";
-    assert_eq!(of_segments(vec![0, 7]), Err(across.to_owned()));
+    assert_eq!(with_segments(vec![0, 7]), Err(across.to_owned()));
     let short = SeriesInMemory::new(shape, vec![(vec![0.0; 10], vec![3])], vec![0.0; 2]);
     assert!(matches!(short, Err(megabatch_trainer::Error::SamplesShape { .. })));
 }

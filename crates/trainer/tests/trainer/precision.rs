@@ -32,11 +32,11 @@ fn last_loss(steps: &[StepEvent]) -> f64 {
 
 #[test]
 fn sixteen_bits_learn_what_single_precision_does() {
-    let (of_fp32, weights) = trained(&in_precision(Precision::Fp32));
+    let (fp32_steps, weights) = trained(&in_precision(Precision::Fp32));
     for precision in [Precision::Bf16, Precision::Fp16] {
         let (steps, other) = trained(&in_precision(precision));
         assert!(other != weights, "{precision} rounds something");
-        let (found, expected) = (last_loss(&steps), last_loss(&of_fp32));
+        let (found, expected) = (last_loss(&steps), last_loss(&fp32_steps));
         assert!((found - expected).abs() < 0.02 * expected, "{precision}: {found} for {expected}");
         let threads = trained(&Config { threads: 1, ..in_precision(precision) }).1;
         assert!(threads == other, "{precision}: threads change nothing");

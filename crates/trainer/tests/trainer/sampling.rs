@@ -74,11 +74,11 @@ fn a_stretch_begins_with_its_warm_up() {
         Trainer::new(&Device::cpu(), config, all.shape().clone()).unwrap().save_weights(&weights).unwrap();
         let open = |batch_size| predictor(all.shape(), model, &weights, batch_size);
         let found = predictions(&mut open(7).with_warm_up(), &all, &indices);
-        let of_stretch = |stretch: &Vec<usize>| {
+        let stretch_outputs = |stretch: &Vec<usize>| {
             let alone = with_its_warm_up(&all, stretch, pooling);
             predictions(&mut open(32), &alone, &SampleRanges::from(0..stretch.len()))
         };
-        assert_eq!(found, stretches.iter().flat_map(of_stretch).collect::<Vec<_>>(), "{pooling}");
+        assert_eq!(found, stretches.iter().flat_map(stretch_outputs).collect::<Vec<_>>(), "{pooling}");
         assert_eq!(found, predictions(&mut open(400).with_warm_up(), &all, &indices));
         let whole = predictions(&mut open(32), &all, &indices);
         assert_eq!(found[..20], whole[..20], "the first stretch begins where its segment does");

@@ -24,23 +24,23 @@ struct Case {
 
 /// Runs that take memory in different ways, all of batches of several shards.
 fn cases() -> Vec<Case> {
-    let of_windows: fn(&Device) -> Box<dyn Samples> = |_| Box::new(samples(100));
-    let of_series: fn(&Device) -> Box<dyn Samples> = |_| Box::new(series());
+    let from_windows: fn(&Device) -> Box<dyn Samples> = |_| Box::new(samples(100));
+    let from_series: fn(&Device) -> Box<dyn Samples> = |_| Box::new(series());
     let config = Config { batch_size: 80, epochs: 3, validate_every_steps: Some(2), ..config() };
     let carrying = Config { carry_state: true, accumulation_steps: 2, batch_size: 64, ..config.clone() };
     let model = ModelConfig { pooling: Pooling::attention(config.model.hidden), ..config.model };
     let dense = Config { model, loss_on: LossOn::EveryStep, run_length: Some(8), batch_size: 64, ..config.clone() };
     // Runs that break at instruments, and steps that begin within them.
-    let of_instruments: fn(&Device) -> Box<dyn Samples> = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
+    let from_instruments: fn(&Device) -> Box<dyn Samples> = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
     let broken = Config { loss_on: LossOn::EveryStep, run_length: Some(10), batch_size: 96, ..config.clone() };
     let rounded = Config { precision: Precision::Fp16, dropout: 0.25, ..config.clone() };
     let lent: fn(&Device) -> Box<dyn Samples> = |device| Box::new(lending_of(device, 100, 90));
     vec![
-        Case { samples: of_windows, config: config.clone() },
-        Case { samples: of_series, config: carrying },
-        Case { samples: of_series, config: dense },
-        Case { samples: of_instruments, config: broken },
-        Case { samples: of_windows, config: rounded },
+        Case { samples: from_windows, config: config.clone() },
+        Case { samples: from_series, config: carrying },
+        Case { samples: from_series, config: dense },
+        Case { samples: from_instruments, config: broken },
+        Case { samples: from_windows, config: rounded },
         Case { samples: lent, config },
     ]
 }
@@ -59,7 +59,7 @@ struct Told {
 impl Told {
     /// Trains on four fifths of the samples, from the last checkpoint on, or ends with an error;
     /// `None` where not even the trainer could be made.
-    fn of(device: &Device, case: &Case, checkpoints: Option<&Checkpoints>) -> (Option<Told>, Result<(), Error>) {
+    fn train(device: &Device, case: &Case, checkpoints: Option<&Checkpoints>) -> (Option<Told>, Result<(), Error>) {
         let samples = (case.samples)(device);
         let (train, validation): (SampleRanges, SampleRanges) = (0..samples.len()).partition(|&n| n % 5 > 0);
         let run = Run { samples: &*samples, train: &train, validation: &validation, checkpoints };
@@ -93,7 +93,7 @@ impl Told {
 }
 
 fn calm(case: &Case) -> Told {
-    let (told, outcome) = Told::of(&Device::cpu(), case, None);
+    let (told, outcome) = Told::train(&Device::cpu(), case, None);
     outcome.unwrap();
     told.unwrap()
 }
@@ -107,7 +107,7 @@ fn one_refused_request_changes_nothing_that_is_learnt() {
             let device = Device::cpu();
             device.refuse_requests(request..request + 1);
             let what = format!("case {number}, request {request}");
-            match Told::of(&device, case, None) {
+            match Told::train(&device, case, None) {
                 (Some(told), Ok(())) => {
                     told.assert_learnt_as(&calm, &what);
                     if told.cuts.is_empty() {
@@ -138,7 +138,7 @@ fn a_run_that_gets_nothing_more_stops_and_can_be_resumed() {
             let device = Device::cpu();
             device.refuse_requests(request..u64::MAX);
             let what = format!("case {number}, from request {request} on");
-            let (told, outcome) = Told::of(&device, case, Some(&checkpoints));
+            let (told, outcome) = Told::train(&device, case, Some(&checkpoints));
             let Some(told) = told else { continue };
             assert_eq!(device.usage().allocated_bytes, 0, "{what}");
             let Err(error) = outcome else {
@@ -148,7 +148,7 @@ fn a_run_that_gets_nothing_more_stops_and_can_be_resumed() {
             // Carried states are there before the first step, or not at all.
             let has_begun = matches!(&error, Error::CannotReduceFurther { .. });
             assert!(has_begun || told.steps.is_empty() && error.is_shortage(), "{what}: {error}");
-            let (resumed, outcome) = Told::of(&Device::cpu(), case, Some(&checkpoints));
+            let (resumed, outcome) = Told::train(&Device::cpu(), case, Some(&checkpoints));
             outcome.unwrap();
             let resumed = resumed.unwrap();
             let whole = Told {
@@ -167,12 +167,12 @@ fn a_run_goes_on_in_what_another_process_left() {
     let calm = calm(case);
     let device = Device::cpu();
     let shape = (case.samples)(&device).shape().clone();
-    let planned = Footprint::of(&case.config, &shape, 20).unwrap();
+    let planned = Footprint::new(&case.config, &shape, 20).unwrap();
     let mut batch_sizes = Vec::new();
     for percent in [100, 90, 80, 70, 60, 50] {
         let device = Device::cpu();
         device.set_budget_bytes(Some(planned.total_bytes() * percent / 100));
-        let (told, outcome) = Told::of(&device, case, None);
+        let (told, outcome) = Told::train(&device, case, None);
         let told = told.filter(|_| outcome.is_ok()).unwrap_or_else(|| panic!("{percent} %: {outcome:?}"));
         // Below 32 samples, sums are formed in another order.
         let last = told.cuts.last().map_or(case.config.batch_size, |cut| cut.batch_size);

@@ -86,8 +86,8 @@ fn a_prediction_depends_on_the_bars_alone() {
             assert_eq!(bits(&with(threads, batch_size, &all)), bits(&expected), "{threads} x {batch_size}");
         }
         let some = [99, 3, 60, 59, 3, 0];
-        let of_some: Vec<f32> = some.iter().flat_map(|&sample| expected[2 * sample..][..2].to_vec()).collect();
-        assert_eq!(bits(&with(2, 4, &SampleRanges::from_iter(some))), bits(&of_some));
+        let some_expected: Vec<f32> = some.iter().flat_map(|&sample| expected[2 * sample..][..2].to_vec()).collect();
+        assert_eq!(bits(&with(2, 4, &SampleRanges::from_iter(some))), bits(&some_expected));
         assert!(with(2, 4, SampleRanges::NONE).is_empty());
     }
 }

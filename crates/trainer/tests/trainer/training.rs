@@ -290,8 +290,8 @@ fn a_profile_tells_the_time_of_every_layer_and_changes_nothing() {
         assert!(each.all(|time| time > 0.0), "{profile:?}");
         // Of one thread, the parts lie in the whole; the clocks of both are the same.
         let pooled: [f64; 2] =
-            profile.pooling.iter().fold([profile.decoder.forward_s, profile.decoder.backward_s], |sum, of| {
-                [sum[0] + of.passes.forward_s, sum[1] + of.passes.backward_s]
+            profile.pooling.iter().fold([profile.decoder.forward_s, profile.decoder.backward_s], |sum, pooling| {
+                [sum[0] + pooling.passes.forward_s, sum[1] + pooling.passes.backward_s]
             });
         assert!(profile.pooling.len() == 2 && pooled.iter().all(|&time| time > 0.0), "{profile:?}");
         assert!(forward + pooled[0] <= step.forward_s && backward + pooled[1] <= step.backward_s, "{step:?}");

@@ -299,7 +299,7 @@ mod tests {
         fn overlaps_are_counted_in_pieces(
             samples in prop::collection::vec((0_i64..200, 0_i64..10, 0_i64..10, 0_usize..3), 0..100), piece in 1_usize..40,
         ) {
-            let column = |of: fn(&(i64, i64, i64, usize)) -> i64| samples.iter().map(of).collect::<Vec<_>>();
+            let column = |field: fn(&(i64, i64, i64, usize)) -> i64| samples.iter().map(field).collect::<Vec<_>>();
             let (time, start, end) = (column(|s| s.0), column(|s| s.0 - s.1), column(|s| s.0 + s.2));
             let part = |part: usize| (0..samples.len()).filter(|&n| samples[n].3 == part).collect::<SampleRanges>();
             let (earlier, later) = (part(0), part(1));
@@ -313,12 +313,12 @@ mod tests {
     /// Minutes of several instruments, one after the other.
     struct Minutes {
         instruments: usize,
-        of_each: usize,
+        minutes: usize,
     }
 
     impl SampleTimes for Minutes {
         fn len(&self) -> usize {
-            self.instruments * self.of_each
+            self.instruments * self.minutes
         }
 
         fn scan(
@@ -330,7 +330,7 @@ mod tests {
             let beside = [0, -480, 36][column as usize];
             for first in samples.clone().step_by(4096) {
                 let piece = first..samples.end.min(first + 4096);
-                let times: Vec<i64> = piece.map(|sample| (sample % self.of_each) as i64 + beside).collect();
+                let times: Vec<i64> = piece.map(|sample| (sample % self.minutes) as i64 + beside).collect();
                 each(first, &times);
             }
             Ok(())
@@ -340,7 +340,7 @@ mod tests {
     /// However many samples there are, a part keeps one run an instrument.
     #[test]
     fn a_part_is_a_run_an_instrument() {
-        let minutes = Minutes { instruments: 3, of_each: 200_000 };
+        let minutes = Minutes { instruments: 3, minutes: 200_000 };
         let split = split_in_pieces(&minutes, SplitFractions::default(), PurgeRule::Windows).unwrap();
         let part = |from: usize, to: usize| -> SampleRanges {
             (0..3).map(|instrument| instrument * 200_000 + from..instrument * 200_000 + to).collect()

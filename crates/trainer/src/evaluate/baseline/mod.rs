@@ -99,13 +99,13 @@ impl Baselines {
             Loss::Classes(classes) => {
                 let mut counts = ClassCounts::new(classes, samples.shape().outputs);
                 for_each_batch(fitting, |batch| {
-                    counts.add(&Level::of(readout).targets(batch), batch.graphs().is_some())
+                    counts.add(&Level::from_readout(readout).targets(batch), batch.graphs().is_some())
                 })?;
                 (!counts.is_empty()).then(|| Fitted::Classes { outputs: counts.outputs() })
             }
             Loss::CrossEntropy => {
                 let mut sums = ProbabilitySums::new(samples.shape().outputs);
-                for_each_batch(fitting, |batch| sums.add(&Level::of(readout).targets(batch)))?;
+                for_each_batch(fitting, |batch| sums.add(&Level::from_readout(readout).targets(batch)))?;
                 (!sums.is_empty()).then(|| Fitted::Classes { outputs: sums.outputs() })
             }
             Loss::Tasks(_) => fit_groups(fitting, &loss.groups(samples.shape().outputs))?,
@@ -129,7 +129,7 @@ impl Baselines {
             Fitted::Numbers { mean, coefficients } => (mean, coefficients),
             Fitted::Groups { .. } => unreachable!("groups are not made of groups"),
             Fitted::Classes { outputs } => {
-                let rows = Level::of(self.readout).targets(batch).len() / batch.shape().outputs;
+                let rows = Level::from_readout(self.readout).targets(batch).len() / batch.shape().outputs;
                 return vec![("most_frequent", outputs.repeat(rows))];
             }
         };
@@ -153,14 +153,14 @@ impl Baselines {
         let all = self.predict(batch);
         let Fitted::Groups { classes, .. } = &self.fitted else { return vec![all] };
         let (rows, width) = (batch.len(), batch.shape().outputs);
-        let of_group = |(group, outputs): (&Group, &Option<Vec<f32>>)| match outputs {
+        let group_predictions = |(group, outputs): (&Group, &Option<Vec<f32>>)| match outputs {
             Some(outputs) => vec![("most_frequent", outputs.repeat(rows))],
             None => {
                 let own = |row: &[f32]| row[group.targets.clone()].to_vec();
                 all.iter().map(|(name, values)| (*name, values.chunks_exact(width).flat_map(own).collect())).collect()
             }
         };
-        groups.iter().zip(classes).map(of_group).collect()
+        groups.iter().zip(classes).map(group_predictions).collect()
     }
 }
 
@@ -230,7 +230,7 @@ fn for_each_batch(
         scope: &scope,
         batch_size,
         chunk_percent: 100,
-        of_series: GatherMode::Bars,
+        gather_mode: GatherMode::Bars,
     };
     with_batches(source, indices.chunks(batch_size).map(|batch| batch.iter().collect()), |feed| {
         let mut done = 0;
@@ -263,7 +263,7 @@ fn last_bars(batch: &BatchView<'_>) -> (Vec<f64>, usize) {
 /// 1: [R, P], and P.
 fn regressors(batch: &BatchView<'_>, readout: Option<Readout>) -> (Vec<f64>, usize) {
     let (x, width) = last_bars(batch);
-    let (Level::Graph, Some(graphs)) = (Level::of(readout), batch.graphs()) else { return (x, width) };
+    let (Level::Graph, Some(graphs)) = (Level::from_readout(readout), batch.graphs()) else { return (x, width) };
     let mut pooled = Vec::with_capacity(graphs.len() * width);
     for nodes in graphs.samples() {
         let rows = x[nodes.start * width..nodes.end * width].chunks_exact(width);
@@ -292,7 +292,7 @@ struct NormalEquations {
 impl NormalEquations {
     fn add(&mut self, batch: &BatchView<'_>) {
         let (mut x, width) = regressors(batch, self.readout);
-        let mut y: Vec<f64> = Level::of(self.readout).targets(batch).iter().copied().map(f64::from).collect();
+        let mut y: Vec<f64> = Level::from_readout(self.readout).targets(batch).iter().copied().map(f64::from).collect();
         if batch.graphs().is_some() {
             (x, y) = keep_labelled(&x, width, &y, self.outputs);
         }
@@ -314,8 +314,8 @@ impl NormalEquations {
         if self.xx_of_known[k].is_none() && (0..rows).all(|row| known(&row)) {
             return;
         }
-        let of_row = |row: usize| &x[row * self.width..][..self.width];
-        let x: Vec<f64> = (0..rows).filter(known).flat_map(of_row).copied().collect();
+        let row_values = |row: usize| &x[row * self.width..][..self.width];
+        let x: Vec<f64> = (0..rows).filter(known).flat_map(row_values).copied().collect();
         let x = Matrix::new(&x, x.len() / self.width, self.width);
         let xx = self.xx_of_known[k].get_or_insert_with(|| self.xx.clone());
         multiply(x.transposed(), x, Output::Add, xx);

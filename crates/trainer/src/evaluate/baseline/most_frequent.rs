@@ -40,11 +40,11 @@ impl ClassCounts {
     /// more than it came, so that none has the probability 0.
     pub(super) fn outputs(&self) -> Vec<f32> {
         let width = self.classes.count();
-        let of_horizon = |counts: &[usize]| {
+        let log_shares = |counts: &[usize]| {
             let all = (counts.iter().sum::<usize>() + width) as f64;
             counts.iter().map(|&count| ((count + 1) as f64 / all).ln() as f32).collect::<Vec<_>>()
         };
-        self.counts.chunks_exact(width).flat_map(of_horizon).collect()
+        self.counts.chunks_exact(width).flat_map(log_shares).collect()
     }
 }
 
@@ -88,14 +88,14 @@ mod tests {
     #[test]
     fn shares_are_those_of_known_targets() {
         let nan = f32::NAN;
-        let of = |are_of_graphs| {
+        let shares_with = |are_of_graphs| {
             let mut counts = ClassCounts::new(Classes::Labels(2), 2);
             assert!(counts.is_empty());
             counts.add(&[1.0, 0.0, 1.0, nan, 0.0, 0.0], are_of_graphs).unwrap();
             counts.outputs().iter().map(|y| y.exp()).collect::<Vec<_>>()
         };
         for (are_of_graphs, expected) in [(false, [0.4, 0.6, 0.75, 0.25]), (true, [0.5, 0.5, 0.75, 0.25])] {
-            let shares = of(are_of_graphs);
+            let shares = shares_with(are_of_graphs);
             assert!(shares.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{shares:?} for {expected:?}");
         }
         assert!(ClassCounts::new(Classes::Labels(2), 1).add(&[2.0], false).is_err());

@@ -63,9 +63,10 @@ impl Correlations {
 impl GraphCorrelations {
     /// Correlations of the graph with the number `graph`, which was the one at `place` that
     /// `horizons` took account of.
-    pub(super) fn of(horizons: &[Correlations], place: usize, graph: usize) -> Self {
-        let values =
-            |of: fn(&Correlations) -> &[Option<f64>]| horizons.iter().map(|horizon| of(horizon)[place]).collect();
+    pub(super) fn new(horizons: &[Correlations], place: usize, graph: usize) -> Self {
+        let values = |select: fn(&Correlations) -> &[Option<f64>]| {
+            horizons.iter().map(|horizon| select(horizon)[place]).collect()
+        };
         GraphCorrelations { graph, ic: values(|horizon| &horizon.ic), rank_ic: values(|horizon| &horizon.rank_ic) }
     }
 }
@@ -73,7 +74,7 @@ impl GraphCorrelations {
 impl InformationCoefficients {
     /// The summary of `horizons`, whose targets overlap with those of `lags` later graphs each; a
     /// horizon beyond the end of `lags` has none that overlap.
-    pub(super) fn of(horizons: &[Correlations], lags: &[usize]) -> Self {
+    pub(super) fn new(horizons: &[Correlations], lags: &[usize]) -> Self {
         let mut all = InformationCoefficients::default();
         for (k, Correlations { ic, rank_ic }) in horizons.iter().enumerate() {
             let lag = lags.get(k).copied().unwrap_or(0);
@@ -159,7 +160,7 @@ mod tests {
         horizons[0].add(&[3.0, 2.0, 1.0], &[1.0, 2.0, 3.0]);
         horizons[0].add(&[1.0, 1.0], &[1.0, 2.0]);
         horizons[1].add(&[1.0, 2.0], &[1.0, 2.0]);
-        let all = InformationCoefficients::of(&horizons, &[]);
+        let all = InformationCoefficients::new(&horizons, &[]);
         assert_eq!((all.ic_graphs, all.ic_lags), (vec![2, 1, 0], vec![0; 3]));
         assert_eq!(
             (all.rank_ic.clone(), all.rank_ic_t),
@@ -178,7 +179,7 @@ mod tests {
         for sign in [1.0, 1.0, -1.0, 1.0] {
             horizons.iter_mut().for_each(|horizon| horizon.add(&[1.0, 2.0], &[sign, 2.0 * sign]));
         }
-        let all = InformationCoefficients::of(&horizons, &[0, 1]);
+        let all = InformationCoefficients::new(&horizons, &[0, 1]);
         let by_hand = [3.0, 3.0 + 2.0 * 0.5 * -1.25].map(|sum: f64| 0.5 / (sum / 12.0).sqrt());
         for t in [&all.ic_t, &all.rank_ic_t] {
             let found: Vec<f64> = t.iter().copied().flatten().collect();

@@ -119,7 +119,7 @@ impl MetricsSum {
     }
 
     /// Nothing seen yet, for outputs that were trained with `loss`, which says what they mean.
-    pub fn of_loss(loss: Loss, outputs: usize) -> Self {
+    pub fn for_loss(loss: Loss, outputs: usize) -> Self {
         MetricsSum {
             outputs: (loss.outputs_per_target(), loss.point()),
             quantiles: match loss {
@@ -192,7 +192,7 @@ impl MetricsSum {
     /// numbered in the order in which they were added.
     pub fn by_graph(&self) -> Vec<GraphCorrelations> {
         let graphs = self.correlated.iter().enumerate();
-        graphs.map(|(place, &graph)| GraphCorrelations::of(&self.correlations, place, graph)).collect()
+        graphs.map(|(place, &graph)| GraphCorrelations::new(&self.correlations, place, graph)).collect()
     }
 
     /// Number of samples seen of which some target is known.
@@ -218,7 +218,8 @@ impl MetricsSum {
             accuracy: self.classified.map(|right| right as f64 / self.samples as f64),
             classes: self.classes.as_ref().map(|classes| Box::new(classes.finish())),
             quantiles: self.quantiles.as_ref().map(|quantiles| Box::new(quantiles.finish())),
-            information: (!self.correlations.is_empty()).then(|| InformationCoefficients::of(&self.correlations, lags)),
+            information: (!self.correlations.is_empty())
+                .then(|| InformationCoefficients::new(&self.correlations, lags)),
         }
     }
 
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn classes_are_counted_and_their_probabilities_measured() {
-        let mut sum = MetricsSum::of_loss(Loss::CrossEntropy, 2);
+        let mut sum = MetricsSum::for_loss(Loss::CrossEntropy, 2);
         // Probabilities of 1/2 each, of which the first class counts; then a node without a label,
         // and one that is wrong.
         sum.add_graph(&[4.0, 4.0, 9.0, 0.0, 100.0, -100.0], &[1.0, 0.0, f32::NAN, f32::NAN, 0.0, 1.0]);
@@ -296,9 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn of_several_quantiles_the_one_nearest_to_the_median_has_the_errors() {
+    fn errors_are_those_of_the_quantile_nearest_to_the_median() {
         let levels = megabatch_nn::loss::Ascending::new(&[0.1, 0.5, 0.9]).unwrap();
-        let mut sum = MetricsSum::of_loss(Loss::Quantile { levels }, 2);
+        let mut sum = MetricsSum::for_loss(Loss::Quantile { levels }, 2);
         sum.add(&[-9.0, 1.0, 9.0, -9.0, 2.0, 9.0], &[3.0, f32::NAN]);
         let mut point = MetricsSum::new(2);
         point.add(&[1.0, 2.0], &[3.0, f32::NAN]);
@@ -334,8 +335,9 @@ mod tests {
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, 2.0, 1.0]);
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, f32::NAN, 1.0]);
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[3.0, 5.0, 1.0, 5.0]);
-        let of = |graph, both: [Option<f64>; 2]| GraphCorrelations { graph, ic: both.to_vec(), rank_ic: both.to_vec() };
-        assert_eq!(sum.by_graph(), [of(0, [Some(1.0), Some(-1.0)]), of(2, [Some(-1.0), None])]);
+        let expected =
+            |graph, both: [Option<f64>; 2]| GraphCorrelations { graph, ic: both.to_vec(), rank_ic: both.to_vec() };
+        assert_eq!(sum.by_graph(), [expected(0, [Some(1.0), Some(-1.0)]), expected(2, [Some(-1.0), None])]);
         let information = sum.finish().information.unwrap();
         assert_eq!((information.ic, information.ic_graphs), (vec![Some(0.0), Some(-1.0)], vec![2, 1]));
         assert_eq!(MetricsSum::new(1).by_graph(), []);

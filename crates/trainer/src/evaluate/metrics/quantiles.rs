@@ -38,8 +38,8 @@ struct HorizonSum {
 
 impl QuantileSums {
     pub(super) fn new(levels: Ascending, horizons: usize) -> Self {
-        let of_each = levels.as_slice().len();
-        let sum = HorizonSum { count: 0, pinball: vec![0.0; of_each], covered: vec![0; of_each], crossed: 0 };
+        let level_count = levels.as_slice().len();
+        let sum = HorizonSum { count: 0, pinball: vec![0.0; level_count], covered: vec![0; level_count], crossed: 0 };
         QuantileSums { levels, horizons: vec![sum; horizons] }
     }
 
@@ -57,8 +57,8 @@ impl QuantileSums {
     pub(super) fn finish(&self) -> QuantileErrors {
         let levels = self.levels.as_slice();
         let each = |number: &dyn Fn(&HorizonSum, usize) -> f64| {
-            let of_level = |n| self.horizons.iter().map(|sum| number(sum, n) / sum.count as f64).collect();
-            (0..levels.len()).map(of_level).collect()
+            let at_level = |n| self.horizons.iter().map(|sum| number(sum, n) / sum.count as f64).collect();
+            (0..levels.len()).map(at_level).collect()
         };
         QuantileErrors {
             levels: levels.to_vec(),

@@ -191,7 +191,7 @@ impl Predictor {
         let mut unseen = selection.indices.remaining();
         let mut refused = None;
         let mut source = self.source(selection.samples)?;
-        let level = Level::of(source.model.config().readout);
+        let level = Level::from_readout(source.model.config().readout);
         let see = |batch: &BatchView<'_>| Ok(level.indices(selection.samples, batch, &mut unseen));
         source.for_each(selection, see, |indices, predictions| {
             refused = sink(&indices, predictions).err();
@@ -246,7 +246,7 @@ impl Predictor {
         }
         let mut unseen = selection.indices.remaining();
         let mut refused = None;
-        let see = |batch: &BatchView<'_>| Ok(Level::of_rows(batch).indices(selection.samples, batch, &mut unseen));
+        let see = |batch: &BatchView<'_>| Ok(Level::from_batch(batch).indices(selection.samples, batch, &mut unseen));
         let each = |indices: Vec<usize>, weights: &[f32]| {
             refused = sink(&indices, weights).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
@@ -322,9 +322,9 @@ pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
 ///
 /// # Errors
 /// As [`check_graphs`].
-pub(crate) fn graphs_of<'a>(model: &Model, of: Selection<'a>) -> Result<Option<&'a dyn Graphs>> {
-    let graphs = of.samples.graphs().filter(|_| model.config().is_over_graphs());
-    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, of.indices.iter()))?;
+pub(crate) fn graphs_of<'a>(model: &Model, selection: Selection<'a>) -> Result<Option<&'a dyn Graphs>> {
+    let graphs = selection.samples.graphs().filter(|_| model.config().is_over_graphs());
+    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, selection.indices.iter()))?;
     Ok(graphs)
 }
 

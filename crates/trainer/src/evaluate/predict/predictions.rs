@@ -107,8 +107,8 @@ impl Predictions<'_> {
         let (samples, seen) =
             (selection.samples, self.gpu.as_ref().map(|_| SeenEdges::for_config(&self.model.config())));
         let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InferenceHandle::keeps_series);
-        let of_series = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
-        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, of_series };
+        let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
+        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, gather_mode };
         let schedule = selection.indices.chunks(batch_size).map(|batch| batch.iter().collect());
         match &mut self.gpu {
             Some(gpu) => with_batches(source, schedule, |feed| on_gpu(self.model, gpu, feed, see, each)),
@@ -164,7 +164,7 @@ impl Predictions<'_> {
     /// The states at the last bars of the selection's windows, before any is computed.
     fn carried<'s>(&self, selection: Selection<'s>) -> Result<CarriedPass<'s>> {
         self.model.config().check_carried_state()?;
-        let series = SlicedSeries::of(selection.samples)?;
+        let series = SlicedSeries::new(selection.samples)?;
         let inference = StatefulInference::new(&self.device.scope("carried/streamed"), self.model, self.compute)?;
         let (inference, piece) = match self.states {
             States::Stretches => (inference.with_warm_up(WARM_UP_WINDOWS), usize::MAX),
@@ -275,8 +275,8 @@ mod tests {
             reads_bars: false,
         };
         let mut outputs = Vec::new();
-        let each = |_: (), of_batch: &[f32]| {
-            outputs.extend(of_batch.iter().map(|x| x.to_bits()));
+        let each = |_: (), batch_outputs: &[f32]| {
+            outputs.extend(batch_outputs.iter().map(|x| x.to_bits()));
             Ok(Next::Continue)
         };
         predictions.for_each(Selection { samples, indices }, |_| Ok(()), each).unwrap();
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn states_are_held_of_some_samples_at_a_time() {
         let samples = series();
-        let series = SlicedSeries::of(&samples).unwrap();
+        let series = SlicedSeries::new(&samples).unwrap();
         for pooling in [Pooling::Last, Pooling::attention(6)] {
             let config = ModelConfig { hidden: 6, pooling, ..ModelConfig::default() };
             let model = Model::new(samples.shape().clone(), config).unwrap();

@@ -73,7 +73,7 @@ impl State {
     /// # Errors
     /// [`Error::File`] when a file cannot be read; [`Error::Checkpoint`] when it is damaged or not
     /// what this build writes.
-    pub fn of_checkpoint(path: &Path) -> Result<Self> {
+    pub fn load(path: &Path) -> Result<Self> {
         let (state, files) = Self::read(path)?;
         let carried = state.run.carry_state.then_some(CARRIED);
         [MODEL, OPTIMIZER, CONFIG].into_iter().chain(carried).try_for_each(|name| files.read(name).map(drop))?;

@@ -186,7 +186,7 @@ fn check(saved: &[u64], step: u64) {
 
             assert!(result.is_ok() || storage.has_failed(), "{case}");
             for (_, path) in checkpoints.list().unwrap() {
-                State::of_checkpoint(&path).unwrap_or_else(|error| panic!("{case}: half a checkpoint: {error}"));
+                State::load(&path).unwrap_or_else(|error| panic!("{case}: half a checkpoint: {error}"));
             }
             // A process that lives puts back at once what it moved aside.
             let newest = steps(&checkpoints).last().copied();

@@ -15,7 +15,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn new(error: &Error) -> Self {
         match error {
             Error::NotFinite { step, loss, tensor, index } => {
                 Fault::NotFinite { step: *step, loss_bits: loss.to_bits(), tensor: tensor.clone(), index: *index }

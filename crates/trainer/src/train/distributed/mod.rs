@@ -136,7 +136,7 @@ impl Trainer {
         if let Err(Error::Peer(_)) = own {
             return own;
         }
-        let fault = own.as_ref().err().map(|error| encode(&Fault::of(error)));
+        let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
         match first_failure(&mut *team.peers, fault.as_deref())? {
             None => own,
             Some((rank, fault)) => Err(failure_of(rank, &fault, team.peers.rank(), own.err())),
@@ -178,11 +178,11 @@ impl Trainer {
         // All ranks cut what the one with the least memory had to.
         let own = [u8::try_from(level).unwrap_or(u8::MAX), u8::from(has_chunks)];
         let (all, _) = exchange(peers, 0, |peers| {
-            let of_rank = |rank| {
+            let message_from = |rank| {
                 let mut message = own;
                 peers.broadcast(rank, &mut message).map(|()| message)
             };
-            (0..ranks).map(of_rank).collect::<Result<Vec<_>, PeerLost>>()
+            (0..ranks).map(message_from).collect::<Result<Vec<_>, PeerLost>>()
         })?;
         team.has_chunks = all.iter().any(|[_, has_chunks]| *has_chunks == 1);
         let idle = team.idle;
@@ -236,10 +236,10 @@ impl Trainer {
     pub(in crate::train) fn share_restored(&mut self, own: Option<Resumed>) -> Result<Option<Resumed>> {
         let Some(team) = &mut self.team else { return Ok(own) };
         let updates = self.optimizer.steps();
-        let of_first =
+        let own_state =
             own.as_ref().map(|resumed| Restored { path: resumed.path.clone(), state: resumed.state.clone(), updates });
         let is_first = team.peers.rank() == 0;
-        let encoded = is_first.then(|| serde_json::to_vec(&of_first).expect("a state serializes without error"));
+        let encoded = is_first.then(|| serde_json::to_vec(&own_state).expect("a state serializes without error"));
         let parameters = &mut self.parameters;
         let (moments, updates) = self.optimizer.state_mut();
         let (restored, _) = exchange(&mut *team.peers, 0, |peers| {
@@ -289,9 +289,9 @@ impl Trainer {
             let mut own = Some(own);
             let mut all = Vec::new();
             for root in 0..world {
-                let of_root = own.take_if(|_| root == here);
-                let message = broadcast_bytes(peers, root, of_root.as_deref().map(shared::encode))?;
-                all.append(&mut of_root.unwrap_or_else(|| shared::decode(&message)));
+                let root_batches = own.take_if(|_| root == here);
+                let message = broadcast_bytes(peers, root, root_batches.as_deref().map(shared::encode))?;
+                all.append(&mut root_batches.unwrap_or_else(|| shared::decode(&message)));
             }
             Ok(all)
         })?;

@@ -184,7 +184,7 @@ impl Trainer {
         let team = self.team.as_mut().expect("a step of several ranks");
         let (rank, world) = (team.peers.rank(), team.peers.world());
         if failed.is_some() {
-            let fault = own.as_ref().err().map(|error| encode(&Fault::of(error)));
+            let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
             let first = first_failure(&mut *team.peers, fault.as_deref())?;
             let (failed, fault) = first.expect("a rank that failed says so");
             return Err(failure_of(failed, &fault, rank, own.err()));
@@ -260,7 +260,8 @@ fn compute_last(
     part: &mut OwnPart,
 ) -> Option<NonFinite> {
     let before = part.losses.len();
-    let finals = |of: FinalGradients<'_>| own.give_place(before + of.block, &of.range, of.values);
+    let finals =
+        |gradients: FinalGradients<'_>| own.give_place(before + gradients.block, &gradients.range, gradients.values);
     let blocks = &mut |block: BlockSums<'_>| {
         if part.losses.len() < before + early.start {
             own.give_block(part.losses.len(), block.gradients.values());
