@@ -24,14 +24,13 @@ pub use data::split::{
 };
 pub use error::{Error, FIELDS, Result};
 pub use evaluate::baseline::Baselines;
+pub use evaluate::evaluation::{Evaluation, InstrumentEvaluation, TaskEvaluation};
 pub use evaluate::metrics::{
     ClassErrors, GraphCorrelations, InformationCoefficients, Metrics, MetricsSum, QuantileErrors, t_statistic,
 };
-pub use evaluate::predict::{Predictor, Selection};
-pub use evaluate::{
-    Evaluation, EvaluationProgress, InstrumentEvaluation, StandardErrors, TaskEvaluation, cross_sectional_deviation,
-    uninformed_loss,
-};
+pub use evaluate::predictor::Predictor;
+pub use evaluate::selection::{EvaluationProgress, Selection};
+pub use evaluate::{StandardErrors, cross_sectional_deviation, uninformed_loss};
 pub use megabatch_order::LastBatch;
 pub use peers::exchange::{Difference, first_difference, first_failure};
 #[cfg(any(test, feature = "conformance"))]

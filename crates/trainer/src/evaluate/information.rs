@@ -8,7 +8,7 @@ use megabatch_nn::loss::{Loss, is_labelled, labelled_rows};
 
 use crate::data::samples::TargetReader;
 use crate::error::{Error, Result};
-use crate::evaluate::predict::Selection;
+use crate::evaluate::selection::Selection;
 
 /// The deviation of targets within a graph: the root of the mean, over graphs and horizons, of the
 /// variance of labelled nodes. None where all nodes of each graph have the same targets, or none is

@@ -16,11 +16,13 @@ use megabatch_nn::loss::Loss;
 use megabatch_nn::model::Model;
 use megabatch_order::Rank;
 
-use super::{Evaluation, EvaluationProgress, EvaluationSums, Expected, INTERRUPTED, Observed, check};
+use super::evaluation::Evaluation;
+use super::pass::{EvaluationSums, Expected, INTERRUPTED, Observed, check};
 use crate::data::sample_ranges::SampleRanges;
 use crate::error::Result;
-use crate::evaluate::predict::{Next, Predictions, Selection};
-use crate::peers::relay::{from_bytes, to_bytes};
+use crate::evaluate::predictions::{Next, Predictions};
+use crate::evaluate::selection::{EvaluationProgress, Selection};
+use crate::peers::floats::{from_bytes, to_bytes};
 
 /// Outputs of a batch, and what they are compared with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,7 +49,7 @@ fn own_part(indices: &SampleRanges, block_len: usize, rank: Rank) -> SampleRange
 /// The outputs of this rank's part of `selection`.
 ///
 /// # Errors
-/// As [`evaluate`](super::evaluate).
+/// As [`evaluate`](super::pass::evaluate).
 pub(crate) fn predict_own(
     mut predictions: Predictions<'_>,
     selection: Selection<'_>,
@@ -77,7 +79,7 @@ pub(crate) fn predict_own(
 /// The evaluation of all `batches` of `selection`, in its order.
 ///
 /// # Errors
-/// As [`evaluate`](super::evaluate).
+/// As [`evaluate`](super::pass::evaluate).
 pub(crate) fn fold(
     model: &Model,
     selection: Selection<'_>,

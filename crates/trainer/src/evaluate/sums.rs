@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use megabatch_nn::loss::{Group, Loss, known_targets};
 
+use super::evaluation::{InstrumentEvaluation, TaskEvaluation};
 use super::standard_error::{RunSums, StandardErrors, standard_errors};
-use super::{InstrumentEvaluation, TaskEvaluation};
 use crate::data::evenly_spaced::Choice;
 use crate::evaluate::metrics::{GraphCorrelations, Metrics, MetricsSum};
 

@@ -3,6 +3,7 @@
 //! Processes that train one model together.
 
 pub(crate) mod exchange;
+pub(crate) mod floats;
 pub(crate) mod relay;
 pub(crate) mod step_gradients;
 #[cfg(any(test, feature = "conformance"))]

@@ -204,19 +204,6 @@ pub fn bytes_in_a_row_a_step(len: usize, world: usize) -> u64 {
     4 * numbers
 }
 
-/// Copies `values` of rank `root` to all ranks.
-pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut [f32]) -> Result<(), PeerLost> {
-    // Few long messages: the transport cuts them up itself.
-    for values in values.chunks_mut(64 * PIECE) {
-        let mut bytes = to_bytes(values);
-        peers.broadcast(root, &mut bytes)?;
-        if peers.rank() != root {
-            from_bytes(&bytes, values);
-        }
-    }
-    Ok(())
-}
-
 /// Seconds after which all ranks of `world` have the sum of a model of `len` parameters, in the
 /// order of messages of a relay. All ranks have all gradients up to a part of them, such as 0.5,
 /// after `ready` of that part; `link` is that of each rank to the next one.
@@ -251,24 +238,6 @@ pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -
         }
     }
     now[..world - 1].iter().copied().fold(0.0, f64::max)
-}
-
-/// Little-endian, so that every machine of a cluster reads the same numbers.
-pub(crate) fn to_bytes(values: &[f32]) -> Vec<u8> {
-    let mut bytes = vec![0; values.len() * 4];
-    to_bytes_in(values, &mut bytes);
-    bytes
-}
-
-/// The same, in `bytes`.
-pub(crate) fn to_bytes_in(values: &[f32], bytes: &mut [u8]) {
-    bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
-}
-
-pub(crate) fn from_bytes(bytes: &[u8], values: &mut [f32]) {
-    for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(4)) {
-        *value = f32::from_le_bytes(bytes.try_into().expect("four bytes"));
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use megabatch_amp::first_non_finite;
 
-use super::relay::{from_bytes, to_bytes_in};
+use super::floats::{from_bytes, to_bytes_in};
 
 /// A rank's blocks of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use megabatch_nn::memory::{LargestBatch, LargestGraphs};
 use megabatch_nn::model::SampleShape;
 use megabatch_order::LastBatch;
 
-use super::runs::MostRuns;
+use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
@@ -146,28 +146,6 @@ fn once(mut sizes: Vec<usize>) -> Vec<usize> {
     sizes
 }
 
-/// The pieces of consecutive samples that a batch of training is made of: as many, at most, of as
-/// many samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pieces {
-    pub(super) count: usize,
-    pub(super) len: usize,
-}
-
-impl Pieces {
-    /// Bounds of a run on so many samples: runs begin at multiples of their length in the order of
-    /// an epoch, and batches at multiples of theirs.
-    fn new(config: &Config, samples: usize) -> Self {
-        let (batch, run) = (config.batch_size, config.run_samples());
-        let count = match () {
-            () if run >= samples || run.is_multiple_of(batch) => 1,
-            () if batch.is_multiple_of(run) => batch / run,
-            () => batch.div_ceil(run) + 1,
-        };
-        Pieces { count, len: batch.min(run) }
-    }
-}
-
 /// Distinct windows, and bars that they cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Covered {
@@ -230,22 +208,6 @@ mod tests {
             assert_eq!(found, Covered { windows, bars }, "{len} at once");
         }
         assert_eq!(Covered::most(&series(&ends), SampleRanges::NONE, 4, 3), Covered::default());
-    }
-
-    #[test]
-    fn a_batch_is_made_of_runs() {
-        for (batch_size, run_length, expected) in [
-            (64, None, (1, 64)),
-            (64, Some(128), (1, 64)),
-            (64, Some(16), (4, 16)),
-            (64, Some(48), (3, 48)),
-            (64, Some(100), (2, 64)),
-            (64, Some(1000), (1, 64)),
-        ] {
-            let config = Config { batch_size, run_length, accumulation_steps: 2, ..Config::default() };
-            let Pieces { count, len } = Pieces::new(&config, 500);
-            assert_eq!((count, len), expected, "{run_length:?}");
-        }
     }
 
     #[test]

@@ -7,8 +7,30 @@ use std::iter::successors;
 use megabatch_nn::batch::{Runs, SeriesView};
 use megabatch_nn::model::SampleShape;
 
-use super::largest::Pieces;
+use crate::config::Config;
 use crate::data::sample_ranges::SampleRanges;
+
+/// The pieces of consecutive samples that a batch of training is made of: as many, at most, of as
+/// many samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pieces {
+    pub(super) count: usize,
+    pub(super) len: usize,
+}
+
+impl Pieces {
+    /// Bounds of a run on so many samples: runs begin at multiples of their length in the order of
+    /// an epoch, and batches at multiples of theirs.
+    pub(super) fn new(config: &Config, samples: usize) -> Self {
+        let (batch, run) = (config.batch_size, config.run_samples());
+        let count = match () {
+            () if run >= samples || run.is_multiple_of(batch) => 1,
+            () if batch.is_multiple_of(run) => batch / run,
+            () => batch.div_ceil(run) + 1,
+        };
+        Pieces { count, len: batch.min(run) }
+    }
+}
 
 /// The runs of a batch: no batch has more of them, or longer ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +139,22 @@ mod tests {
         let sharing: Vec<(i64, i64)> = (0..12).map(|n| (n % 2, 0)).collect();
         assert_eq!(most(&samples(&sharing), 4, pieces(1, 4)).steps, [6, 2]);
         assert_eq!(most(&samples(&sharing), 4, pieces(2, 4)).steps, [7, 2]);
+    }
+
+    #[test]
+    fn a_batch_is_made_of_runs() {
+        for (batch_size, run_length, expected) in [
+            (64, None, (1, 64)),
+            (64, Some(128), (1, 64)),
+            (64, Some(16), (4, 16)),
+            (64, Some(48), (3, 48)),
+            (64, Some(100), (2, 64)),
+            (64, Some(1000), (1, 64)),
+        ] {
+            let config = Config { batch_size, run_length, accumulation_steps: 2, ..Config::default() };
+            let Pieces { count, len } = Pieces::new(&config, 500);
+            assert_eq!((count, len), expected, "{run_length:?}");
+        }
     }
 
     proptest! {

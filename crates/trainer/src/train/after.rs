@@ -10,8 +10,9 @@ use megabatch_order::StepSamples;
 use super::{End, Run, Trainer};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
-use crate::evaluate::evaluate;
-use crate::evaluate::predict::{Predictions, Selection};
+use crate::evaluate::pass::evaluate;
+use crate::evaluate::predictions::Predictions;
+use crate::evaluate::selection::Selection;
 use crate::train::checkpoint::{Best, State};
 use crate::train::events::{EpochEvent, Event, Observer, ValidatingEvent, ValidationEvent};
 

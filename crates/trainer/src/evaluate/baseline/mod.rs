@@ -14,8 +14,7 @@ use megabatch_nn::model::Readout;
 use crate::data::level::Level;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::error::{Error, Result};
-use crate::evaluate::predict::Selection;
-use crate::evaluate::{EvaluationProgress, unwatched};
+use crate::evaluate::selection::{EvaluationProgress, Selection, unwatched};
 use most_frequent::{ClassCounts, ProbabilitySums};
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It

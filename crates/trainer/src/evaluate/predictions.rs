@@ -9,7 +9,7 @@ use megabatch_nn::cuda::InferenceHandle;
 use megabatch_nn::graph::SeenEdges;
 use megabatch_nn::model::{Model, TensorSet};
 
-use super::{Selection, check_shape, graphs_of};
+use super::selection::{Selection, check_shape, graphs_of};
 use crate::data::carried_rows::{SlicedSeries, piece_of_batches};
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::data::sample_ranges::Remaining;

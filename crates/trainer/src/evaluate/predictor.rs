@@ -2,8 +2,6 @@
 
 //! A trained model in use: its outputs, or the weights of its attention, batch after batch.
 
-mod predictions;
-
 use std::path::Path;
 
 use megabatch_amp::{Accuracy, Precision};
@@ -11,7 +9,6 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::cpu::{Compute, Engine, Purpose};
 use megabatch_nn::cuda::{Trained, check_encoder};
-use megabatch_nn::graph::{Graphs, check_graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
 
@@ -19,22 +16,13 @@ use crate::config::refuse_on_gpu;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::DrawnSamples;
 use crate::data::level::Level;
-use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
-use crate::evaluate::{Evaluation, EvaluationProgress, evaluate, unwatched};
-use predictions::Computed;
-pub(crate) use predictions::{Next, Predictions, States};
-
-/// Samples to evaluate, by index, visited in this order; for a model over graphs, graphs.
-#[derive(Clone, Copy)]
-pub struct Selection<'a> {
-    /// The source.
-    pub samples: &'a dyn Samples,
-    /// Which of them.
-    pub indices: &'a SampleRanges,
-}
+use crate::evaluate::evaluation::Evaluation;
+use crate::evaluate::pass::evaluate;
+use crate::evaluate::predictions::{Computed, Next, Predictions, States};
+use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, unwatched};
 
 /// A trained model that predicts.
 #[derive(Debug)]
@@ -309,42 +297,3 @@ impl Predictor {
 }
 
 const SETTLED: &str = "what is computed is settled before it goes to a GPU";
-
-/// Refuses samples that the model was not built for.
-pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
-    if samples.shape() == model.shape() {
-        return check_graphs_of(model, samples);
-    }
-    Err(Error::SamplesShape { model: model.shape().to_string(), samples: samples.shape().to_string() })
-}
-
-/// The graphs that are asked about, for a model over graphs.
-///
-/// # Errors
-/// As [`check_graphs`].
-pub(crate) fn graphs_of<'a>(model: &Model, selection: Selection<'a>) -> Result<Option<&'a dyn Graphs>> {
-    let graphs = selection.samples.graphs().filter(|_| model.config().is_over_graphs());
-    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, selection.indices.iter()))?;
-    Ok(graphs)
-}
-
-/// Refuses graphs for a model of samples that stand alone, and such samples for a model over
-/// graphs.
-fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
-    let config = model.config();
-    match (config.readout, samples.graphs()) {
-        (None, Some(_)) => {
-            let expected = "node, mean, sum or max for samples that are the nodes of graphs";
-            Err(Error::setting("readout", &"none", expected))
-        }
-        (Some(readout), None) => {
-            let readout = format!("{readout:?}").to_lowercase();
-            Err(Error::setting("readout", &readout, "none for samples that are not nodes of graphs"))
-        }
-        (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
-            let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
-            Err(Error::setting("edge_attributes", &config.edge_attributes, expected))
-        }
-        _ => Ok(()),
-    }
-}

@@ -1,0 +1,237 @@
+#![forbid(unsafe_code)]
+
+//! One pass over samples: the outputs of a model beside the targets and the baselines.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::graph::LabelSpan;
+use megabatch_nn::loss::{Group, Loss, is_labelled, known_targets, labelled_rows};
+use megabatch_nn::model::{Model, ModelConfig};
+
+use crate::data::evenly_spaced::Choice;
+use crate::data::level::{Level, check_readout_of};
+use crate::data::sample_ranges::Remaining;
+use crate::error::{Error, Result};
+use crate::evaluate::baseline::Baselines;
+use crate::evaluate::evaluation::{Evaluation, InstrumentEvaluation};
+use crate::evaluate::metrics::{GraphCorrelations, overlap};
+use crate::evaluate::predictions::{Next, Predictions};
+use crate::evaluate::selection::{EvaluationProgress, Selection};
+use crate::evaluate::sums::{GroupSums, MeanLoss, Rows};
+
+/// Targets and baselines of a batch, known before its outputs.
+pub(super) struct Expected {
+    /// Index of the sample, or the graph, of each row.
+    pub(super) indices: Vec<usize>,
+    /// `[R, K]`.
+    pub(super) targets: Vec<f32>,
+    /// Predictions of each, for each group of targets.
+    pub(super) baselines: Vec<Vec<(&'static str, Vec<f32>)>>,
+    /// The rows of each graph; none of samples that stand alone.
+    pub(super) graphs: Vec<Range<usize>>,
+    /// Samples, or graphs, of the batch and all before it.
+    pub(super) done: usize,
+}
+
+/// Sees to what the outputs of each batch of a selection are compared with.
+pub(super) struct Observed<'a> {
+    selection: Selection<'a>,
+    loss: Loss,
+    level: Level,
+    outputs: usize,
+    unseen: Remaining<'a>,
+}
+
+impl<'a> Observed<'a> {
+    pub(super) fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
+        let (level, outputs) = (Level::from_readout(model.config().readout), model.shape().outputs);
+        Observed { selection, loss, level, outputs, unseen: selection.indices.remaining() }
+    }
+
+    pub(super) fn see(&mut self, batch: &BatchView<'_>, baselines: Option<&Baselines>) -> Result<Expected> {
+        self.loss.check_rows(batch.targets(), self.outputs)?;
+        let indices = self.level.indices(self.selection.samples, batch, &mut self.unseen);
+        Ok(Expected {
+            indices,
+            done: self.unseen.taken(),
+            targets: self.level.targets(batch).into_owned(),
+            baselines: baselines
+                .map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &self.loss.groups(self.outputs))),
+            graphs: self.level.graphs(batch),
+        })
+    }
+}
+
+/// Sums of an evaluation, batch after batch.
+pub(super) struct EvaluationSums<'a> {
+    selection: Selection<'a>,
+    loss: Loss,
+    level: Level,
+    outputs: usize,
+    groups: Vec<Group>,
+    mean: MeanLoss,
+    all: GroupSums,
+    by_instrument: BTreeMap<&'a str, GroupSums>,
+    /// How the selection was drawn from its part, if it is not all of it.
+    choice: Option<Choice>,
+    /// Samples, or graphs, seen.
+    done: usize,
+}
+
+impl<'a> EvaluationSums<'a> {
+    pub(super) fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
+        let (level, outputs) = (Level::from_readout(model.config().readout), model.shape().outputs);
+        let groups = loss.groups(outputs);
+        EvaluationSums {
+            mean: MeanLoss::new(&groups),
+            all: GroupSums::new(&groups).with_lags(&lags(selection, outputs)),
+            by_instrument: BTreeMap::new(),
+            choice: None,
+            done: 0,
+            selection,
+            loss,
+            level,
+            outputs,
+            groups,
+        }
+    }
+
+    /// The sums of an estimate, which tells its standard errors.
+    fn with_choice(self, choice: Option<Choice>) -> Self {
+        EvaluationSums { choice, ..self }
+    }
+
+    /// Samples, or graphs, until the run of an estimate ends.
+    fn left_in_run(&self) -> usize {
+        self.choice.map_or(usize::MAX, |choice| choice.run_length - self.done % choice.run_length)
+    }
+
+    /// Counts so many samples, or graphs, none of which lies beyond the end of the run.
+    fn pass(&mut self, count: usize) {
+        let left = self.left_in_run();
+        self.done += count;
+        if let Some(choice) = self.choice
+            && (count == left || self.done == choice.taken)
+        {
+            self.all.end_run();
+        }
+    }
+
+    pub(super) fn add(&mut self, expected: &Expected, predictions: &[f32]) {
+        let Expected { indices, targets, baselines, graphs, .. } = expected;
+        let (loss, outputs) = (self.loss, self.outputs);
+        let per_target = loss.outputs_per_target();
+        let rows = Rows { predictions, targets, baselines };
+        for rows_of_graph in graphs {
+            let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
+            let y = &predictions[values.start * per_target..values.end * per_target];
+            let targets = &targets[values];
+            let terms = loss.graph_terms(labelled_rows(targets, outputs), outputs);
+            self.mean.add_graph(loss.graph_sum(y, targets, outputs), terms);
+            self.all.add_graph(rows, rows_of_graph.clone());
+            self.pass(1);
+        }
+        if self.level == Level::Sample {
+            self.mean.add(&self.groups, predictions, targets);
+            let mut first = 0;
+            while first < indices.len() {
+                let end = indices.len().min(first.saturating_add(self.left_in_run()));
+                self.all.add(rows, first..end);
+                self.pass(end - first);
+                first = end;
+            }
+        }
+        for (row, &index) in indices.iter().enumerate() {
+            let name = self.selection.samples.instrument(index).filter(|_| self.level != Level::Graph);
+            let targets = &targets[row * outputs..(row + 1) * outputs];
+            let counts = if self.level == Level::Sample { known_targets(targets) > 0 } else { is_labelled(targets) };
+            if let Some(name) = name.filter(|_| counts) {
+                self.by_instrument.entry(name).or_insert_with(|| GroupSums::new(&self.groups)).add(rows, row..row + 1);
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<Evaluation> {
+        let EvaluationSums { selection, groups, mean, all, by_instrument, choice, .. } = self;
+        let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
+        if samples == 0 {
+            let advice = "none of their targets is known; evaluate those of which some are";
+            return Err(Error::NothingLeft { part: "evaluation", before: selection.indices.len(), after: 0, advice });
+        }
+        let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
+        let tasks = if groups.len() > 1 { all.tasks(&mean, choice) } else { Vec::new() };
+        let standard_errors = choice.and_then(|choice| all.standard_errors(choice));
+        let with_index = |correlations: GraphCorrelations| GraphCorrelations {
+            graph: selection.indices.at(correlations.graph),
+            ..correlations
+        };
+        let graphs = all.by_graph().into_iter().map(with_index).collect();
+        let loss = mean.finish();
+        Ok(Evaluation { samples, loss, metrics, baselines, standard_errors, tasks, instruments, graphs })
+    }
+}
+
+/// Errors of a model and of baselines over the same samples, in one pass; `choice` says how they
+/// were drawn from their part.
+///
+/// # Errors
+/// [`Error::Interrupted`] where `progress` breaks, among others.
+pub(crate) fn evaluate(
+    mut predictions: Predictions<'_>,
+    selection: Selection<'_>,
+    loss: Loss,
+    baselines: Option<&Baselines>,
+    choice: Option<Choice>,
+    progress: &mut EvaluationProgress<'_>,
+) -> Result<Evaluation> {
+    check(predictions.model, selection, loss)?;
+    predictions.reads_bars = baselines.is_some();
+    let mut observed = Observed::new(predictions.model, selection, loss);
+    let mut sums = EvaluationSums::new(predictions.model, selection, loss).with_choice(choice);
+    let mut is_interrupted = false;
+    let see = |batch: &BatchView<'_>| observed.see(batch, baselines);
+    predictions.for_each(selection, see, |expected, outputs| {
+        sums.add(&expected, outputs);
+        is_interrupted = progress(expected.done).is_break();
+        Ok(if is_interrupted { Next::Stop } else { Next::Continue })
+    })?;
+    if is_interrupted { Err(INTERRUPTED) } else { sums.finish() }
+}
+
+pub(super) const INTERRUPTED: Error = Error::Interrupted { work: "the evaluation" };
+
+/// Refuses what cannot be evaluated.
+pub(super) fn check(model: &Model, selection: Selection<'_>, loss: Loss) -> Result<()> {
+    loss.check()?;
+    if selection.indices.is_empty() {
+        let advice = "give the part a fraction in `fractions`";
+        return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
+    }
+    loss.check_readout(model.config().readout)?;
+    check_readout_of(selection.samples, model.config().readout)?;
+    check_outputs(model, loss)
+}
+
+/// The number of later graphs whose targets overlap with those of one graph, by horizon, among the
+/// graphs that have two labelled nodes or more; 0 where the source does not tell.
+fn lags(selection: Selection<'_>, outputs: usize) -> Vec<usize> {
+    let Some(graphs) = selection.samples.graphs() else { return vec![0; outputs] };
+    let ranked: Vec<usize> = selection.indices.iter().filter(|&graph| graphs.labelled(graph) > 1).collect();
+    let spans =
+        |target| ranked.iter().map(|&graph| graphs.label_span(graph, target)).collect::<Option<Vec<LabelSpan>>>();
+    (0..outputs).map(|target| spans(target).map_or(0, |spans| overlap(&spans))).collect()
+}
+
+/// Refuses a loss of other outputs than the model has.
+fn check_outputs(model: &Model, loss: Loss) -> Result<()> {
+    loss.check_groups(model.shape().outputs)?;
+    let expected = ModelConfig::default().for_loss(loss);
+    let found = model.config();
+    if (expected.outputs_per_target, expected.outputs) == (found.outputs_per_target, found.outputs) {
+        return Ok(());
+    }
+    let expected = "the loss that the model was trained with, which has as many outputs for each target";
+    Err(Error::setting("loss", &loss.name(), expected))
+}
