@@ -133,7 +133,7 @@ impl BatchLoader {
         let in_epoch = self.batches_per_epoch();
         let steps = epoch.saturating_mul(in_epoch) + first.min(in_epoch)..(epoch + 1).saturating_mul(in_epoch);
         let samples = Arc::clone(&self.samples);
-        let lists = self.batches.lists(steps).map(move |list| list.into_iter().map(|n| samples.at(n)).collect());
+        let lists = self.batches.lists(steps).map(move |list| list.into_iter().map(|n| samples.sample_at(n)).collect());
         let (source, pool) = (Arc::clone(&self.source), Arc::clone(&self.pool));
         let delivery = match self.samples_ahead() {
             None => Delivery::WhenAsked(Box::new(lists)),

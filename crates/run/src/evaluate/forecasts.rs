@@ -118,7 +118,7 @@ impl Forecasts {
 
     /// The part of `range` around `middle` whose samples follow each other in the data.
     fn unbroken(&self, middle: usize, range: Range<usize>) -> Range<usize> {
-        let is_break = |k: usize| self.indices.at(k) != self.indices.at(k - 1) + 1;
+        let is_break = |k: usize| self.indices.sample_at(k) != self.indices.sample_at(k - 1) + 1;
         let first = (range.start + 1..=middle.min(range.end)).rev().find(|&k| k < self.len() && is_break(k));
         let end = (middle + 1..range.end).find(|&k| is_break(k));
         first.unwrap_or(range.start)..end.unwrap_or(range.end)

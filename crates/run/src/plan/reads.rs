@@ -29,7 +29,7 @@ pub(crate) struct DatasetReads {
 pub(super) fn epoch_reads(setup: &TrainingSetup, samples_per_chunk: usize) -> Result<Vec<DatasetReads>> {
     let (train, training) = (&setup.split.train, &setup.training);
     let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
-    let order = (0..train.len()).map(|position| train.at(epoch.sample(position)));
+    let order = (0..train.len()).map(|position| train.sample_at(epoch.sample(position)));
     let Some(source) = setup.data.source() else { return Ok(Vec::new()) };
     let reads = |stored| DatasetReads::new(source, stored, &order, samples_per_chunk);
     Ok(source.storage()?.into_iter().map(reads).collect())
@@ -88,7 +88,9 @@ impl StreamedReads {
         let all = train.len().div_ceil(batch_size.max(1));
         let batch = |k: usize| {
             let first = (all * k / BATCHES.min(all)) * batch_size;
-            (first..train.len().min(first + batch_size)).map(|position| train.at(epoch.sample(position))).collect()
+            (first..train.len().min(first + batch_size))
+                .map(|position| train.sample_at(epoch.sample(position)))
+                .collect()
         };
         let batches: Vec<Vec<usize>> = (0..BATCHES.min(all)).map(batch).collect();
         let units: usize = batches.iter().map(Vec::len).sum();

@@ -312,7 +312,7 @@ impl Session {
         };
         let resume_point = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
             step: state.step,
-            rollbacks: state.course.rollbacks,
+            rollbacks: state.divergence.rollbacks,
         });
         resumed.iter().filter(|_| trainer.is_first()).for_each(|resumed| warn_of_resumed(resumed, host));
         let watch = match trainer.is_first() {

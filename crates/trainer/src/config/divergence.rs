@@ -52,23 +52,23 @@ impl Divergence {
     }
 
     /// The largest loss that does not explode.
-    pub(crate) fn loss_max(&self, course: &DivergenceState) -> f64 {
-        self.factor_and_median(course).map_or(f64::INFINITY, |[factor, median]| factor * median)
+    pub(crate) fn loss_max(&self, state: &DivergenceState) -> f64 {
+        self.factor_and_median(state).map_or(f64::INFINITY, |[factor, median]| factor * median)
     }
 
     /// Refuses the `loss` of step `step`, counted from 1, where it explodes.
-    pub(crate) fn check_loss(&self, course: &DivergenceState, step: u64, loss: f64) -> Result<()> {
-        match self.factor_and_median(course) {
+    pub(crate) fn check_loss(&self, state: &DivergenceState, step: u64, loss: f64) -> Result<()> {
+        match self.factor_and_median(state) {
             Some([factor, median]) if loss > factor * median => Err(Error::LossSpike { step, loss, median, factor }),
             _ => Ok(()),
         }
     }
 
     /// Factor and median that make the largest loss, where there is one.
-    fn factor_and_median(&self, course: &DivergenceState) -> Option<[f64; 2]> {
+    fn factor_and_median(&self, state: &DivergenceState) -> Option<[f64; 2]> {
         let factor = self.loss_spike_factor?;
         // Of nothing but zeros, every loss would be too many times the median.
-        course.median().filter(|&median| median > 0.0).map(|median| [factor, median])
+        state.median().filter(|&median| median > 0.0).map(|median| [factor, median])
     }
 }
 
@@ -100,14 +100,14 @@ mod tests {
 
     /// The first of `losses` that is refused, counted from 1, by a factor of 10.
     fn refused(losses: &[f64]) -> Option<usize> {
-        let (rule, mut course) =
+        let (rule, mut state) =
             (Divergence { loss_spike_factor: Some(10.0), ..Divergence::default() }, DivergenceState::default());
-        let at = losses.iter().zip(1..).position(|(&loss, step)| {
-            let refused = rule.check_loss(&course, step, loss).is_err();
-            course.note(loss);
+        let position = losses.iter().zip(1..).position(|(&loss, step)| {
+            let refused = rule.check_loss(&state, step, loss).is_err();
+            state.note(loss);
             refused
         });
-        at.map(|index| index + 1)
+        position.map(|index| index + 1)
     }
 
     #[test]
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn without_a_factor_nothing_explodes() {
-        let course = DivergenceState { losses: vec![1.0; 32], ..DivergenceState::default() };
-        Divergence::default().check_loss(&course, 33, f64::MAX).unwrap();
+        let state = DivergenceState { losses: vec![1.0; 32], ..DivergenceState::default() };
+        Divergence::default().check_loss(&state, 33, f64::MAX).unwrap();
         for factor in [1.0, 0.0, f64::NAN, f64::INFINITY] {
             let rule = Divergence { loss_spike_factor: Some(factor), ..Divergence::default() };
             let message = rule.check().unwrap_err().to_string();

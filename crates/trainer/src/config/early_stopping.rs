@@ -36,17 +36,17 @@ impl EarlyStopping {
     }
 
     /// Takes account of one more validation. A loss that is not finite is no improvement.
-    pub(crate) fn count(&self, plateau: &mut EarlyStoppingState, loss: f64) {
-        let improved = loss.is_finite() && plateau.loss.is_none_or(|last| last - loss > self.min_delta);
-        *plateau = if improved {
+    pub(crate) fn count(&self, state: &mut EarlyStoppingState, loss: f64) {
+        let improved = loss.is_finite() && state.loss.is_none_or(|last| last - loss > self.min_delta);
+        *state = if improved {
             EarlyStoppingState { loss: Some(loss), validations: 0 }
         } else {
-            EarlyStoppingState { validations: plateau.validations.saturating_add(1), ..*plateau }
+            EarlyStoppingState { validations: state.validations.saturating_add(1), ..*state }
         };
     }
 
-    pub(crate) fn is_over(&self, plateau: EarlyStoppingState) -> bool {
-        plateau.validations >= self.patience
+    pub(crate) fn is_over(&self, state: EarlyStoppingState) -> bool {
+        state.validations >= self.patience
     }
 }
 
@@ -57,12 +57,12 @@ mod tests {
     /// The validation at which training ends, counted from 1.
     fn end(patience: u32, min_delta: f64, losses: &[f64]) -> Option<usize> {
         let rule = EarlyStopping { patience, min_delta };
-        let mut plateau = EarlyStoppingState::default();
-        let over = losses.iter().position(|&loss| {
-            rule.count(&mut plateau, loss);
-            rule.is_over(plateau)
+        let mut state = EarlyStoppingState::default();
+        let position = losses.iter().position(|&loss| {
+            rule.count(&mut state, loss);
+            rule.is_over(state)
         });
-        over.map(|index| index + 1)
+        position.map(|index| index + 1)
     }
 
     #[test]

@@ -101,9 +101,9 @@ impl OneCycle {
 
 /// The point at `share` of half a cosine between two rates. Both ends are exact: the cosine is 1
 /// and -1 there.
-fn cosine_between(from: f64, to: f64, share: f64) -> f64 {
+fn cosine_between(start: f64, end: f64, share: f64) -> f64 {
     let weight = 0.5 * (1.0 + (PI * share).cos());
-    from * weight + to * (1.0 - weight)
+    start * weight + end * (1.0 - weight)
 }
 
 impl LrScheduleKind {

@@ -73,11 +73,11 @@ pub(crate) fn with_batches<'a, T>(
     consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
 ) -> Result<T> {
     if let Some(samples) = source.samples.load_ahead() {
-        let asked = RequestedGraphs::default();
-        let lists = asked.clone().note(schedule, source.graphs);
+        let requested = RequestedGraphs::default();
+        let lists = requested.clone().note(schedule, source.graphs);
         let chunking = Chunking { percent: source.chunk_percent, batch_samples: source.capacity() };
         let batches = samples.load(Box::new(lists), chunking).map_err(|source| Error::PrefetchingSource { source })?;
-        return consume(&mut BatchFeed::Loaded(Loaded::new(batches, source, asked)));
+        return consume(&mut BatchFeed::Loaded(Loaded::new(batches, source, requested)));
     }
     let (give_back, empty) = sync_channel(2);
     for _ in 0..2 {
@@ -85,7 +85,7 @@ pub(crate) fn with_batches<'a, T>(
     }
     let (ready, gathered) = sync_channel(1);
     let streamed = source.streamed();
-    let told = streamed.map_or(Waits::default(), StreamedSeries::read_times);
+    let reported = streamed.map_or(Waits::default(), StreamedSeries::read_times);
     // Lent to the reader: batches that wait in the channel when it ends stay allocated.
     let empty = Mutex::new(empty);
     thread::scope(|scope| {
@@ -97,7 +97,7 @@ pub(crate) fn with_batches<'a, T>(
         // Owned by this closure, so that it is gone, and the reader told to end, before the scope
         // waits for the reader.
         let waited = Duration::ZERO;
-        let mut feed = BatchFeed::Gathered(Gathered { gathered, give_back, current: None, waited, streamed, told });
+        let mut feed = BatchFeed::Gathered(Gathered { gathered, give_back, current: None, waited, streamed, reported });
         consume(&mut feed)
     })
 }
@@ -150,7 +150,7 @@ fn gather(source: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()
     }
     match (gather_mode, &series) {
         (GatherMode::Bars, Some(series)) => batch.take_series(series, indices)?,
-        (GatherMode::WindowOffsets, Some(series)) => batch.take_places(series, indices)?,
+        (GatherMode::WindowOffsets, Some(series)) => batch.take_window_offsets(series, indices)?,
         _ => {
             batch.resize(indices.len());
             samples.gather(indices, batch).map_err(failed)?;
@@ -210,7 +210,7 @@ pub(crate) struct Gathered<'a> {
     /// The series in a file that batches are read from.
     streamed: Option<&'a dyn StreamedSeries>,
     /// Times of its reads that were told already.
-    told: Waits,
+    reported: Waits,
 }
 
 impl Gathered<'_> {
@@ -218,9 +218,9 @@ impl Gathered<'_> {
         let waited = std::mem::take(&mut self.waited);
         let Some(series) = self.streamed else { return (waited, None) };
         let all = series.read_times();
-        let since = all - self.told;
-        self.told = all;
-        (waited, Some(since.apportion(waited)))
+        let new_waits = all - self.reported;
+        self.reported = all;
+        (waited, Some(new_waits.apportion(waited)))
     }
 
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
@@ -241,27 +241,27 @@ pub(crate) struct Loaded<'a> {
     graphs: Option<&'a dyn Graphs>,
     seen: Option<SeenEdges>,
     /// Requested batches that are yet to come.
-    asked: RequestedGraphs,
+    requested: RequestedGraphs,
     /// The graphs of the batch that is lent.
     current: Option<GraphBatch<'a>>,
     offsets: WindowOffsets,
     /// Waiting that was told already.
-    told: Waits,
+    reported: Waits,
 }
 
 impl<'a> Loaded<'a> {
-    fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, asked: RequestedGraphs) -> Self {
+    fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, requested: RequestedGraphs) -> Self {
         let Source { samples, graphs, seen, .. } = source;
-        let (shape, told) = (samples.shape(), Waits::default());
+        let (shape, reported) = (samples.shape(), Waits::default());
         Loaded {
             batches,
             shape,
             graphs,
             seen,
-            asked,
+            requested,
             current: None,
             offsets: WindowOffsets::with_capacity(shape, 0),
-            told,
+            reported,
         }
     }
 
@@ -276,7 +276,7 @@ impl<'a> Loaded<'a> {
         assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
         self.offsets.lay_windows(self.shape, samples.len());
         self.offsets.end_at_samples(samples);
-        let read = |graphs| GraphBatch::read(graphs, &self.asked.next(), self.seen);
+        let read = |graphs| GraphBatch::read(graphs, &self.requested.next(), self.seen);
         self.current = self.graphs.map(read).transpose()?;
         let view = BatchView::new(self.shape, features, &self.offsets, BatchStorage::Windows, targets);
         Ok(Some(view.with_graphs(self.current.as_ref())))
@@ -284,9 +284,9 @@ impl<'a> Loaded<'a> {
 
     fn take_waits(&mut self) -> Waits {
         let all = self.batches.waits();
-        let since = all - self.told;
-        self.told = all;
-        since
+        let new_waits = all - self.reported;
+        self.reported = all;
+        new_waits
     }
 }
 
@@ -311,8 +311,8 @@ impl RequestedGraphs {
 
     /// The graphs of the next batch.
     fn next(&self) -> Vec<usize> {
-        let mut asked = self.0.lock().expect("nobody panics with the lock held");
-        asked.pop_front().expect("a batch comes after it was asked for")
+        let mut requested = self.0.lock().expect("nobody panics with the lock held");
+        requested.pop_front().expect("a batch comes after it was asked for")
     }
 }
 

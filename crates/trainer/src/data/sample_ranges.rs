@@ -52,7 +52,7 @@ impl SampleRanges {
     ///
     /// # Panics
     /// If the position is not below the number of samples.
-    pub fn at(&self, position: usize) -> usize {
+    pub fn sample_at(&self, position: usize) -> usize {
         assert!(position < self.len, "position {position} of {}", self.len);
         let run = self.runs[self.run_at(position)];
         run.sample + (position - run.position)
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((ranges.len(), ranges.first(), ranges.last()), (9, Some(0), Some(3)));
         assert_eq!(ranges, [0, 1, 2, 3, 4, 7, 8, 2, 3].into_iter().collect());
         let all = SampleRanges::from(0..usize::MAX);
-        assert_eq!((all.len(), all.runs().len(), all.at(usize::MAX - 1)), (usize::MAX, 1, usize::MAX - 1));
+        assert_eq!((all.len(), all.runs().len(), all.sample_at(usize::MAX - 1)), (usize::MAX, 1, usize::MAX - 1));
         assert_eq!((&SampleRanges::from(5..5), SampleRanges::NONE.last()), (SampleRanges::NONE, None));
     }
 
@@ -209,7 +209,7 @@ mod tests {
             let vec = |ranges: &SampleRanges| ranges.iter().collect::<Vec<_>>();
             prop_assert_eq!((ranges.len(), ranges.is_empty()), (list.len(), list.is_empty()));
             prop_assert_eq!(vec(&ranges), list.clone());
-            prop_assert_eq!((0..list.len()).map(|position| ranges.at(position)).collect::<Vec<_>>(), list.clone());
+            prop_assert_eq!((0..list.len()).map(|position| ranges.sample_at(position)).collect::<Vec<_>>(), list.clone());
             prop_assert_eq!((ranges.first(), ranges.last()), (list.first().copied(), list.last().copied()));
             let runs: Vec<_> = ranges.runs().collect();
             prop_assert!(runs.iter().all(|run| !run.is_empty()), "{:?}", runs);

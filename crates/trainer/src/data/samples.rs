@@ -273,7 +273,7 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::take_series`].
-    pub(crate) fn take_places(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
+    pub(crate) fn take_window_offsets(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         self.resize(samples.len());
         self.storage = BatchStorage::Series;
         for (k, starts) in self.offsets.starts.iter_mut().enumerate() {
@@ -412,8 +412,8 @@ impl Samples for InMemory {
     }
 }
 
-fn copy_rows(from: &[f32], width: usize, rows: &[usize], to: &mut [f32]) {
-    for (&row, to) in rows.iter().zip(to.chunks_exact_mut(width)) {
-        to.copy_from_slice(&from[row * width..][..width]);
+fn copy_rows(values: &[f32], width: usize, rows: &[usize], out: &mut [f32]) {
+    for (&row, out) in rows.iter().zip(out.chunks_exact_mut(width)) {
+        out.copy_from_slice(&values[row * width..][..width]);
     }
 }

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Schedule {
     batches: Batches,
     /// Samples that are computed at once; larger batches are cut.
-    at_once: usize,
+    micro_batch_size: usize,
     /// The runs of dense training, and where batches of them end.
     runs: Option<(Runs, Grain)>,
     /// True for steps of graphs.
@@ -51,14 +51,14 @@ impl Schedule {
         let steps = config.max_steps.unwrap_or(config.epochs.saturating_mul(steps_per_epoch));
         let runs = config.purpose().runs().map(|runs| (runs, Grain::Shards));
         let is_of_graphs = config.model.is_over_graphs();
-        let (at_once, rank) = (config.batch_size, Rank::default());
-        Ok(Schedule { batches, at_once, runs, is_of_graphs, rank, steps_per_epoch, steps })
+        let (micro_batch_size, rank) = (config.batch_size, Rank::default());
+        Ok(Schedule { batches, micro_batch_size, runs, is_of_graphs, rank, steps_per_epoch, steps })
     }
 
     /// The same steps, in batches of `at_once` samples: in dense training, of the most runs or
     /// shards of runs that are no more.
-    pub(crate) fn cut_into(self, at_once: usize, grain: Grain) -> Self {
-        Schedule { at_once, runs: self.runs.map(|(runs, _)| (runs, grain)), ..self }
+    pub(crate) fn cut_into(self, micro_batch_size: usize, grain: Grain) -> Self {
+        Schedule { micro_batch_size, runs: self.runs.map(|(runs, _)| (runs, grain)), ..self }
     }
 
     /// The same steps, of which `rank` computes its part.
@@ -69,8 +69,8 @@ impl Schedule {
     /// Samples in the largest batch, as they are cut.
     pub(crate) fn capacity(&self) -> usize {
         match self.runs {
-            Some((runs, Grain::Shards)) => self.at_once.max(runs.samples()),
-            _ => self.at_once,
+            Some((runs, Grain::Shards)) => self.micro_batch_size.max(runs.samples()),
+            _ => self.micro_batch_size,
         }
     }
 
@@ -82,11 +82,13 @@ impl Schedule {
     /// The batches that a step is computed in: positions in the order of its epoch.
     pub(crate) fn batches_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
         if let Some((runs, grain)) = self.runs {
-            return runs.batches_of_step(step.positions.clone(), self.at_once, grain);
+            return runs.batches_of_step(step.positions.clone(), self.micro_batch_size, grain);
         }
         let parts = |batch: Range<usize>| {
             let end = batch.end;
-            batch.step_by(self.at_once).map(move |start| start..end.min(start.saturating_add(self.at_once)))
+            batch
+                .step_by(self.micro_batch_size)
+                .map(move |start| start..end.min(start.saturating_add(self.micro_batch_size)))
         };
         self.batches.batches_of(step).flat_map(parts).collect()
     }
@@ -151,7 +153,7 @@ impl Schedule {
             let start = samples.positions.start;
             let part = |part: Range<usize>| list[part.start - start..part.end - start].iter();
             let batches = batches_of(&self, &samples).into_iter();
-            batches.map(|batch| part(batch).map(|&position| train.at(position)).collect()).collect::<Vec<_>>()
+            batches.map(|batch| part(batch).map(|&position| train.sample_at(position)).collect()).collect::<Vec<_>>()
         })
     }
 }
@@ -223,10 +225,10 @@ mod tests {
         let mut graphs = config(5, 2);
         graphs.model.graph = Some(megabatch_nn::model::GraphConfig::default());
         graphs.model.readout = Some(megabatch_nn::model::Readout::Node);
-        for (config, at_once) in
+        for (config, micro_batch_size) in
             [(config(100, 2), 100), (config(100, 2), 64), (dense.clone(), 48), (dense, 30), (graphs, 3)]
         {
-            let schedule = schedule(431, &config).unwrap().cut_into(at_once, Grain::Shards);
+            let schedule = schedule(431, &config).unwrap().cut_into(micro_batch_size, Grain::Shards);
             for step in [0, schedule.steps_per_epoch - 1] {
                 let samples = schedule.step(step);
                 let blocks = schedule.blocks_of(&samples);

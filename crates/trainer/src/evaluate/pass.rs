@@ -164,7 +164,7 @@ impl<'a> EvaluationSums<'a> {
         let tasks = if groups.len() > 1 { all.tasks(&mean, choice) } else { Vec::new() };
         let standard_errors = choice.and_then(|choice| all.standard_errors(choice));
         let with_index = |correlations: GraphCorrelations| GraphCorrelations {
-            graph: selection.indices.at(correlations.graph),
+            graph: selection.indices.sample_at(correlations.graph),
             ..correlations
         };
         let graphs = all.by_graph().into_iter().map(with_index).collect();

@@ -164,13 +164,13 @@ mod tests {
             .collect();
         let square = |errors: &[f32]| errors.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / errors.len() as f64;
         let truth = square(&errors).sqrt();
-        let (mut within, trials) = (0, 40);
+        let (mut covered, trials) = (0, 40);
         for trial in 0..trials {
             let taken: Vec<&[f32]> = errors.chunks(64).skip(trial).step_by(trials).collect();
             let choice = Choice { run_length: 64, taken: taken.len() * 64, part: errors.len() };
             let error = standard_errors(choice, &runs(&taken), &BTreeMap::new()).unwrap().rmse;
-            within += usize::from((square(&taken.concat()).sqrt() - truth).abs() < 2.0 * error);
+            covered += usize::from((square(&taken.concat()).sqrt() - truth).abs() < 2.0 * error);
         }
-        assert!((trials * 8 / 10..=trials).contains(&within), "{within} of {trials} within two standard errors");
+        assert!((trials * 8 / 10..=trials).contains(&covered), "{covered} of {trials} within two standard errors");
     }
 }

@@ -27,17 +27,17 @@ pub trait Peers: fmt::Debug + Send {
     /// Number of processes.
     fn world(&self) -> usize;
 
-    /// Sends `message` to rank `to`, without waiting for its arrival.
+    /// Sends `message` to `rank`, without waiting for its arrival.
     ///
     /// # Errors
     /// [`PeerLost`] where the rank cannot be reached.
-    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), PeerLost>;
+    fn send(&mut self, rank: usize, message: &[u8]) -> Result<(), PeerLost>;
 
-    /// Fills `message` with the next one from rank `from`.
+    /// Fills `message` with the next one from `rank`.
     ///
     /// # Errors
     /// [`PeerLost`] where it does not come in time.
-    fn receive(&mut self, from: usize, message: &mut [u8]) -> Result<(), PeerLost>;
+    fn receive(&mut self, rank: usize, message: &mut [u8]) -> Result<(), PeerLost>;
 
     /// Copies `message` of rank `root` to all ranks.
     ///

@@ -71,7 +71,7 @@ impl StepSums {
     }
 
     fn decode(bytes: [u8; SUMS_LEN]) -> Self {
-        let word = |at: usize| -> [u8; 8] { bytes[at..at + 8].try_into().expect("eight bytes") };
+        let word = |offset: usize| -> [u8; 8] { bytes[offset..offset + 8].try_into().expect("eight bytes") };
         StepSums {
             loss_sum: f64::from_le_bytes(word(0)),
             terms: u64::from_le_bytes(word(8)),
@@ -80,7 +80,7 @@ impl StepSums {
     }
 
     /// With the blocks of `rank` after those before.
-    fn then(mut self, own: &Outcome, rank: usize) -> Self {
+    fn and_blocks(mut self, own: &Outcome, rank: usize) -> Self {
         for (loss_sum, terms) in &own.losses {
             self.loss_sum += loss_sum;
             self.terms += terms;
@@ -97,7 +97,7 @@ impl StepSums {
 pub(crate) fn relay(peers: &mut dyn Peers, own: &StepGradients<'_>) -> Result<StepSums, PeerLost> {
     let (rank, world) = (peers.rank(), peers.world());
     if world == 1 {
-        return Ok(StepSums::default().then(&own.outcome(), rank));
+        return Ok(StepSums::default().and_blocks(&own.outcome(), rank));
     }
     let is_last = rank + 1 == world;
     let (mut links, mut sums) = (Links { peers, rank, world, message: Vec::new() }, StepSums::default());
@@ -131,27 +131,27 @@ struct Links<'a> {
 
 impl Links<'_> {
     /// Rank before this one, round the ring.
-    fn before(&self) -> usize {
+    fn previous_rank(&self) -> usize {
         self.rank.checked_sub(1).unwrap_or(self.world - 1)
     }
 
     /// Message `n`: takes it from the rank before, adds this rank's blocks and hands it on. The
     /// step's sums up to this rank, where they are the message.
     fn first_round(&mut self, own: &StepGradients<'_>, n: usize) -> Result<Option<StepSums>, PeerLost> {
-        let (is_first, before, next) = (self.rank == 0, self.before(), (self.rank + 1) % self.world);
+        let (is_first, previous, next) = (self.rank == 0, self.previous_rank(), (self.rank + 1) % self.world);
         let Some(piece) = own.pieces().get(n) else {
             let outcome = own.outcome();
             let mut message = StepSums::default().encode();
             if !is_first {
-                self.peers.receive(before, &mut message)?;
+                self.peers.receive(previous, &mut message)?;
             }
-            let sums = StepSums::decode(message).then(&outcome, self.rank);
+            let sums = StepSums::decode(message).and_blocks(&outcome, self.rank);
             return self.peers.send(next, &sums.encode()).map(|()| Some(sums));
         };
         own.wait_for(piece);
         self.message.resize(4 * piece.len, 0);
         if !is_first {
-            self.peers.receive(before, &mut self.message)?;
+            self.peers.receive(previous, &mut self.message)?;
         }
         own.add_to(piece, &mut self.message);
         self.peers.send(next, &self.message).map(|()| None)
@@ -160,17 +160,17 @@ impl Links<'_> {
     /// Message `n`: takes the sum over all ranks from the one before, and hands it on to the next
     /// one but the last, which has it. The step's sums, where they are the message.
     fn second_round(&mut self, own: &StepGradients<'_>, n: usize) -> Result<Option<StepSums>, PeerLost> {
-        let (before, hands_on) = (self.before(), self.rank + 2 < self.world);
+        let (previous, hands_on) = (self.previous_rank(), self.rank + 2 < self.world);
         let Some(piece) = own.pieces().get(n) else {
             let mut message = [0; SUMS_LEN];
-            self.peers.receive(before, &mut message)?;
+            self.peers.receive(previous, &mut message)?;
             if hands_on {
                 self.peers.send(self.rank + 1, &message)?;
             }
             return Ok(Some(StepSums::decode(message)));
         };
         self.message.resize(4 * piece.len, 0);
-        self.peers.receive(before, &mut self.message)?;
+        self.peers.receive(previous, &mut self.message)?;
         if hands_on {
             self.peers.send(self.rank + 1, &self.message)?;
         }
@@ -213,9 +213,9 @@ pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -
     let (mut now, mut links_free) = (vec![0.0f64; world], vec![0.0f64; world]);
     // When the sum of each piece arrives at a rank.
     let mut arrivals = vec![vec![0.0f64; pieces.len()]; world];
-    let mut send = |from: usize, at: f64, len: usize| {
-        links_free[from] = at.max(links_free[from]) + 4.0 * len as f64 / link.bytes_per_s;
-        links_free[from] + link.latency.as_secs_f64()
+    let mut send = |rank: usize, ready_s: f64, len: usize| {
+        links_free[rank] = ready_s.max(links_free[rank]) + 4.0 * len as f64 / link.bytes_per_s;
+        links_free[rank] + link.latency.as_secs_f64()
     };
     let mut there = 0;
     for n in 0..pieces.len() + world {

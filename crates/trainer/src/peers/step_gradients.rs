@@ -265,17 +265,17 @@ impl Group<'_> {
     /// it. None is held up to `in_turn`.
     fn add_in_turn(&mut self, block: usize, in_turn: usize, gradients: &[f32]) {
         if block != self.added {
-            let at = block - in_turn - 1;
-            self.held[at].copy_from_slice(gradients);
-            self.is_held[at] = true;
+            let place = block - in_turn - 1;
+            self.held[place].copy_from_slice(gradients);
+            self.is_held[place] = true;
             return;
         }
         add(self.sum, gradients);
         self.added += 1;
-        while let Some(at) = self.added.checked_sub(in_turn + 1)
-            && self.is_held.get(at) == Some(&true)
+        while let Some(place) = self.added.checked_sub(in_turn + 1)
+            && self.is_held.get(place) == Some(&true)
         {
-            add(self.sum, self.held[at]);
+            add(self.sum, self.held[place]);
             self.added += 1;
         }
     }
@@ -289,11 +289,11 @@ fn add(sums: &mut [f32], terms: &[f32]) {
 fn split<'a>(values: &'a mut [f32], places: &[Range<usize>]) -> Vec<&'a mut [f32]> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_key(|&group| places[group].start);
-    let (mut rest, mut at) = (values, 0);
+    let (mut rest, mut end) = (values, 0);
     let mut parts: Vec<&mut [f32]> = places.iter().map(|_| Default::default()).collect();
     for group in order {
-        assert_eq!(places[group].start, at, "groups have every number once");
-        at = places[group].end;
+        assert_eq!(places[group].start, end, "groups have every number once");
+        end = places[group].end;
         (parts[group], rest) = rest.split_at_mut(places[group].len());
     }
     assert!(rest.is_empty(), "groups have all numbers");
@@ -329,8 +329,8 @@ mod tests {
             let places = [1..2, 0..1];
             let own = StepGradients::new(blocks, &places, 1, &mut sum, held.iter_mut().map(<[f32; 2]>::as_mut_slice));
             own.give_block(1, &[0.0; 2]);
-            for at in order {
-                own.give_block(2 + at, &[numbers[at]; 2]);
+            for block in order {
+                own.give_block(2 + block, &[numbers[block]; 2]);
             }
             assert_eq!(own.first_non_finite(), None);
             drop(own);

@@ -162,9 +162,10 @@ impl ThreadPeers {
     /// Counts an operation, and whatever is wrong with it. True if its message is not lost.
     fn begin(&mut self) -> Result<bool, PeerLost> {
         self.operations += 1;
-        let at = |list: &[(usize, u64)]| list.contains(&(self.born, self.operations));
-        let (dies, hangs, drops) = (at(&self.faults.deaths), at(&self.faults.hangs), at(&self.faults.dropped));
-        let late = self.faults.delays.iter().filter(|(rank, _)| *rank == self.born).map(|(_, by)| *by).sum();
+        let is_due = |list: &[(usize, u64)]| list.contains(&(self.born, self.operations));
+        let (dies, hangs, drops) =
+            (is_due(&self.faults.deaths), is_due(&self.faults.hangs), is_due(&self.faults.dropped));
+        let late = self.faults.delays.iter().filter(|(rank, _)| *rank == self.born).map(|(_, delay)| *delay).sum();
         if late > Duration::ZERO {
             std::thread::park_timeout(late);
         }
@@ -182,16 +183,16 @@ impl ThreadPeers {
         Ok(!drops)
     }
 
-    fn post(&self, to: usize, is_broadcast: bool, message: &[u8]) {
-        let (from, to) = (self.born, self.members[to]);
+    fn post(&self, receiver: usize, is_broadcast: bool, message: &[u8]) {
+        let (sender, receiver) = (self.born, self.members[receiver]);
         let mut state = self.lock();
         let mut arrival = Instant::now();
         if let Some(Link { latency, bytes_per_s }) = self.faults.link {
-            let free = state.links_free.entry([from, to]).or_insert(arrival);
+            let free = state.links_free.entry([sender, receiver]).or_insert(arrival);
             *free = arrival.max(*free) + Duration::from_secs_f64(message.len() as f64 / bytes_per_s);
             arrival = *free + latency;
         }
-        let mailbox = (self.generation, from, to, is_broadcast);
+        let mailbox = (self.generation, sender, receiver, is_broadcast);
         state.mail.entry(mailbox).or_default().push_back((message.to_vec(), arrival));
         drop(state);
         self.world.changed.notify_all();
@@ -213,8 +214,8 @@ impl ThreadPeers {
         }
     }
 
-    fn take(&self, from: usize, is_broadcast: bool, message: &mut [u8]) -> Result<(), PeerLost> {
-        let (generation, sender) = (self.generation, self.members[from]);
+    fn take(&self, rank: usize, is_broadcast: bool, message: &mut [u8]) -> Result<(), PeerLost> {
+        let (generation, sender) = (self.generation, self.members[rank]);
         let mailbox = (generation, sender, self.born, is_broadcast);
         let arrival = self.wait(|state| {
             if let Some((next, arrival)) = state.mail.get_mut(&mailbox).and_then(VecDeque::pop_front) {
@@ -227,7 +228,7 @@ impl ThreadPeers {
                 (_, true) => "the exchange was revoked",
                 _ => return None,
             };
-            Some(Err(self.lost(Some(from), reason)))
+            Some(Err(self.lost(Some(rank), reason)))
         })?;
         while let Some(left) = arrival.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             std::thread::park_timeout(left);
@@ -245,17 +246,17 @@ impl Peers for ThreadPeers {
         self.members.len()
     }
 
-    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), PeerLost> {
+    fn send(&mut self, rank: usize, message: &[u8]) -> Result<(), PeerLost> {
         if self.begin()? {
-            self.post(to, false, message);
+            self.post(rank, false, message);
             self.bytes_sent += message.len() as u64;
         }
         Ok(())
     }
 
-    fn receive(&mut self, from: usize, message: &mut [u8]) -> Result<(), PeerLost> {
+    fn receive(&mut self, rank: usize, message: &mut [u8]) -> Result<(), PeerLost> {
         self.begin()?;
-        self.take(from, false, message)
+        self.take(rank, false, message)
     }
 
     fn broadcast(&mut self, root: usize, message: &mut [u8]) -> Result<(), PeerLost> {
@@ -264,7 +265,7 @@ impl Peers for ThreadPeers {
             return self.take(root, true, message);
         }
         if sends {
-            (0..self.world()).filter(|&to| to != root).for_each(|to| self.post(to, true, message));
+            (0..self.world()).filter(|&rank| rank != root).for_each(|rank| self.post(rank, true, message));
         }
         Ok(())
     }
@@ -306,24 +307,24 @@ impl Peers for ThreadPeers {
         if !self.faults.can_reform {
             return Err(self.lost(None, "the ranks cannot reform"));
         }
-        let (from, to) = (self.generation, self.generation + 1);
-        self.lock().reforming.entry(from).or_default().push(self.born);
+        let (old, new) = (self.generation, self.generation + 1);
+        self.lock().reforming.entry(old).or_default().push(self.born);
         self.world.changed.notify_all();
         let members = &self.members;
         let formed = self.wait(|state| {
-            if let Some(formed) = state.formed.get(&to) {
+            if let Some(formed) = state.formed.get(&new) {
                 return Some(Ok(formed.clone()));
             }
-            let asking = &state.reforming[&from];
+            let asking = &state.reforming[&old];
             let left: Vec<usize> = members.iter().copied().filter(|&born| state.alive[born]).collect();
             if left.iter().any(|born| !asking.contains(born)) {
                 return None;
             }
-            state.formed.insert(to, left.clone());
+            state.formed.insert(new, left.clone());
             Some(Ok(left))
         })?;
         self.world.changed.notify_all();
-        (self.members, self.generation, self.agreements) = (formed, to, 0);
+        (self.members, self.generation, self.agreements) = (formed, new, 0);
         Ok(())
     }
 }

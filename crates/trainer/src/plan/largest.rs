@@ -32,7 +32,7 @@ pub(crate) fn largest_batch(
         Some(runs) => sizes_in_runs(config, runs, train.len()),
         None => sizes_of_training(config, train.len()),
     };
-    let sizes = once([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
+    let sizes = distinct_sizes([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
         let windows = vec![largest; shape.timeframes.len()];
@@ -87,15 +87,15 @@ fn largest_batch_of_graphs(
     validation: &SampleRanges,
 ) -> Result<LargestBatch> {
     let shape = samples.shape();
-    let most_of = |list: &SampleRanges| {
+    let most_nodes = |list: &SampleRanges| {
         let mut nodes: Vec<usize> = list.iter().map(|graph| graphs.nodes(graph).len()).collect();
         nodes.sort_unstable_by(|a, b| b.cmp(a));
         nodes.iter().take(config.batch_size).sum::<usize>()
     };
     check_graphs(graphs, train.iter())?;
     check_graphs(graphs, validation.iter())?;
-    let (learnt, count) = (most_of(train), train.len().max(validation.len()).min(config.batch_size));
-    let nodes = learnt.max(most_of(validation));
+    let (learnt, count) = (most_nodes(train), train.len().max(validation.len()).min(config.batch_size));
+    let nodes = learnt.max(most_nodes(validation));
     let (mut windows, mut bars) =
         (vec![nodes; shape.timeframes.len()], shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>());
     let view = samples.series().filter(|_| samples.load_ahead().is_none());
@@ -121,7 +121,7 @@ fn steps_of(samples: &dyn Samples) -> Vec<usize> {
 fn sizes_of_training(config: &Config, samples: usize) -> Vec<usize> {
     let last_step = if config.last_batch == LastBatch::Drop { 0 } else { samples % config.step_samples() };
     let full = if samples >= config.batch_size { config.batch_size } else { 0 };
-    once(vec![full, last_step % config.batch_size])
+    distinct_sizes(vec![full, last_step % config.batch_size])
 }
 
 /// The same of dense training, whose batches end where runs do.
@@ -130,16 +130,16 @@ fn sizes_in_runs(config: &Config, runs: Runs, samples: usize) -> Vec<usize> {
     let whole = if config.last_batch == LastBatch::Drop { samples / step * step } else { samples };
     let steps = (0..whole).step_by(step).map(|start| start..whole.min(start.saturating_add(step)));
     let batches = steps.flat_map(|step| runs.batches_of_step(step, config.batch_size, Grain::Runs));
-    once(batches.map(|batch| batch.len()).collect())
+    distinct_sizes(batches.map(|batch| batch.len()).collect())
 }
 
 /// The same of a validation.
 fn sizes_of_validation(config: &Config, samples: usize) -> Vec<usize> {
-    once(vec![samples.min(config.batch_size), samples % config.batch_size])
+    distinct_sizes(vec![samples.min(config.batch_size), samples % config.batch_size])
 }
 
 /// The sizes that are one, each once.
-fn once(mut sizes: Vec<usize>) -> Vec<usize> {
+fn distinct_sizes(mut sizes: Vec<usize>) -> Vec<usize> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes.retain(|&size| size > 0);

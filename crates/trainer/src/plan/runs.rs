@@ -49,17 +49,21 @@ impl MostRuns {
         list: &SampleRanges,
         pieces: Pieces,
     ) -> Self {
-        let end = |k: usize, at: usize| view.timeframes[k].ends[list.at(at)];
-        let ends = |longest| ends_of_runs(list.len(), longest, |first, at| runs.goes_on(shape, end, first, at));
+        let end = |k: usize, position: usize| view.timeframes[k].ends[list.sample_at(position)];
+        let ends =
+            |longest| ends_of_runs(list.len(), longest, |first, position| runs.goes_on(shape, end, first, position));
         let by_length = ends(runs.longest);
         // As few as can be: a batch that begins elsewhere, or has its pieces side by side, has no
         // more.
         let runs_in_piece = |first: usize| {
             let end = list.len().min(first + pieces.len);
-            successors(Some(first), |&at| by_length.get(at).copied()).take_while(|&at| at < end).count()
+            successors(Some(first), |&position| by_length.get(position).copied())
+                .take_while(|&position| position < end)
+                .count()
         };
         let count = pieces.count * (0..list.len()).map(runs_in_piece).max().unwrap_or(0);
-        let is_ordered = (1..list.len()).all(|at| (0..shape.timeframes.len()).all(|k| end(k, at - 1) <= end(k, at)));
+        let is_ordered = (1..list.len())
+            .all(|position| (0..shape.timeframes.len()).all(|k| end(k, position - 1) <= end(k, position)));
         // Of several pieces, one may go on where another ends, or some samples later.
         let farthest = if pieces.count == 1 { by_length } else { ends(usize::MAX) };
         let reach = |k: usize| match is_ordered || pieces.count == 1 {
@@ -103,9 +107,9 @@ mod tests {
         let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 1 };
         let shape = SampleShape { timeframes: vec![timeframe("M1", 4), timeframe("M5", 2)], outputs: 1 };
         let ends = |first: i64, moved: Vec<i64>| -> Vec<i64> {
-            let last = moved.into_iter().scan(first, |at, by| {
-                *at += by;
-                Some(*at)
+            let last = moved.into_iter().scan(first, |end, step| {
+                *end += step;
+                Some(*end)
             });
             last.collect()
         };

@@ -85,9 +85,9 @@ const ONES: [f32; 4] = [1.0; 4];
 impl Rings {
     fn new(shape: &SampleShape) -> Self {
         let ring = |nodes: usize| {
-            let to: Vec<u32> = (0..nodes as u32).collect();
-            let from: Vec<u32> = to.iter().map(|to| (to + 1) % nodes as u32).collect();
-            let by_row = Compressed::from_edges(&to, &from, nodes, nodes).unwrap();
+            let targets: Vec<u32> = (0..nodes as u32).collect();
+            let sources: Vec<u32> = targets.iter().map(|targets| (targets + 1) % nodes as u32).collect();
+            let by_row = Compressed::from_edges(&targets, &sources, nodes, nodes).unwrap();
             let by_column = by_row.csr(nodes).unwrap().transposed().unwrap();
             (by_row, by_column)
         };

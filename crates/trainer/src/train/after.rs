@@ -54,7 +54,7 @@ impl Trainer {
         self.sync_to_host()?;
         self.check_weights()?;
         self.unfinished = Some(ControlFlow::Continue(()));
-        if let Some(path) = self.by_first(|trainer| trainer.save_checkpoint(run))? {
+        if let Some(path) = self.on_first_rank(|trainer| trainer.save_checkpoint(run))? {
             // The run ends whatever is answered.
             let _ends = observer(Event::Checkpoint { step: self.step, path: &path });
         }
@@ -80,12 +80,12 @@ impl Trainer {
             if let Some(event) = validation {
                 improved = event.best;
                 let answer = observer(Event::Validation(event));
-                let answer = self.heard(answer);
+                let answer = self.share_answer(answer);
                 flow = if flow.is_break() { flow } else { answer };
             }
             if due.epoch_ends {
                 let answer = observer(Event::Epoch(self.epoch_event(schedule)));
-                let answer = self.heard(answer);
+                let answer = self.share_answer(answer);
                 flow = if flow.is_break() { flow } else { answer };
             }
             self.validated = Some((self.step, improved));
@@ -96,13 +96,13 @@ impl Trainer {
             self.sync_to_host()?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
-            let saved = self.by_first(|trainer| {
+            let saved = self.on_first_rank(|trainer| {
                 let carried = trainer.carried.as_ref().map(Carried::states);
                 checkpoints.save(&state, &trainer.parameters, &trainer.optimizer, carried).map(Some)
             })?;
             if let Some(path) = saved {
                 let answer = observer(Event::Checkpoint { step: self.step, path: &path });
-                let answer = self.heard(answer);
+                let answer = self.share_answer(answer);
                 flow = if flow.is_break() { flow } else { answer };
             }
         }
@@ -137,8 +137,8 @@ impl Trainer {
         if self.step >= schedule.steps {
             return Some(End::Finished);
         }
-        let over = self.config.early_stopping.is_some_and(|rule| rule.is_over(self.plateau));
-        over.then_some(End::StoppedEarly)
+        let is_over = self.config.early_stopping.is_some_and(|rule| rule.is_over(self.early_stopping));
+        is_over.then_some(End::StoppedEarly)
     }
 
     /// # Errors
@@ -160,14 +160,14 @@ impl Trainer {
             false => evaluate(Predictions { states, ..self.predictions() }, selection, loss, None, None, &mut progress),
             true => self.evaluate_together(selection, states, &mut progress),
         };
-        let evaluation = self.settle(evaluation)?;
+        let evaluation = self.agree_on(evaluation)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
         if best {
             self.best = Some(Best { step: self.step, loss });
         }
         if let Some(rule) = self.config.early_stopping {
-            rule.count(&mut self.plateau, loss);
+            rule.count(&mut self.early_stopping, loss);
         }
         let StepSamples { epoch, .. } = schedule.step(self.step - 1);
         Ok(ValidationEvent { step: self.step, epoch, loss, best, metrics: evaluation.metrics })

@@ -43,7 +43,7 @@ use crate::train::checkpoint::{Best, Checkpoints};
 use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::{MemoryLimits, OomFallback};
 use crate::train::optimizer::Optimizer;
-use distributed::Team;
+use distributed::ProcessGroup;
 use on_gpu::GpuTimer;
 use step::BatchPipeline;
 
@@ -65,8 +65,8 @@ pub struct Trainer {
     /// Optimizer steps done.
     step: u64,
     best: Option<Best>,
-    plateau: EarlyStoppingState,
-    course: DivergenceState,
+    early_stopping: EarlyStoppingState,
+    divergence: DivergenceState,
     /// The states that windows start from, once a run is known.
     carried: Option<Carried>,
     /// For gradients in fp16.
@@ -83,7 +83,7 @@ pub struct Trainer {
     /// Checkpoints that resuming passed over.
     unreadable: Vec<PathBuf>,
     /// The ranks of a run of several.
-    team: Option<Team>,
+    process_group: Option<ProcessGroup>,
 }
 
 /// Data of a training run.
@@ -177,7 +177,7 @@ impl Trainer {
     /// # Panics
     /// If the device is a GPU: see [`Trainer::on_gpu`].
     pub fn new(device: &Device, config: Config, shape: SampleShape) -> Result<Self> {
-        Trainer::on(device, None, config, shape)
+        Trainer::build(device, None, config, shape)
     }
 
     /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the
@@ -193,10 +193,10 @@ impl Trainer {
     /// # Panics
     /// If `gpu` is the CPU.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
-        Trainer::on(host, Some(gpu), config, shape)
+        Trainer::build(host, Some(gpu), config, shape)
     }
 
-    fn on(device: &Device, gpu: Option<&Device>, mut config: Config, shape: SampleShape) -> Result<Self> {
+    fn build(device: &Device, gpu: Option<&Device>, mut config: Config, shape: SampleShape) -> Result<Self> {
         assert!(matches!(device, Device::Cpu(_)), "weights are kept in host memory");
         config.check()?;
         if gpu.is_some() {
@@ -224,13 +224,13 @@ impl Trainer {
             unfinished: None,
             validated: None,
             unreadable: Vec::new(),
-            team: None,
+            process_group: None,
             scaler: scaler(&config),
             device: device.clone(),
             step: 0,
             best: None,
-            plateau: EarlyStoppingState::default(),
-            course: DivergenceState::default(),
+            early_stopping: EarlyStoppingState::default(),
+            divergence: DivergenceState::default(),
             carried: None,
             config,
             model,
@@ -320,9 +320,9 @@ impl Trainer {
 
     fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         let schedule = self.check_run(run);
-        let schedule = self.settle(schedule)?;
-        self.check_team(run, &schedule)?;
-        self.by_first(|trainer| trainer.tidy_checkpoints(run).map(Some))?;
+        let schedule = self.agree_on(schedule)?;
+        self.check_process_group(run, &schedule)?;
+        self.on_first_rank(|trainer| trainer.tidy_checkpoints(run).map(Some))?;
         if let Some(end) = self.end(&schedule).filter(|_| self.unfinished.is_none()) {
             return Ok(self.outcome(end));
         }
@@ -362,7 +362,7 @@ impl Trainer {
         let mut is_ready = false;
         let outcome = self.train_with_batches(run, schedule, observer, &mut is_ready);
         // Without memory for its batches a rank gets to no step, where the others would hear of it.
-        if is_ready { outcome } else { self.settle(outcome) }
+        if is_ready { outcome } else { self.agree_on(outcome) }
     }
 
     /// Trains from where the run stands; `is_ready` once all ranks have memory and samples.
@@ -382,17 +382,17 @@ impl Trainer {
         let scope = self.device.scope("batches");
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
         with_batches(self.source(run, graphs, &scope, schedule.capacity()), order, |feed| {
-            let mut supply = BatchPipeline { feed, ahead: None };
+            let mut pipeline = BatchPipeline { feed, ahead: None };
             *is_ready = true;
-            self.settle(Ok(()))?;
+            self.agree_on(Ok(()))?;
             loop {
                 if let Some(end) = self.finish_step(run, schedule, observer)? {
                     return Ok(self.outcome(end));
                 }
-                let (event, agreed) = self.training_step(&mut supply, schedule, run)?;
+                let (event, agreed) = self.training_step(&mut pipeline, schedule, run)?;
                 let told = self.tell_notes(observer);
                 let asked = observer(Event::Step(event));
-                let asked = self.heard(if told.is_break() { told } else { asked });
+                let asked = self.share_answer(if told.is_break() { told } else { asked });
                 self.unfinished = Some(if agreed.is_break() { agreed } else { asked });
             }
         })
@@ -514,6 +514,6 @@ impl Trainer {
     }
 
     fn outcome(&self, end: End) -> Outcome {
-        Outcome { steps: self.step, end, best: self.best, rollbacks: self.course.rollbacks }
+        Outcome { steps: self.step, end, best: self.best, rollbacks: self.divergence.rollbacks }
     }
 }

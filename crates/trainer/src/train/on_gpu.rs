@@ -32,50 +32,50 @@ impl Trainer {
     /// by then.
     pub(super) fn step_on_gpu(
         &mut self,
-        supply: &mut BatchPipeline<'_, '_>,
+        pipeline: &mut BatchPipeline<'_, '_>,
         lr: f64,
         schedule: &Schedule,
         run: &Run<'_>,
     ) -> Result<(StepPlan, Totals, StepReport)> {
         let start = Instant::now();
-        let mut work = match supply.ahead.take() {
+        let mut plan = match pipeline.ahead.take() {
             Some(submitted) => submitted?,
-            None => self.submit(self.step, supply.feed, schedule, run)?,
+            None => self.submit(self.step, pipeline.feed, schedule, run)?,
         };
         // The step before may have changed the scale since. This is for the log: kernels read the
         // device's.
-        work.objective.scale = self.scale();
-        let settings = step_settings(&self.config, &self.course, work.objective.count, lr);
+        plan.objective.scale = self.scale();
+        let settings = step_settings(&self.config, &self.divergence, plan.objective.count, lr);
         self.accelerator_mut().apply_gradients(&settings)?;
-        if self.goes_on(self.step + 1, schedule, run) {
-            supply.ahead = Some(self.submit(self.step + 1, supply.feed, schedule, run));
+        if self.can_submit_ahead(self.step + 1, schedule, run) {
+            pipeline.ahead = Some(self.submit(self.step + 1, pipeline.feed, schedule, run));
         }
         let report = self.accelerator_mut().report()?;
         // Host time of the whole step, with its wait for data: GPU passes are not timed apart.
         let (terms, forward) = (report.terms as usize, start.elapsed());
         let totals = Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() };
         if !totals.loss_sum.is_finite() {
-            return Err(self.blame_step(&work, totals, schedule, run));
+            return Err(self.blame_step(&plan, totals, schedule, run));
         }
-        Ok((work, totals, report))
+        Ok((plan, totals, report))
     }
 
     /// Gives the device the batches of step `step`, counted from 0.
     fn submit(&mut self, step: u64, feed: &mut BatchFeed<'_>, schedule: &Schedule, run: &Run<'_>) -> Result<StepPlan> {
-        let work = self.work_of(step, schedule, run)?;
+        let plan = self.plan_step(step, schedule, run)?;
         let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
         let accelerator = accelerator.as_mut().expect(ON_GPU);
         accelerator.begin_step(&mut optimizer.host(parameters), scaler.as_ref())?;
-        for positions in &work.batches {
+        for positions in &plan.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
-            accelerator.accumulate(&batch, work.over(&batch, positions))?;
+            accelerator.accumulate(&batch, plan.objective_over(&batch, positions))?;
         }
-        Ok(work)
+        Ok(plan)
     }
 
     /// True if neither a validation nor a checkpoint follows after `steps` steps: these would
     /// overwrite what was submitted ahead.
-    fn goes_on(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> bool {
+    fn can_submit_ahead(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> bool {
         let due = self.due(steps, schedule, run);
         steps < schedule.steps && !due.validation && !due.checkpoint
     }
@@ -96,8 +96,8 @@ impl Trainer {
 
     /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the
     /// next ones have come since.
-    fn blame_step(&mut self, work: &StepPlan, totals: Totals, schedule: &Schedule, run: &Run<'_>) -> Error {
-        let (step, loss) = (self.step + 1, totals.loss_sum / work.objective.count as f64);
+    fn blame_step(&mut self, plan: &StepPlan, totals: Totals, schedule: &Schedule, run: &Run<'_>) -> Error {
+        let (step, loss) = (self.step + 1, totals.loss_sum / plan.objective.count as f64);
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
@@ -105,9 +105,9 @@ impl Trainer {
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;
             self.engine.load(&self.model, &self.parameters);
-            for positions in &work.batches {
+            for positions in &plan.batches {
                 let batch = feed.next()?.expect("the feed has the batches of the step");
-                let objective = work.over(&batch, positions);
+                let objective = plan.objective_over(&batch, positions);
                 if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
                     return Ok(Some(error.into()));
                 }
@@ -167,8 +167,8 @@ impl Trainer {
 const ON_GPU: &str = "the run is on a GPU";
 
 /// Settings for a GPU at the end of a step whose losses are divided by `count`.
-fn step_settings(config: &Config, course: &DivergenceState, count: usize, lr: f64) -> StepSettings {
+fn step_settings(config: &Config, divergence: &DivergenceState, count: usize, lr: f64) -> StepSettings {
     let optimizer = OptimizerConfig { lr, ..config.optimizer }.settings();
-    let loss_max = config.divergence.loss_max(course);
+    let loss_max = config.divergence.loss_max(divergence);
     StepSettings { count: count as f64, loss_max, clip_norm: config.clip_norm, optimizer }
 }

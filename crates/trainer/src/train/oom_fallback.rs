@@ -42,7 +42,7 @@ impl MemoryLimits {
 #[derive(Clone, Debug)]
 pub(crate) struct OomFallback {
     levels: Vec<MemoryLimits>,
-    at: usize,
+    level: usize,
 }
 
 /// First reduction of chunks.
@@ -75,22 +75,22 @@ impl OomFallback {
             batch_size,
             ..checkpointing
         }));
-        OomFallback { levels, at: 0 }
+        OomFallback { levels, level: 0 }
     }
 
     /// Current limits of the run.
     pub(crate) fn limits(&self) -> MemoryLimits {
-        self.levels[self.at]
+        self.levels[self.level]
     }
 
     /// Number of levels below the plan.
     pub(crate) fn level(&self) -> usize {
-        self.at
+        self.level
     }
 
     /// Cuts it to `level`, if it is not there already.
     pub(crate) fn cut_to(&mut self, level: usize) -> MemoryLimits {
-        self.at = self.at.max(level.min(self.levels.len() - 1));
+        self.level = self.level.max(level.min(self.levels.len() - 1));
         self.limits()
     }
 
@@ -100,8 +100,8 @@ impl OomFallback {
         let now = self.limits();
         let percent = |limits: &MemoryLimits| if has_chunks { limits.chunk_percent } else { now.chunk_percent };
         let is_less = |limits: &MemoryLimits| MemoryLimits { chunk_percent: percent(limits), ..*limits } != now;
-        let below = self.levels[self.at + 1..].iter().position(is_less)?;
-        self.at += 1 + below;
+        let below = self.levels[self.level + 1..].iter().position(is_less)?;
+        self.level += 1 + below;
         Some(self.limits())
     }
 }

@@ -36,7 +36,7 @@ impl Trainer {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
         self.carry_states_of(run)?;
-        let resumed = self.by_first(|trainer| {
+        let resumed = self.on_first_rank(|trainer| {
             let arithmetic = Arithmetic::here(trainer.config.precision);
             let before = before.unwrap_or(u64::MAX);
             let carried = trainer.carried.as_mut().map(Carried::states_mut);
@@ -47,8 +47,8 @@ impl Trainer {
         if let Some(Resumed { state, skipped_paths, .. }) = &resumed {
             self.unreadable.extend(skipped_paths.iter().cloned());
             self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);
-            (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
-            self.course = state.course.clone();
+            (self.step, self.best, self.early_stopping) = (state.step, state.best, state.early_stopping);
+            self.divergence = state.divergence.clone();
             self.unfinished = state.unfinished.then_some(ControlFlow::Continue(()));
             if let (Some(scaler), Some(mut state)) = (&mut self.scaler, state.scaler) {
                 // The floor and the ceiling may be others now.
@@ -109,8 +109,8 @@ impl Trainer {
             run: self.run_settings(schedule, run),
             arithmetic: Arithmetic::here(self.config.precision),
             best: self.best,
-            plateau: self.plateau,
-            course: self.course.clone(),
+            early_stopping: self.early_stopping,
+            divergence: self.divergence.clone(),
             scaler: self.scaler.as_ref().map(LossScaler::state),
             unfinished: self.unfinished.is_some(),
             updates: Some(self.optimizer.steps()),

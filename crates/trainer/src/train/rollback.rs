@@ -21,7 +21,7 @@ impl Trainer {
             let expected = "0 where no checkpoints are kept";
             return Err(Error::setting("divergence.rollbacks_max", &rollbacks_max, expected));
         };
-        let saved = self.by_first(|trainer| {
+        let saved = self.on_first_rank(|trainer| {
             if checkpoints.list()?.last().is_some_and(|(step, _)| *step == trainer.step) {
                 return Ok(None);
             }
@@ -29,7 +29,7 @@ impl Trainer {
         })?;
         let Some(path) = saved else { return Ok(ControlFlow::Continue(())) };
         let asked = observer(Event::Checkpoint { step: self.step, path: &path });
-        Ok(self.heard(asked))
+        Ok(self.share_answer(asked))
     }
 
     /// Goes back to the last checkpoint if `error` is a divergence and there are rollbacks left;
@@ -47,7 +47,7 @@ impl Trainer {
             Error::Scale(_) => (self.step + 1, f64::NAN),
             _ => return Err(error),
         };
-        let rollbacks = self.course.rollbacks;
+        let rollbacks = self.divergence.rollbacks;
         if rollbacks_max == 0 {
             return Err(error);
         }
@@ -55,8 +55,8 @@ impl Trainer {
             return Err(Error::Diverged { rollbacks, source: Box::new(error) });
         }
         let Some(checkpoints) = run.checkpoints else { return Err(error) };
-        let last = self.course.back_to;
-        let before = self.by_first(|_| {
+        let last = self.divergence.back_to;
+        let before = self.on_first_rank(|_| {
             let all = checkpoints.list()?;
             let has_saved_none = all.last().is_some_and(|(step, _)| Some(*step) == last);
             Ok(last.filter(|_| has_saved_none && all.len() > 1))
@@ -65,8 +65,8 @@ impl Trainer {
             return Err(error);
         }
         self.validated = None;
-        self.course.rollbacks = rollbacks + 1;
-        self.course.back_to = Some(self.step);
+        self.divergence.rollbacks = rollbacks + 1;
+        self.divergence.back_to = Some(self.step);
         // Told before it is saved: a run that is killed in between goes back once more, and must
         // not find it told already.
         let asked = observer(Event::Rollback(RollbackEvent {
@@ -74,16 +74,16 @@ impl Trainer {
             failed_step,
             loss,
             cause: error.to_string(),
-            rollbacks: self.course.rollbacks,
+            rollbacks: self.divergence.rollbacks,
             rollbacks_max,
-            rate_factor: self.course.rate_factor(),
+            rate_factor: self.divergence.rate_factor(),
         }));
-        self.by_first(|trainer| {
+        self.on_first_rank(|trainer| {
             trainer.save_checkpoint(run)?;
             // Only now: a run that is killed before goes on from them, and comes here again.
             checkpoints.remove_after(trainer.step).map(Some)
         })?;
-        Ok(self.heard(asked))
+        Ok(self.share_answer(asked))
     }
 
     /// Refuses to save weights that nothing could go on from.

@@ -22,7 +22,7 @@ impl Trainer {
         // checkpoint.
         self.sync_to_host()?;
         let own_chunks = run.samples.load_ahead().is_some();
-        let has_chunks = self.team.as_ref().map_or(own_chunks, |team| team.has_chunks);
+        let has_chunks = self.process_group.as_ref().map_or(own_chunks, |process_group| process_group.has_chunks);
         let Some(limits) = self.fallback.next_level(has_chunks) else {
             return Err(self.give_up(error, run, observer));
         };
@@ -36,14 +36,14 @@ impl Trainer {
         }
         let event = ShortageEvent::new(self.step, &error, limits, self.config.batch_size);
         let asked = observer(Event::Shortage(event));
-        Ok(self.heard(asked))
+        Ok(self.share_answer(asked))
     }
 
     /// Tells what was cut before there was anybody to tell.
     pub(super) fn tell_cuts(&mut self, observer: &mut Observer<'_>) -> ControlFlow<()> {
         let mut asked = ControlFlow::Continue(());
         for cut in std::mem::take(&mut self.cut_before) {
-            let answer = self.heard(observer(Event::Shortage(cut)));
+            let answer = self.share_answer(observer(Event::Shortage(cut)));
             asked = if asked.is_break() { asked } else { answer };
         }
         asked

@@ -46,7 +46,7 @@ pub(super) struct StepPlan {
 
 impl StepPlan {
     /// The objective over `batch`, whose samples have these positions.
-    pub(super) fn over(&self, batch: &BatchView<'_>, positions: &Range<usize>) -> Objective {
+    pub(super) fn objective_over(&self, batch: &BatchView<'_>, positions: &Range<usize>) -> Objective {
         let objective = Objective { position: positions.start, ..self.objective };
         let Loss::Tasks(tasks) = objective.loss else { return objective };
         let counts = self.counts.unwrap_or_else(|| tasks.count(batch.targets()));
@@ -70,27 +70,27 @@ impl Trainer {
     /// [`Error::LossSpike`] before anything is updated.
     pub(super) fn training_step(
         &mut self,
-        supply: &mut BatchPipeline<'_, '_>,
+        pipeline: &mut BatchPipeline<'_, '_>,
         schedule: &Schedule,
         run: &Run<'_>,
     ) -> Result<(StepEvent, ControlFlow<()>)> {
         let start = Instant::now();
         let lr = self.rate(schedule);
         let mut agreed = ControlFlow::Continue(());
-        let (work, totals, report) = if self.accelerator.is_some() {
-            let (work, totals, report) = self.step_on_gpu(supply, lr, schedule, run)?;
-            (work, totals, Some(report))
-        } else if self.team.is_some() {
-            let work = self.work_of(self.step, schedule, run);
-            let (work, totals, asked) = self.step_together(supply.feed, work)?;
+        let (plan, totals, report) = if self.accelerator.is_some() {
+            let (plan, totals, report) = self.step_on_gpu(pipeline, lr, schedule, run)?;
+            (plan, totals, Some(report))
+        } else if self.process_group.is_some() {
+            let plan = self.plan_step(self.step, schedule, run);
+            let (plan, totals, asked) = self.step_together(pipeline.feed, plan)?;
             agreed = asked;
-            (work, totals, None)
+            (plan, totals, None)
         } else {
-            let work = self.work_of(self.step, schedule, run)?;
-            let totals = self.accumulate(supply.feed, &work)?;
-            (work, totals, None)
+            let plan = self.plan_step(self.step, schedule, run)?;
+            let totals = self.accumulate(pipeline.feed, &plan)?;
+            (plan, totals, None)
         };
-        let StepPlan { samples, objective, terms_max, .. } = work;
+        let StepPlan { samples, objective, terms_max, .. } = plan;
         assert!(
             totals.terms <= terms_max && (run.samples.graphs().is_none() || totals.terms == terms_max),
             "{} terms of the loss in step {}, and {terms_max} as `Graphs::labelled` has it",
@@ -101,22 +101,22 @@ impl Trainer {
         // In a step without any known target there is nothing to learn, and no term to divide by.
         let (learns, terms) = (totals.terms > 0, totals.terms.max(1));
         let loss = totals.loss_sum / terms as f64;
-        self.config.divergence.check_loss(&self.course, self.step + 1, loss)?;
+        self.config.divergence.check_loss(&self.divergence, self.step + 1, loss)?;
         // Which targets are known shows as batches are computed: gradients are those of the sum
         // over `count` until here.
         let share = objective.count as f64 / terms as f64;
         let UpdateOutcome { norm, overflow } = match report {
-            None => self.follow(share, objective.scale, lr, learns)?,
+            None => self.apply_gradients(share, objective.scale, lr, learns)?,
             Some(report) => self.note_report(&report, loss)?,
         };
         if learns {
-            self.course.note(loss);
+            self.divergence.note(loss);
         }
         self.step += 1;
         self.device.step();
         self.accelerator.iter().for_each(|accelerator| accelerator.device().step());
 
-        let (waited, waits) = supply.feed.take_waited();
+        let (waited, waits) = pipeline.feed.take_waited();
         let gpu_s = self.gpu_timer.take_step_s(self.accelerator.as_mut())?;
         let captures = self.gpu_timer.take_captures(self.accelerator.as_ref());
         let event = StepEvent {
@@ -147,7 +147,7 @@ impl Trainer {
     /// The learning rate of the next step.
     fn rate(&self, schedule: &Schedule) -> f64 {
         let lr = self.config.lr_schedule.rate(self.config.optimizer.lr, self.step, schedule.steps);
-        lr * self.course.rate_factor()
+        lr * self.divergence.rate_factor()
     }
 
     /// Factor of the loss.
@@ -156,7 +156,7 @@ impl Trainer {
     }
 
     /// Plan of step `step`, counted from 0.
-    pub(super) fn work_of(&self, step: u64, schedule: &Schedule, run: &Run<'_>) -> Result<StepPlan> {
+    pub(super) fn plan_step(&self, step: u64, schedule: &Schedule, run: &Run<'_>) -> Result<StepPlan> {
         let samples = schedule.step(step);
         let terms_max = self.terms_max(step, &samples, schedule, run);
         let objective = Objective {
@@ -170,14 +170,14 @@ impl Trainer {
             scale: self.scale(),
         };
         let batches = schedule.own_batches_of(&samples);
-        let is_whole = self.team.is_none() && batches.len() == 1;
+        let is_whole = self.process_group.is_none() && batches.len() == 1;
         let counts = if is_whole { None } else { self.counts_ahead(step, schedule, run)? };
         Ok(StepPlan { samples, batches, objective, counts, terms_max })
     }
 
     /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated
     /// where they overflowed.
-    fn follow(&mut self, share: f64, scale: f32, lr: f64, learns: bool) -> Result<UpdateOutcome> {
+    fn apply_gradients(&mut self, share: f64, scale: f32, lr: f64, learns: bool) -> Result<UpdateOutcome> {
         let inverse = (share / f64::from(scale)) as f32;
         let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
         let examined = self.engine.on_pool(|| unscale_and_check(&[gradients.values()], inverse, Threads::Pool));
@@ -197,15 +197,15 @@ impl Trainer {
     }
 
     /// The sums over the batches of a step, whose gradients are then in place.
-    fn accumulate(&mut self, feed: &mut BatchFeed<'_>, work: &StepPlan) -> Result<Totals> {
+    fn accumulate(&mut self, feed: &mut BatchFeed<'_>, plan: &StepPlan) -> Result<Totals> {
         let mut totals = Totals::default();
         self.gradients.as_mut().expect(ON_PROCESSOR).clear();
         // What a step noted that failed halfway.
         self.carried.iter_mut().for_each(Carried::discard);
         self.engine.load(&self.model, &self.parameters);
-        for positions in &work.batches {
+        for positions in &plan.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
-            let (objective, before) = (work.over(&batch, positions), totals.loss_sum);
+            let (objective, before) = (plan.objective_over(&batch, positions), totals.loss_sum);
             let gradients = self.gradients.as_mut().expect(ON_PROCESSOR);
             let changes = Changes { gradients: &mut *gradients, carried: self.carried.as_mut() };
             totals = self.engine.accumulate(&self.model, &self.parameters, &batch, objective, changes, totals);

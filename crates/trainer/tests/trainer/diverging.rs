@@ -106,7 +106,7 @@ fn a_rate_that_is_too_high_is_halved_until_it_is_not() {
     for (folder, done) in [(stopped_folder, 3), (checkpoints(&killed_folder), 2)] {
         let mut rest = trainer(&reckless(40));
         let resumed = rest.resume(&run(&samples, &folder)).unwrap().unwrap();
-        assert_eq!(resumed.state.course.rollbacks, done);
+        assert_eq!(resumed.state.divergence.rollbacks, done);
         assert_eq!(rest.train(&run(&samples, &folder), &mut listen).unwrap(), outcome);
         assert!(state(&rest) == state(&whole), "after {done} rollbacks");
     }
@@ -130,7 +130,7 @@ fn after_so_many_rollbacks_a_run_gives_up() {
     assert!(error.to_string().starts_with("diverged again after rollback 2, the last one allowed"), "{error}");
     // What was saved is good: with more patience the run goes on from there.
     let mut patient = trainer(&reckless(40));
-    assert_eq!(patient.resume(&run(&samples, &checkpoints)).unwrap().unwrap().state.course.rollbacks, 2);
+    assert_eq!(patient.resume(&run(&samples, &checkpoints)).unwrap().unwrap().state.divergence.rollbacks, 2);
     assert!(patient.train(&run(&samples, &checkpoints), &mut listen).unwrap().rollbacks > 2);
 }
 

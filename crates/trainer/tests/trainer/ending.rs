@@ -84,7 +84,7 @@ fn a_resumed_run_ends_early_at_the_same_step_and_stays_ended() {
     });
     assert_eq!(interrupted.unwrap().end, End::Stopped);
     let mut rest = trainer(&config);
-    assert_eq!(rest.resume(&run).unwrap().unwrap().state.plateau.validations, 2);
+    assert_eq!(rest.resume(&run).unwrap().unwrap().state.early_stopping.validations, 2);
     assert_eq!(rest.train(&run, &mut listen).unwrap(), whole);
 
     let mut ended = trainer(&config);

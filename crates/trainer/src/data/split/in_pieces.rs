@@ -69,9 +69,9 @@ pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge
         parts[part_at(time, [validation_start_ns, test_start_ns])].push(sample..sample + 1);
     })?;
     let [train, before_validation, before_test] = parts;
-    let after_train = reader.after(&train)?;
+    let after_train = reader.clear_time(&train)?;
     let validation = reader.keep(&before_validation, after_train)?;
-    let test = reader.keep(&before_test, after_train.max(reader.after(&validation)?))?;
+    let test = reader.keep(&before_test, after_train.max(reader.clear_time(&validation)?))?;
     for (part, fraction, [before, after]) in [
         ("training", fractions.train, [train.len(); 2]),
         ("validation", fractions.validation, [before_validation.len(), validation.len()]),
@@ -91,7 +91,7 @@ pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge
 /// [`Error::Gather`] where times cannot be read.
 pub fn count_overlaps(times: &dyn SampleTimes, earlier: &SampleRanges, later: &SampleRanges) -> Result<usize> {
     let reader = Reader { times, purge: PurgeRule::Windows };
-    Ok(later.len() - reader.keep(later, reader.after(earlier)?)?.len())
+    Ok(later.len() - reader.keep(later, reader.clear_time(earlier)?)?.len())
 }
 
 #[derive(Clone, Copy)]
@@ -116,7 +116,7 @@ impl Reader<'_> {
     }
 
     /// The time from which a sample is clear of all samples of `earlier`.
-    fn after(self, earlier: &SampleRanges) -> Result<i64> {
+    fn clear_time(self, earlier: &SampleRanges) -> Result<i64> {
         let (column, beyond) = match self.purge {
             PurgeRule::Windows => (TimeColumn::LabelEnd, 0),
             PurgeRule::Duration(duration_ns) => (TimeColumn::Sample, duration_ns),
@@ -327,10 +327,10 @@ mod tests {
             samples: Range<usize>,
             each: &mut dyn FnMut(usize, &[i64]),
         ) -> Result<(), SourceError> {
-            let beside = [0, -480, 36][column as usize];
+            let shift = [0, -480, 36][column as usize];
             for first in samples.clone().step_by(4096) {
                 let piece = first..samples.end.min(first + 4096);
-                let times: Vec<i64> = piece.map(|sample| (sample % self.minutes) as i64 + beside).collect();
+                let times: Vec<i64> = piece.map(|sample| (sample % self.minutes) as i64 + shift).collect();
                 each(first, &times);
             }
             Ok(())
@@ -342,8 +342,8 @@ mod tests {
     fn a_part_is_a_run_an_instrument() {
         let minutes = Minutes { instruments: 3, minutes: 200_000 };
         let split = split_in_pieces(&minutes, SplitFractions::default(), PurgeRule::Windows).unwrap();
-        let part = |from: usize, to: usize| -> SampleRanges {
-            (0..3).map(|instrument| instrument * 200_000 + from..instrument * 200_000 + to).collect()
+        let part = |start: usize, end: usize| -> SampleRanges {
+            (0..3).map(|instrument| instrument * 200_000 + start..instrument * 200_000 + end).collect()
         };
         let expected = [part(0, 140_000), part(140_515, 170_000), part(170_515, 200_000)];
         assert_eq!([split.train, split.validation, split.test], expected);

@@ -104,8 +104,8 @@ pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Re
     let counts = [&validation, &test].map(SampleRanges::len);
 
     let limit = Limit { time_ns, purge };
-    let validation = limit.keep(&validation, limit.after(&train));
-    let test = limit.keep(&test, limit.after(&train).max(limit.after(&validation)));
+    let validation = limit.keep(&validation, limit.clear_time(&train));
+    let test = limit.keep(&test, limit.clear_time(&train).max(limit.clear_time(&validation)));
     for (part, fraction, [before, after]) in [
         ("training", fractions.train, [train.len(); 2]),
         ("validation", fractions.validation, [counts[0], validation.len()]),
@@ -145,13 +145,13 @@ fn check(fractions: SplitFractions) -> Result<()> {
 fn instants(time_ns: &[i64], fractions: SplitFractions) -> [i64; 2] {
     let mut sorted = time_ns.to_vec();
     sorted.sort_unstable();
-    let at = |share: f64| {
+    let time_at = |share: f64| {
         // Rounded, so that 0.7 + 0.15 of 100 samples is 85 although the sum of the doubles is less.
         let rank = (share * sorted.len() as f64).round() as usize;
         sorted.get(rank).copied().unwrap_or(i64::MAX)
     };
-    let test = if fractions.test > 0.0 { at(fractions.train + fractions.validation) } else { i64::MAX };
-    let validation = if fractions.validation > 0.0 { at(fractions.train) } else { test };
+    let test = if fractions.test > 0.0 { time_at(fractions.train + fractions.validation) } else { i64::MAX };
+    let validation = if fractions.validation > 0.0 { time_at(fractions.train) } else { test };
     [validation.min(test), test]
 }
 
@@ -164,12 +164,12 @@ struct Limit<'a> {
 
 impl Limit<'_> {
     /// The time from which a sample is clear of all samples of `earlier`.
-    fn after(self, earlier: &SampleRanges) -> i64 {
-        earlier.iter().map(|sample| self.clear_after(sample)).max().unwrap_or(i64::MIN)
+    fn clear_time(self, earlier: &SampleRanges) -> i64 {
+        earlier.iter().map(|sample| self.sample_clear_time(sample)).max().unwrap_or(i64::MIN)
     }
 
     /// The time from which a sample is clear of `earlier`.
-    fn clear_after(self, earlier: usize) -> i64 {
+    fn sample_clear_time(self, earlier: usize) -> i64 {
         match self.purge {
             Purge::Windows { label_end_ns, .. } => label_end_ns[earlier],
             Purge::Duration(duration_ns) => self.time_ns[earlier].saturating_add(duration_ns),
@@ -185,7 +185,7 @@ impl Limit<'_> {
     fn keep_before(self, samples: &SampleRanges, later: &SampleRanges) -> SampleRanges {
         let starts = self.starts();
         let limit_ns = later.iter().map(|sample| starts[sample]).min().unwrap_or(i64::MAX);
-        samples.iter().filter(|&sample| self.clear_after(sample) <= limit_ns).collect()
+        samples.iter().filter(|&sample| self.sample_clear_time(sample) <= limit_ns).collect()
     }
 
     fn starts(&self) -> &[i64] {

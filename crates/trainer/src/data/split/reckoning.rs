@@ -75,7 +75,7 @@ impl SampleCalendars {
                 step[place] = (after > calendar.start).then(|| after - 1);
             }
         }
-        self.follow(step, count.bars)
+        self.times_after(step, count.bars)
     }
 
     /// `[N]` a sample time that lies at least so many bars after each sample; `None` where the
@@ -96,12 +96,12 @@ impl SampleCalendars {
                 step[place] = (next < calendar.end).then_some(next);
             }
         }
-        self.follow(step, count.bars)
+        self.times_after(step, count.bars)
     }
 
     /// The times at which `count` steps from each sample end. Steps are squared, so that a window
     /// of hundreds of bars takes a few passes.
-    fn follow(&self, mut step: Vec<Option<usize>>, mut count: usize) -> Vec<Option<i64>> {
+    fn times_after(&self, mut step: Vec<Option<usize>>, mut count: usize) -> Vec<Option<i64>> {
         let mut reached: Vec<Option<usize>> = (0..self.times.len()).map(Some).collect();
         while count > 0 {
             if count % 2 == 1 {

@@ -67,11 +67,11 @@ pub fn walk_forward(
     walk.check(fractions, fold)?;
     purge.check_len(time_ns.len());
     let Instants { training, validation, test, end } = walk.instants(time_ns, fractions, fold);
-    let between = |from: i64, to: i64| -> SampleRanges {
-        let inside = |time: i64| time >= from && (time < to || to == i64::MAX);
+    let samples_between = |start_ns: i64, end_ns: i64| -> SampleRanges {
+        let inside = |time: i64| time >= start_ns && (time < end_ns || end_ns == i64::MAX);
         time_ns.iter().enumerate().filter(|&(_, &time)| inside(time)).map(|(sample, _)| sample).collect()
     };
-    let before = [between(training, validation), between(validation, test), between(test, end)];
+    let before = [samples_between(training, validation), samples_between(validation, test), samples_between(test, end)];
     let counts = before.each_ref().map(SampleRanges::len);
 
     let [training, validating, testing] = before;
@@ -123,7 +123,7 @@ impl WalkForward {
     fn instants(&self, time_ns: &[i64], fractions: SplitFractions, fold: usize) -> Instants {
         let mut sorted = time_ns.to_vec();
         sorted.sort_unstable();
-        let at = |share: f64| {
+        let time_at = |share: f64| {
             let rank = (share * sorted.len() as f64).round() as usize;
             sorted.get(rank).copied().unwrap_or(i64::MAX)
         };
@@ -133,18 +133,18 @@ impl WalkForward {
         // In steps, so that without overlap a test ends with the very number that the next one
         // begins with.
         let after = |steps: f64| train + validation + steps * step;
-        let test_start = at(after(fold as f64));
-        let validation_start = if validation > 0.0 { at(after(fold as f64) - validation) } else { test_start };
+        let test_start = time_at(after(fold as f64));
+        let validation_start = if validation > 0.0 { time_at(after(fold as f64) - validation) } else { test_start };
         Instants {
             training: match self.window {
                 TrainingWindow::Expanding => i64::MIN,
                 // The first fold goes back to the first sample.
                 TrainingWindow::Sliding if fold == 0 => i64::MIN,
-                TrainingWindow::Sliding => at(fold as f64 * step),
+                TrainingWindow::Sliding => time_at(fold as f64 * step),
             },
             validation: validation_start.min(test_start),
             test: test_start,
-            end: if fold + 1 == self.folds { i64::MAX } else { at(after(fold as f64 + 1.0 / pace)) },
+            end: if fold + 1 == self.folds { i64::MAX } else { time_at(after(fold as f64 + 1.0 / pace)) },
         }
     }
 }
@@ -262,14 +262,14 @@ mod tests {
             }
             let mut tested: Vec<usize> = parts.iter().flat_map(|fold| fold.test.iter()).collect();
             tested.sort_unstable();
-            let from = parts[0].test_start_ns;
-            prop_assert_eq!(tested, (0..time.len()).filter(|&s| time[s] >= from).collect::<Vec<_>>());
+            let first_test_ns = parts[0].test_start_ns;
+            prop_assert_eq!(tested, (0..time.len()).filter(|&s| time[s] >= first_test_ns).collect::<Vec<_>>());
             for pair in parts.windows(2) {
                 prop_assert!(sliding || pair[0].train.iter().all(|s| contains(&pair[1].train, s)));
             }
             let whole = split(&time, SHARES, Purge::Duration(0)).unwrap();
             prop_assert_eq!(parts[0].validation_start_ns, whole.validation_start_ns);
-            prop_assert_eq!(from, whole.test_start_ns);
+            prop_assert_eq!(first_test_ns, whole.test_start_ns);
         }
 
         #[test]

@@ -182,7 +182,9 @@ impl MetricsSum {
             self.correlated.push(number);
             self.correlations.resize_with(horizons, Correlations::default);
             for (k, correlations) in self.correlations.iter_mut().enumerate() {
-                let column = |rows: &[&[f32]], at: usize| rows.iter().map(|row| f64::from(row[at])).collect::<Vec<_>>();
+                let column = |rows: &[&[f32]], column_index: usize| {
+                    rows.iter().map(|row| f64::from(row[column_index])).collect::<Vec<_>>()
+                };
                 correlations.add(&column(&y, k * width + point), &column(&targets, k));
             }
         }

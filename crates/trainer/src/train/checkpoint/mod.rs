@@ -193,7 +193,7 @@ impl Checkpoints {
     /// Removes those of more than `step` steps, the newest first.
     pub(crate) fn remove_after(&self, step: u64) -> Result<()> {
         let all = self.list()?;
-        all.iter().rev().filter(|(at, _)| *at > step).try_for_each(|(_, path)| self.drop_one(&Disk, path))
+        all.iter().rev().filter(|(saved, _)| *saved > step).try_for_each(|(_, path)| self.drop_one(&Disk, path))
     }
 
     fn drop_one(&self, storage: &dyn Storage, path: &Path) -> Result<()> {
@@ -326,11 +326,11 @@ fn load(
     if let Some((states, carried)) = states {
         states.copy("", carried);
     }
-    let (to, steps) = optimizer.state_mut();
+    let (own_moments, steps) = optimizer.state_mut();
     *steps = state.updates.unwrap_or(state.step);
-    if let Some(to) = to {
-        moments.copy(EXP_AVG, &mut to.exp_avg);
-        moments.copy(EXP_AVG_SQ, &mut to.exp_avg_sq);
+    if let Some(own_moments) = own_moments {
+        moments.copy(EXP_AVG, &mut own_moments.exp_avg);
+        moments.copy(EXP_AVG_SQ, &mut own_moments.exp_avg_sq);
     }
     Ok((state, changed))
 }

@@ -30,11 +30,11 @@ pub struct State {
     /// The best validation so far.
     pub best: Option<Best>,
     /// For how long the validation loss has not improved, where early stopping watches it.
-    pub plateau: EarlyStoppingState,
-    /// Rollbacks so far, and the losses by which a divergence is told. Nothing, in checkpoints from
-    /// before there were any.
-    #[serde(default)]
-    pub course: DivergenceState,
+    #[serde(rename = "plateau")]
+    pub early_stopping: EarlyStoppingState,
+    /// Rollbacks so far, and the losses by which a divergence is told. Old checkpoints have none.
+    #[serde(default, rename = "course")]
+    pub divergence: DivergenceState,
     /// The loss scale, for a run in fp16.
     #[serde(default)]
     pub scaler: Option<ScalerState>,

@@ -40,7 +40,7 @@ enum Then {
 /// A disk whose n-th operation fails.
 struct Faulty {
     calls: Cell<usize>,
-    at: usize,
+    failing_call: usize,
     fault: Fault,
     then: Then,
 }
@@ -53,7 +53,7 @@ impl Faulty {
     ) -> io::Result<()> {
         let call = self.calls.replace(self.calls.get() + 1);
         let failed = || Err(io::ErrorKind::StorageFull.into());
-        match (call.cmp(&self.at), self.fault) {
+        match (call.cmp(&self.failing_call), self.fault) {
             (std::cmp::Ordering::Less, _) => whole(),
             (std::cmp::Ordering::Greater, _) if self.then == Then::Works => whole(),
             (std::cmp::Ordering::Equal, Fault::Within) => half().and_then(|()| failed()),
@@ -63,7 +63,7 @@ impl Faulty {
     }
 
     fn has_failed(&self) -> bool {
-        self.calls.get() > self.at
+        self.calls.get() > self.failing_call
     }
 }
 
@@ -134,8 +134,8 @@ fn state(step: u64) -> State {
         },
         arithmetic: Arithmetic::here(Precision::Fp32),
         best: Some(Best { step: 1, loss: 0.5 }),
-        plateau: EarlyStoppingState::default(),
-        course: DivergenceState::default(),
+        early_stopping: EarlyStoppingState::default(),
+        divergence: DivergenceState::default(),
     }
 }
 
@@ -167,7 +167,7 @@ fn hidden(checkpoints: &Checkpoints) -> usize {
 /// Saves step `step` with the number 9 after `saved` (number = step) with every fault; checks what
 /// is left, and that the run can go on.
 fn check(saved: &[u64], step: u64) {
-    let mut at = 0;
+    let mut failing_call = 0;
     loop {
         let mut reached = false;
         for (fault, then) in [Fault::Before, Fault::Within, Fault::After]
@@ -180,9 +180,10 @@ fn check(saved: &[u64], step: u64) {
                 save(&checkpoints, &Disk, step, step as f32).unwrap();
             }
             let before = steps(&checkpoints);
-            let storage = Faulty { calls: Cell::new(0), at, fault, then };
+            let storage = Faulty { calls: Cell::new(0), failing_call, fault, then };
             let result = save(&checkpoints, &storage, step, 9.0);
-            let case = format!("{saved:?} then {step}, operation {at} fails {fault:?}, then {then:?}: {result:?}");
+            let case =
+                format!("{saved:?} then {step}, operation {failing_call} fails {fault:?}, then {then:?}: {result:?}");
 
             assert!(result.is_ok() || storage.has_failed(), "{case}");
             for (_, path) in checkpoints.list().unwrap() {
@@ -210,10 +211,10 @@ fn check(saved: &[u64], step: u64) {
         if !reached {
             break;
         }
-        at += 1;
+        failing_call += 1;
     }
     // A folder, five files, two flushes and a rename at least.
-    assert!(at >= 9, "only {at} operations were made to fail");
+    assert!(failing_call >= 9, "only {failing_call} operations were made to fail");
 }
 
 #[test]

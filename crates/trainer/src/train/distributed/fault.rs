@@ -25,7 +25,7 @@ impl Fault {
         }
     }
 
-    fn on(self, rank: usize) -> Error {
+    fn into_error(self, rank: usize) -> Error {
         match self {
             Fault::NotFinite { step, loss_bits, tensor, index } => {
                 Error::NotFinite { step, loss: f64::from_bits(loss_bits), tensor, index }
@@ -45,7 +45,7 @@ pub(super) fn failure_of(failed: usize, fault: &[u8], here: usize, own: Option<E
     match own {
         Some(own) if failed == here => own,
         _ => match serde_json::from_slice::<Fault>(fault) {
-            Ok(fault) => fault.on(failed),
+            Ok(fault) => fault.into_error(failed),
             Err(error) => Error::OnRank { rank: failed, message: error.to_string(), is_shortage: false },
         },
     }

@@ -54,7 +54,7 @@ pub enum IdleRanks {
 
 /// The ranks that train together.
 #[derive(Debug)]
-pub(in crate::train) struct Team {
+pub(in crate::train) struct ProcessGroup {
     pub(in crate::train) peers: Box<dyn Peers>,
     idle: IdleRanks,
     relay: Relay,
@@ -94,7 +94,7 @@ impl Trainer {
             return Err(Error::NotDistributed { setting: "device", value: self.device().to_string() });
         }
         let (relay, blocks) = (Relay::default(), Vec::new());
-        self.team = Some(Team { peers, idle, relay, blocks, wants_end: false, has_chunks: false });
+        self.process_group = Some(ProcessGroup { peers, idle, relay, blocks, wants_end: false, has_chunks: false });
         Ok(())
     }
 
@@ -102,12 +102,12 @@ impl Trainer {
     /// so.
     #[cfg(any(test, feature = "conformance"))]
     pub fn set_relay(&mut self, relay: Relay) {
-        self.team.iter_mut().for_each(|team| team.relay = relay);
+        self.process_group.iter_mut().for_each(|process_group| process_group.relay = relay);
     }
 
     /// Goes on alone, as the evaluation after training does.
     pub fn leave(&mut self) -> Option<Box<dyn Peers>> {
-        self.team.take().map(|team| team.peers)
+        self.process_group.take().map(|process_group| process_group.peers)
     }
 
     /// The first rank that failed in what is done beside training, and its `failure`; `None` alone,
@@ -116,14 +116,14 @@ impl Trainer {
     /// # Errors
     /// [`Error::Peer`].
     pub fn first_failure(&mut self, failure: Option<&[u8]>) -> Result<Option<(usize, Vec<u8>)>> {
-        let Some(team) = &mut self.team else { return Ok(None) };
-        Ok(first_failure(&mut *team.peers, failure)?)
+        let Some(process_group) = &mut self.process_group else { return Ok(None) };
+        Ok(first_failure(&mut *process_group.peers, failure)?)
     }
 
     /// This rank of its world.
     pub(in crate::train) fn rank(&self) -> Rank {
-        self.team.as_ref().map_or_else(Rank::default, |team| {
-            Rank::new(team.peers.rank(), team.peers.world()).expect("a rank of its world")
+        self.process_group.as_ref().map_or_else(Rank::default, |process_group| {
+            Rank::new(process_group.peers.rank(), process_group.peers.world()).expect("a rank of its world")
         })
     }
 
@@ -133,43 +133,43 @@ impl Trainer {
     }
 
     /// `own`, where every rank's is well; else the error of the first rank whose is not.
-    pub(in crate::train) fn settle<T>(&mut self, own: Result<T>) -> Result<T> {
-        let Some(team) = &mut self.team else { return own };
+    pub(in crate::train) fn agree_on<T>(&mut self, own: Result<T>) -> Result<T> {
+        let Some(process_group) = &mut self.process_group else { return own };
         if let Err(Error::Peer(_)) = own {
             return own;
         }
         let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
-        match first_failure(&mut *team.peers, fault.as_deref())? {
+        match first_failure(&mut *process_group.peers, fault.as_deref())? {
             None => own,
-            Some((rank, fault)) => Err(failure_of(rank, &fault, team.peers.rank(), own.err())),
+            Some((rank, fault)) => Err(failure_of(rank, &fault, process_group.peers.rank(), own.err())),
         }
     }
 
     /// The result of `work`, which rank 0 alone does.
-    pub(in crate::train) fn by_first<T>(
+    pub(in crate::train) fn on_first_rank<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let done = if self.is_first() { work(self) } else { Ok(None) };
-        self.settle(done)
+        self.agree_on(done)
     }
 
     /// The answer of an observer: alone at once, else with the next step, when all ranks know of
     /// it.
-    pub(in crate::train) fn heard(&mut self, answer: ControlFlow<()>) -> ControlFlow<()> {
-        let Some(team) = &mut self.team else { return answer };
-        team.wants_end |= answer.is_break();
+    pub(in crate::train) fn share_answer(&mut self, answer: ControlFlow<()>) -> ControlFlow<()> {
+        let Some(process_group) = &mut self.process_group else { return answer };
+        process_group.wants_end |= answer.is_break();
         ControlFlow::Continue(())
     }
 
     /// Sees to it that all ranks train the same, and that each has something to do.
-    pub(in crate::train) fn check_team(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<()> {
-        let facts = if self.team.is_some() { self.facts(run) } else { return Ok(()) };
+    pub(in crate::train) fn check_process_group(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<()> {
+        let facts = if self.process_group.is_some() { self.facts(run) } else { return Ok(()) };
         let has_chunks = run.samples.load_ahead().is_some();
         let level = self.fallback.level();
-        let team = self.team.as_mut().expect("it is there");
-        let (ranks, rank) = (team.peers.world(), team.peers.rank());
-        let peers = &mut *team.peers;
+        let process_group = self.process_group.as_mut().expect("it is there");
+        let (ranks, rank) = (process_group.peers.world(), process_group.peers.rank());
+        let peers = &mut *process_group.peers;
         let differs = first_difference(peers, &facts)?;
         let differs = differs.map(|difference| Error::RanksDiffer {
             rank,
@@ -186,9 +186,9 @@ impl Trainer {
             };
             (0..ranks).map(message_from).collect::<Result<Vec<_>, PeerLost>>()
         })?;
-        team.has_chunks = all.iter().any(|[_, has_chunks]| *has_chunks == 1);
-        let idle = team.idle;
-        self.settle(differs.map_or(Ok(()), Err))?;
+        process_group.has_chunks = all.iter().any(|[_, has_chunks]| *has_chunks == 1);
+        let idle = process_group.idle;
+        self.agree_on(differs.map_or(Ok(()), Err))?;
         let limits = self.fallback.cut_to(all.iter().map(|[level, _]| usize::from(*level)).max().unwrap_or(level));
         if level != self.fallback.level() {
             self.engine.cut_to(&self.model, limits.batch_size, purpose(&self.config, limits, false));
@@ -206,7 +206,7 @@ impl Trainer {
         let mut facts = vec![
             ("arithmetic".to_owned(), Arithmetic::here(self.config.precision).to_string()),
             ("shape of samples".to_owned(), format!("{:?}", self.model.shape())),
-            ("relay".to_owned(), format!("{:?}", self.team.as_ref().map(|team| team.relay))),
+            ("relay".to_owned(), format!("{:?}", self.process_group.as_ref().map(|process_group| process_group.relay))),
         ];
         for (name, value) in settings.as_object().expect("settings are a struct") {
             // Threads are each machine's own, and change nothing.
@@ -236,15 +236,15 @@ impl Trainer {
 
     /// What rank 0 read from a checkpoint, on all ranks.
     pub(in crate::train) fn share_restored(&mut self, own: Option<Resumed>) -> Result<Option<Resumed>> {
-        let Some(team) = &mut self.team else { return Ok(own) };
+        let Some(process_group) = &mut self.process_group else { return Ok(own) };
         let updates = self.optimizer.steps();
         let own_state =
             own.as_ref().map(|resumed| Restored { path: resumed.path.clone(), state: resumed.state.clone(), updates });
-        let is_first = team.peers.rank() == 0;
+        let is_first = process_group.peers.rank() == 0;
         let encoded = is_first.then(|| serde_json::to_vec(&own_state).expect("a state serializes without error"));
         let parameters = &mut self.parameters;
         let (moments, updates) = self.optimizer.state_mut();
-        let (restored, _) = exchange(&mut *team.peers, 0, |peers| {
+        let (restored, _) = exchange(&mut *process_group.peers, 0, |peers| {
             let restored = broadcast_bytes(peers, 0, encoded)?;
             let restored: Option<Restored> = serde_json::from_slice(&restored).expect("a state of the same program");
             if restored.is_some() {
@@ -271,7 +271,8 @@ impl Trainer {
     /// True if each rank computes its part of a validation. A warm-up before each stretch of
     /// samples would be another where a rank's part begins.
     pub(in crate::train) fn shares_validations(&self, states: States) -> bool {
-        states != States::Stretches && self.team.as_ref().is_some_and(|team| team.peers.world() > 1)
+        states != States::Stretches
+            && self.process_group.as_ref().is_some_and(|process_group| process_group.peers.world() > 1)
     }
 
     /// The evaluation of `selection`, of which each rank computes its part, on all ranks.
@@ -284,10 +285,10 @@ impl Trainer {
         let (rank, loss) = (self.rank(), self.config.loss);
         let predictions = Predictions { states, ..self.predictions() };
         let own = predict_own(predictions, selection, loss, rank, progress);
-        let own = self.settle(own)?;
-        let team = self.team.as_mut().expect("an evaluation of several ranks");
+        let own = self.agree_on(own)?;
+        let process_group = self.process_group.as_mut().expect("an evaluation of several ranks");
         let (here, world) = (rank.rank(), rank.world());
-        let (batches, _) = exchange(&mut *team.peers, 0, |peers| {
+        let (batches, _) = exchange(&mut *process_group.peers, 0, |peers| {
             let mut own = Some(own);
             let mut all = Vec::new();
             for root in 0..world {
@@ -303,12 +304,14 @@ impl Trainer {
 
     /// Goes on without ranks that are lost, if the ranks that are left can; else gives `lost` back.
     pub(in crate::train) fn reform(&mut self, lost: PeerLost, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
-        let Some(team) = self.team.as_mut().filter(|_| lost.can_reform) else { return Err(lost.into()) };
-        let before = team.peers.world();
-        team.peers.reform()?;
-        let (rank, world) = (team.peers.rank(), team.peers.world());
+        let Some(process_group) = self.process_group.as_mut().filter(|_| lost.can_reform) else {
+            return Err(lost.into());
+        };
+        let before = process_group.peers.world();
+        process_group.peers.reform()?;
+        let (rank, world) = (process_group.peers.rank(), process_group.peers.world());
         let cause = lost.to_string();
         let asked = observer(Event::Reformed { step: self.step, rank, world, world_before: before, cause });
-        Ok(self.heard(asked))
+        Ok(self.share_answer(asked))
     }
 }

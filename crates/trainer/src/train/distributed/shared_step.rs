@@ -10,7 +10,7 @@ use megabatch_nn::loss::Objective;
 use megabatch_nn::model::{Model, TensorSet};
 
 use super::fault::{Fault, encode, failure_of};
-use super::{BLOCKS, Team};
+use super::{BLOCKS, ProcessGroup};
 use crate::data::prefetch::BatchFeed;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
@@ -54,10 +54,10 @@ impl Trainer {
     pub(in crate::train) fn make_room_for_blocks(&mut self, schedule: &Schedule) -> Result<()> {
         let (is_first, count) = (self.is_first(), schedule.own_blocks_max());
         let at_once = if self.relays_early() { self.engine.blocks_at_once().min(count) } else { 0 };
-        let Some(team) = &mut self.team else { return Ok(()) };
+        let Some(process_group) = &mut self.process_group else { return Ok(()) };
         // Rank 0 adds its own to the sum at once, but for those that come before their turn.
         let count = OwnBlocks { is_first, done: 0, in_turn: count - at_once, count }.held();
-        team.blocks.truncate(count);
+        process_group.blocks.truncate(count);
         self.make_room_for(count)
     }
 
@@ -65,17 +65,17 @@ impl Trainer {
     /// before all of them are.
     fn relays_early(&self) -> bool {
         let len = self.model.layout().len();
-        self.team
-            .as_ref()
-            .is_some_and(|Team { peers, relay, .. }| relay.overlaps && peers.world() > 1 && len > relay.piece_len)
+        self.process_group.as_ref().is_some_and(|ProcessGroup { peers, relay, .. }| {
+            relay.overlaps && peers.world() > 1 && len > relay.piece_len
+        })
     }
 
     /// Room for the gradients of `count` blocks. In dense training there are more where series end.
     fn make_room_for(&mut self, count: usize) -> Result<()> {
-        let Some(team) = &mut self.team else { return Ok(()) };
+        let Some(process_group) = &mut self.process_group else { return Ok(()) };
         let scope = self.device.scope(BLOCKS);
-        while team.blocks.len() < count {
-            team.blocks.push(TensorSet::zeros(&scope, self.model.layout())?);
+        while process_group.blocks.len() < count {
+            process_group.blocks.push(TensorSet::zeros(&scope, self.model.layout())?);
         }
         Ok(())
     }
@@ -84,22 +84,22 @@ impl Trainer {
     fn begin_own<'f>(
         &mut self,
         feed: &'f mut BatchFeed<'_>,
-        work: &StepPlan,
+        plan: &StepPlan,
     ) -> Result<(OwnPart, Option<LastBatch<'f>>)> {
         const NEXT: &str = "the feed has the batches of every step";
         self.gradients.as_mut().expect(ON_PROCESSOR).clear();
         self.engine.load(&self.model, &self.parameters);
         let mut own = OwnPart::default();
-        let Some((last, before)) = work.batches.split_last() else { return Ok((own, None)) };
+        let Some((last, before)) = plan.batches.split_last() else { return Ok((own, None)) };
         for positions in before {
             let batch = feed.next()?.expect(NEXT);
-            let objective = work.over(&batch, positions);
+            let objective = plan.objective_over(&batch, positions);
             if let Some(found) = self.accumulate_own(&batch, objective, &mut own)? {
                 return Err(self.not_finite(&batch, objective, found));
             }
         }
         let batch = feed.next()?.expect(NEXT);
-        let objective = work.over(&batch, last);
+        let objective = plan.objective_over(&batch, last);
         let round = self.engine.last_round(&batch, objective);
         let early = if self.relays_early() { round } else { round.end..round.end };
         let last = LastBatch { batch, objective, early };
@@ -123,7 +123,7 @@ impl Trainer {
     ) -> Result<Option<NonFinite>> {
         let (is_first, before) = (self.is_first(), own.losses.len());
         let sum = self.gradients.as_mut().expect(ON_PROCESSOR);
-        let held = &mut self.team.as_mut().expect("a step of several ranks").blocks;
+        let held = &mut self.process_group.as_mut().expect("a step of several ranks").blocks;
         let (scope, layout) = (self.device.scope(BLOCKS), self.model.layout());
         let mut shortage = None;
         let blocks = &mut |block: BlockSums<'_>| {
@@ -169,11 +169,11 @@ impl Trainer {
     pub(in crate::train) fn step_together(
         &mut self,
         feed: &mut BatchFeed<'_>,
-        work: Result<StepPlan>,
+        plan: Result<StepPlan>,
     ) -> Result<(StepPlan, Totals, ControlFlow<()>)> {
-        let begun = work.and_then(|work| self.begin_own(feed, &work).map(|(part, last)| (work, part, last)));
+        let begun = plan.and_then(|plan| self.begin_own(feed, &plan).map(|(part, last)| (plan, part, last)));
         let (mut own, mut part, last) = match begun {
-            Ok((work, part, last)) => (Ok(work), part, last),
+            Ok((plan, part, last)) => (Ok(plan), part, last),
             Err(error) => (Err(error), OwnPart::default(), None),
         };
         let (relayed, found) = self.relay_step(&mut part, last.as_ref(), own.is_err());
@@ -181,22 +181,22 @@ impl Trainer {
             own = Err(self.not_finite(batch, *objective, found));
         }
         let (StepSums { loss_sum, terms, failed }, agreed) = relayed?;
-        let team = self.team.as_mut().expect("a step of several ranks");
-        let (rank, world) = (team.peers.rank(), team.peers.world());
+        let process_group = self.process_group.as_mut().expect("a step of several ranks");
+        let (rank, world) = (process_group.peers.rank(), process_group.peers.world());
         if failed.is_some() {
             let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
-            let first = first_failure(&mut *team.peers, fault.as_deref())?;
+            let first = first_failure(&mut *process_group.peers, fault.as_deref())?;
             let (failed, fault) = first.expect("a rank that failed says so");
             return Err(failure_of(failed, &fault, rank, own.err()));
         }
-        let work = own.expect("a rank that failed has said so");
+        let plan = own.expect("a rank that failed has said so");
         let terms = usize::try_from(terms).expect("terms that are counted in memory");
         let totals = Totals { loss_sum, terms, ..part.times };
         if world > 1 {
-            self.check_sums(&totals, &work)?;
+            self.check_sums(&totals, &plan)?;
         }
         let asked = if agreed & GO_ON == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        Ok((work, totals, asked))
+        Ok((plan, totals, asked))
     }
 
     /// Computes the last batch of this rank, and relays the gradients of all ranks as they come.
@@ -209,11 +209,11 @@ impl Trainer {
         let (places, is_scaled) = (self.model.gradient_groups(), self.scaler.is_some());
         // Nothing of a part that failed is added.
         let (blocks, overlaps) = (self.own_blocks(part, last), self.relays_early() && last.is_some());
-        let team = self.team.as_mut().expect("a step of several ranks");
+        let process_group = self.process_group.as_mut().expect("a step of several ranks");
         let sum = self.gradients.as_mut().expect(ON_PROCESSOR).values_mut();
-        let held = team.blocks.iter_mut().map(TensorSet::values_mut);
-        let own = StepGradients::new(blocks, &places, team.relay.piece_len, sum, held);
-        let (peers, flags) = (&mut *team.peers, if team.wants_end { 0 } else { GO_ON });
+        let held = process_group.blocks.iter_mut().map(TensorSet::values_mut);
+        let own = StepGradients::new(blocks, &places, process_group.relay.piece_len, sum, held);
+        let (peers, flags) = (&mut *process_group.peers, if process_group.wants_end { 0 } else { GO_ON });
         let (engine, model, parameters) = (&mut self.engine, &self.model, &self.parameters);
         let mut compute = || {
             let guard = own.failed_on_drop();
@@ -236,7 +236,7 @@ impl Trainer {
     }
 
     /// Refuses sums that are not finite though their terms are.
-    fn check_sums(&self, totals: &Totals, work: &StepPlan) -> Result<()> {
+    fn check_sums(&self, totals: &Totals, plan: &StepPlan) -> Result<()> {
         let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
         let first = if self.scaler.is_some() { None } else { gradients.first_non_finite() };
         if totals.loss_sum.is_finite() && first.is_none() {
@@ -244,7 +244,7 @@ impl Trainer {
         }
         let (tensor, index) =
             first.map_or(("the loss".to_owned(), 0), |(name, index)| (format!("the gradient of {name}"), index));
-        let loss = totals.loss_sum / work.objective.count as f64;
+        let loss = totals.loss_sum / plan.objective.count as f64;
         Err(Error::NotFinite { step: self.step + 1, loss, tensor, index })
     }
 }
@@ -282,16 +282,16 @@ fn compute_last(
 /// Keeps the gradients of block `at`; the error where there is no memory for them.
 fn hold(
     held: &mut Vec<TensorSet>,
-    at: usize,
+    block: usize,
     zeros: impl FnOnce() -> megabatch_nn::Result<TensorSet>,
     gradients: &TensorSet,
 ) -> Option<megabatch_nn::Error> {
-    if at == held.len() {
+    if block == held.len() {
         match zeros() {
             Ok(block) => held.push(block),
             Err(error) => return Some(error),
         }
     }
-    held[at].values_mut().copy_from_slice(gradients.values());
+    held[block].values_mut().copy_from_slice(gradients.values());
     None
 }
