@@ -13,12 +13,12 @@ use crate::peers::PeerLost;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every field that an [`Error`](enum@Error) or a [`ChangedSetting`](crate::ChangedSetting) names
-/// beside nn's [`FIELDS`](megabatch_nn::FIELDS): its path inside [`Config`](crate::Config),
+/// The fields that an [`Error`](enum@Error) or a [`ChangedSetting`](crate::ChangedSetting) may
+/// name, besides nn's [`FIELDS`](megabatch_nn::FIELDS): paths inside [`Config`](crate::Config),
 /// [`ModelConfig`](megabatch_nn::model::ModelConfig) or [`RunSettings`](crate::RunSettings), or
-/// from the name of the argument on.
+/// from the name of an argument on.
 ///
-/// Texts have paths in backticks, so that an application can put its own names in their place.
+/// Messages have paths in backticks, so that an application can replace them with its own names.
 pub const FIELDS: &[&str] = &[
     "accumulation_steps",
     "bias",
@@ -112,7 +112,7 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// A readout of nodes where graphs have the targets, or the other way round.
+    /// A readout of nodes if graphs have the targets, or the reverse.
     #[error("`readout` is {readout}: expected {expected}")]
     ReadoutLevel {
         /// The readout.
@@ -128,7 +128,7 @@ pub enum Error {
         setting: &'static str,
         /// Its value.
         value: String,
-        /// Another property of the run without which it is supported; empty for none.
+        /// Property of the run without which the setting is supported; empty for none.
         together_with: &'static str,
     },
 
@@ -147,7 +147,7 @@ pub enum Error {
     #[error(transparent)]
     Memory(#[from] megabatch_gpu_core::Error),
 
-    /// The samples cannot be visited in such an order.
+    /// The order of samples is impossible.
     #[error(transparent)]
     Order(#[from] megabatch_order::Error),
 
@@ -246,7 +246,7 @@ pub enum Error {
         factor: f64,
     },
 
-    /// A run diverged once more after it had gone back as often as it may.
+    /// A run diverged again after its last allowed rollback.
     #[error("diverged again after rollback {rollbacks}, the last one allowed (`divergence.rollbacks_max`): {source}")]
     Diverged {
         /// Number of rollbacks.
@@ -255,7 +255,7 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// The device has less memory than the run needs with everything cut that can be.
+    /// The device has too little memory even for the most reduced run.
     #[error(
         "step {step}: the device has less memory than planned, and there is nothing left to cut in batches of {batch_size}: {source}; what was \
          done is saved where the run keeps checkpoints"
@@ -263,7 +263,7 @@ pub enum Error {
     CannotReduceFurther {
         /// The step, counted from 1, that was not completed.
         step: u64,
-        /// Samples, or graphs, that were computed at once at last.
+        /// Smallest number of samples, or graphs, that was computed at once.
         batch_size: usize,
         /// Error of the last request.
         source: Box<Error>,
@@ -278,7 +278,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// A checkpoint belongs to a run with other settings, which could not go on bit for bit.
+    /// A checkpoint belongs to a run with other settings.
     #[error("{}: made with `{setting}` {found}, but this run has {expected}; resume with the settings of the checkpoint", path.display())]
     OtherRun {
         /// The checkpoint's folder.
@@ -302,7 +302,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Its observer ended the work.
+    /// The observer ended the work.
     #[error("{work} was interrupted")]
     Interrupted {
         /// The work.
@@ -313,7 +313,7 @@ pub enum Error {
     #[error(transparent)]
     Peer(#[from] PeerLost),
 
-    /// Another rank of the run could not do its part.
+    /// Another rank of the run failed.
     #[error("rank {rank} failed: {message}")]
     OnRank {
         /// The rank.
@@ -345,21 +345,21 @@ pub enum Error {
         blocks: usize,
     },
 
-    /// A rank is not what the first one is.
+    /// A rank differs from rank 0.
     #[error("rank {rank} has another {what} than rank 0: {here}, and {first} there")]
     RanksDiffer {
         /// The rank.
         rank: usize,
-        /// The difference by name: a field of [`Config`](crate::Config) in backticks, or what
-        /// an application named.
+        /// Name of the difference: a field of [`Config`](crate::Config) in backticks, or a name
+        /// that the application gave.
         what: String,
         /// The rank's.
         here: String,
-        /// That of rank 0.
+        /// The value of rank 0.
         first: String,
     },
 
-    /// The loss scale of a run in fp16 cannot go on.
+    /// The loss scale of a run in fp16 failed.
     #[error("{0}")]
     Scale(#[source] megabatch_amp::Error),
 }

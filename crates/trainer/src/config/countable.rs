@@ -5,12 +5,12 @@ use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape};
 use super::Config;
 use crate::error::{Error, Result};
 
-/// Bytes that no run takes: an eighth of what can be addressed.
+/// Upper bound of the bytes of a run: an eighth of the address space.
 const BYTES_MAX: f64 = (1u64 << 60) as f64;
 
-/// Refuses settings whose products are more than can be counted, before any of them is multiplied:
-/// in batches of up to `nodes` nodes a graph, or of samples that stand alone. What is counted here
-/// is many times what is taken, so that no sum of it overflows either.
+/// Refuses settings whose products overflow, before any of them is multiplied. Batches have up to
+/// `nodes` nodes a graph, or single samples. The numbers here are many times those that are
+/// allocated, so that no sum of the plan overflows either.
 pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize) -> Result<()> {
     let ModelConfig { hidden, layers, pooling, fusion, graph, edge_attributes, .. } = config.model;
     let [hidden, layers, nodes] = [hidden, layers, nodes].map(|n| n as f64);

@@ -1,25 +1,24 @@
 #![forbid(unsafe_code)]
 
-//! When a run diverges, and what is remembered of it to tell.
+//! The rule by which a run diverges, and the state that it needs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Losses that the median is taken of.
+/// Number of losses in the median.
 const LOSSES_MAX: usize = 32;
-/// Losses before which there is no median to speak of.
+/// Fewest losses that have a median.
 const LOSSES_MIN: usize = 8;
 
 /// Treatment of a run that diverges: its loss or gradients become infinite or NaN, or its loss
 /// spikes.
 ///
-/// The rule is this. The step that diverged changes nothing. The run goes back to its last
-/// checkpoint, its first one being that of step 0; where it has saved none since it last went back,
-/// to the one before, because a checkpoint may have been saved when the weights were on their way
-/// already. It goes on from there in the same order of samples, with half the learning rate that it
-/// would have had in all steps to come. After [`rollbacks_max`](Divergence::rollbacks_max) times it
-/// gives up.
+/// A step that diverged changes nothing. The run returns to its last checkpoint, at first that of
+/// step 0. If it has saved none since its last rollback, it returns to the checkpoint before,
+/// because the weights may have been diverging when the last one was saved. It continues in the
+/// same order of samples with half the learning rate in all steps to come. After
+/// [`rollbacks_max`](Divergence::rollbacks_max) rollbacks it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// Most rollbacks of a run.
@@ -29,13 +28,12 @@ pub struct Divergence {
     pub loss_spike_factor: Option<f64>,
 }
 
-/// Course of a run as far as divergence is concerned. A part of a checkpoint's state, so that a
-/// resumed run judges and goes on alike.
+/// Rollbacks and last losses of a run. Checkpoints hold it, so that a resumed run judges alike.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DivergenceState {
     /// Number of rollbacks.
     pub rollbacks: u32,
-    /// The steps done at the checkpoint that it last went back to.
+    /// Step of the checkpoint of the last rollback.
     pub back_to: Option<u64>,
     /// The losses of the last 32 steps, the newest last.
     pub losses: Vec<f64>,
@@ -51,12 +49,12 @@ impl Divergence {
         }
     }
 
-    /// The largest loss that does not explode.
+    /// The largest loss that is no spike.
     pub(crate) fn loss_max(&self, state: &DivergenceState) -> f64 {
         self.factor_and_median(state).map_or(f64::INFINITY, |[factor, median]| factor * median)
     }
 
-    /// Refuses the `loss` of step `step`, counted from 1, where it explodes.
+    /// Refuses the `loss` of step `step`, counted from 1, if it is a spike.
     pub(crate) fn check_loss(&self, state: &DivergenceState, step: u64, loss: f64) -> Result<()> {
         match self.factor_and_median(state) {
             Some([factor, median]) if loss > factor * median => Err(Error::LossSpike { step, loss, median, factor }),
@@ -64,7 +62,7 @@ impl Divergence {
         }
     }
 
-    /// Factor and median that make the largest loss, where there is one.
+    /// Factor and median whose product is the largest loss, if there is a limit.
     fn factor_and_median(&self, state: &DivergenceState) -> Option<[f64; 2]> {
         let factor = self.loss_spike_factor?;
         // Of nothing but zeros, every loss would be too many times the median.
@@ -78,7 +76,7 @@ impl DivergenceState {
         0.5f64.powi(self.rollbacks.try_into().unwrap_or(i32::MAX))
     }
 
-    /// Takes account of the loss of one more step.
+    /// Adds the loss of one more step.
     pub(crate) fn note(&mut self, loss: f64) {
         if self.losses.len() >= LOSSES_MAX {
             self.losses.remove(0);

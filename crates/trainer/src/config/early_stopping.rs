@@ -9,13 +9,12 @@ use crate::error::{Error, Result};
 pub struct EarlyStopping {
     /// Validations in a row without an improvement after which training ends, ≥ 1.
     pub patience: u32,
-    /// An improvement is a loss lower by more than this than that of the last improvement, ≥ 0, in
-    /// the unit of the loss.
+    /// Least decrease of the loss that counts as an improvement, ≥ 0, in the unit of the loss.
     pub min_delta: f64,
 }
 
-/// For how long the validation loss has not improved. A part of a checkpoint's state, so that a
-/// resumed run ends at the same step.
+/// Validations since the last improvement. Checkpoints hold it, so that a resumed run ends at the
+/// same step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EarlyStoppingState {
     /// The loss of the last improvement; none before the first validation.
@@ -35,7 +34,7 @@ impl EarlyStopping {
         Ok(())
     }
 
-    /// Takes account of one more validation. A loss that is not finite is no improvement.
+    /// Adds one more validation. A loss that is not finite is no improvement.
     pub(crate) fn count(&self, state: &mut EarlyStoppingState, loss: f64) {
         let improved = loss.is_finite() && state.loss.is_none_or(|last| last - loss > self.min_delta);
         *state = if improved {

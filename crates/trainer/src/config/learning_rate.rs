@@ -42,7 +42,7 @@ pub enum LrScheduleKind {
     Constant,
     /// Half a cosine to the lowest rate at the last step.
     Cosine,
-    /// Up to the optimizer's rate and down to far below where it began.
+    /// Up to the optimizer's rate, then down to a small fraction of the first rate.
     OneCycle(OneCycle),
 }
 
@@ -85,8 +85,8 @@ impl OneCycle {
         }
     }
 
-    /// The rate of step `step`, at most `last`, of a run whose last step is that, both counted from
-    /// 0.
+    /// The rate of step `step` in a run whose last step is `last`, both counted from 0. Later steps
+    /// have the rate of the last one.
     fn rate(&self, lr: f64, step: u64, last: u64) -> f64 {
         let (step, last) = (step.min(last) as f64, last as f64);
         let first_rate = lr / self.div_factor;
@@ -99,7 +99,7 @@ impl OneCycle {
     }
 }
 
-/// The point at `share` of half a cosine between two rates. Both ends are exact: the cosine is 1
+/// Half a cosine from `start` to `end`, at `share` of its way. Both ends are exact: the cosine is 1
 /// and -1 there.
 fn cosine_between(start: f64, end: f64, share: f64) -> f64 {
     let weight = 0.5 * (1.0 + (PI * share).cos());

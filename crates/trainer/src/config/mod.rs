@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Settings of a run, and the rules that they set.
+//! Settings of a run, and the rules that they choose.
 
 pub(crate) mod countable;
 pub(crate) mod divergence;
@@ -26,7 +26,7 @@ use early_stopping::EarlyStopping;
 use learning_rate::LrSchedule;
 use optimizer::OptimizerConfig;
 
-/// Everything that decides the result of training beside the samples. The number of threads does
+/// Everything besides the samples that decides the result of training. The number of threads does
 /// not change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -49,46 +49,45 @@ pub struct Config {
     pub loss: Loss,
     /// Passes over the training samples.
     pub epochs: u64,
-    /// Optimizer steps after which training ends, earlier or later than `epochs` says.
+    /// Optimizer steps after which training ends; takes precedence over `epochs`.
     pub max_steps: Option<u64>,
-    /// Samples computed at once; graphs, for a model over graphs.
+    /// Samples of a batch; graphs, for a model over graphs.
     pub batch_size: usize,
-    /// Batches whose gradients make one optimizer step. The result is that of one batch of so many
-    /// times the size, up to rounding; bit for bit if `batch_size` is a multiple of 32. In dense
-    /// training it is so, bit for bit, if `run_length` is given and `batch_size` is at least as
-    /// large; a run is never longer than a batch, and batches end where shards of runs do.
+    /// Batches whose gradients make one optimizer step. The result is that of one batch of their
+    /// total size, up to rounding. It is equal bit for bit if `batch_size` is a multiple of 32; in
+    /// dense training, if `run_length` is given and `batch_size` is at least as large: a run is
+    /// never longer than a batch, and batches end where shards of runs end.
     pub accumulation_steps: usize,
     /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of
     /// an optimizer step.
     pub run_length: Option<usize>,
     /// Treatment of samples at an epoch's end that do not fill an optimizer step.
     pub last_batch: LastBatch,
-    /// True if windows start from the states that training last computed at the bar before their
-    /// first bar, in place of zero. Gradients do not flow into these states. The samples must be
-    /// slices of series, see [`Samples::series`](crate::Samples::series); evaluation then goes
-    /// through each segment from zero, one step a bar, see
-    /// [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
+    /// True if windows start from the states last computed at the bar before their first bar, in
+    /// place of zero. Gradients do not flow into these states. The samples must be slices of series
+    /// ([`Samples::series`](crate::Samples::series)). Evaluation passes over each segment once from
+    /// zero, one step a bar
+    /// ([`Predictor::with_carried_state`](crate::Predictor::with_carried_state)).
     #[serde(default)]
     pub carry_state: bool,
     /// Steps of the sequence that have a loss.
     #[serde(default)]
     pub loss_on: LossOn,
-    /// True if the backward pass computes half of the LSTMs' gates again, in place of keeping those
-    /// of all steps from the forward pass: about half the memory of activations for somewhat more
-    /// time. Gradients are the same to the bit.
+    /// True if the backward pass computes half of the LSTMs' gates again, in place of keeping all
+    /// of them from the forward pass. It takes about half the memory of activations and somewhat
+    /// more time. Gradients are equal bit for bit.
     #[serde(default)]
     pub gradient_checkpointing: bool,
-    /// Decides the initial weights, the order and what is dropped.
+    /// Seed of the initial weights, the order and the dropout masks.
     pub seed: u64,
-    /// Threads that compute; one more reads data.
+    /// Threads that compute. One more thread reads data.
     pub threads: usize,
     /// Optimizer steps between validations, beside the one at each epoch's end.
     pub validate_every_steps: Option<u64>,
-    /// Most samples, or graphs, that a validation takes of its part, see [`Config::evaluated`];
-    /// `None` takes all.
+    /// Most samples, or graphs, of a validation ([`Config::evaluated`]); `None` takes all.
     #[serde(default)]
     pub validation_samples: Option<usize>,
-    /// When to end a run whose validation loss no longer falls; `None` goes on to the last step.
+    /// Rule that ends a run whose validation loss no longer falls; `None` for no such rule.
     #[serde(default)]
     pub early_stopping: Option<EarlyStopping>,
     /// Treatment of a run that diverges.
@@ -98,25 +97,25 @@ pub struct Config {
     /// precision ([`Precision::arithmetic`]).
     #[serde(default)]
     pub precision: Precision,
-    /// True if a GPU may round what products of matrices read in fp32 to TF32, 11 significant bits
-    /// with the range of fp32, for its tensor cores. The recurrence stays in fp32. Nothing on the
-    /// CPU, which multiplies fp32 as it is.
+    /// True if a GPU may round the fp32 inputs of matrix products to TF32, 11 significant bits with
+    /// the range of fp32, for its tensor cores. The recurrence stays in fp32. It has no effect on
+    /// the CPU.
     #[serde(default)]
     pub tf32: bool,
-    /// Which kernels a GPU's operations take.
+    /// Choice among the kernels of a GPU.
     #[serde(default)]
     pub tuning: Tuning,
     /// Settings of the loss scale of fp16; unused in other precisions.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
-    /// True if each step tells where its time went, layer by layer
+    /// True if each step's event has its time by layer
     /// ([`StepEvent::profile`](crate::StepEvent::profile)).
     #[serde(default)]
     pub profile: bool,
 }
 
-/// The least loss scale: gradients are divided by it and by the known share of their targets
-/// together, in single precision.
+/// Lower bound of the loss scale: gradients are divided in single precision by the loss scale times
+/// the share of known targets.
 const LOSS_SCALE_MIN: f32 = 1e-18;
 
 impl Default for Config {
@@ -158,8 +157,8 @@ impl Config {
         self.batch_size.saturating_mul(self.accumulation_steps)
     }
 
-    /// Samples in the largest batch of a step on the CPU, which in dense training holds a shard of
-    /// runs at least.
+    /// Samples in the largest batch of a step on the CPU. In dense training it is at least a shard
+    /// of runs.
     pub(crate) fn batch_capacity(&self) -> usize {
         self.purpose().runs().map_or(self.batch_size, |runs| runs.samples().max(self.batch_size))
     }
@@ -215,7 +214,7 @@ impl Config {
         Err(Error::setting("gradient_checkpointing", &true, expected))
     }
 
-    /// True if there are activations that can be computed again.
+    /// True if gradient checkpointing is possible.
     pub(crate) fn can_checkpoint_gradients(&self) -> bool {
         Config { gradient_checkpointing: true, ..self.clone() }.check_gradient_checkpointing().is_ok()
     }
@@ -238,12 +237,12 @@ impl Config {
         Purpose::Training { dropout: self.dropout_between_layers(), runs, kept }
     }
 
-    /// True if there is something to be dropped between layers.
+    /// True if there is dropout between layers.
     pub(crate) fn dropout_between_layers(&self) -> bool {
         self.dropout > 0.0 && self.model.encoder == Encoder::Lstm && self.model.layers > 1
     }
 
-    /// True if the model is evaluated in one pass over each segment, whatever windows are asked
+    /// True if the model is evaluated in one pass over each segment, whichever windows are asked
     /// for.
     pub fn streams(&self) -> bool {
         self.carry_state || self.loss_on == LossOn::EveryStep
@@ -257,7 +256,8 @@ impl Config {
         }
     }
 
-    /// Refuses what is not computed on a GPU yet, see [`Trainer::on_gpu`](crate::Trainer::on_gpu).
+    /// Refuses settings that a GPU does not support yet, see
+    /// [`Trainer::on_gpu`](crate::Trainer::on_gpu).
     ///
     /// # Errors
     /// [`Error::NotOnGpu`] for the first of such settings.
@@ -277,7 +277,7 @@ impl Config {
             .try_for_each(|(setting, _)| refuse_on_gpu(setting, &true, ""))
     }
 
-    /// The choices of the CUDA engine.
+    /// Settings of the CUDA engine.
     pub(crate) fn on_device(&self) -> ComputeConfig {
         ComputeConfig {
             loss: self.loss,
@@ -325,8 +325,8 @@ impl Config {
     }
 }
 
-/// The error for `setting`, which is supported on a GPU without `together_with`, if that is not
-/// empty.
+/// The error for a `setting` that a GPU supports except `together_with` another property of the
+/// run; empty if it never supports it.
 pub(crate) fn refuse_on_gpu(setting: &'static str, value: &dyn Display, together_with: &'static str) -> Result<()> {
     debug_assert!(is_field(setting), "{setting} is not one of `FIELDS`");
     Err(Error::NotOnGpu { setting, value: value.to_string(), together_with })

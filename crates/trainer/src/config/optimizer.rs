@@ -56,7 +56,7 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// As the pass that changes weights takes them.
+    /// The settings of the optimizer pass.
     pub(crate) fn settings(&self) -> OptimizerSettings {
         let &OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = self;
         let rule = match kind {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Bars of a series whose states are carried or read.
+//! Bars of a series from whose states windows start, or whose states are outputs.
 
 use std::ops::Range;
 
@@ -11,18 +11,18 @@ use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, StreamedSeries};
 use crate::error::{Error, Result};
 
-/// Samples whose window ends are read from a file at once.
+/// Samples whose window ends are read at once.
 const ENDS_AT_ONCE: usize = 1 << 16;
 
-/// Samples of an evaluation whose states are held at once, where states begin with their segment.
+/// Samples of an evaluation whose states are held at once, if states begin with their segment.
 pub(crate) const HELD_SAMPLES: usize = 1 << 17;
 
-/// Samples of whole batches, about `held_samples`.
+/// Number of samples in whole batches, about `held_samples`.
 pub(crate) fn piece_of_batches(held_samples: usize, batch_size: usize) -> usize {
     (held_samples / batch_size.max(1)).max(1) * batch_size
 }
 
-/// Series that samples are slices of, wherever it is.
+/// Series that samples are slices of, in memory or in a file.
 pub(crate) struct SlicedSeries<'a> {
     shape: &'a SampleShape,
     place: Place<'a>,
@@ -65,7 +65,7 @@ impl<'a> SlicedSeries<'a> {
         }
     }
 
-    /// Gives `each` the row of the first bar of each sample's window in timeframe `k`.
+    /// Calls `each` with the row of the first bar of each sample's window in timeframe `k`.
     ///
     /// # Errors
     /// As [`SeriesView::window_start`]; [`Error::Gather`].
@@ -111,7 +111,7 @@ impl<'a> SlicedSeries<'a> {
         self.rows(indices, |k, start| Some(start + self.shape.timeframes[k].steps - 1))
     }
 
-    /// The distinct rows that `row` has for the first bars of windows, by timeframe, ascending.
+    /// The distinct rows that `row` maps the first bars of windows to, by timeframe, ascending.
     fn rows(&self, indices: &SampleRanges, row: impl Fn(usize, usize) -> Option<usize>) -> Result<Vec<Vec<usize>>> {
         let timeframe_rows = |k: usize| {
             let mut rows = Vec::new();

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Data held against the model and the loss before the first step.
+//! Data compared with the model and the loss before the first step.
 
 use megabatch_nn::graph::{GraphTargets, Graphs};
 
@@ -13,15 +13,15 @@ use crate::error::{Error, Result};
 const CHECKED_SAMPLES: usize = 4096;
 
 impl Config {
-    /// Refuses samples whose targets the model does not predict or the loss has no meaning for.
-    /// Targets are looked through where the source has them by themselves; others are when their
-    /// batch comes.
+    /// Refuses samples whose targets the model does not predict, or that the loss does not accept.
+    /// All targets are read if the source has them apart from windows; others are checked with
+    /// their batch.
     ///
     /// # Errors
-    /// [`Error::ReadoutLevel`](crate::Error::ReadoutLevel) for a readout that is not that of the
-    /// targets. Of `megabatch_nn`: [`Setting`](megabatch_nn::Error::Setting) for a loss that is not
-    /// one of the readout; [`Task`](megabatch_nn::Error::Task) for tasks that
-    /// are not of all targets; [`Targets`](megabatch_nn::Error::Targets).
+    /// [`Error::ReadoutLevel`](crate::Error::ReadoutLevel) for a readout of another level than the
+    /// targets. From `megabatch_nn`: [`Setting`](megabatch_nn::Error::Setting) for a loss that the
+    /// readout does not have; [`Task`](megabatch_nn::Error::Task) for tasks that do not cover all
+    /// targets; [`Targets`](megabatch_nn::Error::Targets).
     pub fn check_samples(&self, samples: &dyn Samples) -> Result<()> {
         let width = samples.shape().outputs;
         self.loss.check_readout(self.model.readout)?;

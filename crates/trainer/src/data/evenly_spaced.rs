@@ -8,14 +8,13 @@ use std::ops::Range;
 use crate::config::Config;
 use crate::data::sample_ranges::SampleRanges;
 
-/// Consecutive samples of an evaluation of some of a part: as many share the windows of the longer
-/// timeframes.
+/// Consecutive samples of an estimate: so many share the windows of the longer timeframes.
 const EVALUATED_RUN: usize = 64;
 
-/// Stretches of an evaluation of some of a part where states run through: each has a warm-up.
+/// Most runs of an estimate with carried state: each has a warm-up.
 const EVALUATED_STRETCHES: usize = 16;
 
-/// Samples of a part that an evaluation takes, or graphs: all, or an even choice of them from which
+/// Samples, or graphs, of a part that an evaluation takes: all, or evenly spaced runs from which
 /// the errors on the part are estimated.
 #[derive(Clone, Debug)]
 pub struct DrawnSamples<'a> {
@@ -55,12 +54,12 @@ impl Config {
         self.draw(part, self.validation_samples).samples
     }
 
-    /// At most `samples_max` samples of `part`, or graphs, or all without a limit: evenly spaced
-    /// runs of 64, the first and the last of `part` among them. Where the model is evaluated in one
-    /// pass over each segment ([`Config::streams`]), there are 16 runs or fewer, none shorter than
-    /// 64 but the last, and the states of each begin with a warm-up of four windows.
+    /// At most `samples_max` samples, or graphs, of `part`, or all without a limit: evenly spaced
+    /// runs of 64, among them the first and the last of `part`. If the model is evaluated in one
+    /// pass over each segment ([`Config::streams`]), there are at most 16 runs, each of 64 or more
+    /// except the last, and the states of each begin with a warm-up of four windows.
     ///
-    /// Nothing else decides which they are: neither the seed nor batches.
+    /// They depend on neither the seed nor batches.
     pub fn draw<'a>(&self, part: &'a SampleRanges, samples_max: Option<usize>) -> DrawnSamples<'a> {
         let Some(count) = samples_max.filter(|&count| count < part.len()) else {
             return DrawnSamples { samples: Cow::Borrowed(part), choice: None };
@@ -79,7 +78,7 @@ impl Config {
     }
 }
 
-/// Length of the runs that make up `count` places: two of half the length where one would do.
+/// Length of the runs of `count` places: if one run would do, two of half the length.
 fn run_length_for(count: usize, run_length: usize) -> usize {
     run_length.min(count.div_ceil(2)).max(1)
 }

@@ -38,8 +38,8 @@ impl Level {
         if batch.graphs().is_some() { Level::Node } else { Level::Sample }
     }
 
-    /// The index of the sample, or the graph, of each row of a batch's predictions, whose own
-    /// indices are the next of `unseen`.
+    /// The index of the sample, or graph, of each row of a batch's predictions. The samples, or
+    /// graphs, of the batch are the next of `unseen`.
     pub(crate) fn indices(
         self,
         samples: &dyn Samples,
@@ -53,8 +53,8 @@ impl Level {
         }
     }
 
-    /// The targets [R, K] of a batch's predictions: of a graph, those of its first node, which are
-    /// those of all.
+    /// The targets [R, K] of a batch's predictions. All nodes of a graph have the same, so that a
+    /// graph takes those of its first node.
     pub(crate) fn targets<'a>(self, batch: &BatchView<'a>) -> Cow<'a, [f32]> {
         let (targets, width) = (batch.targets(), batch.shape().outputs);
         match batch.graphs() {
@@ -75,7 +75,7 @@ impl Level {
     }
 }
 
-/// Refuses to predict nodes where graphs have the targets, and graphs where nodes have them.
+/// Refuses a readout of nodes if graphs have the targets, and of graphs if nodes have them.
 pub(crate) fn check_readout_of(samples: &dyn Samples, readout: Option<Readout>) -> Result<()> {
     let targets = samples.graphs().and_then(Graphs::targets_of);
     let (readout, expected) = match (readout, targets) {

@@ -23,12 +23,12 @@ pub(crate) struct Source<'a> {
     pub(crate) samples: &'a dyn Samples,
     /// The graphs that batches are made of, where they are not made of samples.
     pub(crate) graphs: Option<&'a dyn Graphs>,
-    /// Edge features for batches with lists of them: those for a GPU.
+    /// Edge attributes that batches have as lists, for a GPU.
     pub(crate) seen: Option<SeenEdges>,
     pub(crate) scope: &'a Scope,
     /// Samples, or graphs, in the largest batch.
     pub(crate) batch_size: usize,
-    /// Size of the chunks that samples load ahead, of what was planned.
+    /// Size of the chunks that samples load ahead, in percent of the plan.
     pub(crate) chunk_percent: u32,
     pub(crate) gather_mode: GatherMode,
 }
@@ -53,7 +53,7 @@ impl Source<'_> {
         self.samples.streamed_series().filter(|_| self.gather_mode == GatherMode::Bars)
     }
 
-    /// Room for the largest batch.
+    /// A batch with capacity for the largest.
     fn batch(&self) -> Result<Batch> {
         let (shape, capacity) = (self.samples.shape(), self.capacity());
         match (self.gather_mode, self.samples.series()) {
@@ -63,10 +63,10 @@ impl Source<'_> {
     }
 }
 
-/// Gives `consume` the batches of `schedule` in order, and reads the next ones while it works on
-/// those before. Reading ends when `consume` returns, whatever is left of the schedule. All memory
-/// lives until then, so that its peak is a matter of shapes and not of timing: two batches, the one
-/// being consumed and the one being read; or what samples take that load themselves ahead.
+/// Calls `consume` with a feed of the batches of `schedule`, in order; another thread reads the
+/// next one meanwhile. Reading ends when `consume` returns. All memory lives until then, so that
+/// its peak depends on shapes and not on timing: two batches, the one being consumed and the one
+/// being read, or the memory of samples that load themselves ahead.
 pub(crate) fn with_batches<'a, T>(
     source: Source<'a>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
@@ -209,7 +209,7 @@ pub(crate) struct Gathered<'a> {
     waited: Duration,
     /// The series in a file that batches are read from.
     streamed: Option<&'a dyn StreamedSeries>,
-    /// Times of its reads that were told already.
+    /// Read times reported so far.
     reported: Waits,
 }
 
@@ -234,7 +234,7 @@ impl Gathered<'_> {
     }
 }
 
-/// Batches that the samples load, as they are to be computed with.
+/// Batches that the samples load themselves.
 pub(crate) struct Loaded<'a> {
     batches: Box<dyn LoadedBatches + 'a>,
     shape: &'a SampleShape,
@@ -242,10 +242,10 @@ pub(crate) struct Loaded<'a> {
     seen: Option<SeenEdges>,
     /// Requested batches that are yet to come.
     requested: RequestedGraphs,
-    /// The graphs of the batch that is lent.
+    /// The graphs of the current batch.
     current: Option<GraphBatch<'a>>,
     offsets: WindowOffsets,
-    /// Waiting that was told already.
+    /// Waits reported so far.
     reported: Waits,
 }
 
@@ -290,12 +290,12 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// The graphs of the batches that samples were asked to load, while those are not there yet.
+/// Graphs of the batches that samples were asked to load and that have not come yet.
 #[derive(Clone, Debug, Default)]
 struct RequestedGraphs(Arc<Mutex<VecDeque<Vec<usize>>>>);
 
 impl RequestedGraphs {
-    /// The samples of each batch of `schedule`, whose graphs are noted as they are asked for.
+    /// The samples of each batch of `schedule`. Its graphs are added when the batch is asked for.
     fn note<'a>(
         self,
         schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The port of samples that load themselves ahead, many batches at a time.
+//! The port for samples that load themselves ahead, many batches at a time.
 
 use std::error::Error as StdError;
 use std::ops::{AddAssign, Sub};
@@ -17,7 +17,7 @@ type SourceError = Box<dyn StdError + Send + Sync>;
 /// Samples that do not fit in memory, and are read in pieces of many batches rather than batch by
 /// batch.
 pub trait PrefetchingSource: Sync {
-    /// Begins to load the batches `lists`, in memory of the source's own, in chunks as `chunking`
+    /// Begins to load the batches `lists` into the source's own memory, in chunks as `chunking`
     /// says. A validation that interrupts training loads its batches beside those of training.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub struct Chunking {
 }
 
 impl Chunking {
-    /// Samples in a chunk, for a plan with so many.
+    /// Samples in a chunk, if `planned` are planned.
     pub fn samples(self, planned: usize) -> usize {
         let cut = planned as u128 * u128::from(self.percent) / 100;
         usize::try_from(cut).unwrap_or(usize::MAX).max(self.batch_samples)
@@ -48,7 +48,7 @@ impl Chunking {
 
 /// Batches that were loaded, in the order of their lists.
 pub trait LoadedBatches {
-    /// The next batch, or `None` after the last; it is lent until the one after it is asked for.
+    /// The next batch, or `None` after the last; it is valid until the next call.
     ///
     /// # Errors
     /// Whatever keeps the source from reading. There are no batches after an error.
@@ -69,16 +69,16 @@ pub struct BorrowedBatch<'a> {
     pub targets: &'a [f32],
 }
 
-/// Waiting for data by cause, and what was read meanwhile or ahead.
+/// Time spent waiting for data by cause, and the bytes read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Waits {
-    /// For the file to be read.
+    /// Reading the file.
     #[serde(rename = "data_disk_s", serialize_with = "seconds")]
     pub disk: Duration,
-    /// For its filters to be undone.
+    /// Decoding its filters.
     #[serde(rename = "data_decode_s", serialize_with = "seconds")]
     pub decode: Duration,
-    /// For values to be moved to their place.
+    /// Copying values to their place.
     #[serde(rename = "data_copy_s", serialize_with = "seconds")]
     pub copy: Duration,
     /// Bytes read from the file for what was delivered.
@@ -92,7 +92,7 @@ impl Waits {
         self.disk + self.decode + self.copy
     }
 
-    /// `waited` by cause, as these times of reading are to each other.
+    /// Splits `waited` by cause, in the ratio of these read times.
     pub(crate) fn apportion(self, waited: Duration) -> Waits {
         let total = self.total().as_secs_f64();
         let share =

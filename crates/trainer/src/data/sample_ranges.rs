@@ -5,12 +5,12 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Samples in an order, by index; or graphs. Consecutive ones are one run, so that memory grows
-/// with runs, 16 bytes each, and not with samples: a part of a split by time has about a run an
+/// Indices of samples, or graphs, in an order. Consecutive ones are one run of 16 bytes, so that
+/// memory grows with runs and not with samples: a part of a split by time has about one run an
 /// instrument.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SampleRanges {
-    /// Runs, of which none is empty and none goes on where the one before it ends.
+    /// Runs. None is empty, and none begins where the one before it ends.
     runs: Vec<RunStart>,
     len: usize,
 }
@@ -94,7 +94,7 @@ impl SampleRanges {
         positions.map(move |first| self.slice(first..self.len.min(first.saturating_add(size))))
     }
 
-    /// The samples to be taken from the first one on.
+    /// Iterator state before the first sample.
     pub(crate) fn remaining(&self) -> Remaining<'_> {
         Remaining { samples: self, taken: 0 }
     }
@@ -122,7 +122,7 @@ impl SampleRanges {
     }
 }
 
-/// Samples of which the first ones are taken.
+/// Samples that are taken piece by piece.
 pub(crate) struct Remaining<'a> {
     samples: &'a SampleRanges,
     taken: usize,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The port through which training reads its data.
+//! The port for the data of training.
 
 use std::error::Error as StdError;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use megabatch_nn::model::SampleShape;
 use crate::data::prefetching::{PrefetchingSource, Waits};
 use crate::error::{Error, Result};
 
-/// A source of samples, addressed by index. Reading happens on another thread than training, hence
+/// A source of samples, addressed by index. It is read on another thread than training, hence
 /// `Sync`.
 pub trait Samples: Sync {
     /// Shape of a sample.
@@ -27,49 +27,49 @@ pub trait Samples: Sync {
         self.len() == 0
     }
 
-    /// Writes the samples `samples`, in this order, over all of `batch`, which has this source's
-    /// shape and room for exactly these samples. Indices may repeat.
+    /// Writes the samples `samples`, in this order, to `batch`, which has this source's shape and
+    /// exactly this many samples. Indices may repeat.
     ///
     /// # Errors
     /// Whatever keeps the source from reading; it names its file and place.
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>>;
 
-    /// The series that all windows are slices of, for a source that has them in memory. Training
-    /// then takes the bars from there, each once, in place of calling [`gather`](Samples::gather),
-    /// and is several times as fast where windows overlap.
+    /// The series that all windows are slices of, for a source in memory. Training then takes each
+    /// bar once from there, in place of calling [`gather`](Samples::gather), which is several times
+    /// as fast if windows overlap.
     fn series(&self) -> Option<SeriesView<'_>> {
         None
     }
 
-    /// The series that all windows are slices of, for a source that has them in a file. Training
-    /// then reads the bars of each batch, each once, in place of calling
-    /// [`gather`](Samples::gather), and computes as with [`series`](Samples::series), bit for bit.
-    /// A source has its series in one of both places.
+    /// The series that all windows are slices of, for a source in a file. Training then reads each
+    /// bar of a batch once, in place of calling [`gather`](Samples::gather). The results are those
+    /// of [`series`](Samples::series), bit for bit. A source has its series in one of the two
+    /// places.
     fn streamed_series(&self) -> Option<&dyn StreamedSeries> {
         None
     }
 
-    /// The targets [N, K] of all samples, for a source that has them in memory: training then holds
-    /// them against its loss before the first step.
+    /// The targets [N, K] of all samples, for a source that has them in memory: training checks
+    /// them before the first step.
     fn targets(&self) -> Option<&[f32]> {
         self.series().map(|series| series.targets)
     }
 
-    /// A loader of the source's own, for one that is not in memory. Training then takes its batches
+    /// The source's own loader, for a source that is not in memory. Training then takes its batches
     /// from there, in place of calling [`gather`](Samples::gather).
     fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
         None
     }
 
-    /// The graphs that the samples are the nodes of, for a source that has any. A model over graphs
-    /// ([`ModelConfig::readout`](megabatch_nn::model::ModelConfig::readout)) is then trained on
-    /// graphs, by index, in place of samples.
+    /// The graphs whose nodes are the samples, for a source that has any. A model over graphs
+    /// ([`ModelConfig::readout`](megabatch_nn::model::ModelConfig::readout)) is trained on graphs,
+    /// by index, in place of samples.
     fn graphs(&self) -> Option<&dyn Graphs> {
         None
     }
 
-    /// The name of the instrument that `sample` is of, for a source of several: errors are then
-    /// told of each besides all.
+    /// The name of the instrument of `sample`, for a source of several. Evaluations then have the
+    /// errors of each instrument.
     fn instrument(&self, _sample: usize) -> Option<&str> {
         None
     }
@@ -78,8 +78,8 @@ pub trait Samples: Sync {
 /// Error of a source of samples; it names its file and place.
 type SourceError = Box<dyn StdError + Send + Sync>;
 
-/// Series in a file, read as batches need them: one batch ahead of the computation, on another
-/// thread. A validation reads beside training.
+/// Series in a file, read one batch ahead of the computation on another thread. A validation reads
+/// beside training.
 pub trait StreamedSeries: Sync {
     /// Number of bars of timeframe `k`.
     fn bars(&self, k: usize) -> usize;
@@ -87,22 +87,21 @@ pub trait StreamedSeries: Sync {
     /// As [`Series::segment_starts`](megabatch_nn::batch::Series::segment_starts).
     fn segment_starts(&self, k: usize) -> &[i64];
 
-    /// Writes the last bar of the window of each of `samples` in timeframe `k` to `ends`, which is
-    /// as long. Each is a sample of the source.
+    /// Writes the last bar of each sample's window in timeframe `k` to `ends`, which has the length
+    /// of `samples`. All are samples of the source.
     ///
     /// # Errors
     /// Whatever keeps the source from reading.
     fn read_window_ends(&self, k: usize, samples: &[usize], ends: &mut [i64]) -> Result<(), SourceError>;
 
     /// Writes bars of timeframe `k` to `bars`, `[.., F]`, one range of rows after the other. The
-    /// rows exist, and `bars` is as long as they are.
+    /// rows exist, and `bars` has their length.
     ///
     /// # Errors
     /// Whatever keeps the source from reading.
     fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), SourceError>;
 
-    /// Writes the targets of `samples` to `targets`, `[.., K]`, which is as long. Each is a sample
-    /// of the source.
+    /// Writes the targets of `samples` to `targets`, `[.., K]`. All are samples of the source.
     ///
     /// # Errors
     /// Whatever keeps the source from reading.
@@ -126,7 +125,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Room for up to `capacity` samples, booked on `scope`; it starts with none.
+    /// A batch for up to `capacity` samples, booked on `scope`; it starts with none.
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
@@ -134,7 +133,7 @@ impl Batch {
         Batch::with_windows(scope, shape, capacity, capacity)
     }
 
-    /// The same without room for windows, for [places](Batch::take_places) alone.
+    /// A batch without memory for windows, for [offsets](Batch::take_window_offsets) alone.
     pub(crate) fn for_offsets(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
         Batch::with_windows(scope, shape, capacity, 0)
     }
@@ -151,10 +150,10 @@ impl Batch {
         })
     }
 
-    /// Sets B. What the batch held before is of no meaning afterwards.
+    /// Sets B. The old content has no meaning afterwards.
     ///
     /// # Panics
-    /// If there is no room for so many samples.
+    /// If B is above the capacity.
     pub fn resize(&mut self, samples: usize) {
         let capacity = self.targets.len() / self.shape.outputs;
         assert!(samples <= capacity, "{samples} samples in a batch for {capacity}");
@@ -203,7 +202,7 @@ impl Batch {
         (windows.collect(), &mut self.targets.as_mut_slice()[..samples * shape.outputs])
     }
 
-    /// Notes which samples, of `series` if there are any, the batch holds.
+    /// Sets the window ends of the samples, in `series` if there are any.
     ///
     /// # Errors
     /// As [`SeriesView::window_start`].
@@ -221,7 +220,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Takes `samples` from series: each bar that their windows cover, once.
+    /// Copies the bars of `samples` from series in memory, each bar once.
     ///
     /// # Errors
     /// [`Error::SamplesShape`] for series that have not this batch's shape; as
@@ -243,8 +242,8 @@ impl Batch {
         self.take_targets(series, samples)
     }
 
-    /// Reads `samples` of a series in a file: each bar that their windows cover, once, as
-    /// [`Batch::take_series`] and [`Batch::note_ends`] do of one in memory.
+    /// Reads the bars of `samples` from a series in a file, each bar once, as
+    /// [`Batch::take_series`] and [`Batch::note_ends`] do in memory.
     ///
     /// # Errors
     /// As [`SeriesView::window_start`]; errors of the source.
@@ -268,8 +267,8 @@ impl Batch {
         series.read_targets(samples, &mut self.targets.as_mut_slice()[..samples.len() * self.shape.outputs])
     }
 
-    /// Takes of `samples` where they begin in the series, and their targets: bars stay where they
-    /// are.
+    /// Takes the offsets of windows in the series and the targets of `samples`. Bars are not
+    /// copied.
     ///
     /// # Errors
     /// As [`Batch::take_series`].
@@ -295,8 +294,8 @@ impl Batch {
     }
 }
 
-/// The rows that windows of `steps` bars cover, ascending, where they begin at `starts`: windows
-/// that overlap share theirs. `places` gets where each window begins among these rows.
+/// The rows that windows of `steps` bars cover, ascending, if they begin at `starts`. Overlapping
+/// windows share rows. `places` gets the first row of each window among these rows.
 fn covered_rows(starts: &[usize], steps: usize, places: &mut [usize]) -> Vec<Range<usize>> {
     let mut sorted: Vec<(usize, usize)> = starts.iter().copied().zip(0..).collect();
     sorted.sort_unstable();
@@ -324,18 +323,18 @@ pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
     samples.series().filter(|_| samples.load_ahead().is_none())
 }
 
-/// Targets by themselves, sample by sample: from the series where they are in memory, and else with
-/// their windows, which costs a read of those.
+/// Reader of targets, sample by sample: from the series, or together with windows, which are then
+/// read too.
 pub(crate) enum TargetReader<'a> {
-    /// In memory, and K.
+    /// Series in memory, and K.
     Resident(SeriesView<'a>, usize),
-    /// In a file, and those of one sample, `[K]`.
+    /// Series in a file, and the targets of one sample, `[K]`.
     Streamed(&'a dyn StreamedSeries, Buffer<f32>),
     Gathered(&'a dyn Samples, Batch),
 }
 
 impl<'a> TargetReader<'a> {
-    /// Reader of `samples`; a sample at a time is booked on `scope` where they have to be gathered.
+    /// Reader of `samples`. A single sample is booked on `scope` if targets have to be gathered.
     pub(crate) fn new(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
         let outputs = samples.shape().outputs;
         match (samples.series(), samples.streamed_series()) {

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Which samples each optimizer step takes: a pure function of the step's number, so that a resumed
-//! run needs no other memory.
+//! The samples of each optimizer step: a pure function of the step's number, so that a resumed run
+//! needs no other state.
 
 use std::ops::Range;
 
@@ -17,13 +17,13 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     batches: Batches,
-    /// Samples that are computed at once; larger batches are cut.
+    /// Samples that are computed at once. Larger batches are cut.
     micro_batch_size: usize,
     /// The runs of dense training, and where batches of them end.
     runs: Option<(Runs, Grain)>,
     /// True for steps of graphs.
     is_of_graphs: bool,
-    /// Rank whose blocks of each step are its own.
+    /// Rank whose blocks [`Schedule::own_batches`] has.
     rank: Rank,
     pub(crate) steps_per_epoch: u64,
     /// Number of steps after which training ends.
@@ -55,13 +55,13 @@ impl Schedule {
         Ok(Schedule { batches, micro_batch_size, runs, is_of_graphs, rank, steps_per_epoch, steps })
     }
 
-    /// The same steps, in batches of `at_once` samples: in dense training, of the most runs or
-    /// shards of runs that are no more.
+    /// The same steps in batches of `micro_batch_size` samples; in dense training, of as many runs
+    /// or shards of runs as fit.
     pub(crate) fn cut_into(self, micro_batch_size: usize, grain: Grain) -> Self {
         Schedule { micro_batch_size, runs: self.runs.map(|(runs, _)| (runs, grain)), ..self }
     }
 
-    /// The same steps, of which `rank` computes its part.
+    /// The same steps, with the part of `rank`.
     pub(crate) fn for_rank(self, rank: Rank) -> Self {
         Schedule { rank, ..self }
     }
@@ -79,7 +79,7 @@ impl Schedule {
         self.batches.step(step)
     }
 
-    /// The batches that a step is computed in: positions in the order of its epoch.
+    /// The batches of a step: positions in the order of its epoch.
     pub(crate) fn batches_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
         if let Some((runs, grain)) = self.runs {
             return runs.batches_of_step(step.positions.clone(), self.micro_batch_size, grain);
@@ -106,7 +106,7 @@ impl Schedule {
         self.batches_of(step).into_iter().flat_map(batch_blocks).collect()
     }
 
-    /// The batches that this rank computes its blocks of a step in.
+    /// The batches of this rank's blocks of a step.
     pub(crate) fn own_batches_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
         let all = self.batches_of(step);
         if self.rank == Rank::default() {

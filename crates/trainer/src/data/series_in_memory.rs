@@ -47,10 +47,10 @@ impl SeriesInMemory {
     /// see [`Series::segment_starts`].
     ///
     /// # Errors
-    /// Of `megabatch_nn`: [`SamplesShape`](megabatch_nn::Error::SamplesShape) for other timeframes,
-    /// [`SegmentStart`](megabatch_nn::Error::SegmentStart) for segments out of order and
-    /// [`WindowAcrossSegments`](megabatch_nn::Error::WindowAcrossSegments) for a window that is not
-    /// inside one.
+    /// From `megabatch_nn`: [`SamplesShape`](megabatch_nn::Error::SamplesShape) for other
+    /// timeframes, [`SegmentStart`](megabatch_nn::Error::SegmentStart) for segments out of order
+    /// and [`WindowAcrossSegments`](megabatch_nn::Error::WindowAcrossSegments) for a window that is
+    /// not inside one.
     #[cfg(any(test, feature = "conformance"))]
     pub fn with_segments(self, segment_starts: Vec<Vec<i64>>) -> Result<Self> {
         SeriesInMemory { segment_starts, ..self }.checked()

@@ -12,32 +12,32 @@ use crate::evaluate::standard_error::StandardErrors;
 /// A model's errors on some samples, beside those of the baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Number of samples; of graphs, where it is those that are predicted. Only those count of
-    /// which some target is known; of nodes and graphs, those of which all are.
+    /// Number of samples with a known target; of nodes and graphs, those whose targets are all
+    /// known. It counts graphs if graphs are predicted.
     pub samples: usize,
     /// Mean loss.
     pub loss: f64,
     /// The model's errors by horizon.
     #[serde(flatten)]
     pub metrics: Metrics,
-    /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`; of classes
+    /// Each baseline's errors by horizon, by name: `no_change`, `mean`, `linear`; for classes
     /// `most_frequent`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub baselines: BTreeMap<&'static str, Metrics>,
-    /// Standard errors, where the errors are estimates from some of a part's samples; of several
-    /// tasks, each has its own.
+    /// Standard errors, if the errors are estimates from some of a part's samples; several tasks
+    /// have their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standard_errors: Option<StandardErrors>,
-    /// Loss and errors of each task by itself, for a model of several; their horizons stand in the
-    /// lists above too, in the order of the targets.
+    /// Loss and errors of each task, for a model of several. The lists above have their horizons
+    /// too, in the order of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskEvaluation>,
-    /// The same of the samples of each instrument, by name; empty where the source does not tell
+    /// Errors on the samples of each instrument, by name; empty if the source does not tell
     /// instruments apart.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub instruments: BTreeMap<String, InstrumentEvaluation>,
-    /// The model's correlations within each graph, in the order in which the graphs were visited;
-    /// empty where none are defined.
+    /// The model's correlations within each graph, in the order of the graphs; empty if none are
+    /// defined.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<GraphCorrelations>,
 }
@@ -55,16 +55,16 @@ pub struct InstrumentEvaluation {
     pub baselines: BTreeMap<&'static str, Metrics>,
 }
 
-/// A model's errors on the targets of one task, beside those of the baselines that there are of it.
+/// A model's errors on the targets of one task, beside those of its baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskEvaluation {
     /// The first of its targets, and the one after the last.
     pub targets: [usize; 2],
     /// Name of the loss.
     pub objective: &'static str,
-    /// The task's share in the loss of all.
+    /// The task's weight in the loss.
     pub weight: f64,
-    /// Its mean loss over known targets; 0 where none is.
+    /// Its mean loss over known targets; 0 if none is known.
     pub loss: f64,
     /// The model's errors by horizon, of these targets.
     #[serde(flatten)]

@@ -1,7 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The targets of graphs without a model: how far they spread, and the loss of outputs that know
-//! nothing of them.
+//! Targets of graphs without a model: their spread, and the loss of equal outputs.
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Loss, is_labelled, labelled_rows};
@@ -11,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::evaluate::selection::Selection;
 
 /// The deviation of targets within a graph: the root of the mean, over graphs and horizons, of the
-/// variance of labelled nodes. None where all nodes of each graph have the same targets, or none is
-/// known.
+/// variance over labelled nodes. `None` if all nodes of each graph have the same targets, or none
+/// is known.
 ///
 /// # Errors
 /// [`Error::Setting`] for samples that are not nodes of graphs, and those of reading them.
@@ -35,8 +34,8 @@ pub fn cross_sectional_deviation(device: &Device, selection: Selection<'_>) -> R
     Ok(Some(deviation).filter(|deviation| *deviation > 0.0 && deviation.is_finite()))
 }
 
-/// The mean loss of outputs that are the same for all nodes, for a loss of ranks: what a model
-/// begins with that has no information. None where no graph has a term of it.
+/// The mean of a rank loss for equal outputs of all nodes: the loss of a model without information.
+/// `None` if no graph has a term of it.
 ///
 /// # Errors
 /// As [`cross_sectional_deviation`].
@@ -53,7 +52,7 @@ pub fn uninformed_loss(device: &Device, selection: Selection<'_>, loss: Loss) ->
     Ok((terms > 0).then(|| sum / terms as f64))
 }
 
-/// Gives `each` the targets [R, K] of every graph of `selection`.
+/// Calls `each` with the targets [R, K] of every graph of `selection`.
 fn for_each_graph(device: &Device, selection: Selection<'_>, mut each: impl FnMut(&[f32])) -> Result<()> {
     let Some(graphs) = selection.samples.graphs() else {
         let expected = "node, mean, sum or max for samples that are the nodes of graphs";

@@ -29,13 +29,13 @@ pub(super) struct Expected {
     pub(super) targets: Vec<f32>,
     /// Predictions of each, for each group of targets.
     pub(super) baselines: Vec<Vec<(&'static str, Vec<f32>)>>,
-    /// The rows of each graph; none of samples that stand alone.
+    /// The rows of each graph; empty for samples that stand alone.
     pub(super) graphs: Vec<Range<usize>>,
-    /// Samples, or graphs, of the batch and all before it.
+    /// Samples, or graphs, up to the end of the batch.
     pub(super) done: usize,
 }
 
-/// Sees to what the outputs of each batch of a selection are compared with.
+/// Collects what the outputs of each batch are compared with.
 pub(super) struct Observed<'a> {
     selection: Selection<'a>,
     loss: Loss,
@@ -74,7 +74,7 @@ pub(super) struct EvaluationSums<'a> {
     mean: MeanLoss,
     all: GroupSums,
     by_instrument: BTreeMap<&'a str, GroupSums>,
-    /// How the selection was drawn from its part, if it is not all of it.
+    /// The choice of the selection from its part; `None` if it is the whole part.
     choice: Option<Choice>,
     /// Samples, or graphs, seen.
     done: usize,
@@ -98,7 +98,7 @@ impl<'a> EvaluationSums<'a> {
         }
     }
 
-    /// The sums of an estimate, which tells its standard errors.
+    /// The sums of an estimate, with standard errors.
     fn with_choice(self, choice: Option<Choice>) -> Self {
         EvaluationSums { choice, ..self }
     }
@@ -108,7 +108,7 @@ impl<'a> EvaluationSums<'a> {
         self.choice.map_or(usize::MAX, |choice| choice.run_length - self.done % choice.run_length)
     }
 
-    /// Counts so many samples, or graphs, none of which lies beyond the end of the run.
+    /// Counts `count` samples, or graphs, which all lie within the run.
     fn pass(&mut self, count: usize) {
         let left = self.left_in_run();
         self.done += count;
@@ -173,8 +173,8 @@ impl<'a> EvaluationSums<'a> {
     }
 }
 
-/// Errors of a model and of baselines over the same samples, in one pass; `choice` says how they
-/// were drawn from their part.
+/// Errors of a model and of baselines over the same samples, in one pass. `choice` is the choice of
+/// the samples from their part.
 ///
 /// # Errors
 /// [`Error::Interrupted`] where `progress` breaks, among others.
@@ -215,7 +215,7 @@ pub(super) fn check(model: &Model, selection: Selection<'_>, loss: Loss) -> Resu
 }
 
 /// The number of later graphs whose targets overlap with those of one graph, by horizon, among the
-/// graphs that have two labelled nodes or more; 0 where the source does not tell.
+/// graphs with two labelled nodes or more; 0 if the source does not tell.
 fn lags(selection: Selection<'_>, outputs: usize) -> Vec<usize> {
     let Some(graphs) = selection.samples.graphs() else { return vec![0; outputs] };
     let ranked: Vec<usize> = selection.indices.iter().filter(|&graph| graphs.labelled(graph) > 1).collect();
@@ -224,7 +224,7 @@ fn lags(selection: Selection<'_>, outputs: usize) -> Vec<usize> {
     (0..outputs).map(|target| spans(target).map_or(0, |spans| overlap(&spans))).collect()
 }
 
-/// Refuses a loss of other outputs than the model has.
+/// Refuses a loss whose outputs are not the model's.
 fn check_outputs(model: &Model, loss: Loss) -> Result<()> {
     loss.check_groups(model.shape().outputs)?;
     let expected = ModelConfig::default().for_loss(loss);

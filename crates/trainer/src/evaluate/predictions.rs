@@ -15,24 +15,24 @@ use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::data::sample_ranges::Remaining;
 use crate::error::Result;
 
-/// A model in use: what predictions are computed with.
+/// A model in use, and its means of computation.
 pub(crate) struct Predictions<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet,
-    /// There where no GPU is.
+    /// CPU engine; `None` if a GPU computes.
     pub(crate) engine: Option<&'a mut Engine>,
-    /// A GPU that computes outputs in the place of the engine. It has loaded the weights and, where
-    /// they stay there, the series of the samples.
+    /// GPU that computes in place of the engine. It has the weights and, if they stay there, the
+    /// series of the samples.
     pub(crate) gpu: Option<InferenceHandle<'a>>,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
-    /// Size of the chunks that samples load ahead, of what was planned.
+    /// Size of the chunks that samples load ahead, in percent of the plan.
     pub(crate) chunk_percent: u32,
     pub(crate) states: States,
-    /// Samples whose states are held at once, where they begin with their segment.
+    /// Samples whose states are held at once, if states begin with their segment.
     pub(crate) held_samples: usize,
-    /// True if batches have the bars of their windows also where a GPU has the series, for others
-    /// than the model.
+    /// True if batches have the bars of their windows although a GPU has the series, because others
+    /// than the model read them.
     pub(crate) reads_bars: bool,
 }
 
@@ -41,26 +41,25 @@ pub(crate) struct Predictions<'a> {
 pub(crate) enum States {
     /// With each window.
     Windows,
-    /// With each segment, which is gone through once.
+    /// With each segment, in one pass.
     Segments,
-    /// With a warm-up before each stretch of the samples, which are few among those of their
-    /// segments.
+    /// With a warm-up before each run of the samples, which are few among those of their segments.
     Stretches,
 }
 
-/// States that batches are predicted from, of some samples at a time.
+/// States that batches are predicted from, for some samples at a time.
 struct CarriedPass<'a> {
     inference: StatefulInference,
     series: SlicedSeries<'a>,
-    /// Samples whose states are yet to be computed, in the order of batches.
+    /// Samples whose states are not computed yet, in the order of batches.
     left: Remaining<'a>,
-    /// Samples whose states are computed at once: those of whole batches.
+    /// Samples whose states are computed at once: whole batches.
     piece: usize,
-    /// Samples of the states that are held, of which no batch has come yet.
+    /// Samples whose states are computed and whose batch has not come yet.
     held: usize,
 }
 
-/// Windows of a warm-up: the state of an LSTM forgets what came before within a few.
+/// Length of a warm-up in windows. The state of an LSTM forgets its past within a few windows.
 const WARM_UP_WINDOWS: usize = 4;
 
 /// Results for each sample.
@@ -71,7 +70,7 @@ pub(super) enum Computed {
     FusionWeights,
 }
 
-/// True if to go on to the next batch.
+/// Answer of a consumer of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Continue,
@@ -79,8 +78,8 @@ pub(crate) enum Next {
 }
 
 impl Predictions<'_> {
-    /// Predicts batch after batch, in order. `see` takes of a batch what `each` is to have beside
-    /// its outputs, which may come when the next batch has been seen.
+    /// Predicts batch after batch, in order. `see` extracts from a batch what `each` needs besides
+    /// its outputs, which may come after the next batch was seen.
     pub(crate) fn for_each<S>(
         &mut self,
         selection: Selection<'_>,
@@ -175,7 +174,7 @@ impl Predictions<'_> {
 }
 
 impl CarriedPass<'_> {
-    /// Computes states until those of the next batch, of so many samples, are held.
+    /// Computes states until those of the next batch of `samples` samples are held.
     fn get_to(&mut self, samples: usize, model: &Model, parameters: &TensorSet, engine: &mut Engine) -> Result<()> {
         if self.held == 0 {
             let piece = self.left.take(self.piece);
@@ -199,8 +198,8 @@ impl Computed {
     }
 }
 
-/// Outputs are waited for when the next batch is submitted, so that the GPU computes while the host
-/// reads them and sees to the batch after that.
+/// Waits for outputs after the next batch is submitted, so that the GPU computes while the host
+/// reads them and prepares the batch after that.
 fn on_gpu<S>(
     model: &Model,
     gpu: &mut InferenceHandle<'_>,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! A trained model in use: its outputs, or the weights of its attention, batch after batch.
+//! A trained model in use: its outputs, or the weights of its attention, batch by batch.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, unw
 pub struct Predictor {
     model: Model,
     parameters: TensorSet,
-    /// CPU engine; `None` where a GPU computes.
+    /// CPU engine; `None` if a GPU computes.
     engine: Option<Engine>,
     gpu: Option<Trained>,
     device: Device,
@@ -63,7 +63,7 @@ impl Predictor {
         })
     }
 
-    /// The predictor for a model that was trained in `precision`, which predicts in it too.
+    /// The predictor in `precision`, for a model that was trained in it.
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
@@ -74,10 +74,10 @@ impl Predictor {
         Ok(Predictor { engine: Some(engine), precision, ..self })
     }
 
-    /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel,
-    /// bars and hidden states fourteen bits with a scale by row, found anew in each product; sums
-    /// in 32 bits, all else in single precision. Takes the place of [`Predictor::with_precision`].
-    /// On a GPU the matrices are these, too.
+    /// The predictor with the LSTMs' matrices in eight bits: weights with a scale by output
+    /// channel, bars and hidden states with fourteen bits and a scale by row, computed for each
+    /// product; sums in 32 bits, everything else in single precision. It replaces
+    /// [`Predictor::with_precision`]. A GPU uses the same matrices.
     ///
     /// # Errors
     /// [`megabatch_nn::Error::Setting`] for a model without an LSTM,
@@ -89,35 +89,33 @@ impl Predictor {
         Ok(Predictor { engine: Some(engine), weight_errors, ..self })
     }
 
-    /// By how much [`Predictor::with_int8`] changed each matrix, under its name, in the order of
-    /// the model's layers; empty without it.
+    /// The error of each matrix by [`Predictor::with_int8`], under its name, in the order of the
+    /// model's layers; empty without it.
     pub fn weight_errors(&self) -> &[(String, Accuracy)] {
         &self.weight_errors
     }
 
     /// The predictor for a model that was trained with carried state, or densely
-    /// ([`Config::streams`](crate::Config::streams)): a sample's outputs are those of the states at
-    /// its windows' last bars in one pass over each segment from zero, one step a bar. They depend
-    /// on nothing else, neither on which samples are asked for nor on batches or threads. The
-    /// samples must be slices of series.
+    /// ([`Config::streams`](crate::Config::streams)). A sample's outputs come from the states at
+    /// its windows' last bars in one pass over each segment from zero, one step a bar. They do not
+    /// depend on the selection, batches or threads. The samples must be slices of series.
     pub fn with_carried_state(self) -> Self {
         assert!(self.engine.is_some(), "{SETTLED}");
         Predictor { states: States::Segments, ..self }
     }
 
-    /// The predictor for samples that are few among those of their segments, as
-    /// [`Config::draw`](crate::Config::draw) takes them: with carried state, each stretch
-    /// of them begins with a warm-up in place of its segment, and what lies between is not
-    /// computed. Without carried state it changes nothing.
+    /// The predictor for few samples of each segment, as [`Config::draw`](crate::Config::draw)
+    /// takes them: with carried state, each run of them begins with a warm-up in place of its
+    /// segment, and the bars between are not computed. Without carried state it changes nothing.
     #[must_use]
     pub fn with_warm_up(self) -> Self {
         let states = if self.states == States::Windows { States::Windows } else { States::Stretches };
         Predictor { states, ..self }
     }
 
-    /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and
-    /// a copy of the weights stay in host memory besides; the threads and what else the CPU
-    /// computes with are given back. Outputs are those of the CPU in another rounding.
+    /// The predictor on `gpu`, in its precision. It comes after all other choices. Batches and a
+    /// copy of the weights stay in host memory; the threads and memory of the CPU engine are
+    /// released. Outputs are those of the CPU in another rounding.
     ///
     /// # Errors
     /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
@@ -131,7 +129,7 @@ impl Predictor {
         Ok(Predictor { gpu: Some(trained), engine: None, ..self })
     }
 
-    /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone,
+    /// Refuses what a GPU does not support yet: models without an LSTM of samples that stand alone,
     /// models over graphs in 16 bits, and carried state.
     ///
     /// # Errors
@@ -162,9 +160,9 @@ impl Predictor {
         &self.model
     }
 
-    /// Gives `sink` the predictions [B, K, M] of each batch, in order, with the indices of its
-    /// samples. Of a model over graphs, these are the samples that are the nodes of the graphs of
-    /// `selection`, graph after graph; or the graphs, where it is those that are predicted.
+    /// Calls `sink` with the predictions [B, K, M] of each batch, in order, and the indices of its
+    /// samples. For a model over graphs, these are the nodes of the graphs of `selection`, graph
+    /// after graph; or the graphs, if graphs are predicted.
     ///
     /// # Errors
     /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`],
@@ -188,9 +186,9 @@ impl Predictor {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Gives `sink` the weights of attention pooling of each batch, in order, with the indices of
-    /// its samples: a row a sample, in it the weights `[heads, T]` of one timeframe after another,
-    /// which sum to one over T.
+    /// Calls `sink` with the weights of attention pooling of each batch, in order, and the indices
+    /// of its samples: a row a sample, in it the weights `[heads, T]` of one timeframe after
+    /// another, which sum to one over T.
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not pool by attention.
@@ -205,9 +203,9 @@ impl Predictor {
         self.weights(Computed::PoolingWeights, selection, sink)
     }
 
-    /// Gives `sink` the weights of fusion by attention of each batch, in order, with the indices of
-    /// its samples: a row a sample, in it for each head the weights [n, n] with which each of the n
-    /// timeframes looks at all of them, which sum to one over the last dimension.
+    /// Calls `sink` with the weights of fusion by attention of each batch, in order, and the
+    /// indices of its samples: a row a sample, in it for each head the weights [n, n] with which
+    /// each of the n timeframes attends to all of them, which sum to one over the last dimension.
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not fuse by attention.
@@ -259,8 +257,8 @@ impl Predictor {
     }
 
     /// The model's errors on samples that were drawn from their part
-    /// ([`Config::draw`](crate::Config::draw)), with standard errors where they are some of them.
-    /// `progress` hears after every batch how many samples, or graphs, are done.
+    /// ([`Config::draw`](crate::Config::draw)), with standard errors if they are not the whole
+    /// part. `progress` gets the number of samples, or graphs, done after every batch.
     ///
     /// # Errors
     /// As [`Predictor::evaluate`]; [`Error::Interrupted`] where `progress` breaks.

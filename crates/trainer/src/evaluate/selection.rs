@@ -20,11 +20,11 @@ pub struct Selection<'a> {
     pub indices: &'a SampleRanges,
 }
 
-/// Hears how many samples of an evaluation, or graphs, are done, and may end it by answering
+/// Progress of an evaluation in samples, or graphs. It may end the evaluation by answering
 /// `ControlFlow::Break`.
 pub type EvaluationProgress<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 
-/// Progress that nobody hears of.
+/// Progress that is ignored.
 pub(crate) fn unwatched(_done: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -37,7 +37,7 @@ pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
     Err(Error::SamplesShape { model: model.shape().to_string(), samples: samples.shape().to_string() })
 }
 
-/// The graphs that are asked about, for a model over graphs.
+/// The graphs of `selection`, for a model over graphs.
 ///
 /// # Errors
 /// As [`check_graphs`].

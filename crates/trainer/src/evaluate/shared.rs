@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! An evaluation by several ranks, with the bits of one that a single process makes.
+//! An evaluation by several ranks, with the bits of a single process.
 //!
 //! ```text
 //! each rank      outputs of its contiguous part of the samples, or graphs      predict_own
@@ -35,7 +35,7 @@ pub(crate) struct PredictedBatch {
     outputs: Vec<f32>,
 }
 
-/// Samples, or graphs, that one rank predicts together.
+/// Samples, or graphs, of a block, which one rank predicts.
 fn block_len(model: &Model) -> usize {
     if model.config().is_over_graphs() { 1 } else { SHARD_SAMPLES }
 }

@@ -11,8 +11,8 @@
 //! se^2  = (1 - taken / part) R / (R - 1) sum_r z_r^2
 //! ```
 //!
-//! Samples of a run share their windows, so that runs and not samples are independent. A sample
-//! that is taken is no guess, by which the error vanishes where all are taken (Cochran, Sampling
+//! Samples of a run share their windows: runs are independent, samples are not. Samples that are
+//! taken are known exactly, so that the error vanishes if all are taken (Cochran, Sampling
 //! Techniques, sections 6.4 and 9.3).
 
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ use serde::Serialize;
 use super::metrics::{MetricsSum, Ratio};
 use crate::data::evenly_spaced::Choice;
 
-/// Standard errors of errors that are estimated from some of a part's samples. Each is of a mean
-/// over the targets of which something is known.
+/// Standard errors of estimates from some of a part's samples. Each belongs to a mean over the
+/// targets that are known at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StandardErrors {
     /// Standard error of the model's RMSE.
@@ -42,14 +42,14 @@ pub(super) struct RunSums {
     hits: Vec<Vec<Ratio>>,
 }
 
-/// A mean over targets, and what each run adds to it.
+/// A mean over targets, and the contribution of each run.
 struct Estimate {
     mean: f64,
     by_run: Vec<f64>,
 }
 
 impl RunSums {
-    /// Ends a run after all that `sum` has seen.
+    /// Ends a run at the present state of `sum`.
     pub(super) fn end_run(&mut self, sum: &MetricsSum) {
         self.squared.push(sum.squared_errors());
         self.hits.push(sum.hits());

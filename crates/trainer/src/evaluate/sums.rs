@@ -33,8 +33,7 @@ impl MeanLoss {
         MeanLoss { groups: groups.iter().map(|group| (0.0, 0, group.weight)).collect() }
     }
 
-    /// Adds a batch's outputs and targets term by term, so that it does not matter where batches
-    /// end.
+    /// Adds a batch's outputs and targets term by term: the result does not depend on batches.
     pub(super) fn add(&mut self, groups: &[Group], outputs: &[f32], targets: &[f32]) {
         let last = groups.last().expect("there is a group");
         let (width, outputs_width) = (last.targets.end, last.outputs.end);
@@ -46,7 +45,7 @@ impl MeanLoss {
         }
     }
 
-    /// Adds what a graph came to.
+    /// Adds the sum and the terms of a graph.
     pub(super) fn add_graph(&mut self, graph_sum: f64, graph_terms: usize) {
         let (sum, terms, _) = &mut self.groups[0];
         (*sum, *terms) = (*sum + graph_sum, *terms + graph_terms);
@@ -63,7 +62,7 @@ impl MeanLoss {
     }
 }
 
-/// Sums of the errors of a model and of baselines, of each group of targets by itself.
+/// Sums of the errors of a model and of baselines, group by group of targets.
 pub(super) struct GroupSums {
     /// Samples of which some target is known.
     samples: usize,
@@ -76,9 +75,8 @@ impl GroupSums {
         GroupSums { samples: 0, groups: groups.iter().map(sums).collect() }
     }
 
-    /// The same for graphs in order of time, whose targets overlap as
-    /// [`MetricsSum::finish_with_lags`]
-    /// says.
+    /// Sums for graphs in order of time, whose targets overlap as in
+    /// [`MetricsSum::finish_with_lags`].
     pub(super) fn with_lags(mut self, lags: &[usize]) -> Self {
         self.groups[0].1.lags = lags.to_vec();
         self
@@ -120,8 +118,7 @@ impl GroupSums {
         self.groups.iter_mut().for_each(|(_, sums)| sums.end_run());
     }
 
-    /// Standard errors where there is one group; several have their own, see
-    /// [`GroupSums::tasks`].
+    /// Standard errors of a single group; several groups have their own, see [`GroupSums::tasks`].
     pub(super) fn standard_errors(&self, choice: Choice) -> Option<StandardErrors> {
         match self.groups.as_slice() {
             [(_, sums)] => sums.standard_errors(choice),
@@ -199,7 +196,7 @@ fn columns(rows: &[f32], width: usize, places: &Range<usize>) -> Vec<f32> {
     rows.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect()
 }
 
-/// [`Rows`] of one group: [R, K, M] of the model, [R, K] of the others.
+/// [`Rows`] of one group: [R, K, M] for the model, [R, K] for the others.
 #[derive(Clone, Copy)]
 struct GroupRows<'a> {
     predictions: &'a [f32],

@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
 
-//! Exchanges in which all ranks take part, and which they all count as done or none does.
+//! Exchanges of all ranks, which succeed on all of them or on none.
 
 use super::{PeerLost, Peers};
 
-/// Flag of an exchange that this rank has gone through.
+/// Flag of a rank that has completed an exchange.
 const COMPLETE: u32 = 1;
 /// Flag of a rank that has done its own work.
 const SUCCESS: u32 = 2;
@@ -14,7 +14,7 @@ pub(crate) const GO_ON: u32 = 4;
 /// Bytes of the longest message.
 const MESSAGE_MAX: usize = 1 << 24;
 
-/// Does `work`, and the AND of the `flags` of all ranks, once all have done it.
+/// Runs `work` on every rank. Returns its result and the AND of the `flags` of all ranks.
 ///
 /// # Errors
 /// [`PeerLost`] on every rank where one of them could not do it.
@@ -73,7 +73,7 @@ pub(crate) fn broadcast_bytes(peers: &mut dyn Peers, root: usize, bytes: Option<
     Ok(bytes)
 }
 
-/// A fact of a rank that is not that of rank 0.
+/// A fact that differs between a rank and rank 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The fact's name.
@@ -84,7 +84,7 @@ pub struct Difference {
     pub first: String,
 }
 
-/// The first of `facts`, by name and value, that is not that of rank 0.
+/// The first of `facts`, by name and value, that differs from rank 0.
 ///
 /// # Errors
 /// [`PeerLost`] where a rank does not answer.

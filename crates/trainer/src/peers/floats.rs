@@ -7,7 +7,7 @@ use super::{PeerLost, Peers};
 /// Numbers of a message of a broadcast: few long ones, which the transport cuts up itself.
 const BROADCAST_LEN: usize = 1 << 22;
 
-/// Copies `values` of rank `root` to all ranks.
+/// Copies the `values` of rank `root` to all ranks.
 pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut [f32]) -> Result<(), PeerLost> {
     for values in values.chunks_mut(BROADCAST_LEN) {
         let mut bytes = to_bytes(values);
@@ -26,7 +26,7 @@ pub(crate) fn to_bytes(values: &[f32]) -> Vec<u8> {
     bytes
 }
 
-/// The same, in `bytes`.
+/// Writes `values` to `bytes`, little-endian.
 pub(crate) fn to_bytes_in(values: &[f32], bytes: &mut [u8]) {
     bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
 }

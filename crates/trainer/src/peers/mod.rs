@@ -13,10 +13,11 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// The processes that train one model together, as one of them sees the others.
+/// The processes that train one model together, from the view of one of them.
 ///
-/// Every rank calls the same operations in the same order. None waits without a deadline. A message
-/// is received by the length that it was sent with; those of one rank to another arrive in order.
+/// Every rank calls the same operations in the same order. Each has a deadline. A message is
+/// received with the length with which it was sent; messages of one rank to another arrive in
+/// order.
 ///
 /// After a failure of any operation but [`Peers::agree`], the rank calls [`Peers::revoke`] and then
 /// `agree`, as all others do at the end of the same exchange.
@@ -52,16 +53,16 @@ pub trait Peers: fmt::Debug + Send {
     /// [`PeerLost`] where a rank does not answer in time, or is lost.
     fn agree(&mut self, flags: u32) -> Result<u32, PeerLost>;
 
-    /// Ends what other ranks wait for in the exchange under way, where the transport can.
+    /// Ends the waits of other ranks in the current exchange, if the transport can.
     fn revoke(&mut self) {}
 
-    /// Goes on without the ranks that were lost. Those that are left keep their order.
+    /// Continues without the lost ranks. The others keep their order.
     ///
     /// # Errors
     /// [`PeerLost`] where the transport cannot.
     fn reform(&mut self) -> Result<(), PeerLost>;
 
-    /// Ends the exchange, where all ranks have done their work.
+    /// Ends the communication after all ranks have done their work.
     ///
     /// # Errors
     /// [`PeerLost`] where another rank does not end it.
@@ -70,7 +71,7 @@ pub trait Peers: fmt::Debug + Send {
     }
 }
 
-/// A rank is lost: it ended, hangs, or its network does.
+/// A rank is lost: it ended, hangs, or has no network.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("rank {rank} of {world} {}{reason}", match lost_rank { Some(lost) => format!("lost rank {lost}: "), None => "lost another rank: ".to_owned() })]
 pub struct PeerLost {

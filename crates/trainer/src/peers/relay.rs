@@ -1,7 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! A sum over blocks that is formed by several ranks with the bits of one that a single process
-//! forms.
+//! A sum over blocks by several ranks, with the bits of a single process.
 //!
 //! ```text
 //! alone     s = 0; for every block b: s += b
@@ -12,13 +11,12 @@
 //!
 //! Addition of floats is not associative: a tree over ranks would give other bits for every number
 //! of ranks. The relay keeps one order for all of them. Both rounds go piece by piece, so that
-//! ranks work on different pieces at once: 2 · ranks + pieces piece times in place of 2 · ranks ·
-//! pieces. A rank sends no number more than twice.
+//! ranks work on different pieces at once: the time is that of 2 · ranks + pieces pieces in place
+//! of 2 · ranks · pieces. A rank sends no number more than twice.
 //!
-//! The order of the pieces is that in which a backward pass is done with their gradients, by the
-//! model alone: the relay of the first ones goes on while others are computed. What failed on a
-//! rank is known when its last block is done, so that all pieces are sent in any case, and the
-//! step's other sums after them.
+//! The backward pass of the model completes the pieces in their order: the first ones are relayed
+//! while others are computed. A failure of a rank is known after its last block, so that all pieces
+//! are sent in any case, and the step's other sums after them.
 
 #[cfg(any(test, feature = "conformance"))]
 use super::step_gradients::pieces;
@@ -30,8 +28,8 @@ use super::{PeerLost, Peers};
 /// Numbers of a piece: 256 KiB, of which a network's latency is a small part.
 const PIECE: usize = 1 << 16;
 
-/// How gradients are relayed: for tests and measurements. All ranks do it alike, and its sums have
-/// the same bits.
+/// Form of the relay, for tests and measurements. All ranks use the same; the sums have the same
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// Numbers of a piece.
@@ -46,15 +44,14 @@ impl Default for Relay {
     }
 }
 
-/// Sums of a step that are not gradients, and how its blocks fared.
+/// Sums of a step other than gradients, and the first rank that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct StepSums {
     /// The loss without the division by its count.
     pub(crate) loss_sum: f64,
-    /// Terms that it is the sum of.
+    /// Number of terms of the loss sum.
     pub(crate) terms: u64,
-    /// The first rank, in the order of blocks, that could not compute its part. The sums then mean
-    /// nothing.
+    /// The first rank, in the order of blocks, that failed. The sums then mean nothing.
     pub(crate) failed: Option<usize>,
 }
 
@@ -79,7 +76,7 @@ impl StepSums {
         }
     }
 
-    /// With the blocks of `rank` after those before.
+    /// Appends the blocks of `rank`.
     fn and_blocks(mut self, own: &Outcome, rank: usize) -> Self {
         for (loss_sum, terms) in &own.losses {
             self.loss_sum += loss_sum;
@@ -90,10 +87,10 @@ impl StepSums {
     }
 }
 
-/// The sums of all ranks, in the answer and in the sum of `own`. It may begin before the gradients
-/// of `own` are there, and waits for those of each piece.
+/// Forms the sums over all ranks: gradients in `own`, the others in the answer. It may begin before
+/// the gradients of `own` are complete, and waits for those of each piece.
 ///
-/// Every rank's answer names a rank that failed; the gradients then mean nothing.
+/// If a rank failed, the answer names it on every rank, and the gradients mean nothing.
 pub(crate) fn relay(peers: &mut dyn Peers, own: &StepGradients<'_>) -> Result<StepSums, PeerLost> {
     let (rank, world) = (peers.rank(), peers.world());
     if world == 1 {
@@ -116,7 +113,7 @@ pub(crate) fn relay(peers: &mut dyn Peers, own: &StepGradients<'_>) -> Result<St
     Ok(sums)
 }
 
-/// Messages of a round: the pieces, and the sums that are no gradients.
+/// Messages of a round: the pieces, and the other sums.
 fn message_count(own: &StepGradients<'_>) -> usize {
     own.pieces().len() + 1
 }
@@ -130,13 +127,14 @@ struct Links<'a> {
 }
 
 impl Links<'_> {
-    /// Rank before this one, round the ring.
+    /// Rank before this one in the ring.
     fn previous_rank(&self) -> usize {
         self.rank.checked_sub(1).unwrap_or(self.world - 1)
     }
 
-    /// Message `n`: takes it from the rank before, adds this rank's blocks and hands it on. The
-    /// step's sums up to this rank, where they are the message.
+    /// Relays message `n` in the first round: receives it from the previous rank, adds this rank's
+    /// blocks and sends it to the next. Returns the step's sums up to this rank, if they are the
+    /// message.
     fn first_round(&mut self, own: &StepGradients<'_>, n: usize) -> Result<Option<StepSums>, PeerLost> {
         let (is_first, previous, next) = (self.rank == 0, self.previous_rank(), (self.rank + 1) % self.world);
         let Some(piece) = own.pieces().get(n) else {
@@ -157,8 +155,9 @@ impl Links<'_> {
         self.peers.send(next, &self.message).map(|()| None)
     }
 
-    /// Message `n`: takes the sum over all ranks from the one before, and hands it on to the next
-    /// one but the last, which has it. The step's sums, where they are the message.
+    /// Relays message `n` in the second round: receives the sum over all ranks from the previous
+    /// one and sends it to the next one, unless that is the last, which has it. Returns the step's
+    /// sums, if they are the message.
     fn second_round(&mut self, own: &StepGradients<'_>, n: usize) -> Result<Option<StepSums>, PeerLost> {
         let (previous, hands_on) = (self.previous_rank(), self.rank + 2 < self.world);
         let Some(piece) = own.pieces().get(n) else {
@@ -186,8 +185,8 @@ pub fn bytes_sent_a_step(len: usize, rank: usize, world: usize) -> u64 {
     rounds * (4 * len as u64 + SUMS_LEN as u64)
 }
 
-/// Bytes of a model of `len` parameters that links send one after another, before all ranks of
-/// `world` have the sum: the time of a relay is that of these bytes, and of a latency a piece.
+/// Bytes that links send one after another before all ranks of `world` have the sum of a model of
+/// `len` parameters. The time of a relay is that of these bytes, and a latency for each piece.
 ///
 /// ```text
 /// two ranks     the pieces in a row, and one to come back
@@ -204,9 +203,9 @@ pub fn bytes_in_a_row_a_step(len: usize, world: usize) -> u64 {
     4 * numbers
 }
 
-/// Seconds after which all ranks of `world` have the sum of a model of `len` parameters, in the
-/// order of messages of a relay. All ranks have all gradients up to a part of them, such as 0.5,
-/// after `ready` of that part; `link` is that of each rank to the next one.
+/// Seconds until all ranks of `world` have the sum of a model of `len` parameters, in the order of
+/// messages of a relay. `ready` maps a share of the gradients, such as 0.5, to the time when all
+/// ranks have computed it; `link` connects each rank to the next one.
 #[cfg(any(test, feature = "conformance"))]
 pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -> f64) -> f64 {
     let pieces = pieces(std::iter::once(len), PIECE);

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Gradients of a rank's blocks of a step, which threads give group by group while the relay takes
-//! those that are there.
+//! Gradients of a rank's blocks of a step. Threads give them group by group while the relay takes
+//! those that are complete.
 //!
 //! ```text
 //! rank 0      the sum so far, to which blocks are added in their order; one that comes before its
@@ -23,20 +23,21 @@ pub(crate) struct OwnBlocks {
     pub(crate) is_first: bool,
     /// Blocks whose gradients are in their place already.
     pub(crate) done: usize,
-    /// Blocks that are given in their order, with those that are done; the others come in any.
+    /// Blocks that are given in their order, including those that are done; the others come in any
+    /// order.
     pub(crate) in_turn: usize,
     /// All blocks.
     pub(crate) count: usize,
 }
 
 impl OwnBlocks {
-    /// Blocks that there has to be memory for, beside the sum.
+    /// Blocks that need memory besides the sum.
     pub(crate) fn held(&self) -> usize {
         if self.is_first { (self.count - self.in_turn).saturating_sub(1) } else { self.count }
     }
 }
 
-/// Numbers of a group that are one part of a piece.
+/// Part of a group that lies in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
     group: usize,
@@ -44,14 +45,14 @@ struct Segment {
     range: Range<usize>,
 }
 
-/// One message of the relay: numbers that lie one after another in the order of groups.
+/// One message of the relay: consecutive numbers in the order of groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Piece {
     segments: Vec<Segment>,
     pub(crate) len: usize,
 }
 
-/// The numbers of groups of `lens` in pieces of `piece_len`, the last of which may have fewer.
+/// The pieces of `piece_len` numbers of groups of `lens`; the last may be shorter.
 pub(crate) fn pieces(lens: impl Iterator<Item = usize>, piece_len: usize) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (group, len) in lens.enumerate() {
@@ -75,8 +76,9 @@ pub(crate) fn pieces(lens: impl Iterator<Item = usize>, piece_len: usize) -> Vec
 struct Group<'a> {
     sum: &'a mut [f32],
     held: Vec<&'a mut [f32]>,
-    /// On rank 0: the blocks that are in the sum, and those that are held.
+    /// On rank 0: the number of blocks in the sum.
     added: usize,
+    /// On rank 0: true for blocks that are held.
     is_held: Vec<bool>,
 }
 
@@ -85,7 +87,7 @@ struct Group<'a> {
 pub(crate) struct Outcome {
     /// The loss sum of each block and its terms.
     pub(crate) losses: Vec<(f64, u64)>,
-    /// True if the rank could not compute them all.
+    /// True if the rank failed.
     pub(crate) failed: bool,
 }
 
@@ -93,13 +95,13 @@ pub(crate) struct Outcome {
 struct Progress {
     /// Blocks that have not been given, by group.
     left: Vec<usize>,
-    /// The first block with a gradient that is not finite, and the first such place there; on rank
-    /// 0, which looks at sums, always block 0.
+    /// The first block with a gradient that is not finite, and the gradient's place; on rank 0,
+    /// which checks sums, always block 0.
     non_finite: Option<(usize, usize)>,
     outcome: Option<Outcome>,
 }
 
-/// See the module.
+/// Gradients of a rank's blocks, shared by the threads that compute and the relay.
 #[derive(Debug)]
 pub(crate) struct StepGradients<'a> {
     blocks: OwnBlocks,
@@ -114,9 +116,9 @@ pub(crate) struct StepGradients<'a> {
 const LOCK: &str = "nobody panics with the lock held";
 
 impl<'a> StepGradients<'a> {
-    /// Gradients of which only the blocks are there that are done: in `sum` on rank 0, and in
-    /// `held` on another rank. Both are as long as the groups at `places` together, which are cut
-    /// into pieces of `piece_len` numbers.
+    /// Gradients with the blocks that are done: in `sum` on rank 0, in `held` on other ranks. Both
+    /// have the length of the groups at `places` together, which are cut into pieces of `piece_len`
+    /// numbers.
     pub(crate) fn new(
         blocks: OwnBlocks,
         places: &'a [Range<usize>],
@@ -179,8 +181,8 @@ impl<'a> StepGradients<'a> {
         }
     }
 
-    /// Place of the first gradient that is not finite, in the order of blocks, once all are given;
-    /// on rank 0 of their sum.
+    /// Place of the first gradient that is not finite, in the order of blocks, after all are given;
+    /// on rank 0, in their sum.
     pub(crate) fn first_non_finite(&self) -> Option<usize> {
         self.progress.lock().expect(LOCK).non_finite.map(|(_, index)| index)
     }
@@ -191,7 +193,7 @@ impl<'a> StepGradients<'a> {
         self.changed.notify_all();
     }
 
-    /// Ends this rank's part as one that failed, if it has not ended when the answer is dropped.
+    /// Ends this rank's part as failed if it has not ended when the answer is dropped.
     pub(crate) fn failed_on_drop(&self) -> FailedOnDrop<'_, 'a> {
         FailedOnDrop(self)
     }
@@ -201,7 +203,7 @@ impl<'a> StepGradients<'a> {
         self.wait(|progress| progress.outcome.clone())
     }
 
-    /// Waits until all of this rank's gradients in `piece` are there, or will not come.
+    /// Waits until this rank's gradients in `piece` are complete, or the part has ended.
     pub(super) fn wait_for(&self, piece: &Piece) {
         self.wait(|progress| {
             let are_there = piece.segments.iter().all(|segment| progress.left[segment.group] == 0);
@@ -219,8 +221,8 @@ impl<'a> StepGradients<'a> {
         }
     }
 
-    /// Adds this rank's blocks to `message`, the sum of the ranks before them in `piece`; on rank 0
-    /// the message becomes the sum of its own.
+    /// Adds this rank's blocks to `message`, which has the sum of the previous ranks in `piece`; on
+    /// rank 0, the message becomes the sum of its own blocks.
     pub(super) fn add_to(&self, piece: &Piece, message: &mut [u8]) {
         self.each_part(piece, message, |group, range, message| {
             if !self.blocks.is_first {
@@ -261,8 +263,8 @@ impl Drop for FailedOnDrop<'_, '_> {
 }
 
 impl Group<'_> {
-    /// Adds `block` to the sum when those before it are in it, and then those that were held for
-    /// it. None is held up to `in_turn`.
+    /// Adds `block` to the sum if all blocks before it are there, and then the held ones that
+    /// follow; else holds it. Blocks before `in_turn` are never held.
     fn add_in_turn(&mut self, block: usize, in_turn: usize, gradients: &[f32]) {
         if block != self.added {
             let place = block - in_turn - 1;
@@ -285,7 +287,7 @@ fn add(sums: &mut [f32], terms: &[f32]) {
     sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += *term);
 }
 
-/// The parts of `values` at `places`, which have every number once.
+/// The parts of `values` at `places`, which cover every number once.
 fn split<'a>(values: &'a mut [f32], places: &[Range<usize>]) -> Vec<&'a mut [f32]> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_key(|&group| places[group].start);

@@ -12,11 +12,11 @@ use super::{PeerLost, Peers};
 /// One of several ranks that are threads of one process.
 pub struct ThreadPeers {
     world: Arc<World>,
-    /// Number at the beginning, which stays.
+    /// Number at the beginning; it never changes.
     born: usize,
-    /// Those that this rank counts as ranks, by their numbers at the beginning.
+    /// Ranks of this generation, by their numbers at the beginning.
     members: Vec<usize>,
-    /// Number of times that the ranks have reformed.
+    /// Number of reforms so far.
     generation: usize,
     /// Agreements of this generation.
     agreements: u64,
@@ -25,19 +25,18 @@ pub struct ThreadPeers {
     faults: Faults,
 }
 
-/// Faults of ranks and of what is between them.
+/// Faults of ranks and links.
 #[derive(Clone, Debug)]
 pub struct Faults {
     /// Ranks that end, each before its n-th operation.
     pub deaths: Vec<(usize, u64)>,
     /// Ranks that stop answering, each before its n-th operation.
     pub hangs: Vec<(usize, u64)>,
-    /// Ranks whose n-th operation, where it sends anything, sends nothing.
+    /// Ranks whose n-th operation loses its messages.
     pub dropped: Vec<(usize, u64)>,
-    /// Ranks that are late at every operation, and by how much.
+    /// Delay of a rank at every operation.
     pub delays: Vec<(usize, Duration)>,
-    /// Links between ranks, each of which sends one message after the other; `None` where messages
-    /// arrive at once.
+    /// Links between ranks, which send one message after the other; `None` for instant messages.
     pub link: Option<Link>,
     /// Longest time that a rank waits.
     pub timeout: Duration,
@@ -55,7 +54,7 @@ pub struct Link {
 }
 
 impl Default for Faults {
-    /// None, and a minute.
+    /// No faults, and a timeout of a minute.
     fn default() -> Self {
         Faults {
             deaths: Vec::new(),
@@ -75,7 +74,7 @@ struct World {
     changed: Condvar,
 }
 
-/// From, to and whether it is a broadcast, within a generation.
+/// Generation, sender, receiver, and whether it is a broadcast.
 type Mailbox = (usize, usize, usize, bool);
 
 /// A message and its arrival.
@@ -84,14 +83,14 @@ type Mail = (Vec<u8>, Instant);
 #[derive(Debug, Default)]
 struct State {
     mail: HashMap<Mailbox, VecDeque<Mail>>,
-    /// When each link has sent all that it was given, by the ranks at its ends.
+    /// Time at which each link has sent its messages, by sender and receiver.
     links_free: HashMap<[usize; 2], Instant>,
     alive: Vec<bool>,
     /// The newest generation whose exchange was revoked.
     revoked: Option<usize>,
     /// Flags given to each agreement, by generation and number: by rank at the beginning.
     flags: HashMap<(usize, u64), HashMap<usize, u32>>,
-    /// Answers of those that are over; `None` for those that a lost rank was to take part in.
+    /// Results of agreements that are over; `None` if a lost rank was to take part.
     answers: HashMap<(usize, u64), Option<u32>>,
     /// Ranks that want to reform from a generation.
     reforming: HashMap<usize, Vec<usize>>,
@@ -106,7 +105,7 @@ impl fmt::Debug for ThreadPeers {
 }
 
 impl ThreadPeers {
-    /// `world` ranks, to be given to a thread each.
+    /// `world` ranks, one for each thread.
     pub fn world_of(world: usize, faults: &Faults) -> Vec<ThreadPeers> {
         let state = Mutex::new(State { alive: vec![true; world], ..State::default() });
         let shared = Arc::new(World { state, changed: Condvar::new() });
@@ -123,7 +122,7 @@ impl ThreadPeers {
         (0..world).map(peers).collect()
     }
 
-    /// Does `work` on every rank of a world, which is its own, and gives the answers of all.
+    /// Runs `work` on every rank of a new world, and returns the answers of all.
     ///
     /// # Panics
     /// Where a rank fails.
@@ -159,7 +158,7 @@ impl ThreadPeers {
         self.world.state.lock().expect("no rank panics with the lock held")
     }
 
-    /// Counts an operation, and whatever is wrong with it. True if its message is not lost.
+    /// Counts an operation and applies its faults. True if its message is sent.
     fn begin(&mut self) -> Result<bool, PeerLost> {
         self.operations += 1;
         let is_due = |list: &[(usize, u64)]| list.contains(&(self.born, self.operations));
@@ -330,7 +329,7 @@ impl Peers for ThreadPeers {
 }
 
 impl Drop for ThreadPeers {
-    /// A rank that is gone ended, whether by a fault or because its work is done.
+    /// A dropped rank has ended, by a fault or because its work is done.
     fn drop(&mut self) {
         if let Ok(mut state) = self.world.state.lock() {
             state.alive[self.born] = false;

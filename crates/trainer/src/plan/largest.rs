@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The most that one batch of a run brings.
+//! Upper bounds of a run's batches.
 
 use megabatch_nn::batch::{Grain, Runs, Series, SeriesView};
 use megabatch_nn::graph::{Graphs, check_graphs};
@@ -14,7 +14,7 @@ use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
 use crate::error::Result;
 
-/// Bound of a run on samples of `samples` with these indices, to train on and to validate.
+/// Bound of the batches of a run that trains on `train` and validates on `validation`.
 ///
 /// # Errors
 /// Whatever is wrong with series.
@@ -56,8 +56,8 @@ pub(crate) fn largest_batch(
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), graphs: None })
 }
 
-/// Bound of dense training on the samples `train`, in batches of so many. Validations, in one
-/// pass over each segment, are the CPU's.
+/// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
+/// one pass over each segment.
 fn largest_batch_of_runs(
     runs: Runs,
     shape: &SampleShape,
@@ -77,8 +77,7 @@ fn largest_batch_of_runs(
     LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series: Some(rows), graphs: None }
 }
 
-/// Bound of a run on graphs: those with most nodes come together, as an order may have it, and
-/// share no windows.
+/// Bound of a run on graphs: the graphs with most nodes may come together, and share no windows.
 fn largest_batch_of_graphs(
     config: &Config,
     samples: &dyn Samples,
@@ -117,14 +116,14 @@ fn steps_of(samples: &dyn Samples) -> Vec<usize> {
     samples.shape().timeframes.iter().map(|timeframe| timeframe.steps).collect()
 }
 
-/// Numbers of samples that the batches of training on so many have.
+/// Batch sizes of training on `samples` samples.
 fn sizes_of_training(config: &Config, samples: usize) -> Vec<usize> {
     let last_step = if config.last_batch == LastBatch::Drop { 0 } else { samples % config.step_samples() };
     let full = if samples >= config.batch_size { config.batch_size } else { 0 };
     distinct_sizes(vec![full, last_step % config.batch_size])
 }
 
-/// The same of dense training, whose batches end where runs do.
+/// Batch sizes of dense training, whose batches end where runs end.
 fn sizes_in_runs(config: &Config, runs: Runs, samples: usize) -> Vec<usize> {
     let step = config.step_samples();
     let whole = if config.last_batch == LastBatch::Drop { samples / step * step } else { samples };
@@ -133,12 +132,12 @@ fn sizes_in_runs(config: &Config, runs: Runs, samples: usize) -> Vec<usize> {
     distinct_sizes(batches.map(|batch| batch.len()).collect())
 }
 
-/// The same of a validation.
+/// Batch sizes of a validation.
 fn sizes_of_validation(config: &Config, samples: usize) -> Vec<usize> {
     distinct_sizes(vec![samples.min(config.batch_size), samples % config.batch_size])
 }
 
-/// The sizes that are one, each once.
+/// The sizes above 0, each once.
 fn distinct_sizes(mut sizes: Vec<usize>) -> Vec<usize> {
     sizes.sort_unstable();
     sizes.dedup();
@@ -146,7 +145,7 @@ fn distinct_sizes(mut sizes: Vec<usize>) -> Vec<usize> {
     sizes
 }
 
-/// Distinct windows, and bars that they cover.
+/// Number of distinct windows, and of the bars that they cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Covered {
     windows: usize,
@@ -154,8 +153,7 @@ struct Covered {
 }
 
 impl Covered {
-    /// The most of any `len` samples that follow one another in `list`, with windows of `steps`
-    /// bars.
+    /// The most of any `len` consecutive samples of `list`, with windows of `steps` bars.
     fn most(series: &Series<'_>, list: &SampleRanges, steps: usize, len: usize) -> Self {
         // What each sample adds to those before it; a list that goes back covers what it covers
         // once more.

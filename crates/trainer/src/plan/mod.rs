@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The memory of a training run, on the CPU and of a GPU, computed from its shapes before anything
-//! is allocated.
+//! The memory of a training run on the CPU or a GPU, computed from its shapes before anything is
+//! allocated.
 
 mod largest;
 mod runs;
@@ -27,29 +27,29 @@ use crate::data::samples::Samples;
 use crate::data::schedule::Schedule;
 use crate::error::Result;
 
-/// Bytes that a run takes from its device, by what they are for. Together they are the peak.
+/// Bytes that a run allocates from its device, by purpose. Their sum is the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// The weights, a working copy of them for products in 16 bits, and the LSTMs' once more in the
-    /// kernels' order.
+    /// The weights, a working copy for products in 16 bits, and the LSTMs' weights in the kernels'
+    /// order.
     pub parameters_bytes: usize,
-    /// Gradients: their sum, one set for each shard in work, and those that a rank of several
-    /// holds: see [`Footprint::with_held_blocks`].
+    /// Gradients: their sum, a set for each shard in work, and the sets that a rank of several
+    /// holds ([`Footprint::with_held_blocks`]).
     pub gradients_bytes: usize,
     /// The optimizer's moments.
     pub optimizer_bytes: usize,
     /// Bytes that the forward pass saves for the backward pass, for each shard in work.
     pub activations_bytes: usize,
-    /// Batches: the one in work and the one being read, twice while a validation interrupts
-    /// training. None are taken for samples that load themselves ahead
-    /// ([`PrefetchingSource`](crate::PrefetchingSource)), whose memory is the source's.
+    /// Batches: the one in work and the one being read, and two more while a validation interrupts
+    /// training. The memory of samples that load themselves ahead
+    /// ([`PrefetchingSource`](crate::PrefetchingSource)) is the source's.
     pub batches_bytes: usize,
-    /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
+    /// Carried states, for a run that carries them ([`Footprint::with_carried_states`]).
     pub carried_bytes: usize,
 }
 
-/// Reduction blocks of a whole step of `config` on so many training samples, or graphs: the most
-/// ranks that it gives something to do.
+/// Reduction blocks of a whole step of `config` on `train_samples` training samples, or graphs: the
+/// largest number of ranks without idle ones.
 ///
 /// # Errors
 /// [`Error::NothingLeft`](crate::Error::NothingLeft) for too few samples.
@@ -58,12 +58,12 @@ pub fn reduction_blocks(config: &Config, train_samples: usize) -> Result<usize> 
     Ok(schedule.blocks_of(&schedule.step(0)).len())
 }
 
-/// Number of states that a run carries: its footprint depends on it beside shapes.
+/// Number of states that a run carries. Its footprint depends on them besides shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedStates {
     /// Bars before the first bars of the training windows, by timeframe.
     training: Vec<usize>,
-    /// States of the pieces of a validation.
+    /// States of each piece of a validation.
     validation: Vec<HeldStates>,
 }
 
@@ -77,8 +77,8 @@ struct HeldStates {
 }
 
 impl CarriedStates {
-    /// Footprint of a run that trains and validates on samples of `samples` with these indices, for
-    /// a configuration that carries states or only evaluates from them ([`Config::streams`]).
+    /// Number of states of a run that trains on `train` and validates on `validation`, for a
+    /// configuration that carries states or evaluates from them ([`Config::streams`]).
     ///
     /// # Errors
     /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for samples that are stored as windows,
@@ -111,8 +111,8 @@ impl CarriedStates {
 }
 
 impl Footprint {
-    /// The footprint of training on samples of `shape`, with `validation_samples` to validate on;
-    /// without the carried states of a run that carries them.
+    /// The footprint of training on samples of `shape`, without carried states.
+    /// `validation_samples` are validated.
     ///
     /// # Errors
     /// As [`Model::new`].
@@ -121,9 +121,9 @@ impl Footprint {
         Footprint::with_room(config, shape, capacity, 1, validation_samples > 0)
     }
 
-    /// The footprint of training a model over graphs, of which the largest have so many nodes and
-    /// edges ([`Graphs::largest`](megabatch_nn::graph::Graphs::largest)), with `validation_graphs`
-    /// to validate on.
+    /// The footprint of training a model over graphs. `nodes` and `edges` are those of the largest
+    /// graphs ([`Graphs::largest`](megabatch_nn::graph::Graphs::largest)); `validation_graphs` are
+    /// validated.
     ///
     /// # Errors
     /// As [`Model::new`].
@@ -138,7 +138,8 @@ impl Footprint {
         Footprint::with_room(config, shape, capacity, nodes, validation_graphs > 0)
     }
 
-    /// The footprint with shards of `capacity`, in batches of so many samples times the batch size.
+    /// The footprint with shards of `capacity` and `samples` samples for each unit of the
+    /// batch size.
     fn with_room(
         config: &Config,
         shape: &SampleShape,
@@ -171,11 +172,11 @@ impl Footprint {
         })
     }
 
-    /// This footprint for a run that carries `states`: those that windows start from, those that a
-    /// step computes, and while it is validated those that predictions are made from.
+    /// This footprint with `states`: the states that windows start from, those that a step
+    /// computes, and during a validation those that predictions are made from.
     ///
     /// # Panics
-    /// If there is no model of this configuration, so that there is no footprint of it either.
+    /// If the configuration has no model, and thus no footprint.
     pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
         let ModelConfig { hidden, layers, pooling, .. } = config.model;
         let training = states.training.iter().zip(&shape.timeframes);
@@ -196,15 +197,15 @@ impl Footprint {
         Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
     }
 
-    /// This footprint for a rank of several that holds the gradients of `blocks` reduction blocks,
-    /// of a model of `parameters`, until the sum over those before them arrives.
+    /// This footprint for a rank of several that holds the gradients of `blocks` reduction blocks
+    /// of a model of `parameters` until the sum over the previous blocks arrives.
     #[must_use]
     pub fn with_held_blocks(self, parameters: usize, blocks: usize) -> Self {
         let held = parameters * blocks * size_of::<f32>();
         Footprint { gradients_bytes: self.gradients_bytes + held, ..self }
     }
 
-    /// All of it.
+    /// Sum of all parts.
     pub fn total_bytes(&self) -> usize {
         self.parameters_bytes
             + self.gradients_bytes
@@ -215,8 +216,8 @@ impl Footprint {
     }
 }
 
-/// GPU memory of a run at its peak, tensor by tensor: of its largest batch all of it, from the
-/// first such batch to the run's end.
+/// GPU memory of a run at its peak, tensor by tensor. It is taken from the first batch of the
+/// largest size to the run's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GpuFootprint {
     /// The tensors, none of them empty.
@@ -228,9 +229,8 @@ impl GpuFootprint {
     pub const PARTS: [&str; 6] = ["series", "parameters", "gradients", "optimizer", "activations", "batches"];
 
     /// Footprint of training with `config` on the samples `train` of `samples`, validated on
-    /// `validation`. Of windows that are slices of series, those that a batch has in common are
-    /// counted once, as far as they are in common in every batch; batches take no more than that,
-    /// and less where they happen to have more in common.
+    /// `validation`. Windows that every batch has in common are counted once. It is an upper bound:
+    /// a batch may have more windows in common.
     ///
     /// # Errors
     /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series.
@@ -249,7 +249,7 @@ impl GpuFootprint {
         Ok(GpuFootprint { tensors: cuda::tensors(&model, &config.on_device(), &batch) })
     }
 
-    /// All of it.
+    /// Sum of all parts.
     pub fn total_bytes(&self) -> usize {
         self.tensors.iter().map(|tensor| tensor.bytes).sum()
     }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The most that a batch of dense training brings.
+//! Upper bounds of a batch of dense training.
 
 use std::iter::successors;
 
@@ -10,8 +10,8 @@ use megabatch_nn::model::SampleShape;
 use crate::config::Config;
 use crate::data::sample_ranges::SampleRanges;
 
-/// The pieces of consecutive samples that a batch of training is made of: as many, at most, of as
-/// many samples.
+/// The pieces of consecutive samples of which a training batch consists: at most `count`, of at
+/// most `len` samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pieces {
     pub(super) count: usize,
@@ -19,8 +19,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Bounds of a run on so many samples: runs begin at multiples of their length in the order of
-    /// an epoch, and batches at multiples of theirs.
+    /// Pieces of a batch of training on `samples` samples. Runs begin at multiples of their length
+    /// in the order of an epoch, and batches at multiples of theirs.
     pub(super) fn new(config: &Config, samples: usize) -> Self {
         let (batch, run) = (config.batch_size, config.run_samples());
         let count = match () {
@@ -32,7 +32,7 @@ impl Pieces {
     }
 }
 
-/// The runs of a batch: no batch has more of them, or longer ones.
+/// Most runs of a batch, and their greatest length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MostRuns {
     pub(super) count: usize,
@@ -41,7 +41,7 @@ pub(super) struct MostRuns {
 }
 
 impl MostRuns {
-    /// Sizes of batches that are made of such `pieces` of `list`.
+    /// Bounds of batches that consist of `pieces` of `list`.
     pub(super) fn new(
         runs: Runs,
         shape: &SampleShape,
@@ -77,7 +77,7 @@ impl MostRuns {
     }
 }
 
-/// Ends of the runs that begin at each of `len` samples and have up to `longest`.
+/// End of the run that begins at each of `len` samples and has at most `longest` samples.
 fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut end = 0;
     let run_end = |first: usize| {

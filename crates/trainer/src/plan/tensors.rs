@@ -17,8 +17,8 @@ const OPTIMIZER: &[StepPhase] = &[StepPhase::Optimizer];
 const ALL: &[StepPhase] = &StepPhase::ALL;
 
 impl Footprint {
-    /// The tensors that this is the sum of, without those of nothing: the footprint of training on
-    /// samples of `shape`, or on graphs of which the largest have so many nodes and edges.
+    /// The tensors of this footprint, without empty ones, for training on samples of `shape`, or on
+    /// graphs whose largest have these numbers of nodes and edges.
     ///
     /// # Errors
     /// As [`Model::new`].

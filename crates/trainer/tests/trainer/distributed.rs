@@ -25,7 +25,7 @@ use crate::tasks::two;
 /// Samples of a rank.
 type MakeSamples<'a> = &'a (dyn Fn(usize) -> Box<dyn Samples> + Sync);
 
-/// What a rank has learnt and told.
+/// Results and events of one rank.
 #[derive(Clone, PartialEq)]
 struct Told {
     bits: Vec<u32>,

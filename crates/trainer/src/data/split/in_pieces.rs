@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The split of samples whose times are read in pieces: memory grows with the runs of consecutive
-//! samples in the parts, not with the samples.
+//! A split of samples whose times are read in pieces. Memory grows with the runs of consecutive
+//! samples in the parts, not with samples.
 
 use std::error::Error as StdError;
 use std::ops::Range;
@@ -34,7 +34,8 @@ pub trait SampleTimes {
         self.len() == 0
     }
 
-    /// Gives `each` the times of `samples` in order, some at a time, with the number of the first.
+    /// Calls `each` with the times of `samples` in order, piece by piece, and the number of the
+    /// first sample of the piece.
     ///
     /// # Errors
     /// Whatever keeps the source from reading.
@@ -46,8 +47,7 @@ pub trait SampleTimes {
     ) -> Result<(), SourceError>;
 }
 
-/// Rule by which samples of an earlier and a later part must lie apart; see
-/// [`Purge`](super::Purge).
+/// Distance rule between samples of an earlier and a later part; see [`Purge`](super::Purge).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeRule {
     /// By [`TimeColumn::WindowStart`] and [`TimeColumn::LabelEnd`].
@@ -115,7 +115,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The time from which a sample is clear of all samples of `earlier`.
+    /// First time at which a sample is clear of all samples of `earlier`.
     fn clear_time(self, earlier: &SampleRanges) -> Result<i64> {
         let (column, beyond) = match self.purge {
             PurgeRule::Windows => (TimeColumn::LabelEnd, 0),
@@ -126,7 +126,7 @@ impl Reader<'_> {
         Ok(limit)
     }
 
-    /// The samples of `part` that are clear of what ends at `limit_ns`.
+    /// The samples of `part` that begin at `limit_ns` or later.
     fn keep(self, part: &SampleRanges, limit_ns: i64) -> Result<SampleRanges> {
         let column = if self.purge == PurgeRule::Windows { TimeColumn::WindowStart } else { TimeColumn::Sample };
         let mut kept = SampleRanges::default();
@@ -138,7 +138,7 @@ impl Reader<'_> {
         Ok(kept)
     }
 
-    /// As `instants` of samples in memory.
+    /// The times at which validation and test begin, as [`instants`](super::instants) has them.
     fn instants(self, fractions: SplitFractions) -> Result<[i64; 2]> {
         let rank = |share: f64| (share * self.times.len() as f64).round() as usize;
         let ranks = [rank(fractions.train), rank(fractions.train + fractions.validation)];

@@ -36,7 +36,7 @@ impl Default for SplitFractions {
     }
 }
 
-/// Rule by which samples of an earlier and a later part must lie apart.
+/// Distance rule between samples of an earlier and a later part.
 ///
 /// [`split`] excludes later samples that break it, [`walk_forward()`] earlier ones.
 #[derive(Clone, Copy, Debug)]
@@ -81,10 +81,10 @@ pub struct Split {
 /// Splits samples at two instants, the same for every instrument, so that each part gets its
 /// fraction of the samples.
 ///
-/// `time_ns` has each sample's time in any order; samples of one time are never parted. The purge
-/// excludes samples of validation and of test, each by its own start, and never of training. With
-/// [`Purge::Windows`] the limit is the end of the last label, whichever instrument has it: for
-/// validation that of training, for the test that of both.
+/// `time_ns` has each sample's time in any order. Samples of one time stay together. The purge
+/// excludes samples of validation and test, each by its own start, and never of training. With
+/// [`Purge::Windows`] the limit is the end of the last label of any instrument: of training for
+/// validation, of both for the test.
 ///
 /// # Errors
 /// [`Error::Setting`] for fractions that are negative or do not sum to 1; [`Error::NothingLeft`]
@@ -140,8 +140,7 @@ fn check(fractions: SplitFractions) -> Result<()> {
     Ok(())
 }
 
-/// The times of the samples at which validation and test begin; `i64::MAX` for a part that does
-/// not.
+/// The times at which validation and test begin; `i64::MAX` for a part that does not.
 fn instants(time_ns: &[i64], fractions: SplitFractions) -> [i64; 2] {
     let mut sorted = time_ns.to_vec();
     sorted.sort_unstable();
@@ -155,7 +154,7 @@ fn instants(time_ns: &[i64], fractions: SplitFractions) -> [i64; 2] {
     [validation.min(test), test]
 }
 
-/// The rule that keeps a part clear of the one before it.
+/// The purge between parts.
 #[derive(Clone, Copy)]
 struct Limit<'a> {
     time_ns: &'a [i64],
@@ -163,12 +162,12 @@ struct Limit<'a> {
 }
 
 impl Limit<'_> {
-    /// The time from which a sample is clear of all samples of `earlier`.
+    /// First time at which a sample is clear of all samples of `earlier`.
     fn clear_time(self, earlier: &SampleRanges) -> i64 {
         earlier.iter().map(|sample| self.sample_clear_time(sample)).max().unwrap_or(i64::MIN)
     }
 
-    /// The time from which a sample is clear of `earlier`.
+    /// First time at which a sample is clear of the sample `earlier`.
     fn sample_clear_time(self, earlier: usize) -> i64 {
         match self.purge {
             Purge::Windows { label_end_ns, .. } => label_end_ns[earlier],

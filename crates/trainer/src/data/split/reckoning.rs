@@ -1,11 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! Look-back and horizon of samples, computed from times where a file does not tell them.
+//! Bounds of the look-back and the horizon of samples, from their times, for files that do not have
+//! them.
 //!
-//! A file that keeps samples and not the bars between them bounds both: every sample stands in a
-//! bar of its own timeframe, so that bars are at least as dense as samples. A bound is never on the
-//! wrong side: a window may be taken to reach further back than it does, and a label further ahead,
-//! but never less far.
+//! A file of samples without the bars between them still bounds both: every sample stands in a bar
+//! of its own timeframe, so that bars are at least as dense as samples. A bound is never on the
+//! wrong side: a window reaches back no further than its bound, and a label ends no later.
 
 use std::ops::Range;
 
@@ -31,8 +31,8 @@ pub struct SampleCalendars {
 }
 
 impl SampleCalendars {
-    /// The calendars of samples at `time_ns`; `calendar` numbers the one of each sample, and
-    /// without it all share one.
+    /// The calendars of samples at `time_ns`. `calendar` has the number of each sample's calendar;
+    /// without it all samples share one.
     ///
     /// # Panics
     /// If there is not one number a sample.
@@ -58,8 +58,8 @@ impl SampleCalendars {
         calendars
     }
 
-    /// `[N]` a sample time that lies at least so many bars before each sample; `None` where the
-    /// calendar begins later.
+    /// `[N]` a sample time at least `count` bars before each sample; `None` if the calendar begins
+    /// later.
     ///
     /// The bar that opened `count.bars` before the one in which the sample stands opened no earlier
     /// than `count.bar_ns` before that time.
@@ -78,8 +78,8 @@ impl SampleCalendars {
         self.times_after(step, count.bars)
     }
 
-    /// `[N]` a sample time that lies at least so many bars after each sample; `None` where the
-    /// calendar ends earlier.
+    /// `[N]` a sample time at least `count` bars after each sample; `None` if the calendar ends
+    /// earlier.
     ///
     /// The bar that lies `count.bars` after the one in which the sample stands closed no later than
     /// `count.bar_ns` after that time, and at that time at the latest where samples stand at
@@ -99,8 +99,8 @@ impl SampleCalendars {
         self.times_after(step, count.bars)
     }
 
-    /// The times at which `count` steps from each sample end. Steps are squared, so that a window
-    /// of hundreds of bars takes a few passes.
+    /// The times `count` steps from each sample. Steps are squared, so that a window of hundreds of
+    /// bars takes a few passes.
     fn times_after(&self, mut step: Vec<Option<usize>>, mut count: usize) -> Vec<Option<i64>> {
         let mut reached: Vec<Option<usize>> = (0..self.times.len()).map(Some).collect();
         while count > 0 {
@@ -159,8 +159,8 @@ pub fn nearer(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     }
 }
 
-/// Label ends without gaps: one that is unknown lies as far ahead of its sample as the farthest
-/// known one does, or at the end of time where none is known.
+/// Label ends without gaps. An unknown end is as far from its sample as the farthest known one, or
+/// at the end of time if none is known.
 pub fn fill_label_ends(time_ns: &[i64], label_end_ns: &[Option<i64>]) -> Vec<i64> {
     let known = time_ns.iter().zip(label_end_ns).filter_map(|(time, end)| end.map(|end| end.saturating_sub(*time)));
     let farthest = known.max();

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Walk-forward evaluation: folds, each of which trains on what lies before its test.
+//! Walk-forward evaluation: each fold trains on the samples before its test.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +31,12 @@ pub enum TrainingWindow {
     /// To the first sample.
     #[default]
     Expanding,
-    /// As far as the first fold: over the training's share of the samples.
+    /// As long as in the first fold: the training's share of the samples.
     Sliding,
 }
 
-/// The times at which the parts of a fold begin, and before which its test ends, in ns; `i64::MAX`
-/// for what does not.
+/// The times at which the parts of a fold begin and its test ends, in ns; `i64::MAX` for a part
+/// that does not.
 struct Instants {
     training: i64,
     validation: i64,
@@ -46,8 +46,8 @@ struct Instants {
 
 /// The parts of the `fold`-th fold, counted from 0.
 ///
-/// Unlike in [`split`](super::split), the purge takes samples away from the end of training and of
-/// validation and never from the test: without overlap, the tests of all folds together are every
+/// Unlike in [`split`](super::split), the purge excludes samples at the end of training and of
+/// validation and never of the test. Without overlap, the tests of all folds together have every
 /// sample from the first test's beginning on, once.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Predictions that need no network: whoever does not beat them has learnt nothing.
+//! Predictions without a network. A model that does not beat them has learnt nothing.
 
 mod most_frequent;
 
@@ -18,11 +18,11 @@ use crate::evaluate::selection::{EvaluationProgress, Selection, unwatched};
 use most_frequent::{ClassCounts, ProbabilitySums};
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It
-/// only keeps features that are constant or repeat each other (the time of day in several
-/// timeframes) from making the equations singular.
+/// keeps constant and repeated features, such as the time of day in several timeframes, from making
+/// the equations singular.
 const RIDGE: f64 = 1e-8;
 
-/// Samples of the batches that the baselines are fitted in, as far as whole graphs allow.
+/// Samples of a batch while baselines are fitted. Graphs stay whole.
 const BATCH_SAMPLES: usize = 64;
 
 /// Baselines fitted on training samples.
@@ -45,8 +45,8 @@ enum Fitted {
     /// Outputs for the share of each class, [K, C]; [K] where the targets are the probabilities of
     /// K classes.
     Classes { outputs: Vec<f32> },
-    /// For tasks: the numbers of all targets, and for each group of classes what a model would put
-    /// out for it.
+    /// For tasks: the baselines of numbers for all targets, and the outputs for each group of
+    /// classes.
     Groups { numbers: Box<Fitted>, classes: Vec<Option<Vec<f32>>> },
 }
 
@@ -64,10 +64,9 @@ impl Baselines {
         Baselines::fit_for(device, training, training.samples.graphs().map(|_| Readout::Node), Loss::Mse)
     }
 
-    /// Baselines of a model that predicts with this readout and was trained with this loss. Graphs
-    /// as a whole are regressed on the sums over their nodes beside a model that reads the
-    /// sum, else on the means. Beside a model of classes, it is the share of each class that is
-    /// fitted.
+    /// Baselines of a model with this readout and loss. Whole graphs are regressed on the sums over
+    /// their nodes if the model reads the sum, else on the means. For a model of classes, the share
+    /// of each class is fitted.
     ///
     /// # Errors
     /// As [`Baselines::fit`]; [`Targets`](megabatch_nn::Error::Targets) for targets that the loss
@@ -76,8 +75,8 @@ impl Baselines {
         Baselines::fit_watched(device, training, readout, loss, &mut unwatched)
     }
 
-    /// [`Baselines::fit_for`] that tells `progress` after every batch how many samples, or graphs,
-    /// are done.
+    /// [`Baselines::fit_for`] with `progress`, which gets the number of samples, or graphs, done
+    /// after every batch.
     ///
     /// # Errors
     /// As [`Baselines::fit_for`]; [`Error::Interrupted`] where `progress` breaks.
@@ -115,10 +114,10 @@ impl Baselines {
         Ok(Baselines { readout, fitted: fitted.ok_or(none)? })
     }
 
-    /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph where it is
-    /// graphs that are predicted; of classes [B, K, C], as a model puts them out.
+    /// Each baseline's name and its predictions for a batch: [B, K], or a row a graph if graphs are
+    /// predicted; for classes [B, K, C], as a model puts them out.
     ///
-    /// Beside tasks, it is the numbers of all targets, as if each were one.
+    /// For tasks, the numbers of all targets, as if each were one.
     pub fn predict(&self, batch: &BatchView<'_>) -> Vec<(&'static str, Vec<f32>)> {
         let numbers = match &self.fitted {
             Fitted::Groups { numbers, .. } => numbers,
@@ -147,7 +146,7 @@ impl Baselines {
 }
 
 impl Baselines {
-    /// The same for each of `groups`, with the targets of the group alone.
+    /// The predictions for each of `groups`, with the targets of the group alone.
     pub(crate) fn predict_groups(&self, batch: &BatchView<'_>, groups: &[Group]) -> Vec<Vec<(&'static str, Vec<f32>)>> {
         let all = self.predict(batch);
         let Fitted::Groups { classes, .. } = &self.fitted else { return vec![all] };
@@ -171,8 +170,7 @@ struct Fitting<'a, 'p> {
     progress: &'a mut EvaluationProgress<'p>,
 }
 
-/// Numbers of all targets and classes of those that are classes, in one pass; `None` where no
-/// target is known.
+/// Fits numbers of all targets and the groups of classes in one pass; `None` if no target is known.
 fn fit_groups(fitting: Fitting<'_, '_>, groups: &[Group]) -> Result<Option<Fitted>> {
     let counts = |group: &Group| match group.loss {
         Loss::Classes(classes) => Some(ClassCounts::new(classes, group.targets.len())),
@@ -192,7 +190,7 @@ fn fit_groups(fitting: Fitting<'_, '_>, groups: &[Group]) -> Result<Option<Fitte
     Ok(numbers.map(|numbers| Fitted::Groups { numbers: Box::new(numbers), classes }))
 }
 
-/// Means and regression, with a look at each batch; `None` where no target is known.
+/// Fits means and regression; `look` sees each batch. `None` if no target is known.
 fn fit_numbers(fitting: Fitting<'_, '_>, mut look: impl FnMut(&BatchView<'_>) -> Result<()>) -> Result<Option<Fitted>> {
     let (shape, readout) = (fitting.training.samples.shape(), fitting.readout);
     let width = shape.timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1;
@@ -282,7 +280,7 @@ struct NormalEquations {
     width: usize,
     outputs: usize,
     xx: Vec<f64>, // [P, P]
-    /// XᵀX of the rows whose target is known, for each horizon that some are not of.
+    /// XᵀX of the rows whose target is known, for each horizon with unknown targets.
     xx_of_known: Vec<Option<Vec<f64>>>, // [K] of [P, P]
     /// Products of known targets.
     xy: Vec<f64>, // [P, K]
@@ -305,8 +303,8 @@ impl NormalEquations {
         multiply(x.transposed(), Matrix::new(&y, rows, self.outputs), Output::Add, &mut self.xy);
     }
 
-    /// Adds the rows whose target k is known to their own XᵀX, where there is need of one. Up to
-    /// the first target that is not known, it is that of all rows.
+    /// Adds the rows whose target k is known to their own XᵀX. A horizon without unknown targets so
+    /// far uses that of all rows.
     fn add_known(&mut self, k: usize, x: &[f64], y: &[f64]) {
         let known = |row: &usize| !y[row * self.outputs + k].is_nan();
         let rows = x.len() / self.width;

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The baseline of classes: how often each came.
+//! The baseline of classes: their frequencies.
 
 use megabatch_nn::loss::{Classes, Loss, is_known, is_labelled};
 
@@ -18,8 +18,8 @@ impl ClassCounts {
         ClassCounts { classes, counts: vec![0; horizons * classes.count()] }
     }
 
-    /// Counts the classes of `targets` [.., K] that are known; of nodes and graphs, where all of a
-    /// row are.
+    /// Counts the known classes of `targets` [.., K]; for nodes and graphs, only rows that are
+    /// known as a whole.
     pub(super) fn add(&mut self, targets: &[f32], are_of_graphs: bool) -> Result<()> {
         Loss::Classes(self.classes).check_rows(targets, 1)?;
         let width = self.classes.count();
@@ -36,8 +36,8 @@ impl ClassCounts {
         self.counts.iter().all(|&count| count == 0)
     }
 
-    /// Outputs for the shares of the classes, [K, C]: their logarithms. Each class is counted once
-    /// more than it came, so that none has the probability 0.
+    /// Outputs for the shares of the classes, [K, C]: their logarithms. Each count is one higher,
+    /// so that no class has the probability 0.
     pub(super) fn outputs(&self) -> Vec<f32> {
         let width = self.classes.count();
         let log_shares = |counts: &[usize]| {

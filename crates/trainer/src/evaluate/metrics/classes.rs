@@ -13,10 +13,10 @@ use super::Ratio;
 pub struct ClassErrors {
     /// Share of the targets whose class was predicted.
     pub accuracy: Vec<f64>,
-    /// The same of each class that came, averaged over these classes: a class counts as much as any
-    /// other, however often it came.
+    /// Accuracy by class, averaged over the classes that occur: each counts as much as any other,
+    /// however often it occurs.
     pub balanced_accuracy: Vec<f64>,
-    /// Mean over the targets of the negative logarithm of the probability that their class had.
+    /// Mean negative logarithm of the probability of the target's class.
     pub cross_entropy: Vec<f64>,
     /// Number of targets by horizon, by the class that came and by the class predicted, `[K, C,
     /// C]`.
@@ -38,8 +38,8 @@ impl ClassSums {
         ClassSums { classes, confusion: vec![counts; horizons], cross_entropy: vec![0.0; horizons] }
     }
 
-    /// Adds the outputs [C] for one target of horizon `k`, counted from 0; the mean over classes of
-    /// the squared and of the absolute error of their probabilities.
+    /// Adds the outputs [C] for one target of horizon `k`, counted from 0. Returns the mean over
+    /// classes of the squared and of the absolute error of their probabilities.
     pub(super) fn add(&mut self, k: usize, outputs: &[f32], target: f32) -> [f64; 2] {
         let came = self.classes.index(f64::from(target)).expect("targets were checked");
         let outputs: Vec<f64> = outputs.iter().copied().map(f64::from).collect();
@@ -52,7 +52,7 @@ impl ClassSums {
         [mean(errors().map(|error| error * error).sum()), mean(errors().map(f64::abs).sum())]
     }
 
-    /// Targets whose class was predicted, by horizon.
+    /// Targets whose class was predicted, by horizon, as a ratio.
     pub(super) fn hits(&self) -> Vec<Ratio> {
         let hits = |counts: &Vec<Vec<usize>>| Ratio {
             sum: (0..counts.len()).map(|class| counts[class][class]).sum::<usize>() as f64,

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Information coefficients: how well the predictions for the nodes of a graph are in line with
-//! what came.
+//! Information coefficients: correlations between predictions and targets over the nodes of a
+//! graph.
 
 use serde::Serialize;
 
@@ -53,7 +53,7 @@ pub(super) struct Correlations {
 }
 
 impl Correlations {
-    /// Takes account of one graph.
+    /// Adds one graph.
     pub(super) fn add(&mut self, predictions: &[f64], targets: &[f64]) {
         self.ic.push(pearson(predictions, targets));
         self.rank_ic.push(pearson(&ranks(predictions), &ranks(targets)));
@@ -61,8 +61,7 @@ impl Correlations {
 }
 
 impl GraphCorrelations {
-    /// Correlations of the graph with the number `graph`, which was the one at `place` that
-    /// `horizons` took account of.
+    /// Correlations of the graph with the number `graph`, the `place`-th that `horizons` saw.
     pub(super) fn new(horizons: &[Correlations], place: usize, graph: usize) -> Self {
         let values = |select: fn(&Correlations) -> &[Option<f64>]| {
             horizons.iter().map(|horizon| select(horizon)[place]).collect()
@@ -72,8 +71,8 @@ impl GraphCorrelations {
 }
 
 impl InformationCoefficients {
-    /// The summary of `horizons`, whose targets overlap with those of `lags` later graphs each; a
-    /// horizon beyond the end of `lags` has none that overlap.
+    /// The summary of `horizons`. `lags` has for each the number of later graphs whose targets
+    /// overlap; 0 beyond its end.
     pub(super) fn new(horizons: &[Correlations], lags: &[usize]) -> Self {
         let mut all = InformationCoefficients::default();
         for (k, Correlations { ic, rank_ic }) in horizons.iter().enumerate() {

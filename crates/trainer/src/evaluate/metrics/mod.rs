@@ -19,9 +19,9 @@ use classes::ClassSums;
 use correlation::Correlations;
 use quantiles::QuantileSums;
 
-/// Errors by horizon: element k belongs to target k. In the unit of the targets; of a model trained
-/// with cross entropy, of the probabilities of the classes. Of a model that predicts several
-/// quantiles, errors are those of the one nearest to the median ([`Loss::point`]).
+/// Errors by horizon: element k belongs to target k. They are in the unit of the targets; for a
+/// model trained with cross entropy, of the class probabilities. For several quantiles, errors are
+/// those of the one nearest to the median ([`Loss::point`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Metrics {
     /// Root of the mean squared error; NaN, which JSON has null for, where no target is known.
@@ -32,7 +32,7 @@ pub struct Metrics {
     /// zero names no direction and counts as wrong. `None` where no target is known or every one
     /// zero, and of probabilities.
     pub direction_accuracy: Vec<Option<f64>>,
-    /// Targets that are known and count, where not all are.
+    /// Number of known targets, if not all are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known_targets: Option<Vec<usize>>,
     /// For a model that predicts a class for each target. The errors above are then those of the
@@ -54,22 +54,22 @@ pub struct Metrics {
 /// Sums from which [`Metrics`] are made, in double precision, batch after batch.
 #[derive(Clone, Debug)]
 pub struct MetricsSum {
-    /// Samples of which some target is known.
+    /// Samples with a known target.
     samples: usize,
     horizons: Vec<HorizonSum>,
-    /// M, and which of them is the one that errors are of.
+    /// M, and the index of the output that errors are computed from.
     outputs: (usize, usize),
     /// Sums of predicted quantiles.
     quantiles: Option<QuantileSums>,
     /// Sums of a class for each target.
     classes: Option<ClassSums>,
-    /// Rows whose class was predicted; none where targets are not probabilities of classes.
+    /// Rows whose class was predicted; `None` if targets are not class probabilities.
     classified: Option<usize>,
     /// By horizon, once a graph was seen.
     correlations: Vec<Correlations>,
     /// Graphs seen.
     graphs: usize,
-    /// Numbers of the graphs that correlations were taken of.
+    /// Numbers of the graphs with correlations.
     correlated: Vec<usize>,
 }
 
@@ -96,13 +96,14 @@ struct HorizonSum {
     count: usize,
     squared: f64,
     absolute: f64,
-    /// Targets that are not zero, and those of them whose sign was predicted.
+    /// Targets that are not zero.
     moves: usize,
+    /// Nonzero targets whose sign was predicted.
     right: usize,
 }
 
 impl MetricsSum {
-    /// Nothing seen yet, for K = `outputs` horizons.
+    /// Empty sums for K = `outputs` horizons.
     pub fn new(outputs: usize) -> Self {
         let horizons = vec![HorizonSum::default(); outputs];
         MetricsSum {
@@ -118,7 +119,7 @@ impl MetricsSum {
         }
     }
 
-    /// Nothing seen yet, for outputs that were trained with `loss`, which says what they mean.
+    /// Empty sums for outputs of a model trained with `loss`.
     pub fn for_loss(loss: Loss, outputs: usize) -> Self {
         MetricsSum {
             outputs: (loss.outputs_per_target(), loss.point()),
@@ -197,7 +198,7 @@ impl MetricsSum {
         graphs.map(|(place, &graph)| GraphCorrelations::new(&self.correlations, place, graph)).collect()
     }
 
-    /// Number of samples seen of which some target is known.
+    /// Number of samples seen that have a known target.
     pub fn samples(&self) -> usize {
         self.samples
     }
@@ -207,8 +208,8 @@ impl MetricsSum {
         self.finish_with_lags(&[])
     }
 
-    /// The metrics of graphs that were added in order of time, of which the targets of horizon k
-    /// overlap with those of the next `lags[k]` ones that have two labelled nodes or more.
+    /// The metrics of graphs that were added in order of time. The targets of horizon k overlap
+    /// with those of the next `lags[k]` graphs with two labelled nodes or more.
     pub(crate) fn finish_with_lags(&self, lags: &[usize]) -> Metrics {
         let each = |metric: fn(&HorizonSum) -> f64| self.horizons.iter().map(metric).collect();
         let direction = |sum: &HorizonSum| (sum.moves > 0).then(|| sum.right as f64 / sum.moves as f64);
@@ -230,8 +231,8 @@ impl MetricsSum {
         self.horizons.iter().map(|sum| Ratio { sum: sum.squared, terms: sum.count as f64 }).collect()
     }
 
-    /// Classes that were predicted so far, by horizon; of a row with one class, one number; none
-    /// where numbers are predicted.
+    /// Correct classes so far, by horizon; one number for rows with one class; empty if numbers are
+    /// predicted.
     pub(crate) fn hits(&self) -> Vec<Ratio> {
         match (&self.classes, self.classified) {
             (Some(classes), _) => classes.hits(),
@@ -240,7 +241,7 @@ impl MetricsSum {
         }
     }
 
-    /// By horizon, where some are not known of samples of which others are.
+    /// Known targets by horizon; `None` if every sample has all.
     fn known_targets(&self) -> Option<Vec<usize>> {
         let counts: Vec<usize> = self.horizons.iter().map(|sum| sum.count).collect();
         counts.iter().any(|&count| count < self.samples).then_some(counts)

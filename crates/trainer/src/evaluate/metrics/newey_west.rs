@@ -4,8 +4,7 @@
 
 use megabatch_nn::graph::LabelSpan;
 
-/// Largest distance, in places of `spans`, between two that overlap; 0 where none do. Spans are in
-/// order of time.
+/// Largest distance in `spans` between two that overlap; 0 if none do. Spans are in order of time.
 pub(crate) fn overlap(spans: &[LabelSpan]) -> usize {
     let mut most = 0;
     for (place, span) in spans.iter().enumerate() {

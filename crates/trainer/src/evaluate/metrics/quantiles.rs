@@ -13,10 +13,9 @@ pub struct QuantileErrors {
     pub levels: Vec<f64>,
     /// Mean pinball loss, in the unit of the targets.
     pub pinball_loss: Vec<Vec<f64>>,
-    /// Share of the targets that are no higher than the quantile: of one that is well met, its
-    /// level.
+    /// Share of the targets at or below the quantile: its level, for a perfect quantile.
     pub coverage: Vec<Vec<f64>>,
-    /// By horizon, the share of the targets for which some quantile is above one of a higher level.
+    /// By horizon, the share of the targets whose predicted quantiles are out of order.
     pub crossing: Vec<f64>,
 }
 

@@ -10,7 +10,7 @@
 //! rank 0         checkpoints
 //! ```
 //!
-//! What one rank alone can do or fail at is settled: all ranks go on, or all have its error.
+//! Work of a single rank is agreed on: all ranks go on, or all have its error.
 
 mod fault;
 mod shared_step;
@@ -234,7 +234,7 @@ impl Trainer {
         facts
     }
 
-    /// What rank 0 read from a checkpoint, on all ranks.
+    /// Gives all ranks the state and the tensors that rank 0 read from a checkpoint.
     pub(in crate::train) fn share_restored(&mut self, own: Option<Resumed>) -> Result<Option<Resumed>> {
         let Some(process_group) = &mut self.process_group else { return Ok(own) };
         let updates = self.optimizer.steps();
