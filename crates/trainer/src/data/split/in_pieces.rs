@@ -6,7 +6,7 @@
 use std::error::Error as StdError;
 use std::ops::Range;
 
-use super::{Split, SplitFractions, check, part_at, part_without_samples};
+use super::{Split, SplitFractions, check};
 use crate::data::sample_ranges::SampleRanges;
 use crate::error::{Error, Result};
 
@@ -85,6 +85,16 @@ pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge
     Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
 }
 
+/// The part of a sample taken at `time_ns`, by the times at which validation and test begin.
+fn part_at(time_ns: i64, starts_ns: [i64; 2]) -> usize {
+    starts_ns.iter().filter(|&&start_ns| start_ns <= time_ns).count()
+}
+
+fn part_without_samples(part: &'static str, before: usize, after: usize) -> Error {
+    let advice = "give it a larger fraction of `fractions`, shorten the windows, set `purge`, or add data";
+    Error::NothingLeft { part, before, after, advice }
+}
+
 /// Number of samples of `later` whose windows begin before the last label of `earlier` ends.
 ///
 /// # Errors
@@ -138,8 +148,9 @@ impl Reader<'_> {
         Ok(kept)
     }
 
-    /// The times at which validation and test begin, as [`instants`](super::instants) has them.
+    /// The times at which validation and test begin; `i64::MAX` for a part that does not.
     fn instants(self, fractions: SplitFractions) -> Result<[i64; 2]> {
+        // Rounded, so that 0.7 + 0.15 of 100 samples is 85 although the sum of the doubles is less.
         let rank = |share: f64| (share * self.times.len() as f64).round() as usize;
         let ranks = [rank(fractions.train), rank(fractions.train + fractions.validation)];
         let [after_train, after_validation] = self.values_at(ranks)?;
@@ -272,13 +283,33 @@ mod tests {
         }
     }
 
-    fn text(split: Result<Split>) -> String {
-        split.map_or_else(|error| error.to_string(), |split| format!("{split:?}"))
+    /// The parts, found by sorting all times; empty where one that should have samples has none.
+    fn sorted_split(columns: [&[i64]; 3], shares: [f64; 3], rule: PurgeRule) -> Option<[SampleRanges; 3]> {
+        let [time, window_start, label_end] = columns;
+        let mut sorted = time.to_vec();
+        sorted.sort_unstable();
+        let time_at =
+            |share: f64| sorted.get((share * time.len() as f64).round() as usize).copied().unwrap_or(i64::MAX);
+        let test_start = if shares[2] > 0.0 { time_at(shares[0] + shares[1]) } else { i64::MAX };
+        let validation_start = if shares[1] > 0.0 { time_at(shares[0]).min(test_start) } else { test_start };
+        let starts = [i64::MIN, validation_start, test_start];
+        let part_of = |n: usize| (1..3).filter(|&part| starts[part] <= time[n]).count();
+        let (begins, ends): (&[i64], Vec<i64>) = match rule {
+            PurgeRule::Windows => (window_start, label_end.to_vec()),
+            PurgeRule::Duration(duration) => (time, time.iter().map(|t| t.saturating_add(duration)).collect()),
+        };
+        let mut parts: [Vec<usize>; 3] = Default::default();
+        for part in 0..3 {
+            let limit = parts.iter().flatten().map(|&n| ends[n]).max().unwrap_or(i64::MIN);
+            parts[part] = (0..time.len()).filter(|&n| part_of(n) == part && begins[n] >= limit).collect();
+        }
+        let is_whole = shares.iter().zip(&parts).all(|(&share, part)| share == 0.0 || !part.is_empty());
+        is_whole.then(|| parts.map(SampleRanges::from_iter))
     }
 
     proptest! {
         #[test]
-        fn pieces_are_split_as_the_whole(
+        fn parts_are_those_of_sorted_times(
             time in prop::collection::vec(prop_oneof![0_i64..200, any::<i64>(), Just(7)], 0..150),
             window in 0_i64..10, horizon in 0_i64..10, piece in 1_usize..40,
             shares in prop_oneof![Just([0.6, 0.2, 0.2]), Just([1.0, 0.0, 0.0]), Just([0.5, 0.0, 0.5]), Just([0.8, 0.2, 0.0])],
@@ -287,12 +318,18 @@ mod tests {
             let label_end: Vec<i64> = time.iter().map(|t| t.saturating_add(horizon)).collect();
             let [train, validation, test] = shares;
             let fractions = SplitFractions { train, validation, test };
-            let pieces = InPieces { columns: [&time, &window_start, &label_end], piece };
+            let columns: [&[i64]; 3] = [&time, &window_start, &label_end];
+            let pieces = InPieces { columns, piece };
             let windows = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
-            let found = split_in_pieces(&pieces, fractions, PurgeRule::Windows);
-            prop_assert_eq!(text(found), text(split(&time, fractions, windows)));
-            let found = split_in_pieces(&pieces, fractions, PurgeRule::Duration(horizon));
-            prop_assert_eq!(text(found), text(split(&time, fractions, Purge::Duration(horizon))));
+            for (rule, purge) in
+                [(PurgeRule::Windows, windows), (PurgeRule::Duration(horizon), Purge::Duration(horizon))]
+            {
+                let expected = sorted_split(columns, shares, rule);
+                for found in [split_in_pieces(&pieces, fractions, rule), split(&time, fractions, purge)] {
+                    let found = found.ok().map(|found| [found.train, found.validation, found.test]);
+                    prop_assert_eq!(&found, &expected);
+                }
+            }
         }
 
         #[test]

@@ -10,6 +10,9 @@ mod in_pieces;
 pub mod reckoning;
 mod walk_forward;
 
+use std::error::Error as StdError;
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 pub use in_pieces::{PurgeRule, SampleTimes, TimeColumn, count_overlaps, split_in_pieces};
@@ -93,40 +96,39 @@ pub struct Split {
 /// # Panics
 /// If the purge's times are not one a sample.
 pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Result<Split> {
-    check(fractions)?;
     purge.check_len(time_ns.len());
-    let [validation_start_ns, test_start_ns] = instants(time_ns, fractions);
-    let mut parts = [(); 3].map(|()| SampleRanges::default());
-    for (sample, &time) in time_ns.iter().enumerate() {
-        parts[part_at(time, [validation_start_ns, test_start_ns])].push(sample..sample + 1);
-    }
-    let [train, validation, test] = parts;
-    let counts = [&validation, &test].map(SampleRanges::len);
-
-    let limit = Limit { time_ns, purge };
-    let validation = limit.keep(&validation, limit.clear_time(&train));
-    let test = limit.keep(&test, limit.clear_time(&train).max(limit.clear_time(&validation)));
-    for (part, fraction, [before, after]) in [
-        ("training", fractions.train, [train.len(); 2]),
-        ("validation", fractions.validation, [counts[0], validation.len()]),
-        ("test", fractions.test, [counts[1], test.len()]),
-    ] {
-        if fraction > 0.0 && after == 0 {
-            return Err(part_without_samples(part, before, after));
-        }
-    }
-    let purged = time_ns.len() - train.len() - validation.len() - test.len();
-    Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
+    let rule = match purge {
+        Purge::Windows { .. } => PurgeRule::Windows,
+        Purge::Duration(duration_ns) => PurgeRule::Duration(duration_ns),
+    };
+    split_in_pieces(&TimesInMemory { time_ns, purge }, fractions, rule)
 }
 
-/// The part of a sample taken at `time_ns`, by the times at which validation and test begin.
-fn part_at(time_ns: i64, starts_ns: [i64; 2]) -> usize {
-    starts_ns.iter().filter(|&&start_ns| start_ns <= time_ns).count()
+/// Times of samples in memory, as one piece.
+struct TimesInMemory<'a> {
+    time_ns: &'a [i64],
+    purge: Purge<'a>,
 }
 
-fn part_without_samples(part: &'static str, before: usize, after: usize) -> Error {
-    let advice = "give it a larger fraction of `fractions`, shorten the windows, set `purge`, or add data";
-    Error::NothingLeft { part, before, after, advice }
+impl SampleTimes for TimesInMemory<'_> {
+    fn len(&self) -> usize {
+        self.time_ns.len()
+    }
+
+    fn scan(
+        &self,
+        column: TimeColumn,
+        samples: Range<usize>,
+        each: &mut dyn FnMut(usize, &[i64]),
+    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let times = match (column, self.purge) {
+            (TimeColumn::WindowStart, Purge::Windows { window_start_ns, .. }) => window_start_ns,
+            (TimeColumn::LabelEnd, Purge::Windows { label_end_ns, .. }) => label_end_ns,
+            _ => self.time_ns,
+        };
+        each(samples.start, &times[samples]);
+        Ok(())
+    }
 }
 
 fn check(fractions: SplitFractions) -> Result<()> {
@@ -138,61 +140,6 @@ fn check(fractions: SplitFractions) -> Result<()> {
         return Err(Error::setting("fractions", &value, "fractions from 0 to 1 that sum to 1, training above 0"));
     }
     Ok(())
-}
-
-/// The times at which validation and test begin; `i64::MAX` for a part that does not.
-fn instants(time_ns: &[i64], fractions: SplitFractions) -> [i64; 2] {
-    let mut sorted = time_ns.to_vec();
-    sorted.sort_unstable();
-    let time_at = |share: f64| {
-        // Rounded, so that 0.7 + 0.15 of 100 samples is 85 although the sum of the doubles is less.
-        let rank = (share * sorted.len() as f64).round() as usize;
-        sorted.get(rank).copied().unwrap_or(i64::MAX)
-    };
-    let test = if fractions.test > 0.0 { time_at(fractions.train + fractions.validation) } else { i64::MAX };
-    let validation = if fractions.validation > 0.0 { time_at(fractions.train) } else { test };
-    [validation.min(test), test]
-}
-
-/// The purge between parts.
-#[derive(Clone, Copy)]
-struct Limit<'a> {
-    time_ns: &'a [i64],
-    purge: Purge<'a>,
-}
-
-impl Limit<'_> {
-    /// First time at which a sample is clear of all samples of `earlier`.
-    fn clear_time(self, earlier: &SampleRanges) -> i64 {
-        earlier.iter().map(|sample| self.sample_clear_time(sample)).max().unwrap_or(i64::MIN)
-    }
-
-    /// First time at which a sample is clear of the sample `earlier`.
-    fn sample_clear_time(self, earlier: usize) -> i64 {
-        match self.purge {
-            Purge::Windows { label_end_ns, .. } => label_end_ns[earlier],
-            Purge::Duration(duration_ns) => self.time_ns[earlier].saturating_add(duration_ns),
-        }
-    }
-
-    fn keep(self, samples: &SampleRanges, limit_ns: i64) -> SampleRanges {
-        let starts = self.starts();
-        samples.iter().filter(|&sample| starts[sample] >= limit_ns).collect()
-    }
-
-    /// Samples of `samples` that no sample of `later` overlaps.
-    fn keep_before(self, samples: &SampleRanges, later: &SampleRanges) -> SampleRanges {
-        let starts = self.starts();
-        let limit_ns = later.iter().map(|sample| starts[sample]).min().unwrap_or(i64::MAX);
-        samples.iter().filter(|&sample| self.sample_clear_time(sample) <= limit_ns).collect()
-    }
-
-    fn starts(&self) -> &[i64] {
-        match self.purge {
-            Purge::Windows { window_start_ns, .. } => window_start_ns,
-            Purge::Duration(_) => self.time_ns,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Limit, Purge, Split, SplitFractions, check};
+use super::{Purge, Split, SplitFractions, check};
 use crate::data::sample_ranges::SampleRanges;
 use crate::error::{Error, Result};
 
@@ -145,6 +145,37 @@ impl WalkForward {
             validation: validation_start.min(test_start),
             test: test_start,
             end: if fold + 1 == self.folds { i64::MAX } else { time_at(after(fold as f64 + 1.0 / pace)) },
+        }
+    }
+}
+
+/// The purge before a later part.
+#[derive(Clone, Copy)]
+struct Limit<'a> {
+    time_ns: &'a [i64],
+    purge: Purge<'a>,
+}
+
+impl Limit<'_> {
+    /// First time at which a sample is clear of the sample `earlier`.
+    fn clear_time(self, earlier: usize) -> i64 {
+        match self.purge {
+            Purge::Windows { label_end_ns, .. } => label_end_ns[earlier],
+            Purge::Duration(duration_ns) => self.time_ns[earlier].saturating_add(duration_ns),
+        }
+    }
+
+    /// Samples of `samples` that no sample of `later` overlaps.
+    fn keep_before(self, samples: &SampleRanges, later: &SampleRanges) -> SampleRanges {
+        let starts = self.starts();
+        let limit_ns = later.iter().map(|sample| starts[sample]).min().unwrap_or(i64::MAX);
+        samples.iter().filter(|&sample| self.clear_time(sample) <= limit_ns).collect()
+    }
+
+    fn starts(&self) -> &[i64] {
+        match self.purge {
+            Purge::Windows { window_start_ns, .. } => window_start_ns,
+            Purge::Duration(_) => self.time_ns,
         }
     }
 }
