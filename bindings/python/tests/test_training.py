@@ -237,7 +237,7 @@ class Training(InFolder):
         with self.assertLogs("megabatch", "WARNING") as logs:
             said: list[int] = []
             self.run_of(training={"quantile": 0.9}, on_step=lambda _: said.append(len(logs.output)))
-        self.assertIn("note: training.quantile does nothing", logs.output[0])
+        self.assertIn("note: training.quantile has no effect", logs.output[0])
         self.assertGreater(said[0], 0)
 
     def test_a_run_without_a_folder_goes_with_itself(self) -> None:

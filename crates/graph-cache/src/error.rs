@@ -213,7 +213,7 @@ pub enum Error {
     },
 
     /// A file holds other graphs than the requested ones.
-    #[error("{}: these graphs were built of something else{}", path.display(), ChangeList(changes))]
+    #[error("{}: these graphs were built from other inputs or options{}", path.display(), ChangeList(changes))]
     Stale {
         /// The file.
         path: PathBuf,

@@ -262,7 +262,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
         (
             "graph build list --kind edge-list --lookback 5 --out g.mbg",
             2,
-            "--lookback does nothing with --kind edge-list; it belongs to correlation",
+            "--lookback is no option of --kind edge-list; leave it out, or use a kind that has it: correlation",
         ),
         ("graph build list list --kind edge-list --out g.mbg", 2, "reads one input, and 2 were named"),
         ("graph build list --kind edge-list --out g.h5", 2, "expected .mbg"),

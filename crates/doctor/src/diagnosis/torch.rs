@@ -58,8 +58,7 @@ fn without_cuda(case: &MachineFacts<'_>, torch: &Torch) -> Finding {
         }
         _ => "",
     };
-    let seen =
-        format!("PyTorch {version} is a build for the CPU alone: it cannot use a GPU, whatever is installed beside it");
+    let seen = format!("PyTorch {version} is a CPU-only build: it cannot use a GPU, whatever else is installed");
     let why = format!(
         "PyTorch comes in builds with and without CUDA, NVIDIA's way to compute on GPUs. The commands replace yours.{on_arm}"
     );

@@ -57,7 +57,7 @@ fn a_scatter_for_the_cpu_is_replaced_by_two_commands() {
 fn a_gh200_with_the_cpu_build_gets_the_newest_wheel_that_its_driver_and_python_take() {
     let examination = grace_hopper().examine();
     let (seen, commands) = found(&examination, "torch-without-cuda");
-    assert!(seen.starts_with("PyTorch 2.0.1 is a build for the CPU alone"), "{seen}");
+    assert!(seen.starts_with("PyTorch 2.0.1 is a CPU-only build"), "{seen}");
     let expected = [
         "/opt/env/bin/python -m pip uninstall -y torch torchvision",
         "/opt/env/bin/python -m pip install --no-cache-dir torch==2.11.0 torchvision --index-url https://download.pytorch.org/whl/cu128",

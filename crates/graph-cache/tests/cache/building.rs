@@ -102,7 +102,7 @@ fn what_has_changed_is_said() {
     ];
     for (other, message) in &others {
         let error = build(&path, other).unwrap_err();
-        assert!(error.to_string().contains("these graphs were built of something else"), "{error}");
+        assert!(error.to_string().contains("these graphs were built from other inputs or options"), "{error}");
         assert!(error.to_string().contains(message), "{error}");
         let fresh = GraphFile::open(&path).unwrap().check_fresh(other).unwrap_err();
         assert_eq!(fresh.to_string(), error.to_string());

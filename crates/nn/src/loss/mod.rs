@@ -148,7 +148,7 @@ impl Loss {
             Loss::Tasks(tasks) if tasks.targets() != targets => {
                 let last = tasks.as_slice().len() - 1;
                 let setting = format!("loss.tasks[{last}].targets");
-                let expected = format!("{targets} as its end: samples have so many targets, and each is in a task");
+                let expected = format!("{targets} as its end: each target of a sample is in a task");
                 Err(Error::Task { setting, value: format!("..{}", tasks.targets()), expected })
             }
             _ => Ok(()),

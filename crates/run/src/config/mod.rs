@@ -387,7 +387,8 @@ pub fn reference_page() -> String {
          `MEGABATCH_TRAINING_LR`. An unknown key is an error that names the nearest known one.\n\
          `megabatch config` prints this page.\n\n\
          The column \"acts\" names the conditions of a setting; an empty field means always. `plan` and\n\
-         `train` name settings without effect, and refuse those that would split other data.\n\n\
+         `train` name settings without effect, and refuse those that would split other data.\n\
+         Whole numbers ≥ 1 are at most 1,000,000,000.\n\n\
          | key | default | value | acts | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
     for key in keys() {
@@ -396,7 +397,7 @@ pub fn reference_page() -> String {
         page.push_str(&format!(
             "| `{}` | {default} | {} | {conditions} | {} |\n",
             key.path,
-            key.kind.expected(),
+            key.kind.in_table(),
             key.doc
         ));
     }

@@ -89,7 +89,7 @@ impl Entry {
         };
         let idle = texts.iter().find(|(key, _)| !own.contains(key) && !["targets", "loss", "weight"].contains(key));
         if let Some((key, _)) = idle {
-            return Err(((*key).to_owned(), format!("left out: it does nothing with loss {loss}")));
+            return Err(((*key).to_owned(), format!("left out: it has no effect with loss {loss}")));
         }
         let loss = match loss {
             "huber" => {
@@ -195,7 +195,7 @@ mod tests {
             ("[{targets: 0.., loss: huber, huber_delta: -1}]", "training.tasks[0].huber_delta to be a number greater"),
             (
                 "[{targets: 0.., huber_delta: 1}]",
-                "training.tasks[0].huber_delta to be left out: it does nothing with loss mse",
+                "training.tasks[0].huber_delta to be left out: it has no effect with loss mse",
             ),
             ("[{targets: 0.., loss: cross_entropy}]", "training.tasks[0].classes to be given, or thresholds"),
             ("[{targets: 0.., loss: cross_entropy, classes: x}]", "training.tasks[0].classes to be a whole number"),

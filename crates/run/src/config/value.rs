@@ -58,6 +58,9 @@ pub(crate) enum Value {
     Tasks(TaskList),
 }
 
+/// Largest count of what has no natural limit.
+pub(crate) const COUNT_MAX: u64 = 1_000_000_000;
+
 impl Kind {
     /// The value that `text` stands for, or what was expected instead.
     pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
@@ -99,7 +102,21 @@ impl Kind {
         }
     }
 
-    /// Description of allowed values, for error messages and the documentation.
+    /// Allowed values in a table: [`Kind::expected`], where a sign says as much as words.
+    pub(crate) fn in_table(&self) -> String {
+        match self {
+            Kind::Count { min, max: COUNT_MAX.. } => format!("whole number ≥ {min}"),
+            Kind::Count { min, max } => format!("whole number, {min} to {max}"),
+            Kind::Number { above } if *above < 0.0 => "number ≥ 0".to_owned(),
+            Kind::Number { above } => format!("number > {above}"),
+            Kind::Probability => "number ≥ 0 and < 1".to_owned(),
+            Kind::Bool => "true, false".to_owned(),
+            Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.in_table()),
+            _ => self.expected(),
+        }
+    }
+
+    /// Description of allowed values, for error messages and the template.
     pub(crate) fn expected(&self) -> String {
         match self {
             Kind::Bool => "true or false".to_owned(),
@@ -153,6 +170,18 @@ fn parse_fractions(text: &str) -> Option<[f64; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_say_in_signs_what_errors_say_in_words() {
+        let table = |kind: &Kind| kind.in_table();
+        assert_eq!(table(&Kind::Count { min: 1, max: COUNT_MAX }), "whole number ≥ 1");
+        assert_eq!(table(&Kind::Count { min: 0, max: u64::MAX }), "whole number ≥ 0");
+        let width = Kind::OrWord { word: "auto", otherwise: &Kind::Count { min: 1, max: 64 } };
+        assert_eq!(table(&width), "auto, or whole number, 1 to 64");
+        assert_eq!(table(&Kind::Number { above: 0.0 }), "number > 0");
+        assert_eq!(table(&Kind::Number { above: -f64::MIN_POSITIVE }), "number ≥ 0");
+        assert_eq!(table(&Kind::Fractions), Kind::Fractions.expected());
+    }
 
     #[test]
     fn values_are_read_as_users_write_them() {

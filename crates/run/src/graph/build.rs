@@ -58,7 +58,7 @@ pub enum Destination {
 /// where it stopped.
 ///
 /// # Errors
-/// A usage error for options that do nothing for the kind; a data error for inputs that cannot be
+/// A usage error for options that have no effect on the kind; a data error for inputs that cannot be
 /// used.
 pub fn build(request: &BuildRequest, host: &Host<'_>) -> Result<CommandReport> {
     request.destination.check(&request.inputs)?;

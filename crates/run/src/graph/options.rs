@@ -46,7 +46,7 @@ impl GraphKind {
     }
 }
 
-/// Options of all kinds; one that does nothing for a kind is refused.
+/// Options of all kinds; one that has no effect on a kind is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Returns in the look-back of a correlation; 60 if `None`.
@@ -108,7 +108,7 @@ impl FromStr for BoxEdges {
 }
 
 impl Options {
-    /// Refuses options that do nothing for `kind`.
+    /// Refuses options that have no effect on `kind`.
     pub(super) fn refuse_idle(&self, kind: GraphKind) -> Result<()> {
         use GraphKind::{Correlation, Cosine, EdgeList, Euclidean, Radius, Sdf};
         let table: [(&str, bool, &[GraphKind]); 18] = [
@@ -135,7 +135,7 @@ impl Options {
         let Some((option, _, kinds)) = idle else { return Ok(()) };
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         Err(Error::usage(format!(
-            "{option} does nothing with --kind {}; it belongs to {}",
+            "{option} is no option of --kind {}; leave it out, or use a kind that has it: {}",
             kind.name(),
             kinds.join(", ")
         )))

@@ -22,11 +22,11 @@ impl Range {
         }
     }
 
-    /// `2 to 9 nodes, 4.5 in the mean`.
+    /// `2 to 9 nodes, 4.5 on average`.
     pub(super) fn words(&self, what: &str) -> String {
         match self.min == self.max {
             true => counted(self.min, what),
-            false => format!("{} to {} {what}s, {:.1} in the mean", self.min, self.max, self.mean),
+            false => format!("{} to {} {what}s, {:.1} on average", self.min, self.max, self.mean),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Remarks {
 pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     let ineffective = setup.config.ineffective(&setup.traits());
     let mut notes: Vec<String> =
-        ineffective.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
+        ineffective.iter().map(|setting| format!("{} has no effect{}", setting.path, setting.unmet.reason())).collect();
     notes.extend(odd_settings(setup, steps));
     notes.extend(setup.data.notes());
     notes.extend(setup.temperature.map(|temperature| {
@@ -94,7 +94,7 @@ fn odd_settings(setup: &TrainingSetup, steps: u64) -> Vec<String> {
     let odd = [
         (
             *dropout > 0.0 && model.layers == 1,
-            "model.dropout leaves nothing out of a model of one layer, as it lies between layers".to_owned(),
+            "model.dropout has no effect on a model of one layer: it acts between layers".to_owned(),
         ),
         (
             matches!(loss, Loss::Quantile { levels } if !levels.as_slice().contains(&0.5)),

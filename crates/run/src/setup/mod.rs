@@ -198,7 +198,7 @@ impl TrainingSetup {
             _ => "",
         };
         Err(Error::usage(format!(
-            "{path}={text}: it does nothing{}, and {} would be split without it; leave it out{instead}",
+            "{path}={text} has no effect{}: {} would be split as if it were not set. Leave it out{instead}",
             unmet.reason(),
             self.data.path().display()
         )))

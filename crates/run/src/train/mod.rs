@@ -267,7 +267,7 @@ mod tests {
             let notes = listener.notes.lock().unwrap();
             let own: Vec<&(u64, String)> = notes.iter().filter(|note| note.1.contains("training.quantile")).collect();
             let [(0, text)] = own.as_slice() else { panic!("{setting}: {notes:?}") };
-            assert!(text.starts_with("training.quantile does nothing"), "{text}");
+            assert!(text.starts_with("training.quantile has no effect"), "{text}");
         }
     }
 

@@ -82,8 +82,8 @@ impl Cause {
             }
             Cause::Host => "raise gpu_optimization.batch_size, so that a step has more to compute",
             Cause::Threads => {
-                "threads share 32 samples, or one graph, as far as windows can be cut: raise gpu_optimization.batch_size, or lower \
-                 training.threads where other programs take the processors"
+                "each thread takes 32 samples, or one graph, at a time: raise gpu_optimization.batch_size, or lower training.threads \
+                 if other programs use the processors"
             }
         }
     }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(losses, [Loss { step: 100, share: 1.0, cause: Cause::Threads }]);
         let sentence = losses[0].sentence();
         assert!(
-            sentence.starts_with("threads: 100 % of the threads' time is idle; threads share 32 samples"),
+            sentence.starts_with("threads: 100 % of the threads' time is idle; each thread takes 32 samples"),
             "{sentence}"
         );
         assert_eq!(told(100, [0.0, 0.0], 4, || None), [], "nothing is said where the system does not tell");

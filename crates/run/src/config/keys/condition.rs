@@ -95,20 +95,20 @@ impl Condition {
         matches!(self, Condition::OnSamples | Condition::OnGraphFiles)
     }
 
-    /// Reason why a setting does not act, to follow "does nothing".
+    /// Reason why a setting does not act, to follow "has no effect".
     pub(crate) fn reason(self) -> String {
         match self {
-            Condition::OnSamples => " with a file of graphs".to_owned(),
-            Condition::OnGraphFiles => " without a file of graphs as data".to_owned(),
-            Condition::OnWindows => " with a series or a file of graphs".to_owned(),
-            Condition::OnSeries => " without a series as data".to_owned(),
+            Condition::OnSamples => " on files of graphs".to_owned(),
+            Condition::OnGraphFiles => " on bars and windows".to_owned(),
+            Condition::OnWindows => " on series and files of graphs".to_owned(),
+            Condition::OnSeries => " on windows and files of graphs".to_owned(),
             Condition::OnValidation => " without samples to validate".to_owned(),
             Condition::WithGraphs => " without graphs".to_owned(),
             Condition::WithGraphAttention => " without graph attention".to_owned(),
             Condition::WithLstms => " without LSTMs".to_owned(),
             Condition::WithFp16 => " without training.precision fp16".to_owned(),
             Condition::OnGpus => " on the CPU".to_owned(),
-            Condition::With { key, values: ["none"] } => format!(" beside {key}"),
+            Condition::With { key, values: ["none"] } => format!(" together with {key}"),
             Condition::With { key, values } => format!(" without {key} {}", values.join(" or ")),
             Condition::Without { key, value: "none" } => format!(" without {key}"),
             Condition::Without { key, value } => format!(" with {key} {value}"),

@@ -10,7 +10,7 @@ mod training;
 
 pub(crate) use condition::{Condition, RunTraits};
 
-use super::value::Kind;
+use super::value::{COUNT_MAX, Kind};
 
 /// One configuration key.
 pub(crate) struct Key {
@@ -43,7 +43,7 @@ const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'stati
 
 // The upper bounds lie far beyond any use. They keep sizes that are computed from the settings
 // within 64 bits, so that a slip of the keyboard ends in a message, be it this one or the plan's.
-const COUNT: Kind = Kind::Count { min: 1, max: 1_000_000_000 };
+const COUNT: Kind = Kind::Count { min: 1, max: COUNT_MAX };
 const WIDTH: Kind = Kind::Count { min: 1, max: 65_536 };
 const DEPTH: Kind = Kind::Count { min: 1, max: 64 };
 const COUNT_OR_ZERO: Kind = Kind::Count { min: 0, max: u64::MAX };

@@ -171,7 +171,7 @@ pub(super) const KEYS: &[Key] = &[
         "training.early_stopping",
         Kind::OrWord { word: "none", otherwise: &COUNT },
         "none",
-        "The run ends after so many validations without improvement.",
+        "Validations without improvement after which the run ends.",
     )
     .only(&[Condition::OnValidation]),
     key(
