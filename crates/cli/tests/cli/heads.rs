@@ -84,7 +84,9 @@ fn classes_are_trained_evaluated_and_predicted() {
         assert_eq!(counts.sum::<f64>(), samples);
     }
     assert_eq!(answer["baselines"].as_object().unwrap().len(), 1);
-    assert!(stage.text("run/report.html").contains("Accuracy by target"));
+    let page = stage.text("run/report.html");
+    assert!(page.contains("Accuracy by target") && page.contains("Accuracy by class, "), "{page}");
+    assert_eq!(confusion_on(&page, "Confusion of target 1"), counted_on_test(&stage));
 
     stage.succeeds("predict --run run --samples 0..4 --out p.h5");
     let tables = ["predictions", "predictions_p0", "predictions_p1", "predictions_p2"];
@@ -94,6 +96,31 @@ fn classes_are_trained_evaluated_and_predicted() {
         assert!((own.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{own:?}");
         assert!(own.iter().all(|&share| share <= own[class as usize]), "{class} of {own:?}");
     }
+}
+
+/// Counts of the table with this caption on a report, row after row.
+fn confusion_on(page: &str, caption: &str) -> Vec<usize> {
+    let (_, rest) = page.split_once(&format!("<caption>{caption}</caption>")).unwrap_or_else(|| panic!("{page}"));
+    let table = rest.split("</table>").next().unwrap();
+    let cells = table.split("<small>").map(|cell| cell.rsplit('>').next().unwrap());
+    let counts: Vec<usize> = cells.filter_map(|count| count.parse().ok()).collect();
+    assert_eq!(counts.len(), 9, "{table}");
+    counts
+}
+
+/// The test samples by the true and by the predicted class of their first target, row after row.
+fn counted_on_test(stage: &Stage) -> Vec<usize> {
+    stage.succeeds("predict --run run --split test --out test.csv");
+    let targets = dataset::<f32>(&stage.path("series.h5"), "targets").1;
+    let mut counts = vec![0; 9];
+    for line in stage.text("test.csv").lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let (sample, predicted): (usize, f32) = (fields[0].parse().unwrap(), fields[2].parse().unwrap());
+        let target = targets[2 * sample];
+        let class = usize::from(target > -0.5) + usize::from(target > 0.5);
+        counts[3 * class + predicted as usize] += 1;
+    }
+    counts
 }
 
 #[test]

@@ -116,6 +116,11 @@ impl GraphSamples {
         self.shape.outputs > 1 && known.peek().is_some() && known.all(is_label)
     }
 
+    /// Names of the targets, in order.
+    pub(crate) fn target_names(&self) -> &[String] {
+        &self.file.schema().targets
+    }
+
     /// Fingerprint of all that the file holds.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:032x}", self.file.fingerprint())

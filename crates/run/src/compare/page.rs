@@ -69,7 +69,7 @@ impl Comparison {
                 title: "Time by phase".to_owned(),
                 description: "Stacked columns, one a run, in the order of the tables.".to_owned(),
             },
-            x: Axis::number("run, in the order of the tables"),
+            x: Axis::count("run, in the order of the tables"),
             y: Axis::number("seconds"),
             first: 1.0,
             step: 1.0,
@@ -93,7 +93,7 @@ fn by_step(title: &str, sides: &[(usize, &Side)], points_of: impl Fn(&Side) -> (
     Chart {
         words: Words { title: title.to_owned(), description: "One line a run.".to_owned() },
         size: Size::Half,
-        x: Axis::number("optimizer step"),
+        x: Axis::count("optimizer step"),
         y: Axis::number("loss"),
         series: sides.iter().map(line).collect(),
     }
@@ -120,7 +120,7 @@ fn errors_by_horizon(title: &str, sides: &[(usize, &Side)]) -> Chart {
     Chart {
         words: Words { title: title.to_owned(), description: "Lower is better. One line a run.".to_owned() },
         size: Size::Wide,
-        x: Axis::number("horizon"),
+        x: Axis::count("horizon"),
         y: Axis::number("RMSE"),
         series: judged().map(line).chain(names.map(baseline)).collect(),
     }

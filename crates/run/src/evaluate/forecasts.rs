@@ -65,7 +65,7 @@ impl Forecasts {
         let points = points(training.loss, outputs);
         // A class has no place on an axis of targets.
         let numbers: Vec<usize> = (0..outputs).filter(|&k| points[k].is_some()).collect();
-        let chosen = horizons(numbers.len()).into_iter().filter(|_| !numbers.is_empty());
+        let chosen = few_horizons(numbers.len()).into_iter().filter(|_| !numbers.is_empty());
         let mut pairs: Vec<Pairs> = chosen.map(|horizon| Pairs::at(numbers[horizon - 1] + 1)).collect();
         if pairs.is_empty() {
             return Ok(Forecasts { part, indices, times: None, instruments: None, pairs });
@@ -174,7 +174,7 @@ fn points(loss: Loss, targets: usize) -> Vec<Option<usize>> {
 }
 
 /// The first horizon, the last, and those a quarter and half way between.
-fn horizons(outputs: usize) -> Vec<usize> {
+pub(crate) fn few_horizons(outputs: usize) -> Vec<usize> {
     let mut chosen = vec![1, outputs.div_ceil(4), outputs.div_ceil(2), outputs];
     chosen.dedup();
     chosen
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_few_horizons_from_the_first_to_the_last() {
         for (outputs, expected) in [(1, vec![1]), (2, vec![1, 2]), (5, vec![1, 2, 3, 5]), (36, vec![1, 9, 18, 36])] {
-            assert_eq!(horizons(outputs), expected);
+            assert_eq!(few_horizons(outputs), expected);
         }
     }
 

@@ -100,7 +100,7 @@ fn chart(attended: &Attended) -> Chart {
             description: format!("Attention over the {} of {name}, one line a head.", plural(steps, "bar")),
         },
         size: Size::Half,
-        x: Axis::number("bar, counted from the window's last"),
+        x: Axis::count("bar, counted from the window's last"),
         y: Axis::number("times an even share").with_zero(),
         series: heads.iter().enumerate().map(line).chain([even]).collect(),
     }
@@ -149,7 +149,11 @@ mod tests {
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
-        assert_eq!(html.matches("<rect class=\"block c1\"").count(), 3, "a bar a timeframe, and one for their mean");
+        assert_eq!(
+            html.matches("<rect class=\"block c1\"").count(),
+            2 * 3,
+            "at both widths a bar a timeframe, and one for their mean"
+        );
         assert!(!html.contains("half of the weight"), "nothing was pooled");
         let even = Fused { names: vec!["M1".into(), "H1".into()], weights: vec![vec![0.5; 2]; 2] };
         assert!(timeframes(&even, "").contains("All timeframes have about the same weight"));

@@ -30,6 +30,8 @@ pub(crate) struct DataFacts {
     pub(crate) bar: String,
     /// The noun of a file of windows or of graphs; empty for bars.
     pub(crate) holds: &'static str,
+    /// Names of the classes of graphs, or of their nodes, in a file that labels them.
+    pub(crate) classes: Vec<String>,
 }
 
 /// A gap longer than this ends a stretch; weekends and holidays at their ends are shorter.
@@ -49,6 +51,10 @@ impl DataFacts {
                 unit: "units of the targets",
                 bar: "steps".to_owned(),
                 holds,
+                classes: match data {
+                    Data::Graphs(graphs) if graphs.targets_are_labels() => graphs.target_names().to_vec(),
+                    _ => Vec::new(),
+                },
                 ..DataFacts::default()
             });
         };
@@ -72,6 +78,7 @@ impl DataFacts {
             },
             bar: format!("bars of {base}"),
             holds: "",
+            classes: Vec::new(),
             timeframes: timeframes
                 .iter()
                 .enumerate()
@@ -227,6 +234,7 @@ mod tests {
             stretches: vec![("bars".to_owned(), vec![(0, HOUR), (200 * HOUR, 300 * HOUR)])],
             unit: "pips",
             holds: "",
+            classes: Vec::new(),
             bar: "bars of M1".to_owned(),
         };
         let body = section(&facts).body;

@@ -22,8 +22,9 @@ pub(crate) fn section(forecasts: &Forecasts, bar: &str, unit: &str) -> Section {
     };
     let mut body = paragraph(&format!("The {all} of the {} split{chosen}.", forecasts.part.name()));
     body.push_str(&paragraph(
-        "On the dashed line, a prediction equals what came. The dots are means of ten groups of equally many samples, from the lowest predictions to the \
-         highest: where they follow the line, predictions can be taken at their word. The highest and the lowest half of a percent lie beyond the edges.",
+        "Both axes have one scale. On the dashed line, a prediction equals the target. The dots are means of ten groups of equally many samples, from the \
+         lowest predictions to the highest; they follow the line where predictions are neither too bold nor too shy. The highest and the lowest half \
+         percent of predictions and of targets are left out.",
     ));
     let clouds: Vec<String> = forecasts.pairs.iter().map(|pairs| cloud(&pairs.known(), bar, unit).to_html()).collect();
     body.push_str(&side_by_side(&clouds));
@@ -37,7 +38,7 @@ fn cloud(pairs: &Pairs, bar: &str, unit: &str) -> Chart {
     let inside = |&(px, py): &(f64, f64)| (x.0..=x.1).contains(&px) && (y.0..=y.1).contains(&py);
     let chosen = evenly(pairs.predicted.len(), POINTS_MAX);
     let points: Vec<(f64, f64)> = chosen.map(|k| (f64::from(pairs.predicted[k]), f64::from(pairs.actual[k]))).collect();
-    let guide = (x.0.max(y.0), x.1.min(y.1));
+    let guide = (x.0.min(y.0), x.1.max(y.1));
     Chart {
         words: Words {
             title: format!(
@@ -48,7 +49,7 @@ fn cloud(pairs: &Pairs, bar: &str, unit: &str) -> Chart {
             ),
             description: format!("Actual against predicted {unit}, with the line on which they are equal."),
         },
-        size: Size::Half,
+        size: Size::Square,
         x: Axis::number(format!("predicted, {unit}")),
         y: Axis::number(format!("actual, {unit}")),
         series: vec![
@@ -93,7 +94,7 @@ fn stretch(forecasts: &Forecasts, bar: &str, unit: &str) -> String {
             description: format!("Predicted and actual {unit} over time, from the middle of the split."),
         },
         size: Size::Wide,
-        x: if forecasts.times.is_some() { Axis::time("time of the sample, UTC") } else { Axis::number("sample") },
+        x: if forecasts.times.is_some() { Axis::time("time of the sample, UTC") } else { Axis::count("sample") },
         y: Axis::number(unit.to_owned()),
         series: vec![
             Series { name: "actual".into(), mark: Mark::Line, color: 6, points: line(&pairs.actual) },
@@ -211,5 +212,17 @@ mod tests {
         assert_eq!(chart.words.title, "3 bars of M1 ahead: correlation 1.000, RMSE 0.000");
         assert!(chart.series[0].points.iter().all(|point| point.0 < 2000.0));
         assert!(horizon(1, "bars of M1") == "1 bar of M1");
+    }
+
+    /// Predictions of a tenth of the targets' size filled the picture as if they were as large.
+    #[test]
+    fn predictions_and_targets_have_one_scale() {
+        let actual: Vec<f32> = (-100..=100).map(|k| k as f32).collect();
+        let predicted = actual.iter().map(|y| y / 10.0).collect();
+        let html = cloud(&pairs(predicted, actual), "bars of M1", "pips").to_html();
+        let path = html.split("class=\"line guide c6\" d=\"M").nth(1).unwrap().split('"').next().unwrap();
+        let ends: Vec<f64> = path.split([' ', 'L']).map(|number| number.parse().unwrap()).collect();
+        let [x0, y0, x1, y1] = ends[..] else { panic!("{path}") };
+        assert!(((x1 - x0) - (y0 - y1)).abs() < 0.2 && x1 - x0 > 300.0, "the line of equality is no diagonal: {path}");
     }
 }

@@ -1,11 +1,11 @@
 //! The model's error at each horizon beside those of the baselines.
 
-use megabatch_trainer::{InstrumentEvaluation, Metrics};
+use megabatch_trainer::{ClassErrors, InstrumentEvaluation, Metrics};
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, escape, paragraph, side_by_side};
 use crate::evaluate::{BASELINES_ARE_OF_ALL, Evaluation, Part};
-use crate::text::number::{grouped, plural, significant};
+use crate::text::number::{grouped, percent, plural, significant};
 use crate::unit_names::TargetKind;
 
 type Metric = fn(&Metrics, usize) -> f64;
@@ -43,16 +43,7 @@ const DIRECTION_CHART: ErrorChart<'static> = ErrorChart {
 
 /// Charts with a line for each contender. `unit` is that of the targets.
 pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section {
-    let seen = match evaluation.split {
-        Part::Validation | Part::Test => ", none of which the model was trained on",
-        Part::Train | Part::All => ", which the model was trained on",
-    };
-    let mut body = paragraph(&format!(
-        "The weights of step {} on {} ({}){seen}. Baselines are fitted on the training split.",
-        evaluation.step,
-        plural(evaluation.samples, evaluation.unit_names.row),
-        evaluation.part(),
-    ));
+    let mut body = paragraph(&format!("{} Baselines are fitted on the training split.", judged(evaluation)));
     body.push_str(&errors(evaluation, bar, unit));
     for (name, task) in evaluation.by_task() {
         body.push_str(&format!("<h3>{}</h3>", escape(&name)));
@@ -60,6 +51,16 @@ pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section
     }
     let title = if evaluation.unit_names.target == "horizon" { "Error by horizon" } else { "Error by target" };
     Section { id: "horizons", title, body }
+}
+
+/// Sentence on the weights and the samples.
+pub(super) fn judged(evaluation: &Evaluation) -> String {
+    let seen = match evaluation.split {
+        Part::Validation | Part::Test => ", none of which the model was trained on",
+        Part::Train | Part::All => ", which the model was trained on",
+    };
+    let rows = plural(evaluation.samples, evaluation.unit_names.row);
+    format!("The weights of step {} on {rows} ({}){seen}.", evaluation.step, evaluation.part())
 }
 
 /// Charts and tables. With several tasks only the table by instrument: each task has a section of
@@ -98,7 +99,8 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
     // RMSE of a model of classes is that of probabilities, which have no unit.
     let unit =
         if evaluation.model.classes.is_some() || evaluation.model.accuracy.is_some() { "probabilities" } else { unit };
-    body.push_str(&table(evaluation, unit).to_html());
+    let table = if evaluation.model.classes.is_some() { class_table(evaluation) } else { table(evaluation, unit) };
+    body.push_str(&table.to_html());
     body.extend(instruments_table(evaluation, unit).map(|table| table.to_html()));
     body
 }
@@ -148,6 +150,29 @@ fn table(evaluation: &Evaluation, unit: &str) -> Table {
     }
 }
 
+/// The errors of classes.
+fn class_table(evaluation: &Evaluation) -> Table {
+    let noun = evaluation.unit_names.target;
+    let contenders = || evaluation.contenders().filter_map(|(name, metrics)| Some((name, metrics.classes.as_deref()?)));
+    let columns: [(&str, fn(&ClassErrors, usize) -> String); 3] = [
+        ("accuracy", |classes, k| percent(classes.accuracy[k])),
+        ("balanced accuracy", |classes, k| percent(classes.balanced_accuracy[k])),
+        ("cross entropy", |classes, k| significant(classes.cross_entropy[k], 4)),
+    ];
+    let names = columns
+        .iter()
+        .flat_map(|(error, _)| contenders().map(move |(name, _)| format!("{error}, {}", name.replace('_', " "))));
+    let row = |k: usize| {
+        let cells = columns.iter().flat_map(|(_, cell)| contenders().map(move |(_, classes)| cell(classes, k)));
+        std::iter::once((k + 1).to_string()).chain(cells).collect()
+    };
+    Table {
+        caption: format!("Errors by {noun}"),
+        head: std::iter::once(noun.to_owned()).chain(names).collect(),
+        rows: (0..evaluation.model.rmse.len()).map(row).collect(),
+    }
+}
+
 /// A row for each instrument; `None` if no measure applies.
 fn instruments_table(evaluation: &Evaluation, unit: &str) -> Option<Table> {
     let columns = evaluation.instrument_columns();
@@ -188,6 +213,22 @@ mod tests {
         assert!(html.contains("linear, beyond the picture") && !html.contains("mean, beyond"), "{html}");
         let weak = Evaluation::with_one_horizon([("model", 50.0), ("mean", 1.1)]);
         assert!(!section(&weak, "bars of M1", "pips").body.contains("beyond the picture"), "the model is always seen");
+    }
+
+    /// The table of a model of classes had the RMSE of probabilities, and a column without numbers.
+    #[test]
+    fn classes_have_their_own_errors() {
+        let mut evaluation = Evaluation::with_one_horizon([("model", 777.0), ("most_frequent", 777.0)]);
+        let errors = |accuracy: f64| {
+            let (accuracy, balanced_accuracy, cross_entropy) = (vec![accuracy], vec![accuracy / 2.0], vec![0.75]);
+            Some(Box::new(ClassErrors { accuracy, balanced_accuracy, cross_entropy, ..ClassErrors::default() }))
+        };
+        evaluation.model.classes = errors(0.5);
+        evaluation.baselines.get_mut("most_frequent").unwrap().classes = errors(0.25);
+        let html = section(&evaluation, "bars of M1", "pips").body;
+        let cells = "<td class=\"n\">50.0 %</td><td class=\"n\">25.0 %</td><td class=\"n\">25.0 %</td><td class=\"n\">12.5 %</td>";
+        assert!(html.contains(cells) && html.contains("balanced accuracy, most frequent"), "{html}");
+        assert!(!html.contains("777") && !html.contains("direction"), "{html}");
     }
 
     #[test]

@@ -53,9 +53,38 @@ pub(crate) fn paragraph(text: &str) -> String {
     format!("<p>{}</p>\n", escape(text))
 }
 
-/// A drawing under its title, with a legend of (classes, name).
-pub(crate) fn figure(title: &str, size: Size, svg: &str, legend: &[(String, String)]) -> String {
-    let entries: String = legend
+/// A drawing under its title.
+pub(crate) struct Figure<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) size: Size,
+    pub(crate) svg: &'a str,
+    /// Classes and name of each mark.
+    pub(crate) legend: &'a [(String, String)],
+    /// A sentence below the drawing; may be empty.
+    pub(crate) note: &'a str,
+}
+
+/// A box labelled `label` for content that may be wider than the page. It scrolls, also by keyboard.
+pub(crate) fn scrolling(label: &str, content: &str) -> String {
+    let label = escape(label);
+    format!("<div class=\"scroll\" role=\"region\" aria-label=\"{label}\" tabindex=\"0\">{content}</div>\n")
+}
+
+impl Figure<'_> {
+    pub(crate) fn to_html(&self) -> String {
+        let (class, title) = (self.size.class(), escape(self.title));
+        let drawing = scrolling(self.title, self.svg);
+        let note =
+            if self.note.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>", escape(self.note)) };
+        format!(
+            "<figure class=\"{class}\"><figcaption>{title}</figcaption>{}{drawing}{note}</figure>\n",
+            legend(self.legend)
+        )
+    }
+}
+
+fn legend(marks: &[(String, String)]) -> String {
+    let entries: String = marks
         .iter()
         .map(|(class, name)| {
             let mark = match class.split(' ').nth(1) {
@@ -66,13 +95,7 @@ pub(crate) fn figure(title: &str, size: Size, svg: &str, legend: &[(String, Stri
             format!("<li><svg viewBox=\"0 0 24 12\" aria-hidden=\"true\">{mark}</svg>{}</li>", escape(name))
         })
         .collect();
-    let legend = if entries.is_empty() { String::new() } else { format!("<ul class=\"legend\">{entries}</ul>") };
-    let title = escape(title);
-    format!(
-        "<figure class=\"{}\"><figcaption>{title}</figcaption>{legend}\
-         <div class=\"scroll\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\">{svg}</div></figure>\n",
-        size.class()
-    )
+    if entries.is_empty() { String::new() } else { format!("<ul class=\"legend\">{entries}</ul>") }
 }
 
 /// Figures side by side where the page is wide enough.
@@ -117,10 +140,10 @@ impl Table {
             format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
         };
         let table = |caption: &str, rows: &[Vec<String>]| {
-            let (caption, body) = (escape(caption), rows.iter().map(row).collect::<String>());
-            format!(
-                "<div class=\"scroll\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\"><table>\
-                 <caption>{caption}</caption>\n{head}<tbody>\n{body}</tbody></table></div>\n"
+            let body = rows.iter().map(row).collect::<String>();
+            scrolling(
+                caption,
+                &format!("<table><caption>{}</caption>\n{head}<tbody>\n{body}</tbody></table>", escape(caption)),
             )
         };
         let (shown, rest) = rows.split_at(if rows.len() > ROWS_SHOWN + 8 { ROWS_SHOWN } else { rows.len() });
@@ -141,7 +164,7 @@ fn is_number(cell: &str) -> bool {
 }
 
 /// Length above which a cell may break its lines.
-const SENTENCE_MIN: usize = 40;
+const SENTENCE_MIN: usize = 30;
 /// Characters of the longest number with its units: `59 min 59 s`, and more. Longer cells are
 /// sentences that begin with a number.
 const NUMBER_MAX: usize = 16;

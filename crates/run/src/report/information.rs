@@ -67,11 +67,11 @@ fn chart(kind: &Kind, graphs: &[GraphRanking], unit: &str) -> Chart {
     let is_timed = graphs.iter().any(|ranking| ranking.time_ns.is_some());
     Chart {
         words: Words {
-            title: format!("{} by {unit}: {} in the mean{t}", kind.name, fixed(mean, 4)),
+            title: format!("{} by {unit}: {} on average{t}", kind.name, fixed(mean, 4)),
             description: format!("The correlation within each {unit}, its mean over {TOGETHER}, and that over all."),
         },
         size: Size::Half,
-        x: if is_timed { Axis::time("time of the samples, UTC") } else { Axis::number("graph") },
+        x: if is_timed { Axis::time("time of the samples, UTC") } else { Axis::count("graph") },
         y: Axis::number("correlation").with_zero(),
         series: vec![
             Series { name: format!("each {unit}"), mark: Mark::Cloud, color: 4, points: points.clone() },
@@ -147,8 +147,8 @@ mod tests {
         let html = section(&evaluation(true)).unwrap().body;
         for part in [
             "over 30 days of the test split",
-            "IC by day: 0.2500 in the mean<",
-            "Rank IC by day: 0.5000 in the mean, t = 3.50",
+            "IC by day: 0.2500 on average<",
+            "Rank IC by day: 0.5000 on average, t = 3.50",
             "mean of 20",
             ">0.0625<",
             ">29<",

@@ -14,8 +14,9 @@ const SMOOTHING: f64 = 0.05;
 /// Section on learning, from the run's log; `clip_norm` is the configuration's.
 pub(crate) fn section(metrics: &[Value], clip_norm: Option<f64>) -> Section {
     let mut body = paragraph(&story(metrics));
-    let charts = [by_step(metrics), by_epoch(metrics), learning_rate(metrics), gradients(metrics, clip_norm)];
-    body.push_str(&side_by_side(&charts.map(|chart| chart.to_html())));
+    let norms = gradients(metrics, clip_norm).to_html_above(&clipping(metrics, clip_norm));
+    let charts = [by_step(metrics), by_epoch(metrics), learning_rate(metrics)].map(|chart| chart.to_html());
+    body.push_str(&side_by_side(&[&charts[..], &[norms]].concat()));
     Section { id: "loss", title: "Loss", body }
 }
 
@@ -45,7 +46,7 @@ fn by_step(metrics: &[Value]) -> Chart {
     Chart {
         words: words("Loss by step", "Training loss of every step, smoothed and as it was, and validation loss."),
         size: Size::Half,
-        x: Axis::number("optimizer step"),
+        x: Axis::count("optimizer step"),
         y: Axis::number("loss"),
         series: vec![
             series("training, each step", Mark::Faint, 0, raw),
@@ -97,7 +98,7 @@ fn learning_rate(metrics: &[Value]) -> Chart {
     Chart {
         words: words("Learning rate", "Learning rate of every step."),
         size: Size::Half,
-        x: Axis::number("optimizer step"),
+        x: Axis::count("optimizer step"),
         y: Axis::number("learning rate").with_zero(),
         series: vec![series("learning rate", Mark::Line, 2, points(metrics, "step", "lr"))],
     }
@@ -110,14 +111,29 @@ fn gradients(metrics: &[Value], clip_norm: Option<f64>) -> Chart {
     Chart {
         words: words("Norm of the gradients", "Global norm of the gradients before clipping, smoothed and as it was."),
         size: Size::Half,
-        x: Axis::number("optimizer step"),
+        x: Axis::count("optimizer step"),
         y: Axis::number("norm before clipping").with_zero(),
         series: vec![
             series("smoothed", Mark::Line, 3, smooth(&norms)),
             series("each step", Mark::Faint, 3, norms),
-            series("clipped to", Mark::Guide, 6, limit.unwrap_or_default()),
+            series("", Mark::Guide, 6, limit.unwrap_or_default()),
         ],
     }
+}
+
+/// Sentence on the steps whose gradients were scaled down; empty for a run without such a limit.
+fn clipping(metrics: &[Value], clip_norm: Option<f64>) -> String {
+    let Some(limit) = clip_norm else { return String::new() };
+    let norms = points(metrics, "step", "grad_norm");
+    let above = match norms.iter().filter(|point| point.1 > limit).count() {
+        0 => "No step was".to_owned(),
+        1 => "One step was".to_owned(),
+        count => format!("{} were", plural(count, "step")),
+    };
+    format!(
+        "Gradients with a norm above {}, the dashed line, are scaled down to it (training.clip_norm). {above} above it.",
+        significant(limit, 3)
+    )
 }
 
 fn words(title: &str, description: &str) -> Words {
@@ -151,6 +167,29 @@ mod tests {
         let flat: Vec<(f64, f64)> = (0..50).map(|x| (f64::from(x), 3.0)).collect();
         assert!(smooth(&flat).iter().all(|&(_, y)| (y - 3.0).abs() < 1e-12));
         assert!(smooth(&[]).is_empty());
+    }
+
+    /// The legend said "clipped to", and nothing said what that is.
+    #[test]
+    fn a_limit_of_the_gradients_is_told_below_the_picture() {
+        let norms = [0.5, 2.0, 3.0].into_iter().enumerate();
+        let steps: Vec<Value> = norms
+            .map(|(k, norm)| json!({ "event": "step", "step": k + 1, "loss": 1.0, "lr": 0.1, "grad_norm": norm }))
+            .collect();
+        let html = section(&steps, Some(1.0)).body;
+        assert!(html.contains("(training.clip_norm). 2 steps were above it.</p></figure>"), "{html}");
+        assert!(!html.contains("clipped to"), "{html}");
+        assert_eq!(clipping(&steps, None), "");
+        assert!(clipping(&steps, Some(9.0)).ends_with("No step was above it."));
+    }
+
+    #[test]
+    fn steps_have_whole_numbers_at_their_ticks() {
+        let step = |step: u64| json!({ "event": "step", "step": step, "loss": 1.0, "lr": 0.1, "grad_norm": 1.0 });
+        let html = by_step(&[step(1), step(3)]).to_html();
+        let ticks = html.split("<g class=\"tick\">").nth(1).unwrap().split("</g>").next().unwrap();
+        let x = ticks.split("text-anchor=\"middle\">").skip(1).map(|rest| rest.split('<').next().unwrap());
+        assert_eq!(x.collect::<Vec<_>>(), ["1", "2", "3"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod attention;
 pub(crate) mod chart;
+mod classes;
 mod data;
 mod day;
 mod folds;
@@ -27,12 +28,13 @@ use crate::evaluate::forecasts::Forecasts;
 use crate::evaluate::{Evaluation, mean};
 use crate::gpu::GpuRow;
 use crate::plan::Plan;
+use crate::setup::settings::loss;
 use crate::text::number::{fixed, grouped, percent, plural, significant};
 
 pub(crate) use data::DataFacts;
 pub(crate) use day::DayGraph;
 pub(crate) use folds::folds_page;
-use html::{escape, page};
+use html::{Section, escape, page};
 pub(crate) use machine::Machine;
 pub(crate) use memory::{MemoryFacts, Peaks, map_file};
 pub(crate) use split::SplitFacts;
@@ -66,8 +68,11 @@ impl Report<'_> {
         let learning = learning::section(self.metrics, self.config.optional_number("training.clip_norm"));
         let sections = [
             Some(learning),
-            // Outputs of a model of ranks have no unit, so that their errors say nothing.
-            self.evaluation.filter(|it| !it.ranks).map(|evaluation| horizons::section(evaluation, bar, unit)),
+            // Outputs of a model of ranks have no unit, and rows with one class have no targets.
+            self.evaluation
+                .filter(|it| !it.ranks && it.model.accuracy.is_none())
+                .map(|evaluation| horizons::section(evaluation, bar, unit)),
+            self.classes(),
             self.evaluation.and_then(information::section),
             self.forecasts.map(|forecasts| forecasts::section(forecasts, bar, unit)),
             self.attention.map(attention::section),
@@ -82,6 +87,12 @@ impl Report<'_> {
         ];
         let sections: Vec<_> = sections.into_iter().flatten().collect();
         page(&format!("megabatch: {}", self.run_name), &self.head(), &sections)
+    }
+
+    /// The section on classes, where some are predicted.
+    fn classes(&self) -> Option<Section> {
+        let loss = loss(self.config, self.plan.shape.outputs).ok()?;
+        classes::section(self.evaluation?, loss, self.data.unit, &self.data.classes)
     }
 
     /// Summary for a reader in a hurry.
@@ -253,7 +264,7 @@ mod tests {
             validation_samples: 20,
             test_samples: 20,
             warnings: vec![],
-            notes: vec!["x does nothing".to_owned()],
+            notes: vec!["x has no effect".to_owned()],
             uses: Vec::new(),
             memory: MemoryPlan {
                 data_bytes: 10,
@@ -323,7 +334,7 @@ mod tests {
             "Allocated by step",
             "instruction set",
             "&lt;b&gt;.h5",
-            "Note: x does nothing.",
+            "Note: x has no effect.",
         ] {
             assert!(html.contains(part), "{part}");
         }

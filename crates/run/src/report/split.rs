@@ -137,7 +137,7 @@ fn timeline(facts: &SplitFacts) -> String {
     };
     Timeline {
         words: Words { title: "Parts over time".to_owned(), description: "One row a part of the split.".to_owned() },
-        x: if facts.has_times { Axis::time("") } else { Axis::number("") },
+        x: if facts.has_times { Axis::time("") } else { Axis::count("") },
         rows: facts.parts.iter().enumerate().map(row).collect(),
         legend: Vec::new(),
     }

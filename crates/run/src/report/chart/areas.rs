@@ -1,8 +1,8 @@
 //! Stacked areas: how a whole is made of parts while it changes.
 
 use super::axis::Axis;
-use super::canvas::{Axes, Canvas, Size, Words, not_empty};
-use crate::report::html::{escape, figure};
+use super::canvas::{Axes, Canvas, Size, Words, for_both_widths, not_empty};
+use crate::report::html::{Figure, escape};
 
 /// A chart of parts that stand on one another, over one x axis. A part keeps its height up to the
 /// next x.
@@ -39,14 +39,17 @@ impl Areas {
         let (name, line) = &self.line;
         let highest = (0..self.xs.len()).map(total).chain(line.iter().copied()).fold(1e-12, f64::max);
         let axes = Axes { x: (&self.x, not_empty(first, last)), y: (&self.y, (0.0, highest * 1.05)) };
-        let mut canvas = Canvas::new(&self.words, Size::Wide, &axes);
-        let mut base = vec![0.0; self.xs.len()];
-        let mut drawn: String = self.areas.iter().map(|area| self.draw(&canvas, area, &mut base)).collect();
-        drawn.push_str(&format!("<path class=\"line c6\" d=\"{}\"/>", self.steps(&canvas, line)));
-        canvas.clipped(&drawn);
+        let svg = for_both_widths(|size| {
+            let mut canvas = Canvas::new(&self.words, size, &axes);
+            let mut base = vec![0.0; self.xs.len()];
+            let mut drawn: String = self.areas.iter().map(|area| self.draw(&canvas, area, &mut base)).collect();
+            drawn.push_str(&format!("<path class=\"line c6\" d=\"{}\"/>", self.steps(&canvas, line)));
+            canvas.clipped(&drawn);
+            canvas.finish()
+        });
         let areas = self.areas.iter().map(|area| (format!("c{} block", area.color), area.name.clone()));
         let legend: Vec<(String, String)> = areas.chain([("c6 line".to_owned(), name.clone())]).collect();
-        figure(&self.words.title, Size::Wide, &canvas.finish(), &legend)
+        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &legend, note: "" }.to_html()
     }
 
     /// Draws a part over what lies below it, and adds its heights to that.

@@ -8,25 +8,44 @@ use crate::report::html::escape;
 pub(crate) enum Size {
     /// Half of the page's width, where the page is wide.
     Half,
-    /// All of it.
+    /// As wide as [`Size::Half`], with a square between the axes, both of which have one scale.
+    Square,
+    /// All of the page's width.
     Wide,
+    /// The same in a window that is too narrow for it.
+    Slim,
 }
 
 impl Size {
-    /// Width and height in the drawing's own units, which are about the page's pixels.
-    fn extent(self) -> (f64, f64) {
+    /// Width in the drawing's own units, which are about the page's pixels.
+    pub(crate) fn width(self) -> f64 {
         match self {
-            Size::Half => (540.0, 320.0),
-            Size::Wide => (1100.0, 320.0),
+            Size::Half | Size::Square | Size::Slim => 540.0,
+            Size::Wide => 1100.0,
+        }
+    }
+
+    /// Height of a drawing whose plotted area begins at `left`.
+    fn height(self, left: f64) -> f64 {
+        match self {
+            Size::Half | Size::Wide | Size::Slim => 320.0,
+            Size::Square => TOP + (self.width() - RIGHT - left) + BOTTOM,
         }
     }
 
     pub(crate) fn class(self) -> &'static str {
         match self {
-            Size::Half => "half",
-            Size::Wide => "wide",
+            Size::Half | Size::Square => "half",
+            Size::Wide | Size::Slim => "wide",
         }
     }
+}
+
+/// What `draw` makes of a wide drawing, for wide and for narrow windows; the style sheet shows one
+/// of both.
+pub(crate) fn for_both_widths(draw: impl Fn(Size) -> String) -> String {
+    let with_class = |size, class: &str| draw(size).replacen("<svg ", &format!("<svg class=\"{class}\" "), 1);
+    with_class(Size::Wide, "broad") + &with_class(Size::Slim, "slim")
 }
 
 const RIGHT: f64 = 18.0;
@@ -64,11 +83,11 @@ pub(crate) struct Axes<'a> {
 impl Canvas {
     /// A canvas with axes; what is drawn next lies over the grid, within the plotted area.
     pub(crate) fn new(words: &Words, size: Size, axes: &Axes<'_>) -> Self {
-        let (width, height) = size.extent();
         let ((x_axis, x), (y_axis, y)) = (axes.x, axes.y);
         let y_ticks = y_axis.ticks(y.0, y.1, 5);
         let longest = y_ticks.iter().map(|tick| tick.text.chars().count()).max().unwrap_or(1);
         let left = LEFT + CHARACTER * longest as f64;
+        let (width, height) = (size.width(), size.height(left));
         let x_ticks = x_axis.ticks(x.0, x.1, if size == Size::Wide { 9 } else { 5 });
         let mut canvas =
             Canvas { svg: open(words, width, height), x, y, edges: (left, TOP, width - RIGHT, height - BOTTOM) };

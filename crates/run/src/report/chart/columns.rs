@@ -1,8 +1,8 @@
 //! Stacked columns: how a whole is made of parts, one column after another.
 
 use super::axis::Axis;
-use super::canvas::{Axes, Canvas, Size, Words};
-use crate::report::html::{escape, figure};
+use super::canvas::{Axes, Canvas, Size, Words, for_both_widths};
+use crate::report::html::{Figure, escape};
 
 /// A chart of columns, one for each name, all made of the same layers.
 pub(crate) struct Columns {
@@ -36,16 +36,17 @@ impl Columns {
         let half = self.step / 2.0;
         let x = (self.first - half, self.first + count.max(1) as f64 * self.step - half);
         let axes = Axes { x: (&self.x, x), y: (&self.y, (0.0, highest * 1.05)) };
-        let mut canvas = Canvas::new(&self.words, Size::Wide, &axes);
-        let mut base = vec![0.0; count];
-        let mut drawn = String::new();
-        for (color, layer) in self.layers.iter().enumerate() {
-            drawn.push_str(&self.draw(&canvas, color, layer, &mut base));
-        }
-        canvas.clipped(&drawn);
+        let svg = for_both_widths(|size| {
+            let mut canvas = Canvas::new(&self.words, size, &axes);
+            let mut base = vec![0.0; count];
+            let layers = self.layers.iter().enumerate();
+            let drawn: String = layers.map(|(color, layer)| self.draw(&canvas, color, layer, &mut base)).collect();
+            canvas.clipped(&drawn);
+            canvas.finish()
+        });
         let legend: Vec<(String, String)> =
             self.layers.iter().enumerate().map(|(k, layer)| (format!("c{k} block"), layer.name.clone())).collect();
-        figure(&self.words.title, Size::Wide, &canvas.finish(), &legend)
+        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &legend, note: "" }.to_html()
     }
 
     /// Draws a layer over what lies below it, and adds its heights to that.
@@ -87,11 +88,13 @@ mod tests {
         }
         .to_html();
         let numbers = |attribute: &str| -> Vec<f64> {
-            let rects = html.split("<rect ").skip(1).map(|rest| rest.split('>').next().unwrap());
+            let drawing =
+                html.split("<svg class=\"broad\"").nth(1).unwrap().split("<svg class=\"slim\"").next().unwrap();
+            let rects = drawing.split("<rect ").skip(1).map(|rest| rest.split('>').next().unwrap());
             let values = rects.filter_map(|rect| rect.split(&format!(" {attribute}=\"")).nth(1));
             values.map(|value| value.split('"').next().unwrap().parse().unwrap()).collect()
         };
-        let (y, height) = (numbers("y"), numbers("height")[2..].to_vec());
+        let (y, height) = (numbers("y"), numbers("height"));
         assert_eq!(y.len(), 4);
         assert!(
             (y[2] + height[2] - y[0]).abs() < 0.02,

@@ -12,14 +12,14 @@ mod timeline;
 
 pub(crate) use areas::{Area, Areas};
 pub(crate) use axis::Axis;
-use canvas::{Axes, Canvas, DOT, bounds, not_empty, with_room};
+use canvas::{Axes, Canvas, DOT, bounds, for_both_widths, not_empty, with_room};
 
 pub(crate) use canvas::{Size, Words};
 pub(crate) use columns::{Columns, Layer};
 pub(crate) use network::Network;
 pub(crate) use timeline::{Row, Span, Timeline};
 
-use super::html::{escape, figure};
+use super::html::{Figure, escape};
 use crate::text::number::significant;
 
 /// A chart of several series over one x axis.
@@ -33,6 +33,7 @@ pub(crate) struct Chart {
 
 /// Points that belong together. One whose coordinates are not finite breaks a line.
 pub(crate) struct Series {
+    /// Empty for one that the legend leaves out.
     pub(crate) name: String,
     pub(crate) mark: Mark,
     /// Number of the colour; the style sheet knows six.
@@ -64,19 +65,30 @@ const DOTS_MAX: usize = 80;
 impl Chart {
     /// The chart as a figure with its legend, or a sentence where there is nothing to draw.
     pub(crate) fn to_html(&self) -> String {
+        self.to_html_above("")
+    }
+
+    /// The same above a `note`.
+    pub(crate) fn to_html_above(&self, note: &str) -> String {
         match self.frame() {
-            Some(frame) => figure(&self.words.title, self.size, &self.draw(frame.0, frame.1), &self.legend()),
+            Some(frame) => {
+                let draw = |size| self.draw(size, frame.0, frame.1);
+                let svg = if self.size == Size::Wide { for_both_widths(draw) } else { draw(self.size) };
+                let legend = self.legend();
+                Figure { title: &self.words.title, size: self.size, svg: &svg, legend: &legend, note }.to_html()
+            }
             None => format!("<p>{}: nothing was recorded.</p>\n", escape(&self.words.title)),
         }
     }
 
     fn legend(&self) -> Vec<(String, String)> {
         let entry = |series: &Series| (format!("c{} {}", series.color, series.mark.class()), series.name.clone());
-        self.series.iter().filter(|series| !series.points.is_empty()).map(entry).collect()
+        let named = self.series.iter().filter(|series| !series.points.is_empty() && !series.name.is_empty());
+        named.map(entry).collect()
     }
 
-    fn draw(&self, x: (f64, f64), y: (f64, f64)) -> String {
-        let mut canvas = Canvas::new(&self.words, self.size, &Axes { x: (&self.x, x), y: (&self.y, y) });
+    fn draw(&self, size: Size, x: (f64, f64), y: (f64, f64)) -> String {
+        let mut canvas = Canvas::new(&self.words, size, &Axes { x: (&self.x, x), y: (&self.y, y) });
         let drawn: String = self.series.iter().map(|series| series.draw(&canvas)).collect();
         canvas.clipped(&drawn);
         canvas.finish()
@@ -93,6 +105,10 @@ impl Chart {
         };
         let x = bounds(points().map(|point| point.0).chain(self.x.includes))?;
         let y = bounds(points().map(|point| point.1).chain(self.y.includes))?;
+        if self.size == Size::Square {
+            let both = not_empty(x.0.min(y.0), x.1.max(y.1));
+            return Some((both, both));
+        }
         Some((not_empty(x.0, x.1), with_room(y.0, y.1)))
     }
 }

@@ -3,7 +3,7 @@
 use super::canvas::Size;
 use super::file::standalone;
 use super::layout::spring;
-use crate::report::html::{escape, figure};
+use crate::report::html::{Figure, escape};
 
 /// Width and height of the picture, and the margin that names have.
 const EXTENT: (f64, f64) = (1100.0, 860.0);
@@ -30,7 +30,7 @@ impl Network {
 
     /// The picture as a figure with its legend.
     pub(crate) fn to_html(&self) -> String {
-        figure(&self.title, Size::Wide, &self.draw(), &self.legend())
+        Figure { title: &self.title, size: Size::Wide, svg: &self.draw(), legend: &self.legend(), note: "" }.to_html()
     }
 
     fn draw(&self) -> String {

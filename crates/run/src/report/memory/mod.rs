@@ -104,7 +104,7 @@ pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]
             description: "Megabytes allocated on the device after every step, below the plan's peak.".to_owned(),
         },
         size: Size::Wide,
-        x: Axis::number("optimizer step"),
+        x: Axis::count("optimizer step"),
         y: Axis::number("MB").with_zero(),
         series: vec![
             Series { name: "allocated".to_owned(), mark: Mark::Line, color: 0, points: allocated },

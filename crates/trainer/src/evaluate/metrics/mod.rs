@@ -43,6 +43,10 @@ pub struct Metrics {
     /// cross entropy. Of classes that are equally probable the first counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Number of rows by true and by predicted class, `[C, C]`, for the same models. Files have no
+    /// field for it.
+    #[serde(skip)]
+    pub confusion: Option<Vec<Vec<usize>>>,
     /// For a model that predicts quantiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantiles: Option<Box<QuantileErrors>>,
@@ -63,8 +67,8 @@ pub struct MetricsSum {
     quantiles: Option<QuantileSums>,
     /// Sums of a class for each target.
     classes: Option<ClassSums>,
-    /// Rows whose class was predicted; `None` if targets are not class probabilities.
-    classified: Option<usize>,
+    /// Rows by true and by predicted class; `None` if targets are not class probabilities.
+    confusion: Option<Vec<Vec<usize>>>,
     /// By horizon, once a graph was seen.
     correlations: Vec<Correlations>,
     /// Graphs seen.
@@ -112,7 +116,7 @@ impl MetricsSum {
             outputs: (1, 0),
             quantiles: None,
             classes: None,
-            classified: None,
+            confusion: None,
             correlations: Vec::new(),
             graphs: 0,
             correlated: Vec::new(),
@@ -131,7 +135,7 @@ impl MetricsSum {
                 Loss::Classes(classes) => Some(ClassSums::new(classes, outputs)),
                 _ => None,
             },
-            classified: (loss == Loss::CrossEntropy).then_some(0),
+            confusion: (loss == Loss::CrossEntropy).then(|| vec![vec![0; outputs]; outputs]),
             ..MetricsSum::new(outputs)
         }
     }
@@ -146,8 +150,8 @@ impl MetricsSum {
         let horizons = self.horizons.len();
         for (y, targets) in predictions.chunks_exact(horizons * width).zip(targets.chunks_exact(horizons)) {
             self.samples += usize::from(known_targets(targets) > 0);
-            if let Some(right) = &mut self.classified {
-                *right += usize::from(largest(y) == largest(targets));
+            if let Some(counts) = &mut self.confusion {
+                counts[largest(targets)][largest(y)] += 1;
                 let outputs: Vec<f64> = y.iter().copied().map(f64::from).collect();
                 self.horizons.iter_mut().zip(softmax(&outputs).0).zip(targets).for_each(|((sum, p), &target)| {
                     sum.add_error(p - f64::from(target));
@@ -176,7 +180,7 @@ impl MetricsSum {
         let (y, targets): (Vec<&[f32]>, Vec<&[f32]>) = rows.filter(|(_, targets)| is_labelled(targets)).unzip();
         self.add(&y.concat(), &targets.concat());
         // One row, as of a graph that is predicted as a whole, correlates with nothing.
-        let are_numbers = self.classified.is_none() && self.classes.is_none();
+        let are_numbers = self.confusion.is_none() && self.classes.is_none();
         let number = self.graphs;
         self.graphs += 1;
         if are_numbers && targets.len() > 1 {
@@ -218,7 +222,8 @@ impl MetricsSum {
             mae: each(|sum| sum.absolute / sum.count as f64),
             direction_accuracy: self.horizons.iter().map(direction).collect(),
             known_targets: self.known_targets(),
-            accuracy: self.classified.map(|right| right as f64 / self.samples as f64),
+            accuracy: self.confusion.as_ref().map(|counts| diagonal(counts) as f64 / self.samples as f64),
+            confusion: self.confusion.clone(),
             classes: self.classes.as_ref().map(|classes| Box::new(classes.finish())),
             quantiles: self.quantiles.as_ref().map(|quantiles| Box::new(quantiles.finish())),
             information: (!self.correlations.is_empty())
@@ -234,9 +239,9 @@ impl MetricsSum {
     /// Correct classes so far, by horizon; one number for rows with one class; empty if numbers are
     /// predicted.
     pub(crate) fn hits(&self) -> Vec<Ratio> {
-        match (&self.classes, self.classified) {
+        match (&self.classes, &self.confusion) {
             (Some(classes), _) => classes.hits(),
-            (None, Some(right)) => vec![Ratio { sum: right as f64, terms: self.samples as f64 }],
+            (None, Some(counts)) => vec![Ratio { sum: diagonal(counts) as f64, terms: self.samples as f64 }],
             (None, None) => Vec::new(),
         }
     }
@@ -271,6 +276,11 @@ fn largest(row: &[f32]) -> usize {
     (1..row.len()).fold(0, |most, k| if row[k] > row[most] { k } else { most })
 }
 
+/// Rows whose class was predicted.
+fn diagonal(confusion: &[Vec<usize>]) -> usize {
+    confusion.iter().enumerate().map(|(class, row)| row[class]).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,8 +303,10 @@ mod tests {
         // Probabilities of 1/2 each, of which the first class counts; then a node without a label,
         // and one that is wrong.
         sum.add_graph(&[4.0, 4.0, 9.0, 0.0, 100.0, -100.0], &[1.0, 0.0, f32::NAN, f32::NAN, 0.0, 1.0]);
-        let Metrics { rmse, mae, direction_accuracy, accuracy, information, known_targets, .. } = sum.finish();
+        let Metrics { rmse, mae, direction_accuracy, accuracy, confusion, information, known_targets, .. } =
+            sum.finish();
         assert_eq!((sum.samples(), accuracy, information, known_targets), (2, Some(0.5), None, None));
+        assert_eq!(confusion, Some(vec![vec![1, 0], vec![1, 0]]));
         assert_eq!((rmse, mae), (vec![0.625f64.sqrt(); 2], vec![0.75; 2]));
         assert_eq!(direction_accuracy, [None; 2]);
     }
