@@ -1,5 +1,5 @@
-//! `cargo xtask report`: the reports of a demo, of a run with attention and of one with graphs, and
-//! a comparison, checked in a real browser.
+//! `cargo xtask report`: the reports of a demo, of runs with attention, with graphs and with
+//! classes, of several folds, and a comparison, checked in a real browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,18 +48,21 @@ struct View {
 }
 
 const VIEWS: [View; 4] = [
-    View { name: "light", width: 1200, options: &[] },
-    View { name: "dark", width: 1200, options: &["--blink-settings=preferredColorScheme=0"] },
+    View { name: "light", width: 1280, options: &[] },
+    View { name: "dark", width: 1280, options: &["--blink-settings=preferredColorScheme=0"] },
     View { name: "medium", width: 800, options: &[] },
-    View { name: "narrow", width: 500, options: &[] },
+    View { name: "narrow", width: 600, options: &[] },
 ];
 
 const TWO_VIEWS: &[View] =
-    &[View { name: "light", width: 1200, options: &[] }, View { name: "narrow", width: 500, options: &[] }];
+    &[View { name: "light", width: 1280, options: &[] }, View { name: "narrow", width: 600, options: &[] }];
 
-/// Appended to a copy of the page, to ask the browser how large the page is, and in which order the
-/// Tab key goes through it.
+/// Appended to a copy of the page, to ask the browser how large the page is, what it cuts off, and
+/// in which order the Tab key goes through it.
 const MEASURE: &str = include_str!("report/measure.html");
+
+/// Starts of a browser until its window has the focus.
+const STARTS_MAX: usize = 5;
 
 /// The largest page that is still a small attachment.
 const BYTES_MAX: u64 = 1 << 20;
@@ -89,6 +92,24 @@ const PAGES: &[Page] = &[
         views: TWO_VIEWS,
     },
     Page {
+        name: "classes",
+        file: "classes/report.html",
+        texts: &[
+            "Accuracy by class",
+            "Confusion, all 36 targets together",
+            "Accuracy of each class by target",
+            "above 2 pips",
+            "predicted class",
+        ],
+        views: &VIEWS,
+    },
+    Page {
+        name: "folds",
+        file: "folds/report.html",
+        texts: &["Walk-forward evaluation", "Errors on the test of each fold", "Fold by fold"],
+        views: TWO_VIEWS,
+    },
+    Page {
         name: "comparison",
         file: "comparison.html",
         texts: &["Settings that differ", "Learning curves", "Error by horizon", "Time by phase"],
@@ -97,9 +118,12 @@ const PAGES: &[Page] = &[
 ];
 
 /// Commands that make the pages beside the demo's, each in the folder of the runs.
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 9] = [
     "train --data demo/series.h5 --out attention --set training.epochs=2 --set model.hidden=16 --set training.lr=0.003 --set model.pooling=attention \
      --set model.fusion=attention",
+    "train --data demo/series.h5 --out classes --set training.epochs=2 --set model.hidden=16 --set training.lr=0.003 --set training.loss=cross_entropy \
+     --set training.thresholds=[-2,2]",
+    "train --data demo/series.h5 --out folds --set training.epochs=1 --set model.hidden=8 --set data.walk_forward=3",
     "synth shares --shares 40 --days 500",
     "ingest shares --out shares.h5 --timeframes D1:10 --features log_return,range --target log_return --horizon 3",
     "graph build shares --kind correlation --lookback 30 --k 4 --out shares.mbg",
@@ -138,18 +162,29 @@ fn look(browser: &Browser, runs: &Path, page: &Page) -> Result<()> {
     let copy = browser.folder.join("measured.html");
     std::fs::write(&copy, html.replace("</body>", &format!("{MEASURE}</body>")))?;
     for view in *views {
-        let dom = browser.dom(&copy, view)?;
+        let dom = browser.focused_dom(&copy, view)?;
         require_texts(&dom, texts).with_context(|| (*name).to_owned())?;
         let [width, height] = ["width", "height"].map(|side| measured::<u32>(&dom, side));
         let (width, height) = (width?, height?);
         if width > view.width {
             bail!("{name}, {}: the page is {width} pixels wide in a window of {}", view.name, view.width);
         }
-        require_order(&measured::<String>(&dom, "order")?).with_context(|| (*name).to_owned())?;
+        let shown = || format!("{name}, {}", view.name);
+        require_whole(&measured::<String>(&dom, "cut")?).with_context(shown)?;
+        require_order(&measured::<String>(&dom, "order")?).with_context(shown)?;
         let picture = browser.picture(&path, name, view, height)?;
         println!("xtask: {name}, {}: no message on the console, all parts there: {}", view.name, picture.display());
     }
     Ok(())
+}
+
+/// Fails if a part of the page cannot be seen at this width, and not be scrolled to either. `cut` is
+/// what [`MEASURE`] found: `nothing`, or what is cut off.
+fn require_whole(cut: &str) -> Result<()> {
+    match cut {
+        "nothing" => Ok(()),
+        parts => bail!("cut off or on top of each other: {parts}"),
+    }
 }
 
 /// Fails unless the Tab key reaches everything in the order in which it stands on the page, the way
@@ -206,6 +241,18 @@ impl Browser {
             program.with_context(|| format!("no browser on the path; one of {} is needed", BROWSERS.join(", ")))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Browser { program, folder })
+    }
+
+    /// The page's document after it was shown in a window with the focus, which a browser on a loaded
+    /// machine may start without.
+    fn focused_dom(&self, page: &Path, view: &View) -> Result<String> {
+        for _ in 0..STARTS_MAX {
+            let dom = self.dom(page, view)?;
+            if measured(&dom, "focus")? {
+                return Ok(dom);
+            }
+        }
+        bail!("{}: {} had no focus in {STARTS_MAX} starts", view.name, self.program)
     }
 
     /// The page's document after it was shown.
@@ -269,10 +316,12 @@ mod tests {
 
     #[test]
     fn sizes_are_read_off_the_document() {
-        let dom = "<html lang=\"en\" data-width=\"500\" data-height=\"9000\" data-order=\"ok\">";
+        let dom = "<html lang=\"en\" data-width=\"500\" data-height=\"9000\" data-cut=\"nothing\" data-order=\"ok\">";
         assert_eq!(measured::<u32>(dom, "height").unwrap(), 9000);
         assert!(measured::<u32>("<html>", "width").is_err());
         assert!(require_order(&measured::<String>(dom, "order").unwrap()).is_ok());
+        assert!(require_whole(&measured::<String>(dom, "cut").unwrap()).is_ok());
+        assert!(require_whole("table Settings, 40 pixels").is_err());
         assert!(require_order("the 3rd is reached before the 2nd").is_err());
     }
 }
