@@ -93,6 +93,7 @@ impl MonitoredRun {
         let loss = self.vitals.get("loss").map_or("-".to_owned(), |loss| significant(loss, 5));
         let left = match self.vitals.get("time_left_seconds") {
             _ if self.vitals.has_ended => "ended".to_owned(),
+            _ if self.vitals.is_stalled() => "no longer running, or stalled".to_owned(),
             Some(left_s) => format!("{} left", seconds(left_s)),
             None => "time left unknown".to_owned(),
         };
@@ -161,6 +162,10 @@ mod tests {
         log.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
         followed.refresh().unwrap();
         assert!(!followed.vitals.has_ended);
+        fs::remove_file(folder.path().join("evaluation.json")).unwrap();
+        log.set_modified(SystemTime::now() - Duration::from_secs(600)).unwrap();
+        followed.refresh().unwrap();
+        assert!(followed.sentence().ends_with("no longer running, or stalled"), "{}", followed.sentence());
     }
 
     #[test]

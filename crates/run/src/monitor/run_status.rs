@@ -12,6 +12,8 @@ use crate::text::number::percent;
 
 /// Steps over which speed and shares of time are averaged.
 const RECENT_STEPS: usize = 50;
+/// Age of the last line above which a run that has not ended may have been killed.
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// Warnings that are kept.
 const WARNINGS_MAX: usize = 20;
 
@@ -194,10 +196,19 @@ impl RunStatus {
         Some(self.recent.iter().map(|time| time.samples).sum::<f64>() / self.whole_s()?)
     }
 
+    /// True for a run that has not ended, and whose log is so old that it was killed or is stuck.
+    pub fn is_stalled(&self) -> bool {
+        !self.has_ended && self.silence.is_some_and(|silence| silence > SILENCE_MAX)
+    }
+
     /// Time of the remaining steps at the pace of the last ones, with pauses as often as before.
+    /// `None` for a stalled run.
     pub fn time_left_s(&self) -> Option<f64> {
         if self.has_ended {
             return Some(0.0);
+        }
+        if self.is_stalled() {
+            return None;
         }
         let done = self.last_step("step")?;
         let step_s =
@@ -264,6 +275,15 @@ mod tests {
         }
         assert_eq!((vitals.get("loss_scale"), vitals.get("silence_seconds")), (None, None));
         assert_eq!(RunStatus { has_ended: true, ..vitals }.time_left_s(), Some(0.0));
+    }
+
+    /// JSON and Prometheus had a time left of runs that had been killed.
+    #[test]
+    fn a_killed_run_has_no_time_left() {
+        let silent = |seconds| RunStatus { silence: Some(Duration::from_secs(seconds)), ..seen(&[step(1, 4.0)]) };
+        assert!(silent(300).get("time_left_seconds").is_some() && !silent(300).is_stalled());
+        assert!(silent(301).get("time_left_seconds").is_none() && silent(301).is_stalled());
+        assert!(!RunStatus { has_ended: true, ..silent(301) }.is_stalled());
     }
 
     #[test]

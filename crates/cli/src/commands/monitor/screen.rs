@@ -1,7 +1,5 @@
 //! The screen: a pure function of what is known of a run.
 
-use std::time::Duration;
-
 use megabatch_run::monitor::RunStatus;
 use megabatch_run::text::bytes;
 use megabatch_run::text::number::{fixed, grouped, percent, seconds, significant};
@@ -15,11 +13,14 @@ use ratatui::widgets::{
 };
 
 /// Columns of the numbers beside the loss.
-const NUMBERS_WIDTH: u16 = 38;
+const NUMBERS_WIDTH: u16 = 37;
 /// Width of the names in them.
 const NAME_WIDTH: usize = 11;
-/// Rows of the warnings, with their frame.
+/// Rows of the warnings, with their frame, and on a screen of few rows.
 const WARNINGS_HEIGHT: u16 = 7;
+const WARNINGS_HEIGHT_LOW: u16 = 4;
+/// Rows below which a screen has few.
+const LOW: u16 = 30;
 /// Training losses are shown as so many means: a terminal has no more columns of dots.
 const MEANS: usize = 200;
 /// Losses of runs that explode are drawn no larger: the distance of two of them, in dots, has to be
@@ -28,12 +29,18 @@ const LOSS_MAX: f64 = 1e100;
 
 /// Draws the run called `name` into an area.
 pub(super) fn draw(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
-    let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(WARNINGS_HEIGHT)];
+    let warnings_height = if area.height < LOW { WARNINGS_HEIGHT_LOW } else { WARNINGS_HEIGHT };
+    let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(warnings_height)];
     let [head, middle, foot] = Layout::vertical(rows).areas(area);
     draw_head(name, vitals, head, &mut *buffer);
     let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(NUMBERS_WIDTH)]).areas(middle);
     draw_losses(vitals, left, &mut *buffer);
-    let numbers = numbers(vitals).into_iter().map(|(name, value)| Line::raw(format!("{name:<NAME_WIDTH$} {value}")));
+    let mut numbers = numbers(vitals);
+    // Blank lines between groups give way before numbers do.
+    if numbers.len() + 2 > usize::from(middle.height) {
+        numbers.retain(|(name, _)| !name.is_empty());
+    }
+    let numbers = numbers.into_iter().map(|(name, value)| Line::raw(format!("{name:<NAME_WIDTH$} {value}")));
     Paragraph::new(numbers.collect::<Vec<_>>()).block(Block::bordered().title(" now ")).render(right, buffer);
     draw_warnings(vitals, foot, buffer);
 }
@@ -49,7 +56,7 @@ pub(super) fn to_text(buffer: &Buffer) -> String {
 }
 
 fn draw_head(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
-    let standing = standing(vitals);
+    let standing = standing(vitals, usize::from(area.width));
     // The run's name gives way before how it stands.
     let room = usize::from(area.width).saturating_sub(standing.chars().count() + 2);
     let name = match name.chars().count() {
@@ -64,27 +71,31 @@ fn draw_head(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     LineGauge::default().ratio(share).label(percent(share)).filled_style(Color::Cyan).render(gauge, buffer);
 }
 
-/// Progress of the run, in words.
-fn standing(vitals: &RunStatus) -> String {
+/// Progress of the run, in at most `width` characters if the least of it fits there.
+fn standing(vitals: &RunStatus, width: usize) -> String {
     let Some(step) = vitals.get("step") else { return "no step yet; q ends".to_owned() };
     let steps = vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = vitals.get("epoch").unwrap_or(0.0) as u64 + 1;
-    let is_silent = vitals.silence.is_some_and(|silence| silence > SILENCE_MAX);
     let left = match vitals.time_left_s() {
         _ if vitals.has_ended => "ended".to_owned(),
         // A run that was killed says nothing of it.
-        _ if is_silent => "no longer running, or stalled".to_owned(),
+        _ if vitals.is_stalled() => "no longer running, or stalled".to_owned(),
         Some(left_s) => format!("{} left", seconds(left_s)),
         None => "time left unknown".to_owned(),
     };
     let silence = vitals.silence.filter(|_| !vitals.has_ended);
     let silence =
         silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
-    format!("step {}{steps}, epoch {epoch}; {left}{silence}; q ends", grouped(step as u64))
+    let (step, epoch) = (format!("step {}", grouped(step as u64)), format!(", epoch {epoch}"));
+    let by_length = [
+        format!("{step}{steps}{epoch}; {left}{silence}; q ends"),
+        format!("{step}{steps}{epoch}; {left}{silence}"),
+        format!("{step}{steps}; {left}{silence}"),
+        format!("{step}{steps}; {left}"),
+    ];
+    let fitting = by_length.iter().find(|text| text.chars().count() <= width);
+    fitting.cloned().unwrap_or_else(|| format!("{step}; {left}"))
 }
-
-/// Age of the last line above which a run may have been killed.
-const SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// The range of most losses: a few spikes run out of the picture rather than flatten the curve.
 fn usual_range(values: &[f64]) -> [f64; 2] {
@@ -132,7 +143,7 @@ fn numbers(vitals: &RunStatus) -> Vec<(&'static str, String)> {
     let share = |key: &str| vitals.percent_of(key).unwrap_or_else(|| "-".to_owned());
     let best = vitals
         .best()
-        .map_or("-".to_owned(), |(step, loss)| format!("{} at step {}", significant(loss, 5), grouped(step as u64)));
+        .map_or("-".to_owned(), |(step, loss)| format!("{}, step {}", significant(loss, 5), grouped(step as u64)));
     let mut numbers = vec![
         ("loss", number("loss", |loss| significant(loss, 5))),
         ("validation", number("validation_loss", |loss| significant(loss, 5))),
@@ -194,6 +205,7 @@ fn means(points: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
 
     use megabatch_run::monitor::fixtures::{epoch, gpu, seen, step, validation};
     use ratatui::Terminal;
@@ -222,7 +234,7 @@ mod tests {
             "loss by step",
             "loss        1.0000",
             "validation  3.0000",
-            "best      3.0000 at step 2",
+            "best      3.0000, step 2",
             "rate        0.00100",
             "speed       20 samples/s",
             "computing   50.0 % of the step",
@@ -274,6 +286,24 @@ mod tests {
         vitals.silence = Some(Duration::from_secs(900));
         let text = shown(&vitals, 100, 24);
         assert!(text.contains("no longer running, or stalled") && !text.contains(" left;"), "{text}");
+    }
+
+    /// At 60 columns and 24 rows, long runs lost the time left, and runs on a GPU their last numbers.
+    #[test]
+    fn a_small_screen_has_every_number() {
+        let mut last = step(1_234_567, 1.0);
+        (last["steps"], last["epoch"], last["loss_scale"]) = (9_876_543.into(), 122.into(), 1024.0.into());
+        let mut vitals = seen(&[validation(1_234_000, 0.123_456), epoch(1_234_000), last]);
+        (vitals.available_bytes, vitals.silence, vitals.gpu) =
+            (Some(1e9), Some(Duration::from_secs(9)), Some(gpu(43.0)));
+        let text = shown(&vitals, 60, 24);
+        let head = text.lines().next().unwrap();
+        assert!(head.contains("step 1,234,567 of 9,876,543") && head.contains(" left"), "{text}");
+        for part in
+            ["0.12346, step 1,234,000", "351 W, 61 °C", "50.0 % of the step", "loss scale", "free        600 MB"]
+        {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
     }
 
     #[test]
