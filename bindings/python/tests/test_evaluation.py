@@ -41,6 +41,43 @@ class Evaluations(InFolder):
         frequent = found.facts["baselines"]["most_frequent"]["classes"]["accuracy"]
         np.testing.assert_array_equal(found.baselines["most_frequent"]["accuracy"], frequent)
 
+    def test_of_confusion(self) -> None:
+        ds = self.series()
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=4, training={"loss": "cross_entropy", "thresholds": [0.0]})
+        found = run.evaluate()
+        confusion = found.confusion
+        assert confusion is not None
+        predicted = run.predict(part="test")
+        self.assertEqual(confusion.shape, (2, 2, 2))
+        self.assertEqual(found.samples, len(predicted.values))
+        for k in range(2):
+            counts = np.bincount(predicted.values[:, k].astype(int), minlength=2)
+            np.testing.assert_array_equal(confusion[k].sum(axis=0), counts)
+            self.assertAlmostEqual(found.model["accuracy"][k], np.trace(confusion[k]) / found.samples)
+
+    def test_of_estimates(self) -> None:
+        """The errors of training are estimates from a part of the test, which only the text said."""
+        run = mb.train(self.series(), MODEL, out=self.folder / "run", max_steps=4, training={"test_samples": 20})
+        found = run.evaluation
+        assert found is not None
+        errors = found.standard_errors
+        assert errors is not None
+        self.assertEqual((found.drawn, found.samples), (20, 20))
+        whole = run.evaluate()
+        self.assertEqual((whole.drawn, whole.drawn_from, whole.standard_errors), (None, None, None))
+        self.assertEqual((found.drawn_from, whole.confusion), (whole.samples, None))
+        self.assertGreater(errors.rmse, 0)
+        self.assertEqual((set(errors.rmse_ratio), errors.accuracy), (BASELINES, None))
+        self.assertIsNone(mb.load_run(run.path).evaluation)
+
+    def test_of_warnings(self) -> None:
+        ds = self.series(layout="windows")
+        planned = mb.plan(ds, MODEL, max_steps=4, training={"huber_delta": 2})
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=4, training={"huber_delta": 2})
+        self.assertEqual(run.warnings, planned.warnings)
+        self.assertEqual((len(run.warnings), run.notes), (1, planned.notes))
+        self.assertTrue(run.notes[0].startswith("training.huber_delta has no effect"), run.notes)
+
     def test_of_quantiles(self) -> None:
         found = self.evaluated(self.series(), training={"loss": "quantile", "quantile": [0.1, 0.5, 0.9]})
         columns = self.columns(found, 2, BASELINES)

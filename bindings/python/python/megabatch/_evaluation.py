@@ -18,6 +18,18 @@ _CLASS_ERRORS = ("accuracy", "balanced_accuracy", "cross_entropy")
 
 
 @dataclasses.dataclass(frozen=True)
+class StandardErrors:
+    """Standard errors of errors that were estimated from a part of the samples."""
+
+    rmse: float
+    """Of the model's RMSE, averaged over the horizons."""
+    rmse_ratio: dict[str, float]
+    """Of the model's RMSE divided by that of each baseline, by its name."""
+    accuracy: float | None
+    """Of the share of classes that the model predicted; `None` for a model of numbers."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluation(Tabular):
     """Errors of a model beside those of baselines. As a table it has a row for each predictor and horizon, and of
     several folds for each fold."""
@@ -28,6 +40,43 @@ class Evaluation(Tabular):
 
     def __repr__(self) -> str:
         return self.text
+
+    @property
+    def samples(self) -> int:
+        """Number of samples, or of rows of graphs, that were predicted; of several folds together."""
+        return sum(fold.samples for fold in self.folds) if self.folds else int(self.facts["samples"])
+
+    @property
+    def drawn(self) -> int | None:
+        """Number of samples, or graphs, that stand for all of `drawn_from`; `None` if all were predicted, so that the
+        errors are no estimates."""
+        return _count(self.facts.get("drawn"))
+
+    @property
+    def drawn_from(self) -> int | None:
+        """Number of samples, or graphs, that those of `drawn` stand for."""
+        return _count(self.facts.get("drawn_from"))
+
+    @property
+    def standard_errors(self) -> StandardErrors | None:
+        """Standard errors of estimates; `None` if all samples were predicted, for several folds and for several tasks,
+        each of which has its own in `facts`."""
+        own = self.facts.get("standard_errors")
+        if own is None:
+            return None
+        return StandardErrors(own["rmse"], own["rmse_ratio"], own.get("accuracy"))
+
+    @property
+    def confusion(self) -> npt.NDArray[np.int64] | None:
+        """Number of targets by true and by predicted class, `[K, C, C]`; `None` for a model of numbers, and for several
+        folds or tasks."""
+        classes = self.facts.get("classes")
+        return np.array(classes["confusion"], dtype=np.int64) if classes and not self.folds else None
+
+    @property
+    def notes(self) -> list[str]:
+        """What is unusual about how the errors were computed."""
+        return list(self.facts.get("notes", []))
 
     @property
     def model(self) -> _Errors:
@@ -89,6 +138,10 @@ class Evaluation(Tabular):
             parts = [own.get(name, np.full(len(own["horizon"]), np.nan)) for own in rows]
             columns[name] = sum(parts, []) if name == "predictor" else np.concatenate(parts)
         return columns
+
+
+def _count(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _measures(facts: Mapping[str, Any] | None) -> _Errors:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from . import _frames, _megabatch, _settings
 from ._display import display, log
-from ._evaluation import Evaluation
+from ._evaluation import Evaluation, StandardErrors
 from ._tabular import Tabular
 from .dataset import Dataset, StrPath, _Temporary
 from .errors import ConfigError, DataError, MegabatchError
@@ -32,6 +32,7 @@ __all__ = [
     "Predictions",
     "Report",
     "Run",
+    "StandardErrors",
     "Step",
     "load_run",
     "plan",
@@ -87,6 +88,16 @@ class Plan:
     def parameters(self) -> int:
         """Numbers in the model's weights."""
         return int(self.facts["parameters"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Assumptions that the errors of the run would rest on."""
+        return list(self.facts["warnings"])
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks on the settings and the data."""
+        return list(self.facts["notes"])
 
     def __repr__(self) -> str:
         return self.text
@@ -254,6 +265,25 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<megabatch.Run {self.path}>"
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The errors that training measured at its end, on at most `training.test_samples` samples; `None` for a run
+        that was stopped, of several folds, or that was trained before this session. `evaluate` measures them anew."""
+        facts = self.facts.get("evaluation")
+        return None if facts is None else Evaluation(f"{facts['split']}: {facts['samples']} samples", facts)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of training: assumptions that the errors rest on, and what went wrong. Empty for a run that was
+        trained before this session."""
+        own = self.facts.get("warning")
+        return [*self.facts.get("warnings", []), *([] if own is None else [own])]
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks of training on the settings and the data. Empty for a run that was trained before this session."""
+        return list(self.facts.get("notes", []))
 
     def _asked(
         self,
