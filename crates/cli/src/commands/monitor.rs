@@ -47,39 +47,39 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
-    let mut followed = MonitoredRun::open(&args.run)?;
+    let mut monitored = MonitoredRun::open(&args.run)?;
     let listener = args.prometheus.as_deref().map(prometheus::listen).transpose()?;
     let has_screen = std::io::stdout().is_terminal() && !args.once && form == Form::Text;
     match (listener, has_screen) {
-        (Some(listener), false) => return Err(prometheus::serve(&listener, followed)),
+        (Some(listener), false) => return Err(prometheus::serve(&listener, monitored)),
         (listener, true) => {
             serve_beside(listener, &args.run)?;
             let mut terminal = ratatui::try_init().context("the terminal cannot show a screen; --once prints one")?;
-            let shown = show(&mut terminal, &mut followed);
+            let shown = show(&mut terminal, &mut monitored);
             ratatui::try_restore()?;
             shown?;
-            return Ok(Answer::new(followed.sentence(), &followed.to_json()));
+            return Ok(Answer::new(monitored.sentence(), &monitored.to_json()));
         }
         (None, false) => {}
     }
-    followed.refresh()?;
-    Ok(Answer::new(printed(&followed), &followed.to_json()))
+    monitored.refresh()?;
+    Ok(Answer::new(printed(&monitored), &monitored.to_json()))
 }
 
 /// Answers on a thread of its own, which reads the log for itself and ends with the program.
 fn serve_beside(listener: Option<TcpListener>, run: &Path) -> Result<()> {
     let Some(listener) = listener else { return Ok(()) };
-    let followed = MonitoredRun::open(run)?;
-    let serve = move || prometheus::serve(&listener, followed);
+    let monitored = MonitoredRun::open(run)?;
+    let serve = move || prometheus::serve(&listener, monitored);
     std::thread::Builder::new().name("prometheus".to_owned()).spawn(serve)?;
     Ok(())
 }
 
 /// The screen until the user has had enough of it.
-fn show(terminal: &mut DefaultTerminal, followed: &mut MonitoredRun) -> Result<()> {
+fn show(terminal: &mut DefaultTerminal, monitored: &mut MonitoredRun) -> Result<()> {
     loop {
-        followed.refresh()?;
-        terminal.draw(|frame| screen::draw(followed.name(), &followed.vitals, frame.area(), frame.buffer_mut()))?;
+        monitored.refresh()?;
+        terminal.draw(|frame| screen::draw(monitored.name(), &monitored.status, frame.area(), frame.buffer_mut()))?;
         if event::poll(INTERVAL)? && ends(&event::read()?) {
             return Ok(());
         }
@@ -97,10 +97,10 @@ fn ends(event: &Event) -> bool {
 }
 
 /// The screen as plain text.
-fn printed(followed: &MonitoredRun) -> String {
+fn printed(monitored: &MonitoredRun) -> String {
     let area = Rect::new(0, 0, PRINTED.0, PRINTED.1);
     let mut buffer = Buffer::empty(area);
-    screen::draw(followed.name(), &followed.vitals, area, &mut buffer);
+    screen::draw(monitored.name(), &monitored.status, area, &mut buffer);
     screen::to_text(&buffer)
 }
 

@@ -19,7 +19,7 @@ pub struct MonitoredRun {
     name: String,
     follower: LogFollower,
     /// Status by the last refresh.
-    pub vitals: RunStatus,
+    pub status: RunStatus,
 }
 
 impl MonitoredRun {
@@ -31,10 +31,10 @@ impl MonitoredRun {
         let root = RunFolder::open(root)?;
         let run = root.clone();
         let follower = LogFollower::new(run.metrics_file());
-        let mut followed =
-            MonitoredRun { name: run.root().display().to_string(), root, run, follower, vitals: RunStatus::default() };
-        followed.refresh()?;
-        Ok(followed)
+        let mut monitored =
+            MonitoredRun { name: run.root().display().to_string(), root, run, follower, status: RunStatus::default() };
+        monitored.refresh()?;
+        Ok(monitored)
     }
 
     /// The folder that is shown.
@@ -50,20 +50,20 @@ impl MonitoredRun {
         let lines = match news {
             LogUpdate::More(lines) => lines,
             LogUpdate::Anew(lines) => {
-                self.vitals = RunStatus::default();
+                self.status = RunStatus::default();
                 lines
             }
         };
-        if self.vitals.available_bytes.is_none() {
+        if self.status.available_bytes.is_none() {
             let plan = self.run.saved_plan();
-            self.vitals.available_bytes = plan["memory"]["available_bytes"].as_f64();
-            self.vitals.steps = plan["steps"].as_f64();
+            self.status.available_bytes = plan["memory"]["available_bytes"].as_f64();
+            self.status.steps = plan["steps"].as_f64();
         }
-        lines.iter().for_each(|line| self.vitals.see(line));
+        lines.iter().for_each(|line| self.status.see(line));
         self.see_files();
         let gpu = self.run.gpu_file();
         let last = crate::gpu::last(&gpu).with_context(|| format!("{}: cannot be read", gpu.display()))?;
-        self.vitals.gpu = last.map(|row| row.sample);
+        self.status.gpu = last.map(|row| row.sample);
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl MonitoredRun {
         self.name = last.root().display().to_string();
         self.follower = LogFollower::new(last.metrics_file());
         self.run = last;
-        self.vitals = RunStatus::default();
+        self.status = RunStatus::default();
     }
 
     /// Status by the times of files: a run that was evaluated and then resumed has a log younger
@@ -82,18 +82,18 @@ impl MonitoredRun {
     fn see_files(&mut self) {
         let written = self.follower.written;
         let evaluated = fs::metadata(self.run.evaluation_file()).and_then(|found| found.modified()).ok();
-        self.vitals.has_ended = evaluated.is_some() && evaluated >= written;
-        self.vitals.silence = written.and_then(|written| SystemTime::now().duration_since(written).ok());
+        self.status.has_ended = evaluated.is_some() && evaluated >= written;
+        self.status.silence = written.and_then(|written| SystemTime::now().duration_since(written).ok());
     }
 
     /// Line left on the terminal after the screen closes.
     pub fn sentence(&self) -> String {
-        let Some(step) = self.vitals.get("step") else { return format!("{}: no step yet", self.name) };
-        let steps = self.vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
-        let loss = self.vitals.get("loss").map_or("-".to_owned(), |loss| significant(loss, 5));
-        let left = match self.vitals.get("time_left_seconds") {
-            _ if self.vitals.has_ended => "ended".to_owned(),
-            _ if self.vitals.is_stalled() => "no longer running, or stalled".to_owned(),
+        let Some(step) = self.status.get("step") else { return format!("{}: no step yet", self.name) };
+        let steps = self.status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
+        let loss = self.status.get("loss").map_or("-".to_owned(), |loss| significant(loss, 5));
+        let left = match self.status.get("time_left_seconds") {
+            _ if self.status.has_ended => "ended".to_owned(),
+            _ if self.status.is_stalled() => "no longer running, or stalled".to_owned(),
             Some(left_s) => format!("{} left", seconds(left_s)),
             None => "time left unknown".to_owned(),
         };
@@ -102,10 +102,10 @@ impl MonitoredRun {
 
     /// Every reading, null where it is not known, and the last warnings.
     pub fn to_json(&self) -> Value {
-        let readings = READINGS.iter().map(|reading| (reading.key.to_owned(), json!(self.vitals.get(reading.key))));
+        let readings = READINGS.iter().map(|reading| (reading.key.to_owned(), json!(self.status.get(reading.key))));
         let mut answer: Map<String, Value> =
             std::iter::once(("run".to_owned(), json!(self.name))).chain(readings).collect();
-        let warnings = self.vitals.warnings.iter().map(|(step, text)| json!({ "step": step, "text": text }));
+        let warnings = self.status.warnings.iter().map(|(step, text)| json!({ "step": step, "text": text }));
         answer.insert("warnings".to_owned(), warnings.collect());
         Value::Object(answer)
     }
@@ -131,24 +131,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         write(root, &[]);
-        let mut followed = MonitoredRun::open(root).unwrap();
-        assert!(followed.sentence().ends_with(": no step yet"));
-        assert_eq!((&followed.to_json()["steps"], &followed.to_json()["loss"]), (&json!(40.0), &Value::Null));
+        let mut monitored = MonitoredRun::open(root).unwrap();
+        assert!(monitored.sentence().ends_with(": no step yet"));
+        assert_eq!((&monitored.to_json()["steps"], &monitored.to_json()["loss"]), (&json!(40.0), &Value::Null));
         write(root, &[step(1, 9.0), epoch(1), step(2, 8.0), step(3, 7.0)]);
-        followed.refresh().unwrap();
-        assert_eq!((followed.vitals.losses.len(), followed.vitals.get("free_bytes")), (3, Some(6e8)));
+        monitored.refresh().unwrap();
+        assert_eq!((monitored.status.losses.len(), monitored.status.get("free_bytes")), (3, Some(6e8)));
         let rollback = json!({ "event": "rollback", "step": 1, "failed_step": 4, "cause": "NaN", "rollbacks": 1, "rate_factor": 0.5 });
         write(root, &[step(1, 9.0), epoch(1), rollback, step(2, 6.0)]);
-        followed.refresh().unwrap();
-        assert_eq!(followed.vitals.losses, [(1.0, 9.0), (2.0, 6.0)]);
-        assert_eq!(followed.to_json()["gpu_busy_ratio"], Value::Null);
+        monitored.refresh().unwrap();
+        assert_eq!(monitored.status.losses, [(1.0, 9.0), (2.0, 6.0)]);
+        assert_eq!(monitored.to_json()["gpu_busy_ratio"], Value::Null);
         let row = format!("{}\n1.000,2,97,3000000000,,351.5,61,1980,\n", crate::gpu::HEADER);
         fs::write(root.join("gpu.csv"), row).unwrap();
-        followed.refresh().unwrap();
-        let json = followed.to_json();
+        monitored.refresh().unwrap();
+        let json = monitored.to_json();
         assert_eq!((&json["gpu_busy_ratio"], &json["gpu_clock_hertz"]), (&json!(0.97), &json!(1.98e9)));
         assert_eq!((&json["rollbacks_total"], &json["warnings"][0]["step"]), (&json!(1.0), &json!(1)));
-        assert!(followed.sentence().contains(": step 2 of 10, loss 6.0000, 4.00 s left"), "{}", followed.sentence());
+        assert!(monitored.sentence().contains(": step 2 of 10, loss 6.0000, 4.00 s left"), "{}", monitored.sentence());
     }
 
     #[test]
@@ -156,28 +156,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), &[step(1, 9.0)]);
         fs::write(folder.path().join("evaluation.json"), "{}").unwrap();
-        let mut followed = MonitoredRun::open(folder.path()).unwrap();
-        assert!(followed.vitals.has_ended && followed.sentence().ends_with("ended"));
+        let mut monitored = MonitoredRun::open(folder.path()).unwrap();
+        assert!(monitored.status.has_ended && monitored.sentence().ends_with("ended"));
         let log = fs::File::options().append(true).open(folder.path().join("metrics.jsonl")).unwrap();
         log.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
-        followed.refresh().unwrap();
-        assert!(!followed.vitals.has_ended);
+        monitored.refresh().unwrap();
+        assert!(!monitored.status.has_ended);
         fs::remove_file(folder.path().join("evaluation.json")).unwrap();
         log.set_modified(SystemTime::now() - Duration::from_secs(600)).unwrap();
-        followed.refresh().unwrap();
-        assert!(followed.sentence().ends_with("no longer running, or stalled"), "{}", followed.sentence());
+        monitored.refresh().unwrap();
+        assert!(monitored.sentence().ends_with("no longer running, or stalled"), "{}", monitored.sentence());
     }
 
     #[test]
     fn a_walk_forward_run_is_shown_by_its_last_fold() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.yaml"), "").unwrap();
-        let mut followed = MonitoredRun::open(folder.path()).unwrap();
+        let mut monitored = MonitoredRun::open(folder.path()).unwrap();
         for (fold, loss) in [("fold-0", 3.0), ("fold-1", 4.0)] {
             write(&folder.path().join(fold), &[step(1, loss)]);
-            followed.refresh().unwrap();
-            assert!(followed.name().ends_with(fold), "{}", followed.name());
-            assert_eq!((followed.vitals.get("loss"), followed.vitals.losses.len()), (Some(loss), 1));
+            monitored.refresh().unwrap();
+            assert!(monitored.name().ends_with(fold), "{}", monitored.name());
+            assert_eq!((monitored.status.get("loss"), monitored.status.losses.len()), (Some(loss), 1));
         }
     }
 }

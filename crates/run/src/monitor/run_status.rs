@@ -73,60 +73,60 @@ const fn reading(key: &'static str, about: &'static str, value: fn(&RunStatus) -
 
 /// All of them.
 pub const READINGS: [Reading; 27] = [
-    reading("step", "Optimizer steps done.", |vitals| vitals.last_step("step")),
-    reading("steps", "Optimizer steps at which training ends.", |vitals| vitals.steps),
-    reading("epoch", "Epoch of the last step, from 0.", |vitals| vitals.last_step("epoch")),
+    reading("step", "Optimizer steps done.", |status| status.last_step("step")),
+    reading("steps", "Optimizer steps at which training ends.", |status| status.steps),
+    reading("epoch", "Epoch of the last step, from 0.", |status| status.last_step("epoch")),
     reading("time_left_seconds", "Time to the last step at the pace of the last ones.", RunStatus::time_left_s),
-    reading("loss", "Loss of the last step.", |vitals| vitals.last_step("loss")),
-    reading("validation_loss", "Last validation loss.", |vitals| vitals.validations.last().map(|point| point.1)),
-    reading("best_validation_loss", "Lowest validation loss.", |vitals| vitals.best().map(|point| point.1)),
-    reading("learning_rate", "Learning rate of the last step.", |vitals| vitals.last_step("lr")),
-    reading("grad_norm", "Norm of the gradients of the last step, before clipping.", |vitals| {
-        vitals.last_step("grad_norm")
+    reading("loss", "Loss of the last step.", |status| status.last_step("loss")),
+    reading("validation_loss", "Last validation loss.", |status| status.validations.last().map(|point| point.1)),
+    reading("best_validation_loss", "Lowest validation loss.", |status| status.best().map(|point| point.1)),
+    reading("learning_rate", "Learning rate of the last step.", |status| status.last_step("lr")),
+    reading("grad_norm", "Norm of the gradients of the last step, before clipping.", |status| {
+        status.last_step("grad_norm")
     }),
-    reading("loss_scale", "Loss scale of the last step, in fp16.", |vitals| vitals.last_step("loss_scale")),
+    reading("loss_scale", "Loss scale of the last step, in fp16.", |status| status.last_step("loss_scale")),
     reading("samples_per_second", "Samples over the time of the last steps.", RunStatus::samples_per_s),
-    reading("data_wait_ratio", "Share of the last steps that waited for data.", |vitals| {
-        vitals.share(|time| time.wait_s)
+    reading("data_wait_ratio", "Share of the last steps that waited for data.", |status| {
+        status.share(|time| time.wait_s)
     }),
     reading(
         "computing_ratio",
         "Share of the last steps in which the device computed, as far as it is known.",
-        |vitals| vitals.share(|time| time.computing_s),
+        |status| status.share(|time| time.computing_s),
     ),
-    reading("allocated_bytes", "Bytes allocated on the device.", |vitals| vitals.last_step("allocated_bytes")),
-    reading("allocated_bytes_peak", "Most bytes allocated in the last epoch.", |vitals| {
-        vitals.last_epoch("allocated_bytes_peak")
+    reading("allocated_bytes", "Bytes allocated on the device.", |status| status.last_step("allocated_bytes")),
+    reading("allocated_bytes_peak", "Most bytes allocated in the last epoch.", |status| {
+        status.last_epoch("allocated_bytes_peak")
     }),
-    reading("reserved_bytes", "Bytes that the memory pool held at the end of the last epoch.", |vitals| {
-        vitals.last_epoch("reserved_bytes")
+    reading("reserved_bytes", "Bytes that the memory pool held at the end of the last epoch.", |status| {
+        status.last_epoch("reserved_bytes")
     }),
-    reading("reserved_bytes_peak", "Most bytes that the memory pool held in the last epoch.", |vitals| {
-        vitals.last_epoch("reserved_bytes_peak")
+    reading("reserved_bytes_peak", "Most bytes that the memory pool held in the last epoch.", |status| {
+        status.last_epoch("reserved_bytes_peak")
     }),
     reading(
         "free_bytes",
         "What the device had for the run when it began, less what is reserved.",
         RunStatus::free_bytes,
     ),
-    reading("gpu_busy_ratio", "Share of the last moments in which the GPU ran a kernel.", |vitals| {
-        vitals.gpu_number(|gpu| gpu.busy_percent).map(|percent| percent / 100.0)
+    reading("gpu_busy_ratio", "Share of the last moments in which the GPU ran a kernel.", |status| {
+        status.gpu_number(|gpu| gpu.busy_percent).map(|percent| percent / 100.0)
     }),
-    reading("gpu_memory_used_bytes", "Bytes of the GPU's memory that any program holds.", |vitals| {
-        vitals.gpu_number(|gpu| gpu.memory_used_bytes)
+    reading("gpu_memory_used_bytes", "Bytes of the GPU's memory that any program holds.", |status| {
+        status.gpu_number(|gpu| gpu.memory_used_bytes)
     }),
-    reading("gpu_power_watts", "Power that the GPU takes.", |vitals| vitals.gpu_number(|gpu| gpu.power_w)),
-    reading("gpu_temperature_celsius", "The GPU's temperature.", |vitals| vitals.gpu_number(|gpu| gpu.celsius)),
-    reading("gpu_clock_hertz", "Clock of the GPU's multiprocessors.", |vitals| {
-        vitals.gpu_number(|gpu| gpu.sm_mhz).map(|mhz| mhz * 1e6)
+    reading("gpu_power_watts", "Power that the GPU takes.", |status| status.gpu_number(|gpu| gpu.power_w)),
+    reading("gpu_temperature_celsius", "The GPU's temperature.", |status| status.gpu_number(|gpu| gpu.celsius)),
+    reading("gpu_clock_hertz", "Clock of the GPU's multiprocessors.", |status| {
+        status.gpu_number(|gpu| gpu.sm_mhz).map(|mhz| mhz * 1e6)
     }),
-    reading("rollbacks_total", "How often the run went back because it diverged.", |vitals| Some(vitals.rollbacks)),
-    reading("warnings_total", "Warnings so far.", |vitals| Some(vitals.warnings_total as f64)),
-    reading("finished", "1 for a run that has ended and is evaluated, else 0.", |vitals| {
-        Some(f64::from(u8::from(vitals.has_ended)))
+    reading("rollbacks_total", "How often the run went back because it diverged.", |status| Some(status.rollbacks)),
+    reading("warnings_total", "Warnings so far.", |status| Some(status.warnings_total as f64)),
+    reading("finished", "1 for a run that has ended and is evaluated, else 0.", |status| {
+        Some(f64::from(u8::from(status.has_ended)))
     }),
-    reading("silence_seconds", "Time since the run last wrote to its log.", |vitals| {
-        vitals.silence.map(|silence| silence.as_secs_f64())
+    reading("silence_seconds", "Time since the run last wrote to its log.", |status| {
+        status.silence.map(|silence| silence.as_secs_f64())
     }),
 ];
 
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn readings_are_those_of_the_last_lines() {
-        let vitals = RunStatus {
+        let status = RunStatus {
             available_bytes: Some(1e9),
             ..seen(&[step(1, 4.0), step(2, 2.0), validation(2, 3.0), epoch(2), step(3, 1.0), validation(3, 5.0)])
         };
@@ -270,11 +270,11 @@ mod tests {
             ("time_left_seconds", 7.0 * (0.5 + 2.0 / 3.0)),
             ("finished", 0.0),
         ] {
-            let value = vitals.get(key).unwrap_or_else(|| panic!("no {key}"));
+            let value = status.get(key).unwrap_or_else(|| panic!("no {key}"));
             assert!((value - expected).abs() < 1e-9 * expected.max(1.0), "{key} is {value}");
         }
-        assert_eq!((vitals.get("loss_scale"), vitals.get("silence_seconds")), (None, None));
-        assert_eq!(RunStatus { has_ended: true, ..vitals }.time_left_s(), Some(0.0));
+        assert_eq!((status.get("loss_scale"), status.get("silence_seconds")), (None, None));
+        assert_eq!(RunStatus { has_ended: true, ..status }.time_left_s(), Some(0.0));
     }
 
     /// JSON and Prometheus had a time left of runs that had been killed.
@@ -295,8 +295,8 @@ mod tests {
         }
         let mut line = step(1, 1.0);
         (line["loss"], line["samples_per_s"]) = (Value::Null, Value::Null);
-        let vitals = seen(&[line]);
-        assert_eq!((vitals.get("loss"), vitals.get("time_left_seconds"), vitals.losses.len()), (None, None, 0));
+        let status = seen(&[line]);
+        assert_eq!((status.get("loss"), status.get("time_left_seconds"), status.losses.len()), (None, None, 0));
     }
 
     #[test]

@@ -28,23 +28,23 @@ pub(super) fn listen(address: &str) -> Result<TcpListener> {
 
 /// Answers until no client can be accepted any more, and says why. A client that goes away or talks
 /// nonsense is no reason.
-pub(super) fn serve(listener: &TcpListener, mut followed: MonitoredRun) -> Error {
+pub(super) fn serve(listener: &TcpListener, mut monitored: MonitoredRun) -> Error {
     loop {
         match listener.accept() {
-            Ok((stream, _)) => answer(&stream, &mut followed).unwrap_or_default(),
+            Ok((stream, _)) => answer(&stream, &mut monitored).unwrap_or_default(),
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
             Err(error) => return Error::from(error).context("--prometheus: no client can be accepted"),
         }
     }
 }
 
-fn answer(mut stream: &TcpStream, followed: &mut MonitoredRun) -> io::Result<()> {
+fn answer(mut stream: &TcpStream, monitored: &mut MonitoredRun) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = request_line(stream)?;
-    let refreshed = followed.refresh();
+    let refreshed = monitored.refresh();
     let (status, body) = match (route(&request), refreshed) {
-        (Route::Metrics, Ok(())) => ("200 OK", exposition(followed)),
+        (Route::Metrics, Ok(())) => ("200 OK", exposition(monitored)),
         (Route::Metrics, Err(error)) => ("500 Internal Server Error", format!("{error}\n")),
         (Route::Nowhere, _) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
         (Route::NotAllowed, _) => ("405 Method Not Allowed", "only GET is answered\n".to_owned()),
@@ -86,9 +86,9 @@ fn route(request: &str) -> Route {
 }
 
 /// A gauge a reading that is known, labelled with the run's folder.
-fn exposition(followed: &MonitoredRun) -> String {
-    let run = escape(followed.name());
-    let known = READINGS.iter().filter_map(|reading| Some((reading, followed.vitals.get(reading.key)?)));
+fn exposition(monitored: &MonitoredRun) -> String {
+    let run = escape(monitored.name());
+    let known = READINGS.iter().filter_map(|reading| Some((reading, monitored.status.get(reading.key)?)));
     let gauge = |(reading, value): (&Reading, f64)| {
         let (name, about) = (format!("megabatch_{}", reading.key), reading.about);
         let kind = if reading.key.ends_with("_total") { "counter" } else { "gauge" };
@@ -127,11 +127,11 @@ mod tests {
     }
 
     /// Asks the way a scraper does; the whole answer.
-    fn ask(followed: &mut MonitoredRun, request: &str) -> String {
+    fn ask(monitored: &mut MonitoredRun, request: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(request.as_bytes()).unwrap();
-        answer(&listener.accept().unwrap().0, followed).unwrap();
+        answer(&listener.accept().unwrap().0, monitored).unwrap();
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();
         text
@@ -141,11 +141,11 @@ mod tests {
     fn a_scraper_gets_what_the_log_says_when_it_asks() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.yaml"), "").unwrap();
-        let mut followed = MonitoredRun::open(folder.path()).unwrap();
+        let mut monitored = MonitoredRun::open(folder.path()).unwrap();
         let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n";
-        assert!(!ask(&mut followed, request).contains("megabatch_loss"));
+        assert!(!ask(&mut monitored, request).contains("megabatch_loss"));
         fs::write(folder.path().join("metrics.jsonl"), format!("{}\n", step(3, 0.25))).unwrap();
-        let text = ask(&mut followed, request);
+        let text = ask(&mut monitored, request);
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(
             head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(&format!("Content-Length: {}", body.len())),
@@ -159,7 +159,7 @@ mod tests {
             let (name, value) = line.rsplit_once(' ').unwrap();
             assert!(name.starts_with("megabatch_") && name.ends_with("\"}") && value.parse::<f64>().is_ok(), "{line}");
         }
-        assert!(ask(&mut followed, "PUT /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
-        assert!(ask(&mut followed, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(ask(&mut monitored, "PUT /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        assert!(ask(&mut monitored, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     }
 }

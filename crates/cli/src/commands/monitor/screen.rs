@@ -28,21 +28,21 @@ const MEANS: usize = 200;
 const LOSS_MAX: f64 = 1e100;
 
 /// Draws the run called `name` into an area.
-pub(super) fn draw(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(name: &str, status: &RunStatus, area: Rect, buffer: &mut Buffer) {
     let warnings_height = if area.height < LOW { WARNINGS_HEIGHT_LOW } else { WARNINGS_HEIGHT };
     let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(warnings_height)];
     let [head, middle, foot] = Layout::vertical(rows).areas(area);
-    draw_head(name, vitals, head, &mut *buffer);
+    draw_head(name, status, head, &mut *buffer);
     let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(NUMBERS_WIDTH)]).areas(middle);
-    draw_losses(vitals, left, &mut *buffer);
-    let mut numbers = numbers(vitals);
+    draw_losses(status, left, &mut *buffer);
+    let mut numbers = numbers(status);
     // Blank lines between groups give way before numbers do.
     if numbers.len() + 2 > usize::from(middle.height) {
         numbers.retain(|(name, _)| !name.is_empty());
     }
     let numbers = numbers.into_iter().map(|(name, value)| Line::raw(format!("{name:<NAME_WIDTH$} {value}")));
     Paragraph::new(numbers.collect::<Vec<_>>()).block(Block::bordered().title(" now ")).render(right, buffer);
-    draw_warnings(vitals, foot, buffer);
+    draw_warnings(status, foot, buffer);
 }
 
 /// Screen as lines without colours.
@@ -55,10 +55,10 @@ pub(super) fn to_text(buffer: &Buffer) -> String {
     (0..height).map(row).collect()
 }
 
-fn draw_head(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
-    let standing = standing(vitals, usize::from(area.width));
+fn draw_head(name: &str, status: &RunStatus, area: Rect, buffer: &mut Buffer) {
+    let status_line = status_line(status, usize::from(area.width));
     // The run's name gives way before how it stands.
-    let room = usize::from(area.width).saturating_sub(standing.chars().count() + 2);
+    let room = usize::from(area.width).saturating_sub(status_line.chars().count() + 2);
     let name = match name.chars().count() {
         length if length <= room => format!("{name}: "),
         length if room > 4 => format!("…{}: ", name.chars().skip(length + 1 - room).collect::<String>()),
@@ -66,24 +66,24 @@ fn draw_head(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     };
     let [title, gauge] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    Line::styled(name + &standing, bold).render(title, buffer);
-    let share = vitals.progress().unwrap_or(0.0).clamp(0.0, 1.0);
+    Line::styled(name + &status_line, bold).render(title, buffer);
+    let share = status.progress().unwrap_or(0.0).clamp(0.0, 1.0);
     LineGauge::default().ratio(share).label(percent(share)).filled_style(Color::Cyan).render(gauge, buffer);
 }
 
 /// Progress of the run, in at most `width` characters if the least of it fits there.
-fn standing(vitals: &RunStatus, width: usize) -> String {
-    let Some(step) = vitals.get("step") else { return "no step yet; q ends".to_owned() };
-    let steps = vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
-    let epoch = vitals.get("epoch").unwrap_or(0.0) as u64 + 1;
-    let left = match vitals.time_left_s() {
-        _ if vitals.has_ended => "ended".to_owned(),
+fn status_line(status: &RunStatus, width: usize) -> String {
+    let Some(step) = status.get("step") else { return "no step yet; q ends".to_owned() };
+    let steps = status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
+    let epoch = status.get("epoch").unwrap_or(0.0) as u64 + 1;
+    let left = match status.time_left_s() {
+        _ if status.has_ended => "ended".to_owned(),
         // A run that was killed says nothing of it.
-        _ if vitals.is_stalled() => "no longer running, or stalled".to_owned(),
+        _ if status.is_stalled() => "no longer running, or stalled".to_owned(),
         Some(left_s) => format!("{} left", seconds(left_s)),
         None => "time left unknown".to_owned(),
     };
-    let silence = vitals.silence.filter(|_| !vitals.has_ended);
+    let silence = status.silence.filter(|_| !status.has_ended);
     let silence =
         silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
     let (step, epoch) = (format!("step {}", grouped(step as u64)), format!(", epoch {epoch}"));
@@ -107,8 +107,8 @@ fn usual_range(values: &[f64]) -> [f64; 2] {
     if low < high { [low, high] } else { [low - 0.5, high + 0.5] }
 }
 
-fn draw_losses(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
-    let (training, validations) = (drawable(&vitals.losses), drawable(&vitals.validations));
+fn draw_losses(status: &RunStatus, area: Rect, buffer: &mut Buffer) {
+    let (training, validations) = (drawable(&status.losses), drawable(&status.validations));
     let block = Block::bordered().title(" loss by step ");
     let all = || training.iter().chain(&validations).copied();
     let range = |values: &mut dyn Iterator<Item = f64>| {
@@ -137,11 +137,11 @@ fn draw_losses(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Names and values of the numbers beside the loss.
-fn numbers(vitals: &RunStatus) -> Vec<(&'static str, String)> {
-    let number = |key: &str, text: fn(f64) -> String| vitals.get(key).map_or("-".to_owned(), text);
+fn numbers(status: &RunStatus) -> Vec<(&'static str, String)> {
+    let number = |key: &str, text: fn(f64) -> String| status.get(key).map_or("-".to_owned(), text);
     let size = |key: &str| number(key, |size| bytes(size as usize));
-    let share = |key: &str| vitals.percent_of(key).unwrap_or_else(|| "-".to_owned());
-    let best = vitals
+    let share = |key: &str| status.percent_of(key).unwrap_or_else(|| "-".to_owned());
+    let best = status
         .best()
         .map_or("-".to_owned(), |(step, loss)| format!("{}, step {}", significant(loss, 5), grouped(step as u64)));
     let mut numbers = vec![
@@ -151,14 +151,14 @@ fn numbers(vitals: &RunStatus) -> Vec<(&'static str, String)> {
         ("rate", number("learning_rate", |rate| significant(rate, 3))),
         ("grad norm", number("grad_norm", |norm| significant(norm, 3))),
     ];
-    numbers.extend(vitals.get("loss_scale").map(|scale| ("loss scale", significant(scale, 1))));
+    numbers.extend(status.get("loss_scale").map(|scale| ("loss scale", significant(scale, 1))));
     numbers.extend([
         ("", String::new()),
         ("speed", number("samples_per_second", |rate| format!("{} samples/s", fixed(rate, 0)))),
         ("computing", format!("{} of the step", share("computing_ratio"))),
         ("data wait", format!("{} of the step", share("data_wait_ratio"))),
     ]);
-    if vitals.gpu.is_some() {
+    if status.gpu.is_some() {
         let power = number("gpu_power_watts", |power| format!("{} W", fixed(power, 0)));
         let heat = number("gpu_temperature_celsius", |celsius| format!("{} °C", fixed(celsius, 0)));
         numbers.extend([
@@ -177,10 +177,10 @@ fn numbers(vitals: &RunStatus) -> Vec<(&'static str, String)> {
     numbers
 }
 
-fn draw_warnings(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
-    let title = format!(" warnings: {} ", vitals.warnings_total);
-    let lines = vitals.warnings.iter().rev().map(|(step, text)| Line::raw(format!("step {}: {text}", grouped(*step))));
-    let style = if vitals.warnings.is_empty() { Style::new() } else { Style::new().fg(Color::Yellow) };
+fn draw_warnings(status: &RunStatus, area: Rect, buffer: &mut Buffer) {
+    let title = format!(" warnings: {} ", status.warnings_total);
+    let lines = status.warnings.iter().rev().map(|(step, text)| Line::raw(format!("step {}: {text}", grouped(*step))));
+    let style = if status.warnings.is_empty() { Style::new() } else { Style::new().fg(Color::Yellow) };
     let block = Block::bordered().title(title).border_style(style);
     Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: true }).block(block).render(area, buffer);
 }
@@ -215,9 +215,9 @@ mod tests {
     use super::*;
 
     /// Screen of a terminal of this size.
-    fn shown(vitals: &RunStatus, width: u16, height: u16) -> String {
+    fn shown(status: &RunStatus, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw("runs/first", vitals, frame.area(), frame.buffer_mut())).unwrap();
+        terminal.draw(|frame| draw("runs/first", status, frame.area(), frame.buffer_mut())).unwrap();
         to_text(terminal.backend().buffer())
     }
 
@@ -225,9 +225,9 @@ mod tests {
     fn a_run_under_way_is_shown_with_all_its_numbers() {
         let warning = json!({ "event": "waiting", "step": 3, "share": 0.5, "cause": "disk", "cause_share": 0.4 });
         let lines = [step(1, 4.0), step(2, 2.0), validation(2, 3.0), epoch(2), step(3, 1.0), warning];
-        let mut vitals = seen(&lines);
-        (vitals.available_bytes, vitals.silence) = (Some(1e9), Some(Duration::from_millis(2_400)));
-        let text = shown(&vitals, 100, 30);
+        let mut status = seen(&lines);
+        (status.available_bytes, status.silence) = (Some(1e9), Some(Duration::from_millis(2_400)));
+        let text = shown(&status, 100, 30);
         for part in [
             "runs/first: step 3 of 10, epoch 1; 5.83 s left; silent 2.00 s; q ends",
             "30.0 %",
@@ -249,8 +249,8 @@ mod tests {
         }
         assert!(!text.contains("loss scale"), "only fp16 has one:\n{text}");
         assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
-        vitals.gpu = Some(gpu(43.0));
-        let text = shown(&vitals, 100, 30);
+        status.gpu = Some(gpu(43.0));
+        let text = shown(&status, 100, 30);
         for part in
             ["gpu busy    43.0 % of the time", "  power     351 W, 61 °C", "  memory    3.00 GB", "free        600 MB"]
         {
@@ -265,9 +265,9 @@ mod tests {
     fn runs_that_have_not_begun_and_that_have_ended_are_shown() {
         let text = shown(&RunStatus::default(), 80, 24);
         assert!(text.contains("runs/first: no step yet") && text.contains("nothing to show yet"), "{text}");
-        let mut vitals = seen(&[step(10, 1.0)]);
-        (vitals.has_ended, vitals.silence) = (true, Some(Duration::from_secs(9)));
-        let text = shown(&vitals, 80, 24);
+        let mut status = seen(&[step(10, 1.0)]);
+        (status.has_ended, status.silence) = (true, Some(Duration::from_secs(9)));
+        let text = shown(&status, 80, 24);
         assert!(text.contains("step 10 of 10, epoch 1; ended; q ends") && text.contains("100.0 %"), "{text}");
     }
 
@@ -279,12 +279,12 @@ mod tests {
         let [low, high] = usual_range(&losses);
         assert!(low == 1.01 && high < 5.0, "{low} {high}");
         assert_eq!((usual_range(&[1.0, 9.0]), usual_range(&[])), ([1.0, 9.0], [-0.5, 0.5]));
-        let mut vitals = seen(&[step(1, 4.0), step(3, 1.0)]);
-        vitals.silence = Some(Duration::from_secs(9));
-        let text = shown(&vitals, 60, 24);
+        let mut status = seen(&[step(1, 4.0), step(3, 1.0)]);
+        status.silence = Some(Duration::from_secs(9));
+        let text = shown(&status, 60, 24);
         assert!(text.lines().next().unwrap().ends_with("silent 9.00 s; q ends"), "{text}");
-        vitals.silence = Some(Duration::from_secs(900));
-        let text = shown(&vitals, 100, 24);
+        status.silence = Some(Duration::from_secs(900));
+        let text = shown(&status, 100, 24);
         assert!(text.contains("no longer running, or stalled") && !text.contains(" left;"), "{text}");
     }
 
@@ -293,10 +293,10 @@ mod tests {
     fn a_small_screen_has_every_number() {
         let mut last = step(1_234_567, 1.0);
         (last["steps"], last["epoch"], last["loss_scale"]) = (9_876_543.into(), 122.into(), 1024.0.into());
-        let mut vitals = seen(&[validation(1_234_000, 0.123_456), epoch(1_234_000), last]);
-        (vitals.available_bytes, vitals.silence, vitals.gpu) =
+        let mut status = seen(&[validation(1_234_000, 0.123_456), epoch(1_234_000), last]);
+        (status.available_bytes, status.silence, status.gpu) =
             (Some(1e9), Some(Duration::from_secs(9)), Some(gpu(43.0)));
-        let text = shown(&vitals, 60, 24);
+        let text = shown(&status, 60, 24);
         let head = text.lines().next().unwrap();
         assert!(head.contains("step 1,234,567 of 9,876,543") && head.contains(" left"), "{text}");
         for part in
@@ -308,9 +308,9 @@ mod tests {
 
     #[test]
     fn a_screen_of_any_size_is_drawn() {
-        let vitals = seen(&[step(1, f64::MAX), step(2, -1.0), validation(2, 0.0), epoch(2)]);
+        let status = seen(&[step(1, f64::MAX), step(2, -1.0), validation(2, 0.0), epoch(2)]);
         for size in [(1, 1), (3, 40), (200, 2), (39, 9), (250, 80)] {
-            shown(&vitals, size.0, size.1);
+            shown(&status, size.0, size.1);
             shown(&RunStatus::default(), size.0, size.1);
         }
     }
