@@ -386,10 +386,10 @@ pub fn reference_page() -> String {
          take precedence. In the environment, `training.lr` is `MEGABATCH_TRAINING__LR` or\n\
          `MEGABATCH_TRAINING_LR`. An unknown key is an error that names the nearest known one.\n\
          `megabatch config` prints this page.\n\n\
-         The column \"acts\" names the conditions of a setting; an empty field means always. `plan` and\n\
-         `train` name settings without effect, and refuse those that would split other data.\n\
-         Whole numbers ≥ 1 are at most 1,000,000,000.\n\n\
-         | key | default | value | acts | meaning |\n| --- | --- | --- | --- | --- |\n",
+         The column \"acts with\" names the conditions of a setting; an empty field means always. `plan`\n\
+         and `train` name settings without effect, and refuse those that would split other data. Whole\n\
+         numbers ≥ 1 are at most 1,000,000,000.\n\n\
+         | key | default | value | acts with | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
     for key in keys() {
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };

@@ -109,7 +109,7 @@ impl Kind {
             Kind::Count { min, max } => format!("whole number, {min} to {max}"),
             Kind::Number { above } if *above < 0.0 => "number ≥ 0".to_owned(),
             Kind::Number { above } => format!("number > {above}"),
-            Kind::Probability => "number ≥ 0 and < 1".to_owned(),
+            Kind::Probability => "number in [0, 1)".to_owned(),
             Kind::Bool => "true, false".to_owned(),
             Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.in_table()),
             _ => self.expected(),

@@ -121,21 +121,21 @@ impl Condition {
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Condition::OnSamples => f.write_str("on bars and windows"),
-            Condition::OnGraphFiles => f.write_str("on files of graphs"),
-            Condition::OnWindows => f.write_str("on windows"),
-            Condition::OnSeries => f.write_str("on series"),
-            Condition::OnValidation => f.write_str("with samples to validate"),
-            Condition::WithGraphs => f.write_str("with graphs"),
-            Condition::WithGraphAttention => f.write_str("with graph attention"),
-            Condition::WithLstms => f.write_str("with LSTMs"),
-            Condition::WithFp16 => f.write_str("in fp16"),
-            Condition::OnGpus => f.write_str("on GPUs"),
-            Condition::With { key, values: ["none"] } => write!(f, "without `{key}`"),
-            Condition::With { key, values } => write!(f, "with `{key}` {}", values.join(" or ")),
-            Condition::Without { key, value: "none" } => write!(f, "with `{key}`"),
-            Condition::Without { key, value } => write!(f, "with `{key}` other than {value}"),
-            Condition::Never { .. } => f.write_str("never"),
+            Condition::OnSamples => f.write_str("bars and windows"),
+            Condition::OnGraphFiles => f.write_str("files of graphs"),
+            Condition::OnWindows => f.write_str("windows"),
+            Condition::OnSeries => f.write_str("series"),
+            Condition::OnValidation => f.write_str("samples to validate"),
+            Condition::WithGraphs => f.write_str("graphs"),
+            Condition::WithGraphAttention => f.write_str("graph attention"),
+            Condition::WithLstms => f.write_str("LSTMs"),
+            Condition::WithFp16 => f.write_str("fp16"),
+            Condition::OnGpus => f.write_str("GPUs"),
+            Condition::With { key, values: ["none"] } => write!(f, "no `{key}`"),
+            Condition::With { key, values } => write!(f, "`{key}` {}", values.join(" or ")),
+            Condition::Without { key, value: "none" } => write!(f, "`{key}`"),
+            Condition::Without { key, value } => write!(f, "`{key}` other than {value}"),
+            Condition::Never { .. } => f.write_str("nothing"),
         }
     }
 }
