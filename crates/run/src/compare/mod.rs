@@ -151,7 +151,8 @@ impl Comparison {
     /// which of those is ahead.
     fn sentences(&self) -> Vec<String> {
         let groups = self.groups();
-        let mut sentences: Vec<String> = groups.iter().map(|(samples, sides)| told(*samples, sides)).collect();
+        let mut sentences: Vec<String> =
+            groups.iter().map(|(samples, sides)| samples_sentence(*samples, sides)).collect();
         sentences.extend(self.unclear.iter().map(|[one, other]| {
             format!(
                 "{one} and {other} may be the same samples: one was recorded with a mark of verification and the other without, and neither file is there as it was."
@@ -280,7 +281,7 @@ fn read_json(file: &Path) -> Value {
 }
 
 /// Which samples some runs have in common.
-fn told(samples: char, sides: &[(usize, &Side)]) -> String {
+fn samples_sentence(samples: char, sides: &[(usize, &Side)]) -> String {
     let plan = &sides[0].1.plan;
     let names: Vec<&str> = sides.iter().map(|(_, side)| side.label.as_str()).collect();
     let count = |key: &str| plan["split"][key].as_u64().map_or("?".to_owned(), grouped);

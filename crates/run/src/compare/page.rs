@@ -17,8 +17,8 @@ impl Comparison {
     pub(crate) fn to_html(&self) -> String {
         let names: Vec<&str> = self.sides.iter().map(|side| side.label.as_str()).collect();
         let title = names.join(", ");
-        let told: String = self.sentences().iter().map(|sentence| paragraph(sentence)).collect();
-        let head = format!("<p class=\"over\">Runs side by side</p>\n<h1>{}</h1>\n{told}", escape(&title));
+        let intro: String = self.sentences().iter().map(|sentence| paragraph(sentence)).collect();
+        let head = format!("<p class=\"over\">Runs side by side</p>\n<h1>{}</h1>\n{intro}", escape(&title));
         let sections = [self.results(), self.settings(), self.learning(), self.horizons(), self.time()];
         page(&format!("megabatch: {title}"), &head, &sections)
     }
@@ -52,9 +52,9 @@ impl Comparison {
         let charts = groups.iter().map(|(samples, sides)| {
             errors_by_horizon(&self.with_samples("Root mean square error by horizon", *samples), sides).to_html()
         });
-        let told =
+        let intro =
             "Dashed lines are baselines, fitted on the training split. Runs that have not ended are not judged yet.";
-        Section { id: "horizons", title: "Error by horizon", body: paragraph(told) + &charts.collect::<String>() }
+        Section { id: "horizons", title: "Error by horizon", body: paragraph(intro) + &charts.collect::<String>() }
     }
 
     fn time(&self) -> Section {

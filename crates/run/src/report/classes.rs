@@ -46,11 +46,11 @@ pub(crate) fn section(evaluation: &Evaluation, loss: Loss, unit: &str, graph_cla
         }
         body.push_str(&target_tables(&part.model, group.targets.start + 1, &class_names(classes, unit)));
     }
-    let told = paragraph(&format!(
+    let intro = paragraph(&format!(
         "{} Rows of a confusion table are true classes and columns predicted ones; percentages are of the row. Right predictions stand on the diagonal.",
         judged(evaluation),
     ));
-    (!body.is_empty()).then(|| Section { id: "classes", title: "Classes", body: told + &body })
+    (!body.is_empty()).then(|| Section { id: "classes", title: "Classes", body: intro + &body })
 }
 
 /// Tables and charts of the targets of one loss, the first of which has the number `first`.

@@ -1,6 +1,7 @@
 //! The page of a run of several folds: the errors of each, and their mean.
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
+use super::horizons::behind;
 use super::html::{Section, Table, escape, page, paragraph, side_by_side};
 use super::information;
 use crate::evaluate::GraphRanking;
@@ -38,11 +39,11 @@ fn table(folds: &Folds<'_>) -> Section {
     });
     let rows = folds.done.iter().map(cells).chain(summary).collect();
     let table = Table { caption: "Errors on the test of each fold".to_owned(), head, rows };
-    let told = paragraph(
+    let intro = paragraph(
         "Each fold is a run of its own, with its report in its folder. The deviation over folds is that of a sample; \
          t is the t-statistic of the mean over folds.",
     );
-    Section { id: "folds", title: "Folds", body: told + &table.to_html() }
+    Section { id: "folds", title: "Folds", body: intro + &table.to_html() }
 }
 
 /// A chart for each leading measure: a line for the model and for each baseline.
@@ -71,7 +72,7 @@ fn by_fold(folds: &Folds<'_>) -> Option<Section> {
                 size: Size::Half,
                 x: Axis::count("fold"),
                 y: Axis::number(model.name.clone()),
-                series: lines.enumerate().map(line).collect(),
+                series: behind(lines.enumerate().map(line).collect()),
             }
             .to_html()
         })
@@ -87,13 +88,13 @@ fn by_day(folds: &Folds<'_>) -> Option<Section> {
         information::ic_chart(&days, first.ic, first.ic_t),
         information::rank_ic_chart(&days, first.rank_ic, first.rank_ic_t),
     ];
-    let told = paragraph(&format!(
-        "The correlation of predictions with what came, over the nodes of each day by itself, on the {} days of all tests, at the first horizon. Zero is \
+    let intro = paragraph(&format!(
+        "The correlation of predictions with targets, within each day, on the {} days of all tests, at the first horizon. Zero is \
          chance. t is by Newey-West with lag {}.",
         days.len(),
         first.lag
     ));
-    Some(Section { id: "information", title: "Correlation by day", body: told + &side_by_side(&charts) })
+    Some(Section { id: "information", title: "Correlation by day", body: intro + &side_by_side(&charts) })
 }
 
 #[cfg(test)]
@@ -124,6 +125,10 @@ mod tests {
         let done = [fold(1, 2.0), fold(2, 4.0)];
         let plan = FoldPlan { kind: FoldKind::WalkForward, folds: 2, overlap: 0 };
         let html = folds_page(&Folds { plan, run: Path::new("<walk>"), done: &done });
+        assert!(!html.contains("beyond the picture"), "{html}");
+        let straw = [fold(1, 0.2), fold(2, 0.3)];
+        let straw = folds_page(&Folds { plan, run: Path::new("<walk>"), done: &straw });
+        assert!(straw.contains("no change, beyond the picture"), "{straw}");
         for part in [
             "rmse 3.000 ± 1.414; rmse no change 5.000 ± 0.000: mean ± deviation over 2 folds.",
             "&lt;walk&gt;",

@@ -107,7 +107,7 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
 
 /// Puts baselines behind that are many times as high as the lowest contender, and would flatten all
 /// others.
-fn behind(mut series: Vec<Series>) -> Vec<Series> {
+pub(super) fn behind(mut series: Vec<Series>) -> Vec<Series> {
     let highest = |series: &Series| series.points.iter().map(|point| point.1).fold(f64::NEG_INFINITY, f64::max);
     let lowest = series.iter().map(highest).filter(|high| high.is_finite()).fold(f64::INFINITY, f64::min);
     for baseline in series.iter_mut().skip(1).filter(|series| highest(series) > STRAW_FACTOR * lowest) {

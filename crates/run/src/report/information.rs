@@ -46,7 +46,7 @@ pub(crate) fn section(evaluation: &Evaluation) -> Option<Section> {
     ];
     let unit = evaluation.unit();
     let mut body = paragraph(&format!(
-        "The correlation of predictions with what came, over the nodes of each graph by itself: of the values (IC) and of their ranks (rank IC), over \
+        "The correlation of predictions with targets, within each graph: of the values (IC) and of their ranks (rank IC), over \
          {} of the {} split. Zero is chance. The pictures show the first horizon, each {unit} faint and the mean of {TOGETHER} in a row over it.",
         plural(evaluation.graphs.len(), unit),
         evaluation.split.name(),
