@@ -68,8 +68,8 @@ class Evaluation(Tabular):
 
     @property
     def confusion(self) -> npt.NDArray[np.int64] | None:
-        """Number of targets by true and by predicted class, `[K, C, C]`; `None` for a model of numbers, and for several
-        folds or tasks."""
+        """Number of targets by true and by predicted class, `[K, C, C]`; `None` for a model of numbers or of one class a
+        graph, and for several folds or tasks."""
         classes = self.facts.get("classes")
         return np.array(classes["confusion"], dtype=np.int64) if classes and not self.folds else None
 

@@ -260,7 +260,9 @@ class Run:
         self.best_validation = best_validation
         """Step and loss of the best validation."""
         self.text = text
+        """The summary of training; empty for a run that was loaded."""
         self.facts = facts or {}
+        """As `megabatch train --json` has them; empty for a run that was loaded."""
         self._keeps = _keeps
 
     def __repr__(self) -> str:
