@@ -9,6 +9,7 @@ use crate::text::number::{grouped, percent, plural, significant};
 use crate::unit_names::TargetKind;
 
 type Metric = fn(&Metrics, usize) -> f64;
+type ClassCell = fn(&ClassErrors, usize) -> String;
 
 /// One chart of an error by horizon.
 struct ErrorChart<'a> {
@@ -154,7 +155,7 @@ fn table(evaluation: &Evaluation, unit: &str) -> Table {
 fn class_table(evaluation: &Evaluation) -> Table {
     let noun = evaluation.unit_names.target;
     let contenders = || evaluation.contenders().filter_map(|(name, metrics)| Some((name, metrics.classes.as_deref()?)));
-    let columns: [(&str, fn(&ClassErrors, usize) -> String); 3] = [
+    let columns: [(&str, ClassCell); 3] = [
         ("accuracy", |classes, k| percent(classes.accuracy[k])),
         ("balanced accuracy", |classes, k| percent(classes.balanced_accuracy[k])),
         ("cross entropy", |classes, k| significant(classes.cross_entropy[k], 4)),
