@@ -178,8 +178,8 @@ fn look(browser: &Browser, runs: &Path, page: &Page) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a part of the page cannot be seen at this width, and not be scrolled to either. `cut` is
-/// what [`MEASURE`] found: `nothing`, or what is cut off.
+/// Fails if a part of the page cannot be seen at this width, and not be scrolled to either. `cut`
+/// is what [`MEASURE`] found: `nothing`, or what is cut off.
 fn require_whole(cut: &str) -> Result<()> {
     match cut {
         "nothing" => Ok(()),
@@ -243,8 +243,8 @@ impl Browser {
         Ok(Browser { program, folder })
     }
 
-    /// The page's document after it was shown in a window with the focus, which a browser on a loaded
-    /// machine may start without.
+    /// The page's document after it was shown in a window with the focus. On a loaded machine, a
+    /// browser may start without it.
     fn focused_dom(&self, page: &Path, view: &View) -> Result<String> {
         for _ in 0..STARTS_MAX {
             let dom = self.dom(page, view)?;

@@ -58,8 +58,8 @@ pub enum Destination {
 /// where it stopped.
 ///
 /// # Errors
-/// A usage error for options that have no effect on the kind; a data error for inputs that cannot be
-/// used.
+/// A usage error for options that have no effect on the kind; a data error for inputs that cannot
+/// be used.
 pub fn build(request: &BuildRequest, host: &Host<'_>) -> Result<CommandReport> {
     request.destination.check(&request.inputs)?;
     with_source(request.kind, &request.inputs, &request.options, &mut |source| match request.rewire {

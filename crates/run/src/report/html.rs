@@ -64,7 +64,8 @@ pub(crate) struct Figure<'a> {
     pub(crate) note: &'a str,
 }
 
-/// A box labelled `label` for content that may be wider than the page. It scrolls, also by keyboard.
+/// A box labelled `label` for content that may be wider than the page. It scrolls, by keyboard
+/// too.
 pub(crate) fn scrolling(label: &str, content: &str) -> String {
     let label = escape(label);
     format!("<div class=\"scroll\" role=\"region\" aria-label=\"{label}\" tabindex=\"0\">{content}</div>\n")

@@ -288,7 +288,8 @@ mod tests {
         assert!(text.contains("no longer running, or stalled") && !text.contains(" left;"), "{text}");
     }
 
-    /// At 60 columns and 24 rows, long runs lost the time left, and runs on a GPU their last numbers.
+    /// At 60 columns and 24 rows, long runs lost the time left, and runs on a GPU their last
+    /// numbers.
     #[test]
     fn a_small_screen_has_every_number() {
         let mut last = step(1_234_567, 1.0);

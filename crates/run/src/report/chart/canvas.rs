@@ -41,8 +41,7 @@ impl Size {
     }
 }
 
-/// What `draw` makes of a wide drawing, for wide and for narrow windows; the style sheet shows one
-/// of both.
+/// A drawing for wide windows, and one for narrow ones. The style sheet shows one of them.
 pub(crate) fn for_both_widths(draw: impl Fn(Size) -> String) -> String {
     let with_class = |size, class: &str| draw(size).replacen("<svg ", &format!("<svg class=\"{class}\" "), 1);
     with_class(Size::Wide, "broad") + &with_class(Size::Slim, "slim")
