@@ -22,8 +22,8 @@ pub(crate) fn section(attention: &Attention) -> Section {
 /// The weights of pooling.
 fn windows(timeframes: &[Attended], samples: &str) -> String {
     let body = paragraph(&format!(
-        "The weights with which attention pools the states of a window, {samples}: how much of the window's summary comes from each \
-         bar. On the dashed line, a head looks at all bars alike. A state knows the bars before it, so that weight on a bar is weight on what led up to it.",
+        "The weights with which attention pools the states of a window, {samples}: the share of each bar in the window's \
+         summary. On the dashed line, all bars have the same weight. A state depends on the bars before it too.",
     ));
     let charts: Vec<String> = timeframes.iter().map(|attended| chart(attended).to_html()).collect();
     body + &side_by_side(&charts)

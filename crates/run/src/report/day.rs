@@ -49,8 +49,8 @@ pub(crate) fn section(day: &DayGraph) -> Section {
         _ => format!(" The {} are drawn.", plural(EDGES_MAX, "heaviest edge")),
     };
     let mut body = paragraph(&format!(
-        "The graph that the model saw at {}, the last time that was predicted: {nodes} and {edges}. It was known by then, and it has the \
-         instruments that have a sample at that time. An instrument is the larger the more others gather from it.{drawn}",
+        "The graph of {}, the last predicted time: {nodes} and {edges}. Its data were known by then. It has the instruments with a sample at \
+         that time; the more others gather from one, the larger it is drawn.{drawn}",
         instant(day.time_ns),
     ));
     let title = format!("{}: {nodes}, {edges}", instant(day.time_ns));
@@ -70,9 +70,12 @@ mod tests {
     #[test]
     fn instruments_and_edges_are_counted_and_drawn() {
         let html = section(&day(vec![(0, 1, 0.5), (0, 2, -0.5)])).body;
-        for part in
-            ["saw at 2021-04-21", "3 instruments and 2 edges", "A&lt;: 2 gather from it", "edges of negative weight"]
-        {
+        for part in [
+            "The graph of 2021-04-21",
+            "3 instruments and 2 edges",
+            "A&lt;: 2 gather from it",
+            "edges of negative weight",
+        ] {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert_eq!((html.matches("<circle").count(), html.contains("are drawn")), (3, false));

@@ -6,6 +6,7 @@ use super::html::{Section, Table, escape, page, paragraph, side_by_side};
 use super::information;
 use crate::evaluate::GraphRanking;
 use crate::evaluate::folds::{Fold, FoldColumn, FoldKind, Folds, columns};
+use crate::text::number::grouped;
 use crate::text::utc;
 
 /// The page as a single HTML file.
@@ -30,7 +31,7 @@ fn table(folds: &Folds<'_>) -> Section {
     let head = ["fold", "test begins", "train", "test"].map(str::to_owned).into_iter().chain(names).collect();
     let cells = |fold: &Fold| -> Vec<String> {
         let begins = fold.split.test_start_ns.map_or("-".to_owned(), |time| utc(time).replace(" UTC", ""));
-        let counts = [fold.fold.to_string(), begins, fold.split.train.to_string(), fold.judged()];
+        let counts = [fold.fold.to_string(), begins, grouped(fold.split.train as u64), fold.judged()];
         let cells = columns.iter().map(|column| column.cell(column.value(&fold.evaluation)));
         counts.into_iter().chain(cells).collect()
     };

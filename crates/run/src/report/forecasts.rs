@@ -23,8 +23,8 @@ pub(crate) fn section(forecasts: &Forecasts, bar: &str, unit: &str) -> Section {
     let mut body = paragraph(&format!("The {all} of the {} split{chosen}.", forecasts.part.name()));
     body.push_str(&paragraph(
         "Both axes have one scale. On the dashed line, a prediction equals the target. The dots are means of ten groups of equally many samples, from the \
-         lowest predictions to the highest; they follow the line where predictions are neither too bold nor too shy. The highest and the lowest half \
-         percent of predictions and of targets are left out.",
+         lowest predictions to the highest; they lie on the line if predictions are calibrated. The highest and the lowest half percent of predictions \
+         and of targets are left out.",
     ));
     let clouds: Vec<String> = forecasts.pairs.iter().map(|pairs| cloud(&pairs.known(), bar, unit).to_html()).collect();
     body.push_str(&side_by_side(&clouds));

@@ -18,9 +18,9 @@ pub(crate) fn section(rows: &[GpuRow]) -> Option<Section> {
     let busy = values(rows, |sample| sample.busy_percent);
     let mean = busy.iter().sum::<f64>() / busy.len() as f64;
     let mut body = paragraph(&format!(
-        "{} at the GPU while it trained, by NVIDIA's management library. Busy means that a kernel ran, whatever part of the GPU it used. Below the dashed \
-         line the GPU waits for something: \u{201c}Time by phase\u{201d} tells for what.",
-        plural(rows.len(), "look"),
+        "{} of the GPU during training, by NVIDIA's management library. Busy is the time in which a kernel ran, on any part of the GPU. Below the \
+         dashed line the GPU waits; \u{201c}Time by phase\u{201d} shows for what.",
+        plural(rows.len(), "sample"),
     ));
     let title =
         if mean.is_finite() { format!("Busy for {} of the time", percent(mean / 100.0)) } else { "Busy".to_owned() };
@@ -45,7 +45,7 @@ fn chart(title: &str, label: &str, rows: &[GpuRow], value: Value, unit: f64) -> 
     let ends = points.first().zip(points.last()).map_or(Vec::new(), |(first, last)| vec![first.0, last.0]);
     let guide = if label.starts_with("busy") { ends.into_iter().map(|x| (x, 70.0)).collect() } else { Vec::new() };
     Chart {
-        words: Words { title: title.to_owned(), description: format!("{label} over time, a point a look.") },
+        words: Words { title: title.to_owned(), description: format!("{label} over time, a point a sample.") },
         size: Size::Half,
         x: Axis::time("time, UTC"),
         y: Axis::number(label).with_zero(),
@@ -88,13 +88,13 @@ mod tests {
     use crate::gpu::fixtures::sample;
 
     #[test]
-    fn looks_are_drawn_and_summed_up_and_a_run_on_the_cpu_has_none() {
+    fn samples_are_drawn_and_summed_up_and_a_run_on_the_cpu_has_none() {
         assert!(section(&[]).is_none());
         let row = |(k, busy): (usize, &f64)| GpuRow { time_s: 1e9 + k as f64, step: k as u64, sample: sample(*busy) };
         let rows: Vec<GpuRow> = [40.0, 60.0, 95.0].iter().enumerate().map(row).collect();
         let html = section(&rows).unwrap().body;
         for part in
-            ["3 looks at the GPU", "Busy for 65.0 % of the time", ">40 %<", ">65 %<", ">95 %<", "351 W", "3.00 GB"]
+            ["3 samples of the GPU", "Busy for 65.0 % of the time", ">40 %<", ">65 %<", ">95 %<", "351 W", "3.00 GB"]
         {
             assert!(html.contains(part), "{part}: {html}");
         }

@@ -125,13 +125,15 @@ fn gradients(metrics: &[Value], clip_norm: Option<f64>) -> Chart {
 fn clipping(metrics: &[Value], clip_norm: Option<f64>) -> String {
     let Some(limit) = clip_norm else { return String::new() };
     let norms = points(metrics, "step", "grad_norm");
+    // The smoothed norms decide the range.
+    let dashed = if smooth(&norms).iter().any(|point| point.1 >= limit) { ", the dashed line," } else { "" };
     let above = match norms.iter().filter(|point| point.1 > limit).count() {
         0 => "No step was".to_owned(),
         1 => "One step was".to_owned(),
         count => format!("{} were", plural(count, "step")),
     };
     format!(
-        "Gradients with a norm above {}, the dashed line, are scaled down to it (training.clip_norm). {above} above it.",
+        "Gradients with a norm above {}{dashed} are scaled down to it (training.clip_norm). {above} above it.",
         significant(limit, 3)
     )
 }
@@ -180,7 +182,12 @@ mod tests {
         assert!(html.contains("(training.clip_norm). 2 steps were above it.</p></figure>"), "{html}");
         assert!(!html.contains("clipped to"), "{html}");
         assert_eq!(clipping(&steps, None), "");
-        assert!(clipping(&steps, Some(9.0)).ends_with("No step was above it."));
+        assert!(clipping(&steps, Some(1.0)).starts_with("Gradients with a norm above 1.00, the dashed line, are"));
+        let none = clipping(&steps, Some(9.0));
+        assert!(
+            none.starts_with("Gradients with a norm above 9.00 are") && none.ends_with("No step was above it."),
+            "{none}"
+        );
     }
 
     #[test]

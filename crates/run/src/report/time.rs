@@ -32,7 +32,7 @@ pub(crate) fn section(metrics: &[Value]) -> Section {
         let total = times(metrics);
         body.push_str(&paragraph(&format!(
             "{} in {}, as measured. The rest of a step is what is left of its whole time: packing weights for the kernels, adding up the threads' gradients, \
-             checking them. Steps that an interruption made to be done again count once.",
+             checking them. Steps repeated after an interruption count once.",
             seconds(total.sum()),
             plural(epochs.len(), "epoch"),
         )));
@@ -89,7 +89,7 @@ fn layers(metrics: &[Value]) -> String {
         let share = if all > 0.0 { percent(whole / all) } else { "-".to_owned() };
         std::iter::once(name.clone()).chain(cells).chain([seconds(whole), share]).collect()
     };
-    let head = std::iter::once("layer").chain(WORK.map(|(_, name)| name)).chain(["together", "share"]);
+    let head = std::iter::once("layer").chain(WORK.map(|(_, name)| name)).chain(["total", "share"]);
     Table {
         caption: "Time by layer, of all threads together".to_owned(),
         head: head.map(str::to_owned).collect(),
@@ -192,7 +192,7 @@ fn columns(first_epoch: usize, epochs: &[Times]) -> String {
 }
 
 fn table(first_epoch: usize, epochs: &[Times], total: &Times) -> String {
-    let head = std::iter::once("epoch").chain(PHASES).chain(["together", "samples/s in steps"]);
+    let head = std::iter::once("epoch").chain(PHASES).chain(["total", "samples/s in steps"]);
     let share = |part: f64| if total.sum() > 0.0 { percent(part / total.sum()) } else { "-".to_owned() };
     let shares = std::iter::once("share".to_owned())
         .chain(total.phases.iter().map(|&part| share(part)))

@@ -89,7 +89,7 @@ impl Peaks {
 pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]) -> Section {
     let peaks = &memory.peaks;
     let mut body = paragraph(&format!(
-        "Computed before the run: {}. The largest amount that was allocated in the session that wrote this page: {}.",
+        "Planned before the run: {}. Peak allocated by the session that wrote this page: {}.",
         bytes(plan.total_bytes),
         bytes(peaks.total)
     ));
@@ -108,7 +108,7 @@ pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]
         y: Axis::number("MB").with_zero(),
         series: vec![
             Series { name: "allocated".to_owned(), mark: Mark::Line, color: 0, points: allocated },
-            Series { name: "peak by the plan".to_owned(), mark: Mark::Line, color: 1, points: planned },
+            Series { name: "planned peak".to_owned(), mark: Mark::Line, color: 1, points: planned },
         ],
     };
     body.push_str(&chart.to_html());
@@ -130,8 +130,8 @@ fn pictures(snapshot: &Snapshot) -> String {
     let totals = &snapshot.totals;
     let mut html = history::history(snapshot).to_html();
     html.push_str(&paragraph(&format!(
-        "At its peak the pool held {}, of which {} were allocated and {} free; the largest free block had {}: a fragmentation of {}. \
-         Blocks are rounded up, so that allocated is a little more than what was asked for.",
+        "At its peak the pool had reserved {}, of which {} were allocated and {} free. The largest free block had {}: a fragmentation of {}. \
+         Allocated bytes include the rounding to whole blocks.",
         bytes(totals.reserved_bytes),
         bytes(totals.allocated_bytes),
         bytes(totals.free_bytes),
@@ -179,11 +179,11 @@ fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {
     let row = |((name, scope), planned): (&(&str, &str), usize)| {
         vec![(*name).to_owned(), bytes(planned), bytes(peaks.below(scope))]
     };
-    let total = vec!["together".to_owned(), bytes(plan.total_bytes), bytes(peaks.total)];
-    let available = vec!["available when the plan was made".to_owned(), bytes(plan.available_bytes), String::new()];
+    let total = vec!["total".to_owned(), bytes(plan.total_bytes), bytes(peaks.total)];
+    let available = vec!["available before the run".to_owned(), bytes(plan.available_bytes), String::new()];
     Table {
-        caption: "Peak by what it is for".to_owned(),
-        head: ["", "plan", "measured"].map(str::to_owned).to_vec(),
+        caption: "Peak memory by purpose".to_owned(),
+        head: ["", "planned", "allocated"].map(str::to_owned).to_vec(),
         rows: PARTS.iter().zip(planned).map(row).chain([total, available]).collect(),
     }
 }
