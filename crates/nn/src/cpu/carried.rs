@@ -17,7 +17,6 @@ use megabatch_gpu_core::{Buffer, Scope};
 use rayon::prelude::*;
 
 use crate::batch::BatchView;
-use crate::cpu::shard::ShardWorkspace;
 use crate::error::Result;
 use crate::model::tensor::{Layout, Slot, TensorSet};
 use crate::model::{Model, ModelConfig, Timeframe};
@@ -47,6 +46,18 @@ impl<'a> Initial<'a> {
 /// Numbers in the state of all layers of one timeframe's LSTM.
 pub(crate) fn state_len(model: &Model) -> usize {
     model.config().layers * 2 * model.config().hidden
+}
+
+/// Position of a state that a shard has computed.
+#[derive(Clone, Copy)]
+pub(crate) struct ComputedState {
+    /// Place of the shard among those that are noted.
+    pub(crate) shard: usize,
+    pub(crate) timeframe: usize,
+    /// Place of the sample in its shard.
+    pub(crate) sample: usize,
+    /// Step of the sample's window that the state follows.
+    pub(crate) step: usize,
 }
 
 /// The carried states of a run: those that some training window can start from, and no others.
@@ -136,11 +147,20 @@ impl Carried {
         Initial::Carried(&self.timeframes[k], self.states.slot(self.timeframes[k].tensor))
     }
 
-    /// Notes what the shards of `batch` have computed, in the order of its samples.
-    pub(crate) fn note(&mut self, batch: &BatchView<'_>, computed: &[(&ShardWorkspace, Range<usize>)]) {
+    /// Notes what the shards of `batch`, which are these samples of it, have computed, in the order
+    /// of the samples. `read_state` writes a state [layers, 2, H].
+    pub(crate) fn note(
+        &mut self,
+        batch: &BatchView<'_>,
+        shards: &[Range<usize>],
+        read_state: impl Fn(ComputedState, &mut [f32]) + Sync,
+    ) {
         self.timeframes.par_iter_mut().enumerate().for_each(|(k, timeframe)| {
-            for (memory, samples) in computed {
-                timeframe.note(&batch.ends(k)[samples.clone()], memory, k);
+            for (shard, samples) in shards.iter().enumerate() {
+                let read = |sample, step, to: &mut [f32]| {
+                    read_state(ComputedState { shard, timeframe: k, sample, step }, to);
+                };
+                timeframe.note(&batch.ends(k)[samples.clone()], read);
             }
         });
     }
@@ -167,13 +187,13 @@ impl CarriedTimeframe {
     }
 
     /// Notes the states of a shard whose windows end at `ends`, from the last window on, each bar's
-    /// once.
-    fn note(&mut self, ends: &[usize], memory: &ShardWorkspace, k: usize) {
+    /// once. `read_state` writes the state of a sample after a step of its window.
+    fn note(&mut self, ends: &[usize], read_state: impl Fn(usize, usize, &mut [f32])) {
         self.shards += 1;
         for (sample, &end) in ends.iter().enumerate().rev() {
             for slot in self.slots_of(end) {
                 if self.slots[slot].shard != self.shards {
-                    self.put(slot, sample, end, memory, k);
+                    self.put(slot, end, |step, to| read_state(sample, step, to));
                 }
             }
         }
@@ -185,8 +205,8 @@ impl CarriedTimeframe {
         slot((end + 1).saturating_sub(self.steps))..slot(end + 1)
     }
 
-    /// Takes the state at a slot's bar from the window of `sample`, which ends at row `end`.
-    fn put(&mut self, slot: usize, sample: usize, end: usize, memory: &ShardWorkspace, k: usize) {
+    /// Takes the state at a slot's bar from a window that ends at row `end`.
+    fn put(&mut self, slot: usize, end: usize, read_state: impl Fn(usize, &mut [f32])) {
         let CarriedSlot { row, pending, shard } = &mut self.slots[slot];
         *shard = self.shards;
         let place = *pending.get_or_insert_with(|| {
@@ -194,7 +214,7 @@ impl CarriedTimeframe {
             self.pending_slots.len() - 1
         });
         let to = &mut self.pending.as_mut_slice()[place * self.state_len..][..self.state_len];
-        memory.read_state(k, sample, *row + self.steps - 1 - end, to);
+        read_state(*row + self.steps - 1 - end, to);
     }
 
     fn commit(&mut self, states: &mut [f32]) {

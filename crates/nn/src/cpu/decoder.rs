@@ -6,10 +6,10 @@
 use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
+use crate::cpu::compute::{Capacity, Purpose};
 use crate::cpu::fusion::FusionMemory;
 use crate::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
 use crate::cpu::kernel::bf16::Bf16Isa;
-use crate::cpu::step::{Capacity, Purpose};
 use crate::cpu::team::ThreadTeam;
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView};

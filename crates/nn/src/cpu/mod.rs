@@ -2,6 +2,7 @@
 //! set.
 
 mod carried;
+mod compute;
 mod decoder;
 mod flush;
 pub(crate) mod fusion;
@@ -21,11 +22,9 @@ mod streaming_predictor;
 pub mod team;
 
 pub use carried::{Carried, carried_len};
+pub use compute::{Capacity, CheckpointPolicy, Compute, Purpose, SHARD_SAMPLES};
 pub use profile::{LayerTimes, PassTimes, PoolingTimes, Profile};
-pub use shard::instructions;
+pub use shard::{FinalGradients, FinalSink, instructions};
 pub use stateful_inference::{StatefulInference, read_rows, streamed_len};
-pub use step::{
-    BatchTimes, BlockSinks, BlockSums, Capacity, Changes, CheckpointPolicy, Compute, Engine, FinalGradients, FinalSink,
-    Purpose, SHARD_SAMPLES, Totals,
-};
+pub use step::{BatchTimes, BlockSinks, BlockSums, Changes, Engine, Totals};
 pub use streaming_predictor::StreamingPredictor;

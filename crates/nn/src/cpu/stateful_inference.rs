@@ -15,11 +15,11 @@ use megabatch_gpu_core::{Buffer, Scope};
 use rayon::prelude::*;
 
 use crate::batch::{BatchView, SegmentBars};
+use crate::cpu::compute::{Capacity, Compute, Purpose};
 use crate::cpu::decoder::Decoding;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::{ShardWorkspace, Weights};
-use crate::cpu::step::{Capacity, Compute, Purpose};
 use crate::error::Result;
 use crate::model::pooling::Pooling;
 use crate::model::{Model, ModelConfig, Timeframe};

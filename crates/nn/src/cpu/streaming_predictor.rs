@@ -6,12 +6,13 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Device};
 
 use crate::cpu::carried::state_len;
+use crate::cpu::compute::{Compute, Purpose};
 use crate::cpu::decoder::Decoding;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::Weights;
 use crate::cpu::stateful_inference::{ONE_SAMPLE, top_hidden};
-use crate::cpu::step::{Compute, Engine, Purpose};
+use crate::cpu::step::Engine;
 use crate::error::Result;
 use crate::model::tensor::TensorSet;
 use crate::model::weights::load_weights;

@@ -4,10 +4,10 @@ use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
+use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::cpu::norm::Normalised;
-use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::model::fusion::{AttentionFusion, FusionSizes, Linear};
 use crate::model::tensor::TensorSet;
@@ -269,7 +269,7 @@ mod tests {
     use megabatch_gpu_core::Device;
 
     use super::*;
-    use crate::cpu::step::CheckpointPolicy;
+    use crate::cpu::compute::CheckpointPolicy;
     use crate::model::tensor::Layout;
 
     #[test]

@@ -35,9 +35,9 @@ use super::small_batch::SMALL_BATCH_ROWS_NARROW;
 use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
+use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::bf16::{self, Bf16Isa, PAIRED_PANEL, padded_words};
 use crate::cpu::kernel::{self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, Start, View, ViewMut};
-use crate::cpu::step::Purpose;
 use crate::error::Result;
 
 /// The name of the instructions for numbers of `precision` that products are computed with on this

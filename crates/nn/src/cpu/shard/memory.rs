@@ -9,8 +9,8 @@ use super::norm::norm_len;
 use super::quantized::Activations;
 use super::segments::Checkpointing;
 use super::{BLOCK_STEPS, Dimensions};
+use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::{PANEL, PanelStride};
-use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::memory::{BACKWARD, BOTH, StepPhase};
 

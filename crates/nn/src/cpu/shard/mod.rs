@@ -43,13 +43,13 @@ use megabatch_gpu_core::Scope;
 use rayon::prelude::*;
 
 use crate::cpu::carried::Initial;
+use crate::cpu::compute::{Capacity, Purpose};
 use crate::cpu::decoder::{Decoding, passes};
 use crate::cpu::graph_attention::PackedAttention;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::{Clock, Profile};
 use crate::cpu::schedule::TaskGraph;
-use crate::cpu::step::{Capacity, Purpose};
 use crate::error::Result;
 use crate::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
 use crate::model::lstm::{LstmSizes, Read};

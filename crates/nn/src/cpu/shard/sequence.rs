@@ -44,11 +44,11 @@ use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::carried::Initial;
+use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::{
     self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, Start, View, ViewMut,
 };
 use crate::cpu::profile::{Clock, Work};
-use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::model::dropout::Mask;
 

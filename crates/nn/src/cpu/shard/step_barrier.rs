@@ -25,8 +25,8 @@ use super::Dimensions;
 use super::memory::LayerMemory;
 use super::sequence::Sequence;
 use super::tasks::part;
+use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::{PANEL, PanelStride};
-use crate::cpu::step::Purpose;
 
 /// Longest wait of the first member for one that computes a step.
 const STEP_WAIT: Duration = Duration::from_micros(20);

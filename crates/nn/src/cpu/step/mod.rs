@@ -3,12 +3,12 @@
 //! Forward and backward over a batch on several threads, with results that do not depend on their
 //! number.
 //!
-//! A batch is cut into shards of [`SHARD_SAMPLES`], or into its graphs, whatever the number of
+//! A batch is cut into shards of
+//! [`SHARD_SAMPLES`](crate::cpu::SHARD_SAMPLES), or into its graphs, whatever the number of
 //! threads. Where there are as many shards as threads, each is computed by one thread from
 //! beginning to end; where there are more threads, in tasks of all of them. The shards' gradients
 //! are summed in order. Every sum is thus formed in one order, always.
 
-mod compute;
 mod parts;
 mod tasks;
 mod trace;
@@ -23,11 +23,11 @@ use megabatch_gpu_core::{Device, Scope};
 use rayon::prelude::*;
 
 use crate::batch::{BatchView, SegmentBars};
-use crate::cpu::carried::Carried;
+use crate::cpu::carried::{Carried, ComputedState};
+use crate::cpu::compute::{Capacity, Compute, Purpose};
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::profile::Profile;
-use crate::cpu::shard::{BlockFinals, PackedWeights, Shard, ShardWorkspace, Weights};
-pub use crate::cpu::shard::{FinalGradients, FinalSink};
+use crate::cpu::shard::{BlockFinals, FinalSink, PackedWeights, Shard, ShardWorkspace, Weights};
 use crate::cpu::stateful_inference::StatefulInference;
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
@@ -35,15 +35,9 @@ use crate::loss::Objective;
 use crate::memory::TensorPlan;
 use crate::model::Model;
 use crate::model::tensor::TensorSet;
-pub use compute::Compute;
-pub use compute::{Capacity, CheckpointPolicy, Purpose};
 use parts::parts_of;
 use worker::Worker;
 use workspace::{WorkingCopy, weights};
-
-/// Samples that one thread takes through the model at a time. Part of the arithmetic: another size
-/// sums in another order.
-pub const SHARD_SAMPLES: usize = 32;
 
 /// The threads and the memory that batches are computed with.
 #[derive(Debug)]
@@ -341,9 +335,11 @@ impl Engine {
             drop(shards);
             let done = &self.workers[..parts.len()];
             if let Some(carried) = carried.as_deref_mut() {
-                let computed: Vec<_> =
-                    done.iter().zip(parts).map(|(worker, part)| (&worker.memory, part.samples.clone())).collect();
-                self.pool.install(|| carried.note(batch, &computed));
+                let samples: Vec<_> = parts.iter().map(|part| part.samples.clone()).collect();
+                let read_state = |state: ComputedState, to: &mut [f32]| {
+                    done[state.shard].memory.read_state(state.timeframe, state.sample, state.step, to);
+                };
+                self.pool.install(|| carried.note(batch, &samples, read_state));
             }
             sink(&self.pool, done);
             let slowest = |time: fn(&Totals) -> Duration| done.iter().map(|worker| time(&worker.totals)).max();

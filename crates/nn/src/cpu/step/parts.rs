@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
-use super::{Purpose, SHARD_SAMPLES};
 use crate::batch::BatchView;
 use crate::cpu::carried::Carried;
+use crate::cpu::compute::{Purpose, SHARD_SAMPLES};
 use crate::cpu::decoder::GraphShard;
 use crate::cpu::shard::Shard;
 use crate::cpu::team::ThreadTeam;

@@ -7,7 +7,8 @@ use std::time::Instant;
 use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 
-use super::{Capacity, Objective, Purpose, RoundWork, Totals};
+use super::{Objective, RoundWork, Totals};
+use crate::cpu::compute::{Capacity, Purpose};
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::shard::{Shard, ShardWorkspace, SharedGradients, Weights};
 use crate::error::Result;

@@ -36,8 +36,8 @@ use super::memory::{ShardScratch, panel_stride};
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
+use crate::cpu::compute::{CheckpointPolicy, Purpose};
 use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, Start, View, ViewMut};
-use crate::cpu::step::{CheckpointPolicy, Purpose};
 
 /// Steps after which a layer's cell state is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

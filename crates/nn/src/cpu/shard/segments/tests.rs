@@ -8,11 +8,11 @@ use megabatch_gpu_core::Device;
 use proptest::prelude::*;
 
 use crate::batch::SeriesBatch;
+use crate::cpu::compute::{Capacity, CheckpointPolicy, Purpose};
 use crate::cpu::kernel::Isa;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::schedule::TaskGraph;
 use crate::cpu::shard::{BlockFinals, FinalGradients, PackedWeights, Shard, ShardWorkspace, SharedGradients, Weights};
-use crate::cpu::step::{Capacity, CheckpointPolicy, Purpose};
 use crate::model::dropout::Dropout;
 use crate::model::fusion::Fusion;
 use crate::model::pooling::Pooling;

@@ -13,9 +13,9 @@ use super::super::rounding::round_panels;
 use super::super::weights::LayerWeights;
 use super::super::windows::Windows;
 use super::super::{BLOCK_STEPS, Dimensions, bf16};
+use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::{Isa, PANEL, PanelStride, View, ViewMut};
 use crate::cpu::profile::{Clock, Work};
-use crate::cpu::step::Purpose;
 use crate::error::Result;
 
 /// Projections of one task: some bars of a timeframe.

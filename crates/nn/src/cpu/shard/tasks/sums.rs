@@ -18,10 +18,10 @@ use super::super::weights::unpack_add;
 use super::super::windows::Windows;
 use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
+use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::bf16::{Bf16Isa, padded_words};
 use crate::cpu::kernel::{self, FactorRows, Isa, PANEL, PanelRows, PanelStride, ProductIsa, View};
 use crate::cpu::profile::{Clock, Work};
-use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::model::lstm::LayerSlots;
 

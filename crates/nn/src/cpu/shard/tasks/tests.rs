@@ -9,10 +9,10 @@ use proptest::prelude::*;
 
 use super::super::segments::tests::{Case, Samples, TimeframeWindows, bf16_isas, windows};
 use super::TaskKind;
+use crate::cpu::compute::{Capacity, CheckpointPolicy, Purpose};
 use crate::cpu::kernel::Isa;
 use crate::cpu::schedule::TaskGraph;
 use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
-use crate::cpu::step::{Capacity, CheckpointPolicy, Purpose};
 use crate::model::dropout::Dropout;
 use crate::model::pooling::Pooling;
 use crate::model::{Model, ModelConfig};

@@ -1,10 +1,13 @@
 #![forbid(unsafe_code)]
 
-//! Amount of computation at once.
+//! Amount of computation at once, and its purpose.
 
-use super::SHARD_SAMPLES;
 use crate::batch::Runs;
 use crate::model::Model;
+
+/// Samples that one thread takes through the model at a time. Part of the arithmetic: another size
+/// sums in another order.
+pub const SHARD_SAMPLES: usize = 32;
 
 /// True if an engine will be asked for gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
