@@ -1,13 +1,16 @@
-//! Batches as the engines read them: views of windows, series, runs of dense training.
+//! Batches as the engines read them: views of windows, series, distinct windows, runs of dense
+//! training.
 
 mod dense;
 mod series;
 #[cfg(test)]
 mod series_batch;
 mod view;
+mod windows;
 
 pub use dense::{Grain, LossOn, Runs};
 pub use series::{SegmentBars, Series, SeriesSpan, SeriesView, WindowEnd};
 #[cfg(test)]
 pub(crate) use series_batch::SeriesBatch;
 pub use view::{BatchStorage, BatchView, WindowOffsets};
+pub use windows::Windows;

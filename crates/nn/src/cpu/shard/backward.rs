@@ -23,6 +23,7 @@ use super::memory::{Segment, ShardScratch, panel_stride};
 use super::norm::norm_len;
 use super::sequence::{Sequence, WindowPartition, input};
 use super::weights::{LayerWeights, unpack_add};
+use super::window_panels;
 use super::{BLOCK_STEPS, Dimensions, add};
 use crate::cpu::kernel::{
     self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, PrefetchRows, ProductIsa, Start, Step,
@@ -212,7 +213,7 @@ impl Sequence {
         if self.projects_per_bar(l) && sums_at.is_none() && self.partition == WindowPartition::Whole {
             let d_gates = View(scratch.d_gates.as_slice(), d_gates_at);
             let (sums, to) = (scratch.per_bar_gates.as_mut_slice(), self.per_bar_at());
-            self.windows.add_step(isa, t, self.dims.gates(), d_gates, sums, to);
+            window_panels::add_step(&self.windows, isa, t, self.dims.gates(), d_gates, sums, to);
         }
         if let Some(bf16_isa) = self.dims.bf16_isa {
             self.gates_backward_bf16(bf16_isa, l, weights, t, scratch);

@@ -36,7 +36,7 @@ mod state;
 mod step_barrier;
 mod tasks;
 mod weights;
-mod windows;
+mod window_panels;
 
 use megabatch_amp::{Accuracy, Operation, Precision};
 use megabatch_gpu_core::Scope;
@@ -66,7 +66,6 @@ use sequence::{Sequence, SequenceInput, WindowPartition};
 use tasks::{ShardMemory, TimeframeTasks};
 pub(crate) use tasks::{ShardRun, TaskKind};
 use weights::LayerWeights;
-pub(crate) use windows::Windows;
 
 /// Steps whose gate gradients are kept until they are folded into the weights': 32 windows' of H =
 /// 128 are 512 KiB.

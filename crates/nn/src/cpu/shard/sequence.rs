@@ -41,8 +41,9 @@ use super::small_batch::SMALL_BATCH_ROWS;
 use super::step_barrier::{BarrierOutcome, UnitShare};
 use super::tasks::Projections;
 use super::weights::LayerWeights;
-use super::windows::Windows;
+use super::window_panels;
 use super::{BLOCK_STEPS, Dimensions};
+use crate::batch::Windows;
 use crate::cpu::carried::Initial;
 use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::{
@@ -135,13 +136,27 @@ impl Sequence {
 
     /// Packs some of the covered bars into [`ShardScratch::x`].
     pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
-        self.windows.pack_bars(rows, bars, self.dims.sizes.features, scratch.x.as_mut_slice(), self.x_at());
+        window_panels::pack_bars(
+            &self.windows,
+            rows,
+            bars,
+            self.dims.sizes.features,
+            scratch.x.as_mut_slice(),
+            self.x_at(),
+        );
         self.round_bars(rows.len(), scratch);
     }
 
     /// Packs the first layer's inputs of a block of steps into [`ShardScratch::x`].
     pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
-        self.windows.pack_steps(block, bars, self.dims.sizes.features, scratch.x.as_mut_slice(), self.x_at());
+        window_panels::pack_steps(
+            &self.windows,
+            block,
+            bars,
+            self.dims.sizes.features,
+            scratch.x.as_mut_slice(),
+            self.x_at(),
+        );
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
@@ -240,7 +255,15 @@ impl Sequence {
             match self.partition {
                 WindowPartition::Whole => {
                     let ViewMut(gates, to) = gates;
-                    self.windows.read_step(t, panels, scratch.per_bar_gates.as_slice(), from, gates, to);
+                    window_panels::read_step(
+                        &self.windows,
+                        t,
+                        panels,
+                        scratch.per_bar_gates.as_slice(),
+                        from,
+                        gates,
+                        to,
+                    );
                 }
                 WindowPartition::Group => {
                     projections.iter().for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));

@@ -5,8 +5,7 @@
 use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
 
 use super::memory_estimate::MemoryEstimate;
-use crate::batch::BatchView;
-use crate::cpu::shard::Windows;
+use crate::batch::{BatchView, Windows};
 use crate::cuda::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, take_rows};
 use crate::error::{Error, Result};
 use crate::memory::{BOTH, FORWARD, StepPhase};

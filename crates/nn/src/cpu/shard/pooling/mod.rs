@@ -59,7 +59,7 @@ impl Pooled {
     }
 
     /// Pools the states that `sequence` has computed: [W, H], a row for each of what the samples
-    /// read, see [`Windows::read`](super::Windows::read).
+    /// read, see [`Windows::read`](crate::batch::Windows::read).
     pub(super) fn forward(
         &mut self,
         isa: Isa,

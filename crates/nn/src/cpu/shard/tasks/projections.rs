@@ -11,8 +11,9 @@ use super::super::memory::{ScratchLens, ShardScratch, padded_panel_len, panel_st
 use super::super::quantized::Activations;
 use super::super::rounding::round_panels;
 use super::super::weights::LayerWeights;
-use super::super::windows::Windows;
+use super::super::window_panels::pack_bars;
 use super::super::{BLOCK_STEPS, Dimensions, bf16};
+use crate::batch::Windows;
 use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::{Isa, PANEL, PanelStride, View, ViewMut};
 use crate::cpu::profile::{Clock, Work};
@@ -76,7 +77,7 @@ impl Projections {
         for first in self.bars.clone().step_by(at_once) {
             let rows = first..self.bars.end.min(first + at_once);
             let ShardScratch { x, per_bar_gates, pairs, activations, .. } = &mut self.scratch;
-            windows.pack_bars(&rows, bars, features, x.as_mut_slice(), x_at);
+            pack_bars(windows, &rows, bars, features, x.as_mut_slice(), x_at);
             round_panels(precision, x.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let mut to = ViewMut(per_bar_gates.as_mut_slice(), at.row(first - self.bars.start));
             let x = View(x.as_slice(), x_at);

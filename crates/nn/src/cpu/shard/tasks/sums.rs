@@ -15,9 +15,10 @@ use super::super::memory::{padded_panel_len, panel_stride};
 use super::super::rounding::round_panels;
 use super::super::sequence::Sequence;
 use super::super::weights::unpack_add;
-use super::super::windows::Windows;
+use super::super::window_panels;
 use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
+use crate::batch::Windows;
 use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::bf16::{Bf16Isa, padded_words};
 use crate::cpu::kernel::{self, FactorRows, Isa, PANEL, PanelRows, PanelStride, ProductIsa, View};
@@ -235,7 +236,7 @@ impl PanelSums {
         for t in block.clone().rev() {
             for group in backward_windows.groups {
                 let d_gates = group.d_gates(l, t).panel(self.panels.start);
-                group.sequence.windows.add_step(isa, t, self.panels.len(), d_gates, sums, bars_at);
+                window_panels::add_step(&group.sequence.windows, isa, t, self.panels.len(), d_gates, sums, bars_at);
             }
         }
     }
@@ -307,7 +308,7 @@ impl PanelSums {
     fn take_block(&mut self, backward_windows: BackwardWindows<'_>, block: &Range<usize>) -> PanelStride {
         let BackwardWindows { dims, precision, windows, bars, .. } = backward_windows;
         let (features, at) = (dims.sizes.features, panel_stride(BLOCK_STEPS * dims.capacity, 1));
-        windows.pack_steps(block, bars, features, self.operand.as_mut_slice(), at);
+        window_panels::pack_steps(windows, block, bars, features, self.operand.as_mut_slice(), at);
         let (panels, rows) = (0..features.div_ceil(PANEL), block.len() * windows.len());
         round_panels(precision, self.operand.as_mut_slice(), at, panels, rows);
         at
@@ -320,7 +321,7 @@ impl PanelSums {
         let (x_at, bars_at) = (panel_stride(at_once, 1), panel_stride(windows.bars(), 1));
         for first in (0..windows.bars()).step_by(at_once) {
             let rows = first..windows.bars().min(first + at_once);
-            windows.pack_bars(&rows, bars, features, self.operand.as_mut_slice(), x_at);
+            window_panels::pack_bars(windows, &rows, bars, features, self.operand.as_mut_slice(), x_at);
             round_panels(precision, self.operand.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let d_gates = View(self.per_bar_gates.as_slice(), bars_at.row(first));
             let x = View(self.operand.as_slice(), x_at);

@@ -4,11 +4,9 @@
 
 use std::ops::Range;
 
-use crate::cpu::kernel::{self, Isa, PANEL, PanelStride, View, ViewMut};
-
 /// The distinct windows of some samples, in the order of their first bars.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Windows {
+pub struct Windows {
     /// Bars in each; for dense training, in the longest.
     steps: usize,
     /// Bars that a sample's window has, the last of those.
@@ -39,7 +37,7 @@ impl Windows {
     /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a
     /// sample. With `runs`, the numbers of samples that follow one another, those of each run
     /// become one: from the first bar of its first to the last bar of its last.
-    pub(crate) fn set(&mut self, starts: &[usize], ends: &[usize], steps: usize, runs: &[usize]) {
+    pub fn set(&mut self, starts: &[usize], ends: &[usize], steps: usize, runs: &[usize]) {
         let mut firsts: Vec<usize> = (0..starts.len()).collect();
         let mut rest = firsts.as_mut_slice();
         for &len in runs {
@@ -77,7 +75,7 @@ impl Windows {
 
     /// Has every window go on to so many steps, of which nobody reads those that are added. They
     /// share those bars too.
-    pub(crate) fn go_on_to(&mut self, steps: usize) {
+    pub fn go_on_to(&mut self, steps: usize) {
         assert!(steps >= self.steps, "windows that are read to their end");
         self.steps = steps;
         self.lay_bars(|_| steps);
@@ -110,7 +108,7 @@ impl Windows {
 
     /// The windows `part` of `whole`, over the bars that all of those cover. Samples are known to
     /// `whole` alone.
-    pub(super) fn set_part(&mut self, whole: &Windows, part: &Range<usize>) {
+    pub fn set_part(&mut self, whole: &Windows, part: &Range<usize>) {
         (self.steps, self.sample_steps, self.bars, self.overlap) =
             (whole.steps, whole.sample_steps, whole.bars, whole.overlap);
         for (own, all) in
@@ -127,59 +125,81 @@ impl Windows {
 
     /// Windows whose bars follow one another: the first one, their number, and the row of the bar
     /// that the first one has at step `t`.
-    pub(super) fn runs_at(&self, t: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+    #[inline]
+    pub fn runs_at(&self, t: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         self.runs.iter().map(move |&(first, len)| (first, len, self.offsets[first] + t))
     }
 
     /// Number of distinct windows.
-    pub(crate) fn len(&self) -> usize {
+    #[inline]
+    pub fn len(&self) -> usize {
         self.starts.len()
     }
 
+    /// True if there is no window.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// First bar of each distinct window, ascending: a row of the batch.
+    #[inline]
+    pub fn starts(&self) -> &[usize] {
+        &self.starts
+    }
+
     /// Bars in each window.
-    pub(crate) fn steps(&self) -> usize {
+    #[inline]
+    pub fn steps(&self) -> usize {
         self.steps
     }
 
     /// Identity of the distinct windows.
-    pub(crate) fn ends(&self) -> &[usize] {
+    #[inline]
+    pub fn ends(&self) -> &[usize] {
         &self.ends
     }
 
     /// Bars in the window of a sample, the last of those of the distinct one.
-    pub(super) fn sample_steps(&self) -> usize {
+    #[inline]
+    pub fn sample_steps(&self) -> usize {
         self.sample_steps
     }
 
     /// The distinct window of each sample, and the step at which the sample's ends.
-    pub(crate) fn sample_positions(&self) -> &[(usize, usize)] {
+    #[inline]
+    pub fn sample_positions(&self) -> &[(usize, usize)] {
         &self.sample_positions
     }
 
     /// Reads of samples, ascending: distinct windows and the steps at which samples' windows end,
     /// which are the last ones where each sample's window is a sequence of its own.
-    pub(super) fn read(&self) -> &[(usize, usize)] {
+    #[inline]
+    pub fn read(&self) -> &[(usize, usize)] {
         &self.read
     }
 
     /// The place in [`Windows::read`] of what each sample reads.
-    pub(super) fn read_of_sample(&self) -> &[usize] {
+    #[inline]
+    pub fn read_of_sample(&self) -> &[usize] {
         &self.read_of_sample
     }
 
     /// Bars covered.
-    pub(crate) fn bars(&self) -> usize {
+    #[inline]
+    pub fn bars(&self) -> usize {
         self.bars
     }
 
     /// The row of each distinct window's first bar, if the bars covered are laid side by side
     /// without repetition.
-    pub(crate) fn offsets(&self) -> &[usize] {
+    #[inline]
+    pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 
     /// The rows of the batch that are covered, in this order, each once.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = usize> + '_ {
+    pub fn rows(&self) -> impl Iterator<Item = usize> + '_ {
         let mut laid = 0;
         self.starts.iter().zip(&self.offsets).flat_map(move |(&start, &offset)| {
             let first = laid.max(offset) - offset;
@@ -190,7 +210,8 @@ impl Windows {
 
     /// Reads of the windows at `steps`: windows whose bars follow one another, and the bars that
     /// they read there together.
-    pub(super) fn bars_of(&self, steps: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    #[inline]
+    pub fn bars_of(&self, steps: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         self.runs.iter().map(|&(first, len)| {
             let bar = self.offsets[first];
             (first..first + len, bar + steps.start..bar + steps.end + len - 1)
@@ -198,106 +219,18 @@ impl Windows {
     }
 
     /// True if the windows overlap so much that what is computed bar by bar is worth its copies.
-    pub(super) fn overlap(&self) -> bool {
+    #[inline]
+    pub fn overlap(&self) -> bool {
         self.overlap
     }
 
-    /// Copies bars [.., width] into panels: those of the bars covered that are rows `rows` of them.
-    pub(super) fn pack_bars(
-        &self,
-        rows: &Range<usize>,
-        bars: &[f32],
-        width: usize,
-        to: &mut [f32],
-        place: PanelStride,
-    ) {
-        let mut packed = rows.start;
-        for (&start, &offset) in self.starts.iter().zip(&self.offsets) {
-            for row in packed.max(offset)..rows.end.min(offset + self.steps) {
-                put(bar_of(bars, width, start + row - offset), to, place.row(row - rows.start));
-                packed = row + 1;
-            }
-        }
-    }
-
-    /// Copies bars [.., width] into panels: those of step after step of `steps`, window by window.
-    pub(super) fn pack_steps(
-        &self,
-        steps: &Range<usize>,
-        bars: &[f32],
-        width: usize,
-        to: &mut [f32],
-        place: PanelStride,
-    ) {
-        for (w, &start) in self.starts.iter().enumerate() {
-            for t in steps.clone() {
-                put(bar_of(bars, width, start + t), to, place.row((t - steps.start) * self.len() + w));
-            }
-        }
-    }
-
     /// The first of the bars' rows at step `t`, where those of all windows follow one another.
-    pub(super) fn rows_in_step(&self, t: usize) -> Option<usize> {
+    #[inline]
+    pub fn rows_in_step(&self, t: usize) -> Option<usize> {
         match self.runs[..] {
             [(first, _)] => Some(self.offsets[first] + t),
             _ => None,
         }
-    }
-
-    /// Rows of all windows at step `t`: from the bars' rows in `per_bar_gates` to consecutive rows,
-    /// in each panel.
-    pub(super) fn read_step(
-        &self,
-        t: usize,
-        panels: usize,
-        per_bar_gates: &[f32],
-        bars: PanelStride,
-        to: &mut [f32],
-        rows: PanelStride,
-    ) {
-        for panel in 0..panels {
-            for &(first, len) in &self.runs {
-                let from = bars.row(self.offsets[first] + t).panel(panel).start;
-                let at = rows.row(first).panel(panel).start;
-                to[at..at + len * PANEL].copy_from_slice(&per_bar_gates[from..from + len * PANEL]);
-            }
-        }
-    }
-
-    /// The reverse of [`read_step`](Windows::read_step): adds consecutive rows to the bars' rows,
-    /// in each panel.
-    pub(super) fn add_step(
-        &self,
-        isa: Isa,
-        t: usize,
-        panels: usize,
-        rows: View<'_>,
-        per_bar_gates: &mut [f32],
-        bars: PanelStride,
-    ) {
-        for (first, len, bar) in self.runs_at(t) {
-            let terms = View(rows.0, rows.1.row(first));
-            kernel::add_rows(isa, len, panels, terms, &mut ViewMut(per_bar_gates, bars.row(bar)));
-        }
-    }
-}
-
-/// Bar `bar` of [.., width]. Runs that end before the longest one go on over whatever bars come
-/// next, and past the last; nothing is read of that.
-fn bar_of(bars: &[f32], width: usize, bar: usize) -> &[f32] {
-    let last = bars.len() / width - 1;
-    &bars[bar.min(last) * width..][..width]
-}
-
-/// Copies a bar into the first row at `place`.
-fn put(bar: &[f32], to: &mut [f32], place: PanelStride) {
-    // A length that is known when this is compiled saves a call for each panel.
-    let (whole, rest) = bar.as_chunks::<PANEL>();
-    for (panel, part) in whole.iter().enumerate() {
-        to[place.panel(panel).start..][..PANEL].copy_from_slice(part);
-    }
-    if !rest.is_empty() {
-        to[place.panel(whole.len()).start..][..rest.len()].copy_from_slice(rest);
     }
 }
 
@@ -351,65 +284,5 @@ mod tests {
         assert_eq!((distinct.steps(), distinct.offsets.as_slice(), distinct.bars()), (6, &[0, 4, 10][..], 16));
         assert_eq!(distinct.rows().collect::<Vec<_>>(), (2..12).chain(14..20).collect::<Vec<_>>());
         assert_eq!(distinct.sample_positions(), [(0, 3), (1, 3), (2, 3)]);
-    }
-
-    #[test]
-    fn some_bars_are_packed_as_all_are() {
-        let place = PanelStride { start: 0, stride: 40 * PANEL };
-        let bars: Vec<f32> = (0..90).map(|x| x as f32).collect();
-        // Equal stretches, windows that touch, and some that lie apart.
-        let distinct = windows(&[2, 3, 6, 10, 20], 4);
-        let packed = |rows: Range<usize>, row: usize| {
-            let mut x = vec![f32::NAN; 40 * PANEL];
-            distinct.pack_bars(&rows, &bars, 3, &mut x, place);
-            x[row * PANEL..][..3].to_vec()
-        };
-        for row in 0..distinct.bars() {
-            let expected = packed(0..distinct.bars(), row);
-            assert_eq!(expected[0] % 3.0, 0.0, "row {row}");
-            for (start, end) in
-                [(row, row + 1), (row.saturating_sub(3), distinct.bars()), (row / 4 * 4, row / 4 * 4 + 4)]
-            {
-                assert_eq!(
-                    packed(start..end.min(distinct.bars()), row - start),
-                    expected,
-                    "row {row} of {start}..{end}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn bars_are_packed_read_and_added_by_window() {
-        let place = PanelStride { start: 0, stride: 20 * PANEL };
-        let bars: Vec<f32> = (0..60).map(|x| x as f32).collect();
-        for starts in [&[2, 3, 4, 5][..], &[2, 9, 16]] {
-            let distinct = windows(starts, 4);
-            let mut x = vec![0.0; 40 * PANEL];
-            if distinct.overlap() {
-                distinct.pack_bars(&(0..distinct.bars()), &bars, 3, &mut x, place);
-            } else {
-                distinct.pack_steps(&(0..4), &bars, 3, &mut x, place);
-            }
-            for (w, start) in starts.iter().enumerate() {
-                for t in 0..4 {
-                    let row = if distinct.overlap() { distinct.offsets[w] + t } else { t * distinct.len() + w };
-                    assert_eq!(x[row * PANEL..][..3], bars[(start + t) * 3..][..3], "{starts:?}");
-                }
-            }
-            if distinct.overlap() {
-                let mut rows = vec![0.0; 40 * PANEL];
-                distinct.read_step(1, 2, &x, place, &mut rows, place);
-                assert_eq!(rows[2 * PANEL], bars[5 * 3]);
-                assert_eq!(x[place.row(distinct.rows_in_step(1).unwrap() + 2).start], rows[2 * PANEL]);
-                assert_eq!(distinct.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
-                let mut sums = vec![0.0; 40 * PANEL];
-                distinct.add_step(Isa::best(), 1, 2, View(&rows, place), &mut sums, place);
-                assert_eq!(sums[3 * PANEL], bars[5 * 3]);
-            } else {
-                assert_eq!(distinct.rows_in_step(1), None);
-                assert_eq!(distinct.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..1, 1..3), (1..2, 5..7), (2..3, 9..11)]);
-            }
-        }
     }
 }
