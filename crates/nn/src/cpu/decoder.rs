@@ -11,6 +11,7 @@ use crate::cpu::fusion::FusionMemory;
 use crate::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::team::ThreadTeam;
+use crate::cpu::{head, readout};
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView};
 use crate::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
@@ -30,76 +31,74 @@ pub(crate) struct GraphShard<'a> {
     pub(crate) team: &'a ThreadTeam,
 }
 
-impl Decoder {
-    /// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its
-    /// fields.
-    fn lens(&self, capacity: Capacity) -> [usize; 9] {
-        let Widths { encoding, fused, top, outputs, readout } = self.widths;
-        let (encodings, outputs) = (capacity.samples * encoding, self.rows(capacity.samples) * outputs);
-        let attended = if self.attention.is_some() { capacity.samples * top } else { 0 };
-        let pooled = if readout == Readout::Node { 0 } else { top };
-        let d_encodings = if self.has_d_encodings() { encodings } else { 0 };
-        let d_fused = if self.fusion.is_some() { capacity.samples * fused } else { 0 };
-        [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
-    }
+/// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its
+/// fields.
+fn lens(decoder: &Decoder, capacity: Capacity) -> [usize; 9] {
+    let Widths { encoding, fused, top, outputs, readout } = decoder.widths;
+    let (encodings, outputs) = (capacity.samples * encoding, decoder.rows(capacity.samples) * outputs);
+    let attended = if decoder.attention.is_some() { capacity.samples * top } else { 0 };
+    let pooled = if readout == Readout::Node { 0 } else { top };
+    let d_encodings = if has_d_encodings(decoder) { encodings } else { 0 };
+    let d_fused = if decoder.fusion.is_some() { capacity.samples * fused } else { 0 };
+    [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
+}
 
-    /// The same with fusion's by what they are; without graph attention's own.
-    pub(crate) fn tensor_plan(&self, capacity: Capacity, purpose: Purpose) -> TensorPlan {
-        const NAMES: [(&str, &[StepPhase]); 9] = [
-            ("encodings", BOTH),
-            ("outputs", BOTH),
-            ("gradient of the outputs", BACKWARD),
-            ("gradient of the encodings", BACKWARD),
-            ("gradient of what is fused", BACKWARD),
-            ("what graph attention gives", BOTH),
-            ("its gradient", BACKWARD),
-            ("what is read out of a graph", BOTH),
-            ("its gradient", BACKWARD),
-        ];
-        let own =
-            self.lens(capacity).into_iter().zip(NAMES).map(|(len, (name, phases))| (name.to_owned(), len, phases));
-        own.chain([("fusion".to_owned(), self.fusion_len(capacity, purpose), BOTH)]).collect()
-    }
+/// The same with fusion's by what they are; without graph attention's own.
+pub(crate) fn tensor_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> TensorPlan {
+    const NAMES: [(&str, &[StepPhase]); 9] = [
+        ("encodings", BOTH),
+        ("outputs", BOTH),
+        ("gradient of the outputs", BACKWARD),
+        ("gradient of the encodings", BACKWARD),
+        ("gradient of what is fused", BACKWARD),
+        ("what graph attention gives", BOTH),
+        ("its gradient", BACKWARD),
+        ("what is read out of a graph", BOTH),
+        ("its gradient", BACKWARD),
+    ];
+    let own =
+        lens(decoder, capacity).into_iter().zip(NAMES).map(|(len, (name, phases))| (name.to_owned(), len, phases));
+    own.chain([("fusion".to_owned(), fusion_len(decoder, capacity, purpose), BOTH)]).collect()
+}
 
-    fn fusion_len(&self, capacity: Capacity, purpose: Purpose) -> usize {
-        self.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose))
-    }
+fn fusion_len(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> usize {
+    decoder.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose))
+}
 
-    /// True if the encodings' gradient is formed: for an encoder that learns, and where it is that
-    /// of what the head reads.
-    fn has_d_encodings(&self) -> bool {
-        self.encoder_learns || self.attention.is_none()
-    }
+/// True if the encodings' gradient is formed: for an encoder that learns, and where it is that
+/// of what the head reads.
+fn has_d_encodings(decoder: &Decoder) -> bool {
+    decoder.encoder_learns || decoder.attention.is_none()
+}
 
-    /// From the outputs' gradient to that of what the head read.
-    fn head_backward(
-        &self,
-        bf16_isa: Option<Bf16Isa>,
-        parameters: &TensorSet,
-        read: &[f32],
-        d_outputs: &[f32],
-        d_read: &mut [f32],
-        gradients: &mut TensorSet,
-    ) {
-        match &self.head {
-            Some(head) => head.backward(bf16_isa, parameters, read, d_outputs, d_read, gradients),
-            None => d_read.copy_from_slice(d_outputs),
-        }
+/// From the outputs' gradient to that of what the head read.
+fn head_backward(
+    decoder: &Decoder,
+    bf16_isa: Option<Bf16Isa>,
+    parameters: &TensorSet,
+    read: &[f32],
+    d_outputs: &[f32],
+    d_read: &mut [f32],
+    gradients: &mut TensorSet,
+) {
+    match &decoder.head {
+        Some(head) => head::backward(head, bf16_isa, parameters, read, d_outputs, d_read, gradients),
+        None => d_read.copy_from_slice(d_outputs),
     }
+}
 
-    /// Numbers in the memory for shards of up to `capacity`.
-    pub(crate) fn memory_len(&self, capacity: Capacity, purpose: Purpose) -> usize {
-        let len = |attention| AttentionPass::len(attention, capacity.samples, capacity.edges, passes(purpose));
-        let own = self.lens(capacity).iter().sum::<usize>() + self.fusion_len(capacity, purpose);
-        own + self.attention.as_ref().map_or(0, len)
-    }
+/// Numbers in the memory for shards of up to `capacity`.
+pub(crate) fn memory_len(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> usize {
+    let len = |attention| AttentionPass::len(attention, capacity.samples, capacity.edges, passes(purpose));
+    let own = lens(decoder, capacity).iter().sum::<usize>() + fusion_len(decoder, capacity, purpose);
+    own + decoder.attention.as_ref().map_or(0, len)
+}
 
-    /// Input of attention.
-    fn nodes<'a>(&self, graph: Option<GraphShard<'a>>, x: &'a [f32]) -> Nodes<'a> {
-        let GraphShard { view, dropout, team } = graph.expect("a shard of a model over graphs is a graph");
-        let attributes = if self.sees_attributes { view.attributes } else { &[] };
-        Nodes { graph: GraphView { attributes, ..view }, x, dropout, team }
-    }
+/// Input of attention.
+fn nodes<'a>(decoder: &Decoder, graph: Option<GraphShard<'a>>, x: &'a [f32]) -> Nodes<'a> {
+    let GraphShard { view, dropout, team } = graph.expect("a shard of a model over graphs is a graph");
+    let attributes = if decoder.sees_attributes { view.attributes } else { &[] };
+    Nodes { graph: GraphView { attributes, ..view }, x, dropout, team }
 }
 
 /// The passes of attention.
@@ -141,7 +140,7 @@ impl Decoding {
     /// Memory for shards of up to `capacity`, booked on `scope`.
     pub(crate) fn new(scope: &Scope, decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> Result<Self> {
         let [encodings, outputs, d_outputs, d_encodings, d_fused, attended, d_attended, pooled, d_pooled] =
-            decoder.lens(capacity);
+            lens(decoder, capacity);
         let fusion = decoder.fusion.map(|fusion| FusionMemory::new(scope, fusion.sizes, capacity.samples, purpose));
         let zeros = |len| Buffer::zeros(scope, len);
         let attention = decoder.attention.as_ref();
@@ -253,17 +252,17 @@ impl Decoding {
         }
         if let (Some(attention), Some(memory)) = (&decoder.attention, &mut self.attention) {
             let attended = &mut self.attended.as_mut_slice()[..self.samples * top];
-            attended.copy_from_slice(memory.forward(attention, packed.expect(PACKED), decoder.nodes(graph, x)));
+            attended.copy_from_slice(memory.forward(attention, packed.expect(PACKED), nodes(decoder, graph, x)));
             x = attended;
         }
         if readout != Readout::Node {
             let pooled = self.pooled.as_mut_slice();
-            readout.forward(x, pooled, &mut self.arguments);
+            readout::forward(readout, x, pooled, &mut self.arguments);
             x = pooled;
         }
         let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
         match &decoder.head {
-            Some(head) => head.forward(self.bf16_isa, parameters, x, outputs),
+            Some(head) => head::forward(head, self.bf16_isa, parameters, x, outputs),
             None => outputs.copy_from_slice(x),
         }
     }
@@ -304,7 +303,7 @@ impl Decoding {
         };
         if let (Some(attention), Some(memory)) = (&decoder.attention, &mut self.attention) {
             let len = self.samples * self.widths.fused;
-            let nodes = decoder.nodes(graph, &fused[..len]);
+            let nodes = nodes(decoder, graph, &fused[..len]);
             let node_gradients = NodeGradients {
                 d_output: &self.d_attended.as_slice()[..self.samples * self.widths.top],
                 d_x: decoder.encoder_learns.then(|| &mut d_fused.as_mut_slice()[..len]),
@@ -337,11 +336,11 @@ impl Decoding {
         let (nodes, d_nodes) = (&nodes[..len], &mut d_nodes.as_mut_slice()[..len]);
         let d_outputs = &self.d_outputs.as_slice()[..self.widths.readout.rows(self.samples) * self.widths.outputs];
         if self.widths.readout == Readout::Node {
-            decoder.head_backward(self.bf16_isa, parameters, nodes, d_outputs, d_nodes, gradients);
+            head_backward(decoder, self.bf16_isa, parameters, nodes, d_outputs, d_nodes, gradients);
         } else {
             let d_pooled = self.d_pooled.as_mut_slice();
-            decoder.head_backward(self.bf16_isa, parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
-            self.widths.readout.backward(d_pooled, &self.arguments, d_nodes);
+            head_backward(decoder, self.bf16_isa, parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
+            readout::backward(self.widths.readout, d_pooled, &self.arguments, d_nodes);
         }
     }
 }

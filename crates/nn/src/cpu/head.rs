@@ -7,41 +7,39 @@ use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::model::head::Head;
 use crate::model::tensor::TensorSet;
 
-impl Head {
-    pub(crate) fn forward(
-        &self,
-        bf16_isa: Option<Bf16Isa>,
-        parameters: &TensorSet,
-        joined: &[f32],
-        outputs: &mut [f32],
-    ) {
-        let bias = parameters.slot(self.bias);
-        outputs.chunks_exact_mut(self.outputs).for_each(|row| row.copy_from_slice(bias));
-        let weight = Matrix::new(parameters.slot(self.weight), self.outputs, self.width).transposed();
-        multiply_by(bf16_isa, self.joined(joined), weight, Output::Add, outputs);
-    }
+pub(crate) fn forward(
+    head: &Head,
+    bf16_isa: Option<Bf16Isa>,
+    parameters: &TensorSet,
+    joined: &[f32],
+    outputs: &mut [f32],
+) {
+    let bias = parameters.slot(head.bias);
+    outputs.chunks_exact_mut(head.outputs).for_each(|row| row.copy_from_slice(bias));
+    let weight = Matrix::new(parameters.slot(head.weight), head.outputs, head.width).transposed();
+    multiply_by(bf16_isa, joined_matrix(head, joined), weight, Output::Add, outputs);
+}
 
-    /// Adds the parameters' gradients and writes that of `joined` to `d_joined`, both [B, D].
-    pub(crate) fn backward(
-        &self,
-        bf16_isa: Option<Bf16Isa>,
-        parameters: &TensorSet,
-        joined: &[f32],
-        d_outputs: &[f32],
-        d_joined: &mut [f32],
-        gradients: &mut TensorSet,
-    ) {
-        let rows = d_outputs.len() / self.outputs;
-        let d_y = Matrix::new(d_outputs, rows, self.outputs);
-        multiply_by(bf16_isa, d_y.transposed(), self.joined(joined), Output::Add, gradients.slot_mut(self.weight));
-        for row in d_outputs.chunks_exact(self.outputs) {
-            gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
-        }
-        let weight = Matrix::new(parameters.slot(self.weight), self.outputs, self.width);
-        multiply_by(bf16_isa, d_y, weight, Output::Overwrite, d_joined);
+/// Adds the parameters' gradients and writes that of `joined` to `d_joined`, both [B, D].
+pub(crate) fn backward(
+    head: &Head,
+    bf16_isa: Option<Bf16Isa>,
+    parameters: &TensorSet,
+    joined: &[f32],
+    d_outputs: &[f32],
+    d_joined: &mut [f32],
+    gradients: &mut TensorSet,
+) {
+    let rows = d_outputs.len() / head.outputs;
+    let d_y = Matrix::new(d_outputs, rows, head.outputs);
+    multiply_by(bf16_isa, d_y.transposed(), joined_matrix(head, joined), Output::Add, gradients.slot_mut(head.weight));
+    for row in d_outputs.chunks_exact(head.outputs) {
+        gradients.slot_mut(head.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
     }
+    let weight = Matrix::new(parameters.slot(head.weight), head.outputs, head.width);
+    multiply_by(bf16_isa, d_y, weight, Output::Overwrite, d_joined);
+}
 
-    fn joined<'a>(&self, joined: &'a [f32]) -> Matrix<'a, f32> {
-        Matrix::new(joined, joined.len() / self.width, self.width)
-    }
+fn joined_matrix<'a>(head: &Head, joined: &'a [f32]) -> Matrix<'a, f32> {
+    Matrix::new(joined, joined.len() / head.width, head.width)
 }

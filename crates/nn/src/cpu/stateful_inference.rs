@@ -16,8 +16,9 @@ use rayon::prelude::*;
 
 use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::compute::{Capacity, Compute, Purpose};
-use crate::cpu::decoder::Decoding;
+use crate::cpu::decoder::{self, Decoding};
 use crate::cpu::kernel::bf16::Bf16Isa;
+use crate::cpu::norm::read_top;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::{ShardWorkspace, Weights};
 use crate::error::Result;
@@ -143,7 +144,7 @@ pub fn streamed_len(model: &Model, compute: Compute, timeframes: impl Iterator<I
         Pooling::Last => 0,
         Pooling::Attention { heads } => WindowPooling::len(heads, hidden, steps, 1),
     };
-    let alone = model.decoder().memory_len(ONE_SAMPLE, Purpose::Prediction) + largest_window_len(model);
+    let alone = decoder::memory_len(model.decoder(), ONE_SAMPLE, Purpose::Prediction) + largest_window_len(model);
     let (states, reader) = timeframes
         .fold((0, alone), |(states, reader), (rows, steps)| (states + hidden * rows, reader + pooling_len(steps)));
     states + readers(compute) * reader
@@ -448,7 +449,7 @@ impl SegmentScan<'_> {
             memory.advance(weights.packed, timeframe, read, &mut state);
             while let Some((row, top)) = asked.next_if(|(row, _)| **row < end) {
                 memory.read_top(timeframe, 0, row - start, top);
-                weights.model.lstms()[timeframe].read(weights.parameters, top);
+                read_top(&weights.model.lstms()[timeframe], weights.parameters, top);
             }
         }
         Ok(kept)

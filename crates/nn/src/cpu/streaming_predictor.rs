@@ -9,6 +9,7 @@ use crate::cpu::carried::state_len;
 use crate::cpu::compute::{Compute, Purpose};
 use crate::cpu::decoder::Decoding;
 use crate::cpu::kernel::bf16::Bf16Isa;
+use crate::cpu::norm::read_top;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::Weights;
 use crate::cpu::stateful_inference::{ONE_SAMPLE, top_hidden};
@@ -105,7 +106,7 @@ impl StreamingPredictor {
             for (t, row) in recent[new..].chunks_exact_mut(hidden).enumerate() {
                 self.engine.read_state(timeframe, t, &mut after);
                 row.copy_from_slice(top_hidden(&after, hidden));
-                self.model.lstms()[timeframe].read(&self.parameters, row);
+                read_top(&self.model.lstms()[timeframe], &self.parameters, row);
             }
         }
     }
@@ -129,7 +130,7 @@ impl StreamingPredictor {
                 }
                 None => {
                     part.copy_from_slice(top_hidden(state, hidden));
-                    self.model.lstms()[k].read(parameters, part);
+                    read_top(&self.model.lstms()[k], parameters, part);
                 }
             }
         }

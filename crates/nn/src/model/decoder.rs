@@ -74,7 +74,7 @@ impl Decoder {
 
     /// Weights of fusion by attention in a sample: heads · n · n; none without it.
     pub(crate) fn fusion_weights_len(&self) -> usize {
-        self.fusion.map_or(0, |fusion| fusion.sizes.weights())
+        self.fusion.map_or(0, |fusion| fusion.sizes.weights_len())
     }
 
     /// `None` where attention gives the outputs.

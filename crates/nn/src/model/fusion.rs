@@ -58,6 +58,18 @@ pub(crate) struct FusionSizes {
     pub(crate) inner: usize,
 }
 
+impl FusionSizes {
+    /// Weights of a sample, [heads, n, n].
+    pub(crate) fn weights_len(self) -> usize {
+        self.heads * self.tokens * self.tokens
+    }
+
+    /// d: numbers of a head.
+    pub(crate) fn head_width(self) -> usize {
+        self.hidden / self.heads
+    }
+}
+
 /// A linear map's weight and bias.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {

@@ -11,56 +11,44 @@ pub(super) struct Sample<'a> {
     pub(super) weights: &'a [f32],
 }
 
-impl FusionSizes {
-    /// Weights of a sample.
-    pub(crate) fn weights(self) -> usize {
-        self.heads * self.tokens * self.tokens
-    }
-
-    /// d: numbers of a head.
-    fn width(self) -> usize {
-        self.hidden / self.heads
-    }
-
-    /// The place of a head's part of q, k or v (`which`: 0, 1, 2) of a token, in [n, 3H].
-    fn at(self, head: usize, which: usize, token: usize) -> std::ops::Range<usize> {
-        let start = (3 * token + which) * self.hidden + head * self.width();
-        start..start + self.width()
-    }
+/// The place of a head's part of q, k or v (`which`: 0, 1, 2) of a token, in [n, 3H].
+fn part(sizes: FusionSizes, head: usize, which: usize, token: usize) -> std::ops::Range<usize> {
+    let start = (3 * token + which) * sizes.hidden + head * sizes.head_width();
+    start..start + sizes.head_width()
 }
 
 /// Weights [heads, n, n] and what the tokens see with them [n, H].
 pub(super) fn forward(sizes: FusionSizes, qkv: &[f32], weights: &mut [f32], seen: &mut [f32]) {
-    let scale = (1.0 / (sizes.width() as f64).sqrt()) as f32;
+    let scale = (1.0 / (sizes.head_width() as f64).sqrt()) as f32;
     seen.fill(0.0);
     for (row, weights) in weights.chunks_exact_mut(sizes.tokens).enumerate() {
         let (head, token) = (row / sizes.tokens, row % sizes.tokens);
-        let query = &qkv[sizes.at(head, 0, token)];
+        let query = &qkv[part(sizes, head, 0, token)];
         for (other, weight) in weights.iter_mut().enumerate() {
-            *weight = dot(query, &qkv[sizes.at(head, 1, other)]) * scale;
+            *weight = dot(query, &qkv[part(sizes, head, 1, other)]) * scale;
         }
         crate::cpu::pooling::softmax(weights);
-        let to = &mut seen[token * sizes.hidden + head * sizes.width()..][..sizes.width()];
+        let to = &mut seen[token * sizes.hidden + head * sizes.head_width()..][..sizes.head_width()];
         for (other, &weight) in weights.iter().enumerate() {
-            add_scaled(to, weight, &qkv[sizes.at(head, 2, other)]);
+            add_scaled(to, weight, &qkv[part(sizes, head, 2, other)]);
         }
     }
 }
 
 /// Writes the gradient of q, k and v [n, 3H] from that of what the tokens saw [n, H].
 pub(super) fn backward(sizes: FusionSizes, sample: Sample<'_>, d_seen: &[f32], d_qkv: &mut [f32]) {
-    let scale = (1.0 / (sizes.width() as f64).sqrt()) as f32;
+    let scale = (1.0 / (sizes.head_width() as f64).sqrt()) as f32;
     d_qkv.fill(0.0);
     for (row, weights) in sample.weights.chunks_exact(sizes.tokens).enumerate() {
         let (head, token) = (row / sizes.tokens, row % sizes.tokens);
-        let d_seen = &d_seen[token * sizes.hidden + head * sizes.width()..][..sizes.width()];
-        let d_weight = |other: usize| dot(d_seen, &sample.qkv[sizes.at(head, 2, other)]);
+        let d_seen = &d_seen[token * sizes.hidden + head * sizes.head_width()..][..sizes.head_width()];
+        let d_weight = |other: usize| dot(d_seen, &sample.qkv[part(sizes, head, 2, other)]);
         let mean = weights.iter().enumerate().fold(0.0, |sum, (other, &weight)| sum + weight * d_weight(other));
         for (other, &weight) in weights.iter().enumerate() {
             let d_score = weight * (d_weight(other) - mean) * scale;
-            add_scaled(&mut d_qkv[sizes.at(head, 2, other)], weight, d_seen);
-            add_scaled(&mut d_qkv[sizes.at(head, 0, token)], d_score, &sample.qkv[sizes.at(head, 1, other)]);
-            add_scaled(&mut d_qkv[sizes.at(head, 1, other)], d_score, &sample.qkv[sizes.at(head, 0, token)]);
+            add_scaled(&mut d_qkv[part(sizes, head, 2, other)], weight, d_seen);
+            add_scaled(&mut d_qkv[part(sizes, head, 0, token)], d_score, &sample.qkv[part(sizes, head, 1, other)]);
+            add_scaled(&mut d_qkv[part(sizes, head, 1, other)], d_score, &sample.qkv[part(sizes, head, 0, token)]);
         }
     }
 }

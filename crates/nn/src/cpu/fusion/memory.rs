@@ -7,7 +7,7 @@ use super::attention::{self, Sample};
 use crate::cpu::compute::Purpose;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
-use crate::cpu::norm::Normalised;
+use crate::cpu::norm::{self, Normalised};
 use crate::error::Result;
 use crate::model::fusion::{AttentionFusion, FusionSizes, Linear};
 use crate::model::tensor::TensorSet;
@@ -44,7 +44,7 @@ pub(crate) struct FusionMemory {
 fn lens(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> [usize; 10] {
     let rows = capacity * sizes.tokens;
     let (states, wide, inner) = (rows * sizes.hidden, 3 * rows * sizes.hidden, rows * sizes.inner);
-    let weights = capacity * sizes.weights();
+    let weights = capacity * sizes.weights_len();
     let [d_wide, d_inner, d_states] = match purpose {
         Purpose::Training { .. } => [wide, inner, states],
         Purpose::Prediction => [0; 3],
@@ -99,9 +99,9 @@ impl FusionMemory {
         self.tokens = x.len() / hidden;
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
-        fusion.input.forward(self.bf16_isa, parameters, x, hidden, qkv, Output::Overwrite);
+        linear_forward(fusion.input, self.bf16_isa, parameters, x, hidden, qkv, Output::Overwrite);
         round_to(self.precision, qkv);
-        let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights());
+        let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights_len());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
         for (qkv, to) in qkv.chunks_exact(3 * tokens * hidden).zip(weights.zip(seen)) {
             attention::forward(fusion.sizes, qkv, to.0, to.1);
@@ -109,7 +109,8 @@ impl FusionMemory {
         round_to(self.precision, &mut self.seen.as_mut_slice()[..rows * hidden]);
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
-        fusion.output.forward(
+        linear_forward(
+            fusion.output,
             self.bf16_isa,
             parameters,
             &self.seen.as_slice()[..rows * hidden],
@@ -117,16 +118,16 @@ impl FusionMemory {
             first,
             Output::Add,
         );
-        fusion.norm1.forward(parameters, first, &mut self.norm1);
+        norm::forward(&fusion.norm1, parameters, first, &mut self.norm1);
 
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
-        fusion.widen.forward(self.bf16_isa, parameters, first, hidden, wide, Output::Overwrite);
+        linear_forward(fusion.widen, self.bf16_isa, parameters, first, hidden, wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
         round_to(self.precision, wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
-        fusion.narrow.forward(self.bf16_isa, parameters, wide, inner, second, Output::Add);
-        fusion.norm2.forward(parameters, second, &mut self.norm2);
+        linear_forward(fusion.narrow, self.bf16_isa, parameters, wide, inner, second, Output::Add);
+        norm::forward(&fusion.norm2, parameters, second, &mut self.norm2);
 
         let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
         let share = (1.0 / tokens as f64) as f32;
@@ -143,7 +144,7 @@ impl FusionMemory {
     /// The weights [heads, n, n] with which the tokens of a sample looked at each other, after
     /// [`FusionMemory::forward`]: a row a token that looks, which sums to one.
     pub(crate) fn weights(&self, fusion: &AttentionFusion, sample: usize) -> &[f32] {
-        &self.weights.as_slice()[sample * fusion.sizes.weights()..][..fusion.sizes.weights()]
+        &self.weights.as_slice()[sample * fusion.sizes.weights_len()..][..fusion.sizes.weights_len()]
     }
 
     /// Fused samples, [B, H], after [`FusionMemory::forward`].
@@ -153,7 +154,7 @@ impl FusionMemory {
 
     /// Looks at all that [`FusionMemory::forward`] computed, in its order.
     pub(crate) fn trace(&self, sizes: FusionSizes, trace: &mut NonFiniteTrace) {
-        let (FusionSizes { tokens, hidden, inner, .. }, weights) = (sizes, sizes.weights());
+        let (FusionSizes { tokens, hidden, inner, .. }, weights) = (sizes, sizes.weights_len());
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         for (tensor, buffer, len) in [
             ("queries, keys and values [B · n, 3H]", &self.qkv, 3 * rows * hidden),
@@ -186,81 +187,73 @@ impl FusionMemory {
             let d_fused = &d_fused[row / tokens * hidden..][..hidden];
             d_rows.iter_mut().zip(d_fused).for_each(|(to, &d)| *to = d * share);
         }
-        fusion.norm2.backward(parameters, &self.norm2, d_rows, gradients);
+        norm::backward(&fusion.norm2, parameters, &self.norm2, d_rows, gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
-        fusion.narrow.backward(self.bf16_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
+        linear_backward(fusion.narrow, self.bf16_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
         round_to(self.precision, d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
         let first = &self.first.as_slice()[..rows * hidden];
-        fusion.widen.backward(self.bf16_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
+        linear_backward(fusion.widen, self.bf16_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
 
-        fusion.norm1.backward(parameters, &self.norm1, d_rows, gradients);
+        norm::backward(&fusion.norm1, parameters, &self.norm1, d_rows, gradients);
         let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
-        fusion.output.backward(self.bf16_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
+        linear_backward(fusion.output, self.bf16_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
         let sample = 3 * tokens * hidden;
         let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
         let qkv = self.qkv.as_slice().chunks_exact(sample);
-        let weights = self.weights.as_slice().chunks_exact(fusion.sizes.weights());
+        let weights = self.weights.as_slice().chunks_exact(fusion.sizes.weights_len());
         let d = d_seen.chunks_exact(tokens * hidden).zip(d_qkv.chunks_exact_mut(sample));
         for ((qkv, weights), (d_seen, d_qkv)) in qkv.zip(weights).zip(d) {
             attention::backward(fusion.sizes, Sample { qkv, weights }, d_seen, d_qkv);
         }
         round_to(self.precision, d_qkv);
         d_x.copy_from_slice(d_rows);
-        fusion.input.backward(self.bf16_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
+        linear_backward(fusion.input, self.bf16_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
     }
 }
 
-impl Linear {
-    /// `to` [N, out] = x [N, width] · Wᵀ + b, or that added to it.
-    fn forward(
-        self,
-        bf16_isa: Option<Bf16Isa>,
-        parameters: &TensorSet,
-        x: &[f32],
-        width: usize,
-        to: &mut [f32],
-        into: Output,
-    ) {
-        let (weight, bias) = (parameters.slot(self.weight), parameters.slot(self.bias));
-        for row in to.chunks_exact_mut(bias.len()) {
-            match into {
-                Output::Overwrite => row.copy_from_slice(bias),
-                Output::Add => row.iter_mut().zip(bias).for_each(|(sum, &bias)| *sum += bias),
-            }
+/// `to` [N, out] = x [N, width] · Wᵀ + b, or that added to it.
+fn linear_forward(
+    linear: Linear,
+    bf16_isa: Option<Bf16Isa>,
+    parameters: &TensorSet,
+    x: &[f32],
+    width: usize,
+    to: &mut [f32],
+    into: Output,
+) {
+    let (weight, bias) = (parameters.slot(linear.weight), parameters.slot(linear.bias));
+    for row in to.chunks_exact_mut(bias.len()) {
+        match into {
+            Output::Overwrite => row.copy_from_slice(bias),
+            Output::Add => row.iter_mut().zip(bias).for_each(|(sum, &bias)| *sum += bias),
         }
-        let weight = Matrix::new(weight, bias.len(), width).transposed();
-        multiply_by(bf16_isa, Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
     }
+    let weight = Matrix::new(weight, bias.len(), width).transposed();
+    multiply_by(bf16_isa, Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
+}
 
-    /// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to
-    /// `gradients`.
-    fn backward(
-        self,
-        bf16_isa: Option<Bf16Isa>,
-        parameters: &TensorSet,
-        x: &[f32],
-        d_y: &[f32],
-        d_x: &mut [f32],
-        into: Output,
-        gradients: &mut TensorSet,
-    ) {
-        let out = parameters.slot(self.bias).len();
-        let rows = d_y.len() / out;
-        let width = x.len() / rows;
-        let d = Matrix::new(d_y, rows, out);
-        multiply_by(
-            bf16_isa,
-            d.transposed(),
-            Matrix::new(x, rows, width),
-            Output::Add,
-            gradients.slot_mut(self.weight),
-        );
-        for row in d_y.chunks_exact(out) {
-            gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
-        }
-        multiply_by(bf16_isa, d, Matrix::new(parameters.slot(self.weight), out, width), into, d_x);
+/// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to
+/// `gradients`.
+fn linear_backward(
+    linear: Linear,
+    bf16_isa: Option<Bf16Isa>,
+    parameters: &TensorSet,
+    x: &[f32],
+    d_y: &[f32],
+    d_x: &mut [f32],
+    into: Output,
+    gradients: &mut TensorSet,
+) {
+    let out = parameters.slot(linear.bias).len();
+    let rows = d_y.len() / out;
+    let width = x.len() / rows;
+    let d = Matrix::new(d_y, rows, out);
+    multiply_by(bf16_isa, d.transposed(), Matrix::new(x, rows, width), Output::Add, gradients.slot_mut(linear.weight));
+    for row in d_y.chunks_exact(out) {
+        gradients.slot_mut(linear.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
     }
+    multiply_by(bf16_isa, d, Matrix::new(parameters.slot(linear.weight), out, width), into, d_x);
 }
 
 #[cfg(test)]

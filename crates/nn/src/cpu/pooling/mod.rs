@@ -29,6 +29,7 @@ mod query;
 mod sliding;
 mod window;
 
-pub(crate) use project::Vectors;
+pub(crate) use project::{Vectors, project, project_backward};
+pub(crate) use query::{find_keys, keys_backward};
 pub(crate) use sliding::{SlidingCapacity, SlidingPooling};
 pub(crate) use window::{WindowPooling, softmax};

@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::Vectors;
+use super::{Vectors, find_keys, project};
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::error::Result;
@@ -50,7 +50,7 @@ impl WindowPooling {
         let (hidden, steps) = (pooling.hidden, self.steps);
         self.samples = states.len() / (steps * hidden);
         self.vectors.set_windows(self.samples);
-        pooling.keys(parameters, self.keys.as_mut_slice());
+        find_keys(pooling, parameters, self.keys.as_mut_slice());
         let keys = Matrix::new(self.keys.as_slice(), pooling.heads, hidden);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(pooling.heads * steps).take(self.samples);
         for (sample, weights) in weights.enumerate() {
@@ -66,7 +66,7 @@ impl WindowPooling {
                 weights.iter().zip(states).for_each(|(&weight, state)| add_scaled(sum, weight, state));
             }
         }
-        pooling.project(bf16_isa, parameters, &mut self.vectors);
+        project(pooling, bf16_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 

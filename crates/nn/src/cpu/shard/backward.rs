@@ -29,6 +29,7 @@ use crate::cpu::kernel::{
     self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, PrefetchRows, ProductIsa, Start, Step,
     View, ViewMut,
 };
+use crate::cpu::norm::add_gradients;
 use crate::cpu::profile::Work;
 use crate::model::lstm::{LayerSlots, Read};
 use crate::model::tensor::TensorSet;
@@ -330,6 +331,6 @@ fn unpack(dims: Dimensions, l: usize, slots: &LayerSlots, scratch: &ShardScratch
     }
     if let Some(norm) = slots.norm {
         let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(dims)].split_at(dims.units() * PANEL);
-        norm.add_gradients(weight, bias, gradients);
+        add_gradients(&norm, weight, bias, gradients);
     }
 }

@@ -44,10 +44,11 @@ use rayon::prelude::*;
 
 use crate::cpu::carried::Initial;
 use crate::cpu::compute::{Capacity, Purpose};
-use crate::cpu::decoder::{Decoding, passes};
+use crate::cpu::decoder::{self, Decoding, passes};
 use crate::cpu::graph_attention::PackedAttention;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::kernel::{Isa, PANEL};
+use crate::cpu::norm::read_top;
 use crate::cpu::profile::{Clock, Profile};
 use crate::cpu::schedule::TaskGraph;
 use crate::error::Result;
@@ -307,10 +308,10 @@ impl ShardWorkspace {
         let all = dimensions(model, capacity, bf16_isa);
         if capacity.threads > 1 {
             let tasks = all.iter().map(|&dims| tasks::len(dims, purpose, capacity.threads));
-            return tasks.sum::<usize>() + model.decoder().memory_len(capacity, purpose);
+            return tasks.sum::<usize>() + decoder::memory_len(model.decoder(), capacity, purpose);
         }
         let layers = |dims: &Dimensions| dims.sizes.layers * memory::layer_len(*dims, purpose).iter().sum::<usize>();
-        let decoding = model.decoder().memory_len(capacity, purpose);
+        let decoding = decoder::memory_len(model.decoder(), capacity, purpose);
         let scratch = ScratchLens::largest(&all, purpose).total();
         all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
@@ -346,7 +347,7 @@ impl ShardWorkspace {
             pooling::len(&all, purpose),
             BOTH,
         ));
-        parts.extend(model.decoder().tensor_plan(capacity, purpose));
+        parts.extend(decoder::tensor_plan(model.decoder(), capacity, purpose));
         let named: usize = parts.iter().map(|(_, len, _)| len).sum();
         let attention = ShardWorkspace::len(model, capacity, purpose, bf16_isa) - named;
         parts.push(("graph attention".to_owned(), attention, BOTH));
@@ -393,7 +394,7 @@ impl ShardWorkspace {
                 }
                 _ => rows.zip(sequence.windows.sample_positions()).for_each(|(row, &at)| {
                     sequence.read_top(at.0, at.1, row);
-                    model.lstms()[k].read(parameters, row);
+                    read_top(&model.lstms()[k], parameters, row);
                 }),
             }
             self.clock.stop(start, 2 * (k + 1));

@@ -33,8 +33,8 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::Vectors;
 use super::window::{add_scaled, dot};
+use super::{Vectors, find_keys, keys_backward, project, project_backward};
 use crate::cpu::flush::flush;
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::matmul::{Matrix, Output, multiply_by};
@@ -135,7 +135,7 @@ impl SlidingPooling {
         ends: &[(usize, usize)],
         mut read: impl FnMut((usize, usize), &mut [f32]),
     ) -> &[f32] {
-        pooling.keys(parameters, self.keys.as_mut_slice());
+        find_keys(pooling, parameters, self.keys.as_mut_slice());
         self.vectors.set_windows(ends.len());
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
@@ -143,7 +143,7 @@ impl SlidingPooling {
             (0..pooling.heads).for_each(|head| self.sum_windows(pooling, sequence, head, first..first + own.len()));
             first += own.len();
         }
-        pooling.project(self.bf16_isa, parameters, &mut self.vectors);
+        project(pooling, self.bf16_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -169,7 +169,7 @@ impl SlidingPooling {
         mut write: impl FnMut((usize, usize), &[f32]),
         gradients: &mut TensorSet,
     ) {
-        pooling.project_backward(self.bf16_isa, parameters, &self.vectors, &mut self.d_vectors, gradients);
+        project_backward(pooling, self.bf16_isa, parameters, &self.vectors, &mut self.d_vectors, gradients);
         self.d_keys.as_mut_slice().fill(0.0);
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
@@ -180,7 +180,7 @@ impl SlidingPooling {
             rows.enumerate().for_each(|(t, row)| write((sequence, t), row));
             first += own.len();
         }
-        pooling.keys_backward(parameters, self.d_keys.as_slice(), gradients);
+        keys_backward(pooling, parameters, self.d_keys.as_slice(), gradients);
     }
 
     /// The weights `[heads, T]` of window `window`, which ends at `end`, after

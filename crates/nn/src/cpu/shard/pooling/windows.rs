@@ -29,7 +29,7 @@ use super::PoolingParameters;
 use crate::cpu::compute::Purpose;
 use crate::cpu::flush::flush;
 use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, ProductIsa, Start, View, ViewMut};
-use crate::cpu::pooling::Vectors;
+use crate::cpu::pooling::{Vectors, find_keys, keys_backward, project, project_backward};
 use crate::error::Result;
 use crate::model::pooling::AttentionPooling;
 use crate::model::tensor::TensorSet;
@@ -57,7 +57,7 @@ impl PackedKeys {
     /// Computes the keys anew.
     pub(in crate::cpu::shard) fn pack(&mut self, pooling: &AttentionPooling, parameters: &TensorSet) {
         let mut keys = vec![0.0; pooling.heads * pooling.hidden];
-        pooling.keys(parameters, &mut keys);
+        find_keys(pooling, parameters, &mut keys);
         for (head, key) in keys.chunks_exact(pooling.hidden).enumerate() {
             put_column(key, head, self.by_head.as_mut_slice());
             if !self.by_unit.is_empty() {
@@ -236,7 +236,7 @@ impl PooledWindows {
                 read_row(sums, head, dims.heads, self.vectors.sum_mut(head, w));
             }
         }
-        pooling.project(dims.bf16_isa, values, &mut self.vectors);
+        project(pooling, dims.bf16_isa, values, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -258,7 +258,7 @@ impl PooledWindows {
         gradients: &mut TensorSet,
     ) {
         let d_vectors = scratch.d_vectors.as_mut().expect("memory made for training");
-        pooling.project_backward(self.dims.bf16_isa, values, &self.vectors, d_vectors, gradients);
+        project_backward(pooling, self.dims.bf16_isa, values, &self.vectors, d_vectors, gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());
@@ -270,7 +270,7 @@ impl PooledWindows {
         for (head, row) in d_keys.chunks_exact_mut(pooling.hidden).enumerate() {
             read_row(scratch.d_keys.as_slice(), head, pooling.heads, row);
         }
-        pooling.keys_backward(values, &d_keys, gradients);
+        keys_backward(pooling, values, &d_keys, gradients);
     }
 
     /// The gradients of one window's scores, in [`PoolingScratch::d_scores`].

@@ -17,6 +17,7 @@ use crate::batch::Windows;
 use crate::cpu::decoder::{Decoding, GraphShard};
 use crate::cpu::kernel::bf16::Bf16Isa;
 use crate::cpu::kernel::{Isa, PANEL};
+use crate::cpu::norm::read_top;
 use crate::cpu::profile::Clock;
 use crate::cpu::schedule::{Task, TaskGraph};
 use crate::cpu::team::ThreadTeam;
@@ -253,7 +254,7 @@ impl<'a> ShardRun<'a> {
             rows.zip(&own.windows.sample_positions()[first..]).for_each(|(row, &(window, step))| {
                 let group = &groups[super::group_of(groups.len(), own.windows.len(), window)];
                 group.sequence.read_top(window - group.windows.start, step, row);
-                model.lstms()[k].read(parameters, row);
+                read_top(&model.lstms()[k], parameters, row);
             });
         }
     }

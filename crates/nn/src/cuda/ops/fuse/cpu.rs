@@ -40,6 +40,14 @@ fn part(sizes: FuseSizes, head: usize, which: usize, token: usize) -> std::ops::
     start..start + sizes.head_width()
 }
 
+/// Scores become weights that sum to one.
+fn softmax(scores: &mut [f32]) {
+    let most = scores.iter().fold(scores[0], |most, &score| if score > most { score } else { most });
+    scores.iter_mut().for_each(|score| *score = (*score - most).exp());
+    let sum = scores.iter().fold(0.0, |sum, weight| sum + weight);
+    scores.iter_mut().for_each(|weight| *weight /= sum);
+}
+
 pub(super) fn attend(memory: &mut FuseMemory) {
     let FuseMemory { sizes, qkv, weights, seen, .. } = memory;
     let (sizes, qkv) = (*sizes, qkv.as_slice());
@@ -55,7 +63,7 @@ pub(super) fn attend(memory: &mut FuseMemory) {
             let key = &qkv[part(sizes, head, 1, other)];
             *weight = lanes::sum(width, |k| query[k] * key[k]) * scale;
         }
-        crate::cpu::pooling::softmax(weights);
+        softmax(weights);
         let to = &mut seen[(sample * tokens + token) * hidden + head * width..][..width];
         for (other, weight) in weights.iter().enumerate() {
             let values = &qkv[part(sizes, head, 2, other)];
