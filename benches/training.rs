@@ -7,8 +7,8 @@ use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_gr
 use megabatch_benches::full_size::{FULL_SIZE, shape};
 use megabatch_benches::samples;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, ModelConfig, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{Config, Predictor, Run, SampleRanges, Samples, Selection, Trainer};
 
 /// Steps of one measurement, so that starting the reading thread does not count.

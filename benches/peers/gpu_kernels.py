@@ -5,8 +5,8 @@ the kernels round: h and the gates' gradients to the type, kept gates to f16. A 
 guards around every buffer, and the same bits with tiles of the other size. numpy packs the fragments of weights; the kernels that pack them are cases, too.
 Covered: the recurrence of one block and of groups, forward and backward; over rows that it projects itself; with W_hh in eight bits.
 
-    python gpu_kernels.py --kernels k0=crates/nn/ptx [--kernels k1=DIR ...] [--seconds 200] [--json FILE] [--only checks|times] [--match REGEX]
-    python gpu_kernels.py --kernels k0=crates/nn/ptx --dry-run        # numpy alone: every launch, its arguments compared with the PTX
+    python gpu_kernels.py --kernels k0=crates/nn-cuda/ptx [--kernels k1=DIR ...] [--seconds 200] [--json FILE] [--only checks|times] [--match REGEX]
+    python gpu_kernels.py --kernels k0=crates/nn-cuda/ptx --dry-run        # numpy alone: every launch, its arguments compared with the PTX
 
 A later folder may lack files: those of the first stand in for them, and only what it has is checked again. Cases run in a second process, which is replaced
 when it hangs or loses the GPU. Exit codes: 0 all passed, 1 a check failed or was not run, 6 no GPU, 77 no numpy.

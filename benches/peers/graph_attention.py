@@ -4,7 +4,7 @@ Two layers of GATConv (or GATv2Conv), 4 heads of 64 units with ReLU between them
 forward and backward from the loss mean(y^2). The rounds of the two sides alternate, so that a noisy machine disturbs both alike; each side reports
 its fastest time. Memory: how far a step raises PyTorch's process above what it holds with the batch and the model, beside the whole of ours.
 
-    cargo build --release -p megabatch-nn --example graph_attention
+    cargo build --release -p megabatch-nn-cpu --example graph_attention
     target/peers/bin/python benches/peers/graph_attention.py --program target/release/examples/graph_attention
 """
 import argparse

@@ -68,7 +68,7 @@ const COMPARISONS: &[Comparison] = &[
         name: "training",
         script: "lstm_step.py",
         packages: PYTORCH,
-        build: &[Built::Program, Built::Example("megabatch-nn", "multiply_add_peak")],
+        build: &[Built::Program, Built::Example("megabatch-nn-cpu", "multiply_add_peak")],
         program: MEGABATCH,
     },
     Comparison { name: "bf16", script: "lstm_bf16.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
@@ -99,7 +99,7 @@ const COMPARISONS: &[Comparison] = &[
         name: "graph-attention",
         script: "graph_attention.py",
         packages: PYTORCH,
-        build: &[Built::Example("megabatch-nn", "graph_attention")],
+        build: &[Built::Example("megabatch-nn-cpu", "graph_attention")],
         program: ("--program", "release/examples/graph_attention"),
     },
     Comparison {
@@ -113,7 +113,7 @@ const COMPARISONS: &[Comparison] = &[
         name: "gpu",
         script: "gpu_speed.py",
         packages: PYTORCH,
-        build: &[Built::Example("megabatch-nn", "gpu_layers")],
+        build: &[Built::Example("megabatch-nn-cuda", "gpu_layers")],
         program: ("--layers", "release/examples/gpu_layers"),
     },
     Comparison {

@@ -15,7 +15,7 @@ const PACKAGES: &[&str] = &[
     "--package",
     "megabatch-gpu-core",
     "--package",
-    "megabatch-nn",
+    "megabatch-nn-cuda",
     "--package",
     "megabatch-trainer",
     "--package",

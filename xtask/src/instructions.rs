@@ -94,7 +94,7 @@ fn count(workspace: &Workspace) -> Result<Counts> {
 
 /// The kernel that a function is, compiled for AVX2.
 fn kernel_of(function: &str) -> Option<&'static str> {
-    let name = function.strip_prefix("megabatch_nn::cpu::kernel::avx2::")?;
+    let name = function.strip_prefix("megabatch_nn_cpu::kernel::avx2::")?;
     KERNELS.iter().copied().find(|kernel| *kernel == name)
 }
 

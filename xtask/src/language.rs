@@ -9,13 +9,13 @@ use crate::house::is_for_tests;
 use crate::workspace::{is_test_file, rust_files};
 
 /// Libraries whose texts are held to the rule.
-const LIBRARIES: [&str; 6] = ["bars", "chunk-io", "graph-cache", "nn", "order", "trainer"];
+const LIBRARIES: [&str; 8] = ["bars", "chunk-io", "graph-cache", "nn", "nn-cpu", "nn-cuda", "order", "trainer"];
 
 /// Sections of the configuration.
 const SECTIONS: [&str; 5] = ["data", "gpu_optimization", "model", "output", "training"];
 
-/// Libraries that name fields in backticks, and list all of them as `FIELDS`.
-const WITH_FIELDS: [&str; 2] = ["nn", "trainer"];
+/// Libraries that name fields in backticks. nn and trainer list all of them as `FIELDS`.
+const WITH_FIELDS: [&str; 4] = ["nn", "nn-cpu", "nn-cuda", "trainer"];
 
 /// Functions whose first argument is the path of a field.
 const NAMING: [&str; 4] = ["check_heads", "check_rate_of", "refuse_on_gpu", "setting"];

@@ -25,11 +25,32 @@ const LAYERS: &[(&str, &[&str])] = &[
         "megabatch-nn",
         &["megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order", "megabatch-segment"],
     ),
+    ("megabatch-nn-cpu", &["megabatch-nn", "megabatch-amp", "megabatch-gpu-core", "megabatch-order"]),
+    (
+        "megabatch-nn-cuda",
+        &[
+            "megabatch-nn",
+            "megabatch-amp",
+            "megabatch-atomic-file",
+            "megabatch-gpu-core",
+            // For its feature `conformance`.
+            "megabatch-order",
+            "megabatch-segment",
+        ],
+    ),
     // For tests: the libraries whose models it computes have it as a dev-dependency.
     ("megabatch-reference", &["megabatch-nn", "megabatch-order"]),
     (
         "megabatch-trainer",
-        &["megabatch-nn", "megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order"],
+        &[
+            "megabatch-nn",
+            "megabatch-nn-cpu",
+            "megabatch-nn-cuda",
+            "megabatch-amp",
+            "megabatch-atomic-file",
+            "megabatch-gpu-core",
+            "megabatch-order",
+        ],
     ),
     (
         "megabatch-run",
@@ -44,6 +65,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "megabatch-graph-cache",
             "megabatch-mpi-lazy",
             "megabatch-nn",
+            "megabatch-nn-cpu",
+            "megabatch-nn-cuda",
             "megabatch-order",
             "megabatch-segment",
             "megabatch-trainer",

@@ -113,7 +113,7 @@ pub enum Error {
         /// Number of threads asked for.
         threads: usize,
         /// The system's answer.
-        source: rayon::ThreadPoolBuildError,
+        source: Box<dyn StdError + Send + Sync>,
     },
 
     /// A matrix of weights cannot be quantised.
@@ -298,7 +298,7 @@ impl Error {
     }
 
     /// Turns an I/O error into [`Error::File`], for use in `map_err`.
-    pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+    pub fn file(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::File { path, action, source }
     }

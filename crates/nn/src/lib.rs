@@ -1,8 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 pub mod batch;
-pub mod cpu;
-pub mod cuda;
 mod error;
 pub mod graph;
 pub mod loss;

@@ -14,6 +14,9 @@ mod tape;
 pub use graph::{Graph, GraphDropout};
 pub use inputs::{Inputs, LayerState, Read, Sequences};
 pub use loss::{LossValue, loss, loss_of_graphs};
-/// The crate that describes models. In its own unit tests it is another crate than `crate`.
-pub use megabatch_nn as nn;
 pub use model::{Gradients, LayerStates, Outputs, Reference};
+
+/// The same numbers in double precision.
+pub fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().copied().map(f64::from).collect()
+}

@@ -10,7 +10,7 @@ use crate::inputs::{Inputs, LayerState, Sequences};
 use crate::lstm::{self, Recurrence, State, prefixed};
 use crate::parameters::{Parameters, Weights};
 use crate::tape::{Matrix, Tape, Var};
-use crate::{attention, graph};
+use crate::{attention, graph, wide};
 
 /// A model in double precision, with its parameters.
 #[derive(Clone, Debug)]
@@ -67,8 +67,27 @@ impl Reference {
     /// If `parameters` are those of another model.
     pub fn new(model: &Model, parameters: &TensorSet) -> Self {
         assert_eq!(model.layout(), parameters.layout(), "the parameters of the model");
-        let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect();
         let tensors = parameters.tensors().map(|(name, shape, values)| (name.to_owned(), shape.to_vec(), wide(values)));
+        Reference::from_tensors(model, tensors)
+    }
+
+    /// The model whose head, if it has one, is the identity; its other parameters are `values` by
+    /// name.
+    pub fn with_identity_head<'a>(model: &Model, values: impl Fn(&str) -> &'a [f32]) -> Self {
+        let diagonal = model.outputs() + 1;
+        let tensors = model.layout().tensors().map(|(name, shape)| {
+            let len = shape.iter().product();
+            let values = match name {
+                "head.weight" => (0..len).map(|k| if k % diagonal == 0 { 1.0 } else { 0.0 }).collect(),
+                "head.bias" => vec![0.0; len],
+                _ => wide(values(name)),
+            };
+            (name.to_owned(), shape.to_vec(), values)
+        });
+        Reference::from_tensors(model, tensors)
+    }
+
+    fn from_tensors(model: &Model, tensors: impl Iterator<Item = (String, Vec<usize>, Vec<f64>)>) -> Self {
         Reference {
             config: model.config(),
             shape: model.shape().clone(),

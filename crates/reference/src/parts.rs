@@ -4,9 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use megabatch_nn::model::{Layout, TensorSet};
+
 use crate::attention::{self, Attended};
 use crate::parameters::{Parameters, Weights};
 use crate::tape::{Matrix, Tape, Var};
+use crate::wide;
 
 /// A parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +20,24 @@ pub struct Parameter {
     pub shape: Vec<usize>,
     /// Row-major.
     pub values: Vec<f64>,
+}
+
+/// All tensors of a set.
+pub fn parameters(set: &TensorSet) -> Vec<Parameter> {
+    let parameter = |(name, shape, values): (&str, &[usize], &[f32])| Parameter {
+        name: name.to_owned(),
+        shape: shape.to_vec(),
+        values: wide(values),
+    };
+    set.tensors().map(parameter).collect()
+}
+
+/// The tensors of `layout`, one after another.
+///
+/// # Panics
+/// If one of them is missing.
+pub fn in_order(layout: &Layout, by_name: &BTreeMap<String, Vec<f64>>) -> Vec<f64> {
+    layout.tensors().flat_map(|(name, _)| &by_name[name]).copied().collect()
 }
 
 /// Results of a part, forward and backward.

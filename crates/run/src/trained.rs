@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use megabatch_chunk_io::{AttributeValue, Source};
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{Checkpoints, Predictor, State};
 use serde::Serialize;

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
-use megabatch_nn::cpu::{BlockSinks, CheckpointPolicy, Compute, Engine, FinalGradients, Purpose};
 use megabatch_nn::loss::{Loss, Objective};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, StepDropout, StepSeed, Timeframe};
+use megabatch_nn_cpu::{BlockSinks, CheckpointPolicy, Compute, Engine, FinalGradients, Purpose};
 use megabatch_trainer::{
     Config, Event, Faults, IdleRanks, InMemory, Link, Relay, Result, Run, SampleRanges, ThreadPeers, Trainer,
     bytes_in_a_row_a_step, relay_seconds,

@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::{Compute, StreamingPredictor};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, Timeframe, save_weights};
+use megabatch_nn_cpu::{Compute, StreamingPredictor};
 use megabatch_trainer::{
     Config, Error, Event, Predictor, Result, Run, SampleRanges, Samples, Selection, SeriesInMemory, Trainer,
 };

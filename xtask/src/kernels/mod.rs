@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn ptx_lies_in_one_folder_a_crate() {
-        let source = Path::new("crates/nn/src/cuda/ops/matmul/tiles.cu");
-        assert_eq!(compiled(source), Path::new("crates/nn/ptx/tiles.ptx"));
+        let source = Path::new("crates/nn-cuda/src/ops/matmul/tiles.cu");
+        assert_eq!(compiled(source), Path::new("crates/nn-cuda/ptx/tiles.ptx"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use megabatch_nn::cuda::ops::SOURCES;
+use megabatch_nn_cuda::ops::SOURCES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_test_support::{Requirement, skip};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
 /// The kernels of a training step.
-static NN: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/src/cuda/ops"), SOURCES);
+static NN: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../nn-cuda/src/ops"), SOURCES);
 static AMP: Harness =
     Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["unscale_and_check", "update"]);
 

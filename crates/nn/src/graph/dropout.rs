@@ -2,7 +2,7 @@
 
 use megabatch_order::random::{Stream, bits};
 
-use crate::model::dropout::Mask;
+use crate::model::Mask;
 
 /// Dropout in one graph at one optimizer step; the rates are those of
 /// [`GraphConfig`](crate::model::graph::GraphConfig).
@@ -24,12 +24,12 @@ impl GraphDropout {
     }
 
     /// Dropout of the input of layer `layer`, if any: ask it for (node, unit) of the graph.
-    pub(crate) fn input(self, layer: usize, rate: f32) -> Option<GraphMask> {
+    pub fn input(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("input", layer, rate)
     }
 
     /// Dropout of the coefficients of layer `layer`, if any: ask it for (head, place) of the graph.
-    pub(crate) fn attention(self, layer: usize, rate: f32) -> Option<GraphMask> {
+    pub fn attention(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("attention", layer, rate)
     }
 
@@ -41,7 +41,9 @@ impl GraphDropout {
 
 /// A mask of numbers of one graph.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GraphMask {
-    pub(crate) mask: Mask,
-    pub(crate) graph: usize,
+pub struct GraphMask {
+    /// Mask of all graphs.
+    pub mask: Mask,
+    /// The graph's number in its source.
+    pub graph: usize,
 }

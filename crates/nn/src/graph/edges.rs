@@ -18,15 +18,15 @@ pub(crate) enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     /// Place of the edge's values, below [`places`].
-    pub(crate) place: usize,
+    pub place: usize,
     /// The node that it comes from.
-    pub(crate) from: usize,
-    pub(crate) origin: Origin,
+    pub from: usize,
+    pub origin: Origin,
 }
 
 /// Places for what belongs to an edge: with self-loops, edge `e` to node `i` has place `e + i`, and
 /// after each node's edges comes its loop.
-pub(crate) fn places(nodes: usize, edges: usize) -> usize {
+pub fn places(nodes: usize, edges: usize) -> usize {
     nodes + edges
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn edges_to<'a>(
 }
 
 /// The attributes of edges and loops by place, [P, A] with A = `width`.
-pub(crate) fn place_attributes(graph: &GraphView<'_>, self_loops: bool, width: usize, to: &mut [f32]) {
+pub fn place_attributes(graph: &GraphView<'_>, self_loops: bool, width: usize, to: &mut [f32]) {
     let mut mean = 0..0;
     for node in 0..graph.nodes() {
         for edge in edges_to(graph, self_loops, node) {

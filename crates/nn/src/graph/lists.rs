@@ -33,7 +33,7 @@ pub struct BatchEdges {
     pub graphs: Vec<GraphStart>,
 }
 
-/// Start of a graph in lists: `Graph` of ops/graphs.cuh.
+/// Start of a graph in lists: `Graph` of graphs.cuh in nn-cuda.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct GraphStart {

@@ -11,9 +11,8 @@ mod port;
 use megabatch_segment::{Csc, Csr};
 
 pub use batch::{GraphBatch, check_graphs, samples_of};
-pub use dropout::GraphDropout;
-pub(crate) use dropout::GraphMask;
-pub(crate) use edges::{place_attributes, places};
+pub use dropout::{GraphDropout, GraphMask};
+pub use edges::{place_attributes, places};
 pub use lists::{BatchEdges, GraphStart, NO_EDGE, SeenEdges};
 pub use port::{GraphTargets, Graphs, LabelSpan};
 

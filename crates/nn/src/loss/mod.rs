@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::model::ModelConfig;
-use crate::model::dropout::StepDropout;
-use crate::model::readout::Readout;
+use crate::model::Readout;
+use crate::model::StepDropout;
 pub use ascending::Ascending;
 pub use classes::Classes;
 use graph::wide;
@@ -27,7 +27,6 @@ pub use tasks::{Group, Task, TaskLoss, Tasks};
 /// over graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "a run has one, and passes it by value a batch at a time")]
 pub enum Loss {
     /// The mean over known targets of the squared error, as `torch.nn.MSELoss`.

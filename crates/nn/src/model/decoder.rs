@@ -12,30 +12,34 @@ use crate::model::{Encoder, ModelConfig};
 
 /// The parts of a model above its encoder, from D numbers a sample to K outputs.
 #[derive(Debug)]
-pub(crate) struct Decoder {
-    pub(crate) widths: Widths,
-    pub(crate) fusion: Option<AttentionFusion>,
-    pub(crate) attention: Option<GraphAttention>,
-    /// `None` where attention gives the outputs.
-    pub(crate) head: Option<Head>,
+pub struct Decoder {
+    /// Numbers in a row at each height.
+    pub widths: Widths,
+    /// Fusion by attention; `None` for encodings as they are.
+    pub fusion: Option<AttentionFusion>,
+    /// Graph attention, for a model over graphs that has some.
+    pub attention: Option<GraphAttention>,
+    /// The linear head; `None` where attention gives the outputs.
+    pub head: Option<Head>,
     /// True if attention sees the attributes of edges.
-    pub(crate) sees_attributes: bool,
+    pub sees_attributes: bool,
     /// True if the encoder has parameters, so that the gradient goes on below.
-    pub(crate) encoder_learns: bool,
+    pub encoder_learns: bool,
 }
 
 /// Numbers in a row at each height of a decoder.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Widths {
+pub struct Widths {
     /// D.
-    pub(crate) encoding: usize,
+    pub encoding: usize,
     /// H of what fusion makes of it; D without fusion.
-    pub(crate) fused: usize,
+    pub fused: usize,
     /// W: of what the head, or a readout, reads.
-    pub(crate) top: usize,
+    pub top: usize,
     /// K.
-    pub(crate) outputs: usize,
-    pub(crate) readout: Readout,
+    pub outputs: usize,
+    /// Readout of a graph's nodes.
+    pub readout: Readout,
 }
 
 impl Decoder {
@@ -67,41 +71,13 @@ impl Decoder {
         Decoder { widths, fusion, attention, head, sees_attributes, encoder_learns }
     }
 
-    /// D.
-    pub(crate) fn width(&self) -> usize {
-        self.widths.encoding
-    }
-
     /// Weights of fusion by attention in a sample: heads · n · n; none without it.
-    pub(crate) fn fusion_weights_len(&self) -> usize {
+    pub fn fusion_weights_len(&self) -> usize {
         self.fusion.map_or(0, |fusion| fusion.sizes.weights_len())
     }
 
-    /// `None` where attention gives the outputs.
-    pub(crate) fn head(&self) -> Option<&Head> {
-        self.head.as_ref()
-    }
-
-    pub(crate) fn fusion(&self) -> Option<&AttentionFusion> {
-        self.fusion.as_ref()
-    }
-
-    pub(crate) fn attention(&self) -> Option<&GraphAttention> {
-        self.attention.as_ref()
-    }
-
-    /// Width of what fusion makes of the encodings, which are as they are without it.
-    pub(crate) fn fused(&self) -> usize {
-        self.widths.fused
-    }
-
-    /// Width of what the head reads.
-    pub(crate) fn top(&self) -> usize {
-        self.widths.top
-    }
-
     /// Rows of outputs for `samples` samples that are computed together.
-    pub(crate) fn rows(&self, samples: usize) -> usize {
+    pub fn rows(&self, samples: usize) -> usize {
         self.widths.readout.rows(samples)
     }
 }

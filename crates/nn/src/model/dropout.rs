@@ -44,10 +44,12 @@ pub struct Dropout {
 /// The mask of one layer's outputs in one timeframe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mask {
-    pub(crate) key: [u32; 2],
+    /// Key of the random words.
+    pub key: [u32; 2],
     /// Words below it drop their number.
     pub dropped_below: u32,
-    pub(crate) scale: f64,
+    /// 1 / (1 - rate): factor of the numbers that stay.
+    pub scale: f64,
 }
 
 impl Dropout {

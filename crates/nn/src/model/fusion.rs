@@ -48,51 +48,61 @@ impl fmt::Display for Fusion {
 
 /// Sizes of fusion by attention.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FusionSizes {
+pub struct FusionSizes {
     /// n: timeframes.
-    pub(crate) tokens: usize,
+    pub tokens: usize,
     /// H.
-    pub(crate) hidden: usize,
-    pub(crate) heads: usize,
+    pub hidden: usize,
+    /// Heads of attention.
+    pub heads: usize,
     /// Width of the feed-forward network.
-    pub(crate) inner: usize,
+    pub inner: usize,
 }
 
 impl FusionSizes {
     /// Weights of a sample, [heads, n, n].
-    pub(crate) fn weights_len(self) -> usize {
+    pub fn weights_len(self) -> usize {
         self.heads * self.tokens * self.tokens
     }
 
     /// d: numbers of a head.
-    pub(crate) fn head_width(self) -> usize {
+    pub fn head_width(self) -> usize {
         self.hidden / self.heads
     }
 }
 
 /// A linear map's weight and bias.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Linear {
-    pub(crate) weight: Slot,
-    pub(crate) bias: Slot,
+pub struct Linear {
+    /// W, [out, in].
+    pub weight: Slot,
+    /// b, [out].
+    pub bias: Slot,
 }
 
 /// Offsets of the parameters of fusion by attention.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AttentionFusion {
-    pub(crate) sizes: FusionSizes,
-    pub(crate) input: Linear,  // [3H, H]: those of q, k and v
-    pub(crate) output: Linear, // [H, H]
-    pub(crate) widen: Linear,  // [inner, H]
-    pub(crate) narrow: Linear, // [H, inner]
-    pub(crate) norm1: LayerNorm,
-    pub(crate) norm2: LayerNorm,
+pub struct AttentionFusion {
+    /// Sizes of the fusion.
+    pub sizes: FusionSizes,
+    /// Map of tokens to q, k and v, [3H, H].
+    pub input: Linear,
+    /// Map of what tokens see, [H, H].
+    pub output: Linear,
+    /// First map of the feed-forward network, [inner, H].
+    pub widen: Linear,
+    /// Second map of the feed-forward network, [H, inner].
+    pub narrow: Linear,
+    /// Norm after attention.
+    pub norm1: LayerNorm,
+    /// Norm after the feed-forward network.
+    pub norm2: LayerNorm,
 }
 
 impl AttentionFusion {
     /// Appends the parameters to `layout`, named `fusion.self_attn.in_proj_weight` and so on, in
     /// PyTorch's order.
-    pub(crate) fn new(sizes: FusionSizes, layout: &mut Layout) -> Self {
+    pub fn new(sizes: FusionSizes, layout: &mut Layout) -> Self {
         let FusionSizes { hidden, inner, .. } = sizes;
         let mut linear = |weight: &str, bias: &str, shape: [usize; 2]| Linear {
             weight: layout.push(format!("fusion.{weight}"), &shape),
@@ -107,7 +117,7 @@ impl AttentionFusion {
     }
 
     /// Start of the first parameter, which the others follow.
-    pub(crate) fn start(&self, layout: &Layout) -> usize {
+    pub fn start(&self, layout: &Layout) -> usize {
         layout.range(self.input.weight).start
     }
 }

@@ -27,7 +27,7 @@ impl Model {
 
     /// Timeframes in the order in which a backward pass goes through them: the one with the most
     /// work first.
-    pub(crate) fn backward_order(&self) -> Vec<usize> {
+    pub fn backward_order(&self) -> Vec<usize> {
         let work = |k: usize| {
             let sizes = self.lstms()[k].sizes;
             sizes.steps * (0..sizes.layers).map(|l| sizes.input(l) + sizes.hidden).sum::<usize>()
@@ -38,14 +38,14 @@ impl Model {
     }
 
     /// Element range of the parameters above the encoder.
-    pub(crate) fn decoder_range(&self) -> Range<usize> {
+    pub fn decoder_range(&self) -> Range<usize> {
         let layers = self.lstms().iter().flat_map(|lstm| &lstm.layers).map(|layer| layer.range(&self.layout).end);
         let poolings = (0..self.poolings().len()).filter_map(|k| self.pooling_range(k)).map(|range| range.end);
         layers.chain(poolings).max().unwrap_or(0)..self.layout.len()
     }
 
     /// Element range of the pooling of timeframe `k`; `None` without attention pooling.
-    pub(crate) fn pooling_range(&self, k: usize) -> Option<Range<usize>> {
+    pub fn pooling_range(&self, k: usize) -> Option<Range<usize>> {
         let pooling = self.poolings().get(k)?;
         Some(pooling.start(&self.layout)..self.layout.range(pooling.out_bias).end)
     }
@@ -53,7 +53,7 @@ impl Model {
 
 impl LayerSlots {
     /// Element range of the layer's parameters, which are contiguous.
-    pub(crate) fn range(&self, layout: &Layout) -> Range<usize> {
+    pub fn range(&self, layout: &Layout) -> Range<usize> {
         let bias = self.bias.map(|[_, bias_hh]| bias_hh);
         let last = self.norm.map(|norm| norm.bias).or(bias).unwrap_or(self.weight_hh);
         layout.range(self.weight_ih).start..layout.range(last).end

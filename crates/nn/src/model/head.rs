@@ -6,11 +6,15 @@ use crate::model::tensor::{Layout, Slot};
 
 /// Offsets of the head's parameters.
 #[derive(Debug)]
-pub(crate) struct Head {
-    pub(crate) width: usize,
-    pub(crate) outputs: usize,
-    pub(crate) weight: Slot, // [K, D]
-    pub(crate) bias: Slot,   // [K]
+pub struct Head {
+    /// D.
+    pub width: usize,
+    /// K.
+    pub outputs: usize,
+    /// W, [K, D].
+    pub weight: Slot,
+    /// b, [K].
+    pub bias: Slot,
 }
 
 impl Head {
@@ -21,7 +25,7 @@ impl Head {
     }
 
     /// Offsets of the weight [K, D] and the bias [K].
-    pub(crate) fn slots(&self) -> [Slot; 2] {
+    pub fn slots(&self) -> [Slot; 2] {
         [self.weight, self.bias]
     }
 }

@@ -32,7 +32,7 @@ impl Model {
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn initial_parameters(&self, scope: &Scope, seed: u64) -> Result<TensorSet> {
         let mut parameters = TensorSet::zeros(scope, self.layout())?;
-        if let Some(attention) = self.decoder().attention() {
+        if let Some(attention) = self.decoder().attention.as_ref() {
             attention.initial(seed, &mut parameters);
         }
         for (name, _) in self.layout().tensors().filter(|(name, _)| !name.starts_with("graph.")) {
@@ -53,7 +53,7 @@ impl Model {
     fn initial(&self, name: &str) -> Distribution {
         let hidden = self.config().hidden as f64;
         if name.starts_with("head.") {
-            return Distribution::Uniform(1.0 / (self.decoder().top() as f64).sqrt());
+            return Distribution::Uniform(1.0 / (self.decoder().widths.top as f64).sqrt());
         }
         if name.ends_with("in_proj_weight") {
             // Xavier's: 6 over the numbers that come in and the 3H that go out.

@@ -10,23 +10,26 @@ use crate::model::tensor::{Layout, Slot, TensorSet};
 
 /// Sizes of one timeframe's LSTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LstmSizes {
+pub struct LstmSizes {
     /// T.
-    pub(crate) steps: usize,
+    pub steps: usize,
     /// F of the first layer; those above read H.
-    pub(crate) features: usize,
+    pub features: usize,
     /// H.
-    pub(crate) hidden: usize,
-    pub(crate) layers: usize,
-    pub(crate) bias: bool,
+    pub hidden: usize,
+    /// Number of layers.
+    pub layers: usize,
+    /// True if the layers have `bias_ih` and `bias_hh`.
+    pub bias: bool,
     /// True if each layer's outputs go through a norm.
-    pub(crate) norm: bool,
-    pub(crate) read: Read,
+    pub norm: bool,
+    /// Hidden states that are read.
+    pub read: Read,
 }
 
-/// Which of the top layer's hidden states are read, and give a gradient back.
+/// Hidden states of the top layer that are read, and give a gradient back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub enum Read {
     /// The one after the last step.
     LastStep,
     /// States after every step.
@@ -35,17 +38,24 @@ pub(crate) enum Read {
 
 /// Offsets of the parameters of one timeframe's LSTM, layer by layer.
 #[derive(Debug)]
-pub(crate) struct Lstm {
-    pub(crate) sizes: LstmSizes,
-    pub(crate) layers: Vec<LayerSlots>,
+pub struct Lstm {
+    /// Sizes of all layers.
+    pub sizes: LstmSizes,
+    /// Parameters, layer by layer.
+    pub layers: Vec<LayerSlots>,
 }
 
+/// Offsets of one layer's parameters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LayerSlots {
-    pub(crate) weight_ih: Slot,         // [4H, F]
-    pub(crate) weight_hh: Slot,         // [4H, H]
-    pub(crate) bias: Option<[Slot; 2]>, // b_ih and b_hh, [4H] each
-    pub(crate) norm: Option<LayerNorm>,
+pub struct LayerSlots {
+    /// W_ih, [4H, F].
+    pub weight_ih: Slot,
+    /// W_hh, [4H, H].
+    pub weight_hh: Slot,
+    /// b_ih and b_hh, [4H] each.
+    pub bias: Option<[Slot; 2]>,
+    /// Norm of the layer's outputs.
+    pub norm: Option<LayerNorm>,
 }
 
 impl Lstm {
@@ -68,13 +78,13 @@ impl Lstm {
 
 impl LstmSizes {
     /// Width of what layer `l` reads at each step.
-    pub(crate) fn input(self, l: usize) -> usize {
+    pub fn input(self, l: usize) -> usize {
         if l == 0 { self.features } else { self.hidden }
     }
 
     /// True if some layer's outputs receive gradients at every step: from the layer above, or for
     /// the top one from what reads it.
-    pub(crate) fn has_d_layer_output(self) -> bool {
+    pub fn has_d_layer_output(self) -> bool {
         self.layers > 1 || self.read == Read::EveryStep
     }
 }
@@ -84,7 +94,7 @@ impl LayerSlots {
     ///
     /// # Errors
     /// [`Error::Quantize`] for weights that are not finite.
-    pub(crate) fn quantized(&self, hidden: usize, parameters: &TensorSet) -> Result<[QuantizedMatrix; 2]> {
+    pub fn quantized(&self, hidden: usize, parameters: &TensorSet) -> Result<[QuantizedMatrix; 2]> {
         let quantized = |slot| {
             let weight = parameters.slot(slot);
             let shape = [4 * hidden, weight.len() / (4 * hidden)];

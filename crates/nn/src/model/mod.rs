@@ -3,26 +3,26 @@
 //! Descriptions of models: configuration, shapes, parameters by name, initial values. Nothing is
 //! computed here.
 
-pub(crate) mod decoder;
-pub(crate) mod dropout;
-pub(crate) mod fusion;
+pub mod decoder;
+mod dropout;
+pub mod fusion;
 mod gradient_groups;
-pub(crate) mod graph;
-pub(crate) mod head;
-pub(crate) mod initial;
-pub(crate) mod lstm;
-pub(crate) mod norm;
-pub(crate) mod pooling;
-pub(crate) mod readout;
-pub(crate) mod tensor;
-pub(crate) mod weights;
+pub mod graph;
+pub mod head;
+mod initial;
+pub mod lstm;
+pub mod norm;
+pub mod pooling;
+mod readout;
+mod tensor;
+mod weights;
 
 pub use dropout::{Dropout, Mask, StepDropout, StepSeed, check_rate};
 pub use fusion::Fusion;
 pub use graph::{AttentionKind, GraphActivation, GraphAttention, GraphConfig, GraphOutput};
 pub use pooling::Pooling;
 pub use readout::Readout;
-pub use tensor::{Layout, Moments, TensorSet};
+pub use tensor::{Layout, Moments, Slot, TensorSet};
 pub use weights::{TensorFile, encode, load_weights, save_weights};
 
 use std::fmt;
@@ -269,12 +269,13 @@ impl Model {
         &self.layout
     }
 
-    pub(crate) fn lstms(&self) -> &[Lstm] {
+    /// One LSTM a timeframe; none for an encoder without parameters.
+    pub fn lstms(&self) -> &[Lstm] {
         &self.lstms
     }
 
-    /// One a timeframe; none for pooling by the last state.
-    pub(crate) fn poolings(&self) -> &[AttentionPooling] {
+    /// One pooling a timeframe; none for pooling by the last state.
+    pub fn poolings(&self) -> &[AttentionPooling] {
         &self.poolings
     }
 
@@ -293,7 +294,8 @@ impl Model {
         self.decoder.fusion_weights_len()
     }
 
-    pub(crate) fn decoder(&self) -> &Decoder {
+    /// The layers above the encoders.
+    pub fn decoder(&self) -> &Decoder {
         &self.decoder
     }
 }

@@ -5,14 +5,17 @@
 use crate::model::tensor::{Layout, Slot, TensorSet};
 
 /// Epsilon, which keeps a row without variance from a division by zero.
-pub(crate) const EPSILON: f64 = 1e-5;
+pub const EPSILON: f64 = 1e-5;
 
 /// Offsets of the parameters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LayerNorm {
-    pub(crate) width: usize,
-    pub(crate) weight: Slot, // γ [width]
-    pub(crate) bias: Slot,   // β [width]
+pub struct LayerNorm {
+    /// Numbers in a row.
+    pub width: usize,
+    /// γ, [width].
+    pub weight: Slot,
+    /// β, [width].
+    pub bias: Slot,
 }
 
 impl LayerNorm {
@@ -23,12 +26,12 @@ impl LayerNorm {
     }
 
     /// Offsets of γ and β.
-    pub(crate) fn slots(&self) -> [Slot; 2] {
+    pub fn slots(&self) -> [Slot; 2] {
         [self.weight, self.bias]
     }
 
     /// γ and β, [width] each.
-    pub(crate) fn parameters<'a>(&self, parameters: &'a TensorSet) -> [&'a [f32]; 2] {
+    pub fn parameters<'a>(&self, parameters: &'a TensorSet) -> [&'a [f32]; 2] {
         self.slots().map(|slot| parameters.slot(slot))
     }
 }

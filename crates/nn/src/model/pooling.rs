@@ -66,20 +66,27 @@ pub(crate) fn check_heads(setting: &'static str, heads: usize, hidden: usize) ->
 
 /// Offsets of one timeframe's attention parameters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AttentionPooling {
-    pub(crate) hidden: usize,
-    pub(crate) heads: usize,
-    pub(crate) query: Slot,      // [1, H]
-    pub(crate) in_weight: Slot,  // [3H, H]: W_q, W_k, W_v
-    pub(crate) in_bias: Slot,    // [3H]: b_q, b_k, b_v
-    pub(crate) out_weight: Slot, // [H, H]
-    pub(crate) out_bias: Slot,   // [H]
+pub struct AttentionPooling {
+    /// H.
+    pub hidden: usize,
+    /// Heads of attention.
+    pub heads: usize,
+    /// The learned query, [1, H].
+    pub query: Slot,
+    /// W_q, W_k and W_v, [3H, H].
+    pub in_weight: Slot,
+    /// b_q, b_k and b_v, [3H].
+    pub in_bias: Slot,
+    /// W_o, [H, H].
+    pub out_weight: Slot,
+    /// b_o, [H].
+    pub out_bias: Slot,
 }
 
 impl AttentionPooling {
     /// Appends the parameters to `layout`, named `<prefix>.query`,
     /// `<prefix>.attention.in_proj_weight` and so on.
-    pub(crate) fn new(hidden: usize, heads: usize, prefix: &str, layout: &mut Layout) -> Self {
+    pub fn new(hidden: usize, heads: usize, prefix: &str, layout: &mut Layout) -> Self {
         let mut slot = |name: &str, shape: &[usize]| layout.push(format!("{prefix}.{name}"), shape);
         AttentionPooling {
             hidden,
@@ -93,12 +100,12 @@ impl AttentionPooling {
     }
 
     /// Start of the first parameter, which the others follow.
-    pub(crate) fn start(&self, layout: &Layout) -> usize {
+    pub fn start(&self, layout: &Layout) -> usize {
         layout.range(self.query).start
     }
 
     /// d: numbers of a head.
-    pub(crate) fn head_width(&self) -> usize {
+    pub fn head_width(&self) -> usize {
         self.hidden / self.heads
     }
 }

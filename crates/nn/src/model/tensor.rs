@@ -76,7 +76,8 @@ impl Layout {
         matrices.map(|entry| entry.range.clone())
     }
 
-    pub(crate) fn name(&self, slot: Slot) -> &str {
+    /// Name of a tensor.
+    pub fn name(&self, slot: Slot) -> &str {
         &self.entries[slot.0].name
     }
 
@@ -150,11 +151,13 @@ impl TensorSet {
         self.values_mut().fill(0.0);
     }
 
-    pub(crate) fn slot(&self, slot: Slot) -> &[f32] {
+    /// Values of a tensor.
+    pub fn slot(&self, slot: Slot) -> &[f32] {
         &self.values.as_slice()[self.layout.entries[slot.0].range.clone()]
     }
 
-    pub(crate) fn slot_mut(&mut self, slot: Slot) -> &mut [f32] {
+    /// Values of a tensor for writing.
+    pub fn slot_mut(&mut self, slot: Slot) -> &mut [f32] {
         &mut self.values.as_mut_slice()[self.layout.entries[slot.0].range.clone()]
     }
 

@@ -47,7 +47,7 @@ impl Case {
 
 #[test]
 fn graph_attention_computes_what_pytorch_geometric_does() {
-    let file = File::read(&folder("nn").join("attention/torch_fixture.safetensors"));
+    let file = File::read(&folder("nn-cpu").join("attention/torch_fixture.safetensors"));
     let cases: BTreeMap<String, Case> = serde_json::from_str(&file.metadata["cases"]).unwrap();
     assert_eq!(cases.len(), 30, "the fixture has 15 cases of two kinds");
     for (name, case) in &cases {

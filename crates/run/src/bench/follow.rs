@@ -8,8 +8,8 @@ use megabatch_bars::{
     TimeframeScaler, Window, Zone,
 };
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::StreamingPredictor;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, save_weights};
+use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::{Value, json};
 
 use super::series::ModelKind;

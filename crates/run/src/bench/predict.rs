@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{Predictor, SampleRanges, Samples, Selection};
 use serde_json::json;

@@ -2,8 +2,8 @@
 
 use megabatch_amp::Precision;
 use megabatch_chunk_io::Source;
-use megabatch_nn::cpu::instructions;
 use megabatch_nn::loss::Loss;
+use megabatch_nn_cpu::instructions;
 use megabatch_trainer as trainer;
 use megabatch_trainer::LrSchedule;
 

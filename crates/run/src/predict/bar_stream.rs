@@ -2,7 +2,7 @@
 //! together, a bar at a time.
 
 use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStep, SeriesStream};
-use megabatch_nn::cpu::StreamingPredictor;
+use megabatch_nn_cpu::StreamingPredictor;
 
 use crate::error::Result;
 

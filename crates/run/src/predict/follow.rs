@@ -7,7 +7,7 @@ use std::path::Path;
 
 use megabatch_bars::{BarLines, Error as BarsError, SeriesStream};
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::StreamingPredictor;
+use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::json;
 
 use super::bar_stream::{BarStream, Streaming};

@@ -11,8 +11,8 @@ use megabatch_chunk_io::{
     StoredDataset,
 };
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Encoder, Model, SampleShape};
+use megabatch_nn_cpu::Compute;
 use megabatch_order::Rank;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{

@@ -2,11 +2,11 @@
 
 use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_nn::batch::LossOn;
-use megabatch_nn::cuda::Tuning;
 use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_nn::model::{
     AttentionKind, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Pooling, Readout,
 };
+use megabatch_nn_cuda::Tuning;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
     Divergence, EarlyStopping, LastBatch, LrSchedule, LrScheduleKind, OneCycle, OptimizerConfig, OptimizerKind,

@@ -6,7 +6,7 @@
 //! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device
 //! cpu]`
 
-#[path = "../../../nn/examples/device/mod.rs"]
+#[path = "../../../nn-cuda/examples/device/mod.rs"]
 mod device;
 mod runs;
 #[path = "../../../gpu-core/examples/gpu_check/watch.rs"]
@@ -16,7 +16,7 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use megabatch_gpu_core::{CublasLt, Device};
-use megabatch_nn::cuda::ops;
+use megabatch_nn_cuda::ops;
 
 use watch::{Check, Outcome};
 

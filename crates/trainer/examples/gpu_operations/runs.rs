@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
-use megabatch_nn::cuda::Tuning;
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_nn_cuda::Tuning;
 use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, SeriesInMemory, Trainer};
 
 /// A run by what is special of it; it tells how far the device was off.

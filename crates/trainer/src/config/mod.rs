@@ -12,11 +12,11 @@ use std::fmt::Display;
 
 use megabatch_amp::{self as amp, Precision, ScalerConfig};
 use megabatch_nn::batch::{LossOn, Runs};
-use megabatch_nn::cpu::{CheckpointPolicy, Compute, Purpose};
-use megabatch_nn::cuda::ops::Arithmetic;
-use megabatch_nn::cuda::{ComputeConfig, Tuning, check_encoder};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Dropout, Encoder, ModelConfig, Pooling, check_rate};
+use megabatch_nn_cpu::{CheckpointPolicy, Compute, Purpose};
+use megabatch_nn_cuda::ops::Arithmetic;
+use megabatch_nn_cuda::{ComputeConfig, Tuning, check_encoder};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 

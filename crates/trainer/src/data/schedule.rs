@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use megabatch_nn::batch::{Grain, Runs};
-use megabatch_nn::cpu::SHARD_SAMPLES;
+use megabatch_nn_cpu::SHARD_SAMPLES;
 use megabatch_order::{self as order, Batches, Batching, Order, Rank, StepSamples};
 
 use crate::config::Config;

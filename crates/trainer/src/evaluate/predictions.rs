@@ -4,10 +4,10 @@
 
 use megabatch_gpu_core::{AsyncDownload, Device};
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::cpu::{Compute, Engine, StatefulInference};
-use megabatch_nn::cuda::InferenceHandle;
 use megabatch_nn::graph::SeenEdges;
 use megabatch_nn::model::{Model, TensorSet};
+use megabatch_nn_cpu::{Compute, Engine, StatefulInference};
+use megabatch_nn_cuda::InferenceHandle;
 
 use super::selection::{Selection, check_shape, graphs_of};
 use crate::data::carried_rows::{SlicedSeries, piece_of_batches};
@@ -225,8 +225,8 @@ fn on_gpu<S>(
 #[cfg(test)]
 mod tests {
     use megabatch_amp::Precision;
-    use megabatch_nn::cpu::{Purpose, read_rows, streamed_len};
     use megabatch_nn::model::{ModelConfig, Pooling, SampleShape, Timeframe};
+    use megabatch_nn_cpu::{Purpose, read_rows, streamed_len};
 
     use super::*;
     use crate::data::sample_ranges::SampleRanges;

@@ -7,10 +7,10 @@ use std::path::Path;
 use megabatch_amp::{Accuracy, Precision};
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::cpu::{Compute, Engine, Purpose};
-use megabatch_nn::cuda::{Trained, check_encoder};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
+use megabatch_nn_cpu::{Compute, Engine, Purpose};
+use megabatch_nn_cuda::{Trained, check_encoder};
 
 use crate::config::refuse_on_gpu;
 use crate::data::carried_rows::HELD_SAMPLES;

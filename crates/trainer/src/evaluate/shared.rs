@@ -11,9 +11,9 @@
 use std::ops::Range;
 
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::cpu::SHARD_SAMPLES;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::Model;
+use megabatch_nn_cpu::SHARD_SAMPLES;
 use megabatch_order::Rank;
 
 use super::evaluation::Evaluation;

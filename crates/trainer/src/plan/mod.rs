@@ -10,11 +10,10 @@ mod tensors;
 mod tests;
 
 use megabatch_amp::Precision;
-use megabatch_nn::cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
-use megabatch_nn::cuda;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::PlannedTensor;
 use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape};
+use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use serde::Serialize;
 
 use largest::largest_batch;
@@ -246,7 +245,7 @@ impl GpuFootprint {
         check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
         let model = Model::new(samples.shape().clone(), config.model)?;
         let batch = largest_batch(&config, samples, train, &config.evaluated(validation))?;
-        Ok(GpuFootprint { tensors: cuda::tensors(&model, &config.on_device(), &batch) })
+        Ok(GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) })
     }
 
     /// Sum of all parts.

@@ -3,10 +3,10 @@
 //! The memory of a training run tensor by tensor, and which phases of a step use it.
 
 use megabatch_amp::Precision;
-use megabatch_nn::cpu::Engine;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, PlannedTensor, StepPhase, TensorPlan};
 use megabatch_nn::model::{Model, SampleShape};
+use megabatch_nn_cpu::Engine;
 
 use super::Footprint;
 use crate::config::Config;

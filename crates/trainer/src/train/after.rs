@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use megabatch_nn::cpu::Carried;
+use megabatch_nn_cpu::Carried;
 use megabatch_order::StepSamples;
 
 use super::{End, Run, Trainer};

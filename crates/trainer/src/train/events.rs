@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use megabatch_nn::cpu::Profile;
+use megabatch_nn_cpu::Profile;
 use serde::Serialize;
 
 use crate::data::prefetching::Waits;

@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::batch::{Grain, LossOn};
-use megabatch_nn::cpu::{Carried, Compute, Engine, Purpose};
-use megabatch_nn::cuda::Accelerator;
 use megabatch_nn::graph::{Graphs, SeenEdges};
 use megabatch_nn::model::{Model, SampleShape, TensorSet, load_weights, save_weights};
+use megabatch_nn_cpu::{Carried, Compute, Engine, Purpose};
+use megabatch_nn_cuda::Accelerator;
 
 use crate::config::Config;
 use crate::config::countable::check_countable;

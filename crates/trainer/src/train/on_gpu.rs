@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use megabatch_amp::ops::{StepReport, StepSettings};
 use megabatch_amp::{LossScaler, Overflow};
-use megabatch_nn::cpu::Totals;
-use megabatch_nn::cuda::Accelerator;
+use megabatch_nn_cpu::Totals;
+use megabatch_nn_cuda::Accelerator;
 
 use super::step::{BatchPipeline, StepPlan, UpdateOutcome};
 use super::{Run, Trainer};

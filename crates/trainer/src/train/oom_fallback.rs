@@ -17,7 +17,7 @@
 //! Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
 
 use megabatch_nn::batch::Grain;
-use megabatch_nn::cpu::{Purpose, SHARD_SAMPLES};
+use megabatch_nn_cpu::{Purpose, SHARD_SAMPLES};
 
 use crate::config::Config;
 

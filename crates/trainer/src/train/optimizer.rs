@@ -4,8 +4,8 @@
 
 use megabatch_amp::{GradientFactors, OptimizerStep, ParameterTensor, Threads, update};
 use megabatch_gpu_core::Scope;
-use megabatch_nn::cuda::Host;
 use megabatch_nn::model::{Moments, TensorSet};
+use megabatch_nn_cuda::Host;
 
 use crate::config::optimizer::{OptimizerConfig, OptimizerKind};
 use crate::error::Result;

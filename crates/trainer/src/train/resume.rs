@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use megabatch_amp::LossScaler;
-use megabatch_nn::cpu::Carried;
-use megabatch_nn::cuda::Accelerator;
+use megabatch_nn_cpu::Carried;
+use megabatch_nn_cuda::Accelerator;
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use megabatch_nn::cuda::Accelerator;
+use megabatch_nn_cuda::Accelerator;
 
 use super::{Run, Trainer, purpose};
 use crate::error::{Error, Result};

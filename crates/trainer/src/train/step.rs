@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use megabatch_amp::{LossScaler, NonFiniteTrace, Overflow, Threads, unscale_and_check};
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::cpu::{Carried, Changes, Totals};
 use megabatch_nn::loss::{Loss, Objective, Tasks};
 use megabatch_nn::model::{StepDropout, StepSeed};
+use megabatch_nn_cpu::{Carried, Changes, Totals};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};

@@ -9,12 +9,12 @@ use std::sync::LazyLock;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_nn::model::{
     AttentionKind, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, Model, ModelConfig, Readout,
     save_weights,
 };
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Checkpoints, Config, Error, Event, GpuFootprint, InMemory, Predictor, Run, SampleRanges, Samples, Selection,
     StepEvent, Trainer,

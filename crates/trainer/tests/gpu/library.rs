@@ -5,7 +5,7 @@ use std::path::Path;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cuda::Tuning;
+use megabatch_nn_cuda::Tuning;
 use megabatch_simt::driver::{FakeDriver, Setting};
 use megabatch_trainer::{Config, Event, Run, SampleRanges};
 

@@ -19,10 +19,10 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cuda::Tuning;
-use megabatch_nn::cuda::ops::SOURCES;
 use megabatch_nn::loss::{Ascending, Classes, Loss, Task, TaskLoss, Tasks};
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_nn_cuda::Tuning;
+use megabatch_nn_cuda::ops::SOURCES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::{
@@ -31,7 +31,7 @@ use megabatch_trainer::{
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/src/cuda/ops");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn-cuda/src/ops");
     let driver = Harness::new(folder, SOURCES).driver();
     driver.add_kernels(
         &Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["unscale_and_check", "update"])

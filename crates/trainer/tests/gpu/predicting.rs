@@ -2,9 +2,9 @@
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Device};
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, Model, ModelConfig, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{Config, Error, Evaluation, Predictor, SampleRanges, Samples, Selection};
 
 use crate::{PRECISIONS, assert_close, config, losses, series, shape, tolerance, whole, windows, with_kernels};

@@ -1,10 +1,10 @@
 //! Predictions, errors and correlations over graphs, beside baselines, and what they take.
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, Model, ModelConfig, Readout};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Baselines, Config, Error, InMemory, Predictor, SampleRanges, Samples, Selection, cross_sectional_deviation,
     uninformed_loss,

@@ -4,10 +4,10 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::StreamingPredictor;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, GraphConfig, Model, ModelConfig, Readout, SampleShape};
+use megabatch_nn_cpu::StreamingPredictor;
 use megabatch_trainer::{Batch, Config, Run, SampleRanges, Samples, Trainer};
 
 use crate::made_up::{GraphSamples, market};

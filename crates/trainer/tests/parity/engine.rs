@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, TensorSet, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Config, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, SampleRanges, Selection, StepEvent,
     Trainer,

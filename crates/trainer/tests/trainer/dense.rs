@@ -6,9 +6,9 @@ use std::ops::{ControlFlow, Range};
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Dropout, Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_order::Order;
 use megabatch_reference::{Inputs, Reference, loss};
 use megabatch_trainer::{

@@ -3,9 +3,9 @@
 use std::error::Error as StdError;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, SampleShape, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Baselines, Batch, Config, Error, InMemory, Predictor, Run, SampleRanges, Samples, Selection, Trainer,
 };

@@ -2,8 +2,8 @@
 
 use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, load_weights, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{Error, Predictor, SampleRanges, Selection, SeriesInMemory};
 
 /// Two timeframes of ninety samples that follow one another, and bars of which one feature is much

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
+use megabatch_nn_cpu::Compute;
 use megabatch_order::{Batches, Batching, Order};
 use megabatch_reference::Gradients;
 use megabatch_trainer::{

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use half::{bf16, f16};
 use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, TensorSet, Timeframe};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Checkpoints, Config, Event, OptimizerConfig, Predictor, Run, SampleRanges, Samples, Selection, SeriesInMemory,
     StepEvent, Trainer,

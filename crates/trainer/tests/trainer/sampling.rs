@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Baselines, Checkpoints, Config, End, Error, EvaluationProgress, Event, Predictor, Run, SampleRanges, Samples,
     Selection, SeriesInMemory, Trainer,

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Fusion, Model, Pooling, TensorSet, save_weights};
+use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Config, Error, Event, InMemory, OptimizerConfig, Predictor, Run, SampleRanges, Selection, Trainer,
 };

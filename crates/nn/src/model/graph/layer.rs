@@ -9,7 +9,7 @@ use crate::model::tensor::{Layout, Slot, TensorSet};
 
 /// Joining of the heads of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joined {
+pub enum Joined {
     /// Side by side.
     Concatenated,
     /// Averaged.
@@ -18,26 +18,27 @@ pub(crate) enum Joined {
 
 /// The sizes of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LayerSizes {
+pub struct LayerSizes {
     /// F: the width of its input.
-    pub(crate) input: usize,
+    pub input: usize,
     /// H.
-    pub(crate) heads: usize,
+    pub heads: usize,
     /// C: units of a head.
-    pub(crate) units: usize,
+    pub units: usize,
     /// A: attributes of an edge.
-    pub(crate) attributes: usize,
-    pub(crate) joined: Joined,
+    pub attributes: usize,
+    /// Joining of its heads.
+    pub joined: Joined,
 }
 
 impl LayerSizes {
     /// H · C.
-    pub(crate) fn projected(self) -> usize {
+    pub fn projected(self) -> usize {
         self.heads * self.units
     }
 
     /// D: the width of its output.
-    pub(crate) fn width(self) -> usize {
+    pub fn width(self) -> usize {
         match self.joined {
             Joined::Concatenated => self.projected(),
             Joined::Averaged => self.units,
@@ -64,30 +65,42 @@ pub(super) fn layer_sizes(config: &GraphConfig, width_in: usize, attributes: usi
 
 /// Offsets of a layer's parameters, by the names that they have in PyTorch Geometric.
 #[derive(Debug)]
-pub(crate) struct AttentionLayer {
-    pub(crate) sizes: LayerSizes,
-    pub(crate) scoring: Scoring,
-    pub(crate) bias: Slot,                // [D]
-    pub(crate) residual: Option<Slot>,    // res.weight [D, F]
-    pub(crate) edge_weight: Option<Slot>, // lin_edge.weight [H · C, A]
+pub struct AttentionLayer {
+    /// Sizes of the layer.
+    pub sizes: LayerSizes,
+    /// Maps and vectors of the scores.
+    pub scoring: Scoring,
+    /// bias [D].
+    pub bias: Slot,
+    /// res.weight [D, F].
+    pub residual: Option<Slot>,
+    /// lin_edge.weight [H · C, A].
+    pub edge_weight: Option<Slot>,
     drawn: Vec<UniformTensor>,
 }
 
 /// The parameters that differ by kind.
 #[derive(Debug)]
-pub(crate) enum Scoring {
+pub enum Scoring {
+    /// [`AttentionKind::Gat`].
     Gat {
-        weight: Slot,                 // lin.weight [H · C, F]
-        source: Slot,                 // att_src [1, H, C]
-        target: Slot,                 // att_dst [1, H, C]
-        edge_attention: Option<Slot>, // att_edge [1, H, C]
+        /// lin.weight [H · C, F].
+        weight: Slot,
+        /// att_src [1, H, C].
+        source: Slot,
+        /// att_dst [1, H, C].
+        target: Slot,
+        /// att_edge [1, H, C].
+        edge_attention: Option<Slot>,
     },
+    /// [`AttentionKind::GatV2`].
     GatV2 {
         /// Map of the nodes that are gathered from: lin_l.weight [H · C, F] and lin_l.bias.
         from: [Slot; 2],
         /// Map of the node that receives: lin_r.weight and lin_r.bias.
         to: [Slot; 2],
-        attention: Slot, // att [1, H, C]
+        /// att [1, H, C].
+        attention: Slot,
     },
 }
 

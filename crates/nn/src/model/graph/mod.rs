@@ -21,7 +21,7 @@ mod layer;
 
 pub use config::{AttentionKind, GraphActivation, GraphConfig, GraphOutput};
 use layer::layer_sizes;
-pub(crate) use layer::{AttentionLayer, Joined, LayerSizes, Scoring};
+pub use layer::{AttentionLayer, Joined, LayerSizes, Scoring};
 
 use crate::model::tensor::{Layout, TensorSet};
 
@@ -29,8 +29,8 @@ use crate::model::tensor::{Layout, TensorSet};
 /// of the layout that it is part of.
 #[derive(Debug)]
 pub struct GraphAttention {
-    pub(crate) config: GraphConfig,
-    pub(crate) layers: Vec<AttentionLayer>,
+    config: GraphConfig,
+    layers: Vec<AttentionLayer>,
 }
 
 impl GraphAttention {
@@ -48,7 +48,8 @@ impl GraphAttention {
         &self.config
     }
 
-    pub(crate) fn layers(&self) -> &[AttentionLayer] {
+    /// The layers, from the nodes up.
+    pub fn layers(&self) -> &[AttentionLayer] {
         &self.layers
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_nn::cpu::graph_attention::{AttentionPass, Nodes, PackedAttention, Passes};
-use megabatch_nn::cpu::team::ThreadTeam;
 use megabatch_nn::graph::GraphView;
 use megabatch_nn::model::{GraphAttention, GraphConfig, Layout, TensorSet};
+use megabatch_nn_cpu::graph_attention::{AttentionPass, Nodes, PackedAttention, Passes};
+use megabatch_nn_cpu::team::ThreadTeam;
 
 use crate::error::Result;
 

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_graph_cache::{BlockDiagonal, GraphFile, StoredGraph};
-use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
-use megabatch_nn::cpu::team::ThreadTeam;
 use megabatch_nn::graph::GraphView;
 use megabatch_nn::model::{GraphActivation, GraphAttention, GraphConfig, Layout, TensorSet};
+use megabatch_nn_cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
+use megabatch_nn_cpu::team::ThreadTeam;
 use rayon::prelude::*;
 
 use super::model::Size;

@@ -6,10 +6,10 @@ mod most_frequent;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::cpu::matmul::{Matrix, Output, multiply};
 use megabatch_nn::graph::check_graphs;
 use megabatch_nn::loss::{Group, Loss};
 use megabatch_nn::model::Readout;
+use megabatch_nn_cpu::matmul::{Matrix, Output, multiply};
 
 use crate::data::level::Level;
 use crate::data::prefetch::{GatherMode, Source, with_batches};

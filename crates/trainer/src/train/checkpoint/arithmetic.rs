@@ -5,7 +5,7 @@ use std::fmt;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::isa::Isa;
-use megabatch_nn::cpu::instructions;
+use megabatch_nn_cpu::instructions;
 use serde::{Deserialize, Serialize};
 
 /// Arithmetic of a run. Another machine rounds sums differently, and changes nothing else.

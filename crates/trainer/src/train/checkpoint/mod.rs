@@ -4,7 +4,7 @@
 //!
 //! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and
 //! `exp_avg_sq.<name>`; empty for an optimizer without moments), `carried.safetensors` for a run
-//! that carries states (see [`Carried`](megabatch_nn::cpu::Carried)), `state.json` ([`State`]), the
+//! that carries states (see [`Carried`](megabatch_nn_cpu::Carried)), `state.json` ([`State`]), the
 //! caller's `config.yaml`, and the checksums of them all. It is written under another name beside
 //! its place, every file and the folder are flushed to the disk, and then it is renamed: what has
 //! the right name is complete, and what was damaged later is found out when it is read.

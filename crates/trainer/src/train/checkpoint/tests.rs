@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cuda::Tuning;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Layout, ModelConfig, SampleShape};
+use megabatch_nn_cuda::Tuning;
 use megabatch_order::LastBatch;
 
 use super::*;

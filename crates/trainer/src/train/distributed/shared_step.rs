@@ -5,9 +5,9 @@
 use std::ops::{ControlFlow, Range};
 
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::cpu::{BlockSinks, BlockSums, Engine, FinalGradients, FinalSink, Totals};
 use megabatch_nn::loss::Objective;
 use megabatch_nn::model::{Model, TensorSet};
+use megabatch_nn_cpu::{BlockSinks, BlockSums, Engine, FinalGradients, FinalSink, Totals};
 
 use super::fault::{Fault, encode, failure_of};
 use super::{BLOCKS, ProcessGroup};

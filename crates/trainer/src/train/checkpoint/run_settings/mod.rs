@@ -5,9 +5,9 @@ use std::path::Path;
 
 use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_nn::batch::LossOn;
-use megabatch_nn::cuda::Tuning;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{GraphConfig, ModelConfig, SampleShape};
+use megabatch_nn_cuda::Tuning;
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 

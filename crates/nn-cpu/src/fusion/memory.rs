@@ -1,0 +1,299 @@
+#![forbid(unsafe_code)]
+
+use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
+use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_nn::Result;
+use megabatch_nn::model::TensorSet;
+use megabatch_nn::model::fusion::{AttentionFusion, FusionSizes, Linear};
+
+use super::attention::{self, Sample};
+use crate::compute::Purpose;
+use crate::kernel::bf16::Bf16Isa;
+use crate::matmul::{Matrix, Output, multiply_by};
+use crate::norm::{self, Normalised};
+
+/// The memory in which samples' tokens are fused, forward and, if made for training, backward. N =
+/// B · n tokens.
+#[derive(Debug)]
+pub(crate) struct FusionMemory {
+    /// N now.
+    tokens: usize,
+    /// Precision of the results of products, which the next products read.
+    precision: Precision,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    bf16_isa: Option<Bf16Isa>,
+    qkv: Buffer<f32>,     // [N, 3H]
+    weights: Buffer<f32>, // [B, heads, n, n]
+    seen: Buffer<f32>,    // [N, H]: what the tokens see of each other
+    first: Buffer<f32>,   // [N, H]: after the first norm
+    norm1: Normalised,
+    inner: Buffer<f32>,  // [N, inner]: after ReLU
+    second: Buffer<f32>, // [N, H]: after the second norm
+    norm2: Normalised,
+    fused: Buffer<f32>, // [B, H]
+    /// Gradients, empty for prediction: of `qkv`, of `inner`, of `seen`, and of the tokens on their
+    /// way down.
+    d_qkv: Buffer<f32>,
+    d_inner: Buffer<f32>,
+    d_seen: Buffer<f32>,
+    d_rows: Buffer<f32>,
+}
+
+/// Numbers in the buffers for up to `capacity` samples, in the order of the fields, without those
+/// of the norms.
+fn lens(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> [usize; 10] {
+    let rows = capacity * sizes.tokens;
+    let (states, wide, inner) = (rows * sizes.hidden, 3 * rows * sizes.hidden, rows * sizes.inner);
+    let weights = capacity * sizes.weights_len();
+    let [d_wide, d_inner, d_states] = match purpose {
+        Purpose::Training { .. } => [wide, inner, states],
+        Purpose::Prediction => [0; 3],
+    };
+    [wide, weights, states, states, inner, states, capacity * sizes.hidden, d_wide, d_inner, d_states]
+}
+
+impl FusionMemory {
+    /// Memory for up to `capacity` samples, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, sizes: FusionSizes, capacity: usize, purpose: Purpose) -> Result<Self> {
+        let [qkv, weights, seen, first, inner, second, fused, d_qkv, d_inner, d_states] =
+            lens(sizes, capacity, purpose);
+        let zeros = |len| Buffer::zeros(scope, len);
+        let norm = || Normalised::new(scope, sizes.hidden, capacity * sizes.tokens);
+        Ok(FusionMemory {
+            tokens: 0,
+            precision: Precision::Fp32,
+            bf16_isa: None,
+            qkv: zeros(qkv)?,
+            weights: zeros(weights)?,
+            seen: zeros(seen)?,
+            first: zeros(first)?,
+            norm1: norm()?,
+            inner: zeros(inner)?,
+            second: zeros(second)?,
+            norm2: norm()?,
+            fused: zeros(fused)?,
+            d_qkv: zeros(d_qkv)?,
+            d_inner: zeros(d_inner)?,
+            d_seen: zeros(d_states)?,
+            d_rows: zeros(d_states)?,
+        })
+    }
+
+    /// Its length, in numbers.
+    pub(crate) fn len(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> usize {
+        let lens = lens(sizes, capacity, purpose);
+        // The last one is that of two buffers.
+        lens.iter().sum::<usize>() + lens[9] + 2 * Normalised::len(sizes.hidden, capacity * sizes.tokens)
+    }
+
+    /// Has what products give rounded as the policy says of a run in `precision`, and products
+    /// computed by an instruction set for pairs.
+    pub(crate) fn set_precision(&mut self, precision: Precision, bf16_isa: Option<Bf16Isa>) {
+        self.precision = precision.arithmetic(Operation::MatrixProduct).result;
+        self.bf16_isa = bf16_isa;
+    }
+
+    /// Fuses the tokens of B samples, `x` [B, n, H], to [B, H].
+    pub(crate) fn forward(&mut self, fusion: &AttentionFusion, parameters: &TensorSet, x: &[f32]) -> &[f32] {
+        let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
+        self.tokens = x.len() / hidden;
+        let (rows, samples) = (self.tokens, self.tokens / tokens);
+        let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
+        linear_forward(fusion.input, self.bf16_isa, parameters, x, hidden, qkv, Output::Overwrite);
+        round_to(self.precision, qkv);
+        let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights_len());
+        let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
+        for (qkv, to) in qkv.chunks_exact(3 * tokens * hidden).zip(weights.zip(seen)) {
+            attention::forward(fusion.sizes, qkv, to.0, to.1);
+        }
+        round_to(self.precision, &mut self.seen.as_mut_slice()[..rows * hidden]);
+        let first = &mut self.first.as_mut_slice()[..rows * hidden];
+        first.copy_from_slice(x);
+        linear_forward(
+            fusion.output,
+            self.bf16_isa,
+            parameters,
+            &self.seen.as_slice()[..rows * hidden],
+            hidden,
+            first,
+            Output::Add,
+        );
+        norm::forward(&fusion.norm1, parameters, first, &mut self.norm1);
+
+        let wide = &mut self.inner.as_mut_slice()[..rows * inner];
+        linear_forward(fusion.widen, self.bf16_isa, parameters, first, hidden, wide, Output::Overwrite);
+        wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
+        round_to(self.precision, wide);
+        let second = &mut self.second.as_mut_slice()[..rows * hidden];
+        second.copy_from_slice(first);
+        linear_forward(fusion.narrow, self.bf16_isa, parameters, wide, inner, second, Output::Add);
+        norm::forward(&fusion.norm2, parameters, second, &mut self.norm2);
+
+        let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
+        let share = (1.0 / tokens as f64) as f32;
+        for (fused, tokens) in fused.chunks_exact_mut(hidden).zip(second.chunks_exact(tokens * hidden)) {
+            fused.fill(0.0);
+            for token in tokens.chunks_exact(hidden) {
+                fused.iter_mut().zip(token).for_each(|(sum, &x)| *sum += x * share);
+            }
+        }
+        round_to(self.precision, fused);
+        fused
+    }
+
+    /// The weights [heads, n, n] with which the tokens of a sample looked at each other, after
+    /// [`FusionMemory::forward`]: a row a token that looks, which sums to one.
+    pub(crate) fn weights(&self, fusion: &AttentionFusion, sample: usize) -> &[f32] {
+        &self.weights.as_slice()[sample * fusion.sizes.weights_len()..][..fusion.sizes.weights_len()]
+    }
+
+    /// Fused samples, [B, H], after [`FusionMemory::forward`].
+    pub(crate) fn fused(&self, fusion: &AttentionFusion) -> &[f32] {
+        &self.fused.as_slice()[..self.tokens / fusion.sizes.tokens * fusion.sizes.hidden]
+    }
+
+    /// Looks at all that [`FusionMemory::forward`] computed, in its order.
+    pub(crate) fn trace(&self, sizes: FusionSizes, trace: &mut NonFiniteTrace) {
+        let (FusionSizes { tokens, hidden, inner, .. }, weights) = (sizes, sizes.weights_len());
+        let (rows, samples) = (self.tokens, self.tokens / tokens);
+        for (tensor, buffer, len) in [
+            ("queries, keys and values [B · n, 3H]", &self.qkv, 3 * rows * hidden),
+            ("weights of attention [B, heads, n, n]", &self.weights, samples * weights),
+            ("what tokens see [B · n, H]", &self.seen, rows * hidden),
+            ("the first norm [B · n, H]", &self.first, rows * hidden),
+            ("the feed-forward network [B · n, inner]", &self.inner, rows * inner),
+            ("the second norm [B · n, H]", &self.second, rows * hidden),
+            ("the mean [B, H]", &self.fused, samples * hidden),
+        ] {
+            trace.look("fusion", tensor, &buffer.as_slice()[..len]);
+        }
+    }
+
+    /// Writes the gradient of the tokens [B, n, H] to `d_x`, from `d_fused` [B, H], after
+    /// [`FusionMemory::forward`] of the same; adds the parameters' gradients to `gradients`.
+    pub(crate) fn backward(
+        &mut self,
+        fusion: &AttentionFusion,
+        parameters: &TensorSet,
+        x: &[f32],
+        d_fused: &[f32],
+        d_x: &mut [f32],
+        gradients: &mut TensorSet,
+    ) {
+        let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
+        let (rows, share) = (self.tokens, (1.0 / tokens as f64) as f32);
+        let d_rows = &mut self.d_rows.as_mut_slice()[..rows * hidden];
+        for (row, d_rows) in d_rows.chunks_exact_mut(hidden).enumerate() {
+            let d_fused = &d_fused[row / tokens * hidden..][..hidden];
+            d_rows.iter_mut().zip(d_fused).for_each(|(to, &d)| *to = d * share);
+        }
+        norm::backward(&fusion.norm2, parameters, &self.norm2, d_rows, gradients);
+        let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
+        linear_backward(fusion.narrow, self.bf16_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
+        round_to(self.precision, d_wide);
+        d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
+        let first = &self.first.as_slice()[..rows * hidden];
+        linear_backward(fusion.widen, self.bf16_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
+
+        norm::backward(&fusion.norm1, parameters, &self.norm1, d_rows, gradients);
+        let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
+        linear_backward(fusion.output, self.bf16_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
+        let sample = 3 * tokens * hidden;
+        let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
+        let qkv = self.qkv.as_slice().chunks_exact(sample);
+        let weights = self.weights.as_slice().chunks_exact(fusion.sizes.weights_len());
+        let d = d_seen.chunks_exact(tokens * hidden).zip(d_qkv.chunks_exact_mut(sample));
+        for ((qkv, weights), (d_seen, d_qkv)) in qkv.zip(weights).zip(d) {
+            attention::backward(fusion.sizes, Sample { qkv, weights }, d_seen, d_qkv);
+        }
+        round_to(self.precision, d_qkv);
+        d_x.copy_from_slice(d_rows);
+        linear_backward(fusion.input, self.bf16_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
+    }
+}
+
+/// `to` [N, out] = x [N, width] · Wᵀ + b, or that added to it.
+fn linear_forward(
+    linear: Linear,
+    bf16_isa: Option<Bf16Isa>,
+    parameters: &TensorSet,
+    x: &[f32],
+    width: usize,
+    to: &mut [f32],
+    into: Output,
+) {
+    let (weight, bias) = (parameters.slot(linear.weight), parameters.slot(linear.bias));
+    for row in to.chunks_exact_mut(bias.len()) {
+        match into {
+            Output::Overwrite => row.copy_from_slice(bias),
+            Output::Add => row.iter_mut().zip(bias).for_each(|(sum, &bias)| *sum += bias),
+        }
+    }
+    let weight = Matrix::new(weight, bias.len(), width).transposed();
+    multiply_by(bf16_isa, Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
+}
+
+/// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to
+/// `gradients`.
+fn linear_backward(
+    linear: Linear,
+    bf16_isa: Option<Bf16Isa>,
+    parameters: &TensorSet,
+    x: &[f32],
+    d_y: &[f32],
+    d_x: &mut [f32],
+    into: Output,
+    gradients: &mut TensorSet,
+) {
+    let out = parameters.slot(linear.bias).len();
+    let rows = d_y.len() / out;
+    let width = x.len() / rows;
+    let d = Matrix::new(d_y, rows, out);
+    multiply_by(bf16_isa, d.transposed(), Matrix::new(x, rows, width), Output::Add, gradients.slot_mut(linear.weight));
+    for row in d_y.chunks_exact(out) {
+        gradients.slot_mut(linear.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
+    }
+    multiply_by(bf16_isa, d, Matrix::new(parameters.slot(linear.weight), out, width), into, d_x);
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_amp::round_to;
+    use megabatch_gpu_core::Device;
+    use megabatch_nn::model::Layout;
+
+    use super::*;
+    use crate::compute::CheckpointPolicy;
+
+    #[test]
+    fn what_products_give_is_rounded_as_the_policy_says() {
+        let sizes = FusionSizes { tokens: 3, hidden: 4, heads: 2, inner: 16 };
+        let mut layout = Layout::default();
+        let fusion = AttentionFusion::new(sizes, &mut layout);
+        let scope = Device::cpu().scope("test");
+        let mut parameters = TensorSet::zeros(&scope, &std::sync::Arc::new(layout)).unwrap();
+        let wave = |(i, x): (usize, &mut f32)| *x = (i as f32 * 0.7).sin();
+        parameters.values_mut().iter_mut().enumerate().for_each(wave);
+        let x: Vec<f32> = (0..2 * 3 * 4).map(|i| (i as f32 * 1.3).cos()).collect();
+        let purpose = Purpose::Training { dropout: false, runs: None, kept: CheckpointPolicy::Everything };
+        let results = |precision| {
+            let mut memory = FusionMemory::new(&scope, sizes, 2, purpose).unwrap();
+            memory.set_precision(precision, None);
+            memory.forward(&fusion, &parameters, &x);
+            let [qkv, seen, inner, fused] = [&memory.qkv, &memory.seen, &memory.inner, &memory.fused];
+            [qkv, seen, inner, fused].map(|buffer| buffer.as_slice().to_vec())
+        };
+        let full = results(Precision::Fp32);
+        for precision in [Precision::Bf16, Precision::Fp16] {
+            for (found, full) in results(precision).iter().zip(&full) {
+                let mut rounded = found.clone();
+                round_to(precision, &mut rounded);
+                assert_eq!(*found, rounded, "{precision}");
+                // Three roundings of numbers of a few units, one after another, at 2⁻⁸ or better
+                // each.
+                assert!(found.iter().zip(full).all(|(a, b)| (a - b).abs() < 0.2), "{found:?} for {full:?}");
+                assert_ne!(found, full, "{precision}");
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+#![forbid(unsafe_code)]
+
+//! One timeframe's LSTM, backward.
+//!
+//! ```text
+//! for each layer, from the top:
+//!     for each step, from the last:  dgates from dh, dc;  dh = dgates · W_hh
+//!     dW_hh = Σ dgatesᵀ · h before;  dW_ih = Σ dgatesᵀ · x;  db = Σ dgates             (1)
+//!     dx = dgates · W_ih, which the layer below receives                             (1)
+//! ```
+//!
+//! 1. A block of steps at a time, so that its gradients are still in the cache and never kept. In
+//!    the first layer, where windows overlap, the gradients are summed by bar on the way, and dW_ih
+//!    and db are formed once a bar at the end.
+
+use std::ops::Range;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Buffer;
+use megabatch_nn::model::TensorSet;
+use megabatch_nn::model::lstm::{LayerSlots, Read};
+
+use super::gradients::SharedGradients;
+use super::memory::{Segment, ShardScratch, panel_stride};
+use super::norm::norm_len;
+use super::sequence::{Sequence, WindowPartition, input};
+use super::weights::{LayerWeights, unpack_add};
+use super::window_panels;
+use super::{BLOCK_STEPS, Dimensions, add};
+use crate::kernel::{
+    self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, PrefetchRows, ProductIsa, Start, Step,
+    View, ViewMut,
+};
+use crate::norm::add_gradients;
+use crate::profile::Work;
+
+impl Sequence {
+    /// Backward pass from the gradients of the top layer's outputs, set in `scratch` by
+    /// [`Sequence::add_d_top`], and adds the gradients of the parameters at `slots` to `gradients`.
+    pub(super) fn backward(
+        &mut self,
+        isa: Isa,
+        all: &[LayerWeights],
+        slots: &[LayerSlots],
+        bars: &[f32],
+        scratch: &mut ShardScratch,
+        gradients: &SharedGradients<'_>,
+    ) {
+        for (l, (weights, slots)) in all.iter().zip(slots).enumerate().rev() {
+            self.clear(l, scratch);
+            for block in self.blocks().rev() {
+                let start = self.clock.start();
+                if !self.projects_per_bar(l) && self.partition == WindowPartition::Whole {
+                    self.take_input(isa, l, all, &block, bars, scratch);
+                }
+                self.restore(isa, l, weights, &block, bars, scratch);
+                if !weights.norm.is_empty() {
+                    self.denormalise_block(l, weights.norm.as_slice(), block.clone(), scratch);
+                }
+                for t in block.clone().rev() {
+                    self.step_backward(isa, l, weights, t, scratch);
+                }
+                self.clock.stop_layer(start, l, Work::Backward);
+                let start = self.clock.start();
+                if self.partition == WindowPartition::Whole {
+                    self.add_block(isa, l, block.clone(), scratch);
+                }
+                self.clock.stop_layer(start, l, Work::WeightGradients);
+                let start = self.clock.start();
+                if l > 0 {
+                    if self.dims.bf16_isa.is_none() {
+                        self.go_below(isa, l, weights, block.clone(), scratch);
+                    }
+                    self.round_d_layer_output(block.clone(), scratch);
+                }
+                if self.drops_below(l) {
+                    self.dropout_backward(block, scratch);
+                }
+                self.clock.stop_layer(start, l, Work::Backward);
+            }
+            if self.partition == WindowPartition::Group {
+                continue;
+            }
+            let start = self.clock.start();
+            if self.projects_per_bar(l) {
+                self.add_bars(isa, bars, scratch);
+            }
+            gradients.add(|gradients| unpack(self.dims, l, slots, scratch, gradients));
+            gradients.complete_layer(slots);
+            self.clock.stop_layer(start, l, Work::WeightGradients);
+        }
+    }
+
+    /// Layout of [`ShardScratch::d_hidden`] and [`ShardScratch::d_cell`].
+    pub(super) fn d_state_at(&self) -> PanelStride {
+        panel_stride(self.windows.len(), self.windows.len())
+    }
+
+    /// Place of the gradients of the top layer's outputs at step `t` before [`Sequence::backward`]:
+    /// that of the step or, where only the last is read, of the last state.
+    fn d_top_at(&self, t: usize) -> PanelStride {
+        match self.dims.sizes.read {
+            Read::EveryStep => self.d_layer_output_at(t),
+            Read::LastStep => self.d_state_at(),
+        }
+    }
+
+    /// Sets the gradients of the top layer's outputs to zero, and gives them for writing.
+    pub(super) fn clear_d_top<'s>(&self, scratch: &'s mut ShardScratch) -> &'s mut [f32] {
+        let (d_top, at) = match self.dims.sizes.read {
+            Read::EveryStep => (scratch.d_layer_output.as_mut_slice(), self.d_layer_output_at(0)),
+            Read::LastStep => (scratch.d_hidden.as_mut_slice(), self.d_state_at()),
+        };
+        d_top[..self.dims.units() * at.stride].fill(0.0);
+        d_top
+    }
+
+    /// Adds a gradient [H] of the top layer's output after step `t` of window `w` to those in
+    /// `d_top`.
+    pub(super) fn add_d_top(&self, w: usize, t: usize, row: &[f32], d_top: &mut [f32]) {
+        let at = self.d_top_at(t).row(w);
+        for (n, part) in row.chunks(PANEL).enumerate() {
+            add(&mut d_top[at.panel(n).start..], part);
+        }
+    }
+
+    pub(super) fn projects_per_bar(&self, l: usize) -> bool {
+        l == 0 && self.windows.overlap()
+    }
+
+    /// True if the outputs of layer `l` receive gradients after every step, and not after the last
+    /// alone.
+    fn receives_at_every_step(&self, l: usize) -> bool {
+        l + 1 < self.layers.len() || self.dims.sizes.read == Read::EveryStep
+    }
+
+    /// Layout of [`ShardScratch::d_gates`] from step `t` of its block on.
+    pub(super) fn d_gates_at(&self, t: usize) -> PanelStride {
+        let windows = self.windows.len();
+        panel_stride(BLOCK_STEPS * windows, windows).row(t % BLOCK_STEPS * windows)
+    }
+
+    /// The gradients of the gates of layer `l` from step `t` of its block on: those of a group take
+    /// the place of the gates, for the sums over all windows that are formed when every group has
+    /// come to its first step.
+    pub(super) fn d_gates<'a>(
+        &'a self,
+        l: usize,
+        t: usize,
+        segment: &'a Segment,
+        d_gates: &'a Buffer<f32>,
+    ) -> View<'a> {
+        match self.partition {
+            WindowPartition::Whole => View(d_gates.as_slice(), self.d_gates_at(t)),
+            WindowPartition::Group => self.gates_at(t).view(&self.layers[l].gates, &segment.gates),
+        }
+    }
+
+    pub(super) fn d_layer_output_at(&self, t: usize) -> PanelStride {
+        let windows = self.windows.len();
+        panel_stride(self.windows.steps() * windows, windows).row(t * windows)
+    }
+
+    /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and the
+    /// hidden state's unless that is given after the last step.
+    fn clear(&self, l: usize, scratch: &mut ShardScratch) {
+        for sums in
+            [&mut scratch.d_input_weight, &mut scratch.d_recurrent_weight, &mut scratch.d_bias, &mut scratch.d_norm]
+        {
+            sums.as_mut_slice().fill(0.0);
+        }
+        scratch.d_cell.as_mut_slice().fill(0.0);
+        if self.receives_at_every_step(l) {
+            scratch.d_hidden.as_mut_slice().fill(0.0);
+        }
+        if self.projects_per_bar(l) && self.partition == WindowPartition::Whole {
+            let len = self.dims.gates() * self.per_bar_at().stride;
+            scratch.per_bar_gates.as_mut_slice()[..len].fill(0.0);
+        }
+    }
+
+    /// The cell backwards at step `t`, its gradients by bar where windows overlap, and the gradient
+    /// of the state before it.
+    fn step_backward(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
+        let (rows, state_at, d_gates_at) = (self.windows.len(), self.d_state_at(), self.d_gates_at(t));
+        // What is rounded here is added up after that.
+        let sums_unrounded = self.precision == Precision::Fp32 || self.dims.bf16_isa.is_some();
+        let sums_at = self.per_bar_in_step(l, t).filter(|_| sums_unrounded);
+        if self.receives_at_every_step(l) {
+            self.add_from_above(t, scratch);
+        }
+        let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
+        let (partition, layer) = (self.partition, &mut self.layers[l]);
+        for n in 0..self.dims.units() {
+            let at = gates_at.panel(4 * n);
+            let (gates, d_gates) = match partition {
+                WindowPartition::Whole => (
+                    Some(at.view(&layer.gates, &scratch.segment.gates)),
+                    ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n)),
+                ),
+                WindowPartition::Group => (None, at.view_mut(&mut layer.gates, &mut scratch.segment.gates)),
+            };
+            let step = Step {
+                gates,
+                cell: cell_at.panel(n).view(&layer.cell, &scratch.segment.cell),
+                d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
+                hidden: self.dims.bf16_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
+            };
+            let sums = sums_at.map(|at| ViewMut(scratch.per_bar_gates.as_mut_slice(), at.panel(4 * n)));
+            let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
+            kernel::cell_backward(isa, rows, step, CellGradients { d_cell, d_gates, sums });
+        }
+        self.round_d_gates(l, t, scratch);
+        if self.projects_per_bar(l) && sums_at.is_none() && self.partition == WindowPartition::Whole {
+            let d_gates = View(scratch.d_gates.as_slice(), d_gates_at);
+            let (sums, to) = (scratch.per_bar_gates.as_mut_slice(), self.per_bar_at());
+            window_panels::add_step(&self.windows, isa, t, self.dims.gates(), d_gates, sums, to);
+        }
+        if let Some(bf16_isa) = self.dims.bf16_isa {
+            self.gates_backward_bf16(bf16_isa, l, weights, t, scratch);
+        } else if t > 0 {
+            let ShardScratch { segment, d_gates, d_hidden, .. } = scratch;
+            let layer = &self.layers[l];
+            let product = PanelProduct {
+                rows,
+                depth: self.dims.gates() * PANEL,
+                panels: self.dims.units(),
+                start: Start::Zero,
+                a: self.d_gates(l, t, segment, d_gates),
+                b: weights.recurrent_transposed.as_slice(),
+            };
+            let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &segment.gates);
+            let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &segment.cell);
+            let prefetch = PrefetchRows::default()
+                .and(gates, gates_at, self.dims.gates(), rows)
+                .and(cell, cell_at, self.dims.units(), rows)
+                .and(layer.hidden.as_slice(), self.states_at(t - 1), self.dims.units(), rows);
+            kernel::product_with(
+                isa,
+                product,
+                &mut ViewMut(d_hidden.as_mut_slice(), state_at),
+                PanelOrder::Ascending,
+                prefetch,
+            );
+            self.round_d_hidden(scratch);
+        }
+    }
+
+    /// Adds the gradient that the layer above gave for this layer's output at step `t`.
+    fn add_from_above(&self, t: usize, scratch: &mut ShardScratch) {
+        let (from, to, len) = (self.d_layer_output_at(t), self.d_state_at(), self.windows.len() * PANEL);
+        for n in 0..self.dims.units() {
+            let terms = &scratch.d_layer_output.as_slice()[from.panel(n).start..][..len];
+            let sums = &mut scratch.d_hidden.as_mut_slice()[to.panel(n).start..][..len];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+    }
+
+    /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
+    fn add_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut ShardScratch) {
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gates(), self.dims.sizes.hidden);
+        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+        let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
+        if let Some(bf16_isa) = self.dims.bf16_isa {
+            if !self.projects_per_bar(l) {
+                add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
+            }
+            self.add_block_bf16(bf16_isa, l, &block, scratch);
+            return;
+        }
+        kernel::outer(isa, rows, hidden, gates, before, d_gates, scratch.d_recurrent_weight.as_mut_slice());
+        if !self.projects_per_bar(l) {
+            let below = l.checked_sub(1).map(|below| &self.layers[below]);
+            let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
+            let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
+            let sums = scratch.d_input_weight.as_mut_slice();
+            kernel::outer(isa, rows, self.dims.input(l), gates, input, d_gates, sums);
+            add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
+        }
+    }
+
+    /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
+    /// first.
+    fn go_below(&self, isa: Isa, l: usize, weights: &LayerWeights, block: Range<usize>, scratch: &mut ShardScratch) {
+        let ShardScratch { segment, d_gates, d_layer_output, .. } = scratch;
+        let product = PanelProduct {
+            rows: block.len() * self.windows.len(),
+            depth: self.dims.gates() * PANEL,
+            panels: self.dims.units(),
+            start: Start::Zero,
+            a: self.d_gates(l, block.start, segment, d_gates),
+            b: weights.input_transposed.as_slice(),
+        };
+        let mut to = ViewMut(d_layer_output.as_mut_slice(), self.d_layer_output_at(block.start));
+        kernel::product(isa, product, &mut to);
+    }
+
+    /// dW_ih and db of the first layer, once a bar.
+    fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut ShardScratch) {
+        for rows in self.bars_in_parts() {
+            self.take_bars(&rows, bars, scratch);
+            let (features, gates) = (self.dims.sizes.features, self.dims.gates());
+            let d_gates = View(scratch.per_bar_gates.as_slice(), self.per_bar_at().row(rows.start));
+            let x = View(scratch.x.as_slice(), self.x_at());
+            let isa = ProductIsa { isa, bf16_isa: self.dims.bf16_isa };
+            kernel::outer_by(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
+            add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
+        }
+    }
+}
+
+/// sums [panels · 16] += the rows of a matrix.
+#[inline(never)] // Inside of `backward`, it would take four times the instructions.
+pub(super) fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
+    let View(values, place) = matrix;
+    for (panel, sums) in sums.chunks_exact_mut(PANEL).enumerate() {
+        for row in values[place.panel(panel).start..][..rows * PANEL].chunks_exact(PANEL) {
+            sums.iter_mut().zip(row).for_each(|(sum, term)| *sum += term);
+        }
+    }
+}
+
+/// Adds the sums of layer `l` to its parameters' gradients.
+fn unpack(dims: Dimensions, l: usize, slots: &LayerSlots, scratch: &ShardScratch, gradients: &mut TensorSet) {
+    let (hidden, width) = (dims.sizes.hidden, dims.gates() * PANEL);
+    let all = 0..dims.gates();
+    unpack_add(hidden, &all, &scratch.d_input_weight.as_slice()[..width * dims.input(l)], slots.weight_ih, gradients);
+    unpack_add(hidden, &all, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
+    for slot in slots.bias.into_iter().flatten() {
+        unpack_add(hidden, &all, &scratch.d_bias.as_slice()[..width], slot, gradients);
+    }
+    if let Some(norm) = slots.norm {
+        let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(dims)].split_at(dims.units() * PANEL);
+        add_gradients(&norm, weight, bias, gradients);
+    }
+}

@@ -1,0 +1,409 @@
+#![forbid(unsafe_code)]
+
+//! One timeframe's LSTM over its distinct windows: [`Sequence`], the owner of the recurrence, and
+//! its forward pass.
+//!
+//! The other parts of [`Sequence`] lie beside this file:
+//!
+//! | part | file |
+//! | --- | --- |
+//! | a step of the recurrence: fp32, more than a few windows | here, [`Sequence::step`] |
+//! | the same for a few windows | [`small_batch`](super::small_batch) |
+//! | the same with bf16 or int8 operands | [`bf16`](super::bf16), [`quantized`](super::quantized) |
+//! | equations of the cell and their derivatives | [`kernel`](crate::kernel), `cell` |
+//! | backward pass of a step, gradients of the weights | [`backward`](super::backward) |
+//! | saved and recomputed gates and cell states | [`segments`](super::segments) |
+//! | initial, carried and final states | [`state`](super::state) |
+//! | dropout and layer norm between layers | [`dropout`](super::dropout), [`norm`](super::norm) |
+//! | rounding to 16 bits | [`rounding`](super::rounding) |
+//! | units shared by threads | [`step_barrier`](super::step_barrier) |
+//! | groups of windows on several threads | [`tasks`](super::tasks) |
+//!
+//! ```text
+//! for each layer:
+//!     project the inputs of all steps, bias added                                    (1)
+//!     for each step:  gates += h · W_hhᵀ;  apply the gates' functions;  c, h          (2)
+//! ```
+//!
+//! 1. In the first layer, where windows overlap, this is done once a bar, and each step reads the
+//!    rows of its windows' bars. Elsewhere it is done for a block of steps at a time, straight into
+//!    the gates, which are then still in the cache.
+//! 2. Sixteen units at a time: their four gates are activated right after their product.
+
+use std::ops::Range;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_nn::Result;
+use megabatch_nn::batch::Windows;
+use megabatch_nn::model::Mask;
+
+use super::memory::{LayerMemory, ShardScratch, panel_stride};
+use super::segments::Checkpointing;
+use super::small_batch::SMALL_BATCH_ROWS;
+use super::step_barrier::{BarrierOutcome, UnitShare};
+use super::tasks::Projections;
+use super::weights::LayerWeights;
+use super::window_panels;
+use super::{BLOCK_STEPS, Dimensions};
+use crate::carried::Initial;
+use crate::compute::Purpose;
+use crate::kernel::{
+    self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, Start, View, ViewMut,
+};
+use crate::profile::{Clock, Work};
+
+/// One timeframe's LSTM on one thread's windows: dimensions, windows and the saved forward pass.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) dims: Dimensions,
+    pub(super) windows: Windows,
+    pub(super) layers: Vec<LayerMemory>,
+    /// Dropout masks of the outputs of each layer but the last; empty without dropout.
+    pub(super) masks: Vec<Mask>,
+    pub(super) precision: Precision,
+    pub(super) checkpointing: Checkpointing,
+    pub(super) partition: WindowPartition,
+    /// This thread's units, where several threads share the recurrence.
+    pub(super) unit_share: Option<UnitShare>,
+    pub(super) clock: Clock,
+}
+
+/// The windows of a timeframe that a sequence computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WindowPartition {
+    /// All windows, and all sums over them.
+    Whole,
+    /// A group of windows. Values per bar and sums over all windows are computed by other tasks:
+    /// see [`tasks`](super::tasks).
+    Group,
+}
+
+/// The windows of a sequence, one a sample.
+#[derive(Clone, Copy)]
+pub(super) struct SequenceInput<'a> {
+    pub(super) bars: &'a [f32], // [.., F]
+    /// Row among `bars` of each window's first bar.
+    pub(super) starts: &'a [usize],
+    /// Identity of the windows: see [`BatchView::ends`](megabatch_nn::batch::BatchView::ends).
+    pub(super) ends: &'a [usize],
+    /// Bars in each; T, or fewer.
+    pub(super) steps: usize,
+    /// Lengths of runs of consecutive samples whose windows are computed as one sequence; empty
+    /// where each window is a sequence.
+    pub(super) runs: &'a [usize],
+}
+
+impl Sequence {
+    pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, partition: WindowPartition) -> Result<Self> {
+        let layer = |_| LayerMemory::new(scope, dims, purpose);
+        let layers = (0..dims.sizes.layers).map(layer).collect::<Result<_>>()?;
+        let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
+        Ok(Sequence {
+            dims,
+            windows,
+            layers,
+            masks,
+            precision,
+            checkpointing: Checkpointing::new(dims, purpose),
+            partition,
+            unit_share: None,
+            clock: Clock::default(),
+        })
+    }
+
+    /// The states before step `t`, which are those after step `t` - 1.
+    pub(super) fn states_at(&self, t: usize) -> PanelStride {
+        let windows = self.windows.len();
+        panel_stride((self.windows.steps() + 1) * windows, windows).row(t * windows)
+    }
+
+    /// Number of bars that fit in [`ShardScratch::x`] at once.
+    fn bars_at_once(&self) -> usize {
+        BLOCK_STEPS * self.dims.capacity
+    }
+
+    /// Layout of the bars in [`ShardScratch::x`].
+    pub(super) fn x_at(&self) -> PanelStride {
+        panel_stride(self.bars_at_once(), 1)
+    }
+
+    /// The covered bars in ranges that fit in [`ShardScratch::x`].
+    pub(super) fn bars_in_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (bars, at_once) = (self.windows.bars(), self.bars_at_once());
+        (0..bars).step_by(at_once).map(move |first| first..bars.min(first + at_once))
+    }
+
+    /// Packs some of the covered bars into [`ShardScratch::x`].
+    pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
+        window_panels::pack_bars(
+            &self.windows,
+            rows,
+            bars,
+            self.dims.sizes.features,
+            scratch.x.as_mut_slice(),
+            self.x_at(),
+        );
+        self.round_bars(rows.len(), scratch);
+    }
+
+    /// Packs the first layer's inputs of a block of steps into [`ShardScratch::x`].
+    pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
+        window_panels::pack_steps(
+            &self.windows,
+            block,
+            bars,
+            self.dims.sizes.features,
+            scratch.x.as_mut_slice(),
+            self.x_at(),
+        );
+        self.round_bars(block.len() * self.windows.len(), scratch);
+    }
+
+    /// Layout of [`ShardScratch::per_bar_gates`], one row a bar.
+    pub(super) fn per_bar_at(&self) -> PanelStride {
+        panel_stride(self.windows.bars(), 1)
+    }
+
+    /// The rows of all windows at step `t` of layer `l` in [`ShardScratch::per_bar_gates`], where
+    /// it is computed by bar and they follow one another.
+    pub(super) fn per_bar_in_step(&self, l: usize, t: usize) -> Option<PanelStride> {
+        let is_here = self.projects_per_bar(l) && self.partition == WindowPartition::Whole;
+        is_here.then(|| self.windows.rows_in_step(t))?.map(|row| self.per_bar_at().row(row))
+    }
+
+    /// The steps, in blocks of [`BLOCK_STEPS`].
+    pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
+        let steps = self.windows.steps();
+        (0..steps.div_ceil(BLOCK_STEPS)).map(move |block| block * BLOCK_STEPS..((block + 1) * BLOCK_STEPS).min(steps))
+    }
+
+    /// Runs every layer over the windows of `input`, from the states of `initial`.
+    pub(super) fn forward(
+        &mut self,
+        isa: Isa,
+        all: &[LayerWeights],
+        input: SequenceInput<'_>,
+        initial: Initial<'_>,
+        scratch: &mut ShardScratch,
+    ) {
+        self.windows.set(input.starts, input.ends, input.steps, input.runs);
+        self.forward_windows(isa, all, input.bars, initial, &[], scratch);
+    }
+
+    /// Runs every layer over the windows that are set. A group that is computed by bar reads its
+    /// projections from `projections`.
+    pub(super) fn forward_windows(
+        &mut self,
+        isa: Isa,
+        all: &[LayerWeights],
+        bars: &[f32],
+        initial: Initial<'_>,
+        projections: &[&Projections],
+        scratch: &mut ShardScratch,
+    ) {
+        let start = self.clock.start();
+        if self.projects_per_bar(0) && self.partition == WindowPartition::Whole {
+            self.project_bars(isa, &all[0], bars, scratch);
+        }
+        self.clock.stop_layer(start, 0, Work::Projection);
+        for (l, weights) in all.iter().enumerate() {
+            self.set_initial_state(l, initial);
+            for block in self.blocks() {
+                let start = self.clock.start();
+                self.begin_segment(l, &block, scratch);
+                if !self.projects_per_bar(l) {
+                    self.take_input(isa, l, all, &block, bars, scratch);
+                    self.project_block(isa, l, weights, block.clone(), scratch);
+                }
+                self.clock.stop_layer(start, l, Work::Projection);
+                let start = self.clock.start();
+                for t in block.clone() {
+                    self.recurrence_step(isa, l, weights, t, projections, scratch);
+                    match self.meet(l, t) {
+                        BarrierOutcome::Complete => {}
+                        BarrierOutcome::Abandoned => return,
+                        BarrierOutcome::TakenOver => {
+                            // The gates of the others' units are not there.
+                            if !self.projects_per_bar(l) {
+                                self.project_block(isa, l, weights, block.clone(), scratch);
+                            }
+                            self.recurrence_step(isa, l, weights, t, projections, scratch);
+                        }
+                    }
+                    self.round_hidden(l, t);
+                }
+                self.end_segment(l, &block, scratch);
+                self.clock.stop_layer(start, l, Work::Recurrence);
+            }
+        }
+    }
+
+    /// Gates and states of layer `l` at step `t`, of the units that this thread computes.
+    fn recurrence_step(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        projections: &[&Projections],
+        scratch: &mut ShardScratch,
+    ) {
+        if self.projects_per_bar(l) && self.projected(l, t, &scratch.per_bar_gates, projections).is_none() {
+            let (from, to, panels) = (self.per_bar_at(), self.gates_at(t), self.dims.gates());
+            let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
+            match self.partition {
+                WindowPartition::Whole => {
+                    let ViewMut(gates, to) = gates;
+                    window_panels::read_step(
+                        &self.windows,
+                        t,
+                        panels,
+                        scratch.per_bar_gates.as_slice(),
+                        from,
+                        gates,
+                        to,
+                    );
+                }
+                WindowPartition::Group => {
+                    projections.iter().for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));
+                }
+            }
+        }
+        match (&weights.quantized, self.dims.bf16_isa) {
+            (Some(own), _) => self.step_quantized(isa, l, own, t, projections, scratch),
+            (None, Some(bf16_isa)) => self.step_bf16(isa, bf16_isa, l, weights, t, projections, scratch),
+            _ if self.windows.len() <= SMALL_BATCH_ROWS => {
+                self.step_small_batch(isa, l, weights, t, projections, scratch);
+            }
+            _ => self.step(isa, l, weights, t, projections, scratch),
+        }
+    }
+
+    /// The projections of all windows at step `t` of layer `l`, where they are computed by bar and
+    /// follow one another in `per_bar_gates` or, of a group, in one of `projections`.
+    pub(super) fn projected<'a>(
+        &self,
+        l: usize,
+        t: usize,
+        per_bar_gates: &'a Buffer<f32>,
+        projections: &[&'a Projections],
+    ) -> Option<View<'a>> {
+        match self.partition {
+            WindowPartition::Whole => self.per_bar_in_step(l, t).map(|at| View(per_bar_gates.as_slice(), at)),
+            WindowPartition::Group if self.projects_per_bar(l) => {
+                let row = self.windows.rows_in_step(t)?;
+                projections.iter().find_map(|part| part.rows(row, self.windows.len()))
+            }
+            WindowPartition::Group => None,
+        }
+    }
+
+    /// by_bar = x · W_ihᵀ + b for every bar that the windows cover.
+    fn project_bars(&self, isa: Isa, weights: &LayerWeights, bars: &[f32], scratch: &mut ShardScratch) {
+        for rows in self.bars_in_parts() {
+            self.take_bars(&rows, bars, scratch);
+            let mut to = ViewMut(scratch.per_bar_gates.as_mut_slice(), self.per_bar_at().row(rows.start));
+            let (depth, x) = (self.dims.sizes.features, View(scratch.x.as_slice(), self.x_at()));
+            let product = weights.projection(rows.len(), depth, x);
+            match self.dims.bf16_isa {
+                Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut to),
+                None => weights.project(isa, product, 0..self.dims.gates(), &mut scratch.activations, &mut to),
+            }
+        }
+    }
+
+    /// Writes the input of layer `l` at a block of steps to where [`Sequence::input_at`] says,
+    /// unless it is already there.
+    pub(super) fn take_input(
+        &self,
+        isa: Isa,
+        l: usize,
+        all: &[LayerWeights],
+        block: &Range<usize>,
+        bars: &[f32],
+        scratch: &mut ShardScratch,
+    ) {
+        if l == 0 {
+            self.take_block(block, bars, scratch);
+        } else if self.copies_below(l) {
+            self.copy_block(isa, l, all, block.clone(), scratch);
+        }
+    }
+
+    /// gates = x · W_ihᵀ + b for the windows at a block of steps, after [`Sequence::take_input`].
+    pub(super) fn project_block(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        block: Range<usize>,
+        scratch: &mut ShardScratch,
+    ) {
+        let shape = [block.len() * self.windows.len(), self.dims.input(l)];
+        let own = self.own_units();
+        let gate_panels = 4 * own.start..4 * own.end;
+        let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
+        let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
+        let (below, here) = self.layers.split_at_mut(l);
+        let input = input(below.last(), scratch.x.as_slice(), dropped);
+        let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
+        let product = weights.projection(shape[0], shape[1], View(input, input_at));
+        match self.dims.bf16_isa {
+            Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut gates),
+            None => weights.project(isa, product, gate_panels, &mut scratch.activations, &mut gates),
+        }
+    }
+
+    /// Input of layer `l` from step `t` on, which begins a block, for windows laid out step after
+    /// step: the bars, or the states below after that step, or what norm and dropout made of them.
+    pub(super) fn input_at(&self, l: usize, t: usize) -> PanelStride {
+        match l {
+            0 => self.x_at(),
+            _ if self.copies_below(l) => self.dropped_at(),
+            _ => self.states_at(t + 1),
+        }
+    }
+
+    /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are:
+    /// in the gates, unless they were made by bar and the windows' bars follow one another.
+    fn step(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        projections: &[&Projections],
+        scratch: &mut ShardScratch,
+    ) {
+        let ShardScratch { segment, per_bar_gates, .. } = scratch;
+        let (rows, hidden) = (self.windows.len(), self.dims.sizes.hidden);
+        let projected = self.projected(l, t, per_bar_gates, projections);
+        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
+        let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
+        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
+        let weight_len = 4 * hidden * PANEL;
+        for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
+            let View(next, next_at) = next_gates.panel(4 * n).view(gates, &segment.gates);
+            let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
+            let prefetch = PrefetchRows::default()
+                .and(next, next_at, 4, rows)
+                .and(next_state, next_state_at.row(rows), 1, rows)
+                .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
+            let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
+            let a = View(states.as_slice(), before);
+            let product = PanelProduct { rows, depth: hidden, panels: 4, start, a, b: weight };
+            kernel::product_with(isa, product, &mut gates, PanelOrder::Ascending, prefetch);
+            let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
+            let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
+            kernel::forward(isa, rows, &mut gates, &mut cell, &mut after, Prefetch::Nothing);
+        }
+    }
+}
+
+/// Inputs of a layer: the bars, the output of the layer below, or that after norm and dropout.
+pub(super) fn input<'a>(below: Option<&'a LayerMemory>, x: &'a [f32], dropped: Option<&'a [f32]>) -> &'a [f32] {
+    dropped.unwrap_or(below.map_or(x, |below| below.hidden.as_slice()))
+}

@@ -1,0 +1,216 @@
+#![forbid(unsafe_code)]
+
+//! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
+
+use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
+use megabatch_nn::batch::{BatchView, Windows};
+use megabatch_nn::memory::{BOTH, FORWARD, StepPhase};
+use megabatch_nn::model::lstm::LstmSizes;
+use megabatch_nn::{Error, Result};
+
+use super::memory_estimate::MemoryEstimate;
+use crate::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, take_rows};
+
+#[derive(Debug)]
+pub(super) struct Bars {
+    sizes: LstmSizes,
+    /// All bars of the series, [.., F], where they stay on the device.
+    series: Option<Buffer<f32>>,
+    /// Elsewhere those of the batch, and of the one before it.
+    batch_bars: DoubleBufferedUpload<f32>,
+    windows: Windows,
+    /// First bars of the windows of all samples.
+    starts: Vec<usize>,
+    first: Vec<u32>,
+    numbers: Vec<u32>,
+    rows: Buffer<u32>,
+    last: Vec<u64>,
+    /// Identity of the distinct windows, for dropout.
+    pub(super) ends: Buffer<u64>,
+    /// The bars covered, [bars, FP], rounded and in single precision.
+    pub(super) wide: Buffer<f32>,
+}
+
+impl Bars {
+    pub(super) fn new(scope: &Scope, sizes: LstmSizes) -> Result<Self> {
+        Ok(Bars {
+            sizes,
+            series: None,
+            batch_bars: DoubleBufferedUpload::new(scope)?,
+            windows: Windows::default(),
+            starts: Vec::new(),
+            first: Vec::new(),
+            numbers: Vec::new(),
+            rows: Buffer::zeros(scope, 0)?,
+            last: Vec::new(),
+            ends: Buffer::zeros(scope, 0)?,
+            wide: Buffer::zeros(scope, 0)?,
+        })
+    }
+
+    /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
+    pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: LstmSizes) {
+        let (batch, name) = (estimate.batch, estimate.model.shape().timeframes[k].name.clone());
+        let (features, width, bars) = (sizes.features, row_width(sizes.features), batch.bars[k]);
+        match &batch.series {
+            Some(series) => {
+                estimate.put("series", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
+            }
+            None => {
+                let bytes = 2 * bars * features * size_of::<f32>();
+                estimate.put("batches", format!("windows of {name}, of two batches"), bytes, &StepPhase::ALL);
+            }
+        }
+        let ends = estimate.config.drops_between_layers.then_some(batch.windows[k] * size_of::<u64>());
+        let places = ends.into_iter().chain([bars * size_of::<u32>()]);
+        estimate.put_mail(&format!("places of the bars of {name}"), places);
+        let covered = bars * width * (size_of::<T>() + size_of::<f32>());
+        estimate.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
+    }
+
+    /// Keeps the series on the device, booked on `scope`; `None` takes bars batch by batch.
+    pub(super) fn keep(&mut self, scope: &Scope, series: Option<&[f32]>) -> Result<()> {
+        // Given back before the new memory is taken.
+        self.series = None;
+        self.series = series.map(|values| Buffer::from_slice(scope, values)).transpose()?;
+        Ok(())
+    }
+
+    pub(super) fn keeps_series(&self) -> bool {
+        self.series.is_some()
+    }
+
+    /// Finds the distinct windows of a batch in timeframe `k`; with `runs`, numbers of samples that
+    /// follow one another, those of each run are one.
+    pub(super) fn find(&mut self, batch: &BatchView<'_>, k: usize, runs: &[usize]) {
+        let steps = self.sizes.steps;
+        let (starts, ends) = (batch.starts(k), batch.ends(k));
+        self.starts.clear();
+        match &self.series {
+            Some(_) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
+            None => self.starts.extend(starts),
+        }
+        self.windows.set(&self.starts, ends, steps, runs);
+    }
+
+    /// Has the windows that were found go on to so many `steps`, and lists the bars that they
+    /// cover. Steps past the last bar that a sample reads repeat it.
+    pub(super) fn lay(&mut self, steps: usize) -> Result<()> {
+        self.windows.go_on_to(steps);
+        let last = self.bars_read().saturating_sub(1);
+        self.first.clear();
+        self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
+        self.numbers.clear();
+        self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32));
+        if u32::try_from(last).is_err() {
+            let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
+            return Err(Error::setting("series.bars", &"2^32 or more", expected));
+        }
+        Ok(())
+    }
+
+    /// Repeats the last of the windows and of the bars that were found until there are so many.
+    pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
+        self.first.resize(windows, self.first.last().copied().unwrap_or(0));
+        self.numbers.resize(bars, self.numbers.last().copied().unwrap_or(0));
+        let len = bars * self.width();
+        ensure_capacity(&mut self.wide, len)
+    }
+
+    /// Gives `upload` what the device has to know of them. The bars themselves, where it does not
+    /// keep the series, go there beside the work of the batch before.
+    pub(super) fn enqueue<'a>(
+        &'a mut self,
+        batch: &BatchView<'_>,
+        k: usize,
+        has_dropout: bool,
+        upload: &mut UploadBatch<'a>,
+    ) -> Result<()> {
+        if self.series.is_none() {
+            self.batch_bars.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
+        }
+        if has_dropout {
+            self.last.clear();
+            self.last.extend(self.windows.ends().iter().map(|&end| end as u64));
+            self.last.resize(self.first.len(), self.last.last().copied().unwrap_or(0));
+            upload.put(&mut self.ends, &self.last)?;
+        }
+        upload.put(&mut self.rows, &self.numbers)
+    }
+
+    /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
+    pub(super) fn take<T: Operand>(&mut self, narrow: &mut Buffer<T>, narrow_start: usize) -> Result<()> {
+        let table = self.series.as_ref().unwrap_or(self.batch_bars.values());
+        let (width, stride) = (self.sizes.features, self.width());
+        let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width, stride };
+        take_rows(&rows, narrow, narrow_start, &mut self.wide)
+    }
+
+    /// Bars up to the last that a sample reads, of those that windows are slices of.
+    fn bars_read(&self) -> usize {
+        self.starts.iter().max().map_or(0, |last| last + self.sizes.steps)
+    }
+
+    /// Distinct windows, and those that fill them up.
+    pub(super) fn windows(&self) -> usize {
+        self.first.len()
+    }
+
+    /// Bars covered, and those that fill them up.
+    pub(super) fn count(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Elements that they take among those of all timeframes, rounded.
+    pub(super) fn narrow_len(&self) -> usize {
+        self.count() * self.width()
+    }
+
+    /// FP.
+    pub(super) fn width(&self) -> usize {
+        row_width(self.sizes.features)
+    }
+
+    /// True if no bar is read by two windows.
+    pub(super) fn share_nothing(&self) -> bool {
+        self.windows.bars() == self.windows.len() * self.steps()
+    }
+
+    /// Samples of the batch.
+    pub(super) fn samples(&self) -> usize {
+        self.windows.sample_positions().len()
+    }
+
+    /// H of the layers that read them.
+    pub(super) fn hidden(&self) -> usize {
+        self.sizes.hidden
+    }
+
+    /// Steps of each window: T, or more where they are those of runs.
+    pub(super) fn steps(&self) -> usize {
+        self.windows.steps()
+    }
+
+    /// T.
+    pub(super) fn steps_of_sample(&self) -> usize {
+        self.sizes.steps
+    }
+
+    /// The distinct window of each sample, and the step at which the sample's ends.
+    pub(super) fn sample_positions(&self) -> &[(usize, usize)] {
+        self.windows.sample_positions()
+    }
+
+    /// The first layer over the windows.
+    pub(super) fn sequence(&self) -> Sequence<'_> {
+        Sequence { steps: self.steps(), first: &self.first, row_step: 1, projected_rows: self.count() }
+    }
+}
+
+/// FP, the width on the device of rows of F = `features` numbers, with zeros behind them: products
+/// load 16 bytes at a time, eight of the narrowest numbers, where each row begins at a multiple of
+/// that. Layers read rows of this width, and their weights have it; the bars that they are taken
+/// from, and the parameters, stay F wide.
+pub(super) fn row_width(features: usize) -> usize {
+    features.next_multiple_of(8)
+}

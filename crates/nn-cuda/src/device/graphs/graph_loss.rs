@@ -1,0 +1,121 @@
+#![forbid(unsafe_code)]
+
+//! The loss of a batch of graphs on a device.
+
+use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_nn::Result;
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::graph::GraphBatch;
+use megabatch_nn::loss::{Loss, is_labelled};
+use megabatch_nn::model::{Model, Readout};
+
+use crate::device::head::LossInput;
+use crate::ops::{
+    GraphLists, GraphRows, LossScaling, LossTable, Predictions, Scratch, Terms, UploadBatch, graph_loss,
+    graph_loss_partials_len, loss, loss_partials_len,
+};
+
+#[derive(Debug)]
+pub(super) struct GraphLoss {
+    loss: Loss,
+    /// Table of a loss that compares each output with its own target.
+    table: Option<LossTable>,
+    by_node: bool,
+    /// K of targets.
+    width: usize,
+    rows: usize,
+    /// NaN for all targets of a row of which one is not known, on the host and on the device.
+    known: Vec<f32>,
+    targets: Buffer<f32>, // [R, K]
+    terms: Buffer<Terms>, // [1]
+    /// The sum of the losses since a step began, and the number of its terms.
+    pub(super) totals: Buffer<f64>,
+}
+
+/// True if a loss compares a row or a graph, and not each output with its own target.
+fn compares(loss: Loss) -> bool {
+    loss == Loss::CrossEntropy || loss.ranks()
+}
+
+impl GraphLoss {
+    pub(super) fn new(scope: &Scope, model: &Model, loss: Loss) -> Result<Self> {
+        let (batches, width) = (scope.child("batches"), model.shape().outputs);
+        let table = (!compares(loss)).then(|| LossTable::new(&scope.child("model/parameters/packed"), loss, width));
+        Ok(GraphLoss {
+            loss,
+            table: table.transpose()?,
+            by_node: model.config().readout == Some(Readout::Node),
+            width,
+            rows: 0,
+            known: Vec::new(),
+            targets: Buffer::zeros(&batches, 0)?,
+            terms: Buffer::zeros(&batches, 1)?,
+            totals: Buffer::zeros(&batches, 2)?,
+        })
+    }
+
+    /// Bytes of the table, of what a batch of so many rows brings, and of what stays.
+    pub(super) fn bytes(loss: Loss, width: usize, rows: usize) -> (usize, [usize; 2], usize) {
+        let table = if compares(loss) { 0 } else { LossTable::bytes(width) };
+        (table, [size_of::<Terms>(), rows * width * size_of::<f32>()], 2 * size_of::<f64>())
+    }
+
+    /// Bytes that the loss of so many graphs and rows asks a scratch for.
+    pub(super) fn scratch_bytes(loss: Loss, width: usize, graphs: usize, rows: usize) -> usize {
+        let graph_parts = || graph_loss_partials_len(loss, [graphs, rows, width]);
+        Scratch::bytes::<f64>(if compares(loss) { graph_parts() } else { loss_partials_len(rows * width) })
+    }
+
+    /// Sets the totals of the losses to zero.
+    pub(super) fn reset_totals(&mut self) -> Result<()> {
+        Ok(self.totals.set_zero()?)
+    }
+
+    /// Gives `upload` the targets of a batch: those of nodes, or those of each graph's first node,
+    /// which are those of all.
+    pub(super) fn enqueue<'a>(
+        &'a mut self,
+        batch: &BatchView<'_>,
+        graphs: &GraphBatch<'_>,
+        loss_input: LossInput<'_>,
+        upload: &mut UploadBatch<'a>,
+    ) -> Result<()> {
+        let GraphLoss { by_node, width, rows, known, targets, terms, .. } = self;
+        known.clear();
+        for nodes in graphs.samples() {
+            let own = if *by_node { nodes } else { nodes.start..nodes.start + 1 };
+            known.extend_from_slice(&batch.targets()[own.start * *width..own.end * *width]);
+        }
+        known.chunks_exact_mut(*width).filter(|row| !is_labelled(row)).for_each(|row| row.fill(f32::NAN));
+        *rows = known.len() / *width;
+        // Without a label in the whole step there is no term to divide by.
+        upload.put(terms, &[Terms::new(loss_input.loss, loss_input.count.max(1), known)])?;
+        upload.put(targets, known)
+    }
+
+    /// Writes the gradient of the loss by `outputs`, times `scale` `[1]`, and adds the loss to the
+    /// totals.
+    pub(super) fn accumulate_gradients(
+        &mut self,
+        lists: &GraphLists,
+        outputs: &Buffer<f32>,
+        scale: &Buffer<f32>,
+        d_outputs: &mut Buffer<f32>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let GraphLoss { by_node, width, rows, ref targets, ref terms, .. } = *self;
+        let objective = LossScaling { terms, scale };
+        let to = (d_outputs, &mut self.totals, scratch);
+        match &self.table {
+            Some(table) => loss(table, Predictions { outputs, targets, rows }, objective, to.0, to.1, to.2),
+            None => graph_loss(
+                self.loss,
+                GraphRows { lists, by_node, outputs, targets, width },
+                objective,
+                to.0,
+                to.1,
+                to.2,
+            ),
+        }
+    }
+}

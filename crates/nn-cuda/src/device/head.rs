@@ -1,0 +1,209 @@
+#![forbid(unsafe_code)]
+
+//! The linear head and the loss on a device.
+
+use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_nn::Result;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::memory::BOTH;
+use megabatch_nn::model::Model;
+
+use super::memory_estimate::MemoryEstimate;
+use super::workspace_cache::WorkspaceCache;
+use crate::ops::{
+    Arithmetic, LossScaling, LossTable, Operand, Output, Predictions, Product, Scratch, TableRows, TensorSlice, Terms,
+    Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss, loss_partials_len, multiply,
+    product_partials_len, rows_partials_len, take_rows,
+};
+
+#[derive(Debug)]
+pub(super) struct DeviceHead<T: Operand> {
+    batches: Scope,
+    /// W of what the head reads, K of outputs and of targets.
+    width: usize,
+    outputs: usize,
+    targets: usize,
+    arithmetic: Arithmetic,
+    weight_start: usize,
+    bias_start: usize,
+    /// Places of the weight's numbers among all parameters.
+    places: Buffer<u32>,
+    weight: Buffer<T>,    // [K, W]
+    rounded: Buffer<f32>, // [K, W], the same numbers
+    table: LossTable,
+    /// Terms of the batch.
+    terms: Buffer<Terms>, // [1]
+    /// The sum of the losses since a step began, and the number of its terms.
+    totals: Buffer<f64>,
+    scratch: Scratch,
+    workspaces: WorkspaceCache<HeadBuffers<T>>,
+}
+
+/// Buffers of a batch.
+#[derive(Debug)]
+struct HeadBuffers<T: Operand> {
+    samples: usize,
+    read: Buffer<T>,      // [B, W]
+    d_read: Buffer<f32>,  // [B, W]
+    outputs: Buffer<f32>, // [B, K]
+    d_outputs: Buffer<T>, // [B, K]
+    targets: Buffer<f32>, // [B, targets]
+}
+
+/// Loss of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LossInput<'a> {
+    pub(super) targets: &'a [f32],
+    pub(super) loss: Loss,
+    pub(super) count: usize,
+    /// `[1]`: the loss scale.
+    pub(super) scale: &'a Buffer<f32>,
+}
+
+impl<T: Operand> DeviceHead<T> {
+    /// The head of `model`.
+    ///
+    /// # Panics
+    /// If attention over graphs gives the outputs.
+    pub(super) fn new(scope: &Scope, model: &Model, loss: Loss, arithmetic: Arithmetic) -> Result<Self> {
+        let head = model.decoder().head.as_ref().expect("a model of samples that stand alone has a head");
+        let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
+        let [weight, bias] = head.slots().map(|slot| model.layout().range(slot));
+        let places: Vec<u32> = weight.clone().map(|place| place as u32).collect();
+        let (width, outputs, targets) = (model.decoder().widths.top, model.outputs(), model.shape().outputs);
+        Ok(DeviceHead {
+            width,
+            outputs,
+            targets,
+            arithmetic,
+            weight_start: weight.start,
+            bias_start: bias.start,
+            places: Buffer::from_slice(&weights, &places)?,
+            weight: Buffer::zeros(&weights, weight.len())?,
+            rounded: Buffer::zeros(&weights, weight.len())?,
+            table: LossTable::new(&weights, loss, targets)?,
+            terms: Buffer::zeros(&batches, 1)?,
+            totals: Buffer::zeros(&batches, 2)?,
+            scratch: Scratch::empty(&batches)?,
+            workspaces: WorkspaceCache::default(),
+            batches,
+        })
+    }
+
+    /// Counts what [`DeviceHead::new`] takes, and [`DeviceHead::select_workspace`] for batches.
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+        let (model, batch) = (estimate.model, estimate.batch);
+        let (width, outputs, targets) = (model.decoder().widths.top, model.outputs(), model.shape().outputs);
+        let weight = outputs * width * (2 * size_of::<f32>() + size_of::<T>());
+        estimate.put("parameters", "head in the order of operations", weight + LossTable::bytes(targets), BOTH);
+        let workspace = |samples: usize| {
+            samples * ((width + outputs) * (size_of::<T>() + size_of::<f32>()) + targets * size_of::<f32>())
+        };
+        for &samples in &batch.sizes {
+            estimate.put("batches", format!("head of {samples} samples"), workspace(samples), BOTH);
+        }
+        let samples = batch.sizes.iter().copied().max().unwrap_or(0);
+        let sum = [outputs, width, samples];
+        let parts = product_partials_len(sum)
+            .max(rows_partials_len(samples, width, outputs))
+            .max(column_sum_partials_len(samples, outputs));
+        let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_partials_len(samples * targets)));
+        let terms = size_of::<Terms>();
+        estimate.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
+        estimate.enqueue(terms);
+        estimate.enqueue(samples * targets * size_of::<f32>());
+    }
+
+    /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
+    pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        let numbers =
+            TableRows { table: parameters, rows: &self.places, count: self.places.len(), width: 1, stride: 1 };
+        take_rows(&numbers, &mut self.weight, 0, &mut self.rounded)?;
+        Ok(self.totals.set_zero()?)
+    }
+
+    /// Selects the workspace for a batch of `samples` samples.
+    pub(super) fn select_workspace(&mut self, samples: usize) -> Result<()> {
+        let &mut DeviceHead { ref batches, width, outputs, targets, ref mut workspaces, .. } = self;
+        workspaces.select(samples, || {
+            Ok(HeadBuffers {
+                samples,
+                read: Buffer::zeros(batches, samples * width)?,
+                d_read: Buffer::zeros(batches, samples * width)?,
+                outputs: Buffer::zeros(batches, samples * outputs)?,
+                d_outputs: Buffer::zeros(batches, samples * outputs)?,
+                targets: Buffer::zeros(batches, samples * targets)?,
+            })
+        })
+    }
+
+    /// Gives `upload` the targets of the batch, and what the terms of their losses are divided by,
+    /// after [`DeviceHead::select_workspace`].
+    pub(super) fn enqueue<'a>(&'a mut self, loss_input: LossInput<'_>, upload: &mut UploadBatch<'a>) -> Result<()> {
+        let workspace = self.workspaces.selected_mut();
+        assert_eq!(loss_input.targets.len(), workspace.targets.len(), "targets of the batch's samples");
+        upload.put(&mut self.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
+        upload.put(&mut workspace.targets, loss_input.targets)
+    }
+
+    /// Input of the head by sample, `[B, W]`, for writing.
+    pub(super) fn read_mut(&mut self) -> &mut Buffer<T> {
+        &mut self.workspaces.selected_mut().read
+    }
+
+    /// The gradient of what was read, `[B, W]`, after [`DeviceHead::accumulate_gradients`].
+    pub(super) fn d_read(&self) -> &Buffer<f32> {
+        &self.workspaces.selected().d_read
+    }
+
+    /// From what was read to the outputs.
+    pub(super) fn predict(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        let workspace = self.workspaces.selected_mut();
+        let product = Product {
+            a: (&workspace.read).into(),
+            b: (&self.weight).into(),
+            bias: Some(TensorSlice { buffer: parameters, start: self.bias_start }),
+            shape: [workspace.samples, self.outputs, self.width],
+            layout: Transpose::Nt,
+            arithmetic: self.arithmetic,
+        };
+        multiply(&product, Output::Overwrite, &mut workspace.outputs, 0, &mut self.scratch)
+    }
+
+    /// Last computed outputs, `[B, K]`.
+    pub(super) fn outputs(&self) -> &Buffer<f32> {
+        &self.workspaces.selected().outputs
+    }
+
+    /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the
+    /// head's gradients, and leaves those of what was read.
+    pub(super) fn accumulate_gradients(
+        &mut self,
+        scale: &Buffer<f32>,
+        parameters: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()> {
+        self.predict(parameters)?;
+        let DeviceHead { width, outputs, arithmetic, .. } = *self;
+        let (workspace, scratch) = (self.workspaces.selected_mut(), &mut self.scratch);
+        let predictions =
+            Predictions { outputs: &workspace.outputs, targets: &workspace.targets, rows: workspace.samples };
+        let objective = LossScaling { terms: &self.terms, scale };
+        loss(&self.table, predictions, objective, &mut workspace.d_outputs, &mut self.totals, scratch)?;
+
+        let product = |a, b, shape, layout| Product { a, b, bias: None, shape, layout, arithmetic };
+        let weight = TensorSlice::from(&self.weight);
+        let d_outputs = TensorSlice::from(&workspace.d_outputs);
+        let weight_gradient =
+            product(d_outputs, (&workspace.read).into(), [outputs, width, workspace.samples], Transpose::Tn);
+        multiply(&weight_gradient, Output::Add, gradients, self.weight_start, scratch)?;
+        add_column_sums(d_outputs, workspace.samples, outputs, gradients, self.bias_start, scratch)?;
+        let read_gradient = product(d_outputs, weight, [workspace.samples, width, outputs], Transpose::Nn);
+        multiply(&read_gradient, Output::Overwrite, &mut workspace.d_read, 0, scratch)
+    }
+
+    /// `[2]`: the sum of the losses since [`DeviceHead::load`], and the number of its terms.
+    pub(super) fn totals(&self) -> &Buffer<f64> {
+        &self.totals
+    }
+}

@@ -1,0 +1,104 @@
+#![forbid(unsafe_code)]
+
+//! Device memory of the LSTMs, from shapes.
+
+use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD};
+
+use super::{LstmLayer, Lstms, all_are_read};
+use crate::device::bars::Bars;
+use crate::device::cell::{Cells, Shared, inputs};
+use crate::device::inter_layer::InterLayer;
+use crate::device::memory_estimate::MemoryEstimate;
+use crate::device::top::Top;
+use crate::ops::{GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, WorkList};
+use crate::tuning::Tuning;
+
+impl<T: Operand> Lstms<T> {
+    /// Counts what [`Lstms::new`] takes, and what batches do.
+    pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+        let (model, batch) = (estimate.model, estimate.batch);
+        for (k, lstm) in model.lstms().iter().enumerate() {
+            Bars::estimate::<T>(estimate, k, lstm.sizes);
+        }
+        let layers = model.config().layers;
+        (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
+        let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
+        Shared::estimate(estimate, parts, batch.bars.iter().copied().max().unwrap_or(0));
+        let top_bytes = Top::bytes(model, Self::vectors(estimate), &estimate.rows);
+        estimate.put("activations", "what is read of windows", top_bytes, BOTH);
+        Self::tally_all_layers(estimate);
+        Self::tally_lists(estimate);
+    }
+
+    /// The most vectors of each timeframe that samples read: one a window, or one for each step of
+    /// a run's.
+    fn vectors<'a>(estimate: &'a MemoryEstimate<'_>) -> &'a [usize] {
+        if estimate.config.runs.is_some() { &estimate.rows } else { &estimate.batch.windows }
+    }
+
+    /// Memory that exists once for all layers.
+    fn tally_all_layers(estimate: &mut MemoryEstimate<'_>) {
+        let (config, batch) = (estimate.model.config(), estimate.batch);
+        let (rows, windows): (usize, usize) = (estimate.rows.iter().sum(), batch.windows.iter().sum());
+        // Windows that are stored share nothing, and of series they may.
+        let widths = inputs(estimate.model, 0);
+        let projects_itself = batch.series.is_none() && InputWeights::<T>::are_possible(config.hidden, &widths);
+        let bars: usize = if projects_itself { 0 } else { batch.bars.iter().sum() };
+        let projected = if config.layers > 1 { bars.max(rows) } else { bars };
+        let projected = projected * 4 * config.hidden * size_of::<f32>();
+        estimate.put("activations", "projected inputs", projected, BOTH);
+        let back = Gradients::<T>::bytes(rows, windows, config.hidden);
+        let back = back + Gradients::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden);
+        estimate.put("activations", "gradients of states and gates", back, BACKWARD);
+        let are_read = all_are_read(estimate.model, estimate.config.runs);
+        let d_outputs = if are_read { rows * config.hidden * size_of::<f32>() } else { 0 };
+        estimate.put("activations", "gradients of outputs", d_outputs, BACKWARD);
+    }
+
+    /// Lists of windows that a batch uploads.
+    fn tally_lists(estimate: &mut MemoryEstimate<'_>) {
+        let (model, batch) = (estimate.model, estimate.batch);
+        let (layers, timeframes) = (model.config().layers, model.lstms().len());
+        let samples = batch.sizes.iter().copied().max().unwrap_or(0);
+        let lists = WorkList::upload_bytes(&batch.windows).into_iter();
+        estimate.put_mail("work list of the first layer", lists.clone());
+        estimate.put_mail("work list of those above", lists.filter(|_| layers > 1));
+        let reads = GatherIndex::upload_bytes(samples, timeframes, Self::vectors(estimate).iter().sum());
+        estimate.put_mail("what samples read", reads);
+        let masks = estimate.config.drops_between_layers.then_some((layers - 1) * timeframes);
+        estimate.put_mail("masks", masks.map(|masks| masks * size_of::<MaskNumbers>()));
+    }
+}
+
+impl<T: Operand> LstmLayer<T> {
+    /// Counts layer `l`.
+    fn estimate(estimate: &mut MemoryEstimate<'_>, l: usize) {
+        let (model, batch) = (estimate.model, estimate.batch);
+        let (config, drops) = (model.config(), estimate.config.drops_between_layers);
+        let [weights, gradients] = Cells::<T>::bytes(model, l);
+        let input_bytes = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &inputs(model, 0)) } else { 0 };
+        let weights = weights + input_bytes + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
+        estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
+        estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
+        let rows_and_windows = [estimate.rows.iter().sum(), batch.windows.iter().sum()];
+        let may_differ = estimate.config.tuning == Tuning::Fast;
+        let states = States::<T>::bytes(rows_and_windows, config.hidden);
+        estimate.put("activations", format!("layer {l}: states and gates"), states, BOTH);
+        let between_launches = States::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden, may_differ);
+        estimate.put("activations", format!("layer {l}: between launches"), between_launches, FORWARD);
+        if l + 1 < config.layers {
+            let changed = InterLayer::<T>::bytes(model, &estimate.rows, drops);
+            estimate.put("activations", format!("layer {l}: outputs for the next"), changed, BOTH);
+        }
+    }
+
+    /// Scratch length of the cells of layer `l` between launches.
+    fn partial_sums_len(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
+        let config = estimate.model.config();
+        let cell_parts = |(k, &input): (usize, &usize)| {
+            let read = if l == 0 { estimate.batch.bars[k] } else { estimate.rows[k] };
+            Cells::<T>::partial_sums_len(config.hidden, input, config.bias, read, estimate.rows[k])
+        };
+        inputs(estimate.model, l).iter().enumerate().map(cell_parts).max().unwrap_or(0)
+    }
+}

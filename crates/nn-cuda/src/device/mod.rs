@@ -1,0 +1,253 @@
+#![forbid(unsafe_code)]
+
+//! Training steps on a GPU, of the operations in [`ops`](crate::ops) and in amp's.
+//!
+//! ```text
+//! once a run    series, weights, moments  ─► device
+//! each batch    rows of bars, targets     ─► device
+//!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
+//!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
+//!               gradients    ◄─ by bar    ◄─ the same backward
+//! once a step   unscale, clip, update there, or nothing where the loss or a gradient is not finite
+//!               the batches of the next step, as above
+//!               loss, norm, overflow      ◄─ device; the host waits for it, the device goes on
+//! where due     outputs of a validation   ◄─ device
+//!               weights, moments          ◄─ device, for checkpoints
+//! ```
+
+mod bars;
+mod cell;
+mod fusion;
+mod graphs;
+mod head;
+mod inter_layer;
+mod lstm;
+mod lstm_model;
+mod memory_estimate;
+mod norm;
+mod outputs;
+mod pooling;
+mod predictor;
+mod rounded;
+mod top;
+mod weights;
+mod workspace;
+mod workspace_cache;
+
+use megabatch_amp::LossScaler;
+use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
+use megabatch_gpu_core::{Captures, Device};
+use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::loss::Objective;
+use megabatch_nn::model::{Encoder, Model, ModelConfig, Moments, TensorSet};
+use megabatch_nn::{Error, Result};
+
+use crate::ComputeConfig;
+use crate::tuning::Tuner;
+use head::LossInput;
+use lstm_model::{DeviceModel, DropoutSeed, device_model};
+pub use memory_estimate::tensors;
+pub use predictor::{InferenceHandle, Trained};
+use weights::Resident;
+
+/// Refuses a model that the CUDA engine does not compute, trained or not.
+///
+/// # Errors
+/// [`Error::NotOnGpu`].
+pub fn check_encoder(model: &ModelConfig) -> Result<()> {
+    if model.encoder == Encoder::LastBar && !model.is_over_graphs() {
+        return Err(Error::NotOnGpu {
+            setting: "encoder",
+            value: "none".to_owned(),
+            together_with: "samples that are not nodes of graphs",
+        });
+    }
+    Ok(())
+}
+
+/// Computes the steps of a run on a GPU.
+#[derive(Debug)]
+pub struct Accelerator {
+    device: Device,
+    device_model: Box<dyn DeviceModel>,
+    resident: Resident,
+    /// Captures of steps and validations, each part of which comes again with the next batch of the
+    /// same shape.
+    captures: Captures,
+    /// True once a failed capture was reported.
+    is_refusal_told: bool,
+    tuner: Tuner,
+    weights_location: WeightsLocation,
+    /// Report on the step whose end was submitted last.
+    report: Option<PendingReport>,
+}
+
+/// Location of the current weights and optimizer state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WeightsLocation {
+    Host,
+    Device,
+    Both,
+}
+
+/// Weights and the optimizer's state on the host.
+#[derive(Debug)]
+pub struct Host<'a> {
+    /// The weights.
+    pub parameters: &'a mut TensorSet,
+    /// The optimizer's means, for a rule that keeps them.
+    pub moments: Option<&'a mut Moments>,
+    /// Number of updates done.
+    pub steps: &'a mut u64,
+}
+
+impl Accelerator {
+    /// Steps of a run with `config`; memory for batches is taken when they come.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn new(device: &Device, model: &Model, config: &ComputeConfig) -> Result<Self> {
+        let scope = device.scope("gpu");
+        let tuner = Tuner::new(config.tuning);
+        let device_model = device_model(&scope, model, config, &tuner)?;
+        Ok(Accelerator {
+            tuner,
+            resident: Resident::new(&scope, model.layout(), config.has_moments)?,
+            device: device.clone(),
+            device_model,
+            captures: Captures::default(),
+            is_refusal_told: false,
+            weights_location: WeightsLocation::Host,
+            report: None,
+        })
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Chooser of kernels.
+    pub fn tuner(&self) -> &Tuner {
+        &self.tuner
+    }
+
+    /// Number of captures made so far.
+    pub fn captures_made(&self) -> u64 {
+        self.captures.made()
+    }
+
+    /// From now on, times the device's work by its events.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn time_work(&mut self) -> Result<()> {
+        Ok(self.captures.time_work(&self.device)?)
+    }
+
+    /// Seconds of the work that the device has done since the last call, or since
+    /// [`Accelerator::time_work`]. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn take_busy_s(&mut self) -> Result<f64> {
+        Ok(self.captures.take_busy_s(&self.device)?)
+    }
+
+    /// Why commands are not captured any more, once: the driver refused one, and steps go on
+    /// command by command.
+    pub fn take_capture_note(&mut self) -> Option<String> {
+        let refusal = self.captures.refusal().filter(|_| !self.is_refusal_told)?;
+        self.is_refusal_told = true;
+        Some(format!("CUDA graphs are not used, and steps take longer: {refusal}"))
+    }
+
+    /// Keeps `series` on the device, if the windows are slices of some.
+    pub fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()> {
+        self.device_model.keep_series(series)
+    }
+
+    /// True if they are there, so that a batch need not bring bars.
+    pub fn keeps_series(&self) -> bool {
+        self.device_model.keeps_series()
+    }
+
+    /// Takes weights and the optimizer's state from the host when the next step begins.
+    pub fn mark_host_dirty(&mut self) {
+        self.weights_location = WeightsLocation::Host;
+    }
+
+    /// Begins a step: uploads weights if the host's are newer, sets gradients and losses to zero.
+    pub fn begin_step(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+        self.upload_if_stale(host, scaler)?;
+        let Accelerator { device, device_model, resident, captures, .. } = self;
+        captures.run(device, || {
+            resident.gradients.set_zero()?;
+            device_model.load(&resident.values)
+        })
+    }
+
+    /// Uploads the weights if the host's are newer, and packs them.
+    pub fn load(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+        self.upload_if_stale(host, scaler)?;
+        let Accelerator { device, device_model, resident, captures, .. } = self;
+        captures.run(device, || device_model.load(&resident.values))
+    }
+
+    /// Uploads weights and the optimizer's state if the host's are newer.
+    fn upload_if_stale(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+        if self.weights_location == WeightsLocation::Host {
+            self.resident.load(host, scaler)?;
+            self.weights_location = WeightsLocation::Both;
+        }
+        Ok(())
+    }
+
+    /// The model in use, by the weights that [`Accelerator::load`] found.
+    pub fn in_use(&mut self) -> InferenceHandle<'_> {
+        InferenceHandle {
+            device_model: &mut *self.device_model,
+            weights: &self.resident.values,
+            captures: &mut self.captures,
+        }
+    }
+
+    /// Adds the gradients of `objective` over `batch`.
+    pub fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
+        let Accelerator { device, device_model, resident, captures, .. } = self;
+        let Resident { values, gradients, control, .. } = resident;
+        let Objective { loss, count, dropout, position, .. } = objective;
+        let dropout_seed = DropoutSeed { dropout: Some(dropout), position };
+        let loss_input = LossInput { targets: batch.targets(), loss, count, scale: control.scale() };
+        captures.run(device, || device_model.accumulate_gradients(batch, dropout_seed, loss_input, values, gradients))
+    }
+
+    /// Ends a step: the device checks losses and gradients and, if all are finite, applies the
+    /// optimizer by `settings`. Does not wait.
+    pub fn apply_gradients(&mut self, settings: &StepSettings) -> Result<()> {
+        self.weights_location = WeightsLocation::Device;
+        let Accelerator { device, device_model, resident, captures, .. } = self;
+        resident.control.begin(settings)?;
+        captures.run(device, || resident.update(device_model.totals()))?;
+        self.report = Some(resident.control.fetch_report()?);
+        Ok(())
+    }
+
+    /// Report on the step that was finished last. Waits for its end, and for nothing that was
+    /// submitted since.
+    ///
+    /// # Panics
+    /// If it was read before, or no step was finished.
+    pub fn report(&mut self) -> Result<StepReport> {
+        self.resident.read(self.report.take().expect("a step was finished"))
+    }
+
+    /// Brings weights and the optimizer's state on the host up to date. Waits for the device.
+    pub fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
+        if self.weights_location == WeightsLocation::Device {
+            self.resident.store(host)?;
+            self.weights_location = WeightsLocation::Both;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod device;
+pub mod ops;
+mod tuning;
+
+pub use config::ComputeConfig;
+pub use device::{Accelerator, Host, InferenceHandle, Trained, check_encoder, tensors};
+pub use tuning::{Tuner, Tuning};

@@ -1,0 +1,203 @@
+//! Matrix products with sums in f32.
+
+mod call;
+mod gemm_plan;
+mod library;
+#[cfg(test)]
+mod tests;
+
+use megabatch_gpu_core::{Buffer, Cuda, Device};
+use megabatch_nn::Result;
+
+use super::operand::{Operand, TensorSlice};
+use super::scratch::Scratch;
+pub(super) use call::{Call, Operands, PTX, add_parts};
+use gemm_plan::{GemmPlan, TileConfig};
+pub(super) use gemm_plan::{Kind, Method};
+pub(crate) use gemm_plan::{product_partials_len, rows_partials_len};
+
+/// Layout of a product's operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transpose {
+    /// a `[M, K]`, b `[N, K]`: rows by weights that have a row for each output.
+    Nt,
+    /// a `[M, K]`, b `[K, N]`: gradients by the same weights.
+    Nn,
+    /// a `[K, M]`, b `[N, K]`: columns by weights that have a row for each output.
+    Tt,
+    /// a `[K, M]`, b `[K, N]`: gradients by what was multiplied, summed over rows.
+    Tn,
+}
+
+impl Transpose {
+    /// True where the inner dimension is not the contiguous one: of a, and of b.
+    fn transposed(self) -> [bool; 2] {
+        match self {
+            Transpose::Nt => [false, false],
+            Transpose::Nn => [false, true],
+            Transpose::Tt => [true, false],
+            Transpose::Tn => [true, true],
+        }
+    }
+}
+
+/// Arithmetic of f32 operands; others are multiplied as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Arithmetic {
+    /// Operands as they are, without tensor cores.
+    #[default]
+    Exact,
+    /// Rounded to TF32, 11 significant bits with the range of f32, on a GPU; as they are on the
+    /// CPU.
+    Tf32,
+}
+
+/// Use of the values that the output holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// The output is overwritten.
+    Overwrite,
+    /// The product is added to it.
+    Add,
+}
+
+/// A product `[M, N]` over an inner dimension of K.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a, T: Operand> {
+    /// The first operand.
+    pub a: TensorSlice<'a, T>,
+    /// The second operand.
+    pub b: TensorSlice<'a, T>,
+    /// Bias `[N]`, added to every row.
+    pub bias: Option<TensorSlice<'a, f32>>,
+    /// M, N, K.
+    pub shape: [usize; 3],
+    /// Layout of `a` and `b`.
+    pub layout: Transpose,
+    /// Arithmetic of f32 products.
+    pub arithmetic: Arithmetic,
+}
+
+impl<T: Operand> Product<'_, T> {
+    /// The device of an output that begins at an element. Panics if a buffer ends too early for the
+    /// shape or is on another device.
+    fn assert_fits(&self, out: &Buffer<f32>, start: usize) -> Device {
+        let ([rows, columns, inner], device) = (self.shape, out.scope().device().clone());
+        self.a.assert_has(rows * inner, &device);
+        self.b.assert_has(columns * inner, &device);
+        TensorSlice { buffer: out, start }.assert_has(rows * columns, &device);
+        self.bias.iter().for_each(|bias| bias.assert_has(columns, &device));
+        device
+    }
+}
+
+/// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product
+/// of few outputs over many rows is split unless it has a bias, and its parts are added in order:
+/// how, is decided by the shape alone, so that the bits do not depend on the GPU, unless the
+/// scratch is of a run that lets sums be added in another order.
+///
+/// # Errors
+/// [`Error::Memory`](megabatch_nn::Error::Memory): what the device says of the launch, or that
+/// there is no memory for the parts of a split product, in `scratch`.
+///
+/// # Panics
+/// If a buffer ends too early for the shape, and if arrays are on several devices.
+pub fn multiply<T: Operand>(
+    product: &Product<'_, T>,
+    output: Output,
+    out: &mut Buffer<f32>,
+    start: usize,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let device = product.assert_fits(out, start);
+    scratch.assert_beside(&device);
+    match &device {
+        Device::Cuda(device) => cuda(device, product, output, TensorSlice { buffer: out, start }.address(), scratch),
+        _ => cpu_arm!(cpu(product, output, &mut out.as_mut_slice()[start..])),
+    }
+}
+
+fn cuda<T: Operand>(
+    device: &Cuda,
+    product: &Product<'_, T>,
+    output: Output,
+    to: u64,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let len = product.shape[0] * product.shape[1];
+    let operands = Operands::new(product, to);
+    let parts =
+        if product.bias.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
+    let run = |cut: TileConfig| {
+        let plan = GemmPlan::new(cut, product.shape, product.bias.is_some());
+        let call = Call::new::<T>(product.shape, product.layout, product.arithmetic, plan, output);
+        if plan.splits == 1 {
+            // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
+            return unsafe { call.submit(device, operands) };
+        }
+        // SAFETY: as above; `parts` has room for the output of every split, of which there are no
+        // more than the rule's.
+        unsafe {
+            Call { output: Output::Overwrite, ..call }.submit(device, Operands { out: parts, ..operands })?;
+        }
+        // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on.
+        // What is submitted to the default stream later, the next use of the scratch included, runs
+        // after it.
+        unsafe { add_parts(device, parts, plan.splits, to, len, output) }
+    };
+    let (kind, tuner) = (Kind::for_product(product, output), scratch.products_mut().tuner().clone());
+    // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a
+    // scratch for.
+    let by_library = || unsafe { library::multiply(&tuner, device, product, operands, parts) };
+    // Doing it again changes nothing: there are several ways only where the output is overwritten.
+    let measured = |method| match method {
+        Method::Kernel(cut) => device.elapsed_ms(|| run(cut)),
+        Method::Library => library::elapsed_ms(device, by_library),
+    };
+    let question = || {
+        let library = kind.is_for_library().then(|| tuner.library_name(device)).flatten();
+        kind.question::<T>(tuner.is_fast(), library)
+    };
+    match scratch.products_mut().choose(device, kind, question, measured)? {
+        Method::Kernel(cut) => run(cut),
+        Method::Library if by_library() => Ok(()),
+        Method::Library => run(TileConfig::BY_RULE),
+    }
+}
+
+/// As [`multiply`] by the library alone, where it is here and has a way.
+///
+/// # Errors
+/// [`Error::Memory`](megabatch_nn::Error::Memory).
+#[cfg(feature = "conformance")]
+pub(super) fn by_library<T: Operand>(
+    product: &Product<'_, T>,
+    out: &mut Buffer<f32>,
+    start: usize,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Device::Cuda(device) = product.assert_fits(&*out, start) else { return Ok(false) };
+    let parts =
+        if product.bias.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
+    let tuner = scratch.products_mut().tuner().clone();
+    let operands = Operands::new(product, TensorSlice { buffer: out, start }.address());
+    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
+    // parts. What is submitted to the default stream later runs after it.
+    Ok(unsafe { library::multiply(&tuner, &device, product, operands, parts) })
+}
+
+#[cfg(feature = "conformance")]
+fn cpu<T: Operand>(product: &Product<'_, T>, output: Output, out: &mut [f32]) {
+    let ([rows, columns, inner], a, b) = (product.shape, product.a.elements(), product.b.elements());
+    for (k, out) in out[..rows * columns].iter_mut().enumerate() {
+        let (row, column) = (k / columns, k % columns);
+        let term = |l: usize| {
+            let [is_a_transposed, is_b_transposed] = product.layout.transposed();
+            let a = if is_a_transposed { a[l * rows + row] } else { a[row * inner + l] };
+            let b = if is_b_transposed { b[l * columns + column] } else { b[column * inner + l] };
+            a.widen() * b.widen()
+        };
+        let sum: f32 = (0..inner).map(term).sum::<f32>() + product.bias.map_or(0.0, |bias| bias.elements()[column]);
+        *out = if output == Output::Add { *out + sum } else { sum };
+    }
+}

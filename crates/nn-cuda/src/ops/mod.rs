@@ -1,0 +1,172 @@
+//! Operations of a training step on a GPU, each in a file of its own: the function with its one
+//! match on the device and the launch of its kernel, whose source lies beside it as `.cu`.
+//! docs/design/gpu.md tells how they make a step, and what is missing.
+//!
+//! The CPU arm of a match is the operation's plain form, below its launch or in a child `cpu`. It
+//! belongs to the tests: the feature `conformance` compiles the plain forms and the suite
+//! `conformance`, which compares every device with them. Without the feature an operation on the
+//! CPU panics.
+//!
+//! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit
+//! are one access to memory; [`interleave`] brings weights and biases of PyTorch's order into this
+//! one, and [`add_separated`] their gradients back. Sums are in f32 whatever the operands are.
+//!
+//! ```text
+//! forward    bars that the windows cover, rows padded         take_rows
+//!            projected = x · W_ihᵀ + b, once a bar            multiply
+//!            states, gates of all steps and timeframes        recurrence; from bars:
+//!                                                             recurrence_of_rows
+//!            between layers: norm, dropout                    layer_norm, drop_outputs
+//!            a vector for each window                         as it is, layer_norm or pool
+//!            of all timeframes, one for each sample           join, then fuse or as they are
+//!            over graphs: layers of attention, a readout      drop_nodes, coefficients,
+//!                                                             gather_heads, read_graphs
+//!            outputs, losses and their gradients              multiply, loss, graph_loss
+//! backward   the same in reverse                              multiply, add_column_sums,
+//!                                                             fuse_backward, scatter_add,
+//!                                                             pool_backward
+//!            between layers                                   multiply, round_to, drop_gradients,
+//!                                                             layer_norm_backward
+//!            d_gates of all steps and timeframes              recurrence_backward
+//!            d_gates summed by bar                            sum_by_bar
+//!            dW_ih = by_barᵀ · x,  dW_hh = d_gatesᵀ · h        multiply
+//! ```
+//!
+//! The optimizer's two passes are those of [`megabatch_amp::ops`].
+
+/// The CPU arm of an operation, which computes its plain form for the suite. The product is built
+/// without it.
+#[cfg(feature = "conformance")]
+macro_rules! cpu_arm {
+    ($form:expr) => {
+        Ok::<_, ::megabatch_nn::Error>($form)
+    };
+}
+
+#[cfg(not(feature = "conformance"))]
+macro_rules! cpu_arm {
+    ($form:expr) => {
+        $crate::ops::refuse_cpu()
+    };
+}
+
+mod attention;
+mod batch_upload;
+mod by_bar;
+mod bytes;
+mod capacity;
+mod cell;
+mod column_sums;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod dropout;
+mod fuse;
+mod gate_rows;
+mod gather;
+mod graph_dropout;
+mod graph_lists;
+mod graph_loss;
+mod group;
+#[cfg(test)]
+mod harness;
+mod input_weights;
+#[cfg(feature = "conformance")]
+mod lanes;
+mod loss;
+mod matmul;
+mod norm;
+mod operand;
+mod pool;
+mod readout;
+mod recurrence;
+mod recurrence_backward;
+mod recurrence_bytes;
+mod recurrence_f32;
+mod recurrence_of_rows;
+mod recurrence_schedule;
+mod recurrent_weights;
+mod round;
+mod scratch;
+mod take_rows;
+mod work_list;
+
+pub(crate) use attention::{
+    Attended, AttentionSizes, NodeDotInputs, OutputStart, ReceiverRows, Scored, activation_gradients, coefficients,
+    gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,
+};
+pub use batch_upload::{BatchUploader, UploadBatch};
+pub use by_bar::sum_per_bar;
+pub use bytes::{DeviceInt8Matrix, DeviceInt8Rows, multiply_int8};
+pub(crate) use capacity::ensure_capacity;
+pub use column_sums::add_column_sums;
+pub(crate) use column_sums::column_sum_partials_len;
+pub use dropout::{Dropped, MaskNumbers, drop_gradients, drop_outputs};
+pub use fuse::{FuseMemory, FuseSizes, FuseWeights, fuse, fuse_backward};
+pub use gate_rows::{GateRows, GateTensor, add_separated, interleave};
+pub use gather::{GatherIndex, ReadFrom, RowGranularity, join, scatter_add};
+pub(crate) use graph_dropout::{DroppedNodes, drop_node_gradients, drop_nodes};
+pub(crate) use graph_lists::GraphLists;
+pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_partials_len};
+pub use input_weights::InputWeights;
+pub(crate) use loss::loss_partials_len;
+pub use loss::{LossScaling, LossTable, Predictions, Terms, loss};
+pub use matmul::{Arithmetic, Output, Product, Transpose, multiply};
+pub(crate) use matmul::{product_partials_len, rows_partials_len};
+pub(crate) use norm::norm_partials_len;
+pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
+pub use operand::{Operand, TensorSlice};
+pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
+pub(crate) use readout::{ReadGraphs, read_graphs, read_graphs_backward};
+pub use recurrence::{RecurrenceInputs, States, recurrence};
+pub use recurrence_backward::{Gradients, recurrence_backward};
+pub use recurrence_bytes::{RecurrentInt8, recurrence_int8};
+pub use recurrence_of_rows::{RowInputs, recurrence_of_rows};
+pub use recurrence_schedule::RecurrenceSchedule;
+pub use recurrent_weights::RecurrentWeights;
+pub use round::{round_part, round_to};
+pub use scratch::Scratch;
+pub use take_rows::{TableRows, take_rows};
+pub use work_list::{Sequence, TileWindows, WorkList};
+
+/// The sources of the kernels, in this folder, without their ending: for a harness that runs them
+/// without a GPU.
+#[cfg(any(test, feature = "conformance"))]
+pub const SOURCES: &[&str] = &[
+    "attention",
+    "attention_backward",
+    "by_bar",
+    "bytes",
+    "cell",
+    "column_sums",
+    "deliver",
+    "dropout",
+    "fuse",
+    "gate_rows",
+    "graph_dropout",
+    "graph_loss",
+    "join",
+    "loss",
+    "matmul",
+    "matmul_large",
+    "norm",
+    "pool",
+    "pool_keys",
+    "readout",
+    "recurrence",
+    "recurrence_backward",
+    "recurrence_bytes",
+    "recurrence_f32",
+    "recurrence_group",
+    "recurrence_group_backward",
+    "recurrence_of_rows",
+    "recurrent_weights",
+    "round",
+    "take_rows",
+];
+
+#[cfg(not(feature = "conformance"))]
+fn refuse_cpu() -> megabatch_nn::Result<()> {
+    panic!(
+        "the CUDA engine computes on GPUs; for its operations on the CPU, enable megabatch-nn-cuda's feature conformance"
+    )
+}
