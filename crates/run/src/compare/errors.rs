@@ -90,7 +90,7 @@ impl<'a> Errors<'a> {
         self.evaluations[0]["split"].as_str().unwrap_or("unknown")
     }
 
-    /// The part, and where errors are estimates, how many of its samples or graphs were taken.
+    /// Name of the part; for estimates also the number of samples or graphs taken.
     pub(super) fn judged_on(&self) -> String {
         let draw = |key: &str| self.evaluations.iter().map(|evaluation| evaluation[key].as_u64()).sum::<Option<u64>>();
         match draw("drawn").zip(draw("drawn_from")) {

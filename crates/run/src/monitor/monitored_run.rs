@@ -11,7 +11,7 @@ use crate::error::{Context as _, Result};
 use crate::run_folder::{LogFollower, LogUpdate, RunFolder};
 use crate::text::number::{grouped, seconds, significant};
 
-/// A run, and what is known of it.
+/// A run and its status.
 pub struct MonitoredRun {
     root: RunFolder,
     /// The run itself, or its last fold.

@@ -196,7 +196,7 @@ impl RunStatus {
         Some(self.recent.iter().map(|time| time.samples).sum::<f64>() / self.whole_s()?)
     }
 
-    /// True for a run that has not ended, and whose log is so old that it was killed or is stuck.
+    /// True if a run has not ended and its log is five minutes old: it was killed, or hangs.
     pub fn is_stalled(&self) -> bool {
         !self.has_ended && self.silence.is_some_and(|silence| silence > SILENCE_MAX)
     }

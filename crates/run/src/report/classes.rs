@@ -228,7 +228,7 @@ fn class_names(classes: Classes, unit: &str) -> Vec<String> {
     }
 }
 
-/// Names of the classes of rows, of which each has one.
+/// Class names of a model that predicts one class a row.
 fn row_names(classes: usize, named: &[String]) -> Vec<String> {
     if named.len() == classes { named.to_vec() } else { (0..classes).map(|class| format!("class {class}")).collect() }
 }

@@ -31,7 +31,7 @@ pub(super) fn ic_chart(days: &[GraphRanking], mean: Option<f64>, t: Option<f64>)
     chart(&Kind::ic(mean, t), days, "day").to_html()
 }
 
-/// Rank IC by day, likewise.
+/// Rank IC by day, over a `mean` with the t-statistic `t`.
 pub(super) fn rank_ic_chart(days: &[GraphRanking], mean: Option<f64>, t: Option<f64>) -> String {
     chart(&Kind::rank_ic(mean, t), days, "day").to_html()
 }
@@ -86,7 +86,7 @@ fn chart(kind: &Kind, graphs: &[GraphRanking], unit: &str) -> Chart {
     }
 }
 
-/// At each point the mean of it and those before it, as many as are drawn together.
+/// Means of [`TOGETHER`] points in a row, each at the last of them.
 fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mean = |some: &[(f64, f64)]| some.iter().map(|point| point.1).sum::<f64>() / some.len() as f64;
     points.windows(TOGETHER).map(|some| (some[TOGETHER - 1].0, mean(some))).collect()

@@ -126,8 +126,7 @@ fn records(name: &str, records: &[Owned<'_>]) -> String {
     Table { caption: title(name), head, rows }.to_html() + &rest_of(records.len())
 }
 
-/// Keys of objects in the order of their first appearance, of which any has a value that is
-/// `wanted`.
+/// Keys with a `wanted` value in any of the objects, in the order of their first appearance.
 fn keys<'a>(objects: &[Owned<'a>], wanted: fn(&Value) -> bool) -> Vec<&'a str> {
     let mut keys: Vec<&str> = Vec::new();
     for (key, value) in objects.iter().filter_map(|(_, object)| object.as_object()).flatten() {

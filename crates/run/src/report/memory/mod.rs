@@ -33,7 +33,7 @@ pub(crate) struct Peaks {
     total: usize,
 }
 
-/// Each part of the plan, and the scopes that its memory is taken under.
+/// Parts of the plan, each with the scope that owns its memory.
 const PARTS: [(&str, &str); 7] = [
     ("data", "data"),
     ("parameters", "model/parameters"),
