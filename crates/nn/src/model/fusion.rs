@@ -60,7 +60,7 @@ pub struct FusionSizes {
 }
 
 impl FusionSizes {
-    /// Weights of a sample, [heads, n, n].
+    /// Weights of a sample, `[heads, n, n]`.
     pub fn weights_len(self) -> usize {
         self.heads * self.tokens * self.tokens
     }
@@ -74,9 +74,9 @@ impl FusionSizes {
 /// A linear map's weight and bias.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear {
-    /// W, [out, in].
+    /// W, `[out, in]`.
     pub weight: Slot,
-    /// b, [out].
+    /// b, `[out]`.
     pub bias: Slot,
 }
 
@@ -85,13 +85,13 @@ pub struct Linear {
 pub struct AttentionFusion {
     /// Sizes of the fusion.
     pub sizes: FusionSizes,
-    /// Map of tokens to q, k and v, [3H, H].
+    /// Map of tokens to q, k and v, `[3H, H]`.
     pub input: Linear,
-    /// Map of what tokens see, [H, H].
+    /// Map of what tokens see, `[H, H]`.
     pub output: Linear,
-    /// First map of the feed-forward network, [inner, H].
+    /// First map of the feed-forward network, `[inner, H]`.
     pub widen: Linear,
-    /// Second map of the feed-forward network, [H, inner].
+    /// Second map of the feed-forward network, `[H, inner]`.
     pub narrow: Linear,
     /// Norm after attention.
     pub norm1: LayerNorm,

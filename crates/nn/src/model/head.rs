@@ -11,9 +11,9 @@ pub struct Head {
     pub width: usize,
     /// K.
     pub outputs: usize,
-    /// W, [K, D].
+    /// W, `[K, D]`.
     pub weight: Slot,
-    /// b, [K].
+    /// b, `[K]`.
     pub bias: Slot,
 }
 
@@ -24,7 +24,7 @@ impl Head {
         Head { width, outputs, weight, bias: layout.push("head.bias".to_owned(), &[outputs]) }
     }
 
-    /// Offsets of the weight [K, D] and the bias [K].
+    /// Offsets of the weight `[K, D]` and the bias `[K]`.
     pub fn slots(&self) -> [Slot; 2] {
         [self.weight, self.bias]
     }

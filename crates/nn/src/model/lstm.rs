@@ -48,11 +48,11 @@ pub struct Lstm {
 /// Offsets of one layer's parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerSlots {
-    /// W_ih, [4H, F].
+    /// W_ih, `[4H, F]`.
     pub weight_ih: Slot,
-    /// W_hh, [4H, H].
+    /// W_hh, `[4H, H]`.
     pub weight_hh: Slot,
-    /// b_ih and b_hh, [4H] each.
+    /// b_ih and b_hh, `[4H]` each.
     pub bias: Option<[Slot; 2]>,
     /// Norm of the layer's outputs.
     pub norm: Option<LayerNorm>,
@@ -90,7 +90,7 @@ impl LstmSizes {
 }
 
 impl LayerSlots {
-    /// W_ih [4H, F] and W_hh [4H, H] of H = `hidden` units in eight bits.
+    /// W_ih `[4H, F]` and W_hh `[4H, H]` of H = `hidden` units in eight bits.
     ///
     /// # Errors
     /// [`Error::Quantize`] for weights that are not finite.

@@ -12,9 +12,9 @@ pub const EPSILON: f64 = 1e-5;
 pub struct LayerNorm {
     /// Numbers in a row.
     pub width: usize,
-    /// γ, [width].
+    /// γ, `[width]`.
     pub weight: Slot,
-    /// β, [width].
+    /// β, `[width]`.
     pub bias: Slot,
 }
 
@@ -30,7 +30,7 @@ impl LayerNorm {
         [self.weight, self.bias]
     }
 
-    /// γ and β, [width] each.
+    /// γ and β, `[width]` each.
     pub fn parameters<'a>(&self, parameters: &'a TensorSet) -> [&'a [f32]; 2] {
         self.slots().map(|slot| parameters.slot(slot))
     }

@@ -71,15 +71,15 @@ pub struct AttentionPooling {
     pub hidden: usize,
     /// Heads of attention.
     pub heads: usize,
-    /// The learned query, [1, H].
+    /// The learned query, `[1, H]`.
     pub query: Slot,
-    /// W_q, W_k and W_v, [3H, H].
+    /// W_q, W_k and W_v, `[3H, H]`.
     pub in_weight: Slot,
-    /// b_q, b_k and b_v, [3H].
+    /// b_q, b_k and b_v, `[3H]`.
     pub in_bias: Slot,
-    /// W_o, [H, H].
+    /// W_o, `[H, H]`.
     pub out_weight: Slot,
-    /// b_o, [H].
+    /// b_o, `[H]`.
     pub out_bias: Slot,
 }
 

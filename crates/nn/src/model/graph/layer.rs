@@ -70,11 +70,11 @@ pub struct AttentionLayer {
     pub sizes: LayerSizes,
     /// Maps and vectors of the scores.
     pub scoring: Scoring,
-    /// bias [D].
+    /// bias `[D]`.
     pub bias: Slot,
-    /// res.weight [D, F].
+    /// res.weight `[D, F]`.
     pub residual: Option<Slot>,
-    /// lin_edge.weight [H · C, A].
+    /// lin_edge.weight `[H · C, A]`.
     pub edge_weight: Option<Slot>,
     drawn: Vec<UniformTensor>,
 }
@@ -84,22 +84,22 @@ pub struct AttentionLayer {
 pub enum Scoring {
     /// [`AttentionKind::Gat`].
     Gat {
-        /// lin.weight [H · C, F].
+        /// lin.weight `[H · C, F]`.
         weight: Slot,
-        /// att_src [1, H, C].
+        /// att_src `[1, H, C]`.
         source: Slot,
-        /// att_dst [1, H, C].
+        /// att_dst `[1, H, C]`.
         target: Slot,
-        /// att_edge [1, H, C].
+        /// att_edge `[1, H, C]`.
         edge_attention: Option<Slot>,
     },
     /// [`AttentionKind::GatV2`].
     GatV2 {
-        /// Map of the nodes that are gathered from: lin_l.weight [H · C, F] and lin_l.bias.
+        /// Map of the nodes that are gathered from: lin_l.weight `[H · C, F]` and lin_l.bias.
         from: [Slot; 2],
         /// Map of the node that receives: lin_r.weight and lin_r.bias.
         to: [Slot; 2],
-        /// att [1, H, C].
+        /// att `[1, H, C]`.
         attention: Slot,
     },
 }
