@@ -40,6 +40,15 @@ pub enum Error {
         text: String,
     },
 
+    /// Another rank gave no sign of life.
+    #[error("rank {rank} was silent for {silence:?}")]
+    Lost {
+        /// The rank.
+        rank: usize,
+        /// The deadline.
+        silence: Duration,
+    },
+
     /// Nothing came in time.
     #[error("{what} took longer than {waited:?}")]
     Timeout {

@@ -3,12 +3,15 @@
 //! A job, as one of its processes sees it: a thread that calls MPI, and the messages to it.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::library::{Library, Pending};
+use crate::heartbeat::Heartbeats;
+use crate::library::{Library, MESSAGES, Pending};
 
 /// Recovery of a job that loses a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub fn library_names() -> Vec<String> {
 pub struct Job {
     commands: Sender<Command>,
     answers: Receiver<Result<Answer>>,
+    /// Times that the thread came back from MPI while it waited.
+    polls: Arc<AtomicU64>,
     timeout: Duration,
     library: String,
     rank: usize,
@@ -66,7 +71,8 @@ impl fmt::Debug for Job {
 
 impl Job {
     /// Opens the first of `libraries` that is there, names or paths, and starts MPI in this
-    /// process. No later call waits for longer than `timeout`.
+    /// process. A rank that is silent for `timeout` is lost; one that computes for longer is not,
+    /// and calls wait for it.
     ///
     /// # Errors
     /// [`Error::Absent`] without a library, [`Error::Unfit`] for one of an unknown kind,
@@ -75,11 +81,20 @@ impl Job {
     pub fn start(libraries: &[String], recovery: Recovery, timeout: Duration) -> Result<Self> {
         let (commands, work) = channel();
         let (answer, answers) = channel();
-        let libraries = libraries.to_vec();
+        let polls = Arc::<AtomicU64>::default();
+        let (libraries, counter) = (libraries.to_vec(), Arc::clone(&polls));
         let run = move || match open_first(&libraries) {
             Ok(library) => {
-                let caller =
-                    Caller { library, recovery, timeout, sends: Vec::new(), failed_send: None, has_reformed: false };
+                let caller = Caller {
+                    library,
+                    recovery,
+                    timeout,
+                    polls: counter,
+                    heartbeats: Heartbeats::new(0, 1, timeout, Instant::now()),
+                    sends: Vec::new(),
+                    failed_send: None,
+                    has_reformed: false,
+                };
                 caller.serve(&work, &answer);
             }
             // Nobody listens where the caller's deadline is over.
@@ -90,6 +105,7 @@ impl Job {
         let mut job = Job {
             commands,
             answers,
+            polls,
             timeout,
             library: String::new(),
             rank: 0,
@@ -133,7 +149,7 @@ impl Job {
     /// Fills `message` with the next one from rank `source`.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
+    /// [`Error::Lost`], [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
     pub fn receive(&mut self, source: usize, message: &mut [u8]) -> Result<()> {
         self.command(Command::Receive { source, len: message.len() })?;
         self.message("a message of another rank", message)
@@ -142,7 +158,7 @@ impl Job {
     /// Copies `message` of rank `root` to all ranks.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
+    /// [`Error::Lost`], [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
     pub fn broadcast(&mut self, root: usize, message: &mut [u8]) -> Result<()> {
         self.command(Command::Broadcast { root, message: message.to_vec() })?;
         self.message("a broadcast", message)
@@ -151,7 +167,7 @@ impl Job {
     /// The AND of the flags of all ranks.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`]. Where the job recovers, all ranks
+    /// [`Error::Lost`], [`Error::Timeout`], [`Error::Failed`], [`Error::Over`]. Where the job recovers, all ranks
     /// that are left fail, or none.
     pub fn agree(&mut self, flags: u32) -> Result<u32> {
         self.command(Command::Agree { flags })?;
@@ -185,7 +201,7 @@ impl Job {
     /// rank for ever.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
+    /// [`Error::Lost`], [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
     pub fn finish(mut self) -> Result<()> {
         self.command(Command::Finish)?;
         self.answer("the end of MPI").map(drop)
@@ -199,18 +215,34 @@ impl Job {
     }
 
     fn answer(&mut self, what: &'static str) -> Result<Answer> {
-        // The thread has the same deadline: this one is for a function of MPI that does not return.
-        let answer = match self.answers.recv_timeout(self.timeout + self.timeout / 4) {
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => Err(Error::Timeout { what, waited: self.timeout }),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::Over { reason: "its thread has ended".to_owned() }),
-        };
+        let answer = self.wait_for_answer(what);
+        let is_over = |error: &Error| matches!(error, Error::Timeout { .. } | Error::Lost { .. });
         if let Err(error) = &answer
-            && (!self.recovers || matches!(error, Error::Timeout { .. }))
+            && (!self.recovers || is_over(error))
         {
             self.end_reason = Some(error.to_string());
         }
         answer
+    }
+
+    /// The thread's answer. The thread gives up by itself; the deadline here is for a function of
+    /// MPI that does not return.
+    fn wait_for_answer(&self, what: &'static str) -> Result<Answer> {
+        let (mut polls, mut stands) = (self.polls.load(Ordering::Relaxed), 0);
+        while stands <= LOOKS_IN_A_TIMEOUT {
+            match self.answers.recv_timeout(self.timeout / LOOKS_IN_A_TIMEOUT) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Over { reason: "its thread has ended".to_owned() });
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = self.polls.load(Ordering::Relaxed);
+                    stands = if now == polls { stands + 1 } else { 0 };
+                    polls = now;
+                }
+            }
+        }
+        Err(Error::Timeout { what, waited: self.timeout })
     }
 
     fn message(&mut self, what: &'static str, destination: &mut [u8]) -> Result<()> {
@@ -242,11 +274,16 @@ fn open_first(libraries: &[String]) -> Result<Library> {
     Err(Error::Absent { tried })
 }
 
+/// Looks at the thread that calls MPI in a timeout.
+const LOOKS_IN_A_TIMEOUT: u32 = 4;
+
 /// The thread that calls MPI.
 struct Caller {
     library: Library,
     recovery: Recovery,
     timeout: Duration,
+    polls: Arc<AtomicU64>,
+    heartbeats: Heartbeats,
     /// Messages that are being sent.
     sends: Vec<Pending>,
     /// Why one could not be sent, for the next answer.
@@ -264,13 +301,13 @@ const LONG: Duration = Duration::from_millis(5);
 
 impl Caller {
     fn serve(mut self, work: &Receiver<Command>, answers: &Sender<Result<Answer>>) {
-        let mut answer = self.ranks();
+        let mut answer = self.begin();
         // A caller that is gone has left the job: its other ranks, and the launcher, notice.
         while answers.send(answer).is_ok() {
             answer = loop {
                 let Some(command) = self.next(work) else { return };
                 match command {
-                    Command::Send { destination, message } => match self.library.send(destination, message) {
+                    Command::Send { destination, message } => match self.library.send(MESSAGES, destination, message) {
                         Ok(send) => self.sends.push(send),
                         Err(error) => self.failed_send = Some(error),
                     },
@@ -279,7 +316,7 @@ impl Caller {
                         break Err(self.failed_send.take().expect("it is there"));
                     }
                     Command::Receive { source, len } => {
-                        break self.library.receive(source, len).and_then(|pending| self.message(pending));
+                        break self.library.receive(MESSAGES, source, len).and_then(|pending| self.message(pending));
                     }
                     Command::Broadcast { root, message } => {
                         break self.library.broadcast(root, message).and_then(|pending| self.message(pending));
@@ -288,17 +325,10 @@ impl Caller {
                     Command::Reform => {
                         // Those of the old world end with it.
                         (self.sends, self.failed_send, self.has_reformed) = (Vec::new(), None, true);
-                        break self.library.shrink().and_then(|()| self.ranks());
+                        break self.library.shrink().and_then(|()| self.begin());
                     }
                     Command::Finish => {
-                        let sent = self.wait("messages under way", |caller| Ok(caller.sends.is_empty().then_some(())));
-                        let finished = sent.and_then(|()| match self.has_reformed {
-                            // Open MPI 5.0 ends with a fence of all processes that the launcher
-                            // started; that of a lost one is not always excused.
-                            true => self.library.agree_of_survivors(0).map(drop),
-                            false => self.library.finalize(),
-                        });
-                        drop(answers.send(finished.map(|()| Answer::Done)));
+                        drop(answers.send(self.end().map(|()| Answer::Done)));
                         return;
                     }
                 }
@@ -306,19 +336,50 @@ impl Caller {
         }
     }
 
-    /// The next command; messages progress meanwhile.
+    /// The ranks of a world, whose heartbeats begin.
+    fn begin(&mut self) -> Result<Answer> {
+        let (rank, world) = self.library.rank_and_world()?;
+        self.heartbeats = Heartbeats::new(rank, world, self.timeout, Instant::now());
+        self.heartbeats.listen(&self.library);
+        Ok(Answer::Ranks { library: self.library.name().to_owned(), rank, world, recovers: self.recovers() })
+    }
+
+    /// Ends MPI, after messages and heartbeats under way.
+    fn end(mut self) -> Result<()> {
+        self.wait("messages under way", |caller| Ok(caller.sends.is_empty().then_some(())))?;
+        if self.has_reformed {
+            // Open MPI 5.0 ends with a fence of all processes that the launcher started; that of a
+            // lost one is not always excused.
+            let pending = self.library.agree_with_survivors(0)?;
+            return self.finish(pending, "an agreement on the end").map(drop);
+        }
+        self.wait("the end of the others", |caller| Ok(caller.heartbeats.leave(&caller.library).then_some(())))?;
+        self.library.finalize()
+    }
+
+    /// The next command; messages and heartbeats progress meanwhile.
     fn next(&mut self, work: &Receiver<Command>) -> Option<Command> {
         let start = Instant::now();
         loop {
-            if self.sends.is_empty() {
-                return work.recv().ok();
-            }
-            match work.recv_timeout(pause_after(start.elapsed())) {
+            let now = Instant::now();
+            let pause = (!self.sends.is_empty()).then(|| pause_after(now - start));
+            let wait = [pause, self.heartbeats.next_beat(now)].into_iter().flatten().min();
+            let command = match wait {
+                Some(wait) => work.recv_timeout(wait),
+                None => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match command {
                 Ok(command) => return Some(command),
-                Err(RecvTimeoutError::Timeout) => self.progress_sends(),
+                Err(RecvTimeoutError::Timeout) => self.progress(),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
+    }
+
+    fn progress(&mut self) {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        self.progress_sends();
+        self.heartbeats.beat(&self.library, Instant::now());
     }
 
     /// Drops messages that have been sent. Those that cannot be are gone as well: their receiver
@@ -326,11 +387,6 @@ impl Caller {
     fn progress_sends(&mut self) {
         let library = &self.library;
         self.sends.retain_mut(|send| matches!(library.test(send), Ok(false)));
-    }
-
-    fn ranks(&self) -> Result<Answer> {
-        let (rank, world) = self.library.rank_and_world()?;
-        Ok(Answer::Ranks { library: self.library.name().to_owned(), rank, world, recovers: self.recovers() })
     }
 
     fn recovers(&self) -> bool {
@@ -345,7 +401,8 @@ impl Caller {
         let failed_send = self.failed_send.take();
         if self.recovers() {
             // A rank that could not be sent to is lost, and this tells all.
-            return self.library.agree_of_survivors(flags);
+            let pending = self.library.agree_with_survivors(flags)?;
+            return self.finish(pending, "an agreement").map(|done| done.answer());
         }
         failed_send.map_or(Ok(()), Err)?;
         let pending = self.library.agree(flags)?;
@@ -367,9 +424,12 @@ impl Caller {
             if let Some(answer) = ready(self)? {
                 return Ok(answer);
             }
-            self.progress_sends();
+            self.progress();
             let waited = start.elapsed();
-            if waited > self.timeout {
+            if let Some(rank) = self.heartbeats.lost_rank() {
+                return Err(Error::Lost { rank, silence: self.timeout });
+            }
+            if self.heartbeats.has_failed() && waited > self.timeout {
                 return Err(Error::Timeout { what, waited: self.timeout });
             }
             match pause_after(waited) {

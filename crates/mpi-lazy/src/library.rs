@@ -86,6 +86,7 @@ functions! {
 struct RecoveryFunctions {
     revoke: unsafe extern "C" fn(Object) -> c_int,
     agree: unsafe extern "C" fn(Object, *mut c_int) -> c_int,
+    iagree: Option<unsafe extern "C" fn(Object, *mut c_int, *mut Object) -> c_int>,
     shrink: unsafe extern "C" fn(Object, *mut Object) -> c_int,
 }
 
@@ -96,6 +97,7 @@ impl RecoveryFunctions {
             Some(RecoveryFunctions {
                 revoke: *handle.get(b"MPIX_Comm_revoke").ok()?,
                 agree: *handle.get(b"MPIX_Comm_agree").ok()?,
+                iagree: handle.get(b"MPIX_Comm_iagree").ok().map(|function| *function),
                 shrink: *handle.get(b"MPIX_Comm_shrink").ok()?,
             })
         }
@@ -271,26 +273,26 @@ impl Library {
         self.check("MPI_Comm_set_errhandler", code)
     }
 
-    /// Begins to send `message` to rank `destination`.
-    pub(crate) fn send(&self, destination: usize, message: Vec<u8>) -> Result<Pending> {
+    /// Begins to send `message` with `tag` to rank `destination`.
+    pub(crate) fn send(&self, tag: c_int, destination: usize, message: Vec<u8>) -> Result<Pending> {
         let mut pending = Pending::new(message);
         let (data, len) = (pending.buffer.as_ptr(), length(&pending.buffer)?);
         let (destination, byte, world) = (number(destination)?, self.constants.byte, self.world);
         // SAFETY: `pending` keeps the message until the call is done, or for ever.
         let code = unsafe {
-            (self.functions.isend)(data.cast(), len, byte, destination, TAG, world, &raw mut pending.request)
+            (self.functions.isend)(data.cast(), len, byte, destination, tag, world, &raw mut pending.request)
         };
         self.begun("MPI_Isend", code, pending)
     }
 
-    /// Begins to receive a message of `len` bytes from rank `source`.
-    pub(crate) fn receive(&self, source: usize, len: usize) -> Result<Pending> {
+    /// Begins to receive a message of `len` bytes with `tag` from rank `source`.
+    pub(crate) fn receive(&self, tag: c_int, source: usize, len: usize) -> Result<Pending> {
         let mut pending = Pending::new(vec![0; len]);
         let (data, len) = (pending.buffer.as_mut_ptr(), length(&pending.buffer)?);
         let (source, byte, world) = (number(source)?, self.constants.byte, self.world);
         // SAFETY: as in `send`; nobody reads or writes the memory until the call is done.
         let code =
-            unsafe { (self.functions.irecv)(data.cast(), len, byte, source, TAG, world, &raw mut pending.request) };
+            unsafe { (self.functions.irecv)(data.cast(), len, byte, source, tag, world, &raw mut pending.request) };
         self.begun("MPI_Irecv", code, pending)
     }
 
@@ -345,15 +347,23 @@ impl Library {
         }
     }
 
-    /// The AND of the flags of all ranks that are left, also where the communicator is revoked. An
-    /// error on every rank where one is lost.
-    pub(crate) fn agree_of_survivors(&self, flags: u32) -> Result<u32> {
+    /// Begins to form the AND of the flags of all ranks that are left, also where the communicator
+    /// is revoked. An error on every rank where one is lost. A library without `MPIX_Comm_iagree`
+    /// returns when it is done.
+    pub(crate) fn agree_with_survivors(&self, flags: u32) -> Result<Pending> {
         let recovery = self.recovery()?;
-        let mut flag = c_int::from_ne_bytes(flags.to_ne_bytes());
-        // SAFETY: the communicator is valid, and the call writes the flag.
-        let code = unsafe { (recovery.agree)(self.world, &raw mut flag) };
-        self.check("MPIX_Comm_agree", code)?;
-        Ok(u32::from_ne_bytes(flag.to_ne_bytes()))
+        let mut pending = Pending::new(Vec::new());
+        pending.words[1] = flags;
+        // SAFETY: `pending` keeps the word until the call is done, or for ever.
+        let flag = unsafe { pending.words.as_mut_ptr().add(1).cast::<c_int>() };
+        let Some(iagree) = recovery.iagree else {
+            // SAFETY: the communicator is valid, and the call reads and writes the flag.
+            let code = unsafe { (recovery.agree)(self.world, flag) };
+            return self.check("MPIX_Comm_agree", code).map(|()| pending);
+        };
+        // SAFETY: as above, until the request is done.
+        let code = unsafe { iagree(self.world, flag, &raw mut pending.request) };
+        self.begun("MPIX_Comm_iagree", code, pending)
     }
 
     /// Forms a communicator of the surviving ranks.
@@ -395,8 +405,10 @@ impl Library {
     }
 }
 
-/// Messages of one rank to another arrive in order, so that they need one tag only.
-const TAG: c_int = 0;
+/// Tag of messages. Those of one rank to another arrive in order.
+pub(crate) const MESSAGES: c_int = 0;
+/// Tag of heartbeats.
+pub(crate) const HEARTBEATS: c_int = 1;
 
 fn length(message: &[u8]) -> Result<c_int> {
     let text = || format!("a message of {} bytes is too long", message.len());

@@ -72,10 +72,12 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let kills = args.first().map_or(Ok(KILLS_DEFAULT), |kills| kills.parse());
     let kills = kills.with_context(|| format!("`{}` is no number of kills", args[0]))?;
-    succeed(tools::with_cmake(&mut cargo(&workspace.root, &["build", "--package", "megabatch"]), &workspace)?)?;
+    let build = ["build", "--package", "megabatch", "--package", "megabatch-mpi-lazy", "--bins", "--examples"];
+    succeed(tools::with_cmake(&mut cargo(&workspace.root, &build), &workspace)?)?;
     let mut bench = Bench::begin(&workspace, &bars)?;
     let all = launchers(&workspace)?;
     for mpi in &all {
+        bench.late(mpi)?;
         bench.same_weights(mpi)?;
     }
     let openmpi = &all[0];
@@ -212,6 +214,16 @@ impl Bench {
         self.launch_program(mpi, &[], 2, "", &program)?.succeed()?;
         self.require_same("python", "two processes of Python")?;
         self.say("Python, 2 ranks: the same weights".to_owned());
+        Ok(())
+    }
+
+    /// Ranks that work for longer than the timeout are waited for.
+    fn late(&mut self, mpi: &Mpi) -> Result<()> {
+        let example = self.binary.with_file_name("examples").join("late");
+        let mut program = vec![example.display().to_string()];
+        program.extend(mpi.library.clone());
+        self.launch_program(mpi, &[], 3, "", &program)?.succeed()?;
+        self.say(format!("{}, 3 ranks, late by 2 and 3 timeouts in turn: all waited", mpi.name));
         Ok(())
     }
 

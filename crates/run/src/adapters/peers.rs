@@ -12,7 +12,11 @@ impl MpiPeers {
         let (rank, world) = (self.0.rank(), self.0.world());
         // A rank that hangs is not known to be lost, and the others would wait for it.
         let can_reform = self.0.recovers() && matches!(error, Error::Failed { .. });
-        PeerLost { rank, world, lost_rank, reason: error.to_string(), can_reform }
+        let silent = match error {
+            Error::Lost { rank, .. } => Some(*rank),
+            _ => None,
+        };
+        PeerLost { rank, world, lost_rank: silent.or(lost_rank), reason: error.to_string(), can_reform }
     }
 }
 
