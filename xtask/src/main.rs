@@ -25,6 +25,7 @@ mod passed;
 mod property_tests;
 mod python;
 mod report;
+mod sanitize;
 mod session;
 mod simulate;
 mod skipped;
@@ -93,6 +94,9 @@ cargo xtask COMMAND
   report          makes the reports of a demo, of a run with attention and of one with graphs, and a
                   comparison, and checks them in headless Chromium: texts, console, the order of the
                   Tab key, width; pictures go to target/report/
+  sanitize [ARGS…]
+                  tests of conversions and of hostile files under AddressSanitizer, HDF5's C included;
+                  ARGS go to the test harness, such as a filter
   trampolines [--check]
                   writes crates/cuda-lazy/src/forward/functions.rs from the bindings in Cargo.lock,
                   or only compares
@@ -142,6 +146,7 @@ fn run(args: &[String]) -> Result<()> {
         "lines" => lines::run(rest),
         "mpi" => mpi::run(rest),
         "report" => report::run(rest),
+        "sanitize" => sanitize::run(rest),
         "simulate" => simulate::run(rest),
         "trampolines" => trampolines::run(rest),
         "help" | "--help" | "-h" => {
