@@ -238,6 +238,15 @@ class Frames(InFolder):
         with self.assertRaisesRegex(mb.DataError, "^row 5 of the frame"):
             ds.append(later)
 
+    def test_the_symbol_has_the_names_that_files_know(self) -> None:
+        frame = self.frame(3)
+        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset"):
+            both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
+            ds = mb.ingest(both, **BARS)
+            assert ds.report is not None
+            names = [one["symbol"] for one in ds.report.facts["source"]["instruments"]]
+            self.assertEqual(names, ["AAA", "BBB"], name)
+
     def test_a_frame_in_the_place_of_a_file_is_answered_plainly(self) -> None:
         frame = self.frame(3)
         ds = mb.ingest(frame, symbol="EURUSD", **BARS)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from . import _megabatch
 from .errors import ConfigError, DataError
 
-_SYMBOLS = ("symbol", "ticker", "instrument")
+# As `SYMBOLS` of crates/bars/src/parse/header.rs.
+_SYMBOLS = ("symbol", "ticker", "instrument", "tic", "pair", "asset")
 _PRICES = ("open", "high", "low", "close")
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
