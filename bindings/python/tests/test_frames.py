@@ -240,7 +240,7 @@ class Frames(InFolder):
 
     def test_the_symbol_has_the_names_that_files_know(self) -> None:
         frame = self.frame(3)
-        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset"):
+        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name"):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             ds = mb.ingest(both, **BARS)
             assert ds.report is not None

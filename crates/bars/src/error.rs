@@ -154,7 +154,7 @@ pub enum Error {
 
     /// The rows of a file are of several symbols.
     #[error(
-        "{}: line {line}: the column `{column}` has several symbols, {}: a file holds bars of one; write the rows of each symbol to a file of its own, or, if they are contracts of one series, rename the column",
+        "{}: line {line}: the column `{column}` has several symbols, {}: state the symbol to read, or, if they are contracts of one series, rename the column",
         path.display(), listed(symbols)
     )]
     SymbolRows {

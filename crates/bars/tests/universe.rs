@@ -56,6 +56,30 @@ fn headers_of_daily_shares_are_read() {
 }
 
 #[test]
+fn rows_of_several_symbols_in_a_file_are_a_universe() {
+    let row = |symbol: &str, day: i64| format!("2021-04-{day:02},{day},40,1,2,5,{symbol}\n");
+    let header = "date,open,high,low,close,volume,Name\n";
+    let days = |symbol| (1..25).map(move |day| row(symbol, day));
+    let alone = |symbol| format!("{header}{}", days(symbol).collect::<String>());
+    let by_day: String = (1..25).flat_map(|day| ["B", "A", "C"].map(|symbol| row(symbol, day))).collect();
+    let by_symbol: String = ["C", "A", "B"].into_iter().flat_map(days).collect();
+    let apart =
+        read_folder(&[("A.csv", &alone("A")), ("B.csv", &alone("B")), ("C.csv", &alone("C"))], &treated(OnError::Fail));
+    let apart = apart.unwrap();
+    for rows in [
+        by_day,
+        by_symbol,
+        format!("{by_day}{header}", by_day = days("A").chain(days("B")).chain(days("C")).collect::<String>()),
+    ] {
+        let together = read_folder(&[("all_stocks.csv", &format!("{header}{rows}"))], &treated(OnError::Fail)).unwrap();
+        assert_eq!(symbols(&together), (vec!["A", "B", "C"], vec![]));
+        for (one, other) in together.recordings.iter().zip(&apart.recordings) {
+            assert_eq!(one.bars, other.bars);
+        }
+    }
+}
+
+#[test]
 fn one_file_that_cannot_be_used_costs_its_instrument() {
     // Name and text of a file beside two good ones, and whether it is left out by fail, skip and
     // repair.

@@ -218,26 +218,44 @@ fn an_index_column_of_pandas_is_passed_over_or_is_the_time() {
 
 /// A column of symbols was passed over: one series of both came out.
 #[test]
-fn rows_of_several_symbols_are_refused_with_column_and_values() {
-    let row = |symbol: &str, day: usize| format!("{},1,2,1,2,5,{symbol}\n", date(day));
+fn rows_of_several_symbols_are_those_of_each() {
+    let row =
+        |symbol: &str, day: usize| format!("{},{},9,1,2,5,{symbol}\n", date(day), if symbol == "AAA" { 2 } else { 3 });
     let header = "date,open,high,low,close,volume,symbol\n";
-    let turns: String = (0..20).map(|k| row(["AAA", "BBB"][k % 2], k)).collect();
-    let apart: String = (0..20).map(|k| row(if k < 10 { "AAA" } else { "BBB" }, k)).collect();
+    let turns: String = (0..20).map(|k| row(["AAA", "BBB"][k % 2], k / 2)).collect();
+    let blocks: String = (0..20).map(|k| row(["BBB", "AAA"][k / 10], k % 10)).collect();
+    let apart: String = (0..20).map(|k| row(["AAA", "BBB"][k / 10], k)).collect();
     let one: String = (0..20).map(|k| row("AAA", k)).collect();
-    for on_error in OnError::ALL {
-        for rows in [&turns, &apart] {
-            for symbol in [None, Some("BBB".to_owned())] {
-                let error =
-                    error_of(&format!("{header}{rows}"), &ReadOptions { on_error, symbol, ..ReadOptions::default() });
-                assert!(error.contains("column `symbol`") && error.contains("AAA") && error.contains("BBB"), "{error}");
-                assert!(error.contains("line "), "{error}");
+    let stated = |symbol: &str| ReadOptions { symbol: Some(symbol.to_owned()), ..ReadOptions::default() };
+    for rows in [&turns, &blocks, &apart] {
+        for name in ["symbol", "Ticker", "<TICKER>", "instrument", "Name"] {
+            let text = format!("{}{rows}", header.replace("symbol", name));
+            let error = error_of(&text, &ReadOptions::default());
+            assert!(
+                error.contains(&format!("column `{name}`")) && error.contains("AAA") && error.contains("BBB"),
+                "{error}"
+            );
+            assert!(error.contains("line ") && error.contains("state the symbol"), "{error}");
+            assert!(error_of(&text, &stated("CCC")).contains("has several symbols, "), "{name}");
+            for (symbol, open) in [("AAA", 2.0), ("BBB", 3.0)] {
+                let recording = read_texts(&[("all.csv", &text)], &stated(symbol)).unwrap();
+                assert_eq!((recording.bars.len(), &recording.bars.open), (10, &vec![open; 10]), "{symbol} {text}");
+                assert_eq!(recording.summary.files[0].rows, 10, "others' rows are not counted");
             }
         }
-        assert_eq!(recording_of(&format!("{header}{one}")).bars.len(), 20);
     }
-    for name in ["Ticker", "<TICKER>", "instrument", "Symbol"] {
-        let text = format!("{}{turns}", header.replace("symbol", name));
-        assert!(error_of(&text, &ReadOptions::default()).contains("AAA"), "{name}");
+    // One symbol may have another name here.
+    let text = format!("{header}{one}");
+    for options in [ReadOptions::default(), stated("AAA"), stated("Apple")] {
+        assert_eq!(read_texts(&[("all.csv", &text)], &options).unwrap().bars.len(), 20);
+    }
+    // A fault costs the symbol that it is of; a row without a symbol may be anybody's.
+    let bad = format!("{header}{}{},0,9,1,2,5,BBB\n", turns, date(12));
+    assert_eq!(read_texts(&[("all.csv", &bad)], &stated("AAA")).unwrap().bars.len(), 10);
+    assert!(error_of(&bad, &stated("BBB")).contains("line 22"));
+    let nameless = format!("{header}{}{},0,9,1,2,5,\n", turns, date(12));
+    for symbol in ["AAA", "BBB"] {
+        assert!(error_of(&nameless, &stated(symbol)).contains("line 22"), "{symbol}");
     }
 }
 

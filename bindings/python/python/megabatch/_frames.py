@@ -14,7 +14,7 @@ from . import _megabatch
 from .errors import ConfigError, DataError
 
 # As `SYMBOLS` of crates/bars/src/parse/header.rs.
-_SYMBOLS = ("symbol", "ticker", "instrument", "tic", "pair", "asset")
+_SYMBOLS = ("symbol", "ticker", "instrument", "tic", "pair", "asset", "name")
 _PRICES = ("open", "high", "low", "close")
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""

@@ -20,7 +20,7 @@ use crate::parse::own_zone::OwnZone;
 use crate::parse::quiet::QuietTimes;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::RowStore;
-use crate::parse::symbol_column::SymbolColumn;
+use crate::parse::symbol_column::{SymbolColumn, wanted_rows};
 use crate::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
 
@@ -59,6 +59,8 @@ pub(crate) struct BarFile {
     column_order: ColumnOrder,
     open_close: OpenClose,
     symbol_column: SymbolColumn,
+    /// The symbol whose rows are read, where the others' are passed over.
+    wanted_rows: Option<Vec<u8>>,
     adjusted_column: Option<AdjustedColumn>,
     assumed_volume: Option<AssumedVolume>,
     /// Error of the first row that stops reading, unless the rows together show which column is
@@ -92,6 +94,7 @@ impl BarFile {
             column_order: ColumnOrder::default(),
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
+            wanted_rows: wanted_rows(path, &format, &head, options.symbol.as_deref()),
             adjusted_column: AdjustedColumn::from_format(&format),
             assumed_volume: AssumedVolume::new(&format),
             stopped: None,
@@ -146,7 +149,9 @@ impl BarFile {
             return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
         }
         let fields = RowFields::split(text, self.format.delimiter);
-        if self.format.is_of_others(&fields) {
+        if self.format.is_of_others(&fields)
+            || SymbolColumn::is_of_others(self.wanted_rows.as_deref(), &fields, &self.format)
+        {
             return Ok(());
         }
         let row = BarRow::parse(&fields, &self.format, line);
@@ -260,7 +265,7 @@ impl BarFile {
     }
 }
 
-fn read_head(lines: &mut TextLines<'_>) -> Result<Vec<(u64, Vec<u8>)>> {
+pub(crate) fn read_head(lines: &mut TextLines<'_>) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut head = Vec::new();
     let mut text = Vec::new();
     while head.len() < HEAD_LINES

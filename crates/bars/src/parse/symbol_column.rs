@@ -1,13 +1,72 @@
-//! A column of symbols: a file has bars of one.
+//! A column of symbols, by which a file has rows of one symbol or of several.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::parse::bar_file::read_head;
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
+use crate::parse::lines::TextLines;
 
-/// Most symbols that are told apart.
+/// Most symbols that a message lists.
 const SYMBOLS_MAX: usize = 64;
+/// Most symbols of a file. A column with more is none of symbols.
+const SPLIT_MAX: usize = 1 << 16;
+
+/// The symbols whose rows a file has, in the order of their first rows, if there are several. None
+/// for a file that cannot be read: reading its bars gives the error.
+pub(crate) fn symbols_of_rows(path: &Path) -> Vec<String> {
+    let symbols = TextLines::open(path).and_then(|mut lines| {
+        let head = read_head(&mut lines)?;
+        let format = RowFormat::detect(&head, None, None).ok();
+        format.map_or(Ok(Vec::new()), |format| symbols_after(&format, &head, &mut lines))
+    });
+    symbols.ok().filter(|symbols| symbols.len() > 1).unwrap_or_default()
+}
+
+fn symbols_after(format: &RowFormat, head: &[(u64, Vec<u8>)], lines: &mut TextLines<'_>) -> Result<Vec<String>> {
+    let Some(column) = format.columns.symbol else { return Ok(Vec::new()) };
+    let mut known = HashSet::new();
+    let (mut symbols, mut last) = (Vec::new(), Vec::new());
+    let mut add = |text: &[u8]| {
+        let fields = RowFields::split(text, format.delimiter);
+        // Neighbouring rows are often of one symbol.
+        let Some(found) = fields.get(column).filter(|found| !found.is_empty() && *found != last) else { return };
+        // A header that is repeated, or a line of words, names no symbol.
+        let close = format.columns.close;
+        let is_row = fields.number(close).is_some() || fields.get(close).is_some_and(<[u8]>::is_empty);
+        if is_row && known.len() <= SPLIT_MAX {
+            last = found.to_vec();
+            if known.insert(last.clone()) {
+                symbols.push(String::from_utf8_lossy(found).into_owned());
+            }
+        }
+    };
+    head.iter().filter(|(line, _)| Some(*line) > format.header_line).for_each(|(_, text)| add(text));
+    let mut text = Vec::new();
+    while lines.read_into(&mut text)?.is_some() {
+        add(&text);
+    }
+    Ok(if symbols.len() > SPLIT_MAX { Vec::new() } else { symbols })
+}
+
+/// The symbol whose rows are read of a file that may have rows of several: `symbol`, if it is one
+/// of those. `None` where all rows are read: they are of one symbol, whatever name it has there, or
+/// [`SymbolColumn::check`] refuses them.
+pub(crate) fn wanted_rows(
+    path: &Path,
+    format: &RowFormat,
+    head: &[(u64, Vec<u8>)],
+    symbol: Option<&str>,
+) -> Option<Vec<u8>> {
+    let (column, symbol) = (format.columns.symbol?, symbol?);
+    let rows = head.iter().filter(|(line, text)| Some(*line) > format.header_line && !text.is_empty());
+    let mut named =
+        rows.filter_map(|(_, text)| RowFields::split(text, format.delimiter).get(column).map(<[u8]>::to_vec));
+    let is_first = named.next().is_some_and(|first| first == symbol.as_bytes());
+    (is_first || symbols_of_rows(path).iter().any(|own| own == symbol)).then(|| symbol.as_bytes().to_vec())
+}
 
 /// Symbols that the rows of a file name.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +77,18 @@ pub(crate) struct SymbolColumn {
 }
 
 impl SymbolColumn {
+    /// True for a row of another symbol than `wanted`. One that names none is everybody's: it is
+    /// judged as it stands.
+    pub(crate) fn is_of_others(wanted: Option<&[u8]>, fields: &RowFields<'_>, format: &RowFormat) -> bool {
+        let found = format.columns.symbol.and_then(|column| fields.get(column));
+        wanted.zip(found).is_some_and(|(wanted, found)| !found.is_empty() && found != wanted)
+    }
+
+    /// True once a row of `symbol` was added.
+    pub(crate) fn has(&self, symbol: &str) -> bool {
+        self.symbols.iter().any(|known| known == symbol)
+    }
+
     /// Takes a row into account.
     pub(crate) fn add(&mut self, fields: &RowFields<'_>, format: &RowFormat, line: u64) {
         let Some(symbol) = format.columns.symbol.and_then(|column| fields.get(column)) else { return };

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::parse::bar_file::symbols_of_columns;
 use crate::parse::lines::TextLines;
 use crate::parse::options::ReadOptions;
+use crate::parse::symbol_column::symbols_of_rows;
 use crate::read::{Recording, read};
 
 /// The endings of files of bars, each perhaps with `.gz` behind it.
@@ -75,13 +76,19 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
 
 impl ReadOptions {
     /// The symbols whose bars a file holds: the one that is stated; those of its columns, if each
-    /// of several symbols has its own; or what its name stands for.
+    /// of several symbols has its own; those that its rows name, if there are several; or what the
+    /// file's name stands for.
     ///
     /// # Errors
     /// [`Error::UnlikeName`] for a name that does not fit the pattern.
     pub fn symbols_of(&self, path: &Path) -> Result<Vec<String>> {
-        let named = if self.symbol.is_none() { symbols_of_columns(path) } else { Vec::new() };
-        if named.is_empty() { Ok(vec![self.symbol_of(path)?]) } else { Ok(named) }
+        if self.symbol.is_none() {
+            let named = [symbols_of_columns, symbols_of_rows].into_iter().map(|symbols_in| symbols_in(path));
+            if let Some(named) = named.into_iter().find(|named| !named.is_empty()) {
+                return Ok(named);
+            }
+        }
+        Ok(vec![self.symbol_of(path)?])
     }
 }
 
