@@ -217,6 +217,33 @@ fn columns_of_several_symbols_become_instruments() {
     assert_eq!(report.json["symbols"], serde_json::json!(["AAA", "BBB"]));
 }
 
+#[test]
+fn rows_of_several_symbols_become_instruments() {
+    let folder = tempfile::tempdir().unwrap();
+    let apart =
+        [("AAA", 1), ("BBB", 2)].map(|(symbol, seed)| bars(folder.path(), &format!("{symbol}.csv"), 3, seed, &[]));
+    let [first, second] = apart.each_ref().map(|file| fs::read_to_string(file).unwrap());
+    let mut text = format!("{},Symbol\n", first.lines().next().unwrap());
+    for (one, other) in first.lines().zip(second.lines()).skip(1) {
+        text.push_str(&format!("{other},BBB\n{one},AAA\n"));
+    }
+    let together = folder.path().join("universe.csv");
+    fs::write(&together, text).unwrap();
+    let recipe = |bars: Vec<PathBuf>| Recipe {
+        bars,
+        timeframes: windows("M1:30,M5:6"),
+        features: FeatureList(vec![Feature::LogReturn]),
+        target: TargetKind::LogReturn,
+        horizon: 5,
+        ..Recipe::default()
+    };
+    let report = |name: &str, recipe: &Recipe| ingest(recipe, &folder.path().join(name), &Host::silent()).unwrap().json;
+    let (one, two) = (report("one.h5", &recipe(vec![together.clone()])), report("two.h5", &recipe(apart.to_vec())));
+    assert_eq!(one["symbols"], serde_json::json!(["AAA", "BBB"]));
+    assert_eq!((&one["samples"], &one["timeframes"]), (&two["samples"], &two["timeframes"]));
+    check(folder.path(), "rows of two symbols", &recipe(vec![together]));
+}
+
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".
 #[test]
 fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {
