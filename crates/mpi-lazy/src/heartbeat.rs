@@ -71,7 +71,7 @@ pub(crate) struct Heartbeats<P = Pending> {
 }
 
 impl<P> Heartbeats<P> {
-    /// Those of rank `own` of `world`, from `now` on.
+    /// The heartbeats of rank `own` of `world`, from `now` on.
     pub(crate) fn new(own: usize, world: usize, timeout: Duration, now: Instant) -> Self {
         let other = |rank| Other { rank, silence: Duration::ZERO, incoming: None, outgoing: None, is_told: false };
         let others = (0..world).filter(|&rank| rank != own).map(other).collect();

@@ -167,8 +167,8 @@ impl Job {
     /// The AND of the flags of all ranks.
     ///
     /// # Errors
-    /// [`Error::Lost`], [`Error::Timeout`], [`Error::Failed`], [`Error::Over`]. Where the job recovers, all ranks
-    /// that are left fail, or none.
+    /// [`Error::Lost`], [`Error::Timeout`], [`Error::Failed`], [`Error::Over`]. Where the job
+    /// recovers, all ranks that are left fail, or none.
     pub fn agree(&mut self, flags: u32) -> Result<u32> {
         self.command(Command::Agree { flags })?;
         match self.answer("an agreement")? {

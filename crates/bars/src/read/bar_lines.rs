@@ -511,8 +511,12 @@ mod tests {
         let symbols = "time,open,high,low,close,ticker\n2018-01-02 00:05,1,2,1,2,A\n2018-01-02 00:06,1,2,1,2,B\n";
         let error = streamed(symbols, &in_zone("UTC"), None).unwrap_err();
         assert!(matches!(error, Error::SymbolRows { line: 3, .. }), "{error}");
-        let of_one = ReadOptions { symbol: Some("A".to_owned()), ..in_zone("UTC") };
-        assert_eq!(streamed(symbols, &of_one, None).unwrap().0.len(), 1, "rows of another symbol are passed over");
+        let for_one_symbol = ReadOptions { symbol: Some("A".to_owned()), ..in_zone("UTC") };
+        assert_eq!(
+            streamed(symbols, &for_one_symbol, None).unwrap().0.len(),
+            1,
+            "rows of another symbol are passed over"
+        );
         let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
         assert!(matches!(volume, Error::UnclearColumns { line: 1, .. }), "{volume}");
     }

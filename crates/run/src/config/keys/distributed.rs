@@ -13,7 +13,12 @@ pub(super) const KEYS: &[Key] = &[
          is a run of its own.",
     ),
     key("distributed.library", Kind::Text, "", "MPI library, by path or name; else the system's."),
-    key("distributed.timeout", POSITIVE, "60", "Seconds of silence after which a process counts as lost. One that computes for longer sends heartbeats."),
+    key(
+        "distributed.timeout",
+        POSITIVE,
+        "60",
+        "Seconds of silence after which a process counts as lost. One that computes for longer sends heartbeats.",
+    ),
     key(
         "distributed.idle_ranks",
         Kind::Choice { now: &["refuse", "allow"], later: "" },
