@@ -24,8 +24,6 @@ use crate::parse::symbol_column::{SymbolColumn, wanted_rows};
 use crate::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
 
-/// Lines from which the format is recognised.
-const HEAD_LINES: usize = 64;
 /// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
 /// can ask for.
 const ROWS_MAX: usize = 1 << 24;
@@ -72,7 +70,7 @@ impl BarFile {
     /// Reads a file, whose format is recognised or stated.
     pub(crate) fn read(path: &Path, options: &ReadOptions, place: &ReadPlace<'_>) -> Result<Self> {
         let mut lines = TextLines::observed(path, place.observe)?;
-        let head = read_head(&mut lines)?;
+        let head = lines.read_head()?;
         let format = recognise(path, &head, options)?;
         let mut source = BarFile {
             path: path.to_owned(),
@@ -265,21 +263,10 @@ impl BarFile {
     }
 }
 
-pub(crate) fn read_head(lines: &mut TextLines<'_>) -> Result<Vec<(u64, Vec<u8>)>> {
-    let mut head = Vec::new();
-    let mut text = Vec::new();
-    while head.len() < HEAD_LINES
-        && let Some(line) = lines.read_into(&mut text)?
-    {
-        head.push((line, text.clone()));
-    }
-    Ok(head)
-}
-
 /// The symbols whose columns stand beside each other in a file, if there are several. None for a
 /// file that cannot be read: reading its bars gives the error.
 pub(crate) fn symbols_of_columns(path: &Path) -> Vec<String> {
-    let head = TextLines::open(path).and_then(|mut lines| read_head(&mut lines)).unwrap_or_default();
+    let head = TextLines::open(path).and_then(|mut lines| lines.read_head()).unwrap_or_default();
     StackedHeader::in_any(&head).map(|header| header.symbols).filter(|symbols| symbols.len() > 1).unwrap_or_default()
 }
 

@@ -15,6 +15,8 @@ use crate::place::ObserveBytes;
 pub const LINE_BYTES_MAX: usize = 1 << 16;
 /// Bytes of the file that are read at once.
 const READ_BYTES: usize = 1 << 16;
+/// Lines from which the format is recognised.
+const HEAD_LINES: usize = 64;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -53,6 +55,18 @@ impl<'a> TextLines<'a> {
             .and_then(decoded)
             .map_err(failed)?;
         Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
+    }
+
+    /// The lines from which a file's format is recognised, with their numbers: its first ones.
+    pub(crate) fn read_head(&mut self) -> Result<Vec<(u64, Vec<u8>)>> {
+        let mut head = Vec::new();
+        let mut text = Vec::new();
+        while head.len() < HEAD_LINES
+            && let Some(line) = self.read_into(&mut text)?
+        {
+            head.push((line, text.clone()));
+        }
+        Ok(head)
     }
 
     /// Puts the next line, without its end, into `line`, and gives its number from 1; `None` after

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::parse::bar_file::read_head;
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::lines::TextLines;
@@ -18,7 +17,7 @@ const SPLIT_MAX: usize = 1 << 16;
 /// for a file that cannot be read: reading its bars gives the error.
 pub(crate) fn symbols_of_rows(path: &Path) -> Vec<String> {
     let symbols = TextLines::open(path).and_then(|mut lines| {
-        let head = read_head(&mut lines)?;
+        let head = lines.read_head()?;
         let format = RowFormat::detect(&head, None, None).ok();
         format.map_or(Ok(Vec::new()), |format| symbols_after(&format, &head, &mut lines))
     });
