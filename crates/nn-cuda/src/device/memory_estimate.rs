@@ -3,12 +3,9 @@
 //! The memory that a run takes of a GPU, counted by those who take it, from shapes and before
 //! anything is taken.
 
-use megabatch_amp::Precision;
 use megabatch_nn::memory::{LargestBatch, PlannedTensor, StepPhase};
 use megabatch_nn::model::Model;
 
-use super::rounded::round_largest;
-use super::weights::Resident;
 use crate::ComputeConfig;
 use crate::ops::BatchUploader;
 
@@ -24,7 +21,13 @@ pub(super) struct MemoryEstimate<'a> {
     upload: Vec<usize>,
 }
 
-impl MemoryEstimate<'_> {
+impl<'a> MemoryEstimate<'a> {
+    /// Nothing so far of a run with `config`, of which `batch` is the most that one brings.
+    pub(super) fn new(model: &'a Model, config: &'a ComputeConfig, batch: &'a LargestBatch) -> Self {
+        let rows = batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect();
+        MemoryEstimate { model, config, batch, rows, tensors: Vec::new(), upload: Vec::new() }
+    }
+
     /// Counts `bytes` for what is called `name`.
     pub(super) fn put(&mut self, part: &'static str, name: impl Into<String>, bytes: usize, used_in: &[StepPhase]) {
         if bytes > 0 {
@@ -44,21 +47,11 @@ impl MemoryEstimate<'_> {
     pub(super) fn enqueue(&mut self, bytes: usize) {
         self.upload.push(bytes);
     }
-}
 
-/// The tensors of a run with `config`, of which `batch` is the most that one brings.
-pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> Vec<PlannedTensor> {
-    let batch = &*round_largest(model, config, batch);
-    let rows = batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect();
-    let mut estimate = MemoryEstimate { model, config, batch, rows, tensors: Vec::new(), upload: Vec::new() };
-    Resident::estimate(&mut estimate);
-    match config.precision {
-        _ if model.config().is_over_graphs() => super::graphs::estimate(&mut estimate),
-        Precision::Fp32 => super::lstm_model::estimate::<f32>(&mut estimate),
-        Precision::Bf16 => super::lstm_model::estimate::<half::bf16>(&mut estimate),
-        Precision::Fp16 => super::lstm_model::estimate::<half::f16>(&mut estimate),
+    /// All tensors, with the way of what a batch brings.
+    pub(super) fn into_tensors(mut self) -> Vec<PlannedTensor> {
+        let on_its_way = BatchUploader::bytes(&self.upload);
+        self.put("batches", "a batch as it comes", on_its_way, &[StepPhase::Forward]);
+        self.tensors
     }
-    let on_its_way = BatchUploader::bytes(&estimate.upload);
-    estimate.put("batches", "a batch as it comes", on_its_way, &[StepPhase::Forward]);
-    estimate.tensors
 }

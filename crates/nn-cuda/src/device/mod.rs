@@ -17,6 +17,7 @@
 
 mod bars;
 mod cell;
+mod device_model;
 mod fusion;
 mod graphs;
 mod head;
@@ -24,6 +25,7 @@ mod inter_layer;
 mod lstm;
 mod lstm_model;
 mod memory_estimate;
+mod model_choice;
 mod norm;
 mod outputs;
 mod pooling;
@@ -44,9 +46,10 @@ use megabatch_nn::{Error, Result};
 
 use crate::ComputeConfig;
 use crate::tuning::Tuner;
+use device_model::{DeviceModel, DropoutSeed};
 use head::LossInput;
-use lstm_model::{DeviceModel, DropoutSeed, device_model};
-pub use memory_estimate::tensors;
+use model_choice::device_model;
+pub use model_choice::tensors;
 pub use predictor::{InferenceHandle, Trained};
 use weights::Resident;
 

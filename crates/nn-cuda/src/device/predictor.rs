@@ -8,7 +8,8 @@ use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::model::{Model, TensorSet};
 
-use super::lstm_model::{DeviceModel, device_model};
+use super::device_model::DeviceModel;
+use super::model_choice::device_model;
 use crate::ComputeConfig;
 use crate::tuning::Tuner;
 

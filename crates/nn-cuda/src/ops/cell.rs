@@ -6,10 +6,10 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, arguments};
 use megabatch_nn::Result;
 
-use super::matmul::{Call, Operands, Output, Transpose};
+use super::matmul::{Call, Operands};
 use super::operand::Operand;
-use super::recurrence::{RecurrenceInputs, States};
-use super::recurrence_backward::Gradients;
+use super::product_kind::{Output, Transpose};
+use super::recurrence_states::{Gradients, RecurrenceInputs, States, product_len};
 use super::recurrent_weights::RecurrentWeights;
 use super::work_list::{SequenceOffsets, WorkList};
 
@@ -107,11 +107,6 @@ pub(super) fn backward<T: Operand>(
         }
     }
     Ok(())
-}
-
-/// Length of one step's product for a sequence of `windows` windows.
-pub(super) fn product_len(windows: usize, hidden: usize) -> usize {
-    4 * windows * hidden
 }
 
 /// The most windows of a sequence.

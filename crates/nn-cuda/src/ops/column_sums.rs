@@ -8,8 +8,9 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;
 
-use super::matmul::{Output, add_parts};
+use super::matmul::add_parts;
 use super::operand::{Operand, TensorSlice};
+use super::product_kind::Output;
 use super::scratch::Scratch;
 
 /// Rows and columns of a block, and its threads for each column: those of column_sums.cu.

@@ -6,8 +6,9 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;
 
-use super::matmul::{Output, add_parts};
+use super::matmul::add_parts;
 use super::operand::{Operand, TensorSlice};
+use super::product_kind::Output;
 use super::scratch::Scratch;
 
 /// Warps of a block, and rows and columns of one that adds columns: those of norm.cu.

@@ -8,7 +8,7 @@ use megabatch_nn::Result;
 use super::bytes::{DeviceInt8Matrix, DeviceInt8Rows, multiply_at, scales_of};
 use super::cell;
 use super::operand::Operand;
-use super::recurrence::States;
+use super::recurrence_states::States;
 use super::recurrent_weights::{block_units, is_of_a_block};
 use super::work_list::WorkList;
 
@@ -263,7 +263,8 @@ mod tests {
 
     #[test]
     fn states_in_eight_bits_are_near_those_of_the_weights_as_they_are() {
-        use super::super::recurrence::{RecurrenceInputs, recurrence};
+        use super::super::recurrence::recurrence;
+        use super::super::recurrence_states::RecurrenceInputs;
         use super::super::recurrent_weights::RecurrentWeights;
 
         let (hidden, scope) = (40, Device::cpu().scope("test"));

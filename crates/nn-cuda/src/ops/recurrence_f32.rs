@@ -6,8 +6,7 @@ use megabatch_gpu_core::{Buffer, Cuda, arguments};
 use megabatch_nn::Result;
 
 use super::operand::Operand;
-use super::recurrence::States;
-use super::recurrence_backward::Gradients;
+use super::recurrence_states::{Gradients, States};
 use super::recurrent_weights::Fragments;
 use super::work_list::WorkList;
 

@@ -1,28 +1,13 @@
 #![forbid(unsafe_code)]
 
-//! Schedules of the recurrence over a list's windows on a GPU, and the candidates for them.
+//! Candidates for the schedule of the recurrence over a list's windows on a GPU, and their kernels.
 
 use super::operand::Operand;
 use super::recurrent_weights::{is_of_a_block, persistent_units};
-use super::work_list::TileWindows;
+use super::work_list::{RecurrenceSchedule, TileWindows};
 use super::{cell, recurrence, recurrence_backward, recurrence_f32, recurrence_of_rows};
 
-/// Schedule of a list's windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecurrenceSchedule {
-    /// Windows of a block of threads.
-    pub tile: TileWindows,
-    /// True if every step is a launch of its own, also where a group of blocks could take all of
-    /// them.
-    pub step_by_step: bool,
-}
-
 impl RecurrenceSchedule {
-    /// Schedule for so many windows, those of all sequences together, as far as their number tells.
-    pub fn for_windows(windows: usize) -> Self {
-        RecurrenceSchedule { tile: TileWindows::for_windows(windows), step_by_step: false }
-    }
-
     /// Candidate schedules for so many windows of H units, the rule's first; where sums
     /// `may_differ`, also in another order.
     pub fn candidates<T: Operand>(hidden: usize, windows: usize, may_differ: bool) -> Vec<(&'static str, Self)> {

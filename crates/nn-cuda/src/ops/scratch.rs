@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 
 use super::capacity::ensure_capacity;
-use super::matmul::{Kind, Method};
+use super::product_kind::{Kind, Method};
 use crate::tuning::{Choices, Tuner};
 
 /// Memory of a device for the parts of a sum, which one launch writes and the next one adds. It is

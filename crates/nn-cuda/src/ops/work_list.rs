@@ -6,7 +6,6 @@ use megabatch_nn::Result;
 
 use super::batch_upload::{BatchUploader, UploadBatch};
 use super::capacity::ensure_capacity;
-use super::recurrence_schedule::RecurrenceSchedule;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +35,23 @@ pub enum TileWindows {
 
 /// Windows of a batch above which a block takes 16 of them: as many as fill a large GPU by eights.
 const WINDOWS_BY_EIGHTS: usize = 1024;
+
+/// Schedule of a list's windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecurrenceSchedule {
+    /// Windows of a block of threads.
+    pub tile: TileWindows,
+    /// True if every step is a launch of its own, also where a group of blocks could take all of
+    /// them.
+    pub step_by_step: bool,
+}
+
+impl RecurrenceSchedule {
+    /// Schedule for so many windows, those of all sequences together, as far as their number tells.
+    pub fn for_windows(windows: usize) -> Self {
+        RecurrenceSchedule { tile: TileWindows::for_windows(windows), step_by_step: false }
+    }
+}
 
 /// Work of one launch of the recurrence: sequences whose arrays follow one another, cut into tiles
 /// of windows, longest sequences first, so that the launch takes as long as the longest one where

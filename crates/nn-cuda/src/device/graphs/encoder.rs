@@ -9,9 +9,9 @@ use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::model::{Encoder, Model, TensorSet};
 
 use crate::ComputeConfig;
+use crate::device::device_model::DropoutSeed;
 use crate::device::fusion::DeviceFusion;
 use crate::device::lstm::Lstms;
-use crate::device::lstm_model::DropoutSeed;
 use crate::device::memory_estimate::MemoryEstimate;
 use crate::ops::{UploadBatch, ensure_capacity};
 use crate::tuning::Tuner;

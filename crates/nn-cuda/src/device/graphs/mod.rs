@@ -18,8 +18,8 @@ use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::graph::{GraphDropout, GraphMask};
 use megabatch_nn::model::{Model, Readout, StepDropout, StepSeed, TensorSet};
 
+use super::device_model::{DeviceModel, DropoutSeed};
 use super::head::LossInput;
-use super::lstm_model::{DeviceModel, DropoutSeed};
 use crate::ComputeConfig;
 use crate::ops::{
     BatchUploader, GraphLists, MaskNumbers, Output, ReadGraphs, Scratch, ensure_capacity, read_graphs,

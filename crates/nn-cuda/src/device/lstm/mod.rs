@@ -19,8 +19,8 @@ use megabatch_nn::model::{Dropout, Model, TensorSet};
 
 use super::bars::Bars;
 use super::cell::{Cells, Shared, Steps, inputs};
+use super::device_model::DropoutSeed;
 use super::inter_layer::InterLayer;
-use super::lstm_model::DropoutSeed;
 use super::outputs::{OutputRows, Outputs};
 use super::top::Top;
 use crate::ComputeConfig;

@@ -8,8 +8,8 @@ use megabatch_nn::model::graph::GraphActivation;
 #[cfg(feature = "conformance")]
 use super::cpu;
 use super::{Attended, Scored, WARP, address};
-use crate::ops::matmul::Output;
 use crate::ops::operand::TensorSlice;
+use crate::ops::product_kind::Output;
 
 const PTX: &str = megabatch_gpu_core::ptx!("attention_backward");
 

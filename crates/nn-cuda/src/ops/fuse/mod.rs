@@ -13,9 +13,10 @@ use megabatch_nn::Result;
 
 use super::capacity::ensure_capacity;
 use super::column_sums::{add_column_sums, column_sum_partials_len};
-use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, product_partials_len, rows_partials_len};
+use super::matmul::{Product, multiply, product_partials_len, rows_partials_len};
 use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_partials_len};
 use super::operand::{Operand, TensorSlice};
+use super::product_kind::{Arithmetic, Output, Transpose};
 use super::round::round_to;
 use super::scratch::Scratch;
 use attend::{attend, attend_backward};

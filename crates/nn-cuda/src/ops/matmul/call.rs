@@ -5,8 +5,9 @@ use megabatch_gpu_core::{Cuda, arguments};
 use megabatch_nn::Result;
 
 use super::super::operand::Operand;
-use super::gemm_plan::{GemmPlan, Tile};
-use super::{Arithmetic, Output, Product, Transpose};
+use super::super::product_kind::{Arithmetic, Output, Tile, Transpose};
+use super::Product;
+use super::gemm_plan::GemmPlan;
 
 pub(in super::super) const PTX: &str = megabatch_gpu_core::ptx!("matmul");
 pub(super) const PTX_LARGE: &str = megabatch_gpu_core::ptx!("matmul_large");

@@ -10,56 +10,11 @@ use megabatch_gpu_core::{Buffer, Cuda, Device};
 use megabatch_nn::Result;
 
 use super::operand::{Operand, TensorSlice};
+use super::product_kind::{Arithmetic, Method, Output, TileConfig, Transpose};
 use super::scratch::Scratch;
 pub(super) use call::{Call, Operands, PTX, add_parts};
-use gemm_plan::{GemmPlan, TileConfig};
-pub(super) use gemm_plan::{Kind, Method};
+use gemm_plan::{GemmPlan, kind_of, question};
 pub(crate) use gemm_plan::{product_partials_len, rows_partials_len};
-
-/// Layout of a product's operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transpose {
-    /// a `[M, K]`, b `[N, K]`: rows by weights that have a row for each output.
-    Nt,
-    /// a `[M, K]`, b `[K, N]`: gradients by the same weights.
-    Nn,
-    /// a `[K, M]`, b `[N, K]`: columns by weights that have a row for each output.
-    Tt,
-    /// a `[K, M]`, b `[K, N]`: gradients by what was multiplied, summed over rows.
-    Tn,
-}
-
-impl Transpose {
-    /// True where the inner dimension is not the contiguous one: of a, and of b.
-    fn transposed(self) -> [bool; 2] {
-        match self {
-            Transpose::Nt => [false, false],
-            Transpose::Nn => [false, true],
-            Transpose::Tt => [true, false],
-            Transpose::Tn => [true, true],
-        }
-    }
-}
-
-/// Arithmetic of f32 operands; others are multiplied as they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Arithmetic {
-    /// Operands as they are, without tensor cores.
-    #[default]
-    Exact,
-    /// Rounded to TF32, 11 significant bits with the range of f32, on a GPU; as they are on the
-    /// CPU.
-    Tf32,
-}
-
-/// Use of the values that the output holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Output {
-    /// The output is overwritten.
-    Overwrite,
-    /// The product is added to it.
-    Add,
-}
 
 /// A product `[M, N]` over an inner dimension of K.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +100,7 @@ fn cuda<T: Operand>(
         // after it.
         unsafe { add_parts(device, parts, plan.splits, to, len, output) }
     };
-    let (kind, tuner) = (Kind::for_product(product, output), scratch.products_mut().tuner().clone());
+    let (kind, tuner) = (kind_of(product, output), scratch.products_mut().tuner().clone());
     // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a
     // scratch for.
     let by_library = || unsafe { library::multiply(&tuner, device, product, operands, parts) };
@@ -156,7 +111,7 @@ fn cuda<T: Operand>(
     };
     let question = || {
         let library = kind.is_for_library().then(|| tuner.library_name(device)).flatten();
-        kind.question::<T>(tuner.is_fast(), library)
+        question::<T>(kind, tuner.is_fast(), library)
     };
     match scratch.products_mut().choose(device, kind, question, measured)? {
         Method::Kernel(cut) => run(cut),

@@ -28,7 +28,7 @@ fn check<T: Operand>(shape: [usize; 3], layout: Transpose, arithmetic: Arithmeti
         let mut expected = Buffer::from_slice(&scope, &before).unwrap();
         multiply(&product, output, &mut expected, 0, &mut Scratch::empty(&scope).unwrap()).unwrap();
         let mut by_rule = Vec::new();
-        for (name, cut) in Kind::for_product(&product, Output::Overwrite).cuts(true) {
+        for (name, cut) in kind_of(&product, Output::Overwrite).cuts(true) {
             let mut found = before.clone();
             let plan = GemmPlan::new(cut, shape, start.is_some());
             let call = Call::new::<T>(shape, layout, arithmetic, plan, output);
@@ -96,7 +96,7 @@ fn larger_tiles_are_for_products_that_fill_them() {
         let (a, b) = (Buffer::<bf16>::zeros(&scope, 0).unwrap(), Buffer::zeros(&scope, 0).unwrap());
         let (a, b) = ((&a).into(), (&b).into());
         let product = Product { a, b, bias: None, shape, layout, arithmetic: Arithmetic::Exact };
-        let cuts = Kind::for_product(&product, output).cuts(may_differ);
+        let cuts = kind_of(&product, output).cuts(may_differ);
         cuts.iter().map(|&(name, cut)| (name, GemmPlan::new(cut, shape, false).splits)).collect::<Vec<_>>()
     };
     let (sets, square) = (Output::Overwrite, ("64 x 64", 1));

@@ -140,7 +140,7 @@ mod tests {
     use megabatch_simt::Arg;
 
     use super::super::super::harness::{HARNESS, noise};
-    use super::super::super::matmul::Arithmetic;
+    use super::super::super::product_kind::Arithmetic;
     use super::*;
 
     /// A pooling whose parameters lie where others do, too.

@@ -13,8 +13,9 @@ use megabatch_nn::Result;
 
 use super::capacity::ensure_capacity;
 use super::column_sums::{add_column_sums, column_sum_partials_len};
-use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, product_partials_len, rows_partials_len};
+use super::matmul::{Product, multiply, product_partials_len, rows_partials_len};
 use super::operand::{Operand, TensorSlice};
+use super::product_kind::{Arithmetic, Output, Transpose};
 use super::scratch::Scratch;
 use keys::{AffineOffsets, affine_backward, find_keys, keys_backward};
 use states::{sum_states, sum_states_backward};

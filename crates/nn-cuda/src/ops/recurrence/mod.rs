@@ -1,117 +1,19 @@
 //! The recurrence of LSTM layers, forward: all steps of all timeframes.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
-use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
+use megabatch_gpu_core::{Cuda, Device, arguments};
 use megabatch_nn::Result;
 
-use super::capacity::ensure_capacity;
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrence_f32;
-use super::recurrent_weights::{Fragments, RecurrentWeights, is_of_a_block, persistent_units};
-use super::scratch::Scratch;
+use super::recurrence_states::{RecurrenceInputs, States};
+use super::recurrent_weights::Fragments;
 use super::work_list::WorkList;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence");
 pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_group");
-
-/// Inputs of the recurrence.
-#[derive(Clone, Copy, Debug)]
-pub struct RecurrenceInputs<'a, T: Operand> {
-    /// W_hh of each sequence.
-    pub weights: &'a RecurrentWeights<T>,
-    /// x · W_ihᵀ + b_ih + b_hh, `[rows, H, 4]`, the rows of all sequences.
-    pub projected: &'a Buffer<f32>,
-}
-
-/// States that the recurrence keeps, sequence after sequence; behind it there may be room for more.
-#[derive(Debug)]
-pub struct States<T: Operand> {
-    /// `[Σ (T + 1)·B, H]`: the states before the first step, which are the caller's to set, then
-    /// those after each.
-    pub hidden: Buffer<T>,
-    /// The same of the cells, in f32.
-    pub cell: Buffer<f32>,
-    /// `[Σ T·B, H, 4]`: the gates after their functions.
-    pub gates: Buffer<T::SavedGate>,
-    /// For what blocks tell each other or, on the general path, the products of a step.
-    pub(super) scratch: Scratch,
-}
-
-impl<T: Operand> States<T> {
-    /// Buffers for the states of a list, zero before the first step.
-    ///
-    /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
-        let [states, gates] = lens(list.rows(), list.windows(), list.hidden());
-        let (hidden, cell) = (Buffer::zeros(scope, states)?, Buffer::zeros(scope, states)?);
-        let gates = Buffer::zeros(scope, gates)?;
-        Ok(States { hidden, cell, gates, scratch: Scratch::empty(scope)? })
-    }
-
-    /// Ensures capacity for the states of a list; what was there may be lost.
-    ///
-    /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
-        let [states, gates] = lens(list.rows(), list.windows(), list.hidden());
-        ensure_capacity(&mut self.hidden, states)?;
-        ensure_capacity(&mut self.cell, states)?;
-        ensure_capacity(&mut self.gates, gates)
-    }
-
-    /// Bytes with room for so many rows and windows.
-    pub(crate) fn bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
-        let [states, gates] = lens(rows_and_windows[0], rows_and_windows[1], hidden);
-        states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::SavedGate>()
-    }
-
-    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
-    /// windows at most. Where sums `may_differ`, any of the ways to take them may be the fastest.
-    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize, may_differ: bool) -> usize {
-        let step_by_step =
-            || Scratch::bytes::<f32>(cell::product_len(windows.iter().copied().max().unwrap_or(0), hidden));
-        match persistent_units::<T>(hidden) {
-            Some(units) if may_differ && !is_of_a_block(units) => {
-                step_by_step().max(Scratch::bytes::<u32>(group::arrived_max(windows, units)))
-            }
-            Some(units) => Scratch::bytes::<u32>(group::arrived_max(windows, units)),
-            None => step_by_step(),
-        }
-    }
-
-    /// Sets the states before the first step to zero.
-    ///
-    /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory): what the device says.
-    ///
-    /// # Panics
-    /// If there is no room for the list.
-    pub fn start_from_zero(&mut self, list: &WorkList) -> Result<()> {
-        for place in list.places() {
-            let (start, len) = (place.states(0) * list.hidden(), place.windows as usize * list.hidden());
-            self.hidden.set_zero_at(start, len)?;
-            self.cell.set_zero_at(start, len)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn assert_fit(&self, list: &WorkList) {
-        let [states, gates] = lens(list.rows(), list.windows(), list.hidden());
-        let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
-        assert!(lens.iter().zip([states, states, gates]).all(|(&len, needed)| len >= needed), "states of the list");
-        [self.hidden.scope(), self.cell.scope(), self.gates.scope()]
-            .iter()
-            .for_each(|scope| list.device().assert_beside(scope.device()));
-    }
-}
-
-/// Numbers of hidden states, and of gates, of so many rows and windows.
-fn lens(rows: usize, windows: usize, hidden: usize) -> [usize; 2] {
-    [(rows + windows) * hidden, rows * 4 * hidden]
-}
 
 /// Runs every window of a list from its first step to its last: with gates = projected row + W_hh ·
 /// h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to `T` after each step;

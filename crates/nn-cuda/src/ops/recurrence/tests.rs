@@ -1,9 +1,10 @@
 use half::{bf16, f16};
+use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_simt::Arg;
 
 use super::super::group;
 use super::super::harness::{HARNESS, noise};
-use super::super::recurrent_weights::{fragments_by_kernel, persistent_units};
+use super::super::recurrent_weights::{RecurrentWeights, fragments_by_kernel, persistent_units};
 use super::super::work_list::{Sequence, TileWindows};
 use super::*;
 

@@ -1,85 +1,20 @@
 //! The recurrence of LSTM layers, backward: all steps of all timeframes.
 
 use megabatch_gpu_core::kernel::Kernel;
-use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
+use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;
 
-use super::capacity::ensure_capacity;
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
-use super::recurrence::{States, kernel};
+use super::recurrence::kernel;
 use super::recurrence_f32;
-use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
-use super::scratch::Scratch;
+use super::recurrence_states::{Gradients, States};
+use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::work_list::WorkList;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_backward");
 pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_group_backward");
-
-/// Gradients through the recurrence, sequence after sequence; behind it there may be room for more.
-#[derive(Debug)]
-pub struct Gradients<T: Operand> {
-    /// `[Σ T·B, H]`: of the hidden state after each step, from above; none where only the last one
-    /// is read.
-    pub outputs: Option<Buffer<f32>>,
-    /// `[Σ B, H]`: of the last hidden states; they become those of the first ones.
-    pub hidden: Buffer<f32>,
-    /// The same of the cells.
-    pub cell: Buffer<f32>,
-    /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that
-    /// follow.
-    pub gates: Buffer<T>,
-    /// For what blocks tell each other.
-    scratch: Scratch,
-}
-
-impl<T: Operand> Gradients<T> {
-    /// Zeroed buffers for the gradients of a list of which only the last states are read.
-    ///
-    /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
-        let len = list.windows() * list.hidden();
-        let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
-        let (hidden, cell) = (Buffer::zeros(scope, len)?, Buffer::zeros(scope, len)?);
-        Ok(Gradients { outputs: None, hidden, cell, gates, scratch: Scratch::empty(scope)? })
-    }
-
-    /// Ensures capacity for the gradients of a list, those of every output apart; what
-    /// was there may be lost.
-    ///
-    /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
-        ensure_capacity(&mut self.hidden, list.windows() * list.hidden())?;
-        ensure_capacity(&mut self.cell, list.windows() * list.hidden())?;
-        ensure_capacity(&mut self.gates, list.rows() * 4 * list.hidden())
-    }
-
-    /// Bytes with room for so many rows and windows, those of every output apart.
-    pub(crate) fn bytes(rows: usize, windows: usize, hidden: usize) -> usize {
-        2 * windows * hidden * size_of::<f32>() + rows * 4 * hidden * size_of::<T>()
-    }
-
-    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
-    /// windows at most.
-    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize) -> usize {
-        let units = persistent_units::<T>(hidden);
-        units.map_or(0, |units| Scratch::bytes::<u32>(group::arrived_max(windows, units)))
-    }
-
-    fn assert_fit(&self, list: &WorkList) {
-        let (edge, steps) = (list.windows() * list.hidden(), list.rows() * list.hidden());
-        let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
-        let needed = [edge, edge, 4 * steps];
-        assert!(lens.iter().zip(needed).all(|(&len, needed)| len >= needed), "gradients of the list");
-        assert!(self.outputs.as_ref().is_none_or(|outputs| outputs.len() >= steps), "gradients of every output");
-        let outputs = self.outputs.as_ref().map(Buffer::scope);
-        let scopes = [self.hidden.scope(), self.cell.scope(), self.gates.scope()].into_iter().chain(outputs);
-        scopes.for_each(|scope| list.device().assert_beside(scope.device()));
-    }
-}
 
 /// Backward pass from the last step of every window to its first. The gradient of a hidden state
 /// stays in f32; those of gates are rounded before they are multiplied.

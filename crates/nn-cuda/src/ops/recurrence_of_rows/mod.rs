@@ -6,7 +6,8 @@ use megabatch_nn::Result;
 
 use super::input_weights::InputWeights;
 use super::operand::Operand;
-use super::recurrence::{States, kernel};
+use super::recurrence::kernel;
+use super::recurrence_states::States;
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::work_list::WorkList;
 

@@ -1,0 +1,56 @@
+#![forbid(unsafe_code)]
+
+//! The interface of models on a device.
+
+use std::fmt::Debug;
+
+use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_nn::Result;
+use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::model::{Model, StepDropout, TensorSet};
+
+use super::head::LossInput;
+
+/// A model on a device: one implementation, of three types of operands.
+pub(super) trait DeviceModel: Debug + Send {
+    /// Keeps the series on the device, where windows are slices of some.
+    fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()>;
+
+    /// True if it keeps series.
+    fn keeps_series(&self) -> bool;
+
+    /// Begins a step with `parameters`.
+    fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;
+
+    /// Has the LSTMs multiply by matrices in eight bits from now on, made of `parameters`, for
+    /// predictions in single precision.
+    fn quantize(&mut self, scope: &Scope, model: &Model, parameters: &TensorSet) -> Result<()>;
+
+    /// Adds the gradients of a batch's loss.
+    fn accumulate_gradients(
+        &mut self,
+        batch: &BatchView<'_>,
+        dropout_seed: DropoutSeed,
+        loss_input: LossInput<'_>,
+        parameters: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()>;
+
+    /// Computes the outputs of a batch.
+    fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()>;
+
+    /// Last computed outputs, `[B, K]`, and room behind them.
+    fn outputs(&self) -> &Buffer<f32>;
+
+    /// `[2]`: the sum of the losses since the step began, and the number of its terms.
+    fn totals(&self) -> &Buffer<f64>;
+}
+
+/// Dropout of a step: none in a prediction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DropoutSeed {
+    pub(super) dropout: Option<StepDropout>,
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its
+    /// runs.
+    pub(super) position: usize,
+}

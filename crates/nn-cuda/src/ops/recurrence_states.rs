@@ -1,0 +1,178 @@
+#![forbid(unsafe_code)]
+
+//! Inputs, states and gradients of the recurrence.
+
+use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_nn::Result;
+
+use super::capacity::ensure_capacity;
+use super::group;
+use super::operand::Operand;
+use super::recurrent_weights::{RecurrentWeights, is_of_a_block, persistent_units};
+use super::scratch::Scratch;
+use super::work_list::WorkList;
+
+/// Inputs of the recurrence.
+#[derive(Clone, Copy, Debug)]
+pub struct RecurrenceInputs<'a, T: Operand> {
+    /// W_hh of each sequence.
+    pub weights: &'a RecurrentWeights<T>,
+    /// x · W_ihᵀ + b_ih + b_hh, `[rows, H, 4]`, the rows of all sequences.
+    pub projected: &'a Buffer<f32>,
+}
+
+/// States that the recurrence keeps, sequence after sequence; behind it there may be room for more.
+#[derive(Debug)]
+pub struct States<T: Operand> {
+    /// `[Σ (T + 1)·B, H]`: the states before the first step, which are the caller's to set, then
+    /// those after each.
+    pub hidden: Buffer<T>,
+    /// The same of the cells, in f32.
+    pub cell: Buffer<f32>,
+    /// `[Σ T·B, H, 4]`: the gates after their functions.
+    pub gates: Buffer<T::SavedGate>,
+    /// For what blocks tell each other or, on the general path, the products of a step.
+    pub(super) scratch: Scratch,
+}
+
+impl<T: Operand> States<T> {
+    /// Buffers for the states of a list, zero before the first step.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
+        let [states, gates] = lens(list.rows(), list.windows(), list.hidden());
+        let (hidden, cell) = (Buffer::zeros(scope, states)?, Buffer::zeros(scope, states)?);
+        let gates = Buffer::zeros(scope, gates)?;
+        Ok(States { hidden, cell, gates, scratch: Scratch::empty(scope)? })
+    }
+
+    /// Ensures capacity for the states of a list; what was there may be lost.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
+        let [states, gates] = lens(list.rows(), list.windows(), list.hidden());
+        ensure_capacity(&mut self.hidden, states)?;
+        ensure_capacity(&mut self.cell, states)?;
+        ensure_capacity(&mut self.gates, gates)
+    }
+
+    /// Bytes with room for so many rows and windows.
+    pub(crate) fn bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
+        let [states, gates] = lens(rows_and_windows[0], rows_and_windows[1], hidden);
+        states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::SavedGate>()
+    }
+
+    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
+    /// windows at most. Where sums `may_differ`, any of the ways to take them may be the fastest.
+    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize, may_differ: bool) -> usize {
+        let step_by_step = || Scratch::bytes::<f32>(product_len(windows.iter().copied().max().unwrap_or(0), hidden));
+        match persistent_units::<T>(hidden) {
+            Some(units) if may_differ && !is_of_a_block(units) => {
+                step_by_step().max(Scratch::bytes::<u32>(group::arrived_max(windows, units)))
+            }
+            Some(units) => Scratch::bytes::<u32>(group::arrived_max(windows, units)),
+            None => step_by_step(),
+        }
+    }
+
+    /// Sets the states before the first step to zero.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory): what the device says.
+    ///
+    /// # Panics
+    /// If there is no room for the list.
+    pub fn start_from_zero(&mut self, list: &WorkList) -> Result<()> {
+        for place in list.places() {
+            let (start, len) = (place.states(0) * list.hidden(), place.windows as usize * list.hidden());
+            self.hidden.set_zero_at(start, len)?;
+            self.cell.set_zero_at(start, len)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn assert_fit(&self, list: &WorkList) {
+        let [states, gates] = lens(list.rows(), list.windows(), list.hidden());
+        let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
+        assert!(lens.iter().zip([states, states, gates]).all(|(&len, needed)| len >= needed), "states of the list");
+        [self.hidden.scope(), self.cell.scope(), self.gates.scope()]
+            .iter()
+            .for_each(|scope| list.device().assert_beside(scope.device()));
+    }
+}
+
+/// Numbers of hidden states, and of gates, of so many rows and windows.
+fn lens(rows: usize, windows: usize, hidden: usize) -> [usize; 2] {
+    [(rows + windows) * hidden, rows * 4 * hidden]
+}
+
+/// Gradients through the recurrence, sequence after sequence; behind it there may be room for more.
+#[derive(Debug)]
+pub struct Gradients<T: Operand> {
+    /// `[Σ T·B, H]`: of the hidden state after each step, from above; none where only the last one
+    /// is read.
+    pub outputs: Option<Buffer<f32>>,
+    /// `[Σ B, H]`: of the last hidden states; they become those of the first ones.
+    pub hidden: Buffer<f32>,
+    /// The same of the cells.
+    pub cell: Buffer<f32>,
+    /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that
+    /// follow.
+    pub gates: Buffer<T>,
+    /// For what blocks tell each other.
+    pub(super) scratch: Scratch,
+}
+
+impl<T: Operand> Gradients<T> {
+    /// Zeroed buffers for the gradients of a list of which only the last states are read.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
+        let len = list.windows() * list.hidden();
+        let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
+        let (hidden, cell) = (Buffer::zeros(scope, len)?, Buffer::zeros(scope, len)?);
+        Ok(Gradients { outputs: None, hidden, cell, gates, scratch: Scratch::empty(scope)? })
+    }
+
+    /// Ensures capacity for the gradients of a list, those of every output apart; what
+    /// was there may be lost.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
+        ensure_capacity(&mut self.hidden, list.windows() * list.hidden())?;
+        ensure_capacity(&mut self.cell, list.windows() * list.hidden())?;
+        ensure_capacity(&mut self.gates, list.rows() * 4 * list.hidden())
+    }
+
+    /// Bytes with room for so many rows and windows, those of every output apart.
+    pub(crate) fn bytes(rows: usize, windows: usize, hidden: usize) -> usize {
+        2 * windows * hidden * size_of::<f32>() + rows * 4 * hidden * size_of::<T>()
+    }
+
+    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
+    /// windows at most.
+    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize) -> usize {
+        let units = persistent_units::<T>(hidden);
+        units.map_or(0, |units| Scratch::bytes::<u32>(group::arrived_max(windows, units)))
+    }
+
+    pub(super) fn assert_fit(&self, list: &WorkList) {
+        let (edge, steps) = (list.windows() * list.hidden(), list.rows() * list.hidden());
+        let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
+        let needed = [edge, edge, 4 * steps];
+        assert!(lens.iter().zip(needed).all(|(&len, needed)| len >= needed), "gradients of the list");
+        assert!(self.outputs.as_ref().is_none_or(|outputs| outputs.len() >= steps), "gradients of every output");
+        let outputs = self.outputs.as_ref().map(Buffer::scope);
+        let scopes = [self.hidden.scope(), self.cell.scope(), self.gates.scope()].into_iter().chain(outputs);
+        scopes.for_each(|scope| list.device().assert_beside(scope.device()));
+    }
+}
+
+/// Length of one step's product for a sequence of `windows` windows.
+pub(super) fn product_len(windows: usize, hidden: usize) -> usize {
+    4 * windows * hidden
+}
