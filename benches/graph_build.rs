@@ -3,7 +3,8 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use megabatch_benches::noise;
-use megabatch_graph_cache::build::{Correlation, Knn, Metric, Panel, Points, Radius, UnitCell};
+use megabatch_graph_cache::Builder;
+use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Knn, Metric, Panel, Points, Radius, UnitCell};
 
 const RUN: usize = 65;
 
@@ -26,7 +27,8 @@ fn correlation(criterion: &mut Criterion) {
         });
         group.throughput(Throughput::Elements(RUN as u64));
         group.bench_function(format!("{nodes} nodes, {lookback} days, {RUN} in a row"), |bencher| {
-            bencher.iter(|| options.build_days(&panel, lookback..days, |_, _| Ok(())).expect("the options are sound"));
+            let graphs = CorrelationGraphs::new(options.clone(), panel).expect("the options are sound");
+            bencher.iter(|| graphs.build_run(0..RUN, &mut |_, _| Ok(())).expect("the options are sound"));
         });
     }
     group.finish();

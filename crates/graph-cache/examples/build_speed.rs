@@ -6,8 +6,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use megabatch_graph_cache::Result;
-use megabatch_graph_cache::build::{Correlation, Panel};
+use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Panel};
+use megabatch_graph_cache::{Builder, Result};
 use rayon::prelude::*;
 
 fn main() -> Result<()> {
@@ -24,20 +24,22 @@ fn main() -> Result<()> {
     let together = normal(nodes * days.len(), graphs as u64);
     let window_panel = |values| Panel::new(&names, &days[..window], &days[..window], values).expect("a panel");
     let panels: Vec<Panel<'_>> = apart.iter().map(|values| window_panel(values)).collect();
-    let run = Panel::new(&names, &days, &days, &together)?;
+    let run = CorrelationGraphs::new(options.clone(), Panel::new(&names, &days, &days, &together)?)?;
+    let run_starts: Vec<usize> = (0..graphs).step_by(run.run_length()).collect();
+    let run_edges = |&start: &usize| {
+        let mut edges = 0;
+        run.build_run(start..graphs.min(start + run.run_length()), &mut |_, graph| {
+            edges += graph.col.len();
+            Ok(())
+        })?;
+        Ok(edges)
+    };
 
     let cases: [(&str, &dyn Fn() -> Result<usize>); 4] = [
         ("one", &|| Ok(options.build(&panels[0], window)?.col.len())),
         ("loop", &|| panels.iter().map(|panel| Ok(options.build(panel, window)?.col.len())).sum()),
         ("parallel", &|| panels.par_iter().map(|panel| Ok(options.build(panel, window)?.col.len())).sum()),
-        ("days", &|| {
-            let mut edges = 0;
-            options.build_days(&run, window..window + graphs, |_, graph| {
-                edges += graph.col.len();
-                Ok(())
-            })?;
-            Ok(edges)
-        }),
+        ("days", &|| run_starts.par_iter().map(run_edges).sum()),
     ];
     let mut times = Vec::new();
     for (name, work) in cases {

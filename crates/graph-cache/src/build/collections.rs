@@ -6,11 +6,14 @@ use std::ops::Range;
 
 use super::channel::ChannelValues;
 use super::correlation::Correlation;
-use super::days::RUN_DAYS;
 use super::knn::Knn;
+use super::nearest::{Parallelism, search};
+use super::pairwise::{Pearson, Products};
 use super::panel::Panel;
 use super::points::Points;
 use super::radius::Radius;
+use super::sliding::{DAYS_MAX, Sliding};
+use super::window::LookbackWindow;
 use crate::builder::{Builder, Identity};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -70,14 +73,28 @@ impl Builder for CorrelationGraphs<'_> {
     }
 
     fn run_length(&self) -> usize {
-        RUN_DAYS
+        // As long as the sliding sums last.
+        DAYS_MAX + 1
     }
 
     fn build_run(&self, run: Range<usize>, sink: &mut dyn FnMut(usize, Graph) -> Result<()>) -> Result<()> {
-        let days = self.first + run.start..self.first + run.end;
-        self.options
-            .run(&self.panel, days)
-            .try_for_each(|built| built.and_then(|(day, graph)| sink(day - self.first, graph)))
+        let Correlation { lookback, half_life, min_observations, .. } = self.options;
+        let (mut window, mut sliding) = (LookbackWindow::default(), Sliding::default());
+        for index in run {
+            let day = self.first + index;
+            window.fill(self.options.lookback_options(), &self.panel, day);
+            // Sums carried from day to day only propose candidates: they change no graph.
+            let neighbours = if Sliding::pays(&window) {
+                sliding.advance(&window, lookback, half_life);
+                let pearson = Pearson::new(&window, min_observations, &sliding);
+                search(&pearson, self.options.choice(), Parallelism::Alone)
+            } else {
+                let pearson = Pearson::new(&window, min_observations, Products);
+                search(&pearson, self.options.choice(), Parallelism::Alone)
+            };
+            sink(index, self.options.graph(&self.panel, day, &window, &neighbours)?)?;
+        }
+        Ok(())
     }
 }
 

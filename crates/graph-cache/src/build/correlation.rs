@@ -9,7 +9,7 @@ use super::channel::{Channel, attributes};
 use super::nearest::{Choice, NeighbourLists, Parallelism, Sign, search};
 use super::pairwise::{Pearson, Products};
 use super::panel::Panel;
-use super::window::LookbackWindow;
+use super::window::{Demeaning, LookbackOptions, LookbackWindow};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
@@ -71,17 +71,6 @@ pub struct Correlation {
     pub self_loops: SelfLoops,
     /// Attributes of edges: further similarities of their ends.
     pub channels: Vec<Channel>,
-}
-
-/// Demeaning of observations before they are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Demeaning {
-    /// Nothing.
-    #[default]
-    None,
-    /// The mean of the day over all nodes of the panel that have an observation on it: of returns,
-    /// that of an equally weighted market.
-    CrossSectional,
 }
 
 impl Default for Correlation {
@@ -175,11 +164,20 @@ impl Correlation {
     pub fn build(&self, panel: &Panel<'_>, t: usize) -> Result<Graph> {
         self.check(panel)?;
         LookbackWindow::with_last(|window| {
-            window.fill(self, panel, t);
+            window.fill(self.lookback_options(), panel, t);
             let pearson = Pearson::new(window, self.min_observations, Products);
             let neighbours = search(&pearson, self.choice(), Parallelism::Rows);
             self.graph(panel, t, window, &neighbours)
         })
+    }
+
+    pub(crate) fn lookback_options(&self) -> LookbackOptions {
+        LookbackOptions {
+            lookback: self.lookback,
+            half_life: self.half_life,
+            demeaning: self.demeaning,
+            min_observations: self.min_observations,
+        }
     }
 
     pub(crate) fn choice(&self) -> Choice {

@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use megabatch_gpu_core::isa::{Isa, Loops};
 
-use super::correlation::{Correlation, Demeaning};
 use super::kernel::{LANES, sum};
 use super::panel::{Panel, is_observed};
 use super::rows::RowMatrix;
@@ -18,6 +17,26 @@ const CONSTANT: f64 = 1e-12;
 
 /// Most observations of a window that a thread keeps: 8 MB, and as much in standard rows.
 const KEPT_MAX: usize = 1 << 20;
+
+/// Demeaning of observations before they are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Demeaning {
+    /// Nothing.
+    #[default]
+    None,
+    /// The mean of the day over all nodes of the panel that have an observation on it: of returns,
+    /// that of an equally weighted market.
+    CrossSectional,
+}
+
+/// Options of [`Correlation`](super::Correlation) that decide the contents of a window.
+#[derive(Clone, Copy)]
+pub(crate) struct LookbackOptions {
+    pub(crate) lookback: usize,
+    pub(crate) half_life: Option<f64>,
+    pub(crate) demeaning: Demeaning,
+    pub(crate) min_observations: usize,
+}
 
 /// Inputs of a graph: the observations of its nodes on the days of its look-back, and on none
 /// other.
@@ -56,11 +75,6 @@ pub(crate) enum NodeKind {
 }
 
 impl LookbackWindow {
-    /// The days that the graph of day `t` sees.
-    pub(crate) fn days(options: &Correlation, t: usize) -> Range<usize> {
-        t.saturating_sub(options.lookback)..t
-    }
-
     /// Calls `work` with the window that this thread used last, or a new one. Its contents are
     /// computed anew for each graph; only its memory is reused, which saves zeroing pages.
     pub(crate) fn with_last<R>(work: impl FnOnce(&mut LookbackWindow) -> R) -> R {
@@ -86,9 +100,9 @@ impl LookbackWindow {
         &values[node * self.stride()..][..self.stride()]
     }
 
-    /// Fills the window with the days that the graph of day `t` uses.
-    pub(crate) fn fill(&mut self, options: &Correlation, panel: &Panel<'_>, t: usize) {
-        let days = LookbackWindow::days(options, t);
+    /// Fills the window with the days that the graph of day `t` sees.
+    pub(crate) fn fill(&mut self, options: LookbackOptions, panel: &Panel<'_>, t: usize) {
+        let days = t.saturating_sub(options.lookback)..t;
         self.weigh(options, days.len());
         self.average_days(options, panel, days.clone());
         let min_observations = options.min_observations;
@@ -100,14 +114,14 @@ impl LookbackWindow {
     }
 
     /// Equal weights, or 2^(−a / half-life) for the day that is a days before the last.
-    fn weigh(&mut self, options: &Correlation, days: usize) {
+    fn weigh(&mut self, options: LookbackOptions, days: usize) {
         let weight = |age: usize| options.half_life.map_or(1.0, |half_life| power_of_two(-(age as f64) / half_life));
         self.weights.clear();
         self.weights.extend((0..days).rev().map(weight));
         self.weights.resize(days.next_multiple_of(LANES), 0.0);
     }
 
-    fn average_days(&mut self, options: &Correlation, panel: &Panel<'_>, days: Range<usize>) {
+    fn average_days(&mut self, options: LookbackOptions, panel: &Panel<'_>, days: Range<usize>) {
         self.day_means.clear();
         self.day_means.resize(days.len(), 0.0);
         if options.demeaning == Demeaning::None {

@@ -1,7 +1,7 @@
 //! Promises of the options, on data where they can be seen.
 
-use megabatch_graph_cache::Graph;
 use megabatch_graph_cache::build::*;
+use megabatch_graph_cache::{Builder, Graph};
 
 use crate::data::Data;
 
@@ -35,11 +35,12 @@ fn a_graph_does_not_see_its_own_day_or_any_later_one() {
         let options_changed = Correlation { channels: channels(sizes), ..options.clone() };
         assert_eq!(options_changed.build(&changed.panel(), t).unwrap(), graph);
         let mut last_of_run = None;
-        let take = |_, graph| {
+        let take = &mut |_, graph| {
             last_of_run = Some(graph);
             Ok(())
         };
-        options_changed.build_days(&changed.panel(), 65..t + 1, take).unwrap();
+        let graphs = CorrelationGraphs::new(options_changed.clone(), changed.panel()).unwrap();
+        graphs.build_run(0..t + 1 - options.lookback, take).unwrap();
         assert_eq!(last_of_run, Some(graph.clone()));
         // And it does see the day before.
         changed.values[69] += 0.01;

@@ -1,28 +1,33 @@
 //! Graphs that are made one from another.
 
+use megabatch_graph_cache::Builder;
 use megabatch_graph_cache::build::*;
 use proptest::prelude::*;
 
 use crate::data::{Data, Random};
 use crate::oracle;
 
-/// True if every graph of a run is, bit for bit, the one that is built alone.
+/// Asserts that every graph of a run is, bit for bit, the one that is built alone.
 fn check(options: &Correlation, panel: &Panel<'_>) {
-    let mut day = 0;
-    let check = |t, graph| {
-        assert_eq!(t, day, "days come in order");
-        assert_eq!(graph, options.build(panel, t).unwrap(), "day {t}");
-        day += 1;
-        Ok(())
-    };
-    options.build_days(panel, 0..panel.days() + 1, check).unwrap();
-    assert_eq!(day, panel.days() + 1);
+    let graphs = CorrelationGraphs::new(options.clone(), *panel).unwrap();
+    let len = graphs.keys().len();
+    let mut next = 0;
+    for start in (0..len).step_by(graphs.run_length()) {
+        let check = &mut |index, graph| {
+            assert_eq!(index, next, "days come in order");
+            assert_eq!(graph, graphs.build(index).unwrap(), "graph {index}");
+            next += 1;
+            Ok(())
+        };
+        graphs.build_run(start..len.min(start + graphs.run_length()), check).unwrap();
+    }
+    assert_eq!(next, len);
 }
 
 proptest! {
     #[test]
     fn a_run_has_the_graphs_that_are_built_alone(
-        options in options(), nodes in 0usize..40, seed in any::<u64>(), days in 2usize..120, hole in 0usize..3,
+        options in options(), nodes in 0usize..40, seed in any::<u64>(), days in 2usize..180, hole in 0usize..3,
     ) {
         let data = Data::new(nodes, days, seed, [0.0, 0.001, 0.05][hole]);
         check(&Correlation { lookback: options.lookback + 20, ..options }, &data.panel());
@@ -69,15 +74,16 @@ fn threads_change_nothing() {
     let data = Data::new(100, 150, 3, 0.001);
     let panel = data.panel();
     let options = Correlation::default();
+    let run = CorrelationGraphs::new(options.clone(), panel).unwrap();
     let built = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut graphs = vec![options.build(&panel, 100).unwrap()];
-            let push = |_, graph| {
+            let push = &mut |_, graph| {
                 graphs.push(graph);
                 Ok(())
             };
-            options.build_days(&panel, 60..151, push).unwrap();
+            run.build_run(0..65, push).unwrap();
             graphs
         })
     };
