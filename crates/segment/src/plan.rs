@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use crate::error::{Error, Result};
-use crate::index::{Index, check_indices, check_offsets};
+use crate::index::{Index, check_indices};
 use crate::sort::{Sorted, sort};
 
 /// Rows that are reduced one after the other. A longer segment is cut into pieces of as many, and
@@ -44,28 +44,12 @@ pub(crate) struct ReductionLevel<'p> {
 }
 
 impl SegmentPlan {
-    /// Plan of rows that are sorted by segment: segment `s` has the rows from `offsets[s]` to
-    /// before `offsets[s + 1]`.
-    ///
-    /// # Errors
-    /// [`Error::NoOffsets`], [`Error::FirstOffset`] or [`Error::DecreasingOffset`] for offsets that
-    /// are none; [`Error::TooMany`] for more than 2³² − 1 rows and segments; [`Error::Device`]
-    /// where there is no memory.
-    pub fn from_offsets<I: Index>(scope: &Scope, offsets: &[I]) -> Result<Self> {
-        check_offsets("offsets", offsets)?;
-        let (rows, segments) = (offsets[offsets.len() - 1].wide(), offsets.len() - 1);
-        check_count(rows, segments)?;
-        let narrow: Vec<u32> = offsets.iter().map(|offset| offset.wide() as u32).collect();
-        let runs = (0..).zip(narrow.windows(2));
-        let segment: Vec<u32> = runs.flat_map(|(s, run)| (run[0]..run[1]).map(move |_| s)).collect();
-        SegmentPlan::new(scope, rows as usize, segments, &narrow, None, &segment)
-    }
-
     /// Plan of rows in any order: row `r` belongs to segment `index[r]`, below `segments`. They are
     /// sorted once, by counting.
     ///
     /// # Errors
-    /// [`Error::IndexOutOfRange`]; [`Error::TooMany`] and [`Error::Device`] as above.
+    /// [`Error::IndexOutOfRange`]; [`Error::TooMany`] for more than 2³² − 2 rows and segments;
+    /// [`Error::Device`] if there is no memory.
     pub fn from_index<I: Index>(scope: &Scope, index: &[I], segments: usize) -> Result<Self> {
         check_indices("index", index, segments)?;
         check_count(index.len() as u64, segments)?;
@@ -195,15 +179,24 @@ mod tests {
     }
 
     #[test]
+    fn rows_and_segments_are_counted_by_32_bits() {
+        assert!(check_count(1 << 31, (1 << 31) - 2).is_ok());
+        assert_eq!(
+            check_count(1 << 32, 1).unwrap_err().to_string(),
+            "4294967296 rows in 1 segments are more than indices of 32 bits count; divide them among several plans"
+        );
+    }
+
+    #[test]
     fn columns_are_those_of_rows_and_segments() {
         let scope = Device::cpu().scope("test");
-        let plan = |offsets: &[u32]| SegmentPlan::from_offsets(&scope, offsets).unwrap();
-        assert_eq!(plan(&[0, 1, 4]).columns(8, 4), 2);
-        assert_eq!(plan(&[0, 0]).columns(0, 5), 5);
-        assert_eq!(plan(&[0]).columns(0, 0), 0);
-        assert_eq!(plan(&[0, 1]).columns(0, 0), 0);
+        let plan = |index: &[u32], segments| SegmentPlan::from_index(&scope, index, segments).unwrap();
+        assert_eq!(plan(&[0, 1, 1, 1], 2).columns(8, 4), 2);
+        assert_eq!(plan(&[], 1).columns(0, 5), 5);
+        assert_eq!(plan(&[], 0).columns(0, 0), 0);
+        assert_eq!(plan(&[0], 1).columns(0, 0), 0);
         for (rows, segments) in [(8, 3), (7, 4), (8, 6), (12, 4)] {
-            let refused = std::panic::catch_unwind(|| plan(&[0, 1, 4]).columns(rows, segments));
+            let refused = std::panic::catch_unwind(|| plan(&[0, 1, 1, 1], 2).columns(rows, segments));
             assert!(refused.is_err(), "{rows} {segments}");
         }
     }

@@ -1,6 +1,6 @@
 //! Graphs: their compressed forms, and the arrays that are refused.
 
-use megabatch_segment::{Compressed, Csc, Csr, Error, SegmentPlan};
+use megabatch_segment::{Compressed, Csc, Csr, SegmentPlan};
 use proptest::prelude::*;
 
 use crate::scope;
@@ -52,13 +52,6 @@ fn a_transposition_is_told_from_all_other_arrays() {
 fn what_is_wrong_with_segments_is_said() {
     let index = SegmentPlan::from_index(&scope(), &[0u64, u64::MAX], 3).unwrap_err();
     assert_eq!(index.to_string(), "index[1] is 18446744073709551615, but indices go from 0 to below 3");
-    let offsets = SegmentPlan::from_offsets(&scope(), &[0u32, 3, 2]).unwrap_err();
-    assert!(matches!(offsets, Error::DecreasingOffset { position: 2, found: 2, before: 3, .. }), "{offsets}");
-    let many = SegmentPlan::from_offsets(&scope(), &[0, 1u64 << 32]).unwrap_err();
-    assert_eq!(
-        many.to_string(),
-        "4294967296 rows in 1 segments are more than indices of 32 bits count; divide them among several plans"
-    );
     let ends = Compressed::from_edges(&[0u32, 1], &[0], 2, 2).unwrap_err();
     assert_eq!(ends.to_string(), "2 edges have a row and 1 a column: both arrays list the same edges");
     let row = Compressed::from_edges(&[0u32, 2], &[0, 0], 2, 1).unwrap_err();

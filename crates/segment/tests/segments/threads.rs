@@ -45,10 +45,8 @@ fn sorting_the_rows_first_gives_the_same_bits() {
     let mut order: Vec<usize> = (0..index.len()).collect();
     order.sort_by_key(|&row| index[row]);
     let sorted_x: Vec<f32> = order.iter().flat_map(|&row| x[row * COLUMNS..][..COLUMNS].to_vec()).collect();
-    let mut offsets = vec![0u64; 1025];
-    index.iter().for_each(|&segment| offsets[segment as usize + 1] += 1);
-    (1..offsets.len()).for_each(|k| offsets[k] += offsets[k - 1]);
-    let sorted = everything(&SegmentPlan::from_offsets(&scope(), &offsets).unwrap(), &sorted_x);
+    let sorted_index: Vec<_> = order.iter().map(|&row| index[row]).collect();
+    let sorted = everything(&SegmentPlan::from_index(&scope(), &sorted_index, 1024).unwrap(), &sorted_x);
     let unsorted = everything(&SegmentPlan::from_index(&scope(), &index, 1024).unwrap(), &x);
     assert_eq!(sorted[..3], unsorted[..3], "by segments");
     for (sorted, unsorted) in sorted[3..].iter().zip(&unsorted[3..]) {
