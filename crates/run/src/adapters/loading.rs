@@ -1,13 +1,12 @@
 //! chunk-io's loader through the trainer's port.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use megabatch_chunk_io::{BatchRows, Loader, LoaderOptions, Shape};
+use megabatch_chunk_io::{BatchRows, Loader, LoaderOptions, Shape, Source};
 use megabatch_gpu_core::Scope;
-use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
-
-use super::samples::SourceSamples;
+use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, Waits};
 
 /// Size of a chunk without a plan.
 const CHUNK_BYTES: u64 = 256 << 20;
@@ -34,18 +33,17 @@ impl Chunks {
     pub(super) fn set_samples(&mut self, samples: usize, batch_size: usize) {
         (self.samples, self.samples_beside) = (samples, samples.min(2 * batch_size));
     }
-}
 
-impl PrefetchingSource for SourceSamples {
-    fn load<'a>(
+    /// Loads the batches of `lists` from `source`.
+    pub(super) fn load<'a>(
         &'a self,
+        source: &'a Arc<Source>,
         lists: BatchLists<'a>,
         chunking: Chunking,
     ) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn Error + Send + Sync>> {
-        let chunks = &self.chunks;
-        let turn = LoaderTurn::take(&chunks.loaders);
-        let chunk_samples = chunking.samples(if turn.is_first { chunks.samples } else { chunks.samples_beside });
-        let loader = Loader::new(&self.source, lists, LoaderOptions { chunk_samples, scope: &chunks.scope })?;
+        let turn = LoaderTurn::take(&self.loaders);
+        let chunk_samples = chunking.samples(if turn.is_first { self.samples } else { self.samples_beside });
+        let loader = Loader::new(source, lists, LoaderOptions { chunk_samples, scope: &self.scope })?;
         Ok(Box::new(Loaded { loader, _turn: turn }))
     }
 }
@@ -107,6 +105,7 @@ mod tests {
     use megabatch_trainer::{Config, Event, Run, SampleRanges, Samples as _, Trainer};
 
     use super::*;
+    use crate::adapters::samples::SourceSamples;
 
     const SAMPLES: usize = 90;
 

@@ -11,7 +11,7 @@ use megabatch_chunk_io::{
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
 use megabatch_nn::model::{SampleShape, Timeframe};
-use megabatch_trainer::{Batch, PrefetchingSource, Samples, StreamedSeries};
+use megabatch_trainer::{Batch, BatchLists, Chunking, LoadedBatches, PrefetchingSource, Samples, StreamedSeries};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -279,6 +279,16 @@ impl Samples for SourceSamples {
             return None;
         }
         Some(&names[self.source.instrument_of(sample)?])
+    }
+}
+
+impl PrefetchingSource for SourceSamples {
+    fn load<'a>(
+        &'a self,
+        lists: BatchLists<'a>,
+        chunking: Chunking,
+    ) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn StdError + Send + Sync>> {
+        self.chunks.load(&self.source, lists, chunking)
     }
 }
 

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::layers::Written;
+use super::written::Written;
 
 pub(crate) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 

@@ -2,49 +2,15 @@
 //! messages.
 
 use std::ffi::OsString;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use saphyr::{MarkedYaml, YamlData, YamlLoader};
-use saphyr_parser::{Parser, ScanError};
+use saphyr::{MarkedYaml, YamlData};
 
 use super::error::{ConfigError, Result};
 use super::keys::{self, keys};
-use super::tasks::flow;
 use super::value::Kind;
-
-/// One setting as the user wrote it.
-#[derive(Clone, Debug)]
-pub(crate) struct Written {
-    /// `section.name`, not yet known to be a key.
-    pub(crate) path: String,
-    pub(crate) text: String,
-    pub(crate) origin: Origin,
-}
-
-impl fmt::Display for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {} ({})", self.path, self.text, self.origin)
-    }
-}
-
-/// Origin of a setting.
-#[derive(Clone, Debug)]
-pub(crate) enum Origin {
-    File { file: PathBuf, line: usize },
-    Environment { variable: String },
-    Argument { argument: String },
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::File { file, line } => write!(f, "{}, line {line}", file.display()),
-            Origin::Environment { variable } => write!(f, "environment variable {variable}"),
-            Origin::Argument { argument } => write!(f, "--set {argument}"),
-        }
-    }
-}
+use super::written::{Origin, Written};
+use super::yaml::{flow, parse, scalar};
 
 /// The settings of a YAML file: nested sections, or keys with dots.
 pub(crate) fn from_yaml(file: &Path, text: &str) -> Result<Vec<Written>> {
@@ -62,17 +28,6 @@ pub(crate) fn from_yaml(file: &Path, text: &str) -> Result<Vec<Written>> {
         .map_err(|(line, message)| fault(line, message))?;
     }
     Ok(written)
-}
-
-pub(super) fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, ScanError> {
-    let mut loader = YamlLoader::<MarkedYaml<'_>>::default();
-    // Values stay text here: the key that takes one knows how to read it.
-    loader.early_parse(false);
-    Parser::new_from_str(text).load(&mut loader, true)?;
-    match loader.error() {
-        Some(error) => Err(error.clone()),
-        None => Ok(loader.into_documents()),
-    }
 }
 
 type Fault = (usize, String);
@@ -106,13 +61,6 @@ fn flatten(node: &MarkedYaml<'_>, path: &str, found: &mut dyn FnMut(String, Stri
         },
     }
     Ok(())
-}
-
-pub(super) fn scalar<'a>(node: &'a MarkedYaml<'_>) -> Option<&'a str> {
-    match &node.data {
-        YamlData::Representation(text, ..) => Some(text),
-        _ => None,
-    }
 }
 
 /// True for a key without a value, which counts as absent.

@@ -6,6 +6,8 @@ mod keys;
 mod layers;
 mod tasks;
 mod value;
+mod written;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,9 +21,9 @@ use keys::{ALIASES, VALUE_ALIASES, keys};
 pub(crate) use keys::{Condition, RunTraits};
 use megabatch_nn::loss::Ascending;
 
-use layers::Written;
 pub(crate) use tasks::TaskList;
 use value::Value;
+use written::Written;
 
 const RECKONING: &str = "data.purge_reckoning";
 const VALIDATION_SAMPLES: &str = "training.validation_samples";

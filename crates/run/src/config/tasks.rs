@@ -3,9 +3,7 @@
 use megabatch_nn::loss::{Ascending, Classes, Task, TaskLoss, Tasks};
 use saphyr::{MarkedYaml, YamlData};
 
-use super::keys::nearest_of;
-use super::layers::{parse, scalar};
-use super::value::parse_ascending;
+use super::yaml::{flow, parse, scalar};
 
 /// Keys of each entry of the list.
 const KEYS: [&str; 8] = ["targets", "loss", "weight", "huber_delta", "quantile", "quantiles", "classes", "thresholds"];
@@ -141,21 +139,21 @@ fn ascending(key: &str, text: &str) -> Result<Ascending, Fault> {
     parse_ascending(text).ok_or_else(|| (key.to_owned(), "numbers in ascending order, such as [0.1, 0.9]".to_owned()))
 }
 
-/// A node in YAML's flow style, as it stands in one line; none for what is no value.
-pub(super) fn flow(node: &MarkedYaml<'_>) -> Option<String> {
-    match &node.data {
-        YamlData::Sequence(items) => {
-            let items: Option<Vec<String>> = items.iter().map(flow).collect();
-            Some(format!("[{}]", items?.join(", ")))
-        }
-        YamlData::Mapping(pairs) => {
-            let pair =
-                |(key, value): (&MarkedYaml<'_>, &MarkedYaml<'_>)| Some(format!("{}: {}", scalar(key)?, flow(value)?));
-            let pairs: Option<Vec<String>> = pairs.iter().map(pair).collect();
-            Some(format!("{{{}}}", pairs?.join(", ")))
-        }
-        _ => scalar(node).map(str::to_owned),
-    }
+/// The name among `names` that is spelled most like `name`.
+fn nearest_of<const N: usize>(names: [&'static str; N], name: &str) -> &'static str {
+    let distance = |known: &&str| strsim::damerau_levenshtein(known, name);
+    names.into_iter().min_by_key(distance).expect("there are names")
+}
+
+/// Numbers of a list with or without its brackets.
+pub(super) fn parse_numbers(text: &str) -> Option<Vec<f64>> {
+    let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    list.split(',').map(|number| number.trim().parse().ok()).collect()
+}
+
+/// Numbers in ascending order; brackets may be left out.
+pub(super) fn parse_ascending(text: &str) -> Option<Ascending> {
+    Ascending::new(&parse_numbers(text)?)
 }
 
 #[cfg(test)]

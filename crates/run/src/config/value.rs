@@ -3,7 +3,7 @@
 
 use megabatch_nn::loss::Ascending;
 
-use super::tasks::TaskList;
+use super::tasks::{TaskList, parse_ascending, parse_numbers};
 use crate::text::Duration;
 
 /// Kinds of values.
@@ -149,16 +149,6 @@ impl Kind {
 fn same(word: &str, text: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     word == text || number(word).is_some_and(|x| number(text) == Some(x))
-}
-
-/// A list with or without its brackets.
-fn parse_numbers(text: &str) -> Option<Vec<f64>> {
-    let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    list.split(',').map(|number| number.trim().parse().ok()).collect()
-}
-
-pub(super) fn parse_ascending(text: &str) -> Option<Ascending> {
-    Ascending::new(&parse_numbers(text)?)
 }
 
 fn parse_fractions(text: &str) -> Option<[f64; 3]> {

@@ -1,55 +1,19 @@
 //! Graphs of files, built where they are not there yet.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use megabatch_graph_cache::build::Rewired;
-use megabatch_graph_cache::{BuildOptions, Builder, CollectionChange, Error, GraphFile, Stale, Widths, build_cached};
+use megabatch_graph_cache::{Builder, CollectionChange, Error, GraphFile, build_cached};
 use serde_json::{Value, json};
 
 use super::building::{Wrote, describe_graphs, facts, with_progress};
 use super::cached::{self, CacheFolder};
-use super::options::{GraphKind, Options};
-use super::source::{Source, with_source};
+use super::request::{BuildRequest, Destination, Source};
+use super::source::with_source;
 use crate::command_report::CommandReport;
 use crate::error::Result;
 use crate::host::Host;
-use crate::output;
-use crate::text::ByteSize;
-
-/// Graphs to build.
-#[derive(Clone, Debug)]
-pub struct BuildRequest {
-    /// Files or folders; see --kind.
-    pub inputs: Vec<PathBuf>,
-    /// Input and builder of the graphs.
-    pub kind: GraphKind,
-    /// Where the graphs go.
-    pub destination: Destination,
-    /// Options of the kind.
-    pub options: Options,
-    /// Replace neighbours by as many random ones, from this seed: a control.
-    pub rewire: Option<u64>,
-    /// Width of stored numbers.
-    pub widths: Widths,
-    /// Threads that build; as many as there are CPUs if `None`.
-    pub threads: Option<NonZeroUsize>,
-}
-
-/// Place of graphs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// A file.
-    File(PathBuf),
-    /// A cache folder with files of any number of builds, named by content hash.
-    Cache {
-        /// The folder.
-        folder: PathBuf,
-        /// Bytes that its files may take together: those go whose use is longest ago.
-        limit: Option<ByteSize>,
-    },
-}
 
 /// Builds graphs into a file, unless it holds them already.
 ///
@@ -69,18 +33,6 @@ pub fn build(request: &BuildRequest, host: &Host<'_>) -> Result<CommandReport> {
             build_source(request, Source { builder: &Rewired::new(builder, seed), found, facts }, host)
         }
     })
-}
-
-impl Destination {
-    fn check(&self, inputs: &[PathBuf]) -> Result<()> {
-        match self {
-            Destination::File(out) => {
-                output::require_ending(out, &["mbg"])?;
-                output::check(out, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())
-            }
-            Destination::Cache { folder, .. } => output::check_folder(folder),
-        }
-    }
 }
 
 fn build_source(request: &BuildRequest, source: Source<'_>, host: &Host<'_>) -> Result<CommandReport> {
@@ -144,12 +96,6 @@ fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<CollectionCh
         Ok(()) => Ok(Some(Vec::new())),
         Err(Error::Stale { changes, .. }) => Ok(Some(changes)),
         Err(error) => Err(error.into()),
-    }
-}
-
-impl BuildRequest {
-    pub(super) fn build_options(&self) -> BuildOptions {
-        BuildOptions { threads: self.threads, widths: self.widths, stale: Stale::Replace }
     }
 }
 

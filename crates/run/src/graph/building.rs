@@ -4,9 +4,9 @@
 use megabatch_graph_cache::{BuildOptions, BuildProgress as Built, Builder, Error, GraphFile};
 use serde_json::{Value, json};
 
-use super::build::BuildRequest;
 use super::counted;
 use super::options::GraphKind;
+use super::request::BuildRequest;
 use super::sizes::sizes;
 use crate::host::{Host, Work};
 use crate::text::{bytes, shown};

@@ -7,9 +7,8 @@ use std::time::Instant;
 use megabatch_graph_cache::{Collected, Fetched, GraphCache, GraphFile};
 use serde_json::json;
 
-use super::build::BuildRequest;
 use super::building::{Wrote, describe_graphs, facts, with_progress};
-use super::source::Source;
+use super::request::{BuildRequest, Source};
 use crate::command_report::CommandReport;
 use crate::error::Result;
 use crate::host::Host;

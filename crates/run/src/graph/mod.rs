@@ -7,18 +7,20 @@ mod export;
 mod inspect;
 mod options;
 mod points;
+mod request;
 mod shares;
 mod sizes;
 mod source;
 mod stored;
 mod verify;
 
-pub use build::{BuildRequest, Destination, build};
+pub use build::build;
 pub use export::{ExportFormat, ExportRequest, export};
 pub use inspect::{draw, dump, inspect};
 pub use megabatch_graph_cache::build::Symmetry;
 pub use megabatch_graph_cache::{FloatWidth, IndexWidth, Widths};
 pub use options::{BoxEdges, GraphKind, Options};
+pub use request::{BuildRequest, Destination};
 pub use verify::verify;
 
 /// `1 graph`, `2 graphs`.

@@ -7,7 +7,7 @@ use megabatch_graph_cache::import::{Text, points};
 use serde_json::json;
 
 use super::options::{BoxEdges, GraphKind, Options};
-use super::source::Source;
+use super::request::Source;
 use super::{counted, note_on_k};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};

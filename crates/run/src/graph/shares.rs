@@ -9,7 +9,7 @@ use megabatch_graph_cache::import::{Text, channels};
 use serde_json::{Value, json};
 
 use super::options::Options;
-use super::source::Source;
+use super::request::Source;
 use super::{counted, note_on_k};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};

@@ -2,25 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use megabatch_graph_cache::Builder;
+use megabatch_graph_cache::Builder as _;
 use megabatch_graph_cache::import::{
     self, EdgeListOptions, FeatureRows, Imported, MoleculeEdges, Positions, SdfOptions, Text,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::options::{GraphKind, Options};
+use super::request::Source;
 use super::{counted, points, shares};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-
-/// Source of graphs.
-pub(super) struct Source<'a> {
-    pub(super) builder: &'a dyn Builder,
-    /// Contents found and excluded, in lines.
-    pub(super) found: String,
-    /// The same for programs.
-    pub(super) facts: Value,
-}
 
 /// Reads `inputs`, and gives what graphs are built from to `then`.
 pub(super) fn with_source(

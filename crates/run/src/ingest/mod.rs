@@ -5,6 +5,7 @@ mod bar_columns;
 pub(crate) mod disk;
 mod existing_series;
 mod named_options;
+mod new_bars;
 pub(crate) mod provenance;
 pub(crate) mod recipe;
 mod series;

@@ -5,22 +5,11 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Adjustments, ComparedFiles, Excluded, FileSummary, Gap, ReadSummary, RowCount, Segment};
+use megabatch_bars::{Adjustments, ComparedFiles, FileSummary, Gap, ReadSummary, RowCount};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
-
-/// Facts of a series for its provenance.
-#[derive(Clone, Copy)]
-pub(crate) struct SeriesProvenance<'a> {
-    pub(crate) segments: &'a [Segment],
-    pub(crate) excluded: &'a [Segment],
-    pub(crate) warnings: &'a [String],
-    /// Span that kept scalers were fitted on.
-    pub(crate) kept_scaler: Option<&'a KeptScaler>,
-}
 
 /// Span that the scalers of a series were fitted on, which are kept when bars are appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +43,7 @@ impl KeptScaler {
         KeptScaler::recorded(provenance).unwrap_or_else(first_append)
     }
 
-    fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut kept = json!({ "fit_end_time_ns": self.fit_end_time });
         if !self.fitted_until.is_empty() {
             kept["fitted_until_ns"] = json!(self.fitted_until);
@@ -97,46 +86,12 @@ impl Fingerprints {
     }
 }
 
-/// The account of a series file.
-pub(crate) fn provenance_json(
-    recipe: &Recipe,
-    recordings: &Recordings,
-    series: SeriesProvenance<'_>,
-    fingerprints: &Fingerprints,
-) -> io::Result<Value> {
-    let all = &recordings.universe.recordings;
-    let uses_pips = recipe.spec().uses_pips();
-    let mut instruments = Vec::with_capacity(all.len());
-    for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
-        let mut instrument = bars_json(&recording.summary, fingerprints)?;
-        instrument["pip_size"] = json!(uses_pips.then_some(pip_size));
-        instrument["segments"] = segments_json(place, series);
-        instruments.push(instrument);
-    }
-    let mut provenance =
-        json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
-    if let Some(kept) = series.kept_scaler {
-        provenance["kept_scaler"] = kept.to_json();
-    }
-    if !recordings.universe.excluded.is_empty() {
-        let left_out = recordings.universe.excluded.iter().map(|left_out| left_out_json(recipe, left_out));
-        provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
-    }
-    Ok(provenance)
-}
-
-fn left_out_json(recipe: &Recipe, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
-    let file = |path: &Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
-    let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
-    Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
-}
-
 /// The provenance of the bars of one instrument.
 pub(crate) fn recording_json(summary: &ReadSummary) -> io::Result<Value> {
     bars_json(summary, &Fingerprints::default())
 }
 
-fn bars_json(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
+pub(super) fn bars_json(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
     let files = summary.files.iter().map(|file| file_json(file, fingerprints)).collect::<io::Result<Vec<Value>>>()?;
     let kinds: Map<String, Value> = summary
         .gaps
@@ -234,22 +189,6 @@ fn tallies_json<K: Display>(tallies: &[RowCount<K>]) -> Value {
 
 fn gap_json(gap: &Gap) -> Value {
     json!({ "from_ns": gap.from, "to_ns": gap.to })
-}
-
-fn segments_json(instrument: usize, series: SeriesProvenance<'_>) -> Value {
-    let own = |segments: &[Segment]| -> Vec<Value> {
-        let own = segments.iter().filter(|segment| segment.instrument as usize == instrument);
-        own.map(|segment| {
-            json!({
-                "open_time_ns": segment.open_time,
-                "close_time_ns": segment.close_time,
-                "bars": segment.bars,
-                "samples": segment.samples.len(),
-            })
-        })
-        .collect()
-    };
-    json!({ "kept": own(series.segments), "left_out": own(series.excluded) })
 }
 
 /// A fingerprint of a file's bytes, 32 hexadecimal digits.

@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod in_memory;
 mod lists;
+pub(crate) mod provenance;
 mod recordings;
 mod streamed;
 mod windows;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
-use super::provenance::{SeriesProvenance, provenance_json};
+use super::new_bars::require_fitting;
+use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
-use super::source_files::require_fitting;
 use super::spool::{PARSED_ROW_BYTES, SpoolFolder};
 use super::work::Pass;
 use super::{Recipe, Recordings, universe};

@@ -150,12 +150,6 @@ pub(crate) fn nearest(path: &str) -> &'static str {
     names.min_by_key(|name| distance(name)).expect("the table has keys")
 }
 
-/// The name among `names` that is spelled most like `name`.
-pub(super) fn nearest_of<const N: usize>(names: [&'static str; N], name: &str) -> &'static str {
-    let distance = |known: &&str| strsim::damerau_levenshtein(known, name);
-    names.into_iter().min_by_key(distance).expect("there are names")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,11 +13,12 @@ use megabatch_chunk_io::{Instruments, Scaler, Series, SeriesTimeframe};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::provenance::{SeriesProvenance, provenance_json};
 use super::{Recipe, Recordings, StreamedRecordings};
 use crate::adapters::series::{Origin, attributes};
 use crate::error::Result;
 use crate::host::Host;
-use crate::ingest::provenance::{Fingerprints, SeriesProvenance, provenance_json};
+use crate::ingest::provenance::Fingerprints;
 use crate::ingest::spool::SpoolFolder;
 
 /// A series whose pieces are put together.

@@ -1,0 +1,148 @@
+//! Checks that new bars fit a series to which they are appended.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use megabatch_bars::{BarSource as _, ReadSummary, Recording, SpooledBars, Timeframe};
+use serde_json::Value;
+
+use super::existing_series::ExistingSeries;
+use super::provenance::{LISTS, instrument, listed};
+use crate::error::{Error, Result};
+use crate::text::{shown, utc};
+
+/// Requires that the bars of `recordings`, which lie in `bars`, begin where those of the series do,
+/// that they come of the same files and of new ones, and that those after the last of the series
+/// lie as the others do.
+///
+/// # Errors
+/// A data error that names the file or the bar.
+pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], kept: &ExistingSeries) -> Result<()> {
+    let (out, roles) = (kept.path(), Roles::from_provenance(&kept.provenance));
+    for (Recording { symbol, summary, .. }, bars) in recordings.iter().zip(bars) {
+        roles.require_same(summary, out)?;
+        let Some(then) = instrument(&kept.provenance, symbol) else { continue };
+        if let Some(first) = then["first_open_time_ns"].as_i64()
+            && first != summary.first_open_time
+        {
+            let (was, is) = (utc(first), utc(summary.first_open_time));
+            let said = format!("the first bar of {symbol} opens at {was}, and would be one that opens at {is}");
+            return Err(kept.changed(symbol, &said));
+        }
+        if let Some(last_close) = then["last_close_time_ns"].as_i64()
+            && let Some(bar) = off_grid(bars, last_close)?
+        {
+            return Err(Error::data(format!(
+                "{symbol}: the bar that opens at {} is no {} bar like those of {}: it opens {}; nothing was written: leave out the file that has it ({})",
+                utc(bar.open_time),
+                summary.base,
+                out.display(),
+                bar.reason,
+                roles.new_files(summary)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Files of a provenance by use.
+struct Roles<'a> {
+    /// Read.
+    read: BTreeSet<&'a str>,
+    /// Compared with the bars, and not read.
+    compared: BTreeSet<&'a str>,
+}
+
+impl<'a> Roles<'a> {
+    fn from_provenance(provenance: &'a Value) -> Self {
+        let instruments = || listed(provenance, LISTS[0]);
+        let files = |owner| listed(owner, "files").filter_map(|file| file["file"].as_str());
+        Roles {
+            read: instruments().flat_map(files).collect(),
+            compared: instruments().flat_map(|one| listed(one, "compared")).flat_map(files).collect(),
+        }
+    }
+
+    /// Refuses bars from files that were only compared, and the reverse.
+    fn require_same(&self, summary: &ReadSummary, out: &Path) -> Result<()> {
+        let (base, out) = (summary.base, out.display());
+        for compared in &summary.compared {
+            let path = compared.paths.iter().find(|path| !self.compared.contains(shown(path).as_str()));
+            if let Some(path) = path {
+                let is_new = !self.read.contains(shown(path).as_str());
+                return Err(Error::data(format!(
+                    "{}: by their spacing or the file's name these are {} bars, and {out} is made of {base} bars; nothing was written: leave the file out{}",
+                    path.display(),
+                    compared.timeframe,
+                    if is_new { "" } else { ", and ingest all others anew" }
+                )));
+            }
+        }
+        let mut files = summary.files.iter().map(|file| &file.path);
+        match files.find(|path| self.compared.contains(shown(path).as_str())) {
+            None => Ok(()),
+            Some(path) => Err(Error::data(format!(
+                "{}: its bars were compared and not read when {out} was made, and would be read now, as {base} bars; nothing was written: ingest all files anew",
+                path.display(),
+            ))),
+        }
+    }
+
+    /// Names of new files, or of all files if none is new.
+    fn new_files(&self, summary: &ReadSummary) -> String {
+        let names = summary.files.iter().map(|file| shown(&file.path));
+        let (known, new): (Vec<String>, Vec<String>) = names.partition(|name| self.read.contains(name.as_str()));
+        if new.is_empty() { known.join(", ") } else { new.join(", ") }
+    }
+}
+
+/// A bar whose times do not fit those before it.
+struct OffGrid {
+    open_time: i64,
+    reason: &'static str,
+}
+
+/// The first bar after the one that closes at `last_close` that opens before the one ahead of it
+/// closes, or at another time within its bin, as none did before.
+fn off_grid(bars: &SpooledBars, last_close: i64) -> Result<Option<OffGrid>> {
+    let base = bars.timeframe();
+    let last_open = last_close - base.duration_ns();
+    // Longer bars follow the clock of a market, which may skip an hour.
+    let (closest_ns, has_bins) = match base {
+        Timeframe::H4 | Timeframe::D1 | Timeframe::W1 => (base.duration_ns() - Timeframe::H1.duration_ns(), false),
+        _ => (base.duration_ns(), true),
+    };
+    let (mut previous, mut offset, mut closest_then) = (None, None, i64::MAX);
+    let mut is_same_offset = has_bins;
+    let mut visit = |open_time: i64| {
+        let distance = previous.replace(open_time).map_or(i64::MAX, |previous| open_time - previous);
+        let own_offset = open_time - base.bin_open_time(open_time);
+        if open_time <= last_open {
+            closest_then = closest_then.min(distance);
+            is_same_offset &= offset.is_none_or(|offset| offset == own_offset);
+            offset = Some(own_offset);
+            return ControlFlow::Continue(());
+        }
+        if distance < closest_ns && closest_then >= closest_ns {
+            let reason = "before the one ahead of it closes";
+            return ControlFlow::Break(OffGrid { open_time, reason });
+        }
+        if is_same_offset && offset.is_some_and(|offset| offset != own_offset) {
+            let reason = "at another time within its bin";
+            return ControlFlow::Break(OffGrid { open_time, reason });
+        }
+        ControlFlow::Continue(())
+    };
+    let mut times = Vec::new();
+    for first in (0..bars.len()).step_by(PIECE_BARS) {
+        bars.read_open_times(first..bars.len().min(first + PIECE_BARS), &mut times)?;
+        if let ControlFlow::Break(found) = times.iter().try_for_each(|&time| visit(time)) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Bars whose times are read at once.
+const PIECE_BARS: usize = 1 << 16;

@@ -1,0 +1,71 @@
+//! Provenance of a series made by a recipe.
+
+use std::io;
+use std::path::Path;
+
+use megabatch_bars::{Excluded, Segment};
+use serde_json::{Value, json};
+
+use crate::ingest::provenance::{Fingerprints, KeptScaler, bars_json, fingerprint};
+use crate::ingest::{Recipe, Recordings};
+use crate::text::shown;
+
+/// Facts of a series for its provenance.
+#[derive(Clone, Copy)]
+pub(crate) struct SeriesProvenance<'a> {
+    pub(crate) segments: &'a [Segment],
+    pub(crate) excluded: &'a [Segment],
+    pub(crate) warnings: &'a [String],
+    /// Span that kept scalers were fitted on.
+    pub(crate) kept_scaler: Option<&'a KeptScaler>,
+}
+
+/// The provenance that a series file holds.
+pub(crate) fn provenance_json(
+    recipe: &Recipe,
+    recordings: &Recordings,
+    series: SeriesProvenance<'_>,
+    fingerprints: &Fingerprints,
+) -> io::Result<Value> {
+    let all = &recordings.universe.recordings;
+    let uses_pips = recipe.spec().uses_pips();
+    let mut instruments = Vec::with_capacity(all.len());
+    for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
+        let mut instrument = bars_json(&recording.summary, fingerprints)?;
+        instrument["pip_size"] = json!(uses_pips.then_some(pip_size));
+        instrument["segments"] = segments_json(place, series);
+        instruments.push(instrument);
+    }
+    let mut provenance =
+        json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
+    if let Some(kept) = series.kept_scaler {
+        provenance["kept_scaler"] = kept.to_json();
+    }
+    if !recordings.universe.excluded.is_empty() {
+        let left_out = recordings.universe.excluded.iter().map(|left_out| left_out_json(recipe, left_out));
+        provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
+    }
+    Ok(provenance)
+}
+
+fn left_out_json(recipe: &Recipe, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
+    let file = |path: &Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
+    let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
+    Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
+}
+
+fn segments_json(instrument: usize, series: SeriesProvenance<'_>) -> Value {
+    let own = |segments: &[Segment]| -> Vec<Value> {
+        let own = segments.iter().filter(|segment| segment.instrument as usize == instrument);
+        own.map(|segment| {
+            json!({
+                "open_time_ns": segment.open_time,
+                "close_time_ns": segment.close_time,
+                "bars": segment.bars,
+                "samples": segment.samples.len(),
+            })
+        })
+        .collect()
+    };
+    json!({ "kept": own(series.segments), "left_out": own(series.excluded) })
+}
