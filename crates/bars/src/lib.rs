@@ -38,8 +38,9 @@ pub use place::ObserveBytes;
 pub use proof::{Moment, Proof, prove_samples, prove_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
-pub use read::pair::{EventCount, PairSummary, read_pair_spooled};
-pub use read::summary::{BarCounts, FileSummary, ReadSummary};
+pub use read::event_count::EventCount;
+pub use read::pair::read_pair_spooled;
+pub use read::summary::{BarCounts, FileSummary, PairSummary, ReadSummary};
 pub use read::universe::{
     SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, is_bar_file, read_all, usable,
 };

@@ -1,5 +1,6 @@
 pub(crate) mod bar_lines;
 pub(crate) mod compared;
+pub(crate) mod event_count;
 mod joined;
 pub(crate) mod pair;
 pub(crate) mod profile;

@@ -10,6 +10,7 @@ mod packing;
 mod placed_samples;
 mod raw;
 mod rewrite;
+mod rewrite_task;
 mod row_source;
 mod scan;
 mod series_index;

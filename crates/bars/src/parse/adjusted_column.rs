@@ -8,8 +8,9 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::parse::columns::BarColumns;
 use crate::parse::fields::RowFields;
-use crate::parse::format::{BarColumns, RowFormat};
+use crate::parse::format::RowFormat;
 
 /// Largest factor between an adjusted close and its close.
 const FACTOR_MAX: f64 = 10.0;

@@ -6,8 +6,8 @@ use std::fmt;
 use crate::bar_source::BarSource;
 use crate::bars::Bar;
 use crate::error::Result;
-use crate::parse::format::BarColumns;
-use crate::parse::row::BarRow;
+use crate::parse::columns::BarColumns;
+use crate::parse::row::{BarRow, RowAdjustment};
 use crate::place::for_each_bar;
 use crate::time::timestamp::{counted, display_date};
 
@@ -49,22 +49,6 @@ pub struct ShareSplit {
     /// New shares for an old one: 4 where the price falls to a quarter. A spin-off has an odd one.
     #[serde(with = "crate::exact::bits")]
     pub coefficient: f64,
-}
-
-/// Adjustment in one row.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct RowAdjustment {
-    /// Factor of the prices.
-    pub(crate) factor: f64,
-    /// New shares for an old one; 1 on most days.
-    pub(crate) split: f64,
-    /// Dividend of a share; 0 on most days.
-    pub(crate) dividend: f64,
-}
-
-impl RowAdjustment {
-    /// A day on which nothing is adjusted.
-    pub(crate) const NONE: RowAdjustment = RowAdjustment { factor: 1.0, split: 1.0, dividend: 0.0 };
 }
 
 impl Adjustments {

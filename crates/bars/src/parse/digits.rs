@@ -5,14 +5,12 @@
 //! single precision of a number of at most eight decimals and where such numbers lie far apart
 //! beside that error, so that hardly any other price would.
 
+use crate::parse::columns::BarColumns;
 use crate::parse::fields::RowFields;
-use crate::parse::format::BarColumns;
-use crate::parse::row::BarRow;
+use crate::parse::row::{BarRow, NOISE_MAX};
 
 /// Decimals that a quote may have: those of the smallest coins.
 const DECIMALS_MAX: usize = 8;
-/// Half a unit of the last place of single precision, relative to the number.
-pub(crate) const NOISE_MAX: f64 = 1.0 / (1 << 24) as f64;
 /// How much wider than the noise the grid of quotes must be.
 const GRID_TO_NOISE_MIN: f64 = 16.0;
 const POWERS: [f64; DECIMALS_MAX + 1] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];

@@ -1,4 +1,4 @@
-use crate::parse::format::BarColumns;
+use crate::parse::columns::BarColumns;
 use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
 
 /// Most fields of a row that are kept; further ones are ignored.

@@ -1,8 +1,11 @@
 //! Column names as exports of several languages write them.
 
+use crate::parse::columns::BarColumns;
 use crate::parse::fields::RowFields;
-use crate::parse::format::{BarColumns, DELIMITERS};
 use crate::time::zone::Zone;
+
+/// Separators of fields that are tried.
+pub(crate) const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
 
 /// Names by role, in lower case, letters and digits only.
 const DATES: &[&str] = &["date", "fecha", "datum", "data", "dtyyyymmdd"];

@@ -5,6 +5,7 @@ pub(crate) mod adjustment;
 pub(crate) mod assumed_volume;
 pub(crate) mod bar_file;
 pub(crate) mod column_order;
+pub(crate) mod columns;
 pub(crate) mod date_order;
 pub(crate) mod digits;
 pub(crate) mod encoding;

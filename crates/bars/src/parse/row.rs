@@ -1,10 +1,11 @@
 use crate::error::message::shortened;
 use crate::error::row_error::{RowError, RowFix};
-use crate::parse::adjustment::RowAdjustment;
-use crate::parse::digits::NOISE_MAX;
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::time::timestamp::RowTime;
+
+/// Half a unit of the last place of single precision, relative to the number.
+pub(crate) const NOISE_MAX: f64 = 1.0 / (1 << 24) as f64;
 
 /// One row of a file, not yet checked against its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +23,22 @@ pub(crate) struct BarRow {
     pub(crate) event: RowAdjustment,
     /// Line number from 1.
     pub(crate) line: u64,
+}
+
+/// Adjustment in one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RowAdjustment {
+    /// Factor of the prices.
+    pub(crate) factor: f64,
+    /// New shares for an old one; 1 on most days.
+    pub(crate) split: f64,
+    /// Dividend of a share; 0 on most days.
+    pub(crate) dividend: f64,
+}
+
+impl RowAdjustment {
+    /// A day on which nothing is adjusted.
+    pub(crate) const NONE: RowAdjustment = RowAdjustment { factor: 1.0, split: 1.0, dividend: 0.0 };
 }
 
 /// Error of one row.

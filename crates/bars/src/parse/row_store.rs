@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::parse::adjustment::RowAdjustment;
-use crate::parse::row::BarRow;
+use crate::parse::row::{BarRow, RowAdjustment};
 use crate::spill::{SpillFile, Spilled};
 use crate::time::timestamp::RowTime;
 

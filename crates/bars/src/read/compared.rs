@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::error::Result;
-use crate::parse::digits::NOISE_MAX;
+use crate::parse::row::NOISE_MAX;
 use crate::place::for_each_bar;
-use crate::read::pair::EventCount;
+use crate::read::event_count::EventCount;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{counted, display_utc};
 

@@ -1,6 +1,5 @@
 //! Bid and ask recorded apart, joined minute by minute.
 
-use std::fmt;
 use std::path::Path;
 
 use crate::bar_source::BarSource;
@@ -9,40 +8,9 @@ use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
 use crate::place::{BarCursor, BarSink, ObserveBytes};
-use crate::read::summary::ReadSummary;
+use crate::read::summary::{PairSummary, ReadSummary};
 use crate::read::{SpooledRecording, StoredRecording, place_beside, read_in};
-use crate::time::timestamp::{counted, display_utc};
-
-/// Summary of joining bid and ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct PairSummary {
-    /// Bars of the bid without one of the ask. They are dropped.
-    pub bid_only: EventCount,
-    /// Bars of the ask without one of the bid. They are dropped.
-    pub ask_only: EventCount,
-    /// Bars at whose close the ask is below the bid.
-    pub crossed: EventCount,
-    /// Treatment of crossed rows: dropped or, under [`OnError::Repair`], kept with a spread of
-    /// zero.
-    pub on_error: OnError,
-}
-
-/// Count of an event in a series of bars, and its first occurrence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct EventCount {
-    /// Count.
-    pub count: u64,
-    /// Open time of the first such bar, in nanoseconds since 1970 UTC.
-    pub first: Option<i64>,
-}
-
-impl EventCount {
-    pub(crate) fn add(&mut self, open_time: i64) {
-        self.count += 1;
-        self.first.get_or_insert(open_time);
-    }
-}
+use crate::time::timestamp::display_utc;
 
 /// Reads the bars of one symbol from files of its bid and files of its ask, joins them by time, and
 /// leaves them in a new file at `spool`: see [`read_spooled`](crate::read_spooled).
@@ -203,26 +171,4 @@ fn mean_of(pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<Bar> {
     let low = mean(bid.low, ask.low).min(open).min(close);
     let volume = (bid.volume + ask.volume).min(f64::MAX);
     Some(Bar { open_time: bid.open_time, open, high, low, close, volume, spread })
-}
-
-impl fmt::Display for EventCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.count)?;
-        self.first.map_or(Ok(()), |first| write!(f, " (first at {})", display_utc(first)))
-    }
-}
-
-impl fmt::Display for PairSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let treated = match self.on_error {
-            OnError::Repair => "kept with a spread of 0",
-            OnError::Fail | OnError::Skip => "dropped",
-        };
-        let sides = counted(self.bid_only.count + self.ask_only.count, "bar", "bars");
-        write!(
-            f,
-            "{sides} of one side only dropped: bid {}, ask {}; ask below bid, {treated}: {}",
-            self.bid_only, self.ask_only, self.crossed
-        )
-    }
 }

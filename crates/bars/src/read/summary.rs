@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use crate::bars::Bar;
 use crate::clean::gaps::Gaps;
 use crate::clean::jumps::Jump;
-use crate::error::row_error::{RowError, RowFix};
+use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::format_name::FormatName;
 use crate::parse::ledger::RowCount;
 use crate::read::compared::ComparedFiles;
-use crate::read::pair::PairSummary;
+use crate::read::event_count::EventCount;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{counted, display_utc};
 use crate::time::zone::Zone;
@@ -41,6 +41,21 @@ pub struct ReadSummary {
     pub pair: Option<PairSummary>,
     /// Warnings about the bars, for people.
     pub warnings: Vec<String>,
+}
+
+/// Summary of joining bid and ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct PairSummary {
+    /// Bars of the bid without one of the ask. They are dropped.
+    pub bid_only: EventCount,
+    /// Bars of the ask without one of the bid. They are dropped.
+    pub ask_only: EventCount,
+    /// Bars at whose close the ask is below the bid.
+    pub crossed: EventCount,
+    /// Treatment of crossed rows: dropped or, under [`OnError::Repair`], kept with a spread of
+    /// zero.
+    pub on_error: OnError,
 }
 
 /// Counts of bars by content.
@@ -118,6 +133,21 @@ impl BarCounts {
         self.flat += u64::from(bar.high == bar.low);
         self.without_volume += u64::from(bar.volume == 0.0);
         self.with_spread += u64::from(bar.spread > 0.0);
+    }
+}
+
+impl fmt::Display for PairSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let treated = match self.on_error {
+            OnError::Repair => "kept with a spread of 0",
+            OnError::Fail | OnError::Skip => "dropped",
+        };
+        let sides = counted(self.bid_only.count + self.ask_only.count, "bar", "bars");
+        write!(
+            f,
+            "{sides} of one side only dropped: bid {}, ask {}; ask below bid, {treated}: {}",
+            self.bid_only, self.ask_only, self.crossed
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::time::timestamp::split_digits;
+use crate::time::numbers::split_digits;
 use crate::unknown_name::UnknownName;
 
 /// Which of day and month comes first in a date with the year last, such as `03/04/2018`.

@@ -1,6 +1,6 @@
 //! Times as one number: seconds, or thousandths, millionths or billionths of them, since 1970 UTC.
 
-use crate::time::timestamp::{SECOND_NS, split_fraction};
+use crate::time::numbers::{SECOND_NS, split_fraction};
 
 /// Nanoseconds since 1970 UTC of a number in whichever unit its size tells: one file may have
 /// several, as vendors change theirs. `None` outside 1980 to 2099.

@@ -2,6 +2,7 @@
 
 pub(crate) mod date_order;
 pub(crate) mod epoch;
+pub(crate) mod numbers;
 pub(crate) mod timeframe;
 pub(crate) mod timestamp;
 pub(crate) mod zone;

@@ -1,13 +1,11 @@
 //! Timestamps parsed by hand: a year of minutes is half a million of them.
 
-use std::ops::RangeInclusive;
-
 use jiff::Timestamp;
 
 use crate::time::date_order::{DateOrder, split_year_last};
 use crate::time::epoch::parse_epoch;
+use crate::time::numbers::{SECOND_NS, split_digits, split_fraction};
 
-pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
 pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
 pub(crate) const DAY_NS: i64 = 24 * HOUR_NS;
@@ -197,14 +195,6 @@ fn split_half_of_day(hour: i64, rest: &[u8]) -> Option<(i64, &[u8])> {
     (1..=12).contains(&hour).then_some((hour % 12 + afternoon, b"".as_slice()))
 }
 
-/// Nanoseconds of `.123…`; digits beyond the ninth are below a nanosecond.
-pub(crate) fn split_fraction(field: &[u8]) -> (i64, &[u8]) {
-    let Some(digits) = field.strip_prefix(b".") else { return (0, field) };
-    let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let at = |place: usize| if place < len { i64::from(digits[place] - b'0') } else { 0 };
-    ((0..9).fold(0, |ns, place| ns * 10 + at(place)), &digits[len..])
-}
-
 /// Nanoseconds east of UTC of `Z`, `+02`, `+0200` or `+02:00`.
 pub(crate) fn parse_offset(field: &[u8]) -> Option<i64> {
     let (sign, digits) = match field {
@@ -219,14 +209,6 @@ pub(crate) fn parse_offset(field: &[u8]) -> Option<i64> {
         minutes => two_digits(minutes)?,
     };
     (rest.is_empty() && hour < 24 && minute < 60).then_some(sign * (hour * HOUR_NS + minute * MINUTE_NS))
-}
-
-/// The number that a field begins with, and the rest. It has as many digits as `lengths` allows.
-pub(crate) fn split_digits(field: &[u8], lengths: RangeInclusive<usize>) -> Option<(i64, &[u8])> {
-    let len = field.iter().take(*lengths.end()).take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, rest) = field.split_at(len);
-    let number = digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
-    lengths.contains(&len).then_some((number, rest))
 }
 
 fn two_digits(field: &[u8]) -> Option<(i64, &[u8])> {

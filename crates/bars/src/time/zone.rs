@@ -4,7 +4,8 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
-use crate::time::timestamp::{HOUR_NS, SECOND_NS, parse_offset};
+use crate::time::numbers::SECOND_NS;
+use crate::time::timestamp::{HOUR_NS, parse_offset};
 use crate::unknown_name::UnknownName;
 
 /// The clock that a file's timestamps were read from.

@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hdf5::{Dataset, File};
+use hdf5::File;
 
 use super::DraftFile;
-use super::bulk::{Bulk, compare};
+use super::bulk::compare;
 use super::copying::{Copier, plain_datasets};
 use super::journal::{Journal, Record};
 use super::packing::PackedChunk;
-use super::row_source::{DatasetRows, RowSource};
+use super::rewrite_task::RewriteTask;
+use super::row_source::DatasetRows;
 use super::work::ConversionContext;
 use super::{ConversionJob, ConversionStage, Done, windows_file};
 use crate::error::{Error, Result};
@@ -24,23 +25,6 @@ use crate::windows::WindowsFile;
 
 /// Kind of a record that holds a packed chunk.
 const CHUNK: u32 = 1;
-
-/// A table with where its rows come from.
-pub(super) struct RewriteTask<'a> {
-    pub(super) bulk: Bulk,
-    pub(super) source: Box<dyn RowSource + 'a>,
-}
-
-impl RewriteTask<'_> {
-    /// The table `object` of the old file, at the same path and stored as it was unless the options
-    /// say otherwise.
-    fn keeping(job: &ConversionJob<'_>, object: &str, dataset: Dataset) -> Result<Self> {
-        Ok(RewriteTask {
-            bulk: Bulk::keeping(job, object, &dataset)?,
-            source: Box::new(DatasetRows::new(&job.input.path, dataset)),
-        })
-    }
-}
 
 /// A file of any layout, its tables stored as the options say.
 pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {

@@ -9,7 +9,7 @@ use hdf5::{Dataset, File};
 use super::ConversionJob;
 use super::bulk::{Bulk, LeftOpen};
 use super::copying::{Copier, plain_datasets};
-use super::rewrite::RewriteTask;
+use super::rewrite_task::RewriteTask;
 use super::row_source::{DatasetRows, WindowRows};
 use super::work::ConversionContext;
 use crate::error::{Error, Result};

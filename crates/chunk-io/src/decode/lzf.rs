@@ -18,7 +18,7 @@
 
 use std::hint::select_unpredictable;
 
-use super::decoder::FilterBuffer;
+use super::filter_buffer::FilterBuffer;
 use super::{Corrupt, Density};
 
 const FILTER: &str = "LZF";

@@ -9,6 +9,7 @@
 //! byte.
 
 mod decoder;
+mod filter_buffer;
 mod fletcher32;
 mod floats;
 mod lzf;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::Torch;
-use super::requirement::PackageRequirement;
+use super::requirement::{PackageRequirement, normal};
 
 use crate::system::System;
 use crate::version::{CompiledFor, CudaVersion, Version};
@@ -42,11 +42,6 @@ fn distribution(text: &str) -> Option<Distribution> {
         version: Version::parse(field("Version")?)?,
         requires: requires.filter(|asked| asked.name == "torch" || asked.name.starts_with("nvidia-")).collect(),
     })
-}
-
-/// A package's name as pip compares them.
-pub(super) fn normal(name: &str) -> String {
-    name.trim().to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
 /// The PyTorch in `site`, by the file in which it keeps its version.

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::metadata::normal;
 use crate::version::Version;
 
 /// A package and its admitted versions.
@@ -76,6 +75,11 @@ fn admits(condition: &str, version: &Version) -> Option<bool> {
         "~=" => *version >= wanted && begins(wanted.len().saturating_sub(1), &wanted),
         _ => return None,
     })
+}
+
+/// A package's name as pip compares them.
+pub(super) fn normal(name: &str) -> String {
+    name.trim().to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
 #[cfg(test)]

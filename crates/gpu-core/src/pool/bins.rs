@@ -147,7 +147,7 @@ fn bin_of(bytes: usize) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::order::Tag;
+    use super::super::stream_tag::Tag;
     use super::super::tiling::TileKind;
     use super::*;
 

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::live_blocks::{BlockLocation, PendingRequest, Stitched};
-use super::order::Tag;
 use super::slab::class_slots;
+use super::stream_tag::Tag;
 use super::tiling::{TileId, TileKind};
 use super::{AllocationError, ByteRange, Pool};
 use crate::source::Refusal;

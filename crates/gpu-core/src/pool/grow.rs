@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::granule_set::GranuleSet;
 use super::live_blocks::{BlockLocation, PendingRequest};
 use super::main_segment::MainSegment;
-use super::order::Tag;
+use super::stream_tag::Tag;
 use super::tiling::{TileId, TileKind};
 use super::{ByteRange, Pool, PoolEvent, UNIT_BYTES};
 use crate::source::{Granule, Refusal};

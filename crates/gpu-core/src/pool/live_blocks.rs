@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::BlockId;
-use super::order::Tag;
+use super::stream_tag::Tag;
 use super::tiling::TileId;
 
 /// A request, rounded to a block size and with its stream resolved.

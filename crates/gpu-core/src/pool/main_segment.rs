@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::bins::Bins;
-use super::order::Tag;
+use super::stream_tag::Tag;
 use super::tiling::{Tile, TileId, TileKind, Tiling};
 use super::{ByteRange, UNIT_BYTES};
 use crate::source::Granule;

@@ -35,6 +35,7 @@ mod segments;
 mod slab;
 mod stats;
 mod stitch;
+mod stream_tag;
 #[cfg(test)]
 mod tests;
 mod tiling;
@@ -54,9 +55,9 @@ use std::sync::Arc;
 use crate::source::{Refusal, Source, StreamId};
 use live_blocks::{BlockLocation, LiveBlock, LiveBlocks, PendingRequest};
 use main_segment::MainSegment;
-use order::StreamTags;
 use placement_cache::{BlockPlacement, PlacementCache, PlacementKind};
 use slab::Slabs;
+use stream_tag::StreamTags;
 use view::AliasViews;
 
 /// Blocks begin at multiples of this, and their sizes are multiples of it.

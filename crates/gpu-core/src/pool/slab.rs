@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::granule_set::GranuleSet;
-use super::order::Tag;
+use super::stream_tag::Tag;
 use super::tiling::TileId;
 use super::{ByteRange, UNIT_BYTES};
 

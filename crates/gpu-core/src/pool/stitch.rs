@@ -12,7 +12,7 @@
 
 use super::live_blocks::{BlockLocation, PendingRequest, Stitched};
 use super::main_segment::MainSegment;
-use super::order::Tag;
+use super::stream_tag::Tag;
 use super::tiling::{Tile, TileKind};
 use super::view::{GONE, push_joined};
 use super::{ByteRange, Pool, PoolEvent, UNIT_BYTES};

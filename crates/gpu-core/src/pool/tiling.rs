@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::granule_set::GranuleSet;
-use super::order::Tag;
+use super::stream_tag::Tag;
 
 /// A tile, by its place in the table of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

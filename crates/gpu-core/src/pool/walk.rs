@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::live_blocks::BlockLocation;
-use super::order::Tag;
 use super::slab::class_bytes;
+use super::stream_tag::Tag;
 use super::tiling::{Tile, TileId, TileKind};
 use super::view::GONE;
 use super::{ByteRange, Pool, UNIT_BYTES};

@@ -11,7 +11,7 @@ use super::block_of;
 use super::window::{ClosedByPanic, OrderedBlocks};
 use crate::builder::Builder;
 use crate::error::Result;
-use crate::file::{Collection, FileBytes, GraphBlock, IndexEntry, encode};
+use crate::file::{Collection, FileBytes, GraphBlock, encode};
 
 /// Most memory of blocks that are built before their turn, besides one block a thread.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
@@ -27,11 +27,11 @@ impl ReusableBlocks<'_> {
     /// The block of a graph, if the earlier file has it whole.
     fn block(&self, index: usize) -> Option<GraphBlock> {
         let file = self.earlier.as_deref()?;
-        IndexEntry::whole(file, self.collection, index).map(|entry| block_of(file, &entry))
+        self.collection.whole_entry(file, index).map(|entry| block_of(file, &entry))
     }
 
     fn is_missing(&self, index: usize) -> bool {
-        let is_whole = |file: &FileBytes| IndexEntry::whole(file, self.collection, index).is_some();
+        let is_whole = |file: &FileBytes| self.collection.whole_entry(file, index).is_some();
         !self.earlier.as_ref().is_some_and(is_whole)
     }
 

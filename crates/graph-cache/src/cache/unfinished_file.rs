@@ -119,7 +119,7 @@ impl<'c, M: Backing> UnfinishedFile<'c, M> {
 fn whole(file: &[u8], collection: &Collection) -> Vec<IndexEntry> {
     let mut end = collection.blocks_start() as u64;
     let next = |index| {
-        let entry = IndexEntry::whole(file, collection, index).filter(|entry| entry.offset == end)?;
+        let entry = collection.whole_entry(file, index).filter(|entry| entry.offset == end)?;
         end += entry.bytes;
         Some(entry)
     };

@@ -55,6 +55,14 @@ impl Collection {
         start..start + size_of::<IndexEntry>()
     }
 
+    /// The entry of graph `index` in a file of the collection, finished or not, if it and its block
+    /// are whole.
+    pub(crate) fn whole_entry(&self, file: &[u8], index: usize) -> Option<IndexEntry> {
+        let entry: IndexEntry = bytemuck::pod_read_unaligned(file.get(self.entry_range(index))?);
+        let (range, _) = entry.place(&self.shape, entry.offset, file.len() as u64).ok()?;
+        (entry.checksum_of(self.checksums, index, &file[range]) == entry.checksum).then_some(entry)
+    }
+
     /// The entry of the block that follows those of `entries`.
     pub(crate) fn entry(&self, entries: &[IndexEntry], block: &GraphBlock) -> IndexEntry {
         let offset = entries.last().map_or(self.blocks_start() as u64, |last| last.offset + last.bytes);

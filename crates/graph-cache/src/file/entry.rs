@@ -7,7 +7,6 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::collection::Collection;
 use super::fault::FileFault;
 use super::layout::{BlockLayout, BlockShape};
 
@@ -73,14 +72,6 @@ impl IndexEntry {
             return fault(format!("the time of a block is {} and {}", self.has_known_time, self.known_time));
         }
         Ok((start as usize..end, layout))
-    }
-
-    /// The entry of graph `index` in a file of the collection, finished or not, if it and its block
-    /// are whole.
-    pub(crate) fn whole(file: &[u8], collection: &Collection, index: usize) -> Option<Self> {
-        let entry: IndexEntry = bytemuck::pod_read_unaligned(file.get(collection.entry_range(index))?);
-        let (range, _) = entry.place(&collection.shape, entry.offset, file.len() as u64).ok()?;
-        (entry.checksum_of(collection.checksums, index, &file[range]) == entry.checksum).then_some(entry)
     }
 
     /// The entry's block in a file.
