@@ -63,10 +63,10 @@ fn append_in(
     require_known_symbols(&kept, new, out)?;
     kept.files = SourceFiles::find(&kept.recipe, &kept.provenance, out)?;
     let added = kept.files.without_these(&kept.recipe, new)?;
-    let before = Before::new(&kept, &added);
+    let previous = PreviousSeries::new(&kept, &added);
     if added.files().is_empty() && kept.files.are_unchanged() {
         let text = format!("{}: the bars of these files are in it already; nothing was written", out.display());
-        let nothing = Before { files_read_again: 0, ..before }.json(&BTreeMap::new(), 0);
+        let nothing = PreviousSeries { files_read_again: 0, ..previous }.json(&BTreeMap::new(), 0);
         return Ok(CommandReport::new(
             text,
             &json!({ "out": shown(out), "samples": kept.samples(), "appended": nothing }),
@@ -93,7 +93,7 @@ fn append_in(
     }
     output::check(out, &recipe.files())?;
     let mut report = write(&recipe, out, folder, host, Some(kept))?;
-    let told = before.told(&report.json);
+    let told = previous.told(&report.json);
     report.text = format!("{}\n{}", report.text, told.text);
     report.json["appended"] = told.json;
     report.finish(start, std::fs::metadata(out)?.len());
@@ -149,7 +149,7 @@ fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Res
 }
 
 /// Numbers of the series before bars were appended.
-struct Before {
+struct PreviousSeries {
     files: Vec<String>,
     grown: Vec<String>,
     rewritten: Vec<String>,
@@ -164,11 +164,11 @@ struct Told {
     json: Value,
 }
 
-impl Before {
+impl PreviousSeries {
     fn new(kept: &ExistingSeries, added: &Recipe) -> Self {
         let names = &kept.scalers.instruments;
         let all = |paths: &[PathBuf]| paths.iter().map(|path| shown(path)).collect();
-        Before {
+        PreviousSeries {
             files: added.files().into_iter().map(shown).collect(),
             grown: all(&kept.files.grown),
             rewritten: all(&kept.files.rewritten),

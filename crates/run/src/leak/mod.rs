@@ -156,14 +156,14 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
 /// A folder for temporary files as large as the bars: beside the file at `path`, or in the cache
 /// folder where that one cannot be written.
 fn scratch_folder(path: &Path, host: &Host<'_>) -> Result<TempDir> {
-    let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let own_folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder_in = |folder: &Path| tempfile::Builder::new().prefix(".leak-").tempdir_in(folder);
     let elsewhere = |error| {
         let folder = host.cache_folder.as_deref().ok_or(error)?;
         std::fs::create_dir_all(folder)?;
         folder_in(folder)
     };
-    let found: std::io::Result<TempDir> = folder_in(beside).or_else(elsewhere);
+    let found: std::io::Result<TempDir> = folder_in(own_folder).or_else(elsewhere);
     found.with_context(|| format!("cannot keep parsed bars beside {}, nor in the cache folder", path.display()))
 }
 

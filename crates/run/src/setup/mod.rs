@@ -250,8 +250,8 @@ impl TrainingSetup {
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, MemoryShortage> {
         let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
         let streamable = self.streamable.clone();
-        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows, streamable };
-        chunks(&self.data, &self.config, self.memory_bytes, beside)
+        let other = OtherMemory { model_bytes, held_bytes, batch_size, stored_rows, streamable };
+        chunks(&self.data, &self.config, self.memory_bytes, other)
     }
 
     /// The size of a chunk, where the user set it.
@@ -336,14 +336,14 @@ impl TrainingSetup {
         let held_beside_bytes = device.usage().allocated_bytes - cached_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
         let batch_size = training.batch_size;
-        let beside = Beside {
+        let other = OtherMemory {
             model_bytes,
             held_bytes: held_beside_bytes,
             batch_size,
             stored_rows,
             streamable: streamable.clone(),
         };
-        let chunks = chunks(&data, &config, memory_bytes, beside);
+        let chunks = chunks(&data, &config, memory_bytes, other);
         if let (Intent::Run, Ok(chunks)) = (request.intent, &chunks) {
             let ready = match chunks.residence {
                 Residence::Resident => data.hold(),
@@ -458,8 +458,8 @@ pub(crate) fn require_known_targets(setup: &TrainingSetup, split: &Split) -> Res
     Ok(())
 }
 
-/// Memory needed beside the data, and the device of the data.
-struct Beside {
+/// Memory of everything but the data, and the facts of the data that chunks depend on.
+struct OtherMemory {
     model_bytes: usize,
     held_bytes: usize,
     batch_size: usize,
@@ -494,7 +494,7 @@ fn chunks(
     data: &Data,
     config: &Config,
     memory_bytes: usize,
-    Beside { model_bytes, held_bytes, batch_size, stored_rows, streamable }: Beside,
+    OtherMemory { model_bytes, held_bytes, batch_size, stored_rows, streamable }: OtherMemory,
 ) -> Result<ChunkPlan, MemoryShortage> {
     let shape = data.shape();
     if !data.is_windows() {

@@ -120,17 +120,17 @@ impl<'a> MemoryWatch<'a> {
             Some(Err(error)) => format!("; a map of the memory could not be written: {error}"),
             None => String::new(),
         };
-        let mut with = Vec::new();
+        let mut measures = Vec::new();
         if batch_size < planned_batch_size {
-            with.push(format!("{batch_size} at once of each batch of {planned_batch_size}"));
+            measures.push(format!("{batch_size} at once of each batch of {planned_batch_size}"));
         }
         if *gradient_checkpointing {
-            with.push("half of the activations computed twice".to_owned());
+            measures.push("half of the activations computed twice".to_owned());
         }
         if *chunk_percent < 100 {
-            with.push(format!("chunks of {chunk_percent} % of their planned size, where there are any"));
+            measures.push(format!("chunks of {chunk_percent} % of their planned size, where there are any"));
         }
-        format!("memory ran short ({cause}); on with {}, to the same result{map}", with.join(" and "))
+        format!("memory ran short ({cause}); on with {}, to the same result{map}", measures.join(" and "))
     }
 
     /// The peaks of all epochs so far.

@@ -32,21 +32,21 @@ impl Times {
     /// Text after "in": `80.1 s, beside 12.0 s of validation, 3.0 s of evaluation and 1.0 s of
     /// report`.
     fn sentence(&self) -> String {
-        let beside = [
+        let other_phases = [
             ("validation", Some(self.validation_s)),
             ("evaluation", self.evaluation_s),
             ("report", self.report_s.filter(|&seconds| seconds >= 0.05)),
         ];
-        let beside: Vec<String> = beside
+        let other_phases: Vec<String> = other_phases
             .into_iter()
             .filter_map(|(what, seconds)| Some(format!("{:.1} s of {what}", seconds.filter(|&s| s > 0.0)?)))
             .collect();
-        let beside = match beside.as_slice() {
+        let other_phases = match other_phases.as_slice() {
             [] => String::new(),
             [one] => format!(", beside {one}"),
             [first @ .., last] => format!(", beside {} and {last}", first.join(", ")),
         };
-        format!("{:.1} s{beside}", self.training_s)
+        format!("{:.1} s{other_phases}", self.training_s)
     }
 }
 
@@ -94,9 +94,13 @@ impl Summary<'_> {
             text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
         }
         let (planned, resident) = (plan.memory.total_bytes, peak_rss_bytes());
-        let beside =
+        let process_text =
             resident.map_or(String::new(), |resident| format!("; {} of the whole process", bytes(resident as usize)));
-        text.push_str(&format!("\npeak memory: {} allocated, {} planned{beside}", bytes(peak_bytes), bytes(planned)));
+        text.push_str(&format!(
+            "\npeak memory: {} allocated, {} planned{process_text}",
+            bytes(peak_bytes),
+            bytes(planned)
+        ));
         let gpu_bytes = plan.gpu.as_ref().zip(setup.gpu.as_ref());
         let gpu_bytes = gpu_bytes.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
         if let Some((planned, measured)) = gpu_bytes {

@@ -69,13 +69,13 @@ impl Timeline {
         }
         self.span("step", begin, now, &args)?;
         let optimizer = now.saturating_sub(seconds(step.optimizer_s)).max(begin);
-        let mut at = begin;
+        let mut phase_begin = begin;
         for (name, duration_s) in
             [("data wait", step.data_wait_s), ("forward", step.forward_s), ("backward", step.backward_s)]
         {
-            let end = (at + seconds(duration_s)).min(optimizer);
-            self.span(name, at, end, &Value::Null)?;
-            at = end;
+            let end = (phase_begin + seconds(duration_s)).min(optimizer);
+            self.span(name, phase_begin, end, &Value::Null)?;
+            phase_begin = end;
         }
         self.span("optimizer", optimizer, now, &Value::Null)?;
         let (ts, allocated) = (Microseconds(now), step.allocated_bytes);
@@ -92,8 +92,8 @@ impl Timeline {
         if args.is_null() { self.file.write_all(b"}") } else { write!(self.file, ",\"args\":{args}}}") }
     }
 
-    fn instant(&mut self, name: &str, at: Duration, args: &Value) -> io::Result<()> {
-        let ts = Microseconds(at);
+    fn instant(&mut self, name: &str, time: Duration, args: &Value) -> io::Result<()> {
+        let ts = Microseconds(time);
         write!(
             self.file,
             ",\n{{\"name\":\"{name}\",\"ph\":\"i\",\"s\":\"g\",\"pid\":1,\"tid\":1,\"ts\":{ts},\"args\":{args}}}"

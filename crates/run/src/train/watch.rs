@@ -167,9 +167,9 @@ impl<'a> Watch<'a> {
         warnings.chain(losses).chain(gpu).collect()
     }
 
-    /// Drops log lines after `to`, to which the run has gone back.
-    fn go_back(&mut self, to: ResumePoint) {
-        match MetricsLog::open_at(self.folder, to) {
+    /// Drops log lines after the point to which the run has gone back.
+    fn go_back(&mut self, point: ResumePoint) {
+        match MetricsLog::open_at(self.folder, point) {
             Ok(log) => self.log = log,
             Err(error) => self.failure = self.failure.take().or(Some(error)),
         }

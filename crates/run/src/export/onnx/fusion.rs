@@ -73,9 +73,9 @@ fn self_attention(
     let scores = graph.add(Node::new("Mul", &[&products, &scale], "fusion.scores"));
     let shares = graph.add(Node::new("Softmax", &[&scores], "fusion.weights").int("axis", -1));
     let seen = graph.add(Node::new("MatMul", &[&shares, &v], "fusion.seen_by_head"));
-    let turned = graph.add(Node::new("Transpose", &[&seen], "fusion.seen_turned").ints("perm", &[0, 2, 1, 3]));
+    let transposed = graph.add(Node::new("Transpose", &[&seen], "fusion.seen_turned").ints("perm", &[0, 2, 1, 3]));
     let joined = graph.whole_numbers(&[-1, count as i64, hidden]);
-    let seen = graph.add(Node::new("Reshape", &[&turned, &joined], "fusion.seen"));
+    let seen = graph.add(Node::new("Reshape", &[&transposed, &joined], "fusion.seen"));
     linear(graph, weights, &seen, "fusion.self_attn.out_proj")
 }
 

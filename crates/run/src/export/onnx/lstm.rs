@@ -22,8 +22,8 @@ impl Reader<'_> {
     /// From windows [B, T, F] to their encodings [B, H].
     pub(super) fn add_to(&self, graph: &mut Graph, windows: &str) -> String {
         // The operator's layout [B, T, F] is one that ONNX Runtime does not compute.
-        let turned = Node::new("Transpose", &[windows], self.value("bars")).ints("perm", &[1, 0, 2]);
-        let mut x = graph.add(turned);
+        let transposed = Node::new("Transpose", &[windows], self.value("bars")).ints("perm", &[1, 0, 2]);
+        let mut x = graph.add(transposed);
         let top = self.config.layers - 1;
         for layer in 0..top {
             x = self.layer(graph, &x, layer, Outputs::EveryStep);

@@ -27,8 +27,8 @@ pub(super) fn add_to(graph: &mut Graph, reader: &Reader<'_>, states: &str, heads
     let axes = graph.whole_numbers(&[2]);
     let rows = graph.add(Node::new("Unsqueeze", &[&sums, &axes], value("rows")));
     let in_weight = weights.get(&parameter("attention.in_proj_weight"));
-    let turned = transposed_blocks(&in_weight[2 * hidden * hidden..], width, hidden);
-    let value_weight = graph.constant(parameter("values"), &[heads, hidden, width], turned);
+    let transposed = transposed_blocks(&in_weight[2 * hidden * hidden..], width, hidden);
+    let value_weight = graph.constant(parameter("values"), &[heads, hidden, width], transposed);
     let by_head = graph.add(Node::new("MatMul", &[&rows, &value_weight], value("values_by_head")));
     let shape = graph.whole_numbers(&[-1, hidden as i64]);
     let joined = graph.add(Node::new("Reshape", &[&by_head, &shape], value("values_joined")));
@@ -58,10 +58,10 @@ fn keys(reader: &Reader<'_>, heads: usize) -> Vec<f32> {
 
 /// Blocks [rows, columns], one after the other, each transposed.
 fn transposed_blocks(blocks: &[f32], rows: usize, columns: usize) -> Vec<f32> {
-    let turned = |block: &[f32]| -> Vec<f32> {
+    let transposed = |block: &[f32]| -> Vec<f32> {
         (0..columns * rows).map(|place| block[place % rows * columns + place / rows]).collect()
     };
-    blocks.chunks_exact(rows * columns).flat_map(turned).collect()
+    blocks.chunks_exact(rows * columns).flat_map(transposed).collect()
 }
 
 #[cfg(test)]

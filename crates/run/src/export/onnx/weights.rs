@@ -37,8 +37,8 @@ impl<'a> Weights<'a> {
         let bias = self.vector(graph, bias);
         let rows = self.get(&bias).len();
         let columns = values.len() / rows;
-        let turned = (0..values.len()).map(|place| values[place % rows * columns + place / rows]).collect();
-        let weight = graph.constant(format!("{weight}.transposed"), &[columns, rows], turned);
+        let transposed = (0..values.len()).map(|place| values[place % rows * columns + place / rows]).collect();
+        let weight = graph.constant(format!("{weight}.transposed"), &[columns, rows], transposed);
         let product = graph.add(Node::new("MatMul", &[x, &weight], format!("{output}.product")));
         graph.add(Node::new("Add", &[&product, &bias], output))
     }

@@ -52,23 +52,23 @@ enum Wire {
     Fixed32 = 5,
 }
 
-fn key(field: u64, wire: Wire, to: &mut Vec<u8>) {
-    varint(field << 3 | wire as u64, to);
+fn key(field: u64, wire: Wire, out: &mut Vec<u8>) {
+    varint(field << 3 | wire as u64, out);
 }
 
-fn bytes(field: u64, value: &[u8], to: &mut Vec<u8>) {
-    key(field, Wire::Bytes, to);
-    varint(value.len() as u64, to);
-    to.extend(value);
+fn bytes(field: u64, value: &[u8], out: &mut Vec<u8>) {
+    key(field, Wire::Bytes, out);
+    varint(value.len() as u64, out);
+    out.extend(value);
 }
 
 /// Seven bits a byte, the lowest first; all but the last have the highest bit.
-fn varint(mut value: u64, to: &mut Vec<u8>) {
+fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
-        to.push(value as u8 | 0x80);
+        out.push(value as u8 | 0x80);
         value >>= 7;
     }
-    to.push(value as u8);
+    out.push(value as u8);
 }
 
 #[cfg(test)]

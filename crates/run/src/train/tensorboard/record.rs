@@ -3,12 +3,12 @@
 //! checksum of them.
 
 /// Appends a record that holds `data`.
-pub(super) fn frame(data: &[u8], to: &mut Vec<u8>) {
+pub(super) fn frame(data: &[u8], out: &mut Vec<u8>) {
     let length = (data.len() as u64).to_le_bytes();
-    to.extend(length);
-    to.extend(masked(crc32c(&length)).to_le_bytes());
-    to.extend(data);
-    to.extend(masked(crc32c(data)).to_le_bytes());
+    out.extend(length);
+    out.extend(masked(crc32c(&length)).to_le_bytes());
+    out.extend(data);
+    out.extend(masked(crc32c(data)).to_le_bytes());
 }
 
 /// A checksum that may lie within data of which a checksum is taken (TensorFlow,
