@@ -6,6 +6,8 @@ mod bar_times;
 mod check;
 mod check_in_pieces;
 mod columns;
+mod description;
+mod instrument_runs;
 mod mark;
 mod open;
 mod pieces;
@@ -17,20 +19,26 @@ mod write;
 use std::collections::BTreeMap;
 
 pub use columns::SeriesColumn;
+pub use description::{BarRows, SampleRows, SeriesDescription, TimeframeDescription, WindowEnds};
 pub(crate) use mark::GROUP as MARK_GROUP;
 pub use mark::is_fingerprint_of_blocks;
-pub(crate) use open::FORMAT_VERSION;
 pub use open::SeriesFile;
-pub use pieces::{
-    BarRows, SampleRows, SeriesDescription, SeriesWriter, TimeframeDescription, WindowEnds, write_series_in_pieces,
-};
+pub use pieces::{SeriesWriter, write_series_in_pieces};
 #[cfg(any(test, feature = "conformance"))]
 pub use seal::remove_mark;
 pub(crate) use seal::seal;
 pub use timeframe::SeriesTimeframeFile;
 pub use write::write_series;
 
+use crate::numeric_dataset::{ElementKind, Expect};
 use crate::text::AttributeValue;
+
+/// The version of the series layout that this crate writes and reads.
+pub(crate) const FORMAT_VERSION: i64 = 1;
+
+const TIMES: Expect =
+    Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
+const INDICES: Expect = Expect { what: "a list of integers", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// Everything that a series file holds.
 ///

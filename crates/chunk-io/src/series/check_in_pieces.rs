@@ -9,7 +9,8 @@ use super::check::{
     SampleIndex, TimeframeIndex, check_bars, check_given_close_times, check_piece_with, check_samples, check_window,
     instrument_spans,
 };
-use super::columns::{InstrumentRuns, PIECE, SeriesColumn};
+use super::columns::{PIECE, SeriesColumn};
+use super::instrument_runs::InstrumentRuns;
 use super::open::SeriesFile;
 use crate::error::{Error, Result};
 use crate::spans::{check_label_end, check_reach};

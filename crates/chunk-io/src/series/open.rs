@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::{SampleIndex, check_samples, check_timeframe};
-use super::columns::InstrumentRuns;
+use super::instrument_runs::InstrumentRuns;
 use super::mark::{Hashes, Mark, MarkedSeries};
 use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
-use super::{Instruments, Series};
+use super::{FORMAT_VERSION, INDICES, Instruments, Series, TIMES};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};
@@ -19,15 +19,8 @@ use crate::spans::{LABEL_END, REACH, SpanTimes};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
-/// The version of the series layout that this crate writes and reads.
-pub(crate) const FORMAT_VERSION: i64 = 1;
-
 const TARGETS: Expect =
     Expect { what: "numbers [N, K]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=2 };
-pub(super) const TIMES: Expect =
-    Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
-pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &[ElementKind::Integer], ranks: 1..=1 };
-
 /// A series file, open and checked: every index and time in it obeys the rules of
 /// docs/reference/formats.md.
 ///

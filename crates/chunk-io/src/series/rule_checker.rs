@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::check::{SampleIndex, TimeframeIndex, check_bars, check_piece, check_samples, instrument_spans};
-use super::pieces::{BarRows, SeriesDescription, TimeframeDescription, WindowEnds};
+use super::description::{BarRows, SeriesDescription, TimeframeDescription, WindowEnds};
 use crate::error::LayoutFault;
 
 /// Close times that are kept of bars before those written last: windows of new samples end there at

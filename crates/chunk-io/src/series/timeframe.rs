@@ -6,8 +6,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::TimeframeIndex;
 use super::mark::{Mark, MarkedTimeframe};
-use super::open::{INDICES, TIMES};
-use super::{Scaler, SeriesTimeframe};
+use super::{INDICES, Scaler, SeriesTimeframe, TIMES};
 use crate::error::Result;
 use crate::file::InputFile;
 use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};

@@ -7,7 +7,7 @@ use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
 use super::mark::{
     INSTRUMENT, MarkWriter, MarkedSeries, SAMPLE_TIME, TARGETS, close_time_of, sample_end_of, values_of,
 };
-use super::{Scaler, Series, SeriesTimeframe};
+use super::{FORMAT_VERSION, Scaler, Series, SeriesTimeframe};
 use crate::atomic::write_atomically;
 use crate::error::{Error, LayoutFault, Result};
 use crate::spans::{LABEL_END, REACH, check_label_end, check_reach};
@@ -60,7 +60,7 @@ fn write_mark(output: &OutputFile<'_>, series: &Series) -> Result<()> {
 
 pub(super) fn write_attributes(output: &OutputFile<'_>, attributes: &BTreeMap<String, AttributeValue>) -> Result<()> {
     output.write_attribute(output.file, "layout", &"series".into())?;
-    output.write_attribute(output.file, "format_version", &AttributeValue::Int(super::open::FORMAT_VERSION))?;
+    output.write_attribute(output.file, "format_version", &AttributeValue::Int(FORMAT_VERSION))?;
     attributes.iter().try_for_each(|(name, value)| output.write_attribute(output.file, name, value))
 }
 

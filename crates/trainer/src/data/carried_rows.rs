@@ -25,11 +25,11 @@ pub(crate) fn piece_of_batches(held_samples: usize, batch_size: usize) -> usize 
 /// Series that samples are slices of, in memory or in a file.
 pub(crate) struct SlicedSeries<'a> {
     shape: &'a SampleShape,
-    place: Place<'a>,
+    storage: BarStorage<'a>,
 }
 
-/// Place of the bars.
-enum Place<'a> {
+/// Bars in memory or in a file.
+enum BarStorage<'a> {
     Memory(SeriesView<'a>),
     File(&'a dyn StreamedSeries),
 }
@@ -41,27 +41,27 @@ impl<'a> SlicedSeries<'a> {
     /// [`Error::NeedsSeries`] for samples that are not slices of series; as [`SeriesView::check`].
     pub(crate) fn new(samples: &'a dyn Samples) -> Result<Self> {
         let shape = samples.shape();
-        let place = match (samples.series(), samples.streamed_series()) {
+        let storage = match (samples.series(), samples.streamed_series()) {
             (Some(series), _) => {
                 series.check(shape)?;
-                Place::Memory(series)
+                BarStorage::Memory(series)
             }
-            (None, Some(series)) => Place::File(series),
+            (None, Some(series)) => BarStorage::File(series),
             (None, None) => {
                 let expected = "false for samples that are stored as windows, which do not tell what bar came before";
                 return Err(Error::NeedsSeries { setting: "carry_state", value: "true", expected });
             }
         };
-        Ok(SlicedSeries { shape, place })
+        Ok(SlicedSeries { shape, storage })
     }
 
     fn span(&self, k: usize) -> SeriesSpan<'_> {
-        match &self.place {
-            Place::Memory(series) => SeriesSpan {
+        match &self.storage {
+            BarStorage::Memory(series) => SeriesSpan {
                 bars: series.timeframes[k].values.len() / self.shape.timeframes[k].features,
                 segment_starts: series.timeframes[k].segment_starts,
             },
-            Place::File(series) => SeriesSpan { bars: series.bars(k), segment_starts: series.segment_starts(k) },
+            BarStorage::File(series) => SeriesSpan { bars: series.bars(k), segment_starts: series.segment_starts(k) },
         }
     }
 
@@ -70,13 +70,13 @@ impl<'a> SlicedSeries<'a> {
     /// # Errors
     /// As [`SeriesView::window_start`]; [`Error::Gather`].
     fn each_start(&self, k: usize, indices: &SampleRanges, mut each: impl FnMut(usize)) -> Result<()> {
-        match &self.place {
-            Place::Memory(series) => {
+        match &self.storage {
+            BarStorage::Memory(series) => {
                 for sample in indices.iter() {
                     each(series.window_start(self.shape, k, sample)?);
                 }
             }
-            Place::File(series) => {
+            BarStorage::File(series) => {
                 let (span, timeframe) = (self.span(k), &self.shape.timeframes[k]);
                 let mut ends = vec![0; ENDS_AT_ONCE.min(indices.len())];
                 for part in indices.chunks(ENDS_AT_ONCE) {
@@ -132,12 +132,12 @@ impl SegmentBars for SlicedSeries<'_> {
     }
 
     fn bars<'b>(&'b self, k: usize, rows: Range<usize>, buffer: &'b mut [f32]) -> Result<&'b [f32]> {
-        match &self.place {
-            Place::Memory(series) => {
+        match &self.storage {
+            BarStorage::Memory(series) => {
                 let width = self.shape.timeframes[k].features;
                 Ok(&series.timeframes[k].values[rows.start * width..rows.end * width])
             }
-            Place::File(series) => {
+            BarStorage::File(series) => {
                 let timeframe = &self.shape.timeframes[k].name;
                 let read = series.read_bars(k, std::slice::from_ref(&rows), buffer);
                 read.map_err(|source| Error::Bars { timeframe: timeframe.clone(), rows, source })?;
