@@ -11,12 +11,12 @@
 //! finish   the mark of verification
 //! ```
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hdf5::Dataset;
 
+use super::SeriesTimeframe;
 use super::description::{BarRows, SampleRows, SeriesDescription, TimeframeDescription, WindowEnds};
 use super::mark::{
     INSTRUMENT, MarkWriter, MarkedSeries, SAMPLE_TIME, TARGETS, close_time_of, sample_end_of, values_of,
@@ -25,7 +25,6 @@ use super::rule_checker::{OutOfOrder, Refusal, RuleChecker};
 use super::write::{
     Texts, check_scaler_numbers, check_scaler_shape, check_targets, check_values, require, write_description,
 };
-use super::{Scaler, SeriesTimeframe};
 use crate::atomic::write_atomically;
 use crate::error::{Error, LayoutFault, Result};
 use crate::slab::Element;
