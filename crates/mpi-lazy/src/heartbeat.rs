@@ -80,11 +80,11 @@ impl<P> Heartbeats<P> {
 
     /// Begins to listen.
     pub(crate) fn listen(&mut self, line: &impl Line<Pending = P>) {
-        let listened = self.others.iter_mut().try_for_each(|other| {
+        let listened: Result<()> = self.others.iter_mut().try_for_each(|other| {
             other.incoming = Some(line.receive(other.rank)?);
             Ok(())
         });
-        self.take_failure(listened);
+        self.has_failed |= listened.is_err();
     }
 
     /// Time until [`Heartbeats::beat`] has work; `None` where it never has.
@@ -101,9 +101,9 @@ impl<P> Heartbeats<P> {
         // A process that was stopped for a while has heard nothing: that shows nothing.
         let looked = now.duration_since(self.last_beat).min(2 * self.interval());
         self.last_beat = now;
-        let beaten =
+        let beaten: Result<()> =
             self.others.iter_mut().try_for_each(|other| other.take(line, looked).and_then(|()| other.say(line, ALIVE)));
-        self.take_failure(beaten);
+        self.has_failed |= beaten.is_err();
     }
 
     /// The rank that was silent for the longest time, if that is more than the timeout.
@@ -120,21 +120,17 @@ impl<P> Heartbeats<P> {
     /// Tells the other ranks that this one has done its work. True when all have done theirs, and
     /// no heartbeat is under way.
     pub(crate) fn leave(&mut self, line: &impl Line<Pending = P>) -> bool {
-        let left = self.others.iter_mut().try_for_each(|other| {
+        let left: Result<()> = self.others.iter_mut().try_for_each(|other| {
             other.say(line, LEAVING)?;
             other.take(line, Duration::ZERO)
         });
-        self.take_failure(left);
+        self.has_failed |= left.is_err();
         let is_done = |other: &Other<P>| other.is_told && other.outgoing.is_none() && other.incoming.is_none();
         self.has_failed || self.others.iter().all(is_done)
     }
 
     fn interval(&self) -> Duration {
         self.timeout / BEATS_IN_A_TIMEOUT
-    }
-
-    fn take_failure(&mut self, result: Result<()>) {
-        self.has_failed |= result.is_err();
     }
 }
 
