@@ -173,8 +173,10 @@ mod tests {
     use crate::error::Error;
 
     /// Bytes under way by (sender, receiver).
+    type Queues = BTreeMap<(usize, usize), VecDeque<u8>>;
+
     #[derive(Clone, Default)]
-    struct Network(Rc<RefCell<BTreeMap<(usize, usize), VecDeque<u8>>>>);
+    struct Network(Rc<RefCell<Queues>>);
 
     /// A rank's end of the network.
     struct End {
