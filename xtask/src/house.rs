@@ -18,7 +18,7 @@ const COMMENT_COLUMNS: usize = 100;
 const RIDDLES: [&str; 5] = ["Of", "That", "Those", "What", "Whether"];
 
 /// Circles one level below the top that stand. The number may fall only.
-const DEEPER_CIRCLES: usize = 20;
+const DEEPER_CIRCLES: usize = 2;
 
 /// Violations in one crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ pub enum Operation {
     /// Products of matrices: projections of inputs, attention's scores and sums, heads; forward and
     /// backward.
     MatrixProduct,
-    /// The product of the hidden state with the recurrent weights, and the gates that it leads to.
+    /// The product of the hidden state with the recurrent weights.
     Recurrence,
     /// The cell state of an LSTM, a sum over as many terms as the sequence has steps.
     CellState,

@@ -1,7 +1,5 @@
 //! The page around the charts: one file, no script, nothing loaded from elsewhere.
 
-use super::chart::Size;
-
 /// `text` with the characters that HTML gives a meaning written as entities.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -51,6 +49,36 @@ pub(crate) fn page(title: &str, head: &str, sections: &[Section]) -> String {
 /// A paragraph.
 pub(crate) fn paragraph(text: &str) -> String {
     format!("<p>{}</p>\n", escape(text))
+}
+
+/// Size of a chart beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// Half of the page's width, where the page is wide.
+    Half,
+    /// As wide as [`Size::Half`], with a square between the axes, both of which have one scale.
+    Square,
+    /// All of the page's width.
+    Wide,
+    /// The same in a window that is too narrow for it.
+    Slim,
+}
+
+impl Size {
+    /// Width in the drawing's own units, which are about the page's pixels.
+    pub(crate) fn width(self) -> f64 {
+        match self {
+            Size::Half | Size::Square | Size::Slim => 540.0,
+            Size::Wide => 1100.0,
+        }
+    }
+
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Size::Half | Size::Square => "half",
+            Size::Wide | Size::Slim => "wide",
+        }
+    }
 }
 
 /// A drawing under its title.

@@ -8,9 +8,9 @@
 //! ```text
 //! operand        word w of row r of panel p                              is made by
 //! a, a matrix    a[r][32p + 2w], a[r][32p + 2w + 1]                      rows
-//! a, transposed  a[32p + 2w][r], a[32p + 2w + 1][r]                      turned_pairs
+//! a, transposed  a[32p + 2w][r], a[32p + 2w + 1][r]                      transposed_pairs
 //! b              b[2r][16p + w], b[2r + 1][16p + w]                      pairs
-//! b, transposed  b[16p + w][2r], b[16p + w][2r + 1]                      turned_rows
+//! b, transposed  b[16p + w][2r], b[16p + w][2r + 1]                      transposed_rows
 //! c, sums        c[r][16p + w]                                           product
 //!
 //! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]

@@ -1,8 +1,8 @@
 //! Stacked areas: how a whole is made of parts while it changes.
 
 use super::axis::Axis;
-use super::canvas::{Axes, Canvas, Size, Words, for_both_widths, not_empty};
-use crate::report::html::{Figure, escape};
+use super::canvas::{Axes, Canvas, Words, for_both_widths, not_empty};
+use crate::report::html::{Figure, Size, escape};
 
 /// A chart of parts that stand on one another, over one x axis. A part keeps its height up to the
 /// next x.

@@ -1,43 +1,13 @@
 //! The rectangle that charts are drawn into: axes, grid, labels, and where a value stands.
 
 use super::axis::{Axis, Tick};
-use crate::report::html::escape;
+use crate::report::html::{Size, escape};
 
-/// Size of a chart beside others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Size {
-    /// Half of the page's width, where the page is wide.
-    Half,
-    /// As wide as [`Size::Half`], with a square between the axes, both of which have one scale.
-    Square,
-    /// All of the page's width.
-    Wide,
-    /// The same in a window that is too narrow for it.
-    Slim,
-}
-
-impl Size {
-    /// Width in the drawing's own units, which are about the page's pixels.
-    pub(crate) fn width(self) -> f64 {
-        match self {
-            Size::Half | Size::Square | Size::Slim => 540.0,
-            Size::Wide => 1100.0,
-        }
-    }
-
-    /// Height of a drawing whose plotted area begins at `left`.
-    fn height(self, left: f64) -> f64 {
-        match self {
-            Size::Half | Size::Wide | Size::Slim => 320.0,
-            Size::Square => TOP + (self.width() - RIGHT - left) + BOTTOM,
-        }
-    }
-
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Size::Half | Size::Square => "half",
-            Size::Wide | Size::Slim => "wide",
-        }
+/// Height of a drawing of `size` whose plotted area begins at `left`.
+fn height(size: Size, left: f64) -> f64 {
+    match size {
+        Size::Half | Size::Wide | Size::Slim => 320.0,
+        Size::Square => TOP + (size.width() - RIGHT - left) + BOTTOM,
     }
 }
 
@@ -86,7 +56,7 @@ impl Canvas {
         let y_ticks = y_axis.ticks(y.0, y.1, 5);
         let longest = y_ticks.iter().map(|tick| tick.text.chars().count()).max().unwrap_or(1);
         let left = LEFT + CHARACTER * longest as f64;
-        let (width, height) = (size.width(), size.height(left));
+        let (width, height) = (size.width(), height(size, left));
         let x_ticks = x_axis.ticks(x.0, x.1, if size == Size::Wide { 9 } else { 5 });
         let mut canvas =
             Canvas { svg: open(words, width, height), x, y, edges: (left, TOP, width - RIGHT, height - BOTTOM) };

@@ -1,8 +1,8 @@
 //! Stacked columns: how a whole is made of parts, one column after another.
 
 use super::axis::Axis;
-use super::canvas::{Axes, Canvas, Size, Words, for_both_widths};
-use crate::report::html::{Figure, escape};
+use super::canvas::{Axes, Canvas, Words, for_both_widths};
+use crate::report::html::{Figure, Size, escape};
 
 /// A chart of columns, one for each name, all made of the same layers.
 pub(crate) struct Columns {

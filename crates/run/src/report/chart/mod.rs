@@ -14,7 +14,8 @@ pub(crate) use areas::{Area, Areas};
 pub(crate) use axis::Axis;
 use canvas::{Axes, Canvas, DOT, bounds, for_both_widths, not_empty, with_room};
 
-pub(crate) use canvas::{Size, Words};
+pub(crate) use super::html::Size;
+pub(crate) use canvas::Words;
 pub(crate) use columns::{Columns, Layer};
 pub(crate) use network::Network;
 pub(crate) use timeline::{Row, Span, Timeline};

@@ -1,9 +1,8 @@
 //! A graph as a picture: nodes where springs along the edges bring them.
 
-use super::canvas::Size;
 use super::file::standalone;
 use super::layout::spring;
-use crate::report::html::{Figure, escape};
+use crate::report::html::{Figure, Size, escape};
 
 /// Width and height of the picture, and the margin that names have.
 const EXTENT: (f64, f64) = (1100.0, 860.0);

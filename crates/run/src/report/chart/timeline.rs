@@ -1,9 +1,9 @@
 //! Spans along an axis, in rows.
 
 use super::axis::{Axis, Tick};
-use super::canvas::{Size, Words, for_both_widths};
+use super::canvas::{Words, for_both_widths};
 use super::file::standalone;
-use crate::report::html::{Figure, escape};
+use crate::report::html::{Figure, Size, escape};
 
 /// A chart of what lies where on an axis.
 pub(crate) struct Timeline {
