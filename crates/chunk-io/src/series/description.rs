@@ -22,7 +22,7 @@ pub struct SeriesDescription {
     pub attributes: BTreeMap<String, AttributeValue>,
 }
 
-/// One timeframe of a [`SeriesDescription`]; see [`SeriesTimeframe`].
+/// One timeframe of a [`SeriesDescription`]; see [`SeriesTimeframe`](crate::SeriesTimeframe).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TimeframeDescription {
     /// Name such as `M5`.
