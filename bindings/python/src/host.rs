@@ -121,6 +121,9 @@ impl EndRequest {
             }
             Err(error) => {
                 report(py, error, display);
+                // A signal that came meanwhile waits for the next Python code. That may be a
+                // finalizer, in which its exception is lost.
+                py.check_signals().unwrap_or_else(|interrupt| self.raise(py, interrupt));
                 false
             }
         })
