@@ -399,13 +399,13 @@ impl Caller {
 
     fn agree(&mut self, flags: u32) -> Result<u32> {
         let failed_send = self.failed_send.take();
-        if self.recovers() {
+        let pending = if self.recovers() {
             // A rank that could not be sent to is lost, and this tells all.
-            let pending = self.library.agree_with_survivors(flags)?;
-            return self.finish(pending, "an agreement").map(|done| done.answer());
-        }
-        failed_send.map_or(Ok(()), Err)?;
-        let pending = self.library.agree(flags)?;
+            self.library.agree_with_survivors(flags)?
+        } else {
+            failed_send.map_or(Ok(()), Err)?;
+            self.library.agree(flags)?
+        };
         self.finish(pending, "an agreement").map(|done| done.answer())
     }
 

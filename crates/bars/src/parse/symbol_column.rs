@@ -25,13 +25,15 @@ pub(crate) fn symbols_of_rows(path: &Path) -> Vec<String> {
 }
 
 fn symbols_after(format: &RowFormat, head: &[(u64, Vec<u8>)], lines: &mut TextLines<'_>) -> Result<Vec<String>> {
-    let Some(column) = format.columns.symbol else { return Ok(Vec::new()) };
+    if format.columns.symbol.is_none() {
+        return Ok(Vec::new());
+    }
     let mut known = HashSet::new();
     let (mut symbols, mut last) = (Vec::new(), Vec::new());
     let mut add = |text: &[u8]| {
         let fields = RowFields::split(text, format.delimiter);
         // Neighbouring rows are often of one symbol.
-        let Some(found) = fields.get(column).filter(|found| !found.is_empty() && *found != last) else { return };
+        let Some(found) = symbol_in(&fields, format).filter(|found| *found != last) else { return };
         // A header that is repeated, or a line of words, names no symbol.
         let close = format.columns.close;
         let is_row = fields.number(close).is_some() || fields.get(close).is_some_and(<[u8]>::is_empty);
@@ -59,12 +61,16 @@ pub(crate) fn wanted_rows(
     head: &[(u64, Vec<u8>)],
     symbol: Option<&str>,
 ) -> Option<Vec<u8>> {
-    let (column, symbol) = (format.columns.symbol?, symbol?);
-    let rows = head.iter().filter(|(line, text)| Some(*line) > format.header_line && !text.is_empty());
-    let mut named =
-        rows.filter_map(|(_, text)| RowFields::split(text, format.delimiter).get(column).map(<[u8]>::to_vec));
-    let is_first = named.next().is_some_and(|first| first == symbol.as_bytes());
-    (is_first || symbols_of_rows(path).iter().any(|own| own == symbol)).then(|| symbol.as_bytes().to_vec())
+    let symbol = symbol.filter(|_| format.columns.symbol.is_some())?;
+    let mut rows = head.iter().filter(|(line, _)| Some(*line) > format.header_line);
+    let first = rows.find_map(|(_, text)| symbol_in(&RowFields::split(text, format.delimiter), format));
+    let is_there = first == Some(symbol.as_bytes()) || symbols_of_rows(path).iter().any(|own| own == symbol);
+    is_there.then(|| symbol.as_bytes().to_vec())
+}
+
+/// The symbol that a row names.
+fn symbol_in<'a>(fields: &RowFields<'a>, format: &RowFormat) -> Option<&'a [u8]> {
+    fields.get(format.columns.symbol?).filter(|symbol| !symbol.is_empty())
 }
 
 /// Symbols that the rows of a file name.
@@ -79,8 +85,7 @@ impl SymbolColumn {
     /// True for a row of another symbol than `wanted`. One that names none is everybody's: it is
     /// judged as it stands.
     pub(crate) fn is_of_others(wanted: Option<&[u8]>, fields: &RowFields<'_>, format: &RowFormat) -> bool {
-        let found = format.columns.symbol.and_then(|column| fields.get(column));
-        wanted.zip(found).is_some_and(|(wanted, found)| !found.is_empty() && found != wanted)
+        wanted.zip(symbol_in(fields, format)).is_some_and(|(wanted, found)| found != wanted)
     }
 
     /// True once a row of `symbol` was added.
@@ -90,9 +95,9 @@ impl SymbolColumn {
 
     /// Takes a row into account.
     pub(crate) fn add(&mut self, fields: &RowFields<'_>, format: &RowFormat, line: u64) {
-        let Some(symbol) = format.columns.symbol.and_then(|column| fields.get(column)) else { return };
+        let Some(symbol) = symbol_in(fields, format) else { return };
         let is_known = self.symbols.iter().any(|known| known.as_bytes() == symbol);
-        if symbol.is_empty() || is_known || self.symbols.len() == SYMBOLS_MAX {
+        if is_known || self.symbols.len() == SYMBOLS_MAX {
             return;
         }
         self.symbols.push(String::from_utf8_lossy(symbol).into_owned());

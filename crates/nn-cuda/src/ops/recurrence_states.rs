@@ -27,7 +27,7 @@ pub struct States<T: Operand> {
     /// `[Σ (T + 1)·B, H]`: the states before the first step, which are the caller's to set, then
     /// those after each.
     pub hidden: Buffer<T>,
-    /// The same of the cells, in f32.
+    /// Cell states, laid out as the hidden states, in f32.
     pub cell: Buffer<f32>,
     /// `[Σ T·B, H, 4]`: the gates after their functions.
     pub gates: Buffer<T::SavedGate>,
@@ -116,7 +116,7 @@ pub struct Gradients<T: Operand> {
     pub outputs: Option<Buffer<f32>>,
     /// `[Σ B, H]`: of the last hidden states; they become those of the first ones.
     pub hidden: Buffer<f32>,
-    /// The same of the cells.
+    /// `[Σ B, H]`: of the last cell states; they become those of the first ones.
     pub cell: Buffer<f32>,
     /// `[Σ T·B, H, 4]`: of the gates before their functions, rounded as the products read them that
     /// follow.

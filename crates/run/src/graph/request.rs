@@ -18,7 +18,7 @@ pub struct BuildRequest {
     pub inputs: Vec<PathBuf>,
     /// Input and builder of the graphs.
     pub kind: GraphKind,
-    /// Where the graphs go.
+    /// File or cache folder of the graphs.
     pub destination: Destination,
     /// Options of the kind.
     pub options: Options,

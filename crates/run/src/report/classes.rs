@@ -216,7 +216,7 @@ fn share(part: usize, whole: usize) -> String {
 /// Names of the classes of targets in `unit`.
 fn class_names(classes: Classes, unit: &str) -> Vec<String> {
     match classes {
-        Classes::Labels(count) => (0..count).map(|class| format!("class {class}")).collect(),
+        Classes::Labels(count) => numbered(count),
         Classes::Thresholds(thresholds) => {
             let all = thresholds.as_slice();
             let between = all.windows(2).map(|pair| format!("{} to {} {unit}", pair[0], pair[1]));
@@ -230,7 +230,12 @@ fn class_names(classes: Classes, unit: &str) -> Vec<String> {
 
 /// Class names of a model that predicts one class a row.
 fn row_names(classes: usize, named: &[String]) -> Vec<String> {
-    if named.len() == classes { named.to_vec() } else { (0..classes).map(|class| format!("class {class}")).collect() }
+    if named.len() == classes { named.to_vec() } else { numbered(classes) }
+}
+
+/// Names of `count` classes that have none.
+fn numbered(count: usize) -> Vec<String> {
+    (0..count).map(|class| format!("class {class}")).collect()
 }
 
 #[cfg(test)]
