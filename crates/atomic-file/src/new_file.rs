@@ -79,9 +79,14 @@ struct Listed {
 }
 
 impl Listed {
-    fn add(path: &Path) -> Self {
-        unfinished().insert(path.to_owned());
-        Listed { path: path.to_owned() }
+    /// Creates a temporary file for `target` and its entry. The list is held meanwhile, so that
+    /// [`remove_unfinished`] never runs between the two.
+    fn create(target: &Path) -> io::Result<(NamedTempFile, Self)> {
+        let mut list = unfinished();
+        let file = create_locked(target)?;
+        let path = file.path().to_owned();
+        list.insert(path.clone());
+        Ok((file, Listed { path }))
     }
 }
 
@@ -116,8 +121,7 @@ impl NewFile {
         let target = resolve_target(path)?;
         check_replaceable(&target)?;
         remove_stale(&target);
-        let temporary = create_locked(&target)?;
-        let listed = Listed::add(temporary.path());
+        let (temporary, listed) = Listed::create(&target)?;
         Ok(NewFile { target, temporary, listed })
     }
 
@@ -206,6 +210,21 @@ mod tests {
         assert_eq!(listed(), 1);
         new.publish(&path).unwrap();
         assert_eq!(listed(), 0);
+    }
+
+    // A signal between a file's creation and its entry in the list left the file.
+    #[test]
+    fn no_file_begins_while_the_unfinished_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::thread::scope(|scope| {
+            let removing = unfinished();
+            let creating = scope.spawn(|| NewFile::create(&path).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!creating.is_finished() && names_in(folder.path()).is_empty());
+            drop(removing);
+            assert!(creating.join().unwrap().temporary_path().exists());
+        });
     }
 
     // `megabatch ingest bars.csv --out link.h5` with a link made a file of the link and left the
