@@ -84,6 +84,9 @@ pub(crate) fn forward<'t>(
     Recurrence { bars, initial, states, outputs }
 }
 
+/// Gates of the cell, i, f, g, o.
+const GATES: usize = 4;
+
 /// The parameters of one layer.
 struct Cell<'t> {
     hidden: usize,
@@ -95,17 +98,17 @@ struct Cell<'t> {
 
 impl<'t> Cell<'t> {
     fn new(weights: &Weights<'t>, config: &ModelConfig, timeframe: &Timeframe, layer: usize) -> Self {
-        let hidden = config.hidden;
+        let (hidden, rows) = (config.hidden, GATES * config.hidden);
         let input = if layer == 0 { timeframe.features } else { hidden };
         let prefix = prefixed("lstm", timeframe);
         let get =
             |part: &str, rows: usize, columns: usize| weights.get(&format!("{prefix}.{part}_l{layer}"), rows, columns);
         Cell {
             hidden,
-            weight_ih: get("weight_ih", 4 * hidden, input),
-            weight_hh: get("weight_hh", 4 * hidden, hidden),
-            bias_ih: config.bias.then(|| get("bias_ih", 1, 4 * hidden)),
-            bias_hh: config.bias.then(|| get("bias_hh", 1, 4 * hidden)),
+            weight_ih: get("weight_ih", rows, input),
+            weight_hh: get("weight_hh", rows, hidden),
+            bias_ih: config.bias.then(|| get("bias_ih", 1, rows)),
+            bias_hh: config.bias.then(|| get("bias_hh", 1, rows)),
         }
     }
 

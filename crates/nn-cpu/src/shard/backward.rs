@@ -18,7 +18,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Buffer;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::{LayerSlots, Read};
+use megabatch_nn::model::lstm::{GATES, LayerSlots, Read};
 
 use super::gradients::SharedGradients;
 use super::memory::{Segment, ShardScratch, panel_stride};
@@ -192,11 +192,11 @@ impl Sequence {
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let (partition, layer) = (self.partition, &mut self.layers[l]);
         for n in 0..self.dims.units() {
-            let at = gates_at.panel(4 * n);
+            let at = gates_at.panel(GATES * n);
             let (gates, d_gates) = match partition {
                 WindowPartition::Whole => (
                     Some(at.view(&layer.gates, &scratch.segment.gates)),
-                    ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n)),
+                    ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(GATES * n)),
                 ),
                 WindowPartition::Group => (None, at.view_mut(&mut layer.gates, &mut scratch.segment.gates)),
             };
@@ -206,7 +206,7 @@ impl Sequence {
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
                 hidden: self.dims.bf16_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
             };
-            let sums = sums_at.map(|at| ViewMut(scratch.per_bar_gates.as_mut_slice(), at.panel(4 * n)));
+            let sums = sums_at.map(|at| ViewMut(scratch.per_bar_gates.as_mut_slice(), at.panel(GATES * n)));
             let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
             kernel::cell_backward(isa, rows, step, CellGradients { d_cell, d_gates, sums });
         }

@@ -29,6 +29,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
+use megabatch_nn::model::lstm::GATES;
 
 use super::memory::{LayerMemory, ShardScratch, padded_panel_len, panel_stride};
 use super::sequence::{Sequence, input};
@@ -126,7 +127,7 @@ fn rows_at(rows: usize) -> PanelStride {
 
 /// [4H, width] to [gate panels][padded words of width][16]; the weights are rounded already.
 pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
-    let width = weight.len() / (4 * hidden);
+    let width = weight.len() / (GATES * hidden);
     let panel_len = padded_words(width) * PANEL;
     for (at, row) in gate_rows(hidden) {
         let column = &mut to[at / PANEL * panel_len + at % PANEL..];
@@ -143,7 +144,7 @@ const HIGH: u32 = 0xffff_0000;
 
 /// [4H, H] to [unit panels][words of gates, padded][16]; the weights are rounded already.
 pub(super) fn transpose(hidden: usize, weight: &[f32], to: &mut [f32]) {
-    let words = padded_words(4 * hidden.next_multiple_of(PANEL));
+    let words = padded_words(GATES * hidden.next_multiple_of(PANEL));
     for (at, row) in gate_rows(hidden) {
         for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {
             let to = &mut to[(panel * words + at / 2) * PANEL..][..part.len()];
@@ -195,13 +196,13 @@ impl Sequence {
         // product of all is faster.
         let few = rows <= SMALL_BATCH_ROWS_NARROW;
         let at_once = if few || bf16_isa.multiplies_whole_steps() { units } else { 1 };
-        let weight_len = 4 * padded_words(hidden) * PANEL;
+        let weight_len = GATES * padded_words(hidden) * PANEL;
         for (first, weight) in
             (0..units).step_by(at_once).zip(weights.recurrent.as_slice().chunks_exact(at_once * weight_len))
         {
-            let mut unit_gates = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * first)));
-            let product = PanelProduct { rows, depth: hidden, panels: 4 * at_once, start, a: h, b: weight };
+            let mut unit_gates = gates_at.panel(GATES * first).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(GATES * first)));
+            let product = PanelProduct { rows, depth: hidden, panels: GATES * at_once, start, a: h, b: weight };
             bf16::product(bf16_isa, product, &mut unit_gates, PanelOrder::for_step(t));
             if few {
                 let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
@@ -210,7 +211,7 @@ impl Sequence {
                 continue;
             }
             for n in first..first + at_once {
-                let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
+                let mut gates = gates_at.panel(GATES * n).view_mut(gates, &mut segment.gates);
                 let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
                 let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
                 kernel::forward(isa, rows, &mut gates, &mut cell, &mut after, Prefetch::NextStep);
@@ -242,7 +243,7 @@ impl Sequence {
         };
         scratch.pairs.multiply(bf16_isa, product, &mut gates);
         for n in 0..self.dims.units() {
-            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(4 * n));
+            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(GATES * n));
             kernel::activate(isa, rows, &mut gates);
         }
     }
@@ -317,7 +318,7 @@ mod tests {
             |len: usize| (0..len).map(|x| half::bf16::from_f32(x as f32 - 40.0).to_f32()).collect::<Vec<f32>>();
         let stride_of = |stride: usize| PanelStride { start: 0, stride: stride * PANEL };
         for isa in Bf16Isa::all() {
-            let input = weight(4 * hidden * width);
+            let input = weight(GATES * hidden * width);
             let (mut single, mut expected) = (vec![0.0; 8 * width * PANEL], vec![0.0; 8 * 16 * PANEL]);
             super::super::weights::pack(hidden, &input, &mut single);
             bf16::pairs(isa, width, 8, View(&single, stride_of(width)), &mut ViewMut(&mut expected, stride_of(16)));
@@ -325,7 +326,7 @@ mod tests {
             pack(hidden, &input, &mut own);
             assert_eq!(own, expected, "{}", isa.name());
 
-            let recurrent = weight(4 * hidden * hidden);
+            let recurrent = weight(GATES * hidden * hidden);
             let (mut single, mut expected) = (vec![0.0; 2 * 128 * PANEL], vec![0.0; 2 * 64 * PANEL]);
             super::super::weights::transpose(hidden, &recurrent, &mut single);
             bf16::pairs(isa, 128, 2, View(&single, stride_of(128)), &mut ViewMut(&mut expected, stride_of(64)));

@@ -42,7 +42,7 @@ use megabatch_amp::{Accuracy, Operation, Precision};
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
 use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
-use megabatch_nn::model::lstm::{LstmSizes, Read};
+use megabatch_nn::model::lstm::{GATES, LstmSizes, Read};
 use megabatch_nn::model::{Model, TensorSet, prefixed};
 use rayon::prelude::*;
 
@@ -96,7 +96,7 @@ impl Dimensions {
 
     /// Panels of gates.
     fn gates(self) -> usize {
-        4 * self.units()
+        GATES * self.units()
     }
 
     /// Width of what layer `l` reads.

@@ -12,7 +12,7 @@ use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::{LayerSlots, Lstm};
+use megabatch_nn::model::lstm::{GATES, LayerSlots, Lstm};
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
@@ -74,7 +74,7 @@ impl Activations {
 impl Int8Matrix {
     /// Quantises `weight` [4H, depth], of H = `hidden` units.
     fn new(scope: &Scope, hidden: usize, matrix: &QuantizedMatrix) -> Result<Self> {
-        let ([_, depth], width) = (matrix.shape(), 4 * hidden.next_multiple_of(PANEL));
+        let ([_, depth], width) = (matrix.shape(), GATES * hidden.next_multiple_of(PANEL));
         let padded = int8::padded(depth);
         let mut own = Int8Matrix {
             depth,
@@ -187,9 +187,9 @@ impl Sequence {
         // in the cache.
         let at_once = if rows <= SMALL_BATCH_ROWS_NARROW { own.len() } else { 1 };
         for n in own.step_by(at_once) {
-            let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
-            let (panels, weights) = (PANELS * at_once, recurrent.from(4 * n));
+            let mut gates = gates_at.panel(GATES * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(GATES * n)));
+            let (panels, weights) = (PANELS * at_once, recurrent.from(GATES * n));
             let product = Int8Product { depth: hidden, panels, start, x: h, weights };
             int8::product(int8_isa, product, &mut gates, PanelOrder::for_step(t));
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);

@@ -37,6 +37,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::Windows;
 use megabatch_nn::model::Mask;
+use megabatch_nn::model::lstm::GATES;
 
 use super::memory::{LayerMemory, ShardScratch, panel_stride};
 use super::segments::Checkpointing;
@@ -342,7 +343,7 @@ impl Sequence {
     ) {
         let shape = [block.len() * self.windows.len(), self.dims.input(l)];
         let own = self.own_units();
-        let gate_panels = 4 * own.start..4 * own.end;
+        let gate_panels = GATES * own.start..GATES * own.end;
         let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
         let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
         let (below, here) = self.layers.split_at_mut(l);
@@ -383,18 +384,18 @@ impl Sequence {
         let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let weight_len = 4 * hidden * PANEL;
+        let weight_len = GATES * hidden * PANEL;
         for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
-            let View(next, next_at) = next_gates.panel(4 * n).view(gates, &segment.gates);
+            let View(next, next_at) = next_gates.panel(GATES * n).view(gates, &segment.gates);
             let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
             let prefetch = PrefetchRows::default()
-                .and(next, next_at, 4, rows)
+                .and(next, next_at, GATES, rows)
                 .and(next_state, next_state_at.row(rows), 1, rows)
                 .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
-            let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
+            let mut gates = gates_at.panel(GATES * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(GATES * n)));
             let a = View(states.as_slice(), before);
-            let product = PanelProduct { rows, depth: hidden, panels: 4, start, a, b: weight };
+            let product = PanelProduct { rows, depth: hidden, panels: GATES, start, a, b: weight };
             kernel::product_with(isa, product, &mut gates, PanelOrder::Ascending, prefetch);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));

@@ -7,6 +7,8 @@
 //! from either end in turn, and then the cell over all units at once: chains of many units are
 //! under way beside each other.
 
+use megabatch_nn::model::lstm::GATES;
+
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::tasks::Projections;
@@ -33,13 +35,13 @@ impl Sequence {
         ShardScratch { segment, per_bar_gates, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
-        let (first, panels) = (own.start, 4 * own.start..4 * own.end);
+        let (first, panels) = (own.start, GATES * own.start..GATES * own.end);
         let projected = self.projected(l, t, per_bar_gates, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let all_panels = self.dims.gates();
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let mut gates = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
+        let mut gates = gates_at.panel(GATES * first).view_mut(gates, &mut segment.gates);
         let start = projected.map_or(Start::Result, Start::Rows);
         let (a, b) = (View(states.as_slice(), before), weights.recurrent.as_slice());
         let product = PanelProduct { rows, depth: hidden, panels: all_panels, start, a, b };

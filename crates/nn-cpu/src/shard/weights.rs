@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
-use megabatch_nn::model::lstm::LayerSlots;
+use megabatch_nn::model::lstm::{GATES, LayerSlots};
 use megabatch_nn::model::{Slot, TensorSet};
 
 use super::Dimensions;
@@ -105,15 +105,15 @@ impl LayerWeights {
 /// The place of each gate in the row of all panels, and its row in PyTorch's [4H, ..].
 pub(super) fn gate_rows(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
     let units = move |gate: usize| (0..hidden).map(move |unit| (unit, gate));
-    (0..4).flat_map(units).map(move |(unit, gate)| {
-        let panel = unit / PANEL * 4 + gate;
+    (0..GATES).flat_map(units).map(move |(unit, gate)| {
+        let panel = unit / PANEL * GATES + gate;
         (panel * PANEL + unit % PANEL, gate * hidden + unit)
     })
 }
 
 /// [4H, width] to [gate panels][width][16].
 pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
-    let width = weight.len() / (4 * hidden);
+    let width = weight.len() / (GATES * hidden);
     for (at, row) in gate_rows(hidden) {
         let column = &mut to[at / PANEL * width * PANEL + at % PANEL..];
         column.iter_mut().step_by(PANEL).zip(&weight[row * width..][..width]).for_each(|(to, &from)| *to = from);
@@ -122,7 +122,7 @@ pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
 
 /// [4H, H] to [unit panels][gates, padded][16].
 pub(super) fn transpose(hidden: usize, weight: &[f32], to: &mut [f32]) {
-    let depth = 4 * hidden.next_multiple_of(PANEL);
+    let depth = GATES * hidden.next_multiple_of(PANEL);
     for (at, row) in gate_rows(hidden) {
         for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {
             to[(panel * depth + at) * PANEL..][..part.len()].copy_from_slice(part);
@@ -134,7 +134,7 @@ pub(super) fn transpose(hidden: usize, weight: &[f32], to: &mut [f32]) {
 /// the tensor [4H, width] at `slot`.
 pub(super) fn unpack_add(hidden: usize, panels: &Range<usize>, from: &[f32], slot: Slot, gradients: &mut TensorSet) {
     let gradient = gradients.slot_mut(slot);
-    let width = gradient.len() / (4 * hidden);
+    let width = gradient.len() / (GATES * hidden);
     for (at, row) in gate_rows(hidden).filter(|(at, _)| panels.contains(&(at / PANEL))) {
         let column = &from[(at / PANEL - panels.start) * width * PANEL + at % PANEL..];
         let sums = &mut gradient[row * width..][..width];
@@ -149,12 +149,12 @@ mod tests {
     #[test]
     fn panels_hold_the_gates_of_sixteen_units_each() {
         let hidden = 18;
-        let weight: Vec<f32> = (0..4 * hidden * hidden).map(|x| x as f32 + 1.0).collect();
+        let weight: Vec<f32> = (0..GATES * hidden * hidden).map(|x| x as f32 + 1.0).collect();
         let (mut packed, mut transposed) = (vec![0.0; 8 * 18 * 16], vec![0.0; 2 * 128 * 16]);
         pack(hidden, &weight, &mut packed);
         transpose(hidden, &weight, &mut transposed);
         for (gate, unit, column) in [(0, 0, 0), (3, 15, 17), (1, 16, 4), (2, 17, 17)] {
-            let (panel, lane) = (unit / 16 * 4 + gate, unit % 16);
+            let (panel, lane) = (unit / 16 * GATES + gate, unit % 16);
             let expected = weight[(gate * hidden + unit) * hidden + column];
             assert_eq!(packed[(panel * hidden + column) * 16 + lane], expected);
             assert_eq!(transposed[(column / 16 * 128 + panel * 16 + lane) * 16 + column % 16], expected);

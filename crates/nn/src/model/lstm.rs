@@ -8,6 +8,10 @@ use crate::error::{Error, Result};
 use crate::model::norm::LayerNorm;
 use crate::model::tensor::{Layout, Slot, TensorSet};
 
+/// Gates of a cell: the weights and biases of a layer have H rows for each, in PyTorch's order i, f,
+/// g, o.
+pub const GATES: usize = 4;
+
 /// Sizes of one timeframe's LSTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LstmSizes {
@@ -62,13 +66,13 @@ impl Lstm {
     /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's
     /// order, and the norms' `<norm>.l0.weight`.
     pub(crate) fn new(sizes: LstmSizes, prefix: &str, norm: &str, layout: &mut Layout) -> Self {
-        let LstmSizes { hidden, .. } = sizes;
+        let (hidden, rows) = (sizes.hidden, sizes.gate_rows());
         let layer = |l: usize| {
             let mut slot = |kind: &str, shape: &[usize]| layout.push(format!("{prefix}.{kind}_l{l}"), shape);
             LayerSlots {
-                weight_ih: slot("weight_ih", &[4 * hidden, sizes.input(l)]),
-                weight_hh: slot("weight_hh", &[4 * hidden, hidden]),
-                bias: sizes.bias.then(|| ["bias_ih", "bias_hh"].map(|kind| slot(kind, &[4 * hidden]))),
+                weight_ih: slot("weight_ih", &[rows, sizes.input(l)]),
+                weight_hh: slot("weight_hh", &[rows, hidden]),
+                bias: sizes.bias.then(|| ["bias_ih", "bias_hh"].map(|kind| slot(kind, &[rows]))),
                 norm: sizes.norm.then(|| LayerNorm::new(hidden, &format!("{norm}.l{l}"), layout)),
             }
         };
@@ -77,6 +81,11 @@ impl Lstm {
 }
 
 impl LstmSizes {
+    /// Rows of a layer's weights and biases.
+    pub fn gate_rows(self) -> usize {
+        GATES * self.hidden
+    }
+
     /// Width of what layer `l` reads at each step.
     pub fn input(self, l: usize) -> usize {
         if l == 0 { self.features } else { self.hidden }
@@ -97,9 +106,9 @@ impl LayerSlots {
     pub fn quantized(&self, hidden: usize, parameters: &TensorSet) -> Result<[QuantizedMatrix; 2]> {
         let quantized = |slot| {
             let weight = parameters.slot(slot);
-            let shape = [4 * hidden, weight.len() / (4 * hidden)];
+            let rows = GATES * hidden;
             let tensor = || parameters.layout().name(slot).to_owned();
-            QuantizedMatrix::quantize(weight, shape[0], shape[1])
+            QuantizedMatrix::quantize(weight, rows, weight.len() / rows)
                 .map_err(|source| Error::Quantize { tensor: tensor(), source })
         };
         Ok([quantized(self.weight_ih)?, quantized(self.weight_hh)?])

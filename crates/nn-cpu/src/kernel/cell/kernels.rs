@@ -17,6 +17,8 @@
 //!    [`prefetch`](crate::kernel::prefetch), the cell asks for them row by row.
 //! 5. Backward sets what has vanished to zero, see [`flush`](crate::flush::flush).
 
+use megabatch_nn::model::lstm::GATES;
+
 use super::{Activate, CellBackwardArguments, CellsArguments, Forward, ForwardUnits};
 use crate::flush::NEGLIGIBLE;
 use crate::kernel::PANEL;
@@ -50,7 +52,7 @@ unsafe fn forward_rows<V: Lanes, const AHEAD: bool>(s: &Forward) {
             V::load(o.wrapping_add(at)).mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
             if AHEAD {
                 let next = at + s.rows * PANEL;
-                (0..4).for_each(|gate| V::prefetch(s.gates.wrapping_add(gate * s.gates_stride + next)));
+                (0..GATES).for_each(|gate| V::prefetch(s.gates.wrapping_add(gate * s.gates_stride + next)));
                 V::prefetch(s.cell.wrapping_add(next + s.rows * PANEL));
                 V::prefetch(s.hidden_after.wrapping_add(next));
             }
@@ -66,7 +68,7 @@ pub(in crate::kernel) unsafe fn forward_units<V: Lanes>(s: &ForwardUnits) {
     // SAFETY: the gates and states of every panel of units lie where the contract of `ForwardUnits`
     // says.
     unsafe {
-        let gates = |unit: usize| s.gates.wrapping_add(4 * unit * s.gates_stride);
+        let gates = |unit: usize| s.gates.wrapping_add(GATES * unit * s.gates_stride);
         for unit in 0..s.units {
             activate::<V>(&Activate { rows: s.rows, gates: gates(unit), gates_stride: s.gates_stride });
         }
@@ -161,7 +163,7 @@ unsafe fn cell_backward_rows<V: Lanes, const SUMS: bool, const AHEAD: bool>(s: &
             let d_h = flush(V::load(s.d_hidden.wrapping_add(at)));
             if AHEAD {
                 let back = s.rows * PANEL;
-                (0..4).for_each(|n| V::prefetch(gate(n).wrapping_sub(back)));
+                (0..GATES).for_each(|n| V::prefetch(gate(n).wrapping_sub(back)));
                 V::prefetch(s.cell.wrapping_add(at).wrapping_sub(back));
                 V::prefetch(s.hidden.wrapping_add(at).wrapping_sub(back));
             }

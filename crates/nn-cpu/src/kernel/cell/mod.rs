@@ -2,6 +2,8 @@
 
 pub(super) mod kernels;
 
+use megabatch_nn::model::lstm::GATES;
+
 use super::{Isa, PANEL, View, ViewMut, dispatch, portable};
 #[cfg(target_arch = "x86_64")]
 use megabatch_gpu_core::isa::InstructionSet;
@@ -92,7 +94,7 @@ pub(crate) fn forward(
     hidden_after: &mut ViewMut<'_>,
     prefetch: Prefetch,
 ) {
-    gates.1.check(gates.0.len(), 4, rows);
+    gates.1.check(gates.0.len(), GATES, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
     hidden_after.1.check(hidden_after.0.len(), 1, rows);
     let arguments = Forward {
@@ -120,7 +122,7 @@ pub(crate) fn forward_units(
     cell: &mut ViewMut<'_>,
     hidden_after: &mut ViewMut<'_>,
 ) {
-    gates.1.check(gates.0.len(), 4 * units, rows);
+    gates.1.check(gates.0.len(), GATES * units, rows);
     cell.1.check(cell.0.len(), units, 2 * rows);
     hidden_after.1.check(hidden_after.0.len(), units, rows);
     assert!(gates.1.stride >= rows * PANEL && cell.1.stride >= 2 * rows * PANEL, "gates or states overlap");
@@ -143,7 +145,7 @@ pub(crate) fn forward_units(
 /// # Panics
 /// If the slice is shorter than these sizes.
 pub(crate) fn activate(isa: Isa, rows: usize, gates: &mut ViewMut<'_>) {
-    gates.1.check(gates.0.len(), 4, rows);
+    gates.1.check(gates.0.len(), GATES, rows);
     assert!(gates.1.stride >= rows * PANEL, "gates overlap");
     let arguments = Activate { rows, gates: gates.0[gates.1.start..].as_mut_ptr(), gates_stride: gates.1.stride };
     dispatch!(isa, activate, &arguments);
@@ -155,7 +157,7 @@ pub(crate) fn activate(isa: Isa, rows: usize, gates: &mut ViewMut<'_>) {
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'_>) {
-    gates.1.check(gates.0.len(), 4, rows);
+    gates.1.check(gates.0.len(), GATES, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
     let arguments = CellsArguments {
         rows,
@@ -196,14 +198,14 @@ pub(crate) struct CellGradients<'a> {
 pub(crate) fn cell_backward(isa: Isa, rows: usize, step: Step<'_>, to: CellGradients<'_>) {
     let (Step { gates, cell, d_hidden, hidden }, CellGradients { d_cell, d_gates, sums }) = (step, to);
     if let Some(gates) = gates {
-        gates.1.check(gates.0.len(), 4, rows);
+        gates.1.check(gates.0.len(), GATES, rows);
     }
     cell.1.check(cell.0.len(), 1, 2 * rows);
     d_hidden.1.check(d_hidden.0.len(), 1, rows);
     d_cell.1.check(d_cell.0.len(), 1, rows);
     d_gates.1.check(d_gates.0.len(), 4, rows);
     let (sums, sums_stride) = sums.map_or((std::ptr::null_mut(), 0), |sums| {
-        sums.1.check(sums.0.len(), 4, rows);
+        sums.1.check(sums.0.len(), GATES, rows);
         (sums.0[sums.1.start..].as_mut_ptr(), sums.1.stride)
     });
     let to_gates = d_gates.0[d_gates.1.start..].as_mut_ptr();

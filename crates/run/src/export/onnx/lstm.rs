@@ -59,7 +59,7 @@ impl Reader<'_> {
     /// W [1, 4H, F], R [1, 4H, H] and, of LSTMs that have biases, B [1, 8H].
     fn lstm_constants(&self, graph: &mut Graph, layer: usize) -> Vec<String> {
         let hidden = self.config.hidden;
-        let rows = 4 * hidden;
+        let rows = GATES.len() * hidden;
         let name = |part: &str| self.parameter("lstm", &format!("l{layer}.{part}"));
         let gates =
             |part: &str| in_onnx_order(self.weights.get(&self.parameter("lstm", &format!("{part}_l{layer}"))), hidden);
@@ -105,8 +105,8 @@ pub(super) fn layer_norm(graph: &mut Graph, weights: Weights<'_>, x: &str, norm:
 
 /// The rows [4H, ..] of a parameter in ONNX's order of gates.
 fn in_onnx_order(rows: &[f32], hidden: usize) -> Vec<f32> {
-    let gate_len = rows.len() / 4;
-    assert_eq!(gate_len % hidden, 0, "rows of four gates");
+    let gate_len = rows.len() / GATES.len();
+    assert_eq!(gate_len % hidden, 0, "rows of all gates");
     GATES.iter().flat_map(|gate| rows[gate * gate_len..][..gate_len].iter().copied()).collect()
 }
 
