@@ -19,12 +19,12 @@ use megabatch_nn::batch::BatchView;
 use megabatch_nn::model::{Layout, Model, ModelConfig, Slot, TensorSet, Timeframe};
 use rayon::prelude::*;
 
-/// Initial states of the windows of a timeframe: `[layers, 2, H]`, the hidden and then the cell
-/// state of each layer.
+/// Initial states of the windows of a timeframe: `[layers, S, H]`, the hidden and then, if the cell
+/// has one, the cell state of each layer.
 #[derive(Clone, Copy)]
 pub enum Initial<'a> {
     Zero,
-    /// The state carried to the bar before each, out of these `[slots, layers, 2, H]`.
+    /// The state carried to the bar before each, out of these `[slots, layers, S, H]`.
     Carried(&'a CarriedTimeframe, &'a [f32]),
     /// This one.
     State(&'a [f32]),
@@ -39,11 +39,6 @@ impl<'a> Initial<'a> {
             Initial::State(state) => Some(state),
         }
     }
-}
-
-/// Numbers in the state of all layers of one timeframe's LSTM.
-pub(crate) fn state_len(model: &Model) -> usize {
-    model.config().layers * 2 * model.config().hidden
 }
 
 /// Position of a state that a shard has computed.
@@ -61,7 +56,7 @@ pub(crate) struct ComputedState {
 /// The carried states of a run: those that some training window can start from, and no others.
 #[derive(Debug)]
 pub struct Carried {
-    /// As windows start from them, a tensor `[slots, layers, 2, H]` a timeframe; zero where none
+    /// As windows start from them, a tensor `[slots, layers, S, H]` a timeframe; zero where none
     /// was computed.
     states: TensorSet,
     timeframes: Vec<CarriedTimeframe>,
@@ -77,7 +72,7 @@ pub struct CarriedTimeframe {
     /// Tensor of its states.
     tensor: Slot,
     slots: Vec<CarriedSlot>,
-    /// States that the step has computed so far, `[.., layers, 2, H]`, and their slots.
+    /// States that the step has computed so far, `[.., layers, S, H]`, and their slots.
     pending: Buffer<f32>,
     pending_slots: Vec<usize>,
     /// Number of shards noted since the run began.
@@ -104,18 +99,19 @@ impl Carried {
     /// Zero states for the bars `rows` of each timeframe, in optimizer steps of up to
     /// `step_samples` samples.
     pub fn new(scope: &Scope, model: &Model, rows: &[Vec<usize>], step_samples: usize) -> Result<Self> {
-        let ModelConfig { hidden, layers, .. } = model.config();
+        let ModelConfig { cell, hidden, layers, .. } = model.config();
         let mut layout = Layout::default();
         let timeframe = |(rows, timeframe): (&Vec<usize>, &Timeframe)| {
             let dot = if timeframe.name.is_empty() { "" } else { "." };
-            let tensor = layout.push(format!("states{dot}{}", timeframe.name), &[rows.len(), layers, 2, hidden]);
+            let tensor =
+                layout.push(format!("states{dot}{}", timeframe.name), &[rows.len(), layers, cell.states(), hidden]);
             let pending = rows.len().min(step_samples.saturating_mul(timeframe.steps));
             Ok(CarriedTimeframe {
                 steps: timeframe.steps,
-                state_len: state_len(model),
+                state_len: model.config().state_len(),
                 tensor,
                 slots: rows.iter().map(|&row| CarriedSlot { row, pending: None, shard: 0 }).collect(),
-                pending: Buffer::zeros(scope, state_len(model) * pending)?,
+                pending: Buffer::zeros(scope, model.config().state_len() * pending)?,
                 pending_slots: Vec::new(),
                 shards: 0,
             })
@@ -146,7 +142,7 @@ impl Carried {
     }
 
     /// Notes what the shards of `batch`, which are these samples of it, have computed, in the order
-    /// of the samples. `read_state` writes a state [layers, 2, H].
+    /// of the samples. `read_state` writes a state [layers, S, H].
     pub(crate) fn note(
         &mut self,
         batch: &BatchView<'_>,

@@ -47,7 +47,7 @@ pub struct StatefulInference {
 struct BoundaryState {
     /// Row of the bar after it.
     row: usize,
-    /// `[layers, 2, H]`.
+    /// `[layers, S, H]`.
     state: Vec<f32>,
 }
 
@@ -85,7 +85,7 @@ struct SegmentScan<'a> {
     shape: (usize, usize),
     /// Rows of the segment.
     rows: Range<usize>,
-    /// The state before the first of them, [layers, 2, H].
+    /// The state before the first of them, [layers, S, H].
     state: Vec<f32>,
     /// The rows whose states are asked for, ascending, and where those go, [asked, H].
     asked: &'a [usize],
@@ -390,7 +390,7 @@ impl ScanPlanner<'_> {
     }
 
     fn zero(&self, row: usize) -> BoundaryState {
-        BoundaryState { row, state: vec![0.0; crate::carried::state_len(self.model)] }
+        BoundaryState { row, state: vec![0.0; self.model.config().state_len()] }
     }
 
     /// The last boundary before all rows that are read of windows which end at the row `last` or
@@ -456,9 +456,10 @@ impl SegmentScan<'_> {
     }
 }
 
-/// The hidden state [H] of the top layer, out of a state [layers, 2, H].
-pub(crate) fn top_hidden(state: &[f32], hidden: usize) -> &[f32] {
-    &state[state.len() - 2 * hidden..][..hidden]
+/// The hidden state [H] of the top layer, out of a state [layers, S, H].
+pub(crate) fn top_hidden(state: &[f32], config: ModelConfig) -> &[f32] {
+    let ModelConfig { cell, hidden, .. } = config;
+    &state[state.len() - cell.states() * hidden..][..hidden]
 }
 
 #[cfg(test)]

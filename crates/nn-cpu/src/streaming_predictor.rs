@@ -7,7 +7,6 @@ use megabatch_gpu_core::{Buffer, Device};
 use megabatch_nn::Result;
 use megabatch_nn::model::{Model, TensorSet, Timeframe, load_weights};
 
-use crate::carried::state_len;
 use crate::compute::{Compute, Purpose};
 use crate::decoder::Decoding;
 use crate::kernel::bf16::Bf16Isa;
@@ -31,7 +30,7 @@ pub struct StreamingPredictor {
     model: Model,
     parameters: TensorSet,
     engine: Engine,
-    states: Vec<Buffer<f32>>, // [layers, 2, H] each; for pooling by attention, [T, H] behind it
+    states: Vec<Buffer<f32>>, // [layers, S, H] each; for pooling by attention, [T, H] behind it
     poolings: Vec<WindowPooling>,
     /// From the encoding to the outputs.
     decoding: Decoding,
@@ -92,7 +91,7 @@ impl StreamingPredictor {
         let shape = &self.model.shape().timeframes[timeframe];
         assert!(bars.len().is_multiple_of(shape.features), "bars of {} features", shape.features);
         let hidden = self.model.config().hidden;
-        let (state, recent) = self.states[timeframe].as_mut_slice().split_at_mut(state_len(&self.model));
+        let (state, recent) = self.states[timeframe].as_mut_slice().split_at_mut(self.model.config().state_len());
         for bars in bars.chunks(shape.steps * shape.features) {
             self.engine.advance(timeframe, bars, state);
             if recent.is_empty() {
@@ -103,7 +102,7 @@ impl StreamingPredictor {
             let new = recent.len() - steps * hidden;
             for (t, row) in recent[new..].chunks_exact_mut(hidden).enumerate() {
                 self.engine.read_state(timeframe, t, &mut after);
-                row.copy_from_slice(top_hidden(&after, hidden));
+                row.copy_from_slice(top_hidden(&after, self.model.config()));
                 read_top(&self.model.lstms()[timeframe], &self.parameters, row);
             }
         }
@@ -115,7 +114,7 @@ impl StreamingPredictor {
         let Weights { parameters, precision, .. } = self.engine.weights(&self.model, &self.parameters);
         let parts = self.decoding.encodings_mut(1).chunks_exact_mut(hidden).zip(&self.states).enumerate();
         for (k, (part, state)) in parts {
-            let (state, recent) = state.as_slice().split_at(state_len(&self.model));
+            let (state, recent) = state.as_slice().split_at(self.model.config().state_len());
             match self.poolings.get_mut(k) {
                 Some(memory) => {
                     let pooling = &self.model.poolings()[k];
@@ -127,7 +126,7 @@ impl StreamingPredictor {
                     ));
                 }
                 None => {
-                    part.copy_from_slice(top_hidden(state, hidden));
+                    part.copy_from_slice(top_hidden(state, self.model.config()));
                     read_top(&self.model.lstms()[k], parameters, part);
                 }
             }
@@ -143,10 +142,10 @@ impl StreamingPredictor {
         self.decoding.outputs().to_vec()
     }
 
-    /// The state of timeframe `timeframe`, `[layers, 2, H]`: the hidden and then the cell state of
-    /// each layer. For a model that pools by attention, the top layer's outputs after the last T
-    /// bars follow, `[T, H]`, the latest last; of bars before the segment's first one they are
-    /// zero.
+    /// The state of timeframe `timeframe`, `[layers, S, H]`: the hidden and then, if the cell has
+    /// one, the cell state of each layer. For a model that pools by attention, the top layer's
+    /// outputs after the last T bars follow, `[T, H]`, the latest last; of bars before the
+    /// segment's first one they are zero.
     ///
     /// # Panics
     /// If there is no such timeframe.
@@ -158,5 +157,5 @@ impl StreamingPredictor {
 /// Numbers in what a follower keeps of one timeframe.
 fn followed_len(model: &Model, timeframe: &Timeframe) -> usize {
     let recent = if model.poolings().is_empty() { 0 } else { timeframe.steps * model.config().hidden };
-    state_len(model) + recent
+    model.config().state_len() + recent
 }

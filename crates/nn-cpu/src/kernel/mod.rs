@@ -31,7 +31,9 @@ pub(crate) mod quantized;
 
 use std::ops::Range;
 
-pub(crate) use cell::{CellGradients, Prefetch, Step, activate, cell_backward, cells, forward, forward_units};
+pub(crate) use cell::{
+    CellGradients, GateLayout, Prefetch, StatesMut, Step, activate, cell_backward, cells, forward, forward_units,
+};
 pub(crate) use megabatch_gpu_core::isa::Isa;
 pub(crate) use prefetch::{PanelRows, PrefetchRows};
 

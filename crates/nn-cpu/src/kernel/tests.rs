@@ -1,6 +1,6 @@
 //! Every instruction set of this CPU against loops of a few lines in double precision.
 
-use megabatch_nn::model::Dropout;
+use megabatch_nn::model::{Cell, Dropout};
 use megabatch_order::random::{Stream, uniform};
 use proptest::prelude::*;
 
@@ -21,9 +21,9 @@ fn at(matrix: View<'_>, row: usize, column: usize) -> f64 {
 fn functions(isa: Isa, x: [f32; PANEL]) -> ([f32; PANEL], [f32; PANEL]) {
     let mut gates = x.repeat(4);
     let place = PanelStride { start: 0, stride: PANEL };
-    let (mut cell, mut hidden) = ([0.0; 2 * PANEL], [0.0; PANEL]);
-    let (mut cell, mut hidden) = (ViewMut(&mut cell, place), ViewMut(&mut hidden, place));
-    forward(isa, 1, &mut ViewMut(&mut gates, place), &mut cell, &mut hidden, Prefetch::Nothing);
+    let (mut cell, mut hidden) = ([0.0; 2 * PANEL], [0.0; 2 * PANEL]);
+    let states = StatesMut { hidden: ViewMut(&mut hidden, place), cell: ViewMut(&mut cell, place) };
+    forward(isa, Cell::Lstm, 1, &mut ViewMut(&mut gates, place), states, Prefetch::Nothing);
     let gate = |gate: usize| std::array::from_fn(|i| gates[gate * PANEL + i]);
     (gate(0), gate(2))
 }
@@ -181,93 +181,105 @@ fn rows_are_added_to_those_of_a_place() {
     }
 }
 
+/// Every instruction set with every cell and the number of panels of its gates.
+fn cells_of_each_isa() -> impl Iterator<Item = (Isa, Cell, usize)> {
+    let cells = CELLS.map(|kind| (kind, GateLayout::new(kind).panels));
+    Isa::all().into_iter().flat_map(move |isa| cells.map(|(kind, panels)| (isa, kind, panels)))
+}
+
+const CELLS: [Cell; 1] = [Cell::Lstm];
+
 #[test]
 fn gates_and_cell_states_come_again_to_the_bit() {
-    for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 5, 32].map(|rows| (isa, rows))) {
+    let all = cells_of_each_isa().flat_map(|case| [0, 1, 5, 32].map(|rows| (case, rows)));
+    for ((isa, kind, panels), rows) in all {
         let place = |rows: usize| PanelStride { start: PANEL, stride: (rows + 1) * PANEL };
-        let projected = numbers("gates", (4 * (rows + 1) + 1) * PANEL);
+        let projected = numbers("gates", (panels * (rows + 1) + 1) * PANEL);
         let (mut gates, mut cell) = (projected.clone(), numbers("cell", (2 * rows + 1) * PANEL));
         let (mut gates_again, mut cell_again) = (projected, cell.clone());
-        let mut hidden = vec![0.0; (rows + 1) * PANEL];
-        let (mut cell, mut hidden) = (ViewMut(&mut cell, place(2 * rows)), ViewMut(&mut hidden, place(rows)));
-        forward(isa, rows, &mut ViewMut(&mut gates, place(rows)), &mut cell, &mut hidden, Prefetch::NextStep);
-        activate(isa, rows, &mut ViewMut(&mut gates_again, place(rows)));
-        cells(isa, rows, View(&gates_again, place(rows)), &mut ViewMut(&mut cell_again, place(2 * rows)));
+        let mut hidden = numbers("hidden", (2 * rows + 1) * PANEL);
+        let states =
+            StatesMut { hidden: ViewMut(&mut hidden, place(2 * rows)), cell: ViewMut(&mut cell, place(2 * rows)) };
+        forward(isa, kind, rows, &mut ViewMut(&mut gates, place(rows)), states, Prefetch::NextStep);
+        activate(isa, kind, rows, &mut ViewMut(&mut gates_again, place(rows)));
+        if kind.has_cell_state() {
+            let to = &mut ViewMut(&mut cell_again, place(2 * rows));
+            cells(isa, kind, rows, View(&gates_again, place(rows)), to);
+        }
         let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&gates_again), bits(&gates), "{isa:?}: gates of {rows} rows");
-        assert_eq!(bits(&cell_again), bits(cell.0), "{isa:?}: cell states of {rows} rows");
+        assert_eq!(bits(&gates_again), bits(&gates), "{isa:?}: gates of {rows} rows of {kind:?}");
+        assert_eq!(bits(&cell_again), bits(&cell), "{isa:?}: cell states of {rows} rows of {kind:?}");
     }
 }
 
 #[test]
 fn steps_of_all_units_are_those_of_each_to_the_bit() {
-    for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 3].map(|rows| (isa, rows))) {
+    for ((isa, kind, panels), rows) in cells_of_each_isa().flat_map(|case| [0, 1, 3].map(|rows| (case, rows))) {
         let (units, start) = (3, PANEL);
         let place = |rows: usize| PanelStride { start, stride: (rows + 1) * PANEL };
         let numbers = |name, panels: usize, rows: usize| numbers(name, start + panels * (rows + 1) * PANEL);
-        let before = [numbers("gates", 4 * units, rows), numbers("cell", units, 2 * rows), numbers("h", units, rows)];
-        let [mut gates, mut cell, mut hidden] = before.clone();
+        let states = |name| numbers(name, units, 2 * rows);
+        let before = [numbers("gates", panels * units, rows), states("hidden"), states("cell")];
+        let [mut gates, mut hidden, mut cell] = before.clone();
         for unit in 0..units {
-            let mut gates = ViewMut(&mut gates, place(rows).panel(4 * unit));
-            let mut cell = ViewMut(&mut cell, place(2 * rows).panel(unit));
-            let mut hidden = ViewMut(&mut hidden, place(rows).panel(unit));
-            forward(isa, rows, &mut gates, &mut cell, &mut hidden, Prefetch::Nothing);
+            let mut gates = ViewMut(&mut gates, place(rows).panel(panels * unit));
+            let [hidden, cell] = [&mut hidden, &mut cell].map(|states| ViewMut(states, place(2 * rows).panel(unit)));
+            forward(isa, kind, rows, &mut gates, StatesMut { hidden, cell }, Prefetch::Nothing);
         }
-        let each = [gates, cell, hidden];
-        let [mut gates, mut cell, mut hidden] = before;
-        let mut states = (ViewMut(&mut cell, place(2 * rows)), ViewMut(&mut hidden, place(rows)));
-        forward_units(isa, units, rows, &mut ViewMut(&mut gates, place(rows)), &mut states.0, &mut states.1);
-        assert_eq!([gates, cell, hidden], each, "{isa:?}, {rows} rows");
+        let each = [gates, hidden, cell];
+        let [mut gates, mut hidden, mut cell] = before;
+        let [all_hidden, all_cells] = [&mut hidden, &mut cell].map(|states| ViewMut(states, place(2 * rows)));
+        let states = StatesMut { hidden: all_hidden, cell: all_cells };
+        forward_units(isa, kind, units, rows, &mut ViewMut(&mut gates, place(rows)), states);
+        assert_eq!([gates, hidden, cell], each, "{isa:?}, {rows} rows of {kind:?}");
     }
 }
 
 #[test]
 fn gradients_of_gates_are_added_up_or_take_their_place_to_the_bit() {
-    for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 5, 32].map(|rows| (isa, rows))) {
+    let all = cells_of_each_isa().flat_map(|case| [0, 1, 5, 32].map(|rows| (case, rows)));
+    for ((isa, kind, count), rows) in all {
         let place = |rows: usize| PanelStride { start: PANEL, stride: (rows + 1) * PANEL };
         let panels = |name: &str, panels: usize, rows: usize| numbers(name, (panels * (rows + 1) + 1) * PANEL);
-        let (gates, cell, d_hidden) = (panels("gates", 4, rows), panels("cell", 1, 2 * rows), panels("d", 1, rows));
-        let unwound = |sums: Option<&mut [f32]>| {
-            let step = Step {
-                gates: Some(View(&gates, place(rows))),
-                cell: View(&cell, place(2 * rows)),
-                d_hidden: View(&d_hidden, place(rows)),
-                hidden: sums.is_some().then_some(View(&d_hidden, place(rows))),
-            };
-            let (mut d_cell, mut d_gates) = (panels("d_cell", 1, rows), panels("d_gates", 4, rows));
+        let (gates, d_hidden) = (panels("gates", count, rows), panels("d", 1, rows));
+        let [hidden, cell] = ["hidden", "cell"].map(|name| panels(name, 1, 2 * rows));
+        let step = |gates, prefetch| Step {
+            gates,
+            hidden: View(&hidden, place(2 * rows)),
+            cell: View(&cell, place(2 * rows)),
+            d_hidden: View(&d_hidden, place(rows)),
+            prefetch,
+        };
+        let backward = |sums: Option<&mut [f32]>| {
+            let prefetch = if sums.is_some() { Prefetch::NextStep } else { Prefetch::Nothing };
+            let (mut d_skip, mut d_gates) = (panels("d_skip", 1, rows), panels("d_gates", count, rows));
             let to = CellGradients {
-                d_cell: ViewMut(&mut d_cell, place(rows)),
+                d_skip: ViewMut(&mut d_skip, place(rows)),
                 d_gates: ViewMut(&mut d_gates, place(rows)),
                 sums: sums.map(|sums| ViewMut(sums, place(rows))),
             };
-            cell_backward(isa, rows, step, to);
-            (d_cell, d_gates)
+            cell_backward(isa, kind, rows, step(Some(View(&gates, place(rows))), prefetch), to);
+            (d_skip, d_gates)
         };
-        let step = Step {
-            gates: None,
-            cell: View(&cell, place(2 * rows)),
-            d_hidden: View(&d_hidden, place(rows)),
-            hidden: None,
-        };
-        let (mut d_cell_of_place, mut in_place) = (panels("d_cell", 1, rows), gates.clone());
+        let (mut d_skip_in_place, mut in_place) = (panels("d_skip", 1, rows), gates.clone());
         let to = CellGradients {
-            d_cell: ViewMut(&mut d_cell_of_place, place(rows)),
+            d_skip: ViewMut(&mut d_skip_in_place, place(rows)),
             d_gates: ViewMut(&mut in_place, place(rows)),
             sums: None,
         };
-        cell_backward(isa, rows, step, to);
-        let before = panels("sums", 4, rows);
+        cell_backward(isa, kind, rows, step(None, Prefetch::Nothing), to);
+        let before = panels("sums", count, rows);
         let mut sums = before.clone();
-        let (d_cell, d_gates) = unwound(None);
-        assert_eq!(d_cell_of_place, d_cell, "{isa:?}: {rows} rows in place");
-        assert_eq!(unwound(Some(&mut sums)), (d_cell, d_gates.clone()), "{isa:?}: {rows} rows");
+        let (d_skip, d_gates) = backward(None);
+        assert_eq!(d_skip_in_place, d_skip, "{isa:?}: {rows} rows of {kind:?} in place");
+        assert_eq!(backward(Some(&mut sums)), (d_skip, d_gates.clone()), "{isa:?}: {rows} rows of {kind:?}");
         for at in 0..sums.len() {
             // One row lies between the panels, and one panel's before the first.
             let is_row = at >= PANEL && (at / PANEL - 1) % (rows + 1) < rows;
             let expected = if is_row { before[at] + d_gates[at] } else { before[at] };
-            assert_eq!(sums[at], expected, "{isa:?}: number {at} of the sums of {rows} rows");
+            assert_eq!(sums[at], expected, "{isa:?}: number {at} of the sums of {rows} rows of {kind:?}");
             let expected = if is_row { d_gates[at] } else { gates[at] };
-            assert_eq!(in_place[at], expected, "{isa:?}: number {at} of {rows} rows in place");
+            assert_eq!(in_place[at], expected, "{isa:?}: number {at} of {rows} rows of {kind:?} in place");
         }
     }
 }

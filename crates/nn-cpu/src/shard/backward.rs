@@ -18,18 +18,18 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Buffer;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::{GATES, LayerSlots, Read};
+use megabatch_nn::model::lstm::{LayerSlots, Read};
 
 use super::gradients::SharedGradients;
 use super::memory::{Segment, ShardScratch, panel_stride};
 use super::norm::norm_len;
 use super::sequence::{Sequence, WindowPartition, input};
-use super::weights::{LayerWeights, unpack_add};
+use super::weights::{LayerWeights, WeightSums};
 use super::window_panels;
 use super::{BLOCK_STEPS, Dimensions, add};
 use crate::kernel::{
-    self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, PrefetchRows, ProductIsa, Start, Step,
-    View, ViewMut,
+    self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, ProductIsa, Start,
+    Step, View, ViewMut,
 };
 use crate::norm::add_gradients;
 use crate::profile::Work;
@@ -85,13 +85,13 @@ impl Sequence {
             if self.projects_per_bar(l) {
                 self.add_bars(isa, bars, scratch);
             }
-            gradients.add(|gradients| unpack(self.dims, l, slots, scratch, gradients));
+            gradients.add(|gradients| unpack(self.dims, slots, scratch, gradients));
             gradients.complete_layer(slots);
             self.clock.stop_layer(start, l, Work::WeightGradients);
         }
     }
 
-    /// Layout of [`ShardScratch::d_hidden`] and [`ShardScratch::d_cell`].
+    /// Layout of [`ShardScratch::d_hidden`] and [`ShardScratch::d_skip`].
     pub(super) fn d_state_at(&self) -> PanelStride {
         panel_stride(self.windows.len(), self.windows.len())
     }
@@ -169,7 +169,7 @@ impl Sequence {
         {
             sums.as_mut_slice().fill(0.0);
         }
-        scratch.d_cell.as_mut_slice().fill(0.0);
+        scratch.d_skip.as_mut_slice().fill(0.0);
         if self.receives_at_every_step(l) {
             scratch.d_hidden.as_mut_slice().fill(0.0);
         }
@@ -190,25 +190,28 @@ impl Sequence {
             self.add_from_above(t, scratch);
         }
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let prefetch = if self.dims.bf16_isa.is_some() { Prefetch::NextStep } else { Prefetch::Nothing };
         let (partition, layer) = (self.partition, &mut self.layers[l]);
         for n in 0..self.dims.units() {
-            let at = gates_at.panel(GATES * n);
+            let at = gates_at.panel(panels * n);
             let (gates, d_gates) = match partition {
                 WindowPartition::Whole => (
                     Some(at.view(&layer.gates, &scratch.segment.gates)),
-                    ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(GATES * n)),
+                    ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(panels * n)),
                 ),
                 WindowPartition::Group => (None, at.view_mut(&mut layer.gates, &mut scratch.segment.gates)),
             };
             let step = Step {
                 gates,
+                hidden: View(layer.hidden.as_slice(), states_at.panel(n)),
                 cell: cell_at.panel(n).view(&layer.cell, &scratch.segment.cell),
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
-                hidden: self.dims.bf16_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
+                prefetch,
             };
-            let sums = sums_at.map(|at| ViewMut(scratch.per_bar_gates.as_mut_slice(), at.panel(GATES * n)));
-            let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
-            kernel::cell_backward(isa, rows, step, CellGradients { d_cell, d_gates, sums });
+            let sums = sums_at.map(|at| ViewMut(scratch.per_bar_gates.as_mut_slice(), at.panel(panels * n)));
+            let d_skip = ViewMut(scratch.d_skip.as_mut_slice(), state_at.panel(n));
+            kernel::cell_backward(isa, kind, rows, step, CellGradients { d_skip, d_gates, sums });
         }
         self.round_d_gates(l, t, scratch);
         if self.projects_per_bar(l) && sums_at.is_none() && self.partition == WindowPartition::Whole {
@@ -320,15 +323,14 @@ pub(super) fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
     }
 }
 
-/// Adds the sums of layer `l` to its parameters' gradients.
-fn unpack(dims: Dimensions, l: usize, slots: &LayerSlots, scratch: &ShardScratch, gradients: &mut TensorSet) {
-    let (hidden, width) = (dims.sizes.hidden, dims.gates() * PANEL);
-    let all = 0..dims.gates();
-    unpack_add(hidden, &all, &scratch.d_input_weight.as_slice()[..width * dims.input(l)], slots.weight_ih, gradients);
-    unpack_add(hidden, &all, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
-    for slot in slots.bias.into_iter().flatten() {
-        unpack_add(hidden, &all, &scratch.d_bias.as_slice()[..width], slot, gradients);
-    }
+/// Adds the sums of a layer to its parameters' gradients.
+fn unpack(dims: Dimensions, slots: &LayerSlots, scratch: &ShardScratch, gradients: &mut TensorSet) {
+    let sums = WeightSums {
+        input: scratch.d_input_weight.as_slice(),
+        recurrent: scratch.d_recurrent_weight.as_slice(),
+        bias: scratch.d_bias.as_slice(),
+    };
+    sums.add_to(dims.sizes, &(0..dims.gates()), slots, gradients);
     if let Some(norm) = slots.norm {
         let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(dims)].split_at(dims.units() * PANEL);
         add_gradients(&norm, weight, bias, gradients);

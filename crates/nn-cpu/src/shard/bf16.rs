@@ -29,17 +29,19 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
-use megabatch_nn::model::lstm::GATES;
+use megabatch_nn::model::lstm::LstmSizes;
 
 use super::memory::{LayerMemory, ShardScratch, padded_panel_len, panel_stride};
 use super::sequence::{Sequence, input};
 use super::small_batch::SMALL_BATCH_ROWS_NARROW;
 use super::tasks::Projections;
-use super::weights::{LayerWeights, gate_rows};
+use super::weights::{LayerWeights, WeightPart, gate_rows, padded_gates};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::compute::Purpose;
 use crate::kernel::bf16::{self, Bf16Isa, PAIRED_PANEL, padded_words};
-use crate::kernel::{self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, Start, View, ViewMut};
+use crate::kernel::{
+    self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, Start, StatesMut, View, ViewMut,
+};
 
 /// The name of the instructions for numbers of `precision` that products are computed with on this
 /// CPU, such as `amx-bf16`; `None` where they are computed in single precision, of rounded
@@ -125,11 +127,11 @@ fn rows_at(rows: usize) -> PanelStride {
     panel_stride(rows, rows)
 }
 
-/// [4H, width] to [gate panels][padded words of width][16]; the weights are rounded already.
-pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
-    let width = weight.len() / (GATES * hidden);
+/// [GH, width] to [gate panels][padded words of width][16]; the weights are rounded already.
+pub(super) fn pack(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
+    let width = weight.len() / sizes.gate_rows();
     let panel_len = padded_words(width) * PANEL;
-    for (at, row) in gate_rows(hidden) {
+    for (at, row) in gate_rows(sizes, part) {
         let column = &mut to[at / PANEL * panel_len + at % PANEL..];
         let words = weight[row * width..][..width].chunks(2);
         column.iter_mut().step_by(PANEL).zip(words).for_each(|(to, word)| {
@@ -142,10 +144,10 @@ pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
 /// The half of a word that holds its second number.
 const HIGH: u32 = 0xffff_0000;
 
-/// [4H, H] to [unit panels][words of gates, padded][16]; the weights are rounded already.
-pub(super) fn transpose(hidden: usize, weight: &[f32], to: &mut [f32]) {
-    let words = padded_words(GATES * hidden.next_multiple_of(PANEL));
-    for (at, row) in gate_rows(hidden) {
+/// [GH, H] to [unit panels][words of gates, padded][16]; the weights are rounded already.
+pub(super) fn transpose(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
+    let (hidden, words) = (sizes.hidden, padded_words(padded_gates(sizes)));
+    for (at, row) in gate_rows(sizes, part) {
         for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {
             let to = &mut to[(panel * words + at / 2) * PANEL..][..part.len()];
             to.iter_mut().zip(part).for_each(|(to, number)| {
@@ -184,37 +186,37 @@ impl Sequence {
         ShardScratch { segment, per_bar_gates, pairs: Bf16Scratch { rows: states_as_rows, .. }, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, units) = (self.windows.len(), self.dims.sizes.hidden, self.dims.units());
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
         let projected = self.projected(l, t, per_bar_gates, projections);
-        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
-        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let h_at = rows_at(rows);
         let mut h = ViewMut(states_as_rows.as_mut_slice(), h_at);
-        bf16::rows(bf16_isa, rows, hidden, View(states.as_slice(), before), &mut h);
+        bf16::rows(bf16_isa, rows, hidden, View(states.as_slice(), states_at), &mut h);
         let h = View(states_as_rows.as_slice(), h_at);
         // The gates of sixteen units stay in the first-level cache from product to cell, unless one
         // product of all is faster.
         let few = rows <= SMALL_BATCH_ROWS_NARROW;
         let at_once = if few || bf16_isa.multiplies_whole_steps() { units } else { 1 };
-        let weight_len = GATES * padded_words(hidden) * PANEL;
+        let weight_len = panels * padded_words(hidden) * PANEL;
         for (first, weight) in
             (0..units).step_by(at_once).zip(weights.recurrent.as_slice().chunks_exact(at_once * weight_len))
         {
-            let mut unit_gates = gates_at.panel(GATES * first).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(GATES * first)));
-            let product = PanelProduct { rows, depth: hidden, panels: GATES * at_once, start, a: h, b: weight };
+            let mut unit_gates = gates_at.panel(panels * first).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(panels * first)));
+            let product = PanelProduct { rows, depth: hidden, panels: panels * at_once, start, a: h, b: weight };
             bf16::product(bf16_isa, product, &mut unit_gates, PanelOrder::for_step(t));
             if few {
-                let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
-                let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
-                kernel::forward_units(isa, at_once, rows, &mut unit_gates, &mut cell, &mut after);
+                let cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
+                let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), states_at.panel(first)), cell };
+                kernel::forward_units(isa, kind, at_once, rows, &mut unit_gates, states);
                 continue;
             }
             for n in first..first + at_once {
-                let mut gates = gates_at.panel(GATES * n).view_mut(gates, &mut segment.gates);
-                let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
-                let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
-                kernel::forward(isa, rows, &mut gates, &mut cell, &mut after, Prefetch::NextStep);
+                let mut gates = gates_at.panel(panels * n).view_mut(gates, &mut segment.gates);
+                let cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
+                let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), states_at.panel(n)), cell };
+                kernel::forward(isa, kind, rows, &mut gates, states, Prefetch::NextStep);
             }
         }
     }
@@ -243,8 +245,8 @@ impl Sequence {
         };
         scratch.pairs.multiply(bf16_isa, product, &mut gates);
         for n in 0..self.dims.units() {
-            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(GATES * n));
-            kernel::activate(isa, rows, &mut gates);
+            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(self.dims.gate_panels() * n));
+            kernel::activate(isa, self.dims.sizes.cell, rows, &mut gates);
         }
     }
 
@@ -309,29 +311,32 @@ impl Sequence {
 
 #[cfg(test)]
 mod tests {
+    use megabatch_nn::model::Cell;
+
     use super::*;
 
     #[test]
     fn packed_weights_are_those_of_the_kernels() {
         let (hidden, width) = (18, 5);
+        let sizes = super::super::weights::tests::sizes(Cell::Lstm, hidden);
         let weight =
             |len: usize| (0..len).map(|x| half::bf16::from_f32(x as f32 - 40.0).to_f32()).collect::<Vec<f32>>();
         let stride_of = |stride: usize| PanelStride { start: 0, stride: stride * PANEL };
         for isa in Bf16Isa::all() {
-            let input = weight(GATES * hidden * width);
+            let input = weight(4 * hidden * width);
             let (mut single, mut expected) = (vec![0.0; 8 * width * PANEL], vec![0.0; 8 * 16 * PANEL]);
-            super::super::weights::pack(hidden, &input, &mut single);
+            super::super::weights::pack(sizes, WeightPart::Input, &input, &mut single);
             bf16::pairs(isa, width, 8, View(&single, stride_of(width)), &mut ViewMut(&mut expected, stride_of(16)));
             let mut own = vec![0.0; 8 * 16 * PANEL];
-            pack(hidden, &input, &mut own);
+            pack(sizes, WeightPart::Input, &input, &mut own);
             assert_eq!(own, expected, "{}", isa.name());
 
-            let recurrent = weight(GATES * hidden * hidden);
+            let recurrent = weight(4 * hidden * hidden);
             let (mut single, mut expected) = (vec![0.0; 2 * 128 * PANEL], vec![0.0; 2 * 64 * PANEL]);
-            super::super::weights::transpose(hidden, &recurrent, &mut single);
+            super::super::weights::transpose(sizes, WeightPart::Recurrent, &recurrent, &mut single);
             bf16::pairs(isa, 128, 2, View(&single, stride_of(128)), &mut ViewMut(&mut expected, stride_of(64)));
             let mut own = vec![0.0; 2 * 64 * PANEL];
-            transpose(hidden, &recurrent, &mut own);
+            transpose(sizes, WeightPart::Recurrent, &recurrent, &mut own);
             assert_eq!(own, expected, "{}", isa.name());
         }
     }

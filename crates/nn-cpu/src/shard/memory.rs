@@ -80,7 +80,8 @@ pub(super) struct ShardScratch {
     /// Gradients of a block of steps, before the gates' functions.
     pub(super) d_gates: Buffer<f32>, // [gate panels][block · B][16]
     pub(super) d_hidden: Buffer<f32>, // [unit panels][B][16]
-    pub(super) d_cell: Buffer<f32>,   // [unit panels][B][16]
+    /// Gradient of a state that does not pass the gates: of the cell state.
+    pub(super) d_skip: Buffer<f32>, // [unit panels][B][16]
     /// Gradients of a layer's outputs, to begin with those that pooling gave the top one's; read by
     /// it and then overwritten with those of the layer below.
     pub(super) d_layer_output: Buffer<f32>, // [unit panels][T · B][16]
@@ -136,7 +137,7 @@ scratch_lens! {
     per_bar_gates: "projections by bar", BOTH;
     d_gates: "gradients of gates", BACKWARD;
     d_hidden: "gradients of hidden states", BACKWARD;
-    d_cell: "gradients of cell states", BACKWARD;
+    d_skip: "gradients of cell states", BACKWARD;
     d_layer_output: "gradients of a layer's outputs", BACKWARD;
     factors: "factors of dropout", BOTH;
     dropped: "what dropout or a norm left", BOTH;
@@ -174,7 +175,7 @@ impl ScratchLens {
         ScratchLens {
             d_gates: gates * padded_panel_len(BLOCK_STEPS * dims.capacity),
             d_hidden: state,
-            d_cell: state,
+            d_skip: state,
             d_layer_output: if dims.sizes.has_d_layer_output() { units * padded_panel_len(rows) } else { 0 },
             factors,
             dropped: factors.max(normed),
@@ -210,7 +211,7 @@ impl ShardScratch {
             per_bar_gates: zeros(lens.per_bar_gates)?,
             d_gates: zeros(lens.d_gates)?,
             d_hidden: zeros(lens.d_hidden)?,
-            d_cell: zeros(lens.d_cell)?,
+            d_skip: zeros(lens.d_skip)?,
             d_layer_output: zeros(lens.d_layer_output)?,
             factors: zeros(lens.factors)?,
             dropped: zeros(lens.dropped)?,

@@ -42,7 +42,7 @@ use megabatch_amp::{Accuracy, Operation, Precision};
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
 use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
-use megabatch_nn::model::lstm::{GATES, LstmSizes, Read};
+use megabatch_nn::model::lstm::{LstmSizes, Read};
 use megabatch_nn::model::{Model, TensorSet, prefixed};
 use rayon::prelude::*;
 
@@ -51,7 +51,7 @@ use crate::compute::{Capacity, Purpose};
 use crate::decoder::{self, Decoding, passes};
 use crate::graph_attention::PackedAttention;
 use crate::kernel::bf16::Bf16Isa;
-use crate::kernel::{Isa, PANEL};
+use crate::kernel::{GateLayout, Isa, PANEL};
 use crate::norm::read_top;
 use crate::profile::{Clock, Profile};
 use crate::schedule::TaskGraph;
@@ -94,9 +94,14 @@ impl Dimensions {
         self.sizes.hidden.div_ceil(PANEL)
     }
 
+    /// Panels of gates for each panel of units.
+    fn gate_panels(self) -> usize {
+        GateLayout::new(self.sizes.cell).panels
+    }
+
     /// Panels of gates.
     fn gates(self) -> usize {
-        GATES * self.units()
+        self.gate_panels() * self.units()
     }
 
     /// Width of what layer `l` reads.
@@ -179,7 +184,7 @@ impl PackedWeights {
     pub(crate) fn pack(&mut self, model: &Model, parameters: &TensorSet) {
         self.timeframes.par_iter_mut().zip(model.lstms()).for_each(|(layers, lstm)| {
             for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
-                layer.pack(lstm.sizes.hidden, slots, parameters);
+                layer.pack(lstm.sizes, slots, parameters);
             }
         });
         self.keys.iter_mut().zip(model.poolings()).for_each(|(keys, pooling)| keys.pack(pooling, parameters));
@@ -215,7 +220,9 @@ impl PackedWeights {
         for (timeframe, dims) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), bf16_isa)) {
             for l in 0..dims.sizes.layers {
                 let lens = weights::weights_len(dims, l, purpose).into_iter().zip(NAMES);
-                let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                let name = |what: &str| {
+                    format!("packed: {} layer {l}: {what}", prefixed(dims.sizes.cell.name(), &timeframe.name))
+                };
                 parts.extend(lens.map(|(len, (what, phases))| (name(what), len, phases)));
             }
         }
@@ -325,7 +332,7 @@ impl ShardWorkspace {
         let all = dimensions(model, capacity, bf16_isa);
         let mut parts = TensorPlan::new();
         if capacity.threads > 1 {
-            let names = model.shape().timeframes.iter().map(|tf| prefixed("lstm", &tf.name));
+            let names = model.shape().timeframes.iter().map(|tf| prefixed(model.config().cell.name(), &tf.name));
             let tasks = names.zip(&all).map(|(name, &dims)| {
                 (format!("{name}: groups of windows, and sums"), tasks::len(dims, purpose, capacity.threads), BOTH)
             });
@@ -335,7 +342,8 @@ impl ShardWorkspace {
         for (timeframe, &dims) in model.shape().timeframes.iter().zip(&all) {
             for l in 0..dims.sizes.layers {
                 let lens = memory::layer_len(dims, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
-                let name = |what: &str| format!("{} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                let name =
+                    |what: &str| format!("{} layer {l}: {what}", prefixed(dims.sizes.cell.name(), &timeframe.name));
                 parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
             }
         }
@@ -496,7 +504,7 @@ impl ShardWorkspace {
         self.decoding.fusion_weights(model.decoder(), sample)
     }
 
-    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them;
+    /// Goes on from `state` [layers, S, H] of timeframe `k` over `bars` [n, F], at most T of them;
     /// `state` is then that after them.
     pub(crate) fn advance(&mut self, packed: &PackedWeights, k: usize, bars: &[f32], state: &mut [f32]) {
         let steps = bars.len() / self.dims(k).sizes.features;
@@ -511,7 +519,7 @@ impl ShardWorkspace {
         sequence.read_state(0, steps - 1, state);
     }
 
-    /// Writes the state [layers, 2, H] of a sample in timeframe `k` after a step of its window.
+    /// Writes the state [layers, S, H] of a sample in timeframe `k` after a step of its window.
     pub(crate) fn read_state(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
         let (window, step) = self.place_of(k, sample, t);
         let (sequence, window) = self.sequence_of(k, window);

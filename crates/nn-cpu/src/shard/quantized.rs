@@ -12,16 +12,16 @@ use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::{GATES, LayerSlots, Lstm};
+use megabatch_nn::model::lstm::{LayerSlots, Lstm, LstmSizes};
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::small_batch::SMALL_BATCH_ROWS_NARROW;
 use super::tasks::Projections;
-use super::weights::{LayerWeights, gate_rows};
+use super::weights::{LayerWeights, WeightPart, gate_rows, padded_gates};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::kernel::quantized::{self as int8, Int8Isa, Int8Product, Int8Rows, Int8Weights, PANELS};
-use crate::kernel::{self, Isa, PANEL, PanelOrder, PanelProduct, Start, View, ViewMut};
+use crate::kernel::quantized::{self as int8, Int8Isa, Int8Product, Int8Rows, Int8Weights};
+use crate::kernel::{self, Isa, PANEL, PanelOrder, PanelProduct, Start, StatesMut, View, ViewMut};
 
 /// One layer's matrices in eight bits.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct QuantizedLayer {
     recurrent: Int8Matrix,
 }
 
-/// A matrix [4H, depth] in panels of gates, see [`Int8Weights`].
+/// A matrix [GH, depth] in panels of gates, see [`Int8Weights`].
 #[derive(Debug)]
 struct Int8Matrix {
     depth: usize,
@@ -72,9 +72,9 @@ impl Activations {
 }
 
 impl Int8Matrix {
-    /// Quantises `weight` [4H, depth], of H = `hidden` units.
-    fn new(scope: &Scope, hidden: usize, matrix: &QuantizedMatrix) -> Result<Self> {
-        let ([_, depth], width) = (matrix.shape(), GATES * hidden.next_multiple_of(PANEL));
+    /// Packs a matrix [GH, depth].
+    fn new(scope: &Scope, sizes: LstmSizes, part: WeightPart, matrix: &QuantizedMatrix) -> Result<Self> {
+        let ([_, depth], width) = (matrix.shape(), padded_gates(sizes));
         let padded = int8::padded(depth);
         let mut own = Int8Matrix {
             depth,
@@ -83,7 +83,7 @@ impl Int8Matrix {
             offsets: Buffer::zeros(scope, width)?,
         };
         let (weights, offsets) = (own.weights.as_mut_slice(), own.offsets.as_mut_slice());
-        for (at, row) in gate_rows(hidden) {
+        for (at, row) in gate_rows(sizes, part) {
             own.scales.as_mut_slice()[at] = matrix.scales()[row];
             for k in 0..depth {
                 let q = matrix.at(row, k);
@@ -106,21 +106,20 @@ impl Int8Matrix {
 }
 
 impl LayerWeights {
-    /// Quantises the weights of a layer of H = `hidden` units; by how much each matrix is changed,
-    /// under its name.
+    /// Quantises the weights of a layer; by how much each matrix is changed, under its name.
     fn quantize(
         &mut self,
         scope: &Scope,
-        hidden: usize,
+        sizes: LstmSizes,
         slots: &LayerSlots,
         parameters: &TensorSet,
     ) -> Result<[(String, Accuracy); 2]> {
-        let [input_matrix, recurrent_matrix] = slots.quantized(hidden, parameters)?;
+        let [input_matrix, recurrent_matrix] = slots.quantized(sizes.hidden, parameters)?;
         let accuracy = |slot, matrix: &QuantizedMatrix| {
             (parameters.layout().name(slot).to_owned(), matrix.accuracy(parameters.slot(slot)))
         };
-        let input = Int8Matrix::new(scope, hidden, &input_matrix)?;
-        let recurrent = Int8Matrix::new(scope, hidden, &recurrent_matrix)?;
+        let input = Int8Matrix::new(scope, sizes, WeightPart::Input, &input_matrix)?;
+        let recurrent = Int8Matrix::new(scope, sizes, WeightPart::Recurrent, &recurrent_matrix)?;
         self.quantized = Some(QuantizedLayer { input, recurrent });
         Ok([accuracy(slots.weight_ih, &input_matrix), accuracy(slots.weight_hh, &recurrent_matrix)])
     }
@@ -160,7 +159,7 @@ pub(super) fn quantize(
 ) -> Result<Vec<(String, Accuracy)>> {
     let mut all = Vec::new();
     for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
-        all.extend(layer.quantize(scope, lstm.sizes.hidden, slots, parameters)?);
+        all.extend(layer.quantize(scope, lstm.sizes, slots, parameters)?);
     }
     Ok(all)
 }
@@ -178,23 +177,23 @@ impl Sequence {
     ) {
         let projected = self.projected(l, t, per_bar_gates, projections);
         let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
-        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
-        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let (kind, gate_panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let int8_isa = activations.isa;
-        let h = activations.take(rows, hidden, View(states.as_slice(), before));
+        let h = activations.take(rows, hidden, View(states.as_slice(), states_at));
         // A few rows' chains of operations hide behind those of other units, many rows' gates stay
         // in the cache.
         let at_once = if rows <= SMALL_BATCH_ROWS_NARROW { own.len() } else { 1 };
         for n in own.step_by(at_once) {
-            let mut gates = gates_at.panel(GATES * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(GATES * n)));
-            let (panels, weights) = (PANELS * at_once, recurrent.from(GATES * n));
+            let mut gates = gates_at.panel(gate_panels * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(gate_panels * n)));
+            let (panels, weights) = (gate_panels * at_once, recurrent.from(gate_panels * n));
             let product = Int8Product { depth: hidden, panels, start, x: h, weights };
             int8::product(int8_isa, product, &mut gates, PanelOrder::for_step(t));
-            let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
-            let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
-            kernel::forward_units(isa, at_once, rows, &mut gates, &mut cell, &mut after);
+            let cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
+            let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), states_at.panel(n)), cell };
+            kernel::forward_units(isa, kind, at_once, rows, &mut gates, states);
         }
     }
 }

@@ -37,7 +37,6 @@ use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::Windows;
 use megabatch_nn::model::Mask;
-use megabatch_nn::model::lstm::GATES;
 
 use super::memory::{LayerMemory, ShardScratch, panel_stride};
 use super::segments::Checkpointing;
@@ -50,7 +49,7 @@ use super::{BLOCK_STEPS, Dimensions};
 use crate::carried::Initial;
 use crate::compute::Purpose;
 use crate::kernel::{
-    self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, Start, View, ViewMut,
+    self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, Start, StatesMut, View, ViewMut,
 };
 use crate::profile::{Clock, Work};
 
@@ -343,7 +342,8 @@ impl Sequence {
     ) {
         let shape = [block.len() * self.windows.len(), self.dims.input(l)];
         let own = self.own_units();
-        let gate_panels = GATES * own.start..GATES * own.end;
+        let panels = self.dims.gate_panels();
+        let gate_panels = panels * own.start..panels * own.end;
         let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
         let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
         let (below, here) = self.layers.split_at_mut(l);
@@ -379,27 +379,28 @@ impl Sequence {
     ) {
         let ShardScratch { segment, per_bar_gates, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.dims.sizes.hidden);
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
         let projected = self.projected(l, t, per_bar_gates, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let weight_len = GATES * hidden * PANEL;
+        let weight_len = panels * hidden * PANEL;
         for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
-            let View(next, next_at) = next_gates.panel(GATES * n).view(gates, &segment.gates);
+            let View(next, next_at) = next_gates.panel(panels * n).view(gates, &segment.gates);
             let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
             let prefetch = PrefetchRows::default()
-                .and(next, next_at, GATES, rows)
+                .and(next, next_at, panels, rows)
                 .and(next_state, next_state_at.row(rows), 1, rows)
                 .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
-            let mut gates = gates_at.panel(GATES * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(GATES * n)));
+            let mut gates = gates_at.panel(panels * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(panels * n)));
             let a = View(states.as_slice(), before);
-            let product = PanelProduct { rows, depth: hidden, panels: GATES, start, a, b: weight };
+            let product = PanelProduct { rows, depth: hidden, panels, start, a, b: weight };
             kernel::product_with(isa, product, &mut gates, PanelOrder::Ascending, prefetch);
-            let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
-            let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
-            kernel::forward(isa, rows, &mut gates, &mut cell, &mut after, Prefetch::Nothing);
+            let cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
+            let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), before.panel(n)), cell };
+            kernel::forward(isa, kind, rows, &mut gates, states, Prefetch::Nothing);
         }
     }
 }

@@ -7,13 +7,11 @@
 //! from either end in turn, and then the cell over all units at once: chains of many units are
 //! under way beside each other.
 
-use megabatch_nn::model::lstm::GATES;
-
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::tasks::Projections;
 use super::weights::LayerWeights;
-use crate::kernel::{self, Isa, PanelOrder, PanelProduct, PrefetchRows, Start, View, ViewMut};
+use crate::kernel::{self, Isa, PanelOrder, PanelProduct, PrefetchRows, Start, StatesMut, View, ViewMut};
 
 /// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the
 /// first-level cache from product to cell.
@@ -35,15 +33,15 @@ impl Sequence {
         ShardScratch { segment, per_bar_gates, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
-        let (first, panels) = (own.start, GATES * own.start..GATES * own.end);
+        let (kind, gate_panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let (first, panels) = (own.start, gate_panels * own.start..gate_panels * own.end);
         let projected = self.projected(l, t, per_bar_gates, projections);
-        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
-        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let all_panels = self.dims.gates();
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let mut gates = gates_at.panel(GATES * first).view_mut(gates, &mut segment.gates);
+        let mut gates = gates_at.panel(panels.start).view_mut(gates, &mut segment.gates);
         let start = projected.map_or(Start::Result, Start::Rows);
-        let (a, b) = (View(states.as_slice(), before), weights.recurrent.as_slice());
+        let (a, b) = (View(states.as_slice(), states_at), weights.recurrent.as_slice());
         let product = PanelProduct { rows, depth: hidden, panels: all_panels, start, a, b };
         kernel::product_with(
             isa,
@@ -52,8 +50,8 @@ impl Sequence {
             PanelOrder::for_step(t),
             PrefetchRows::default(),
         );
-        let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
-        let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
-        kernel::forward_units(isa, own.len(), rows, &mut gates, &mut cell, &mut after);
+        let cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
+        let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), states_at.panel(first)), cell };
+        kernel::forward_units(isa, kind, own.len(), rows, &mut gates, states);
     }
 }

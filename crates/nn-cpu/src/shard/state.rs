@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! States in and out of a sequence: `[layers, 2, H]` a window, the hidden and then the cell state
-//! of each layer.
+//! States in and out of a sequence: `[layers, S, H]` a window, the hidden and then, if the cell has
+//! one, the cell state of each layer.
 
 use megabatch_gpu_core::Buffer;
 
@@ -16,14 +16,15 @@ impl Sequence {
         let (len, hidden) = (self.windows.len() * PANEL, self.dims.sizes.hidden);
         let (hidden_at, cell_at) = (self.states_at(0), self.saved_cell_at(0));
         let layer = &mut self.layers[l];
-        let mut halves = [(layer.hidden.as_mut_slice(), hidden_at), (layer.cell.as_mut_slice(), cell_at)];
-        for (states, at) in &mut halves {
+        let mut kinds = [(layer.hidden.as_mut_slice(), hidden_at), (layer.cell.as_mut_slice(), cell_at)];
+        let kinds = &mut kinds[..self.dims.sizes.cell.states()];
+        for (states, at) in &mut *kinds {
             (0..self.dims.units()).for_each(|panel| states[at.panel(panel).start..][..len].fill(0.0));
         }
         for (w, &end) in self.windows.ends().iter().enumerate() {
             let Some(state) = initial.window_state(end) else { continue };
-            let own = state[2 * l * hidden..][..2 * hidden].chunks_exact(hidden);
-            for (from, (to, at)) in own.zip(&mut halves) {
+            let own = state[l * kinds.len() * hidden..].chunks_exact(hidden);
+            for (from, (to, at)) in own.zip(&mut *kinds) {
                 for (panel, part) in from.chunks(PANEL).enumerate() {
                     to[at.row(w).panel(panel).start..][..part.len()].copy_from_slice(part);
                 }
@@ -40,32 +41,31 @@ impl Sequence {
         assert!(kept, "the cell state after step {t} of {}", self.windows.steps());
         let (hidden_at, cell_at) = (self.states_at(t + 1).row(w), self.saved_cell_at(t + 1).row(w));
         let hidden = self.dims.sizes.hidden;
-        for (layer, to) in self.layers.iter().zip(to.chunks_exact_mut(2 * hidden)) {
-            let halves = [(&layer.hidden, hidden_at), (&layer.cell, cell_at)];
-            for ((states, at), to) in halves.into_iter().zip(to.chunks_exact_mut(hidden)) {
-                for (panel, part) in to.chunks_mut(PANEL).enumerate() {
-                    part.copy_from_slice(&states.as_slice()[at.panel(panel).start..][..part.len()]);
-                }
+        let states = self.dims.sizes.cell.states();
+        for (layer, to) in self.layers.iter().zip(to.chunks_exact_mut(states * hidden)) {
+            let kinds = [(&layer.hidden, hidden_at), (&layer.cell, cell_at)];
+            for ((states, at), to) in kinds.into_iter().zip(to.chunks_exact_mut(hidden)) {
+                self.read_kind(states, at, to);
             }
         }
     }
 
     /// True if there are cell states after every step.
     pub(super) fn keeps_cells(&self) -> bool {
-        self.checkpointing.cells == SavedCells::EveryStep
+        self.dims.sizes.cell.has_cell_state() && self.checkpointing.cells == SavedCells::EveryStep
     }
 
     /// The hidden state [H] of layer `l` in window `w` after step `t`, which is in `to` afterwards.
     pub(super) fn read_hidden(&self, l: usize, w: usize, t: usize, to: &mut [f32]) {
-        self.read_half(&self.layers[l].hidden, self.states_at(t + 1).row(w), to);
+        self.read_kind(&self.layers[l].hidden, self.states_at(t + 1).row(w), to);
     }
 
     /// The cell state likewise, where [`Sequence::keeps_cells`].
     pub(super) fn read_cell(&self, l: usize, w: usize, t: usize, to: &mut [f32]) {
-        self.read_half(&self.layers[l].cell, self.saved_cell_at(t + 1).row(w), to);
+        self.read_kind(&self.layers[l].cell, self.saved_cell_at(t + 1).row(w), to);
     }
 
-    fn read_half(&self, states: &Buffer<f32>, at: PanelStride, to: &mut [f32]) {
+    fn read_kind(&self, states: &Buffer<f32>, at: PanelStride, to: &mut [f32]) {
         for (panel, part) in to.chunks_mut(PANEL).enumerate() {
             part.copy_from_slice(&states.as_slice()[at.panel(panel).start..][..part.len()]);
         }

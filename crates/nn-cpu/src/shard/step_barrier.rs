@@ -67,15 +67,15 @@ pub(super) struct StepBarrier {
 struct Published {
     /// Steps that are published.
     steps: AtomicUsize,
-    /// After even and odd steps: hidden states, then cell states, [2, own panels, windows, 16] as
-    /// bits. A member is at most one step ahead of another, which may read the step before.
+    /// After even and odd steps: hidden states, then cell states if any, [S, own panels, windows,
+    /// 16] as bits. A member is at most one step ahead of another, which may read the step before.
     states: [Vec<AtomicU32>; 2],
 }
 
 impl StepBarrier {
     /// A barrier for the members of one timeframe.
     pub(super) fn new(dims: Dimensions, members: usize) -> Self {
-        let own = |member| 2 * part(member, members, dims.units()).len() * dims.capacity * PANEL;
+        let own = |member| dims.sizes.cell.states() * part(member, members, dims.units()).len() * dims.capacity * PANEL;
         let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         let published =
             |member| Published { steps: AtomicUsize::new(0), states: [zeros(own(member)), zeros(own(member))] };
@@ -131,13 +131,13 @@ impl UnitShare {
 
     /// Publishes the own units' part of `states`, hidden and cell, after step `step` of the pass,
     /// and copies the others'.
-    fn meet(&self, step: usize, place: StepStates, states: &mut [&mut [f32]; 2]) -> BarrierOutcome {
+    fn meet(&self, step: usize, place: StepStates, states: &mut [&mut [f32]]) -> BarrierOutcome {
         let UnitShare { barrier, member } = self;
         let published = &barrier.members[*member];
-        let own = place.ranges(2, self.panels(*member, place.units));
+        let own = place.ranges(states.len(), self.panels(*member, place.units));
         let slots = published.states[step % 2].chunks_exact(place.windows * PANEL);
-        for ((half, range), slots) in own.zip(slots) {
-            let states = &states[half][range];
+        for ((kind, range), slots) in own.zip(slots) {
+            let states = &states[kind][range];
             slots.iter().zip(states).for_each(|(slot, state)| slot.store(state.to_bits(), Ordering::Relaxed));
         }
         published.steps.store(step + 1, Ordering::Release);
@@ -147,15 +147,15 @@ impl UnitShare {
             _ => OTHERS_WAIT,
         };
         // Only the first member may have to go on with the cells of all units.
-        let halves = if *member == 0 { 2 } else { 1 };
+        let kinds = if *member == 0 { states.len() } else { 1 };
         for (other, published) in barrier.members.iter().enumerate().filter(|(other, _)| other != member) {
             if !barrier.wait_for(other, step + 1, longest) {
                 barrier.is_over.store(true, Ordering::Release);
                 return if *member == 0 { BarrierOutcome::TakenOver } else { BarrierOutcome::Abandoned };
             }
             let slots = published.states[step % 2].chunks_exact(place.windows * PANEL);
-            for ((half, range), slots) in place.ranges(halves, self.panels(other, place.units)).zip(slots) {
-                let states = &mut states[half][range];
+            for ((kind, range), slots) in place.ranges(kinds, self.panels(other, place.units)).zip(slots) {
+                let states = &mut states[kind][range];
                 slots.iter().zip(states).for_each(|(slot, state)| {
                     *state = f32::from_bits(slot.load(Ordering::Relaxed));
                 });
@@ -174,13 +174,13 @@ struct StepStates {
 }
 
 impl StepStates {
-    /// The ranges of `panels` among hidden (0) and, of two `halves`, then cell states (1).
-    fn ranges(self, halves: usize, panels: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    /// The ranges of `panels` among hidden (0) and, of two `kinds`, then cell states (1).
+    fn ranges(self, kinds: usize, panels: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         let range = move |panel| {
             let start = self.at.panel(panel).start;
             start..start + self.windows * PANEL
         };
-        (0..halves).flat_map(move |half| panels.clone().map(move |panel| (half, range(panel))))
+        (0..kinds).flat_map(move |kind| panels.clone().map(move |panel| (kind, range(panel))))
     }
 }
 
@@ -209,7 +209,8 @@ impl Sequence {
         let place = StepStates { at: self.states_at(t + 1), units: self.dims.units(), windows: self.windows.len() };
         let step = l * self.windows.steps() + t;
         let LayerMemory { hidden, cell, .. } = &mut self.layers[l];
-        let met = share.meet(step, place, &mut [hidden.as_mut_slice(), cell.as_mut_slice()]);
+        let mut states = [hidden.as_mut_slice(), cell.as_mut_slice()];
+        let met = share.meet(step, place, &mut states[..self.dims.sizes.cell.states()]);
         if met != BarrierOutcome::Complete {
             self.unit_share = None;
         }

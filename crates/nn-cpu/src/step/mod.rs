@@ -494,13 +494,13 @@ impl Engine {
         self.pool.install(work)
     }
 
-    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them,
+    /// Goes on from `state` [layers, S, H] of timeframe `k` over `bars` [n, F], at most T of them,
     /// on this thread; `state` is then that after them.
     pub fn advance(&mut self, k: usize, bars: &[f32], state: &mut [f32]) {
         self.workers[0].memory.advance(&self.weights, k, bars, state);
     }
 
-    /// Writes the state [layers, 2, H] of timeframe `k` after step `t` of those that
+    /// Writes the state [layers, S, H] of timeframe `k` after step `t` of those that
     /// [`Engine::advance`] went last.
     pub fn read_state(&self, k: usize, t: usize, to: &mut [f32]) {
         self.workers[0].memory.read_state(k, 0, t, to);

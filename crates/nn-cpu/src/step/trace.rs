@@ -58,17 +58,19 @@ impl ShardWorkspace {
         self.decoding().trace(model.decoder(), trace);
     }
 
-    /// Looks at the states of timeframe `k`: layer by layer, in each step by step, the cell state
-    /// before the hidden state.
+    /// Looks at the states of timeframe `k`: layer by layer, in each step by step, the cell state,
+    /// if there is one, before the hidden state.
     fn trace_layers(&self, model: &Model, k: usize, samples: usize, trace: &mut NonFiniteTrace) {
         let (timeframe, config) = (&model.shape().timeframes[k], model.config());
-        let name = prefixed("lstm", &timeframe.name);
+        let name = prefixed(config.cell.name(), &timeframe.name);
         for l in 0..config.layers {
             for t in 0..timeframe.steps {
                 let [cells, hidden] = self.layer_states(k, l, samples, t, config.hidden);
                 let layer = format!("layer {l} of {name}");
                 let after = |what: &str| format!("the {what} state after bar {t} [B, H]");
-                trace.look(&layer, &after("cell"), &cells);
+                if config.cell.has_cell_state() {
+                    trace.look(&layer, &after("cell"), &cells);
+                }
                 trace.look(&layer, &after("hidden"), &hidden);
                 if trace.first().is_some() {
                     return;

@@ -5,16 +5,15 @@
 use megabatch_amp::QuantizedMatrix;
 
 use crate::error::{Error, Result};
+use crate::model::cell::Cell;
 use crate::model::norm::LayerNorm;
 use crate::model::tensor::{Layout, Slot, TensorSet};
-
-/// Gates of a cell: the weights and biases of a layer have H rows for each, in PyTorch's order i, f,
-/// g, o.
-pub const GATES: usize = 4;
 
 /// Sizes of one timeframe's LSTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LstmSizes {
+    /// Cell of all layers.
+    pub cell: Cell,
     /// T.
     pub steps: usize,
     /// F of the first layer; those above read H.
@@ -52,11 +51,11 @@ pub struct Lstm {
 /// Offsets of one layer's parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerSlots {
-    /// W_ih, `[4H, F]`.
+    /// W_ih, `[GH, F]` for G gates.
     pub weight_ih: Slot,
-    /// W_hh, `[4H, H]`.
+    /// W_hh, `[GH, H]`.
     pub weight_hh: Slot,
-    /// b_ih and b_hh, `[4H]` each.
+    /// b_ih and b_hh, `[GH]` each.
     pub bias: Option<[Slot; 2]>,
     /// Norm of the layer's outputs.
     pub norm: Option<LayerNorm>,
@@ -83,7 +82,7 @@ impl Lstm {
 impl LstmSizes {
     /// Rows of a layer's weights and biases.
     pub fn gate_rows(self) -> usize {
-        GATES * self.hidden
+        self.cell.gates() * self.hidden
     }
 
     /// Width of what layer `l` reads at each step.
@@ -99,14 +98,14 @@ impl LstmSizes {
 }
 
 impl LayerSlots {
-    /// W_ih `[4H, F]` and W_hh `[4H, H]` of H = `hidden` units in eight bits.
+    /// W_ih `[GH, F]` and W_hh `[GH, H]` of H = `hidden` units in eight bits.
     ///
     /// # Errors
     /// [`Error::Quantize`] for weights that are not finite.
     pub fn quantized(&self, hidden: usize, parameters: &TensorSet) -> Result<[QuantizedMatrix; 2]> {
+        let rows = parameters.slot(self.weight_hh).len() / hidden;
         let quantized = |slot| {
             let weight = parameters.slot(slot);
-            let rows = GATES * hidden;
             let tensor = || parameters.layout().name(slot).to_owned();
             QuantizedMatrix::quantize(weight, rows, weight.len() / rows)
                 .map_err(|source| Error::Quantize { tensor: tensor(), source })

@@ -3,6 +3,7 @@
 //! Descriptions of models: configuration, shapes, parameters by name, initial values. Nothing is
 //! computed here.
 
+mod cell;
 pub mod decoder;
 mod dropout;
 pub mod fusion;
@@ -17,6 +18,7 @@ mod readout;
 mod tensor;
 mod weights;
 
+pub use cell::Cell;
 pub use dropout::{Dropout, Mask, StepDropout, StepSeed, check_rate};
 pub use fusion::Fusion;
 pub use graph::{AttentionKind, GraphActivation, GraphAttention, GraphConfig, GraphOutput};
@@ -101,6 +103,9 @@ pub struct ModelConfig {
     /// without them.
     #[serde(default)]
     pub encoder: Encoder,
+    /// Cell of the encoder's layers.
+    #[serde(default)]
+    pub cell: Cell,
     /// H: hidden units of every layer.
     pub hidden: usize,
     /// Layers of every timeframe's LSTM.
@@ -148,6 +153,7 @@ impl Default for ModelConfig {
     fn default() -> Self {
         ModelConfig {
             encoder: Encoder::Lstm,
+            cell: Cell::Lstm,
             hidden: 128,
             layers: 1,
             bias: true,
@@ -167,6 +173,12 @@ impl ModelConfig {
     /// Outputs for a sample of so many targets.
     pub fn outputs_of(&self, targets: usize) -> usize {
         self.outputs.unwrap_or(targets * self.outputs_per_target)
+    }
+
+    /// Numbers in the state of all layers of one timeframe, `[layers, S, H]`: the hidden state of
+    /// each layer, then its cell state if it has one.
+    pub fn state_len(&self) -> usize {
+        self.layers * self.cell.states() * self.hidden
     }
 
     /// True if the samples are the nodes of graphs, which then take their place in a run.
@@ -220,10 +232,10 @@ impl Model {
         let mut layout = Layout::default();
         let lstm = |timeframe: &Timeframe| {
             let &Timeframe { ref name, steps, features } = timeframe;
-            let ModelConfig { hidden, layers, bias, layer_norm: norm, .. } = config;
+            let ModelConfig { cell, hidden, layers, bias, layer_norm: norm, .. } = config;
             let read = config.read();
-            let sizes = LstmSizes { steps, features, hidden, layers, bias, norm, read };
-            Lstm::new(sizes, &prefixed("lstm", name), &prefixed("norm", name), &mut layout)
+            let sizes = LstmSizes { cell, steps, features, hidden, layers, bias, norm, read };
+            Lstm::new(sizes, &prefixed(cell.name(), name), &prefixed("norm", name), &mut layout)
         };
         let lstms: Vec<Lstm> = match config.encoder {
             Encoder::Lstm => shape.timeframes.iter().map(lstm).collect(),
@@ -262,7 +274,8 @@ impl Model {
         self.config
     }
 
-    /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F], … ,
+    /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F]
+    /// or `gru…`, … ,
     /// `head.weight` [K · M, D], `head.bias`. The file `docs/reference/weights.md` of the
     /// repository has the module in PyTorch.
     pub fn layout(&self) -> &Arc<Layout> {

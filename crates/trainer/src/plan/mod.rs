@@ -12,7 +12,7 @@ mod tests;
 use megabatch_amp::Precision;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::PlannedTensor;
-use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape};
+use megabatch_nn::model::{Model, Pooling, SampleShape};
 use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use serde::Serialize;
 
@@ -177,10 +177,10 @@ impl Footprint {
     /// # Panics
     /// If the configuration has no model, and thus no footprint.
     pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
-        let ModelConfig { hidden, layers, pooling, .. } = config.model;
+        let pooling = config.model.pooling;
         let training = states.training.iter().zip(&shape.timeframes);
         let training = training.map(|(&rows, timeframe)| {
-            carried_len(2 * layers * hidden, rows, config.step_samples().saturating_mul(timeframe.steps))
+            carried_len(config.model.state_len(), rows, config.step_samples().saturating_mul(timeframe.steps))
         });
         let model =
             Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");

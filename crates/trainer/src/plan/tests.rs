@@ -8,7 +8,7 @@ use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::PlannedTensor;
-use megabatch_nn::model::{AttentionKind, Encoder, Fusion, GraphConfig, GraphOutput, Readout, Timeframe};
+use megabatch_nn::model::{AttentionKind, Encoder, Fusion, GraphConfig, GraphOutput, ModelConfig, Readout, Timeframe};
 use megabatch_segment::{Compressed, Csc};
 use proptest::prelude::*;
 

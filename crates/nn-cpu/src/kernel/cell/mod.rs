@@ -1,8 +1,12 @@
-//! The cell of an LSTM, on slices.
+//! Recurrent cells, on slices: the pointwise part of a step, forward and backward.
+//!
+//! A cell is a file with its [`GateLayout`] and its equations, such as [`lstm`]; everything else
+//! computes with these two.
 
 pub(super) mod kernels;
+mod lstm;
 
-use megabatch_nn::model::lstm::GATES;
+use megabatch_nn::model::Cell;
 
 use super::{Isa, PANEL, View, ViewMut, dispatch, portable};
 #[cfg(target_arch = "x86_64")]
@@ -10,43 +14,67 @@ use megabatch_gpu_core::isa::InstructionSet;
 
 use super::{avx2, avx512};
 
-/// Arguments of the kernel `forward`: gates [4][rows][16] at their stride, cell [2 · rows][16]
-/// (before, then after the step) and hidden_after [rows][16], none overlapping another.
+/// Panels of a cell's gates for sixteen units: sums of products, then gates, then gradients.
+///
+/// W_ih, W_hh and the biases have H rows for each gate, in PyTorch's order. The panels of the
+/// products of a gate's rows are listed here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GateLayout {
+    pub(crate) panels: usize,
+    /// Panel of each gate's x · W_ihᵀ + b_ih.
+    pub(crate) input: &'static [usize],
+    /// Panel of each gate's h · W_hhᵀ + b_hh.
+    pub(crate) recurrent: &'static [usize],
+}
+
+impl GateLayout {
+    pub(crate) fn new(cell: Cell) -> Self {
+        match cell {
+            Cell::Lstm => lstm::GATES,
+        }
+    }
+}
+
+/// Arguments of the kernel `forward`: gates [panels][rows][16] at their stride, hidden and, unless
+/// the cell has none, cell [2 · rows][16] (before, then after the step), none overlapping another.
 pub(super) struct Forward {
+    kind: Cell,
     rows: usize,
     gates: *mut f32,
     gates_stride: usize,
+    hidden: *mut f32,
     cell: *mut f32,
-    hidden_after: *mut f32,
     /// True if it prefetches the same rows of the next step, which follow these.
     asks_ahead: bool,
 }
 
-/// Arguments of the kernel `forward_units`: those of `forward` for every panel of units: gates [4 ·
-/// units][rows][16], cell [units][2 · rows][16] and hidden_after [units][rows][16] at their
-/// strides, none overlapping another.
+/// Arguments of the kernel `forward_units`: those of `forward` for every panel of units, gates
+/// [units · panels][rows][16], hidden and cell [units][2 · rows][16] at their strides.
 pub(super) struct ForwardUnits {
+    kind: Cell,
     units: usize,
     rows: usize,
     gates: *mut f32,
     gates_stride: usize,
+    hidden: *mut f32,
+    hidden_stride: usize,
     cell: *mut f32,
     cell_stride: usize,
-    hidden_after: *mut f32,
-    hidden_stride: usize,
 }
 
-/// Arguments of the kernel `activate`: gates [4][rows][16] at their stride, none overlapping
+/// Arguments of the kernel `activate`: gates [panels][rows][16] at their stride, none overlapping
 /// another.
 pub(super) struct Activate {
+    kind: Cell,
     rows: usize,
     gates: *mut f32,
     gates_stride: usize,
 }
 
-/// Arguments of the kernel `cells`: gates [4][rows][16] at their stride and cell [2 · rows][16]
-/// (before, then after the step), which does not overlap them.
+/// Arguments of the kernel `cells`: gates [panels][rows][16] at their stride and cell [2 ·
+/// rows][16] (before, then after the step), which does not overlap them.
 pub(super) struct CellsArguments {
+    kind: Cell,
     rows: usize,
     gates: *const f32,
     gates_stride: usize,
@@ -54,22 +82,24 @@ pub(super) struct CellsArguments {
 }
 
 /// Arguments of the kernel `cell_backward`: gates, d_gates and, unless it is null, sums
-/// [4][rows][16] at their strides, cell [2 · rows][16] (before, then after the step), d_hidden and
-/// d_cell [rows][16], none that is written overlapping another, but for d_gates that are the gates
-/// themselves. `hidden` is null or the states before the step, of which nothing is read: those of
-/// the step before it lie in front of them, as do the gates' and cells', and are prefetched.
+/// [panels][rows][16] at their strides, hidden and, unless the cell has none, cell [2 · rows][16]
+/// (before, then after the step), d_hidden and d_skip [rows][16], none that is written overlapping
+/// another, but for d_gates that are the gates themselves. Those of the step before lie in front of
+/// gates and states, and are prefetched with `asks_ahead`.
 pub(super) struct CellBackwardArguments {
+    kind: Cell,
     rows: usize,
     gates: *const f32,
     gates_stride: usize,
-    cell: *const f32,
     hidden: *const f32,
+    cell: *const f32,
     d_hidden: *const f32,
-    d_cell: *mut f32,
+    d_skip: *mut f32,
     d_gates: *mut f32,
     d_gates_stride: usize,
     sums: *mut f32,
     sums_stride: usize,
+    asks_ahead: bool,
 }
 
 /// Rows that the cell prefetches.
@@ -80,86 +110,111 @@ pub(crate) enum Prefetch {
     NextStep,
 }
 
-/// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are
-/// replaced by themselves after them; `cell` holds the state before the step in `rows` rows and
-/// receives the one after it in the `rows` that follow; `hidden_after` [rows, 16] is written.
+/// States of sixteen units: before a step in `rows` rows, and after it in the `rows` that follow.
+pub(crate) struct StatesMut<'a> {
+    pub(crate) hidden: ViewMut<'a>,
+    /// Anything for a cell without a cell state.
+    pub(crate) cell: ViewMut<'a>,
+}
+
+impl StatesMut<'_> {
+    /// Start of the hidden and of the cell states; the latter is null for a cell without.
+    ///
+    /// # Panics
+    /// If a slice is shorter than `units` panels of 2 · `rows` rows.
+    fn pointers(&mut self, cell: Cell, units: usize, rows: usize) -> [*mut f32; 2] {
+        let start = |ViewMut(values, at): &mut ViewMut<'_>| {
+            at.check(values.len(), units, 2 * rows);
+            values[at.start..].as_mut_ptr()
+        };
+        [start(&mut self.hidden), if cell.has_cell_state() { start(&mut self.cell) } else { std::ptr::null_mut() }]
+    }
+}
+
+/// One step of sixteen units of `rows` windows: `gates` [rows, panels · 16], before their
+/// functions, are replaced by themselves after them; `states` after the step are written.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn forward(
     isa: Isa,
+    kind: Cell,
     rows: usize,
     gates: &mut ViewMut<'_>,
-    cell: &mut ViewMut<'_>,
-    hidden_after: &mut ViewMut<'_>,
+    mut states: StatesMut<'_>,
     prefetch: Prefetch,
 ) {
-    gates.1.check(gates.0.len(), GATES, rows);
-    cell.1.check(cell.0.len(), 1, 2 * rows);
-    hidden_after.1.check(hidden_after.0.len(), 1, rows);
+    gates.1.check(gates.0.len(), GateLayout::new(kind).panels, rows);
+    let [hidden, cell] = states.pointers(kind, 1, rows);
     let arguments = Forward {
+        kind,
         rows,
         gates: gates.0[gates.1.start..].as_mut_ptr(),
         gates_stride: gates.1.stride,
-        cell: cell.0[cell.1.start..].as_mut_ptr(),
-        hidden_after: hidden_after.0[hidden_after.1.start..].as_mut_ptr(),
+        hidden,
+        cell,
         asks_ahead: prefetch == Prefetch::NextStep,
     };
     assert!(gates.1.stride >= rows * PANEL, "gates overlap");
     dispatch!(isa, forward, &arguments);
 }
 
-/// [`forward`] of all `units` panels of units, whose gates are [units · 4] panels: to the same
-/// bits, and faster for few rows.
+/// [`forward`] of all `units` panels of units, whose gates follow one another: to the same bits,
+/// and faster for few rows.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn forward_units(
     isa: Isa,
+    kind: Cell,
     units: usize,
     rows: usize,
     gates: &mut ViewMut<'_>,
-    cell: &mut ViewMut<'_>,
-    hidden_after: &mut ViewMut<'_>,
+    mut states: StatesMut<'_>,
 ) {
-    gates.1.check(gates.0.len(), GATES * units, rows);
-    cell.1.check(cell.0.len(), units, 2 * rows);
-    hidden_after.1.check(hidden_after.0.len(), units, rows);
-    assert!(gates.1.stride >= rows * PANEL && cell.1.stride >= 2 * rows * PANEL, "gates or states overlap");
+    gates.1.check(gates.0.len(), GateLayout::new(kind).panels * units, rows);
+    let [hidden, cell] = states.pointers(kind, units, rows);
+    let (hidden_stride, cell_stride) = (states.hidden.1.stride, states.cell.1.stride);
+    let is_apart = |stride: usize| stride >= 2 * rows * PANEL;
+    assert!(gates.1.stride >= rows * PANEL, "gates overlap");
+    assert!(is_apart(hidden_stride) && (cell.is_null() || is_apart(cell_stride)), "states overlap");
     let arguments = ForwardUnits {
+        kind,
         units,
         rows,
         gates: gates.0[gates.1.start..].as_mut_ptr(),
         gates_stride: gates.1.stride,
-        cell: cell.0[cell.1.start..].as_mut_ptr(),
-        cell_stride: cell.1.stride,
-        hidden_after: hidden_after.0[hidden_after.1.start..].as_mut_ptr(),
-        hidden_stride: hidden_after.1.stride,
+        hidden,
+        hidden_stride,
+        cell,
+        cell_stride,
     };
     dispatch!(isa, forward_units, &arguments);
 }
 
-/// The first half of [`forward`]: `gates` [rows, 4 · 16], before their functions, are replaced by
-/// themselves after them.
+/// The gates of [`forward`] alone: `gates` [rows, panels · 16], before their functions, are
+/// replaced by themselves after them.
 ///
 /// # Panics
 /// If the slice is shorter than these sizes.
-pub(crate) fn activate(isa: Isa, rows: usize, gates: &mut ViewMut<'_>) {
-    gates.1.check(gates.0.len(), GATES, rows);
+pub(crate) fn activate(isa: Isa, kind: Cell, rows: usize, gates: &mut ViewMut<'_>) {
+    gates.1.check(gates.0.len(), GateLayout::new(kind).panels, rows);
     assert!(gates.1.stride >= rows * PANEL, "gates overlap");
-    let arguments = Activate { rows, gates: gates.0[gates.1.start..].as_mut_ptr(), gates_stride: gates.1.stride };
-    dispatch!(isa, activate, &arguments);
+    let (first, gates_stride) = (gates.0[gates.1.start..].as_mut_ptr(), gates.1.stride);
+    dispatch!(isa, activate, &Activate { kind, rows, gates: first, gates_stride });
 }
 
-/// Cell states of [`forward`], from `gates` [rows, 4 · 16] after their functions: `cell` holds the
-/// state before the step in `rows` rows and receives the one after it in the `rows` that follow.
+/// Cell states of [`forward`], from `gates` [rows, panels · 16] after their functions: `cell` holds
+/// the state before the step in `rows` rows and receives the one after it in the `rows` that
+/// follow.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'_>) {
-    gates.1.check(gates.0.len(), GATES, rows);
+pub(crate) fn cells(isa: Isa, kind: Cell, rows: usize, gates: View<'_>, cell: &mut ViewMut<'_>) {
+    gates.1.check(gates.0.len(), GateLayout::new(kind).panels, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
     let arguments = CellsArguments {
+        kind,
         rows,
         gates: gates.0[gates.1.start..].as_ptr(),
         gates_stride: gates.1.stride,
@@ -168,26 +223,30 @@ pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'
     dispatch!(isa, cells, &arguments);
 }
 
-/// Inputs of [`cell_backward`] for sixteen units: the gates [rows, 4 · 16] after their functions,
-/// `None` where their gradients take their place; the cell state before and after the step in 2 ·
-/// `rows` rows, the gradient of the hidden state after it [rows, 16]; to have the rows of the step
-/// before prefetched, the hidden state before this one [rows, 16].
+/// Inputs of [`cell_backward`] for sixteen units.
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
+    /// Gates [rows, panels · 16] after their functions; `None` where their gradients take their
+    /// place.
     pub(crate) gates: Option<View<'a>>,
+    /// Hidden states before and after the step in 2 · `rows` rows.
+    pub(crate) hidden: View<'a>,
+    /// Cell states likewise; anything for a cell without.
     pub(crate) cell: View<'a>,
+    /// Gradient of the hidden state after the step [rows, 16].
     pub(crate) d_hidden: View<'a>,
-    pub(crate) hidden: Option<View<'a>>,
+    /// Prefetch of the rows of the step before.
+    pub(crate) prefetch: Prefetch,
 }
 
 /// Outputs of [`cell_backward`] for sixteen units.
 pub(crate) struct CellGradients<'a> {
-    /// From the gradient of the cell state after the step to that of the state before it: [rows,
-    /// 16].
-    pub(crate) d_cell: ViewMut<'a>,
-    /// The gradients of the gates before their functions, which are written: [rows, 4 · 16].
+    /// Gradient of a state that does not pass the gates, [rows, 16]: from that of the cell state
+    /// after the step to that of the state before it.
+    pub(crate) d_skip: ViewMut<'a>,
+    /// The gradients of the gates before their functions, which are written: [rows, panels · 16].
     pub(crate) d_gates: ViewMut<'a>,
-    /// Sums that they are also added to: [rows, 4 · 16].
+    /// Sums that they are also added to: [rows, panels · 16].
     pub(crate) sums: Option<ViewMut<'a>>,
 }
 
@@ -195,17 +254,21 @@ pub(crate) struct CellGradients<'a> {
 ///
 /// # Panics
 /// If a slice is shorter than the sizes say.
-pub(crate) fn cell_backward(isa: Isa, rows: usize, step: Step<'_>, to: CellGradients<'_>) {
-    let (Step { gates, cell, d_hidden, hidden }, CellGradients { d_cell, d_gates, sums }) = (step, to);
+pub(crate) fn cell_backward(isa: Isa, kind: Cell, rows: usize, step: Step<'_>, to: CellGradients<'_>) {
+    let (Step { gates, hidden, cell, d_hidden, prefetch }, CellGradients { d_skip, d_gates, sums }) = (step, to);
+    let panels = GateLayout::new(kind).panels;
     if let Some(gates) = gates {
-        gates.1.check(gates.0.len(), GATES, rows);
+        gates.1.check(gates.0.len(), panels, rows);
     }
-    cell.1.check(cell.0.len(), 1, 2 * rows);
+    let states = |View(values, at): View<'_>| {
+        at.check(values.len(), 1, 2 * rows);
+        values[at.start..].as_ptr()
+    };
     d_hidden.1.check(d_hidden.0.len(), 1, rows);
-    d_cell.1.check(d_cell.0.len(), 1, rows);
-    d_gates.1.check(d_gates.0.len(), 4, rows);
+    d_skip.1.check(d_skip.0.len(), 1, rows);
+    d_gates.1.check(d_gates.0.len(), panels, rows);
     let (sums, sums_stride) = sums.map_or((std::ptr::null_mut(), 0), |sums| {
-        sums.1.check(sums.0.len(), GATES, rows);
+        sums.1.check(sums.0.len(), panels, rows);
         (sums.0[sums.1.start..].as_mut_ptr(), sums.1.stride)
     });
     let to_gates = d_gates.0[d_gates.1.start..].as_mut_ptr();
@@ -214,17 +277,19 @@ pub(crate) fn cell_backward(isa: Isa, rows: usize, step: Step<'_>, to: CellGradi
         None => (to_gates.cast_const(), d_gates.1.stride),
     };
     let arguments = CellBackwardArguments {
+        kind,
         rows,
         gates,
         gates_stride,
-        cell: cell.0[cell.1.start..].as_ptr(),
-        hidden: hidden.map_or(std::ptr::null(), |hidden| hidden.0[hidden.1.start..].as_ptr()),
+        hidden: states(hidden),
+        cell: if kind.has_cell_state() { states(cell) } else { std::ptr::null() },
         d_hidden: d_hidden.0[d_hidden.1.start..].as_ptr(),
-        d_cell: d_cell.0[d_cell.1.start..].as_mut_ptr(),
+        d_skip: d_skip.0[d_skip.1.start..].as_mut_ptr(),
         d_gates: to_gates,
         d_gates_stride: d_gates.1.stride,
         sums,
         sums_stride,
+        asks_ahead: prefetch == Prefetch::NextStep,
     };
     dispatch!(isa, cell_backward, &arguments);
 }

@@ -30,7 +30,6 @@
 use std::ops::Range;
 
 use megabatch_gpu_core::Buffer;
-use megabatch_nn::model::lstm::GATES;
 
 use super::dropout::copy_rows;
 use super::memory::{ShardScratch, panel_stride};
@@ -275,20 +274,21 @@ impl Sequence {
     ) {
         let (rows, hidden) = (segment.len() * self.windows.len(), self.dims.sizes.hidden);
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
-        let weight = &weights.recurrent.as_slice()[GATES * n * hidden * PANEL..][..GATES * hidden * PANEL];
-        let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), self.segment_gates_at(0).panel(GATES * n));
-        let product = PanelProduct { rows, depth: hidden, panels: GATES, start: Start::Result, a: before, b: weight };
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let weight = &weights.recurrent.as_slice()[panels * n * hidden * PANEL..][..panels * hidden * PANEL];
+        let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), self.segment_gates_at(0).panel(panels * n));
+        let product = PanelProduct { rows, depth: hidden, panels, start: Start::Result, a: before, b: weight };
         kernel::product(isa, product, &mut gates);
-        kernel::activate(isa, rows, &mut gates);
+        kernel::activate(isa, kind, rows, &mut gates);
     }
 
     /// The cell states of sixteen units after each step of a segment, from their gates.
     fn cells_again(&self, isa: Isa, l: usize, n: usize, segment: &Range<usize>, scratch: &mut ShardScratch) {
-        let layer = &self.layers[l];
+        let (kind, panels, layer) = (self.dims.sizes.cell, self.dims.gate_panels(), &self.layers[l]);
         for t in segment.clone() {
-            let gates = self.gates_at(t).panel(GATES * n).view(&layer.gates, &scratch.segment.gates);
+            let gates = self.gates_at(t).panel(panels * n).view(&layer.gates, &scratch.segment.gates);
             let at = self.segment_cell_at(t - segment.start).panel(n);
-            kernel::cells(isa, self.windows.len(), gates, &mut ViewMut(scratch.segment.cell.as_mut_slice(), at));
+            kernel::cells(isa, kind, self.windows.len(), gates, &mut ViewMut(scratch.segment.cell.as_mut_slice(), at));
         }
     }
 }

@@ -17,7 +17,7 @@ use super::super::gradients::SharedGradients;
 use super::super::memory::{padded_panel_len, panel_stride};
 use super::super::rounding::round_panels;
 use super::super::sequence::Sequence;
-use super::super::weights::unpack_add;
+use super::super::weights::WeightSums;
 use super::super::window_panels;
 use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
@@ -197,7 +197,7 @@ impl PanelSums {
         for (l, slots) in slots.iter().enumerate().rev() {
             let start = self.clock.start();
             self.sum(isa, backward_windows, l);
-            self.unpack(backward_windows.dims, l, slots, gradients);
+            self.unpack(backward_windows.dims, slots, gradients);
             if backward_windows.left[l].fetch_sub(1, Ordering::AcqRel) == 1 {
                 gradients.complete_layer(slots);
             }
@@ -331,16 +331,13 @@ impl PanelSums {
         }
     }
 
-    /// Adds the sums of layer `l` to its parameters' gradients.
-    fn unpack(&self, dims: Dimensions, l: usize, slots: &LayerSlots, gradients: &SharedGradients<'_>) {
-        let (hidden, width) = (dims.sizes.hidden, self.panels.len() * PANEL);
-        gradients.add(|gradients| {
-            let mut unpack = |sums: &Buffer<f32>, len, slot| {
-                unpack_add(hidden, &self.panels, &sums.as_slice()[..len], slot, gradients);
-            };
-            unpack(&self.d_input_weight, width * dims.input(l), slots.weight_ih);
-            unpack(&self.d_recurrent_weight, width * hidden, slots.weight_hh);
-            slots.bias.into_iter().flatten().for_each(|slot| unpack(&self.d_bias, width, slot));
-        });
+    /// Adds the sums of a layer to its parameters' gradients.
+    fn unpack(&self, dims: Dimensions, slots: &LayerSlots, gradients: &SharedGradients<'_>) {
+        let sums = WeightSums {
+            input: self.d_input_weight.as_slice(),
+            recurrent: self.d_recurrent_weight.as_slice(),
+            bias: self.d_bias.as_slice(),
+        };
+        gradients.add(|gradients| sums.add_to(dims.sizes, &self.panels, slots, gradients));
     }
 }
