@@ -5,10 +5,10 @@ mod attention;
 mod graph;
 mod inputs;
 mod loss;
-mod lstm;
 mod model;
 mod parameters;
 pub mod parts;
+mod recurrent;
 mod tape;
 
 pub use graph::{Graph, GraphDropout};

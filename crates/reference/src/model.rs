@@ -7,8 +7,8 @@ use megabatch_nn::model::{
 };
 
 use crate::inputs::{Inputs, LayerState, Sequences};
-use crate::lstm::{self, Recurrence, State, prefixed};
 use crate::parameters::{Parameters, Weights};
+use crate::recurrent::{self, Recurrence, State, prefixed};
 use crate::tape::{Matrix, Tape, Var};
 use crate::{attention, graph, wide};
 
@@ -159,8 +159,8 @@ impl Reference {
         inputs: &Inputs,
     ) -> Recurrence<'t> {
         match self.config.encoder {
-            Encoder::Lstm => lstm::forward(tape, weights, &self.config, timeframe, sequences, inputs.dropout),
-            Encoder::LastBar => lstm::bars_as_they_are(tape, timeframe, sequences),
+            Encoder::Lstm => recurrent::forward(tape, weights, &self.config, timeframe, sequences, inputs.dropout),
+            Encoder::LastBar => recurrent::bars_as_they_are(tape, timeframe, sequences),
         }
     }
 

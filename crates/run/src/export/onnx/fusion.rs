@@ -3,7 +3,7 @@
 
 use super::Weights;
 use super::graph::{Graph, Node};
-use super::lstm::layer_norm;
+use super::recurrent::layer_norm;
 
 /// One vector after the other, [B, n · H].
 pub(super) fn concat(graph: &mut Graph, vectors: &[String]) -> String {

@@ -1,14 +1,14 @@
 //! Models as ONNX files.
 //!
-//! `graph` says what a graph of operators is; `lstm`, `pooling` and `fusion` put the parts of a
-//! model into one; `encode` turns it into bytes with `wire`. The operators are those of opset 17,
+//! `graph` says what a graph of operators is; `recurrent`, `pooling` and `fusion` put the parts of
+//! a model into one; `encode` turns it into bytes with `wire`. The operators are those of opset 17,
 //! all of which ONNX Runtime 1.14 computes on the CPU in f32.
 
 mod encode;
 mod fusion;
 mod graph;
-mod lstm;
 mod pooling;
+mod recurrent;
 #[cfg(test)]
 mod tests;
 mod weights;
@@ -18,7 +18,7 @@ use megabatch_nn::model::{Fusion, Model, TensorSet, Timeframe};
 
 use encode::Header;
 use graph::{Extent, Graph, Node, Port};
-use lstm::Reader;
+use recurrent::Reader;
 use weights::Weights;
 
 /// A model of LSTMs, and how it is to be written. `scaling` and `input_docs` have one entry a

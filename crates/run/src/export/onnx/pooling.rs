@@ -8,7 +8,7 @@
 //! ```
 
 use super::graph::{Graph, Node};
-use super::lstm::Reader;
+use super::recurrent::Reader;
 
 /// From states [T, B, H] to [B, H].
 pub(super) fn add_to(graph: &mut Graph, reader: &Reader<'_>, states: &str, heads: usize) -> String {
