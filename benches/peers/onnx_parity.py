@@ -78,11 +78,11 @@ def every_option(stage):
     """All combinations of the model's options, on two timeframes."""
     stage.run(f"synth series.h5 --samples {SAMPLES} --timeframes M1:19,M5:7 --features 5 --targets 3")
     features = stage.features("series.h5")
-    options = itertools.product([1, 2], ["true", "false"], ["false", "true"], ["last", "attention"], ["concat", "attention"])
-    for layers, bias, norm, pooling, fusion in options:
-        name = f"layers{layers}-bias_{bias}-norm_{norm}-{pooling}-{fusion}"
+    options = itertools.product(["lstm", "gru"], [1, 2], ["true", "false"], ["false", "true"], ["last", "attention"], ["concat", "attention"])
+    for cell, layers, bias, norm, pooling, fusion in options:
+        name = f"{cell}-layers{layers}-bias_{bias}-norm_{norm}-{pooling}-{fusion}"
         settings = {"model.hidden": 12, "model.layers": layers, "model.bias": bias, "model.layer_norm": norm, "model.dropout": 0.3}
-        settings |= {"model.pooling": pooling, "model.fusion": fusion}
+        settings |= {"model.cell": cell, "model.pooling": pooling, "model.fusion": fusion}
         settings |= {"model.pooling_heads": 3} if pooling == "attention" else {}
         settings |= {"model.fusion_heads": 2, "model.fusion_feed_forward": 3} if fusion == "attention" else {}
         stage.make_run(name, "series.h5", settings)

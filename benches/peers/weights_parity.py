@@ -79,13 +79,14 @@ def compare(stage, case):
 
 def every_option():
     """All combinations of the model's options, on two timeframes."""
-    options = itertools.product([1, 2], [True, False], [False, True], [None, 3], [None, 2])
-    for layers, bias, norm, pooling, fusion in options:
+    options = itertools.product(["lstm", "gru"], [1, 2], [True, False], [False, True], [None, 3], [None, 2])
+    for cell, layers, bias, norm, pooling, fusion in options:
         settings = {"model.hidden": 12, "model.layers": layers, "model.bias": str(bias).lower(), "model.layer_norm": str(norm).lower()}
+        settings |= {"model.cell": cell}
         settings |= {"model.pooling": "attention", "model.pooling_heads": pooling} if pooling else {}
         settings |= {"model.fusion": "attention", "model.fusion_heads": fusion, "model.fusion_feed_forward": 3} if fusion else {}
-        arguments = {"hidden": 12, "layers": layers, "bias": bias, "layer_norm": norm, "pooling_heads": pooling, "fusion_heads": fusion, "fusion_feed_forward": 3}
-        name = f"layers{layers}-bias_{bias}-norm_{norm}-pooling_{pooling}-fusion_{fusion}"
+        arguments = {"cell": cell, "hidden": 12, "layers": layers, "bias": bias, "layer_norm": norm, "pooling_heads": pooling, "fusion_heads": fusion, "fusion_feed_forward": 3}
+        name = f"{cell}-layers{layers}-bias_{bias}-norm_{norm}-pooling_{pooling}-fusion_{fusion}"
         yield {"name": name, "data": "series.h5", "arguments": arguments, "settings": settings}
 
 

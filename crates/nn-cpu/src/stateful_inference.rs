@@ -468,7 +468,7 @@ mod tests {
 
     use megabatch_amp::Precision;
     use megabatch_gpu_core::Device;
-    use megabatch_nn::model::SampleShape;
+    use megabatch_nn::model::{Cell, SampleShape};
     use proptest::prelude::*;
 
     use super::*;
@@ -513,10 +513,10 @@ mod tests {
     /// Rows of a timeframe and the bits of their states.
     type RowStates = Vec<(usize, Vec<u32>)>;
 
-    fn model(pooling: Pooling) -> Model {
+    fn model(pooling: Pooling, cell: Cell) -> Model {
         let timeframe = |k: usize| Timeframe { name: format!("T{k}"), steps: STEPS[k], features: FEATURES[k] };
         let shape = SampleShape { timeframes: (0..2).map(timeframe).collect(), outputs: 1 };
-        Model::new(shape, ModelConfig { hidden: 6, layers: 2, pooling, ..ModelConfig::default() }).unwrap()
+        Model::new(shape, ModelConfig { cell, hidden: 6, layers: 2, pooling, ..ModelConfig::default() }).unwrap()
     }
 
     /// Asks for the windows that end at each of the rows, piece by piece, and gives rows and states
@@ -556,9 +556,10 @@ mod tests {
         #[test]
         fn states_asked_for_piece_by_piece_are_those_of_one_pass(
             mut rows in prop::collection::vec(0..BARS, 1..60), cuts in prop::collection::vec(1usize..20, 30),
-            (attends, ascends) in any::<(bool, bool)>(), threads in 1usize..4,
+            (attends, ascends, gru) in any::<(bool, bool, bool)>(), threads in 1usize..4,
         ) {
-            let model = model(if attends { Pooling::attention(6) } else { Pooling::Last });
+            let pooling = if attends { Pooling::attention(6) } else { Pooling::Last };
+            let model = model(pooling, if gru { Cell::Gru } else { Cell::Lstm });
             if ascends {
                 rows.sort_unstable();
             }
@@ -587,7 +588,7 @@ mod tests {
 
     #[test]
     fn bars_that_cannot_be_read_are_an_error() {
-        let (model, rows) = (model(Pooling::Last), vec![30, 80]);
+        let (model, rows) = (model(Pooling::Last, Cell::Lstm), vec![30, 80]);
         for threads in [1, 2] {
             let error = states_of(&model, std::slice::from_ref(&rows), threads, &FromFile::new(Some(60))).unwrap_err();
             assert!(error.starts_with("no bars "), "{error}");

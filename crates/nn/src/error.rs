@@ -19,6 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub const FIELDS: &[&str] = &[
     "batch_size",
     "carry_state",
+    "cell",
     "dropout",
     "encoder",
     "fusion",

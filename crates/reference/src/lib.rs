@@ -2,9 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod cell;
 mod graph;
+mod gru;
 mod inputs;
 mod loss;
+mod lstm;
 mod model;
 mod parameters;
 pub mod parts;

@@ -6,9 +6,10 @@ use megabatch_nn::model::{
     Encoder, Fusion, GraphOutput, Model, ModelConfig, Pooling, Readout, SampleShape, TensorSet, Timeframe,
 };
 
+use crate::cell::State;
 use crate::inputs::{Inputs, LayerState, Sequences};
 use crate::parameters::{Parameters, Weights};
-use crate::recurrent::{self, Recurrence, State, prefixed};
+use crate::recurrent::{self, Recurrence, prefixed};
 use crate::tape::{Matrix, Tape, Var};
 use crate::{attention, graph, wide};
 
@@ -45,7 +46,7 @@ pub struct Outputs {
 pub struct LayerStates {
     /// h.
     pub hidden: Vec<f64>,
-    /// c.
+    /// c; empty for a cell without.
     pub cell: Vec<f64>,
 }
 
@@ -123,7 +124,10 @@ impl Reference {
         let d_outputs = Matrix::new(computation.outputs.rows(), self.width, d_outputs.to_vec());
         let gradients = tape.gradients(computation.outputs, d_outputs);
         let gradient = |var: Var<'_>| gradients.with_respect_to(var).values;
-        let state = |state: &State<'_>| LayerState { hidden: gradient(state.hidden), cell: gradient(state.cell) };
+        let state = |state: &State<'_>| LayerState {
+            hidden: gradient(state.hidden),
+            cell: state.cell.map_or_else(Vec::new, gradient),
+        };
         Gradients {
             parameters: weights.gradients(&gradients),
             bars: computation.encoders.iter().map(|encoder| gradient(encoder.bars)).collect(),
@@ -259,7 +263,7 @@ impl Computation<'_> {
     fn outputs(&self) -> Outputs {
         let layer = |states: &Vec<State<'_>>| LayerStates {
             hidden: states.iter().flat_map(|state| state.hidden.value().values.clone()).collect(),
-            cell: states.iter().flat_map(|state| state.cell.value().values.clone()).collect(),
+            cell: states.iter().flat_map(|state| state.cell).flat_map(|cell| cell.value().values.clone()).collect(),
         };
         let sequence = |encoder: &Recurrence<'_>| {
             encoder.outputs.iter().flat_map(|output| output.value().values.clone()).collect()

@@ -1,12 +1,15 @@
-//! torch.nn.LSTM over the sequences of one timeframe, step by step.
+//! Recurrent layers over the sequences of one timeframe, step by step, as torch.nn.LSTM and the
+//! other cells have them.
 
-use megabatch_nn::model::{Dropout, ModelConfig, Timeframe};
+use megabatch_nn::model::{Cell, Dropout, ModelConfig, Timeframe};
 
+use crate::cell::{GateProducts, State};
 use crate::inputs::Sequences;
 use crate::parameters::Weights;
 use crate::tape::{Matrix, Tape, Var};
+use crate::{gru, lstm};
 
-/// States and outputs of the LSTM of a timeframe.
+/// States and outputs of the layers of a timeframe.
 pub(crate) struct Recurrence<'t> {
     /// The inputs, [N · S, F].
     pub(crate) bars: Var<'t>,
@@ -16,13 +19,6 @@ pub(crate) struct Recurrence<'t> {
     pub(crate) states: Vec<Vec<State<'t>>>,
     /// The outputs of the top layer at every step, after its norm if there is one, [N, H].
     pub(crate) outputs: Vec<Var<'t>>,
-}
-
-/// Hidden and cell state.
-#[derive(Clone, Copy)]
-pub(crate) struct State<'t> {
-    pub(crate) hidden: Var<'t>,
-    pub(crate) cell: Var<'t>,
 }
 
 /// The name of a part of the model in `timeframe`, which may have none.
@@ -50,19 +46,21 @@ pub(crate) fn forward<'t>(
     let (count, hidden) = (sequences.len(), config.hidden);
     let Recurrence { bars, mut initial, mut states, mut outputs } = bars_as_they_are(tape, timeframe, sequences);
     for layer in 0..config.layers {
-        let before = match sequences.initial.get(layer) {
-            None => State { hidden: tape.zeros(count, hidden), cell: tape.zeros(count, hidden) },
-            Some(state) => {
-                let leaf = |values: &[f64]| tape.leaf(Matrix::new(count, hidden, values.to_vec()));
-                State { hidden: leaf(&state.hidden), cell: leaf(&state.cell) }
-            }
+        let given = sequences.initial.get(layer);
+        let initial_state = |values: Option<&Vec<f64>>| match values {
+            None => tape.zeros(count, hidden),
+            Some(values) => tape.leaf(Matrix::new(count, hidden, values.clone())),
         };
-        let cell = Cell::new(weights, config, timeframe, layer);
+        let before = State {
+            hidden: initial_state(given.map(|state| &state.hidden)),
+            cell: config.cell.has_cell_state().then(|| initial_state(given.map(|state| &state.cell))),
+        };
+        let parameters = Layer::new(weights, config, timeframe, layer);
         let mut state = before;
         let after: Vec<State<'t>> = outputs
             .iter()
             .map(|&x| {
-                state = cell.step(x, state);
+                state = parameters.step(x, state);
                 state
             })
             .collect();
@@ -84,26 +82,29 @@ pub(crate) fn forward<'t>(
     Recurrence { bars, initial, states, outputs }
 }
 
-/// Gates of the cell, i, f, g, o.
-const GATES: usize = 4;
-
-/// The parameters of one layer.
-struct Cell<'t> {
+/// The parameters of one layer, of G gates.
+struct Layer<'t> {
+    cell: Cell,
     hidden: usize,
-    weight_ih: Var<'t>,       // [4H, F]
-    weight_hh: Var<'t>,       // [4H, H]
-    bias_ih: Option<Var<'t>>, // [1, 4H]
-    bias_hh: Option<Var<'t>>, // [1, 4H]
+    weight_ih: Var<'t>,       // [GH, F]
+    weight_hh: Var<'t>,       // [GH, H]
+    bias_ih: Option<Var<'t>>, // [1, GH]
+    bias_hh: Option<Var<'t>>, // [1, GH]
 }
 
-impl<'t> Cell<'t> {
+impl<'t> Layer<'t> {
     fn new(weights: &Weights<'t>, config: &ModelConfig, timeframe: &Timeframe, layer: usize) -> Self {
-        let (hidden, rows) = (config.hidden, GATES * config.hidden);
+        // Not the library's: this is what it is compared with.
+        let (prefix, gates) = match config.cell {
+            Cell::Lstm => ("lstm", 4),
+            Cell::Gru => ("gru", 3),
+        };
+        let (hidden, rows, prefix) = (config.hidden, gates * config.hidden, prefixed(prefix, timeframe));
         let input = if layer == 0 { timeframe.features } else { hidden };
-        let prefix = prefixed("lstm", timeframe);
         let get =
             |part: &str, rows: usize, columns: usize| weights.get(&format!("{prefix}.{part}_l{layer}"), rows, columns);
-        Cell {
+        Layer {
+            cell: config.cell,
             hidden,
             weight_ih: get("weight_ih", rows, input),
             weight_hh: get("weight_hh", rows, hidden),
@@ -112,19 +113,15 @@ impl<'t> Cell<'t> {
         }
     }
 
-    /// The equations of torch.nn.LSTM:
-    ///
-    /// ```text
-    /// i = σ(W_ii x + b_ii + W_hi h + b_hi)      c' = f ⊙ c + i ⊙ g
-    /// f = σ(W_if x + b_if + W_hf h + b_hf)      h' = o ⊙ tanh(c')
-    /// g = tanh(W_ig x + b_ig + W_hg h + b_hg)
-    /// o = σ(W_io x + b_io + W_ho h + b_ho)
-    /// ```
     fn step(&self, x: Var<'t>, before: State<'t>) -> State<'t> {
-        let gates = x.linear(self.weight_ih, self.bias_ih) + before.hidden.linear(self.weight_hh, self.bias_hh);
-        let gate = |k: usize| gates.slice(k * self.hidden..(k + 1) * self.hidden);
-        let (i, f, g, o) = (gate(0).sigmoid(), gate(1).sigmoid(), gate(2).tanh(), gate(3).sigmoid());
-        let cell = f * before.cell + i * g;
-        State { hidden: o * cell.tanh(), cell }
+        let products = GateProducts {
+            hidden: self.hidden,
+            input: x.linear(self.weight_ih, self.bias_ih),
+            recurrent: before.hidden.linear(self.weight_hh, self.bias_hh),
+        };
+        match self.cell {
+            Cell::Lstm => lstm::step(products, before),
+            Cell::Gru => gru::step(products, before),
+        }
     }
 }

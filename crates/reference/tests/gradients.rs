@@ -6,8 +6,8 @@
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Classes, Loss};
 use megabatch_nn::model::{
-    AttentionKind, Dropout, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, Model, ModelConfig, Pooling,
-    Readout, SampleShape, Timeframe,
+    AttentionKind, Cell, Dropout, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, Model, ModelConfig,
+    Pooling, Readout, SampleShape, Timeframe,
 };
 use megabatch_reference::parts::{self, Parameter};
 use megabatch_reference::{
@@ -117,7 +117,7 @@ proptest! {
     fn every_gradient_of_a_model_is_the_slope_of_its_loss(
         windows in prop::collection::vec((1usize..5, 1usize..4), 1..3),
         (hidden, layers, outputs) in (1usize..7, 1usize..3, 1usize..4),
-        [bias, layer_norm, fuses, carries, drops, shares] in any::<[bool; 6]>(),
+        [bias, layer_norm, fuses, carries, drops, shares, gru] in any::<[bool; 7]>(),
         (samples, pooling, loss) in (1usize..4, 0usize..3, 0usize..4),
     ) {
         let pooling = [Pooling::Last, Pooling::attention(hidden), Pooling::Attention { heads: hidden }][pooling];
@@ -127,7 +127,8 @@ proptest! {
         let levels = serde_json::from_str("[0.2, 0.9]").unwrap();
         let loss = [Loss::Mse, Loss::Huber { delta: 0.5 }, Loss::Quantile { levels }, Loss::Classes(Classes::Labels(3))]
             [loss];
-        let config = ModelConfig { hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() };
+        let cell = if gru { Cell::Gru } else { Cell::Lstm };
+        let config = ModelConfig { cell, hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() };
         let model = Model::new(shape(&windows, outputs), config.for_loss(loss)).unwrap();
         let sequences = |k: usize, steps: usize, features: usize| {
             // Sequences that are longer than a window, of which samples read several steps.

@@ -270,6 +270,16 @@ fn what_a_gpu_does_not_do_is_named() {
             2,
             "training.carry_state is true, which is not supported on a GPU yet; use `--device cpu`",
         ),
+        (
+            "train --device cuda:0 --set model.cell=gru",
+            2,
+            "model.cell is gru, which is not supported on a GPU yet; use `--device cpu`",
+        ),
+        (
+            "plan --device cuda:0 --set model.cell=gru",
+            2,
+            "model.cell is gru, which is not supported on a GPU yet; use `--device cpu`",
+        ),
         ("train --device cuda:0 --set model.hidden=1024 --set model.layers=2", 4, "of the memory of cuda:0, and"),
     ] {
         let (command, rest) = options.split_once(' ').unwrap();

@@ -76,6 +76,7 @@ fn the_second_half_is_predicted_as_the_whole_series_is() {
         "",
         "--set model.pooling=attention --set model.fusion=attention --set model.fusion_heads=2 --set model.layers=2",
         "--set model.pooling=attention --set training.precision=bf16",
+        "--set model.cell=gru --set model.layers=2",
     ] {
         let stage = trained(settings);
         let followed = follow_the_second_half(&stage, |found, expected| found == expected);

@@ -187,7 +187,7 @@ fn cells_of_each_isa() -> impl Iterator<Item = (Isa, Cell, usize)> {
     Isa::all().into_iter().flat_map(move |isa| cells.map(|(kind, panels)| (isa, kind, panels)))
 }
 
-const CELLS: [Cell; 1] = [Cell::Lstm];
+const CELLS: [Cell; 2] = [Cell::Lstm, Cell::Gru];
 
 #[test]
 fn gates_and_cell_states_come_again_to_the_bit() {

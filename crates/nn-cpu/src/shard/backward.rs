@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! for each layer, from the top:
-//!     for each step, from the last:  dgates from dh, dc;  dh = dgates · W_hh
+//!     for each step, from the last:  dgates from dh, dc;  dh = dgates · W_hh               (2)
 //!     dW_hh = Σ dgatesᵀ · h before;  dW_ih = Σ dgatesᵀ · x;  db = Σ dgates             (1)
 //!     dx = dgates · W_ih, which the layer below receives                             (1)
 //! ```
@@ -12,6 +12,7 @@
 //! 1. A block of steps at a time, so that its gradients are still in the cache and never kept. In
 //!    the first layer, where windows overlap, the gradients are summed by bar on the way, and dW_ih
 //!    and db are formed once a bar at the end.
+//! 2. Without a cell state, dh has another term past the gates, see [`Sequence::d_hidden_start`].
 
 use std::ops::Range;
 
@@ -222,21 +223,22 @@ impl Sequence {
         if let Some(bf16_isa) = self.dims.bf16_isa {
             self.gates_backward_bf16(bf16_isa, l, weights, t, scratch);
         } else if t > 0 {
-            let ShardScratch { segment, d_gates, d_hidden, .. } = scratch;
+            let ShardScratch { segment, d_gates, d_hidden, d_skip, .. } = scratch;
             let layer = &self.layers[l];
             let product = PanelProduct {
                 rows,
                 depth: self.dims.gates() * PANEL,
                 panels: self.dims.units(),
-                start: Start::Zero,
+                start: self.d_hidden_start(d_skip),
                 a: self.d_gates(l, t, segment, d_gates),
                 b: weights.recurrent_transposed.as_slice(),
             };
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &segment.gates);
             let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &segment.cell);
+            let cell_panels = if kind.has_cell_state() { self.dims.units() } else { 0 };
             let prefetch = PrefetchRows::default()
                 .and(gates, gates_at, self.dims.gates(), rows)
-                .and(cell, cell_at, self.dims.units(), rows)
+                .and(cell, cell_at, cell_panels, rows)
                 .and(layer.hidden.as_slice(), self.states_at(t - 1), self.dims.units(), rows);
             kernel::product_with(
                 isa,
@@ -246,6 +248,14 @@ impl Sequence {
                 prefetch,
             );
             self.round_d_hidden(scratch);
+        }
+    }
+
+    /// Gradient of the hidden states before a step that does not come through the gates.
+    pub(super) fn d_hidden_start<'a>(&self, d_skip: &'a Buffer<f32>) -> Start<'a> {
+        match self.dims.sizes.cell.has_cell_state() {
+            true => Start::Zero,
+            false => Start::Rows(View(d_skip.as_slice(), self.d_state_at())),
         }
     }
 

@@ -265,6 +265,7 @@ impl Sequence {
             d_gates,
             d_hidden,
             d_layer_output,
+            d_skip,
             pairs: Bf16Scratch { rows: d_gate_rows, .. },
             ..
         } = scratch;
@@ -274,8 +275,8 @@ impl Sequence {
         let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
         bf16::rows(bf16_isa, rows, depth, self.d_gates(l, t, segment, d_gates), &mut d_rows);
         let d_rows = View(d_gate_rows.as_slice(), at);
-        let multiply = |weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
-            let (start, b) = (Start::Zero, weight.as_slice());
+        let multiply = |start: Start<'_>, weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
+            let b = weight.as_slice();
             bf16::product(
                 bf16_isa,
                 PanelProduct { rows, depth, panels, start, a: d_rows, b },
@@ -284,10 +285,12 @@ impl Sequence {
             );
         };
         if t > 0 {
-            multiply(&weights.recurrent_transposed, &mut ViewMut(d_hidden.as_mut_slice(), self.d_state_at()));
+            let start = self.d_hidden_start(d_skip);
+            multiply(start, &weights.recurrent_transposed, &mut ViewMut(d_hidden.as_mut_slice(), self.d_state_at()));
         }
         if l > 0 {
-            multiply(&weights.input_transposed, &mut ViewMut(d_layer_output.as_mut_slice(), self.d_layer_output_at(t)));
+            let mut to = ViewMut(d_layer_output.as_mut_slice(), self.d_layer_output_at(t));
+            multiply(Start::Zero, &weights.input_transposed, &mut to);
         }
     }
 

@@ -39,18 +39,16 @@ pub(super) struct LayerMemory {
     pub(super) gates: Buffer<f32>, // [gate panels][steps · B][16]
     /// The initial state, then the state after each step.
     pub(super) hidden: Buffer<f32>, // [unit panels][(T + 1) · B][16]
-    /// The same; or, as [`Checkpointing`] says, the state before each segment.
+    /// The same; or, as [`Checkpointing`] says, the state before each segment. Empty for a cell
+    /// without a cell state.
     pub(super) cell: Buffer<f32>, // [unit panels][(T + 1) · B][16]
 }
 
 pub(super) fn layer_len(dims: Dimensions, purpose: Purpose) -> [usize; 3] {
     let checkpointing = Checkpointing::new(dims, purpose);
-    let states = |rows: usize| dims.units() * padded_panel_len(rows * dims.capacity);
-    let gates = match checkpointing.gate_steps {
-        0 => 0,
-        steps => dims.gates() * padded_panel_len(steps * dims.capacity),
-    };
-    [gates, states(dims.steps + 1), states(checkpointing.cell_rows(dims))]
+    let len = |panels: usize, rows: usize| if rows == 0 { 0 } else { panels * padded_panel_len(rows * dims.capacity) };
+    let states = |rows: usize| len(dims.units(), rows);
+    [len(dims.gates(), checkpointing.gate_steps), states(dims.steps + 1), states(checkpointing.cell_rows(dims))]
 }
 
 impl LayerMemory {
@@ -80,7 +78,8 @@ pub(super) struct ShardScratch {
     /// Gradients of a block of steps, before the gates' functions.
     pub(super) d_gates: Buffer<f32>, // [gate panels][block · B][16]
     pub(super) d_hidden: Buffer<f32>, // [unit panels][B][16]
-    /// Gradient of a state that does not pass the gates: of the cell state.
+    /// Gradient of a state that does not pass the gates: of the cell state or, for a cell without,
+    /// of the hidden state.
     pub(super) d_skip: Buffer<f32>, // [unit panels][B][16]
     /// Gradients of a layer's outputs, to begin with those that pooling gave the top one's; read by
     /// it and then overwritten with those of the layer below.

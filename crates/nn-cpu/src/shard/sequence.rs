@@ -391,7 +391,7 @@ impl Sequence {
             let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
             let prefetch = PrefetchRows::default()
                 .and(next, next_at, panels, rows)
-                .and(next_state, next_state_at.row(rows), 1, rows)
+                .and(next_state, next_state_at.row(rows), usize::from(kind.has_cell_state()), rows)
                 .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
             let mut gates = gates_at.panel(panels * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(panels * n)));

@@ -41,7 +41,7 @@ use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
 use megabatch_gpu_core::{Captures, Device};
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::loss::Objective;
-use megabatch_nn::model::{Encoder, Model, ModelConfig, Moments, TensorSet};
+use megabatch_nn::model::{Cell, Encoder, Model, ModelConfig, Moments, TensorSet};
 use megabatch_nn::{Error, Result};
 
 use crate::ComputeConfig;
@@ -58,14 +58,12 @@ use weights::Resident;
 /// # Errors
 /// [`Error::NotOnGpu`].
 pub fn check_encoder(model: &ModelConfig) -> Result<()> {
-    if model.encoder == Encoder::LastBar && !model.is_over_graphs() {
-        return Err(Error::NotOnGpu {
-            setting: "encoder",
-            value: "none".to_owned(),
-            together_with: "samples that are not nodes of graphs",
-        });
-    }
-    Ok(())
+    let (setting, value, together_with) = match (model.encoder, model.cell) {
+        (Encoder::LastBar, _) if !model.is_over_graphs() => ("encoder", "none", "samples that are not nodes of graphs"),
+        (Encoder::Lstm, Cell::Gru) => ("cell", model.cell.name(), ""),
+        _ => return Ok(()),
+    };
+    Err(Error::NotOnGpu { setting, value: value.to_owned(), together_with })
 }
 
 /// Computes the steps of a run on a GPU.

@@ -11,6 +11,8 @@ pub enum Cell {
     /// torch.nn.LSTM, with a hidden and a cell state.
     #[default]
     Lstm,
+    /// torch.nn.GRU, with a hidden state alone.
+    Gru,
 }
 
 impl Cell {
@@ -18,6 +20,7 @@ impl Cell {
     pub const fn name(self) -> &'static str {
         match self {
             Cell::Lstm => "lstm",
+            Cell::Gru => "gru",
         }
     }
 
@@ -25,6 +28,7 @@ impl Cell {
     pub const fn gates(self) -> usize {
         match self {
             Cell::Lstm => 4,
+            Cell::Gru => 3,
         }
     }
 
@@ -32,6 +36,7 @@ impl Cell {
     pub const fn has_cell_state(self) -> bool {
         match self {
             Cell::Lstm => true,
+            Cell::Gru => false,
         }
     }
 

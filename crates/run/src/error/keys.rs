@@ -13,6 +13,7 @@ const KEYS: &[(&str, &str)] = &[
     ("batch_size", "gpu_optimization.batch_size"),
     ("bias", "model.bias"),
     ("carry_state", "training.carry_state"),
+    ("cell", "model.cell"),
     ("clip_norm", "training.clip_norm"),
     ("device", "the device"),
     ("divergence.loss_spike_factor", "training.loss_spike_factor"),

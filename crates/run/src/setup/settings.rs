@@ -4,7 +4,7 @@ use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_nn::model::{
-    AttentionKind, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Pooling, Readout,
+    AttentionKind, Cell, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Pooling, Readout,
 };
 use megabatch_nn_cuda::Tuning;
 use megabatch_trainer as trainer;
@@ -234,6 +234,7 @@ fn model_config(config: &Config, data: &Data) -> ModelConfig {
 /// A model of LSTMs alone.
 pub(crate) fn lstm_config(config: &Config) -> ModelConfig {
     ModelConfig {
+        cell: if config.text("model.cell") == Some("gru") { Cell::Gru } else { Cell::Lstm },
         hidden: config.count("model.hidden"),
         layers: config.count("model.layers"),
         bias: config.flag("model.bias"),

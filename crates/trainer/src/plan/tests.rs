@@ -8,7 +8,9 @@ use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::PlannedTensor;
-use megabatch_nn::model::{AttentionKind, Encoder, Fusion, GraphConfig, GraphOutput, ModelConfig, Readout, Timeframe};
+use megabatch_nn::model::{
+    AttentionKind, Cell, Encoder, Fusion, GraphConfig, GraphOutput, ModelConfig, Readout, Timeframe,
+};
 use megabatch_segment::{Compressed, Csc};
 use proptest::prelude::*;
 
@@ -211,7 +213,7 @@ proptest! {
         timeframes in prop::collection::vec((prop_oneof![1usize..5, 14usize..35], 1usize..4), 1..4),
         (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
         (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
-        [adam, validates, drops, carries, dense, bf16, pools, fuses, layer_norm, checkpointing] in any::<[bool; 10]>(),
+        [adam, validates, drops, carries, dense, bf16, pools, fuses, layer_norm, checkpointing, gru] in any::<[bool; 11]>(),
         run_length in prop_oneof![Just(None), (1usize..20).prop_map(Some)],
     ) {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
@@ -221,6 +223,7 @@ proptest! {
         let kind = if adam { OptimizerKind::Adam } else { OptimizerKind::Sgd };
         let config = Config {
             model: ModelConfig {
+                cell: if gru { Cell::Gru } else { Cell::Lstm },
                 hidden,
                 layers,
                 bias,

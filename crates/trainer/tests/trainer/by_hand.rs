@@ -148,7 +148,8 @@ impl<'a> ByHand<'a> {
             for (n, &sample) in list.iter().enumerate() {
                 for t in 0..steps {
                     let at = (t * list.len() + n) * hidden;
-                    let state = |values: &[f64]| values[at..at + hidden].to_vec();
+                    // A GRU has no cell states.
+                    let state = |values: &[f64]| values.get(at..at + hidden).unwrap_or_default().to_vec();
                     let states = layers.iter();
                     let states =
                         states.map(|layer| LayerState { hidden: state(&layer.hidden), cell: state(&layer.cell) });

@@ -18,7 +18,7 @@ use megabatch_trainer::{
 use proptest::prelude::*;
 
 use crate::by_hand::{one_pass, wide};
-use crate::made_up::{config, listen, losses, samples, series, trained_on_all};
+use crate::made_up::{cell_of, config, listen, losses, samples, series, trained_on_all};
 
 /// One epoch of steps of gradient descent, whose weights and losses, and whether the device's peak
 /// is what it was at the start.
@@ -131,13 +131,13 @@ proptest! {
     #[test]
     fn a_run_is_one_pass_over_its_bars(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, 1usize..4), 1..4),
-        (hidden, layers) in (1usize..36, 1usize..4),
+        (hidden, layers, gru) in (1usize..36, 1usize..4, any::<bool>()),
         (count, batch_size, threads) in (1usize..71, 1usize..71, 1usize..4),
         (run_length, rate) in (prop_oneof![Just(None), (1usize..40).prop_map(Some)], prop_oneof![Just(0.0f32), 0.1f32..0.8]),
     ) {
         let samples = walk(count, &timeframes);
         let config = Config {
-            model: ModelConfig { hidden, layers, ..ModelConfig::default() },
+            model: ModelConfig { cell: cell_of(gru), hidden, layers, ..ModelConfig::default() },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
             loss_on: LossOn::EveryStep,
             dropout: rate,

@@ -8,7 +8,7 @@ use megabatch_order::random::{Stream, uniform};
 use megabatch_trainer::{Checkpoints, Config, Footprint, Run, SampleRanges, Samples, SeriesInMemory, Trainer};
 use proptest::prelude::*;
 
-use crate::made_up::{config, listen, pooling_of, steps_of};
+use crate::made_up::{cell_of, config, listen, pooling_of, steps_of};
 use crate::resuming::state;
 
 /// Samples whose windows end a bar later in the first timeframe than those of the sample before,
@@ -39,7 +39,7 @@ proptest! {
     #[test]
     fn steps_are_those_of_the_full_backward_pass_to_the_bit(
         timeframes in prop::collection::vec((1usize..60, 1usize..20), 1..4),
-        (hidden, layers) in (4usize..36, 1usize..4),
+        (hidden, layers, gru) in (4usize..36, 1usize..4, any::<bool>()),
         (count, batch_size, threads) in (4usize..50, 6usize..50, 1usize..4),
         run_length in prop_oneof![Just(None), (1usize..30).prop_map(Some)],
         [carry_state, dense, bf16, drops, layer_norm] in any::<[bool; 5]>(),
@@ -47,7 +47,9 @@ proptest! {
     ) {
         let samples = samples(count, &timeframes);
         let config = |gradient_checkpointing| Config {
-            model: ModelConfig { hidden, layers, layer_norm, pooling: pooling_of(pooling, hidden), ..ModelConfig::default() },
+            model: ModelConfig {
+                cell: cell_of(gru), hidden, layers, layer_norm, pooling: pooling_of(pooling, hidden), ..ModelConfig::default()
+            },
             dropout: if drops { 0.3 } else { 0.0 },
             carry_state,
             loss_on: if dense { LossOn::EveryStep } else { LossOn::LastStep },

@@ -2,7 +2,9 @@
 
 use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::Device;
-use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, load_weights, save_weights};
+use megabatch_nn::model::{
+    Cell, Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, load_weights, save_weights,
+};
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{Error, Predictor, SampleRanges, Selection, SeriesInMemory};
 
@@ -69,10 +71,10 @@ impl Stage {
     }
 }
 
-fn configs() -> [ModelConfig; 3] {
+fn configs() -> [ModelConfig; 4] {
     let config = ModelConfig { hidden: 37, layers: 2, ..ModelConfig::default() };
     let attention = ModelConfig { pooling: Pooling::Attention { heads: 1 }, layer_norm: true, ..config };
-    [config, ModelConfig { layers: 1, bias: false, ..config }, attention]
+    [config, ModelConfig { layers: 1, bias: false, ..config }, attention, ModelConfig { cell: Cell::Gru, ..config }]
 }
 
 /// Weights in eight bits and nothing else: the same model with weights that were rounded to them,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_nn::model::{Cell, Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
 use megabatch_trainer::{
     Batch, Config, Event, InMemory, Run, SampleRanges, Samples, SeriesInMemory, StepEvent, Trainer,
 };
@@ -48,6 +48,11 @@ pub(crate) fn series() -> SeriesInMemory {
 pub(crate) fn config() -> Config {
     let model = ModelConfig { hidden: 5, layers: 2, ..ModelConfig::default() };
     Config { model, batch_size: 8, threads: 2, seed: 11, ..Config::default() }
+}
+
+/// A cell of each kind.
+pub(crate) fn cell_of(gru: bool) -> Cell {
+    if gru { Cell::Gru } else { Cell::Lstm }
 }
 
 /// The last state; attention of a few heads; or of as many as there are units.

@@ -14,7 +14,7 @@ use megabatch_trainer::{
 use proptest::prelude::*;
 
 use crate::by_hand::{ByHand, inputs_of, loss_and_gradients, norm_of, reference_of, streamed, windows_of};
-use crate::made_up::{fusion_of, listen, pooling_of};
+use crate::made_up::{cell_of, fusion_of, listen, pooling_of};
 
 /// Numbers in (-1, 1) without pattern.
 fn numbers(seed: usize, len: usize) -> Vec<f32> {
@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn a_step_is_that_of_the_reference(
         timeframes in prop::collection::vec((1usize..20, 1usize..40, [0usize..3, 0usize..4]), 1..4),
-        (hidden, layers, bias) in (1usize..40, 1usize..4, any::<bool>()),
+        (hidden, layers, bias, gru) in (1usize..40, 1usize..4, any::<bool>(), any::<bool>()),
         (count, batch_size, threads) in (1usize..71, 1usize..71, 1usize..4),
         (pooling, fuses, layer_norm) in (0usize..3, any::<bool>(), any::<bool>()),
     ) {
@@ -193,7 +193,9 @@ proptest! {
         let samples = samples(count, &timeframes);
         let windows = materialised(&samples);
         let config = Config {
-            model: ModelConfig { hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() },
+            model: ModelConfig {
+                cell: cell_of(gru), hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default()
+            },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
             clip_norm: None,
             accumulation_steps: count.div_ceil(batch_size),
@@ -226,7 +228,7 @@ proptest! {
     #[test]
     fn dropout_and_carried_state_are_those_of_the_reference(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, [0usize..3, 0usize..4]), 1..3),
-        (hidden, layers) in (1usize..36, 1usize..4),
+        (hidden, layers, gru) in (1usize..36, 1usize..4, any::<bool>()),
         (count, batch_size, accumulation_steps, threads) in (4usize..44, 6usize..50, 1usize..4, 1usize..4),
         (rate, carry_state) in (prop_oneof![Just(0.0f32), 0.1f32..0.8], any::<bool>()),
         run_length in prop_oneof![Just(None), (1usize..9).prop_map(Some)],
@@ -240,7 +242,7 @@ proptest! {
         // every one.
         let lr: f64 = if fuses || layer_norm { 0.02 } else { 0.25 };
         let config = Config {
-            model: ModelConfig { hidden, layers, layer_norm, pooling, fusion, ..ModelConfig::default() },
+            model: ModelConfig { cell: cell_of(gru), hidden, layers, layer_norm, pooling, fusion, ..ModelConfig::default() },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr, weight_decay: 0.0, ..OptimizerConfig::default() },
             dropout: rate,
             carry_state,

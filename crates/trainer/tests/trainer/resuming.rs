@@ -12,7 +12,7 @@ use megabatch_trainer::{
     Run, SampleRanges, Samples, Trainer,
 };
 
-use crate::made_up::{Disturbance, Disturbed, config, fusion_of, listen, pooling_of, samples};
+use crate::made_up::{Disturbance, Disturbed, cell_of, config, fusion_of, listen, pooling_of, samples};
 
 pub(crate) static TRAIN: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from(0..90));
 
@@ -54,6 +54,7 @@ fn a_resumed_run_ends_in_the_same_bits() {
         config.optimizer.kind = kind;
         config.model.pooling = pooling_of(if kind == adam { 1 } else { 0 }, config.model.hidden);
         config.model.fusion = fusion_of(kind != adam, config.model.hidden);
+        config.model.cell = cell_of(kind == OptimizerKind::Sgd);
         config.loss = Loss::Huber { delta: 0.5 };
         config.lr_schedule = LrSchedule { kind: LrScheduleKind::Cosine, warmup_steps: 3, lr_min: 1e-5 };
         if kind == OptimizerKind::Sgd {

@@ -13,7 +13,7 @@ use megabatch_trainer::{Config, Error, Predictor, Run, SampleRanges, Samples, Se
 use proptest::prelude::*;
 
 use crate::by_hand::{inputs_of, streamed, wide, windows_of};
-use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
+use crate::made_up::{cell_of, config, fusion_of, listen, pooling_of, samples, series, steps_of};
 
 /// The weights of a model after some steps with carried state.
 fn exported(path: &Path, model: ModelConfig) {
@@ -68,8 +68,9 @@ fn a_prediction_depends_on_the_bars_alone() {
     let path = folder.path().join("w.safetensors");
     let samples = series();
     let all = SampleRanges::from(0..100);
-    for pooling in [0, 1] {
+    for (pooling, gru) in [(0, false), (1, false), (0, true), (1, true)] {
         let model = ModelConfig {
+            cell: cell_of(gru),
             hidden: 18,
             layers: 2,
             pooling: pooling_of(pooling, 18),
@@ -98,8 +99,9 @@ fn a_follower_predicts_as_the_evaluation_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
     let samples = series();
-    for pooling in 0..3 {
+    for (pooling, gru) in (0..3).flat_map(|pooling| [(pooling, false), (pooling, true)]) {
         let config = ModelConfig {
+            cell: cell_of(gru),
             hidden: 18,
             layers: 2,
             pooling: pooling_of(pooling, 18),
@@ -138,13 +140,14 @@ proptest! {
     /// state. A rounding is 6e-8 of states below 1.
     #[test]
     fn a_window_from_the_streamed_state_ends_in_the_streamed_state(
-        (hidden, layers, bias) in (1usize..36, 1usize..4, any::<bool>()), sample in 0usize..100, seed in 0u64..1000,
+        (hidden, layers, bias, gru) in (1usize..36, 1usize..4, any::<bool>(), any::<bool>()), sample in 0usize..100, seed in 0u64..1000,
         (pooling, fuses, layer_norm) in (0usize..3, any::<bool>(), any::<bool>()),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.safetensors");
         let (pooling, fusion) = (pooling_of(pooling, hidden), fusion_of(fuses, hidden));
-        let (config, samples) = (ModelConfig { hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() }, series());
+        let (cell, samples) = (cell_of(gru), series());
+        let config = ModelConfig { cell, hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() };
         let model = Model::new(samples.shape().clone(), config).unwrap();
         let scope = Device::cpu().scope("test");
         let parameters = model.initial_parameters(&scope, seed).unwrap();
@@ -157,7 +160,8 @@ proptest! {
             let bars = bars(&samples, k, sample);
             let (before, window) = bars.split_at(bars.len() - timeframe.steps * timeframe.features);
             follower.push(k, before);
-            let layers = follower.state(k).chunks_exact(2 * hidden).take(layers).map(|state| state.split_at(hidden));
+            let state_len = cell.states() * hidden;
+            let layers = follower.state(k).chunks_exact(state_len).take(layers).map(|state| state.split_at(hidden));
             inputs.timeframes[k].initial =
                 layers.map(|(hidden, cell)| LayerState { hidden: wide(hidden), cell: wide(cell) }).collect();
             follower.push(k, window);

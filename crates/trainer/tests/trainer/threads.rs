@@ -3,7 +3,7 @@
 
 use megabatch_amp::Precision;
 use megabatch_nn::batch::LossOn;
-use megabatch_nn::model::{Fusion, ModelConfig, Pooling};
+use megabatch_nn::model::{Cell, Fusion, ModelConfig, Pooling};
 use megabatch_trainer::{Config, Evaluation, SampleRanges, Samples, Selection};
 
 use crate::made_up::{config, long_windows, losses, samples, series, trained_on_all};
@@ -37,6 +37,9 @@ fn configs(hidden: usize) -> Vec<(&'static str, Config)> {
     vec![
         ("one layer", model(&|model| model.layers = 1)),
         ("two layers", model(&|_| ())),
+        ("a GRU", model(&|model| model.cell = Cell::Gru)),
+        ("a GRU with checkpointing", Config { gradient_checkpointing: true, ..model(&|model| model.cell = Cell::Gru) }),
+        ("a GRU in bf16", Config { precision: Precision::Bf16, ..model(&|model| model.cell = Cell::Gru) }),
         ("a norm", model(&|model| model.layer_norm = true)),
         ("dropout", Config { dropout: 0.3, ..model(&|_| ()) }),
         ("pooling", model(&|model| model.pooling = Pooling::attention(hidden))),

@@ -12,6 +12,7 @@
 
 use megabatch_nn::model::Cell;
 
+use super::gru::Gru;
 use super::lstm::Lstm;
 use super::{Activate, CellBackwardArguments, CellsArguments, Forward, ForwardUnits};
 use crate::flush::NEGLIGIBLE;
@@ -36,7 +37,10 @@ pub(super) trait Equations {
     /// The functions of gates that depend on no other gate, in place.
     unsafe fn activate<V: Lanes>(gates: Gates);
 
-    /// The states after the step, from activated gates.
+    /// The functions of the others, in place, after [`activate`](Equations::activate).
+    unsafe fn activate_dependent<V: Lanes>(gates: Gates);
+
+    /// The functions of the others likewise, and the states after the step.
     unsafe fn advance<V: Lanes>(gates: Gates, states: States);
 
     /// The cell state after the step alone.
@@ -46,7 +50,8 @@ pub(super) trait Equations {
     /// gradient `d_hidden` of the hidden state after the step.
     ///
     /// `d_skip` is the gradient of a state past the gates: on entry of the cell state after the
-    /// step, and then of that before it.
+    /// step, and then of that before it; without a cell state, anything and then of the hidden
+    /// state before the step.
     unsafe fn backward<V: Lanes>(gates: Gates, states: States, d_hidden: V, d_skip: *mut f32) -> Self::Panels<V>;
 }
 
@@ -89,6 +94,10 @@ macro_rules! with_equations {
         match $cell {
             Cell::Lstm => {
                 type $equations = Lstm;
+                $body
+            }
+            Cell::Gru => {
+                type $equations = Gru;
                 $body
             }
         }
@@ -183,6 +192,9 @@ unsafe fn activate_rows<E: Equations, V: Lanes>(s: &Activate) {
     unsafe {
         for row in 0..s.rows {
             E::activate::<V>(Gates { first: s.gates.wrapping_add(row * PANEL), stride: s.gates_stride });
+        }
+        for row in 0..s.rows {
+            E::activate_dependent::<V>(Gates { first: s.gates.wrapping_add(row * PANEL), stride: s.gates_stride });
         }
     }
 }

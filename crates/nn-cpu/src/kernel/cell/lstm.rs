@@ -40,6 +40,9 @@ impl Equations for Lstm {
     }
 
     #[inline(always)]
+    unsafe fn activate_dependent<V: Lanes>(_: Gates) {}
+
+    #[inline(always)]
     unsafe fn advance<V: Lanes>(gates: Gates, states: States) {
         // SAFETY: the contract is the same.
         unsafe {

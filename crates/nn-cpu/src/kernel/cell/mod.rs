@@ -3,6 +3,7 @@
 //! A cell is a file with its [`GateLayout`] and its equations, such as [`lstm`]; everything else
 //! computes with these two.
 
+mod gru;
 pub(super) mod kernels;
 mod lstm;
 
@@ -31,6 +32,7 @@ impl GateLayout {
     pub(crate) fn new(cell: Cell) -> Self {
         match cell {
             Cell::Lstm => lstm::GATES,
+            Cell::Gru => gru::GATES,
         }
     }
 }
@@ -242,7 +244,8 @@ pub(crate) struct Step<'a> {
 /// Outputs of [`cell_backward`] for sixteen units.
 pub(crate) struct CellGradients<'a> {
     /// Gradient of a state that does not pass the gates, [rows, 16]: from that of the cell state
-    /// after the step to that of the state before it.
+    /// after the step to that of the state before it. A cell without a cell state writes here what
+    /// its hidden state before the step receives beside the gates' part.
     pub(crate) d_skip: ViewMut<'a>,
     /// The gradients of the gates before their functions, which are written: [rows, panels · 16].
     pub(crate) d_gates: ViewMut<'a>,

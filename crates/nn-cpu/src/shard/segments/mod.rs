@@ -11,7 +11,8 @@
 //! the cell state before each segment, and after the last                              (2)
 //! ```
 //!
-//! and one segment's gates and cell states, recomputed, for all layers and timeframes. Backward,
+//! and one segment's gates and cell states, recomputed, for all layers and timeframes. A cell
+//! without a cell state has (1) alone. Backward,
 //! before a segment:
 //!
 //! ```text
@@ -64,9 +65,11 @@ impl Checkpointing {
         let half = dims.steps / 2 / BLOCK_STEPS * BLOCK_STEPS;
         let (again, cells) = match purpose {
             Purpose::Prediction => (dims.steps, SavedCells::EveryStep),
-            Purpose::Training { kept: CheckpointPolicy::Half, .. } if half > 0 => (half, SavedCells::EverySegment),
-            Purpose::Training { kept: CheckpointPolicy::HalfAndCells, .. } => (half, SavedCells::EveryStep),
-            Purpose::Training { .. } => (0, SavedCells::EveryStep),
+            Purpose::Training { kept: CheckpointPolicy::Everything, .. } => (0, SavedCells::EveryStep),
+            Purpose::Training { kept: CheckpointPolicy::Half, .. } if half > 0 && dims.sizes.cell.has_cell_state() => {
+                (half, SavedCells::EverySegment)
+            }
+            Purpose::Training { .. } => (half, SavedCells::EveryStep),
         };
         Checkpointing { gate_steps: dims.steps - again, again: again > 0, cells }
     }
@@ -74,6 +77,7 @@ impl Checkpointing {
     /// Rows of each window in the cell states that are kept.
     pub(super) fn cell_rows(self, dims: Dimensions) -> usize {
         match self.cells {
+            _ if !dims.sizes.cell.has_cell_state() => 0,
             SavedCells::EveryStep => dims.steps + 1,
             SavedCells::EverySegment => dims.steps.div_ceil(BLOCK_STEPS) + 1,
         }

@@ -8,7 +8,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
 use megabatch_nn::model::fusion::Fusion;
 use megabatch_nn::model::pooling::Pooling;
-use megabatch_nn::model::{Dropout, Model, ModelConfig, SampleShape, TensorSet, Timeframe};
+use megabatch_nn::model::{Cell, Dropout, Model, ModelConfig, SampleShape, TensorSet, Timeframe};
 use proptest::prelude::*;
 
 use crate::compute::{Capacity, CheckpointPolicy, Purpose};
@@ -174,6 +174,11 @@ impl Case {
     }
 }
 
+/// Cells of every kind.
+pub(in crate::shard) fn cells() -> impl Strategy<Value = Cell> {
+    prop_oneof![Just(Cell::Lstm), Just(Cell::Gru)]
+}
+
 pub(in crate::shard) fn windows() -> impl Strategy<Value = TimeframeWindows> {
     let sizes = (1usize..70, 1usize..20, prop_oneof![0usize..4, Just(25)]);
     sizes.prop_map(|(steps, features, stride)| TimeframeWindows { steps, features, stride })
@@ -204,12 +209,13 @@ proptest! {
         pools in any::<bool>(),
         dense in any::<bool>(),
         bf16 in any::<bool>(),
-        cells in any::<bool>(),
+        (keeps_cells, cell) in (any::<bool>(), cells()),
     ) {
         let samples = Samples::new(count, &timeframes);
         // A run is no longer in bars than in samples.
         let dense = dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1);
         let config = ModelConfig {
+            cell,
             hidden,
             layers,
             layer_norm: norm,
@@ -224,7 +230,7 @@ proptest! {
             threads: 1,
             nudge: None,
         };
-        let kept = if cells { CheckpointPolicy::HalfAndCells } else { CheckpointPolicy::Half };
+        let kept = if keeps_cells { CheckpointPolicy::HalfAndCells } else { CheckpointPolicy::Half };
         for isa in Isa::all() {
             let expected = case.gradients(isa, None, &samples, CheckpointPolicy::Everything);
             prop_assert!(case.gradients(isa, None, &samples, kept) == expected, "{}", isa.name());
@@ -249,10 +255,11 @@ proptest! {
         norm in any::<bool>(),
         pools in any::<bool>(),
         fuses in any::<bool>(),
-        dense in any::<bool>(),
+        (dense, cell) in (any::<bool>(), cells()),
     ) {
         let samples = Samples::new(count, &timeframes);
         let config = ModelConfig {
+            cell,
             hidden,
             layers,
             layer_norm: norm,

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::pooling::Pooling;
-use megabatch_nn::model::{Dropout, Model, ModelConfig};
+use megabatch_nn::model::{Cell, Dropout, Model, ModelConfig};
 use proptest::prelude::*;
 
-use super::super::segments::tests::{Case, Samples, TimeframeWindows, bf16_isas, windows};
+use super::super::segments::tests::{Case, Samples, TimeframeWindows, bf16_isas, cells, windows};
 use super::TaskKind;
 use crate::compute::{Capacity, CheckpointPolicy, Purpose};
 use crate::kernel::Isa;
@@ -35,12 +35,11 @@ proptest! {
         timeframes in prop::collection::vec(windows(), 1..4),
         (hidden, layers, count) in (4usize..70, 1usize..4, 1usize..50),
         threads in prop_oneof![2usize..8, Just(16)],
-        dense in any::<bool>(),
-        bf16 in any::<bool>(),
+        (dense, bf16, cell) in (any::<bool>(), any::<bool>(), cells()),
     ) {
         let samples = Samples::new(count, &timeframes);
         let dense = dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1);
-        let config = ModelConfig { hidden, layers, ..ModelConfig::default() };
+        let config = ModelConfig { cell, hidden, layers, ..ModelConfig::default() };
         let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
         let case = |threads| Case { threads, dense, ..case(&samples, config, precision) };
         for isa in Isa::all() {
@@ -59,14 +58,14 @@ proptest! {
     fn gradients_of_timeframes_are_those_of_one_thread_to_the_bit(
         timeframes in prop::collection::vec(windows(), 1..4),
         (hidden, layers, count) in (4usize..36, 1usize..4, 1usize..34),
-        threads in 2usize..8,
+        (threads, cell) in (2usize..8, cells()),
         (drops, norm, pools, dense) in any::<(bool, bool, bool, bool)>(),
         kept in prop_oneof![Just(CheckpointPolicy::Everything), Just(CheckpointPolicy::Half), Just(CheckpointPolicy::HalfAndCells)],
     ) {
         let samples = Samples::new(count, &timeframes);
         let dense = dense && timeframes.iter().all(|timeframe| timeframe.stride <= 1);
         let pooling = if pools { Pooling::attention(hidden) } else { Pooling::Last };
-        let config = ModelConfig { hidden, layers, layer_norm: norm, pooling, ..ModelConfig::default() };
+        let config = ModelConfig { cell, hidden, layers, layer_norm: norm, pooling, ..ModelConfig::default() };
         let dropout = (drops && layers > 1).then(|| Dropout::for_step(0.3, 1, 2).unwrap());
         let case = |threads| Case { threads, dense, dropout, ..case(&samples, config, Precision::Fp32) };
         let expected = case(1).gradients(Isa::best(), None, &samples, kept);
@@ -183,7 +182,9 @@ fn a_window_whose_units_are_shared_has_the_outputs_of_one_thread() {
         (one.clone(), ModelConfig { hidden: 128, layers: 1, ..ModelConfig::default() }, false),
         (one.clone(), ModelConfig { hidden: 150, layers: 2, layer_norm: true, ..ModelConfig::default() }, false),
         (one.clone(), ModelConfig { hidden: 128, layers: 1, pooling: attention, ..ModelConfig::default() }, false),
-        (one, ModelConfig { hidden: 130, layers: 2, ..ModelConfig::default() }, true),
+        (one.clone(), ModelConfig { hidden: 130, layers: 2, ..ModelConfig::default() }, true),
+        (one.clone(), ModelConfig { cell: Cell::Gru, hidden: 150, layers: 2, ..ModelConfig::default() }, false),
+        (one, ModelConfig { cell: Cell::Gru, hidden: 130, layers: 2, ..ModelConfig::default() }, true),
         (two, ModelConfig { hidden: 128, layers: 2, ..ModelConfig::default() }, false),
     ];
     for (timeframes, config, in_bytes) in cases {

@@ -4,6 +4,13 @@ use super::{Condition, DEPTH, Key, WIDTH, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[
+    key(
+        "model.cell",
+        Kind::Choice { now: &["lstm", "gru"], later: "" },
+        "lstm",
+        "Recurrent cell. `gru`: on the CPU; settings of LSTMs are then those of GRUs.",
+    )
+    .only(&[Condition::WithLstms]),
     key("model.hidden", WIDTH, "64", "Hidden units H of each LSTM.").only(&[Condition::WithLstms]),
     key("model.layers", DEPTH, "1", "Layers of each LSTM.").only(&[Condition::WithLstms]),
     key("model.bias", Kind::Bool, "true", "The LSTMs have bias terms.").only(&[Condition::WithLstms]),
@@ -60,9 +67,8 @@ pub(super) const KEYS: &[Key] = &[
         "model.graph",
         Kind::OrWord { word: "none", otherwise: &Kind::Text },
         "none",
-        "File of graphs over the instruments, such as `G.mbg` of `megabatch graph build`. A \
-         sample is then all instruments at one time; a batch is a number of times. Leave it `none` \
-         if `data.path` is a file of graphs.",
+        "File of graphs over the instruments, from `megabatch graph build`. A sample is then all \
+         instruments at one time. `none` if `data.path` is a file of graphs.",
     ),
     key(
         "model.graph_attention",

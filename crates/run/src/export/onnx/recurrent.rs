@@ -1,12 +1,22 @@
-//! Operators that read a timeframe's windows: LSTM layers, their norms, and pooling.
+//! Operators that read a timeframe's windows: recurrent layers, their norms, and pooling.
 
-use megabatch_nn::model::{ModelConfig, Pooling, Timeframe};
+use megabatch_nn::model::{Cell, ModelConfig, Pooling, Timeframe};
 
 use super::graph::{Graph, Node};
 use super::{Weights, pooling};
 
-/// The gates' places in PyTorch's order i, f, g, o, in ONNX's order i, o, f, c.
-const GATES: [usize; 4] = [0, 3, 1, 2];
+/// Operator of a cell, and its gates in ONNX's order as their places in PyTorch's.
+///
+/// | cell | ONNX | PyTorch |
+/// | --- | --- | --- |
+/// | LSTM | i, o, f, c | i, f, g, o |
+/// | GRU | z, r, h | r, z, n |
+fn operator(cell: Cell) -> (&'static str, &'static [usize]) {
+    match cell {
+        Cell::Lstm => ("LSTM", &[0, 3, 1, 2]),
+        Cell::Gru => ("GRU", &[1, 0, 2]),
+    }
+}
 
 /// Epsilon of torch.nn.LayerNorm.
 const EPSILON: f32 = 1e-5;
@@ -39,8 +49,13 @@ impl Reader<'_> {
 
     /// A layer and its norm: from [T, B, ..] to [T, B, H], or [B, H] after the last step.
     fn layer(&self, graph: &mut Graph, x: &str, layer: usize, outputs: Outputs) -> String {
-        let mut node = Node::new("LSTM", &[x], "").int("hidden_size", self.config.hidden as i64);
-        node.inputs.extend(self.lstm_constants(graph, layer));
+        let (operator, _) = operator(self.config.cell);
+        let mut node = Node::new(operator, &[x], "").int("hidden_size", self.config.hidden as i64);
+        if self.config.cell == Cell::Gru {
+            // Of PyTorch's r ⊙ (W_hn h + b_hn) and W_hn (r ⊙ h) + b_hn, it is the first.
+            node = node.int("linear_before_reset", 1);
+        }
+        node.inputs.extend(self.weights_and_biases(graph, layer));
         // [T, 1, B, H] and [1, B, H]: the 1 is that of a single direction.
         let (named, axis) = match outputs {
             Outputs::EveryStep => (vec![self.value(&format!("l{layer}.each"))], 1),
@@ -56,13 +71,13 @@ impl Reader<'_> {
         layer_norm(graph, self.weights, &states, &norm)
     }
 
-    /// W [1, 4H, F], R [1, 4H, H] and, of LSTMs that have biases, B [1, 8H].
-    fn lstm_constants(&self, graph: &mut Graph, layer: usize) -> Vec<String> {
-        let hidden = self.config.hidden;
-        let rows = GATES.len() * hidden;
-        let name = |part: &str| self.parameter("lstm", &format!("l{layer}.{part}"));
-        let gates =
-            |part: &str| in_onnx_order(self.weights.get(&self.parameter("lstm", &format!("{part}_l{layer}"))), hidden);
+    /// W [1, GH, F] and R [1, GH, H] of G gates and, of layers that have biases, B [1, 2GH].
+    fn weights_and_biases(&self, graph: &mut Graph, layer: usize) -> Vec<String> {
+        let ModelConfig { cell, hidden, .. } = self.config;
+        let rows = cell.gates() * hidden;
+        let parameter = |part: &str| self.parameter(cell.name(), part);
+        let name = |part: &str| parameter(&format!("l{layer}.{part}"));
+        let gates = |part: &str| in_onnx_order(cell, self.weights.get(&parameter(&format!("{part}_l{layer}"))));
         let (input, recurrent) = (gates("weight_ih"), gates("weight_hh"));
         let width = input.len() / rows;
         let mut names = vec![
@@ -103,11 +118,11 @@ pub(super) fn layer_norm(graph: &mut Graph, weights: Weights<'_>, x: &str, norm:
     graph.add(node.int("axis", -1).float("epsilon", EPSILON))
 }
 
-/// The rows [4H, ..] of a parameter in ONNX's order of gates.
-fn in_onnx_order(rows: &[f32], hidden: usize) -> Vec<f32> {
-    let gate_len = rows.len() / GATES.len();
-    assert_eq!(gate_len % hidden, 0, "rows of all gates");
-    GATES.iter().flat_map(|gate| rows[gate * gate_len..][..gate_len].iter().copied()).collect()
+/// The rows [GH, ..] of a parameter in ONNX's order of gates.
+fn in_onnx_order(cell: Cell, rows: &[f32]) -> Vec<f32> {
+    let (_, gates) = operator(cell);
+    let gate_len = rows.len() / gates.len();
+    gates.iter().flat_map(|gate| rows[gate * gate_len..][..gate_len].iter().copied()).collect()
 }
 
 #[cfg(test)]
@@ -118,6 +133,8 @@ mod tests {
     fn gates_change_their_order() {
         let rows: Vec<f32> = (0..16u8).map(f32::from).collect();
         let expected = [0, 1, 2, 3, 12, 13, 14, 15, 4, 5, 6, 7, 8, 9, 10, 11u8].map(f32::from);
-        assert_eq!(in_onnx_order(&rows, 2), expected, "rows of two numbers, two a gate");
+        assert_eq!(in_onnx_order(Cell::Lstm, &rows), expected, "two rows of two numbers a gate");
+        let expected = [4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11u8].map(f32::from);
+        assert_eq!(in_onnx_order(Cell::Gru, &rows[..12]), expected);
     }
 }

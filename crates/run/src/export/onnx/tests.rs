@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::model::{Fusion, Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe};
+use megabatch_nn::model::{Cell, Fusion, Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe};
 
 use super::graph::{Attribute, Extent, Graph, Node, Values};
 use super::{Export, Scaling};
@@ -93,6 +93,19 @@ fn one_lstm_and_a_head() {
     assert_eq!(shapes, expected);
     assert_eq!(graph.inputs[0].shape, [Extent::Free("batch"), Extent::Fixed(5), Extent::Fixed(3)]);
     assert_eq!(graph.outputs[0].shape, [Extent::Free("batch"), Extent::Fixed(2)]);
+}
+
+#[test]
+fn a_gru_resets_what_the_recurrent_product_gives() {
+    let gru = model(&["M1"], ModelConfig { cell: Cell::Gru, ..ModelConfig::default() });
+    let graph = graph(&gru);
+    assert_eq!(
+        lines(&graph)[1],
+        ", windows.M1.l0.last = GRU(windows.M1.bars, gru.M1.l0.W, gru.M1.l0.R, gru.M1.l0.B) hidden_size=4 linear_before_reset=1"
+    );
+    let shape_of = |name: &str| graph.constants.iter().find(|constant| constant.name == name).unwrap().shape.clone();
+    assert_eq!([shape_of("gru.M1.l0.W"), shape_of("gru.M1.l0.R")], [[1, 12, 3], [1, 12, 4]]);
+    assert_eq!(shape_of("gru.M1.l0.B"), [1, 24]);
 }
 
 #[test]

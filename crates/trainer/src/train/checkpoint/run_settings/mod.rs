@@ -144,6 +144,7 @@ impl RunSettings {
         let mut fixed = vec![
             ("shape", shape.to_string()),
             ("encoder", model.encoder.name().to_owned()),
+            ("cell", model.cell.name().to_owned()),
             ("hidden", model.hidden.to_string()),
             ("layers", model.layers.to_string()),
             ("bias", model.bias.to_string()),

@@ -1,7 +1,7 @@
 //! Settings that may change between a run and its resumption.
 
 use megabatch_nn::loss::Ascending;
-use megabatch_nn::model::{AttentionKind, Pooling, Readout, Timeframe};
+use megabatch_nn::model::{AttentionKind, Cell, Pooling, Readout, Timeframe};
 
 use super::*;
 use crate::config::optimizer::OptimizerKind;
@@ -37,7 +37,7 @@ type Change = (fn(&mut RunSettings), &'static str);
 
 #[test]
 fn what_gives_a_checkpoint_its_meaning_must_match() {
-    let changes: [Change; 24] = [
+    let changes: [Change; 25] = [
         (|run| run.shape.outputs = 3, "`shape` M1 [6, 3], targets [2], but this run has M1 [6, 3], targets [3];"),
         (|run| run.model.hidden = 6, "`hidden` 5, but this run has 6;"),
         (|run| run.model.layers = 1, "`layers` 2, but this run has 1;"),
@@ -64,6 +64,7 @@ fn what_gives_a_checkpoint_its_meaning_must_match() {
         (|run| run.steps = 30, "`steps` 20, but this run has 30;"),
         (|run| run.carry_state = false, "`carry_state` true, but this run has false;"),
         (|run| run.loss_on = LossOn::LastStep, "`loss_on` every_step, but this run has last_step;"),
+        (|run| run.model.cell = Cell::Gru, "`cell` lstm, but this run has gru;"),
         // One is enough to refuse, whatever else has changed.
         (|run| (run.seed, run.optimizer.lr) = (0, 0.5), "`seed` 11, but this run has 0;"),
     ];
