@@ -45,6 +45,52 @@ class Datasets(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, "takes the whole file"):
             train.split()
 
+    def test_labels_of_own_windows_stay_out_of_later_parts(self) -> None:
+        minute, steps, horizon, path = 60_000_000_000, 30, 120, self.folder / "windows.h5"
+        rows = []
+        # The second instrument has no bar in two of five minutes.
+        for number, bars in enumerate((np.arange(4000), np.flatnonzero(np.arange(4000) % 5 < 3))):
+            last = np.arange(steps - 1, len(bars) - horizon)
+            span = [bars[last] + 1, bars[last - steps + 1], bars[last + horizon] + 1]
+            rows.append(np.stack([*(time * minute for time in span), np.full(len(last), number)]))
+        times, begins, ends, numbers = np.concatenate(rows, axis=1)[:, np.argsort(np.concatenate(rows, axis=1)[0])]
+        with h5py.File(path, "w") as file:
+            file["features"] = np.zeros((len(times), steps, 1), "f4")
+            file["targets"] = np.zeros((len(times), 1), "f4")
+            file["timestamps"] = times
+        ds = mb.open(path)
+        for split in (ds.split, lambda: ds.walk_forward(2)):
+            with self.assertRaisesRegex(mb.ConfigError, r'f\.attrs\["horizon_bars"\] = 120  # an integer') as refused:
+                split()
+        lines = [line.strip() for line in str(refused.exception).splitlines()[1:-1]]
+        # A dataset has its file open, which h5py does not write then.
+        del ds, split
+
+        def write(line: str) -> None:
+            """Follows a line of the message."""
+            with h5py.File(path, "r+") as f:
+                names = {"f": f, "ends": ends, "begins": begins, "numbers": numbers.astype("i4")}
+                exec(line.split("  #")[0], names)
+
+        def require_apart() -> None:
+            parts = [part.indices for part in mb.open(path).split()]
+            for earlier, later in ((0, 1), (0, 2), (1, 2)):
+                self.assertGreaterEqual(begins[parts[later]].min(), ends[parts[earlier]].max())
+            self.assertGreater(len(parts[1]), 100)
+
+        label_ends, both, horizon_bars, instruments = lines
+        write(both)
+        require_apart()
+        with h5py.File(path, "r+") as file:
+            del file["samples"]
+        write(instruments)
+        write(label_ends)
+        require_apart()
+        with h5py.File(path, "r+") as file:
+            del file["samples/label_end_time"]
+        write(horizon_bars)
+        require_apart()
+
     def test_a_pickle_is_the_path_and_the_choice(self) -> None:
         ds = self.series()
         _, validation, _ = ds.split()

@@ -172,6 +172,9 @@ impl Inspection {
         }
         self.look_at_targets(series.targets_table())?;
         self.fingerprint = series.fingerprint().map(str::to_owned);
+        if series.span_times().label_end_times().is_none() && series.horizon_bars()?.is_none() {
+            self.problems.push(problems::without_label_ends());
+        }
         self.look_at_times("/samples/time", series.sample_times(), series.sample_instruments());
         Ok(())
     }
@@ -195,6 +198,9 @@ impl Inspection {
         match windows.sample_times() {
             Some(times) => self.look_at_times("/timestamps", times, None),
             None => self.problems.push(problems::without_times()),
+        }
+        if windows.span_times().label_end_times().is_none() && windows.horizon_bars()?.is_none() {
+            self.problems.push(problems::without_label_ends());
         }
         Ok(())
     }

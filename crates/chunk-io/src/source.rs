@@ -264,6 +264,19 @@ impl Source {
         }
     }
 
+    /// Base bars from a sample to the end of its farthest target; `None` if the file does not have
+    /// the attribute `horizon_bars`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for an attribute that is no whole number from 0
+    /// on.
+    pub fn horizon_bars(&self) -> Result<Option<usize>> {
+        match &self.data {
+            SourceData::Series(series) => series.file().horizon_bars(),
+            SourceData::Windows(windows) => windows.file().horizon_bars(),
+        }
+    }
+
     /// A root attribute.
     ///
     /// # Errors

@@ -10,9 +10,11 @@ use megabatch_gpu_core::{Buffer, Scope};
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::numeric_dataset::{ElementKind, Expect};
+use crate::text::AttributeValue;
 
 pub(crate) const REACH: &str = "/samples/reach_time";
 pub(crate) const LABEL_END: &str = "/samples/label_end_time";
+const HORIZON_BARS: &str = "horizon_bars";
 
 pub(crate) const TIMES: Expect =
     Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
@@ -70,6 +72,31 @@ impl SpanTimes {
     pub fn label_end_times(&self) -> Option<&[i64]> {
         self.label_end_time.as_ref().map(Buffer::as_slice)
     }
+}
+
+/// The root attribute `horizon_bars`: base bars from a sample to the end of its farthest target.
+///
+/// # Errors
+/// [`Error::Invalid`] for an attribute that is no whole number from 0 on.
+pub(crate) fn horizon_bars(file: &InputFile) -> Result<Option<usize>> {
+    let found = match file.attribute("/", HORIZON_BARS)? {
+        None => return Ok(None),
+        Some(AttributeValue::Int(bars)) => match usize::try_from(bars) {
+            Ok(bars) => return Ok(Some(bars)),
+            Err(_) => bars.to_string(),
+        },
+        Some(AttributeValue::Float(value)) => format!("the float {value}"),
+        Some(AttributeValue::Text(text)) => format!("the text {text:?}"),
+        Some(AttributeValue::Other(kind)) => kind,
+    };
+    let fault = LayoutFault {
+        object: format!("/@{HORIZON_BARS}"),
+        index: None,
+        expected: "an integer from 0 on, the base bars from a sample to the end of its farthest target".to_owned(),
+        found,
+        fix: format!("write one number, in h5py such as `f.attrs[\"{HORIZON_BARS}\"] = 120`"),
+    };
+    Err(Error::invalid(&file.path, fault))
 }
 
 /// Checks the times to which samples reach back, where they are known. The first sample has the

@@ -20,9 +20,22 @@ fn write(
     options: &WriteOptions,
     value: impl Fn(usize) -> f32,
 ) {
+    write_with(path, [samples, steps, features], options, &[("horizon_bars", 1.into())], value);
+}
+
+fn write_with(
+    path: &Path,
+    shape: [usize; 3],
+    options: &WriteOptions,
+    attributes: &[(&str, AttributeValue)],
+    value: impl Fn(usize) -> f32,
+) {
+    let [samples, steps, features] = shape;
     let timeframe = TimeframeShape { name: None, steps, features };
     let shape = Shape { samples, timeframes: vec![timeframe], horizons: 1 };
-    let header = WindowsHeader { shape: &shape, sample_times: None, attributes: &BTreeMap::new() };
+    let attributes: BTreeMap<_, _> =
+        attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let header = WindowsHeader { shape: &shape, sample_times: None, attributes: &attributes };
     let mut block = SampleBlock::zeros(&shape, samples);
     block.features[0].iter_mut().enumerate().for_each(|(i, out)| *out = value(i));
     block.targets.iter_mut().enumerate().for_each(|(i, out)| *out = i as f32);
@@ -120,6 +133,36 @@ fn a_target_that_is_not_known_is_no_problem_and_an_infinite_one_is() {
         "Note /timestamps[]: the file has no times, so that it can be split by position only",
     ];
     assert_eq!(messages(&inspect(&path).unwrap()), expected);
+}
+
+#[test]
+fn a_file_that_does_not_tell_when_its_labels_end_is_a_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("windows.h5");
+    let faults = |attributes: &[(&str, AttributeValue)]| {
+        write_with(&path, [9, 4, 1], &WriteOptions::default(), attributes, |i| (i % 13) as f32);
+        let mut faults = messages(&inspect(&path).unwrap());
+        faults.retain(|message| !message.contains("the file has no times"));
+        faults
+    };
+    let missing = "Warning /samples/label_end_time[]: the file does not tell when its labels end";
+    let [fault] = &faults(&[])[..] else { panic!() };
+    assert!(fault.starts_with(missing), "{fault}");
+    for bars in [0, 120] {
+        assert_eq!(faults(&[("horizon_bars", bars.into())]), Vec::<String>::new());
+    }
+    for wrong in [AttributeValue::from(-1), 1.0.into(), "120".into()] {
+        let [fault] = &faults(&[("horizon_bars", wrong)])[..] else { panic!() };
+        assert!(fault.starts_with("Error /@horizon_bars[]: expected an integer from 0 on"), "{fault}");
+    }
+
+    let mut series = made::series(&Plan::two_instruments());
+    series.attributes.remove("horizon_bars");
+    write_series(&path, &series, &WriteOptions::default()).unwrap();
+    assert_eq!(messages(&inspect(&path).unwrap()), Vec::<String>::new(), "it has the list");
+    series.sample_label_end_time.clear();
+    write_series(&path, &series, &WriteOptions::default()).unwrap();
+    assert!(messages(&inspect(&path).unwrap())[0].starts_with(missing));
 }
 
 #[test]

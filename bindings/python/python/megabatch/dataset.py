@@ -195,7 +195,12 @@ class Dataset:
         self, fractions: Sequence[float] = (0.7, 0.15, 0.15), *, purge: str = "auto"
     ) -> tuple[Dataset, Dataset, Dataset]:
         """The samples for training, validation and test, by time. Samples whose windows overlap a label of another
-        part are left out, as training does with these settings."""
+        part are left out, as training does with these settings.
+
+        `purge="auto"` takes the end of each label from the file: its list `/samples/label_end_time`, or the attribute
+        `horizon_bars`. A file with neither is refused; a time such as `purge="8d"` needs neither. Before h5py writes
+        them, delete the dataset, which has the file open.
+        """
         self._require_whole("split")
         settings = {"data.split": _fractions(fractions), "data.purge": purge}
         return self._parts(self._native.split(*_settings.sources(settings, {})))
@@ -209,7 +214,8 @@ class Dataset:
         window: str = "expanding",
         overlap: float = 0.0,
     ) -> list[tuple[Dataset, Dataset, Dataset]]:
-        """The split of each fold of a walk forward through the last part of `fractions`."""
+        """The split of each fold of a walk forward through the last part of `fractions`, with the `purge` of
+        `split`."""
         self._require_whole("walk_forward")
         settings = {
             "data.split": _fractions(fractions),

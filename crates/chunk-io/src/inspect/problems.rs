@@ -7,7 +7,7 @@ use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
 use crate::error::LayoutFault;
 use crate::numeric_dataset::NumericDataset;
-use crate::spans::TimeUnit;
+use crate::spans::{LABEL_END, TimeUnit};
 
 /// Severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -171,6 +171,21 @@ pub(super) fn without_times() -> Problem {
         index: Vec::new(),
         message: "the file has no times, so that it can be split by position only".to_owned(),
         fix: "add /timestamps [N], int64, ns since 1970 UTC".to_owned(),
+    }
+}
+
+/// A file that does not tell when its labels end.
+pub(super) fn without_label_ends() -> Problem {
+    Problem {
+        kind: ProblemKind::Other,
+        severity: Severity::Warning,
+        object: LABEL_END.to_owned(),
+        index: Vec::new(),
+        message: "the file does not tell when its labels end, so that a split cannot keep them out of later parts"
+            .to_owned(),
+        fix: "add this list [N], int64, ns since 1970 UTC, or the root attribute horizon_bars, an integer: \
+              bars from a sample to the end of its farthest target"
+            .to_owned(),
     }
 }
 

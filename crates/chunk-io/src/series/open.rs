@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};
 use crate::shape::Shape;
-use crate::spans::{LABEL_END, REACH, SpanTimes};
+use crate::spans::{LABEL_END, REACH, SpanTimes, horizon_bars};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
@@ -271,6 +271,16 @@ impl SeriesFile {
     /// As [`SeriesFile::sample_times`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
         self.arrays().sample_instrument.as_ref().map(Buffer::as_slice)
+    }
+
+    /// Base bars from a sample to the end of its farthest target, if the file has the attribute
+    /// `horizon_bars`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for an attribute that is no whole number from 0
+    /// on.
+    pub fn horizon_bars(&self) -> Result<Option<usize>> {
+        horizon_bars(&self.file)
     }
 
     /// A root attribute.

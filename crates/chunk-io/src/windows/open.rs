@@ -8,7 +8,7 @@ use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::numeric_dataset::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
-use crate::spans::{SpanTimes, TimeUnit};
+use crate::spans::{SpanTimes, TimeUnit, horizon_bars};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
@@ -110,6 +110,15 @@ impl WindowsFile {
     /// Times between which each sample and its targets read bars.
     pub fn span_times(&self) -> &SpanTimes {
         &self.span_times
+    }
+
+    /// Base bars from a sample to the end of its farthest target, if the file has the attribute
+    /// `horizon_bars`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an attribute that is no whole number from 0 on.
+    pub fn horizon_bars(&self) -> Result<Option<usize>> {
+        horizon_bars(&self.file)
     }
 
     /// Number of each sample's instrument, `[N]`, if the file names instruments, as one made of a

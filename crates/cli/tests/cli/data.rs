@@ -181,11 +181,12 @@ fn windows_without_timestamps_are_split_by_position() {
         }
         let targets = file.new_dataset::<f32>().shape([200, 2]).create("targets").unwrap();
         targets.write_raw(&vec![0.5f32; 400]).unwrap();
+        file.new_attr::<i64>().create("horizon_bars").unwrap().write_scalar(&2).unwrap();
     });
-    // Two bars of M5 are ten of M1, one a sample, and two more are labels: twelve samples apart,
-    // eleven are left out at each split.
+    // Two bars of M5 and four minutes of the next are 14 of M1, one a sample, and two more are
+    // labels: 16 samples apart, 15 are left out at each split.
     let plan = stage.succeeds("plan --data windows.h5");
-    assert_eq!(plan["split"]["purged"], 22, "{plan}");
+    assert_eq!(plan["split"]["purged"], 30, "{plan}");
     assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=0s")["split"]["purged"], 0);
     stage.fails("plan --data windows.h5 --set data.purge=1h", 2);
 }

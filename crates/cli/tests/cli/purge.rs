@@ -6,6 +6,7 @@ use hdf5::File;
 use hdf5::types::VarLenUnicode;
 use jiff::ToSpan as _;
 use jiff::civil::{Weekday, date};
+use serde_json::json;
 
 use crate::stage::{SMALL, Stage};
 
@@ -75,8 +76,6 @@ fn labels_that_count_bars_of_another_timeframe_stay_out_of_validation() {
     // What overlaps is found and counted.
     let [message, _] = stage.fails("leak series.h5 --samples 1 --set data.purge=0s", 3);
     assert!(message.contains(" of 592 samples of validation look back to before 2018-"), "{message}");
-    let [message, _] = stage.fails("leak series.h5 --samples 1 --set data.purge_reckoning=bars", 3);
-    assert!(message.contains("52 of 422 samples of validation look back to before 2018-"), "{message}");
 }
 
 #[test]
@@ -103,7 +102,9 @@ fn windows_are_purged_over_weekends() {
     stage.succeeds("convert series.h5 windows.h5 --to windows");
     let series_parts = parts(&stage, "plan --data series.h5");
     assert_eq!(parts(&stage, "plan --data windows.h5"), series_parts, "what the series tells comes along");
-    assert_eq!(stage.succeeds("plan --data windows.h5")["notes"], serde_json::json!([]));
+    let plan = stage.succeeds("plan --data windows.h5");
+    assert_eq!((&plan["notes"], &plan["warnings"]), (&json!([]), &json!([])));
+    assert_eq!(plan["purge_basis"], "Purge by /samples/label_end_time and /samples/reach_time.");
     stage.succeeds("convert windows.h5 back.h5");
     assert_eq!(parts(&stage, "plan --data back.h5"), series_parts);
 
@@ -116,44 +117,226 @@ fn windows_are_purged_over_weekends() {
         validation <= plain_parts[1] && test <= plain_parts[2] && validation > 0,
         "{validation}, {test}: {plain_parts:?}"
     );
-    let warnings = stage.succeeds("plan --data windows.h5")["warnings"].to_string();
-    assert!(warnings.contains("windows.h5 does not tell when its labels end"), "{warnings}");
-    assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=2d")["warnings"], serde_json::json!([]));
+    // `ingest` stored the horizon, and `symbol` says that there is one instrument.
+    let plan = stage.succeeds("plan --data windows.h5");
+    assert_eq!(plan["warnings"], json!([]));
+    let basis = plan["purge_basis"].as_str().unwrap();
+    assert!(basis.starts_with("Purge by horizon_bars, 12 bars counted in samples, all of one instrument,"), "{basis}");
+    assert!(basis.contains("(no /samples/reach_time)"), "{basis}");
+    assert!(stage.said("plan --data windows.h5").contains(basis));
+    assert_eq!(stage.succeeds("plan --data windows.h5 --set data.purge=2d")["warnings"], json!([]));
 }
 
-/// Minutes of two instruments in turn, one of which has no bar in every other minute: the window
-/// of four of its bars reaches back over twice as many times as the purge counts.
+/// Bars that labels of [`TwoInstruments`] look ahead.
+const HORIZON: usize = 120;
+const STEPS: usize = 30;
+const MINUTE_NS: i64 = 60_000_000_000;
+
+/// Windows of minutes of two instruments, in order of time. The second one has no bar in two of
+/// five minutes, and none in three hours.
+struct TwoInstruments {
+    time: Vec<i64>,
+    reach: Vec<i64>,
+    label_end: Vec<i64>,
+    instrument: Vec<i32>,
+    windows: Vec<f32>,
+}
+
+impl TwoInstruments {
+    fn new() -> Self {
+        let mut samples = Vec::new();
+        for instrument in [0, 1] {
+            let is_open = |minute: &i64| instrument == 0 || (minute % 5 < 3 && !(1_200..1_380).contains(minute));
+            let opens: Vec<i64> = (0..4_000).filter(is_open).map(|minute| minute * MINUTE_NS).collect();
+            for last in STEPS - 1..opens.len() - HORIZON {
+                let (first, end) = (last + 1 - STEPS, opens[last + HORIZON] + MINUTE_NS);
+                let value = |bar: usize| (bar * 2_654_435_761 % 1_009) as f32 + instrument as f32 * 0.5;
+                let window: Vec<f32> = (first..=last).map(value).collect();
+                samples.push((opens[last] + MINUTE_NS, opens[first], end, instrument, window));
+            }
+        }
+        samples.sort_by_key(|sample| (sample.0, sample.3));
+        TwoInstruments {
+            time: samples.iter().map(|sample| sample.0).collect(),
+            reach: samples.iter().map(|sample| sample.1).collect(),
+            label_end: samples.iter().map(|sample| sample.2).collect(),
+            instrument: samples.iter().map(|sample| sample.3).collect(),
+            windows: samples.into_iter().flat_map(|sample| sample.4).collect(),
+        }
+    }
+
+    /// Writes `windows.h5` with the objects of `told` that are about the spans of samples.
+    fn write(&self, stage: &Stage, told: &[&str]) {
+        let samples = self.time.len();
+        stage.with_hdf5("windows.h5", |path| {
+            let file = File::create(path).unwrap();
+            let list = |name: &str, values: &[i64]| {
+                file.new_dataset::<i64>().shape([samples]).create(name).unwrap().write_raw(values).unwrap();
+            };
+            let windows = file.create_group("features").unwrap().new_dataset::<f32>().shape([samples, STEPS, 1]);
+            windows.create("M1").unwrap().write_raw(&self.windows).unwrap();
+            let targets = file.new_dataset::<f32>().shape([samples, 1]).create("targets").unwrap();
+            targets.write_raw(&vec![0.5f32; samples]).unwrap();
+            list("timestamps", &self.time);
+            let group = file.create_group("samples").unwrap();
+            for object in told {
+                match *object {
+                    "label_end_time" => list("samples/label_end_time", &self.label_end),
+                    "reach_time" => list("samples/reach_time", &self.reach),
+                    "horizon_bars" => horizon_bars(&file, HORIZON as i64),
+                    "instruments" => {
+                        let names = ["EURUSD", "USDJPY"].map(|name| name.parse::<VarLenUnicode>().unwrap());
+                        let list = file.new_dataset::<VarLenUnicode>().shape([2]).create("instruments").unwrap();
+                        list.write_raw(&names).unwrap();
+                        let list = group.new_dataset::<i32>().shape([samples]).create("instrument").unwrap();
+                        list.write_raw(&self.instrument).unwrap();
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+        });
+    }
+
+    /// Trains on `data` and requires, of the samples in the parts that training had, that no window
+    /// of a later part begins before the last label of an earlier one has ended. Returns the parts.
+    fn require_apart(&self, stage: &Stage, data: &str, settings: &str) -> [Vec<usize>; 3] {
+        stage.succeeds(&format!("train --data {data} --out run --max-steps 1 {SMALL} {settings}"));
+        let parts = ["train", "validation", "test"].map(|part| {
+            stage.succeeds(&format!("predict --run run --split {part} --out part.csv"));
+            let rows = stage.text("part.csv");
+            rows.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect::<Vec<usize>>()
+        });
+        std::fs::remove_dir_all(stage.path("run")).unwrap();
+        for (earlier, later) in [(0, 1), (0, 2), (1, 2)] {
+            let last_label = parts[earlier].iter().map(|&n| self.label_end[n]).max().unwrap();
+            let first_bar = parts[later].iter().map(|&n| self.reach[n]).min().unwrap();
+            assert!(first_bar >= last_label, "{data}, parts {earlier} and {later}: {first_bar} before {last_label}");
+        }
+        parts
+    }
+}
+
+fn horizon_bars(file: &File, bars: i64) {
+    file.new_attr::<i64>().create("horizon_bars").unwrap().write_scalar(&bars).unwrap();
+}
+
+/// A label of 120 bars was taken for one bar a target: validation windows began two hours before
+/// the last training label ended. Two instruments without `/samples/instrument` were counted as
+/// one.
+#[test]
+fn labels_of_windows_stay_out_of_later_parts_by_each_of_the_three_ways() {
+    let (stage, bars) = (Stage::new(), TwoInstruments::new());
+    bars.write(&stage, &["label_end_time", "reach_time"]);
+    let exact = bars.require_apart(&stage, "windows.h5", "");
+    assert!(exact.iter().all(|part| part.len() > 400), "{:?}", exact.map(|part| part.len()));
+    for told in [["label_end_time", "instruments"], ["horizon_bars", "instruments"]] {
+        bars.write(&stage, &told);
+        assert_eq!(bars.require_apart(&stage, "windows.h5", ""), exact, "{told:?}");
+        bars.require_apart(&stage, "windows.h5", "--set data.walk_forward=2 --set data.walk_forward_number=1");
+        assert_eq!(stage.succeeds("plan --data windows.h5")["warnings"], json!([]));
+        // The series of the windows is told as much.
+        stage.succeeds("convert windows.h5 series.h5");
+        assert_eq!(bars.require_apart(&stage, "series.h5", ""), exact, "{told:?}");
+        std::fs::remove_file(stage.path("series.h5")).unwrap();
+    }
+}
+
+#[test]
+fn windows_that_do_not_tell_when_their_labels_end_are_not_split() {
+    let (stage, bars) = (Stage::new(), TwoInstruments::new());
+    bars.write(&stage, &["reach_time"]);
+    let train = format!("train --data windows.h5 --out run {SMALL}");
+    let ways = [
+        "windows.h5 does not tell when its labels end",
+        "h5py.File(\"windows.h5\", \"r+\")",
+        "\n  f[\"samples/label_end_time\"] = ends  # int64 [N], ns since 1970 UTC",
+        "f[\"samples/reach_time\"] = begins  # both; int64 [N]",
+        "\n  f.attrs[\"horizon_bars\"] = 120  # an integer: bars from a sample to the end of its farthest target",
+        "\n  f[\"instruments\"] = [\"EURUSD\", \"USDJPY\"]; f[\"samples/instrument\"] = numbers  # int32 [N]",
+        "such as data.purge=8d",
+    ];
+    for line in ["plan --data windows.h5", &train, "plan --data windows.h5 --set data.walk_forward=2"] {
+        for message in stage.fails(line, 2) {
+            for way in ways {
+                assert!(message.contains(way), "{line}: no {way} in\n{message}");
+            }
+        }
+    }
+    assert!(!stage.path("run").exists());
+    let [message, _] = stage.fails("leak windows.h5", 3);
+    assert!(message.contains("nothing is proven without the bars") && message.contains(ways[4]), "{message}");
+    let problems = stage.succeeds("inspect windows.h5")["problems"].to_string();
+    assert!(problems.contains("does not tell when its labels end"), "{problems}");
+    // Nothing is held against labels: all samples are for training, or a duration is given.
+    let basis = |line: &str| stage.succeeds(&format!("plan --data windows.h5 --set {line}"))["purge_basis"].clone();
+    assert_eq!(basis("data.split=[1,0,0]"), serde_json::Value::Null);
+    assert_eq!(basis("data.purge=5h"), "Purge by data.purge=5h alone: the file does not tell when its labels end.");
+    bars.require_apart(&stage, "windows.h5", "--set data.purge=5h");
+
+    // A series that is made of them does not know more.
+    stage.succeeds("convert windows.h5 series.h5");
+    let [message, _] = stage.fails("plan --data series.h5", 2);
+    assert!(message.contains("series.h5 does not tell when its labels end") && message.contains(ways[4]), "{message}");
+    assert!(stage.succeeds("inspect series.h5")["problems"].to_string().contains("when its labels end"));
+    stage.succeeds("plan --data series.h5 --set data.purge=5h");
+}
+
+#[test]
+fn bars_of_several_instruments_are_counted_by_name_alone() {
+    let (stage, bars) = (Stage::new(), TwoInstruments::new());
+    let begins = "f[\"samples/reach_time\"] = begins";
+    let both = format!("f[\"samples/label_end_time\"] = ends; {begins}");
+    for (told, missing) in [("horizon_bars", both.as_str()), ("label_end_time", begins)] {
+        bars.write(&stage, &[told]);
+        let [message, _] = stage.fails("plan --data windows.h5", 2);
+        assert!(message.contains("windows.h5 does not name instruments"), "{message}");
+        assert!(message.contains("f[\"samples/instrument\"] = numbers  # int32 [N]"), "{message}");
+        assert!(message.contains(&format!("\nor\n  {missing}  # int64 [N]")), "{message}");
+        bars.require_apart(&stage, "windows.h5", "--set data.purge=5h");
+    }
+}
+
+#[test]
+fn a_horizon_that_is_no_whole_number_is_refused() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 300 --steps 4 --features 2 --targets 1");
+    let write = |write: &dyn Fn(&File)| {
+        stage.with_hdf5("windows.h5", |path| {
+            let file = File::open_rw(path).unwrap();
+            file.delete_attr("horizon_bars").unwrap();
+            write(&file);
+        });
+    };
+    type Case<'a> = (&'a dyn Fn(&File), &'a str);
+    let cases: [Case<'_>; 3] = [
+        (&|file| horizon_bars(file, -1), "found -1"),
+        (&|file| file.new_attr::<f64>().create("horizon_bars").unwrap().write_scalar(&1.5).unwrap(), "the float 1.5"),
+        (
+            &|file| {
+                let attribute = file.new_attr::<VarLenUnicode>().create("horizon_bars").unwrap();
+                attribute.write_scalar(&"120".parse::<VarLenUnicode>().unwrap()).unwrap();
+            },
+            "the text \"120\"",
+        ),
+    ];
+    for (value, found) in cases {
+        write(value);
+        let [message, _] = stage.fails("plan --data windows.h5", 3);
+        assert!(message.contains("/@horizon_bars: expected an integer from 0 on"), "{message}");
+        assert!(message.contains(found) && message.contains("f.attrs[\"horizon_bars\"] = 120"), "{message}");
+    }
+}
+
+/// Windows that do not tell whose they are may be of several instruments in turn, at other times.
 #[test]
 fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     let stage = Stage::new();
-    let write = |has_instruments: bool, horizon_bars: Option<i64>| {
-        stage.with_hdf5("windows.h5", |path| {
-            let file = File::create(path).unwrap();
-            let windows = file.create_group("features").unwrap().new_dataset::<f32>().shape([300, 4, 2]);
-            windows.create("M1").unwrap().write_raw(&vec![0.5f32; 300 * 8]).unwrap();
-            file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
-            let times: Vec<i64> = (0..300).map(|k| (k - k / 3) * 60_000_000_000).collect();
-            file.new_dataset::<i64>().shape([300]).create("timestamps").unwrap().write_raw(&times).unwrap();
-            if let Some(bars) = horizon_bars {
-                file.new_attr::<i64>().create("horizon_bars").unwrap().write_scalar(&bars).unwrap();
-            }
-            if has_instruments {
-                let rows: Vec<i32> = (0..300).map(|k| i32::from(k % 3 == 1)).collect();
-                let names = ["EURUSD", "USDJPY"].map(|name| name.parse::<VarLenUnicode>().unwrap());
-                let list = file.new_dataset::<VarLenUnicode>().shape([2]).create("instruments").unwrap();
-                list.write_raw(&names).unwrap();
-                let samples = file.create_group("samples").unwrap();
-                samples.new_dataset::<i32>().shape([300]).create("instrument").unwrap().write_raw(&rows).unwrap();
-            }
-        });
-    };
+    stage.succeeds("synth windows.h5 --layout windows --samples 300 --steps 4 --features 2 --targets 1");
     let warnings = |line: &str| stage.succeeds(line)["warnings"].as_array().unwrap().clone();
-    write(false, None);
     let warned = warnings("plan --data windows.h5");
     let [warning] = warned.as_slice() else { panic!("{warned:?}") };
     let warning = warning.as_str().unwrap();
-    assert!(warning.contains("takes each to end 1 sample later"), "{warning}");
-    assert!(warning.contains("as if all samples were of one instrument"), "{warning}");
+    assert!(warning.contains("counts bars in samples as if all were of one instrument"), "{warning}");
     assert!(stage.said("plan --data windows.h5").contains(&format!("\nWarning: {warning}.\n")));
     // Told before the first step, and once more with the errors that it is about.
     let train = format!("train --data windows.h5 --out run --max-steps 2 {SMALL}");
@@ -162,7 +345,7 @@ fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(stderr.matches(&format!("warning: {warning}\n")).count(), 1, "{stderr}");
     assert!(stdout.contains(&format!("\nwarning: {warning}\n")), "{stdout}");
-    assert!(stage.text("run/report.html").contains("takes each to end 1 sample later"));
+    assert!(stage.text("run/report.html").contains("as if all were of one instrument"));
     assert_eq!(warnings("plan --data windows.h5 --set data.purge=5m").len(), 0);
     // A program that asks for JSON reads the error alone where the run fails after its warnings.
     let diverging = "--set training.optimizer=sgd --set training.lr=1e30 --set training.clip_norm=none";
@@ -171,13 +354,15 @@ fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     let error: serde_json::Value = serde_json::from_slice(&failed.get_output().stderr).expect("one JSON object");
     assert_eq!(error["exit_code"], 5, "{error}");
     // What the file tells is not assumed.
-    write(true, Some(5));
-    let warned = warnings("plan --data windows.h5");
-    let warning = warned[0].as_str().unwrap();
-    assert!(warning.contains("takes each to end 5 samples later") && !warning.contains("as if"), "{warning}");
+    stage.with_hdf5("windows.h5", |path| {
+        let symbol = File::open_rw(path).unwrap().new_attr::<VarLenUnicode>().create("symbol").unwrap();
+        symbol.write_scalar(&"EURUSD".parse::<VarLenUnicode>().unwrap()).unwrap();
+    });
+    assert_eq!(warnings("plan --data windows.h5").len(), 0);
 }
 
 /// Labels of many bars were taken to be as long as there are targets where windows have no times.
+/// The samples of two instruments in turn were counted as bars of one.
 #[test]
 fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
     let stage = Stage::new();
@@ -186,10 +371,24 @@ fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
         let windows = file.new_dataset::<f32>().shape([300, 4, 2]).create("features").unwrap();
         windows.write_raw(&vec![0.5f32; 300 * 8]).unwrap();
         file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
-        file.new_attr::<i64>().create("horizon_bars").unwrap().write_scalar(&30).unwrap();
     });
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("  f[\"timestamps\"] = times; f[\"samples/label_end_time\"] = ends"), "{message}");
+    assert!(message.contains("Or give data.purge=0s") && !message.contains("8d"), "{message}");
+    stage.with_hdf5("windows.h5", |path| horizon_bars(&File::open_rw(path).unwrap(), 30));
     let [train, validation, _] = parts(&stage, "plan --data windows.h5");
     assert_eq!((train, validation), (210, 45 - 33));
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::open_rw(path).unwrap();
+        let names = ["A", "B"].map(|name| name.parse::<VarLenUnicode>().unwrap());
+        let list = file.new_dataset::<VarLenUnicode>().shape([2]).create("instruments").unwrap();
+        list.write_raw(&names).unwrap();
+        let samples = file.create_group("samples").unwrap();
+        let list = samples.new_dataset::<i32>().shape([300]).create("instrument").unwrap();
+        list.write_raw(&(0..300).map(|n| n % 2).collect::<Vec<i32>>()).unwrap();
+    });
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("no samples are left for validation: 45 before the purge"), "{message}");
 }
 
 #[test]
@@ -205,34 +404,13 @@ fn windows_of_unknown_length_ask_for_the_purge() {
         file.new_dataset::<f32>().shape([60, 1]).create("targets").unwrap().write_raw(&[0.5f32; 60]).unwrap();
         let times: Vec<i64> = (0..60).map(|k| k * 60_000_000_000).collect();
         file.new_dataset::<i64>().shape([60]).create("timestamps").unwrap().write_raw(&times).unwrap();
+        horizon_bars(&file, 1);
     });
     let [message, _] = stage.fails("plan --data windows.h5", 2);
     assert!(message.contains("does not tell how far a window of fast reaches back"), "{message}");
     assert!(message.contains("such as data.purge=8d"), "{message}");
     assert_eq!(parts(&stage, "plan --data windows.h5 --set data.purge=5m"), [42, 5, 5]);
     stage.succeeds("plan --data windows.h5 --set data.split=[1,0,0]");
-}
-
-/// Versions before counted bars. A run that began so keeps the samples that its checkpoints speak
-/// of.
-#[test]
-fn a_run_of_before_goes_on_with_its_samples() {
-    let stage = shares();
-    forget(&stage, "series.h5", &[LABEL_END]);
-    let settings = format!("--set training.epochs=1 {SMALL} --set data.purge_reckoning=bars");
-    stage.succeeds(&format!("train --data series.h5 --out run {settings} --max-steps 2"));
-    let before = stage.succeeds("eval --run run --split validation");
-    assert_eq!(before["samples"], 422);
-    let saved = stage.text("run/config.yaml");
-    assert!(saved.contains("  purge_reckoning: bars\n"));
-    stage.write("run/config.yaml", &saved.replace("  purge_reckoning: bars\n", ""));
-    let answer = stage.succeeds("train --out run --resume --max-steps 3");
-    assert_eq!(answer["steps"], 3);
-    assert!(answer["notes"].to_string().contains("train anew for errors that hold"), "{answer}");
-    assert!(stage.text("run/config.yaml").contains("  purge_reckoning: bars\n"));
-    // Begun anew, or judged by what is known now, it has fewer.
-    stage.write("run/config.yaml", &saved.replace("  purge_reckoning: bars\n", ""));
-    assert!(stage.succeeds("eval --run run --split validation")["samples"].as_u64() < Some(422));
 }
 
 /// 200 samples in `data.h5`. The targets of `samples` are unknown.

@@ -45,7 +45,6 @@ fn a_streamed_series_gives_the_weights_the_errors_and_the_predictions_of_a_resid
         (series("contiguous"), "series.h5", "training.run_length=1"),
         (series("gzip --chunk-rows 100"), "series.h5", "training.run_length=7"),
         (shares(), "shares.h5", "training.run_length=16"),
-        (shares(), "shares.h5", "data.purge_reckoning=bars"),
         (series("contiguous"), "series.h5", "training.carry_state=true --set model.pooling=attention"),
         (series("gzip --chunk-rows 100"), "series.h5", "training.loss_on=every_step --set training.run_length=8"),
         (shares(), "shares.h5", "training.carry_state=true --set training.validation_samples=100"),

@@ -236,7 +236,7 @@ impl Graphs for CrossSections {
 
     fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
         let series = self.source.source().series()?;
-        Some(self.labels.last_label_end(series, self.nodes(graph), self.times[graph], target))
+        self.labels.last_label_end(series, self.nodes(graph), self.times[graph], target)
     }
 }
 
@@ -384,6 +384,16 @@ mod tests {
     /// Bars of A and B that close on days 1 to 6, and of C from day 4 on, in windows of two; joined
     /// with graphs that were known on these days.
     fn join(folder: &Path, known_days: [i64; 2], names: [&str; 4]) -> Result<CrossSections> {
+        join_changed(folder, known_days, names, |_| {})
+    }
+
+    /// As [`join`], of a series that `change` changes.
+    fn join_changed(
+        folder: &Path,
+        known_days: [i64; 2],
+        names: [&str; 4],
+        change: impl FnOnce(&mut Series),
+    ) -> Result<CrossSections> {
         let days = [1..=6, 1..=6, 4..=6];
         let timeframe = SeriesTimeframe {
             name: "D1".to_owned(),
@@ -397,13 +407,15 @@ mod tests {
         };
         let sample_days = [2..=6, 2..=6, 5..=6];
         let sample_instrument = vec![0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2];
-        let series = Series {
+        let mut series = Series {
+            attributes: [("horizon_bars".to_owned(), 1.into())].into(),
             timeframes: vec![timeframe],
             sample_time: sample_days.into_iter().flatten().map(|day| day * DAY_NS).collect(),
             targets: vec![0.5; 12],
             instruments: Some(Instruments { names: ["A", "B", "C"].map(str::to_owned).to_vec(), sample_instrument }),
             ..Series::default()
         };
+        change(&mut series);
         write_series(folder.join("bars.h5"), &series, &WriteOptions::default())?;
 
         let schema = Schema { names: names.map(str::to_owned).to_vec(), weighted: true, ..Schema::default() };
@@ -449,6 +461,19 @@ mod tests {
         let spans = (0..4).map(|section| sections.label_span(section, 0).unwrap());
         let days: Vec<[i64; 2]> = spans.map(|span| [span.start_ns / DAY_NS, span.end_ns / DAY_NS]).collect();
         assert_eq!(days, [[3, 4], [4, 5], [5, 6], [6, 6]]);
+
+        // Without the horizon, the ends of labels tell, or nothing does.
+        let joined = |change: fn(&mut Series)| {
+            let folder = tempfile::tempdir().unwrap();
+            let sections = join_changed(folder.path(), [3, 5], ["C", "B", "A", "Z"], change).unwrap();
+            (0..4).map(|section| sections.label_span(section, 0).map(|span| span.end_ns / DAY_NS)).collect::<Vec<_>>()
+        };
+        let ends = joined(|series| {
+            series.attributes.clear();
+            series.sample_label_end_time = series.sample_time.iter().map(|time| time + 2 * DAY_NS).collect();
+        });
+        assert_eq!(ends, [5, 6, 7, 8].map(Some));
+        assert_eq!(joined(|series| series.attributes.clear()), [None; 4]);
     }
 
     #[test]

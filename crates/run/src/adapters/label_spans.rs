@@ -8,15 +8,24 @@ use crate::error::Result;
 
 /// Begin and end of the targets of a series' samples.
 pub(super) struct LabelSpans {
-    /// Rows of the shortest timeframe from a sample's last row to the end of each target, `[K]`.
-    rows: Vec<usize>,
+    ends: LabelEnds,
     /// True if a target begins where the target before ends; false if all begin at the sample's
     /// time.
     are_increments: bool,
 }
 
+/// Ends of the targets of a series' samples.
+enum LabelEnds {
+    /// Rows of the shortest timeframe from a sample's last row to the end of each target, `[K]`.
+    Rows(Vec<usize>),
+    /// The end of the farthest target of each sample is in the file.
+    Stored,
+    Unknown,
+}
+
 impl LabelSpans {
-    /// The spans of the targets of `series`: one target a bar ahead, in base bars.
+    /// The spans of the targets of `series`, from its horizon or, without one, from the ends of its
+    /// labels.
     ///
     /// # Errors
     /// An attribute of the file cannot be read.
@@ -24,9 +33,10 @@ impl LabelSpans {
         let file = series.file();
         file.load_index()?;
         let targets = file.shape().horizons;
-        let horizon = match file.attribute("horizon_bars")? {
-            Some(AttributeValue::Int(bars)) => usize::try_from(bars).unwrap_or(targets),
-            _ => targets,
+        let Some(horizon) = file.horizon_bars()? else {
+            let are_stored = file.span_times().label_end_times().is_some();
+            let ends = if are_stored { LabelEnds::Stored } else { LabelEnds::Unknown };
+            return Ok(LabelSpans { ends, are_increments: false });
         };
         let text = |value| if let Some(AttributeValue::Text(text)) = value { Some(text) } else { None };
         let duration = |name: &str| name.parse().ok().map(Timeframe::duration_ns);
@@ -40,31 +50,41 @@ impl LabelSpans {
         // Targets that are not one a bar may each reach to the end.
         let bars = |target: usize| if horizon == targets { target + 1 } else { horizon };
         Ok(LabelSpans {
-            rows: (0..targets).map(|target| rows(bars(target))).collect(),
+            ends: LabelEnds::Rows((0..targets).map(|target| rows(bars(target))).collect()),
             are_increments: horizon == targets && kind.as_deref() == Some(TargetKind::Increment.name()),
         })
     }
 
-    /// The span of one target of `samples` of `series`, all taken at `time_ns`. Instruments whose
-    /// bars are rare end later than the others: the median sample counts.
+    /// The span of one target of `samples` of `series`, all taken at `time_ns`; `None` where the
+    /// file does not tell it. Instruments whose bars are rare end later than the others: the median
+    /// sample counts.
     pub(super) fn last_label_end(
         &self,
         series: &SeriesSource,
         samples: &[usize],
         time_ns: i64,
         target: usize,
-    ) -> LabelSpan {
+    ) -> Option<LabelSpan> {
+        let rows = match &self.ends {
+            LabelEnds::Rows(rows) => rows,
+            LabelEnds::Stored => {
+                let ends = series.file().span_times().label_end_times()?;
+                let end_ns = median(samples.iter().map(|&sample| ends[sample]).collect());
+                return Some(LabelSpan { start_ns: time_ns, end_ns });
+            }
+            LabelEnds::Unknown => return None,
+        };
         let start_ns = match target.checked_sub(1).filter(|_| self.are_increments) {
-            Some(before) => median_end(series, samples, self.rows[before]),
+            Some(before) => median_row_end(series, samples, rows[before]),
             None => time_ns,
         };
-        LabelSpan { start_ns, end_ns: median_end(series, samples, self.rows[target]) }
+        Some(LabelSpan { start_ns, end_ns: median_row_end(series, samples, rows[target]) })
     }
 }
 
 /// Close of the row `rows` after a sample's last one, or of the instrument's last row: the median
 /// over samples.
-fn median_end(series: &SeriesSource, samples: &[usize], rows: usize) -> i64 {
+fn median_row_end(series: &SeriesSource, samples: &[usize], rows: usize) -> i64 {
     let file = series.file();
     let shortest = &file.timeframes()[0];
     let (closes, instruments) = (shortest.close_times(), file.sample_instruments());
@@ -74,7 +94,10 @@ fn median_end(series: &SeriesSource, samples: &[usize], rows: usize) -> i64 {
         });
         closes[(shortest.sample_ends()[sample] as usize + rows).min(rows_end - 1)]
     };
-    let mut ends: Vec<i64> = samples.iter().map(end).collect();
-    let middle = ends.len() / 2;
-    *ends.select_nth_unstable(middle).1
+    median(samples.iter().map(end).collect())
+}
+
+fn median(mut times: Vec<i64>) -> i64 {
+    let middle = times.len() / 2;
+    *times.select_nth_unstable(middle).1
 }

@@ -13,7 +13,7 @@ pub(crate) mod management;
 pub(crate) mod neighbours;
 mod overlaps;
 pub(crate) mod peers;
-mod purge_by_bars;
+pub(crate) mod purge_basis;
 pub(crate) mod samples;
 pub(crate) mod series;
 pub(crate) mod spans;

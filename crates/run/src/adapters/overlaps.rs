@@ -151,6 +151,7 @@ mod tests {
                 names: vec!["A".to_owned(), "B".to_owned()],
                 sample_instrument: ends.iter().map(|end| (end / BARS) as i32).collect(),
             }),
+            attributes: [("horizon_bars".to_owned(), 4.into())].into(),
             ..Series::default()
         };
         write_series(path, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();

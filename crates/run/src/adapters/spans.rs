@@ -6,8 +6,8 @@ use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, lon
 use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, fill_label_ends, nearer};
 use serde_json::Value;
 
+use super::purge_basis::{one_instrument_assumed, require_horizon, unnamed_instruments};
 use crate::error::{Error, Result};
-use crate::text::plural;
 
 /// Spans of the samples of a file.
 pub(crate) struct SampleSpans<'a> {
@@ -35,9 +35,13 @@ impl<'a> SampleSpans<'a> {
         }
     }
 
-    /// True if the file has the ends of its labels.
-    pub(crate) fn is_known(source: &Source) -> bool {
-        source.series().is_some() || source.sample_label_end_times().is_some()
+    /// True if samples that look back to before the end of a label can be counted: not in windows
+    /// without one of the lists, whose spans are bounds.
+    pub(crate) fn are_exact(source: &Source) -> Result<bool> {
+        Ok(match source.series() {
+            Some(series) => series.file().has_column(SeriesColumn::LabelEndTime) || source.horizon_bars()?.is_some(),
+            None => source.sample_label_end_times().is_some() && source.sample_reach_times().is_some(),
+        })
     }
 }
 
@@ -51,7 +55,7 @@ fn series_spans<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<Samp
         return Ok(SampleSpans { reach_ns, label_end_ns: Cow::Borrowed(label_end_ns), note: None, warning: None });
     }
     let file = series.file();
-    let (times, bars) = (file.sample_times(), horizon_bars(source)?);
+    let (times, bars) = (file.sample_times(), require_horizon(source)?);
     let shortest = longest_bar_ns(file.timeframes()[0].name());
     let (label_end_ns, note) = match (base_ns(source)?, shortest) {
         (Some(base), Some(shortest)) if base < shortest => {
@@ -130,96 +134,90 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
             warning: None,
         });
     }
-    let reckoned = match source.sample_times() {
-        Some(_) => WindowsReckoning::by_time(source, times)?,
-        None => WindowsReckoning::by_number(source, times)?,
+    let horizon = label_end.is_none().then(|| require_horizon(source)).transpose()?;
+    let reckoning = WindowsReckoning::new(source, times)?;
+    let reach_ns = match reach {
+        Some(reach_ns) => Cow::Borrowed(reach_ns),
+        None => Cow::Owned(reckoning.reach_ns()?),
     };
-    Ok(SampleSpans {
-        reach_ns: reach.map_or(Cow::Owned(reckoned.reach_ns), Cow::Borrowed),
-        label_end_ns: label_end.map_or(Cow::Owned(reckoned.label_end_ns), Cow::Borrowed),
-        note: None,
-        warning: Some(assumptions(source)?),
-    })
+    let label_end_ns = match (label_end, horizon) {
+        (Some(label_end_ns), _) => Cow::Borrowed(label_end_ns),
+        (None, bars) => Cow::Owned(reckoning.label_end_ns(bars.expect("it is required without the list"))),
+    };
+    Ok(SampleSpans { reach_ns, label_end_ns, note: None, warning: one_instrument_assumed(source)? })
 }
 
-/// A warning of the assumptions on windows that do not tell their spans, with the remedy.
-fn assumptions(source: &Source) -> Result<String> {
-    let path = source.path().display();
-    let apart = match (source.sample_times().is_some(), source.calendar_of_samples().is_some()) {
-        (false, _) => "from its number to the next, as if every bar had a sample and all were of one instrument",
-        (true, false) => {
-            "from one time in /timestamps to the next, as if all samples were of one instrument (/samples/instrument \
-             is not there)"
+/// Windows that do not tell their spans, which are counted in samples: each bar of an instrument
+/// has one sample at least.
+struct WindowsReckoning<'a> {
+    source: &'a Source,
+    times: &'a [i64],
+    calendars: SampleCalendars,
+    /// Duration of the bars at whose closes samples stand, ns, where it is known.
+    base_ns: Option<i64>,
+}
+
+impl<'a> WindowsReckoning<'a> {
+    /// # Errors
+    /// A usage failure where samples are of several instruments and the file does not tell of
+    /// which.
+    fn new(source: &'a Source, times: &'a [i64]) -> Result<Self> {
+        let instruments = source.calendar_of_samples();
+        if instruments.is_none()
+            && let Some(pair) = times.windows(2).position(|pair| pair[1] <= pair[0])
+        {
+            return Err(unnamed_instruments(source, pair + 1));
         }
-        (true, true) => "from one time in /timestamps of its instrument to the next",
-    };
-    let ahead = plural(horizon_bars(source)?, "sample");
-    let window = "the time from the first bar of a window to the end of its label, such as data.purge=8d";
-    Ok(match source.sample_label_end_times() {
-        None => format!(
-            "{path} does not tell when its labels end (/samples/label_end_time): data.purge=auto takes each to end {ahead} later, {apart}. \
-             Labels that end later leak into validation and test, whose errors then flatter the model: store the list, or give {window}"
-        ),
-        Some(_) => format!(
-            "{path} does not tell how far its samples look back (/samples/reach_time): data.purge=auto counts the bars of a window {apart}. \
-             Windows and features that look back further see labels of an earlier part: store the list, or give {window}"
-        ),
-    })
-}
-
-/// Spans of windows, from the times or the numbers of their samples.
-struct WindowsReckoning {
-    reach_ns: Vec<i64>,
-    label_end_ns: Vec<i64>,
-}
-
-impl WindowsReckoning {
-    /// From `times`: a bar lies between two samples at least, or of a timeframe whose name tells a
-    /// duration, in every such stretch of time that has a sample.
-    fn by_time(source: &Source, times: &[i64]) -> Result<Self> {
-        let shape = source.shape();
-        let durations = durations(source)?;
-        let calendars = SampleCalendars::new(times, source.calendar_of_samples());
+        let calendars = SampleCalendars::new(times, instruments);
         // Samples stand at closes of the base, which is the shortest timeframe if no other is named
         // and no sample lies within its bars.
         let least_ns = least_distance(times, &calendars);
-        let shortest = durations[0].filter(|&shortest| least_ns.is_none_or(|least_ns| least_ns >= shortest));
-        let base = base_ns(source)?.or(shortest);
-        let mut reach_ns = vec![i64::MAX; shape.samples];
-        for (timeframe, duration_ns) in shape.timeframes.iter().zip(&durations) {
-            let is_base = duration_ns.is_some() && *duration_ns == base;
-            let bars = timeframe.steps - usize::from(is_base);
-            let back = calendars.back(BarCount { bars, bar_ns: duration_ns.unwrap_or(1) });
-            for (reach, back) in reach_ns.iter_mut().zip(back) {
-                *reach = (*reach).min(back.map_or(i64::MIN, |back| back - duration_ns.unwrap_or(0)));
-            }
-        }
-        let (bar_ns, beyond_ns) = match (base, durations[0]) {
-            (Some(base), _) => (base, 0),
-            (None, Some(shortest)) => (shortest, shortest),
-            (None, None) => (1, 0),
-        };
-        let ahead = calendars.ahead(BarCount { bars: horizon_bars(source)?, bar_ns });
-        let label_end: Vec<Option<i64>> = ahead.into_iter().map(|end| end.map(|end| end + beyond_ns)).collect();
-        Ok(WindowsReckoning { reach_ns, label_end_ns: fill_label_ends(times, &label_end) })
+        let shortest = shortest_ns(source);
+        let is_apart = |shortest: &i64| least_ns.is_none_or(|least_ns| least_ns >= *shortest);
+        let base_ns =
+            base_ns(source)?.or(shortest.filter(|shortest| source.sample_times().is_none() || is_apart(shortest)));
+        Ok(WindowsReckoning { source, times, calendars, base_ns })
     }
 
-    /// From `numbers`, where the file has no times: the shortest timeframe is taken to have a bar a
-    /// sample.
-    fn by_number(source: &Source, numbers: &[i64]) -> Result<Self> {
-        let shape = source.shape();
-        let durations = durations(source)?;
-        let ratio = |k: usize| match (durations[k], durations[0]) {
-            (Some(duration), Some(shortest)) => duration / shortest,
-            _ => 1,
+    /// When the first bar in any window of each sample opened, at the earliest.
+    fn reach_ns(&self) -> Result<Vec<i64>> {
+        let shape = self.source.shape();
+        let mut reach_ns = vec![i64::MAX; shape.samples];
+        for (timeframe, duration_ns) in shape.timeframes.iter().zip(durations(self.source)?) {
+            let is_base = duration_ns.is_some() && duration_ns == self.base_ns;
+            let (count, open_ns) = match self.source.sample_times() {
+                // A bar lies between two samples at least, or of a timeframe whose name tells a
+                // duration, in every such stretch of time that has a sample.
+                Some(_) => {
+                    let bars = timeframe.steps - usize::from(is_base);
+                    (BarCount { bars, bar_ns: duration_ns.unwrap_or(1) }, duration_ns.unwrap_or(0))
+                }
+                // Samples of the bar that is open, and of those in the window.
+                None => {
+                    let ratio = match (duration_ns, self.base_ns) {
+                        (Some(duration), Some(base)) => usize::try_from(duration / base).unwrap_or(1).max(1),
+                        _ => 1,
+                    };
+                    (BarCount { bars: timeframe.steps.saturating_add(1).saturating_mul(ratio) - 1, bar_ns: 1 }, 0)
+                }
+            };
+            for (reach, back) in reach_ns.iter_mut().zip(self.calendars.back(count)) {
+                *reach = (*reach).min(back.map_or(i64::MIN, |back| back - open_ns));
+            }
+        }
+        Ok(reach_ns)
+    }
+
+    /// When the label of each sample ends that reads `bars` bars of the base ahead, at the latest.
+    fn label_end_ns(&self, bars: usize) -> Vec<i64> {
+        let (bar_ns, beyond_ns) = match (self.source.sample_times(), self.base_ns, shortest_ns(self.source)) {
+            (None, ..) | (_, None, None) => (1, 0),
+            (_, Some(base), _) => (base, 0),
+            (_, None, Some(shortest)) => (shortest, shortest),
         };
-        let windows = shape.timeframes.iter().enumerate();
-        let back = windows.map(|(k, timeframe)| (timeframe.steps as i64).saturating_mul(ratio(k))).max().unwrap_or(0);
-        let ahead = i64::try_from(horizon_bars(source)?).unwrap_or(i64::MAX);
-        Ok(WindowsReckoning {
-            reach_ns: numbers.iter().map(|number| number.saturating_sub(back)).collect(),
-            label_end_ns: numbers.iter().map(|number| number.saturating_add(ahead)).collect(),
-        })
+        let ahead = self.calendars.ahead(BarCount { bars, bar_ns });
+        let ends: Vec<Option<i64>> = ahead.into_iter().map(|end| end.map(|end| end + beyond_ns)).collect();
+        fill_label_ends(self.times, &ends)
     }
 }
 
@@ -248,24 +246,21 @@ fn durations(source: &Source) -> Result<Vec<Option<i64>>> {
     }
 }
 
-/// Horizon of the farthest target, in bars: the file's attribute, or else the number of targets.
-fn horizon_bars(source: &Source) -> Result<usize> {
-    let told = match source.attribute("horizon_bars")? {
-        Some(AttributeValue::Int(bars)) => usize::try_from(bars).ok(),
-        _ => None,
-    };
-    Ok(told.unwrap_or(source.shape().horizons))
+/// Duration of the shortest timeframe, ns, where its name tells it.
+fn shortest_ns(source: &Source) -> Option<i64> {
+    source.shape().timeframes[0].name.as_deref().and_then(longest_bar_ns)
 }
 
-/// Bars of a series' shortest timeframe to the end of its farthest target; `None` where targets
-/// count shorter bars than any of the series, though the file does not tell when labels end.
+/// Bars of a series' shortest timeframe to the end of its farthest target; `None` where that is
+/// unknown, or where targets count shorter bars than any of the series, though the file does not
+/// tell when labels end.
 pub(super) fn reckoned_horizon(source: &Source) -> Result<Option<usize>> {
-    let shortest = source.shape().timeframes[0].name.as_deref().and_then(longest_bar_ns);
-    let counts_shorter = matches!((base_ns(source)?, shortest), (Some(base), Some(shortest)) if base < shortest);
+    let counts_shorter =
+        matches!((base_ns(source)?, shortest_ns(source)), (Some(base), Some(shortest)) if base < shortest);
     match counts_shorter && source.series().is_some_and(|series| !series.file().has_column(SeriesColumn::LabelEndTime))
     {
         true => Ok(None),
-        false => horizon_bars(source).map(Some),
+        false => Ok(source.horizon_bars()?),
     }
 }
 

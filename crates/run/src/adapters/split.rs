@@ -14,7 +14,6 @@ use megabatch_trainer::{
 
 use super::cross_section::CrossSections;
 use super::overlaps::ReckonedSpans;
-use super::purge_by_bars::{label_end_times, reach_of_windows};
 use super::spans::{SampleSpans, reckoned_horizon};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -59,7 +58,6 @@ fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Res
                 source.path().display()
             )));
         }
-        None if config.purges_by_bars() => split_by_bars(source, &times, division)?,
         None if !config.has_unseen() => division.split(&times, Purge::Duration(0))?,
         None => {
             let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, &times)?;
@@ -79,7 +77,7 @@ fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Res
 /// walk-forward folds, and where the file does not tell its samples' spans.
 fn split_in_file(source: &Source, config: &Config, division: &Division) -> Result<Option<Split>> {
     let Some(series) = source.series().filter(|series| !series.file().has_index()) else { return Ok(None) };
-    if division.fold.is_some() || config.purges_by_bars() {
+    if division.fold.is_some() {
         return Ok(None);
     }
     let purge = match config.purge_ns() {
@@ -126,17 +124,6 @@ impl SampleTimes for TimesInFile<'_> {
     }
 }
 
-/// The split of a run that began when bars were counted.
-fn split_by_bars(source: &Source, times: &[i64], division: &Division) -> Result<Split> {
-    let Some(series) = source.series() else {
-        return Ok(division.split(times, Purge::Duration(reach_of_windows(source, times)))?);
-    };
-    let (SampleSpans { reach_ns, .. }, label_end_ns) =
-        (SampleSpans::from_source(source, times)?, label_end_times(series)?);
-    let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
-    Ok(division.split(times, purge)?)
-}
-
 /// Splits cross-sections as `config` says: each reaches as far back as any of its samples.
 ///
 /// # Errors
@@ -147,11 +134,9 @@ pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) ->
     let times = sections.times();
     let split = match config.purge_ns() {
         Some(duration_ns) => division.split(times, Purge::Duration(duration_ns))?,
+        None if !config.has_unseen() => division.split(times, Purge::Duration(0))?,
         None => {
-            let SampleSpans { reach_ns, mut label_end_ns, .. } = SampleSpans::from_source(source, times)?;
-            if let Some(series) = source.series().filter(|_| config.purges_by_bars()) {
-                label_end_ns = Cow::Owned(label_end_times(series)?);
-            }
+            let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, times)?;
             let each_section = |combined: &dyn Fn(&[usize]) -> Option<i64>| -> Vec<i64> {
                 let one_section = |section| combined(sections.nodes(section)).expect("a cross-section has samples");
                 (0..times.len()).map(one_section).collect()
@@ -219,12 +204,12 @@ pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) 
     if split.validation.is_empty() && split.test.is_empty() {
         return Ok(PurgeRemarks::default());
     }
-    if config.purge_ns().is_some() && !SampleSpans::is_known(source) {
+    if config.purge_ns().is_some() && !SampleSpans::are_exact(source)? {
         return Ok(PurgeRemarks::default());
     }
     let in_file = source.series().filter(|series| !series.file().has_index());
     let tells = |column| in_file.is_some_and(|series| series.file().has_column(column));
-    let is_by_spans = config.purge_ns().is_none() && !config.purges_by_bars();
+    let is_by_spans = config.purge_ns().is_none();
     if is_by_spans && tells(SeriesColumn::LabelEndTime) {
         return Ok(PurgeRemarks::default());
     }
@@ -260,11 +245,7 @@ pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) 
         [0, 0] => Vec::new(),
         [validation, test] => vec![format!(
             "data.purge leaves {validation} samples to validate and {test} to test that look back to before the end of labels of the part \
-             before theirs: their errors flatter the model; {}",
-            match config.purges_by_bars() {
-                true => "the run began when labels were taken to end earlier: train anew for errors that hold",
-                false => "auto leaves such samples out",
-            }
+             before theirs: their errors flatter the model; auto leaves such samples out"
         )],
     };
     Ok(PurgeRemarks { notes, ..PurgeRemarks::default() })

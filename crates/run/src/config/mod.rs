@@ -25,7 +25,6 @@ pub(crate) use tasks::TaskList;
 use value::Value;
 use written::Written;
 
-const RECKONING: &str = "data.purge_reckoning";
 const VALIDATION_SAMPLES: &str = "training.validation_samples";
 const TEST_SAMPLES: &str = "training.test_samples";
 /// `training.validation_samples: auto`: the standard error of a mean over so many independent
@@ -248,18 +247,9 @@ impl Config {
         }
     }
 
-    /// True if `data.purge: auto` counts bars, as a run of before did.
-    pub(crate) fn purges_by_bars(&self) -> bool {
-        self.text(RECKONING) == Some("bars")
-    }
-
     /// Has the run go on by the rules under which it began, which saved its configuration as
-    /// `text`: one of before does not say how `data.purge: auto` reckons, and validated on all
-    /// samples, by which its best validation was found.
+    /// `text`: one of before validated on all samples, by which its best validation was found.
     pub(crate) fn keep_rules_of(&mut self, text: &str) {
-        if !text.contains("purge_reckoning:") {
-            self.settings.insert(RECKONING, ("bars".to_owned(), Value::Text("bars".to_owned())));
-        }
         if !text.contains("validation_samples:") && self.text(VALIDATION_SAMPLES) == Some("auto") {
             self.settings.insert(VALIDATION_SAMPLES, ("all".to_owned(), Value::Text("all".to_owned())));
         }

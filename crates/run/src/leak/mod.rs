@@ -22,7 +22,9 @@ use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::adapters::purge_basis::purge_basis;
 use crate::adapters::series::{Origin, series_description};
+use crate::adapters::split::split_source;
 use crate::command_report::CommandReport;
 use crate::config::{Config, SettingSources};
 use crate::error::{Context as _, Error, Kind, Result};
@@ -95,9 +97,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let reading =
         SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(CACHE_BYTES), ..SourceOptions::default() };
     let source = Source::open_with(path, &Device::cpu().scope("leak"), reading)?;
-    let file = source.series().ok_or_else(|| {
-        Error::data(format!("{}: /@layout: expected a series, as `ingest` writes it, found windows", path.display()))
-    })?;
+    let Some(file) = source.series() else { return Err(windows_unproven(&source, options, host)?) };
     let provenance = Provenance::read(path, file.file().attribute("source")?.as_ref())?;
     let moved = options.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
     let recipe = provenance.recipe_with(&moved)?;
@@ -151,6 +151,19 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
             "peak_rss_bytes": peak_rss_bytes(),
         }),
     ))
+}
+
+/// The refusal of a windows file, with the origin of the purge of its splits.
+fn windows_unproven(source: &Source, options: &Options, host: &Host<'_>) -> Result<Error> {
+    let config = options.settings.load(&host.environment)?;
+    let purge = match split_source(source, &config) {
+        Ok(_) => purge_basis(source, &config)?.map_or(String::new(), |basis| format!(" {basis}")),
+        Err(error) => format!(" {}", error.exact_message()),
+    };
+    Ok(Error::data(format!(
+        "{}: /@layout: expected a series, as `ingest` writes it, found windows: nothing is proven without the bars that they are of.{purge}",
+        source.path().display()
+    )))
 }
 
 /// A folder for temporary files as large as the bars: beside the file at `path`, or in the cache

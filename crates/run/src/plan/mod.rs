@@ -20,6 +20,7 @@ pub(crate) use memory::{MemoryPlan, advise_smaller_model};
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
+use crate::adapters::purge_basis::purge_basis;
 use crate::config::SettingSources;
 use crate::error::Result;
 use crate::host::Host;
@@ -91,6 +92,9 @@ pub struct Plan {
     pub(crate) split: SplitPlan,
     /// The rule of the split, in a sentence.
     pub(crate) split_rule: String,
+    /// Origin of the distance between the parts, in a sentence; `None` for graphs, and where all
+    /// samples are for training.
+    pub(crate) purge_basis: Option<String>,
     /// The loss, and its requirement on targets, which they met.
     pub(crate) loss: LossPlan,
     /// Shape of a sample.
@@ -170,6 +174,10 @@ impl Plan {
             data: DataPlan::new(setup, chunks)?,
             split: SplitPlan::new(&setup.split, &setup.data)?,
             split_rule: setup.data.split_rule(&setup.config),
+            purge_basis: match setup.data.source() {
+                Some(source) => purge_basis(source, &setup.config)?,
+                None => None,
+            },
             loss: LossPlan {
                 name: training.loss.name(),
                 needs: training.loss.needs(shape.outputs).iter().map(ToString::to_string).collect(),
@@ -272,7 +280,8 @@ impl Plan {
     /// The plan as `megabatch plan` prints it.
     pub fn to_text(&self) -> String {
         let mut text = self.sentences().join("\n");
-        text.push_str(&format!("\n{}{}\n\n", self.split_rule, self.split.instants()));
+        let purge_basis = self.purge_basis.as_ref().map_or(String::new(), |basis| format!(" {basis}"));
+        text.push_str(&format!("\n{}{}{purge_basis}\n\n", self.split_rule, self.split.instants()));
         text.push_str(&self.data.to_text());
         let reason = self.run_length_reason.map_or(String::new(), |reason| format!(" (auto: {reason})"));
         text.push_str(&format!("loss      {}; targets: {}\n", self.loss.name, self.loss.needs.join(", then ")));

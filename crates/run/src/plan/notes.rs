@@ -36,7 +36,7 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     notes.extend(setup.gpu_passed_over.clone());
     let purge = match &setup.data {
         Data::Samples(samples) => remarks_on_purge(samples.source(), &setup.config, &setup.split)?,
-        Data::CrossSections(sections) if setup.config.purge_ns().is_none() => {
+        Data::CrossSections(sections) if setup.config.purge_ns().is_none() && setup.config.has_unseen() => {
             let source = sections.source().source();
             PurgeRemarks::on_spans(SampleSpans::from_source(source, source.sample_times().unwrap_or_default())?)
         }

@@ -250,6 +250,7 @@ mod tests {
                 test_start_ns: None,
             },
             split_rule: "Split by time.".to_owned(),
+            purge_basis: Some("Purge by /samples/label_end_time and /samples/reach_time.".to_owned()),
             loss: LossPlan { name: "mse", needs: vec!["a number".to_owned()] },
             model: settings.model,
             parameters: 1234,

@@ -42,7 +42,8 @@ const PERSISTENCE: f64 = 0.9;
 pub(crate) fn write_windows_file(path: &Path, spec: &Spec, options: &WriteOptions) -> Result<()> {
     let shape = spec.shape();
     let sample_times: Vec<i64> = (0..spec.samples as i64).map(|n| START_NS + n * Timeframe::M1.duration_ns()).collect();
-    let attributes = BTreeMap::from([("layout".to_owned(), AttributeValue::from("windows"))]);
+    let layout = ("layout".to_owned(), AttributeValue::from("windows"));
+    let attributes = BTreeMap::from([layout, spec.horizon_attribute()]);
     let header = WindowsHeader { shape: &shape, sample_times: Some(&sample_times), attributes: &attributes };
     let mut random = Random::new(spec.seed);
     let mix = Mix::draw(&mut random, spec);
@@ -84,7 +85,8 @@ pub(crate) fn write_series_file(path: &Path, spec: &Spec, options: &WriteOptions
         let bar = usize::try_from(end).expect("ends are not negative") * spec.features;
         mix.apply(&mut random, &base.values[bar..bar + spec.features], targets);
     }
-    Ok(write_series(path, &Series { timeframes, sample_time, targets, ..Series::default() }, options)?)
+    let attributes = BTreeMap::from([spec.horizon_attribute()]);
+    Ok(write_series(path, &Series { timeframes, sample_time, targets, attributes, ..Series::default() }, options)?)
 }
 
 fn make_timeframe(
@@ -132,6 +134,11 @@ impl Spec {
             SynthWindows::Unnamed(steps) => *steps,
             SynthWindows::Named(windows) => windows.iter().map(|(_, steps)| *steps).max().unwrap_or(0),
         }
+    }
+
+    /// The bars that targets look ahead, one a target.
+    fn horizon_attribute(&self) -> (String, AttributeValue) {
+        ("horizon_bars".to_owned(), AttributeValue::from(self.targets as i64))
     }
 
     fn shape(&self) -> Shape {

@@ -39,14 +39,6 @@ pub(super) const KEYS: &[Key] = &[
     )
     .only(&[Condition::OnSamples]),
     key(
-        "data.purge_reckoning",
-        Kind::Choice { now: &["times", "bars"], later: "" },
-        "times",
-        "Basis of `data.purge: auto`. `times`: opening and closing times of bars. `bars`: bar \
-         counts, as in older versions, which let labels reach into validation when bars are \
-         missing; older runs resume with it.",
-    ),
-    key(
         "data.walk_forward",
         Kind::OrWord { word: "none", otherwise: &Kind::Count { min: 1, max: 100 } },
         "none",
