@@ -3,17 +3,27 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// Bytes that the kernel deems available, or that the control groups of the process leave,
-/// whichever is least.
+use rustix::process::{Resource, getrlimit};
+
+/// Bytes that the kernel deems available, that the control groups of the process leave, or that
+/// its address space holds, whichever is least.
 pub(crate) fn free_bytes() -> Option<usize> {
     let available = bytes_of("MemAvailable:", &read_to_string("/proc/meminfo").ok()?)?;
-    Some(limits().into_iter().map(CgroupLimit::left).fold(available, usize::min))
+    Some(limits().into_iter().map(CgroupLimit::left).chain(address_space_share()).fold(available, usize::min))
 }
 
-/// Bytes of the machine, or the limit of a control group of the process, whichever is least.
+/// Bytes of the machine, the limit of a control group of the process, or what its address space
+/// holds, whichever is least.
 pub(crate) fn total_bytes() -> Option<usize> {
     let total = bytes_of("MemTotal:", &read_to_string("/proc/meminfo").ok()?)?;
-    Some(limits().into_iter().map(|limit| limit.bytes).fold(total, usize::min))
+    Some(limits().into_iter().map(|limit| limit.bytes).chain(address_space_share()).fold(total, usize::min))
+}
+
+/// Half of the process's address space if it is limited (`ulimit -v`, getrlimit(2)): the other half
+/// is for code, stacks and mapped files.
+fn address_space_share() -> Option<usize> {
+    let limit_bytes = getrlimit(Resource::As).current?;
+    usize::try_from(limit_bytes / 2).ok()
 }
 
 /// The limit of one control group.

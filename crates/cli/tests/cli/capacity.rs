@@ -4,7 +4,7 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 
 use crate::graph_training::{with_cross_sections, write_shapes};
-use crate::stage::Stage;
+use crate::stage::{SMALL, Stage};
 
 const CAPACITY: i32 = 4;
 
@@ -283,4 +283,20 @@ fn a_series_takes_no_more_pages_than_planned() {
     let taken = taken.expect("an epoch has ended");
     let planned = plan["memory"]["reserved_bytes"].as_u64().unwrap();
     assert!(taken <= planned && planned < taken * 5 / 4, "{taken} of {planned}");
+}
+
+// `ulimit -v 8000000; megabatch train …` found no memory for 63888 bytes: the pool reserved more
+// addresses than the process may have.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limited_address_space_is_enough() {
+    let stage = Stage::with_series();
+    for kilobytes in [8_000_000, 2_000_000] {
+        let command = stage.command(&format!("train --data series.h5 --out {kilobytes} --max-steps 3 {SMALL}"));
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("ulimit -v {kilobytes}; exec \"$@\""), "sh"]);
+        shell.arg(command.get_program()).args(command.get_args()).current_dir(stage.path(""));
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{kilobytes}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }

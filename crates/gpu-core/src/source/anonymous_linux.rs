@@ -11,8 +11,8 @@ use super::mappings_linux::{FreeMemory, pointer, refusal, reserve_aligned, runs_
 use super::{Granule, Refusal, Source};
 use crate::free_memory;
 
-/// Address ranges of capacity's size in [`Source::address_bytes`].
-const ADDRESSES: usize = 4;
+/// Address ranges of capacity's size in [`Source::address_bytes`], unless the system refuses them.
+const RANGES: usize = 4;
 
 /// Granules of anonymous memory (mmap(2), `MAP_ANONYMOUS`), which the system backs with huge pages
 /// where it can (madvise(2), `MADV_HUGEPAGE`).
@@ -27,6 +27,7 @@ const ADDRESSES: usize = 4;
 pub struct Anonymous {
     granule_bytes: usize,
     capacity_bytes: usize,
+    address_bytes: usize,
     space: AddressSpace,
     granules: Granules,
     /// Address of each granule that was mapped.
@@ -47,6 +48,7 @@ impl Anonymous {
         Anonymous {
             granule_bytes,
             capacity_bytes,
+            address_bytes: reservable(capacity_bytes, granule_bytes),
             space: AddressSpace::new(granule_bytes),
             granules: Granules::new(capacity_bytes / granule_bytes),
             places: BTreeMap::new(),
@@ -70,6 +72,20 @@ impl Anonymous {
     }
 }
 
+/// The largest of 4, 2 and 1 times `capacity_bytes` that the system reserves. A limited address
+/// space, or valgrind, allows fewer addresses; blocks then fill the gaps that others left.
+fn reservable(capacity_bytes: usize, granule_bytes: usize) -> usize {
+    let mut bytes = capacity_bytes.saturating_mul(RANGES);
+    while bytes > capacity_bytes {
+        if let Ok(address) = reserve_aligned(bytes, granule_bytes) {
+            unreserve(address, bytes);
+            break;
+        }
+        bytes /= 2;
+    }
+    bytes
+}
+
 impl Source for Anonymous {
     fn name(&self) -> String {
         "cpu".to_owned()
@@ -84,7 +100,7 @@ impl Source for Anonymous {
     }
 
     fn address_bytes(&self) -> usize {
-        self.capacity_bytes.saturating_mul(ADDRESSES)
+        self.address_bytes
     }
 
     fn free_bytes(&mut self) -> Option<usize> {
