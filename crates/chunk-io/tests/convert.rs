@@ -169,6 +169,19 @@ fn little_memory_gives_the_file_of_ample(windows: &Windows, storage: StorageChoi
     series_of("little.h5", memory_bytes) == series_of("ample.h5", 1 << 30)
 }
 
+/// The look at a few places saw as many samples as fit into memory, one of each instrument, and
+/// refused the file.
+#[test]
+fn instruments_that_take_turns_are_found_in_little_memory() {
+    let mut windows = Windows::new(&[recording(20, 3), recording(20, 3), recording(20, 3)], TWO);
+    windows.rows.sort_by_key(|row| row.time);
+    assert!(little_memory_gives_the_file_of_ample(
+        &without_times(windows),
+        StorageChoice::default(),
+        THREE_CHAINS_BYTES
+    ));
+}
+
 /// Lists have chunks of 131,072 entries, so that this one has three.
 #[test]
 fn lists_of_several_chunks_are_written_in_pieces() {

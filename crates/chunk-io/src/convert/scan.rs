@@ -215,21 +215,22 @@ fn resume(tracker: &mut Tracker, placed: &PlacedSamples, windows_input: &Windows
     Ok(())
 }
 
-/// Probes some places of the file, so that a file without any overlap is refused early.
+/// Probes some places of the file, so that a file without any overlap is refused early. It
+/// remembers as many chains as the scan, so that it sees each overlap that the scan would.
 fn probe(windows_input: &WindowsInput, work: &ConversionContext<'_>) -> Result<()> {
     let samples = windows_input.samples();
-    let fitting = (work.batch_bytes() as u64 / sample_bytes(windows_input).max(1)) as usize;
-    let mut windows = WindowBatch::new(windows_input, PROBE_SAMPLES.min(fitting.max(2)), work)?;
-    let mut seen = PlacedSamples::new(windows_input.forms.clone());
+    let (probed, open_max) = (PROBE_SAMPLES.min(samples), open_max(windows_input, work));
+    let mut windows = WindowBatch::new(windows_input, open_max.min(probed), work)?;
     let mut saving = false;
-    let last = samples - windows.samples_max;
-    for first in (0..PROBES).map(|probe| (samples / PROBES * probe).min(last)) {
-        windows.read(windows_input, first)?;
-        let placements =
-            windows.place(windows_input, &mut Tracker::new(windows_input.tracked(), windows.samples_max))?;
-        seen = PlacedSamples::new(windows_input.forms.clone());
-        placements.iter().for_each(|placement| seen.enter(placement, &vec![0; windows_input.forms.len()]));
-        let all = |k: usize| seen.bars(k) == windows_input.forms[k].steps * placements.len();
+    for start in (0..PROBES).map(|probe| (samples / PROBES * probe).min(samples - probed)) {
+        let mut tracker = Tracker::new(windows_input.tracked(), open_max);
+        let mut seen = PlacedSamples::new(windows_input.forms.clone());
+        while seen.samples() < probed {
+            windows.read(windows_input, start + seen.samples())?;
+            let placements = windows.place(windows_input, &mut tracker)?;
+            placements.iter().for_each(|placement| seen.enter(placement, &vec![0; windows_input.forms.len()]));
+        }
+        let all = |k: usize| seen.bars(k) == windows_input.forms[k].steps * seen.samples();
         saving |= !(0..windows_input.forms.len()).all(all);
     }
     if saving {
@@ -243,9 +244,8 @@ fn probe(windows_input: &WindowsInput, work: &ConversionContext<'_>) -> Result<(
         windows_bytes,
         series_bytes: windows_bytes + index_bytes,
         detail: format!(
-            "no window shares a row with another among {} samples in a row at {PROBES} places; windows that are scaled one by one, or \
-             samples in random order without /timestamps, look like that",
-            seen.samples()
+            "no window shares a row with another among {probed} samples in a row at {PROBES} places; windows that are scaled one by one, \
+             or samples in random order without /timestamps, look like that"
         ),
     })
 }
