@@ -6,7 +6,8 @@ use megabatch_trainer::Trainer;
 use serde_json::json;
 
 use crate::command_report::CommandReport;
-use crate::config::SettingSources;
+
+use crate::config::{self, SettingSources};
 use crate::error::Result;
 use crate::host::Host;
 use crate::plan::Plan;
@@ -34,8 +35,8 @@ pub struct ImportRequest {
 pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport> {
     let mut config = request.settings.load(&host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
-    config.set_path("data.path", &std::path::absolute(data)?)?;
-    config.set_path("output.dir", &request.out)?;
+    config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
+    config.set_path(&config::output::DIR, &request.out)?;
     let folder = RunFolder::new(&request.out)?;
     let setup = TrainingSetup::open(Request {
         config,

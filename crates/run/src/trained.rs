@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::adapters::data::Data;
 use crate::adapters::data_schema::DataSchema;
-use crate::config::Config;
+use crate::config::choices::Residency;
+use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::run_folder::RunFolder;
@@ -85,7 +86,7 @@ pub enum ChangedData {
 
 /// True if `data`, the argument, names the data that the run of `config` was trained on.
 fn is_own_data(config: &Config, data: Option<&Path>) -> bool {
-    let own = config.path("data.path").and_then(|own| own.canonicalize().ok());
+    let own = config.get(&config::data::PATH).and_then(|own| own.canonicalize().ok());
     data.is_none_or(|data| data.canonicalize().ok() == own)
 }
 
@@ -180,9 +181,9 @@ fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result
         return if fits { Ok(data.hold()?) } else { Ok(()) };
     }
     let Some(series) = data.streamable() else { return Ok(()) };
-    let stays = match config.text("data.residency") {
-        Some("resident") => true,
-        Some("streamed") => false,
+    let stays = match config.get(&config::data::RESIDENCY) {
+        Some(Residency::Resident) => true,
+        Some(Residency::Streamed) => false,
         _ => series.resident_bytes() <= free_bytes as u64 / 4 * 3,
     };
     match stays {
@@ -204,7 +205,7 @@ fn open_predictor(
     weights: Weights,
     units: usize,
 ) -> Result<Predictor> {
-    let batch_size = config.count("gpu_optimization.batch_size").min(units.max(1));
+    let batch_size = config.get(&config::gpu_optimization::BATCH_SIZE).min(units.max(1));
     let compute = Compute { threads: threads(config), batch_size };
     let predictor = Predictor::open(device, model, file, compute)?;
     let predictor = match weights {

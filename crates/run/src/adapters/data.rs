@@ -13,7 +13,7 @@ use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
 use super::samples::{DataFile, SourceSamples};
 use super::split::{split_cross_sections, split_source};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::host::Host;
 
@@ -40,7 +40,7 @@ impl Data {
     /// Errors of the files; a usage failure where the graphs do not belong to the data; a cancelled
     /// one where the host ends the check.
     pub(crate) fn open(path: &Path, config: &Config, device: &Device, host: &Host<'_>) -> Result<Self> {
-        let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
+        let graph = config.get(&config::model::GRAPH);
         if is_graphs(path) {
             return match graph {
                 None => Ok(Data::Graphs(GraphSamples::open(path, config, device)?)),

@@ -14,7 +14,7 @@ use super::data_schema::DataSchema;
 use super::fold::{Folds, split_by_chance};
 use super::samples::trainer_shape;
 use super::stored::{EdgeFeatureSelection, StoredEdges};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::{Error, Result};
 
 /// Keys of graphs that name their part.
@@ -137,7 +137,7 @@ impl GraphSamples {
     /// # Errors
     /// A usage failure for a fold that there is not, or a part without graphs.
     pub(crate) fn split(&self, config: &Config) -> Result<Split> {
-        if let Some(folds) = config.optional_count("data.walk_forward") {
+        if let Some(folds) = config.get(&config::data::WALK_FORWARD) {
             return Err(Error::usage(format!(
                 "data.walk_forward={folds}: {} has no times to walk through; data.folds={folds} cuts graphs into folds by chance",
                 self.path().display()
@@ -147,7 +147,7 @@ impl GraphSamples {
             let [train, validation, test] = [train, validation, test].map(|graph| SampleRanges::from(graph..graph + 1));
             return Ok(Split { train, validation, test, ..Split::default() });
         }
-        match config.optional_count("data.folds") {
+        match config.get(&config::data::FOLDS) {
             // Of all folds together, the last.
             Some(folds) => {
                 let fold = config.cross_validation_fold().unwrap_or(folds - 1);
@@ -166,7 +166,7 @@ impl GraphSamples {
 
     /// The rule of [`GraphSamples::split`] in a sentence.
     pub(super) fn split_rule(&self, config: &Config) -> String {
-        match (self.parts(), config.optional_count("data.folds")) {
+        match (self.parts(), config.get(&config::data::FOLDS)) {
             (Some(_), _) => "Split by the keys of the graphs: train, validation and test.".to_owned(),
             (None, Some(folds)) => {
                 let test = match config.cross_validation_fold() {

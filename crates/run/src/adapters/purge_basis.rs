@@ -2,7 +2,7 @@
 
 use megabatch_chunk_io::{SeriesColumn, Source};
 
-use crate::config::Config;
+use crate::config::{Config, data};
 use crate::error::{Error, Result};
 use crate::text::plural;
 
@@ -89,7 +89,7 @@ pub(crate) fn purge_basis(source: &Source, config: &Config) -> Result<Option<Str
     let horizon = source.horizon_bars()?;
     let has_labels = has_list(source, SeriesColumn::LabelEndTime);
     if config.purge_ns().is_some() {
-        let duration = config.settings().find(|(key, _)| *key == "data.purge").map_or("", |(_, text)| text);
+        let duration = config.text(&data::PURGE.key);
         return Ok(Some(match has_labels || horizon.is_some() {
             true => format!("Purge by data.purge={duration}."),
             false => format!("Purge by data.purge={duration} alone: the file does not tell when its labels end."),

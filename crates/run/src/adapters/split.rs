@@ -8,26 +8,23 @@ use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source};
 use megabatch_nn::graph::Graphs as _;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
-    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, count_overlaps,
-    split, split_in_pieces,
+    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, WalkForward, count_overlaps, split,
+    split_in_pieces,
 };
 
 use super::cross_section::CrossSections;
 use super::overlaps::ReckonedSpans;
 use super::spans::{SampleSpans, reckoned_horizon};
-use crate::config::Config;
+use crate::config::{Config, data};
 use crate::error::{Error, Result};
 use crate::text::utc;
 
 /// The folds that training walks forward through, if it does.
 pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
     Some(WalkForward {
-        folds: config.optional_count("data.walk_forward")?,
-        window: match config.text("data.walk_forward_window") {
-            Some("sliding") => TrainingWindow::Sliding,
-            _ => TrainingWindow::Expanding,
-        },
-        overlap: config.number("data.walk_forward_overlap"),
+        folds: config.get(&data::WALK_FORWARD)?,
+        window: config.get(&data::WALK_FORWARD_WINDOW),
+        overlap: config.get(&data::WALK_FORWARD_OVERLAP),
     })
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use megabatch_graph_cache::{GraphFile, Result, Schema, StoredGraph};
 use megabatch_nn::graph::GraphView;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 
 /// Edge features that attention reads: the weight, then the attributes.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) enum EdgeFeatureSelection {
 impl EdgeFeatureSelection {
     /// As `config` says.
     pub(super) fn from_config(config: &Config) -> Self {
-        if config.flag("model.graph_edge_attributes") {
+        if config.get(&config::model::GRAPH_EDGE_ATTRIBUTES) {
             EdgeFeatureSelection::Everything
         } else {
             EdgeFeatureSelection::Nothing

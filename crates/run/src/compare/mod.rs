@@ -194,7 +194,7 @@ impl Side {
         let run = RunFolder::open(folder)?;
         let config = run.config(&[])?;
         let plan = FoldPlan::from_config(&config)?.filter(|_| run.fold(0).has_begun());
-        let settings = config.settings().map(|(key, text)| (key, text.to_owned())).collect();
+        let settings = config.settings().map(|(key, text)| (key.path, text.to_owned())).collect();
         let (evaluations, folds) = match plan {
             Some(plan) => {
                 let summary = read_json(&plan.file(&run));

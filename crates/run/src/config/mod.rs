@@ -15,27 +15,19 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use error::ConfigError;
 use error::Result;
-#[cfg(test)]
-pub(crate) use keys::find as find_key;
-use keys::{ALIASES, VALUE_ALIASES, keys};
-pub(crate) use keys::{Condition, RunTraits};
+pub(crate) use keys::choices;
+use keys::choices::{LossKind, SampleLimit};
+use keys::{ALIASES, VALUE_ALIASES};
+pub(crate) use keys::{Condition, Key, RunTraits, Setting, keys};
+pub(crate) use keys::{data, distributed, gpu_optimization, model, output, training};
 use megabatch_nn::loss::Ascending;
 
-pub(crate) use tasks::TaskList;
-use value::Value;
+use value::{Read, Value};
 use written::Written;
 
-const VALIDATION_SAMPLES: &str = "training.validation_samples";
-const TEST_SAMPLES: &str = "training.test_samples";
 /// `training.validation_samples: auto`: the standard error of a mean over so many independent
 /// samples is 0.7 % of their deviation.
 pub(crate) const VALIDATION_SAMPLES_AUTO: usize = 20_000;
-const FOLD_NUMBER: &str = "data.walk_forward_number";
-/// The key that counted folds from 0, which runs of before have saved.
-const FOLD_FROM_ZERO: &str = "data.walk_forward_fold";
-const PART_NUMBER: &str = "data.fold_number";
-/// The key that counted parts of a cross-validation from 0, which runs of before have saved.
-const PART_FROM_ZERO: &str = "data.fold";
 
 /// Where settings come from besides the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,14 +93,11 @@ impl Config {
 
     /// A loss that is the median's by its name has no other quantiles.
     fn check_median(&self) -> Result<()> {
-        let own = |path: &str| self.settings.get(path).map(|(text, _)| text.trim());
-        let loss = own("training.loss")
-            .filter(|&loss| loss != "quantile" && keys::own_value("training.loss", loss) == "quantile");
-        match (loss, self.value("training.quantile")) {
-            (Some(loss), Some(Value::Numbers(levels))) if *levels != Ascending::one(0.5) => {
-                Err(ConfigError::NotTheMedian { loss: loss.to_owned() })
-            }
-            _ => Ok(()),
+        let loss = self.text(&training::LOSS.key).trim();
+        let is_median = loss != "quantile" && self.get(&training::LOSS) == Some(LossKind::Quantile);
+        match is_median && self.get(&training::QUANTILE) != Ascending::one(0.5) {
+            true => Err(ConfigError::NotTheMedian { loss: loss.to_owned() }),
+            false => Ok(()),
         }
     }
 
@@ -127,66 +116,30 @@ impl Config {
         yaml
     }
 
-    /// The settings as `(key, text)`, in the order of the table.
-    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        keys().filter_map(|key| self.settings.get(key.path).map(|(text, _)| (key.path, text.as_str())))
+    /// The settings and their texts, in the order of the reference page.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static Key, &str)> {
+        keys().filter_map(|key| self.settings.get(key.path).map(|(text, _)| (key, text.as_str())))
+    }
+
+    /// The value of `key` as it was written; empty if there is none.
+    pub(crate) fn text(&self, key: &Key) -> &str {
+        self.settings.get(key.path).map_or("", |(text, _)| text)
     }
 
     fn value(&self, path: &str) -> Option<&Value> {
         self.settings.get(path).map(|(_, value)| value)
     }
 
-    /// The whole number under `path`, which must be a key with a count and a default.
-    pub(crate) fn count(&self, path: &str) -> usize {
-        self.optional_count(path).unwrap_or_else(|| panic!("{path} has no count"))
+    /// The value of `setting`.
+    pub(crate) fn get<T: Read>(&self, setting: &Setting<T>) -> T {
+        let value = self.value(setting.key.path).map_or_else(T::absent, T::read);
+        value.unwrap_or_else(|| panic!("{} is not read as what its kind has", setting.key.path))
     }
 
-    /// The whole number under `path`, or `None` where the key's word stands instead.
-    pub(crate) fn optional_count(&self, path: &str) -> Option<usize> {
-        match self.value(path)? {
-            Value::Count(count) => Some(usize::try_from(*count).unwrap_or(usize::MAX)),
-            _ => None,
-        }
-    }
-
-    /// The number under `path`, which must be a key with a number and a default.
-    pub(crate) fn number(&self, path: &str) -> f64 {
-        self.optional_number(path).unwrap_or_else(|| panic!("{path} has no number"))
-    }
-
-    /// The number under `path`, or `None` where the key's word stands instead.
-    pub(crate) fn optional_number(&self, path: &str) -> Option<f64> {
-        match self.value(path)? {
-            Value::Number(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    /// The ascending numbers under `path`, or `None` where the key's word stands instead.
-    pub(crate) fn optional_numbers(&self, path: &str) -> Option<Ascending> {
-        match self.value(path)? {
-            Value::Numbers(numbers) => Some(*numbers),
-            _ => None,
-        }
-    }
-
-    /// `training.tasks`, where there are any.
-    pub(crate) fn tasks(&self) -> Option<&TaskList> {
-        match self.value("training.tasks")? {
-            Value::Tasks(tasks) => Some(tasks),
-            _ => None,
-        }
-    }
-
-    /// True if the switch `path` is on.
-    pub(crate) fn flag(&self, path: &str) -> bool {
-        matches!(self.value(path), Some(Value::Bool(true)))
-    }
-
-    /// The text or the chosen word under `path`.
-    pub(crate) fn text(&self, path: &str) -> Option<&str> {
-        match self.value(path)? {
-            Value::Text(text) => Some(text),
+    /// The word under `key`: a choice, or one in the place of another value.
+    pub(crate) fn word(&self, key: &Key) -> Option<&'static str> {
+        match self.value(key.path)? {
+            Value::Word(word) => Some(word),
             _ => None,
         }
     }
@@ -194,80 +147,68 @@ impl Config {
     /// Settings that differ from their defaults and do not act with `traits`, each with the first
     /// condition that does not hold.
     pub(crate) fn ineffective(&self, traits: &RunTraits) -> Vec<IneffectiveSetting> {
-        let is_set = |key: &keys::Key| {
+        let is_set = |key: &Key| {
             let default = key.kind.parse(key.default).ok();
             self.value(key.path).is_some_and(|value| default.as_ref() != Some(value))
         };
-        let unmet = |key: &'static keys::Key| {
+        let unmet = |key: &'static Key| {
             let unmet = *key.conditions.iter().find(|conditions| !conditions.holds(traits, self))?;
-            let text = self.settings.get(key.path).map(|(text, _)| text.clone()).unwrap_or_default();
-            Some(IneffectiveSetting { path: key.path, text, unmet })
+            Some(IneffectiveSetting { path: key.path, text: self.text(key).to_owned(), unmet })
         };
         keys().filter(|key| is_set(key)).filter_map(unmet).collect()
     }
 
-    /// The path under `path`.
-    pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
-        self.text(path).map(PathBuf::from)
-    }
-
-    /// Sets the key `path`, which takes text, to a path that came by another way than the
-    /// configuration.
+    /// Sets a key of text to a path that came by another way than the configuration.
     ///
     /// # Errors
     /// Where it is not UTF-8, which YAML cannot hold.
-    pub(crate) fn set_path(&mut self, path: &'static str, value: &Path) -> Result<()> {
+    pub(crate) fn set_path(&mut self, setting: &Setting<Option<PathBuf>>, value: &Path) -> Result<()> {
         let text = value.to_str().ok_or_else(|| ConfigError::PathNotText { path: value.to_owned() })?.to_owned();
-        self.settings.insert(path, (text.clone(), Value::Text(text)));
+        self.settings.insert(setting.key.path, (text.clone(), Value::Text(text)));
         Ok(())
     }
 
-    /// Sets the key `path`, which is a choice of words, to the word that stands for `auto`.
-    pub(crate) fn set_choice(&mut self, path: &'static str, word: &str) {
-        self.settings.insert(path, (word.to_owned(), Value::Text(word.to_owned())));
+    /// Sets `setting` to one of its words.
+    pub(crate) fn set_word<T>(&mut self, setting: &Setting<T>, word: &'static str) {
+        self.settings.insert(setting.key.path, (word.to_owned(), Value::Word(word)));
     }
 
-    /// Sets the key `path`, which takes a count, to one that came by another way than the
-    /// configuration.
-    pub(crate) fn set_count(&mut self, path: &'static str, count: u64) {
-        self.settings.insert(path, (count.to_string(), Value::Count(count)));
+    /// Sets `setting` to a count that came by another way than the configuration.
+    pub(crate) fn set_count<T>(&mut self, setting: &Setting<Option<T>>, count: u64) {
+        self.settings.insert(setting.key.path, (count.to_string(), Value::Count(count)));
     }
 
-    /// Sets the key `path`, which takes a number, to one that was found out, in so many digits that
-    /// it reads back the same.
-    pub(crate) fn set_number(&mut self, path: &'static str, number: f64) {
-        self.settings.insert(path, (number.to_string(), Value::Number(number)));
+    /// Sets `setting` to a number that was found out, in so many digits that it reads back the
+    /// same.
+    pub(crate) fn set_number(&mut self, setting: &Setting<Option<f64>>, number: f64) {
+        self.settings.insert(setting.key.path, (number.to_string(), Value::Number(number)));
     }
 
     /// `data.split`.
     pub(crate) fn split(&self) -> [f64; 3] {
-        match self.value("data.split") {
-            Some(Value::Fractions(shares)) => *shares,
-            _ => unreachable!("data.split has a default"),
-        }
+        self.get(&data::SPLIT)
+    }
+
+    /// `data.purge` in nanoseconds, or `None` for `auto`.
+    pub(crate) fn purge_ns(&self) -> Option<i64> {
+        self.get(&data::PURGE).map(|duration| duration.ns)
     }
 
     /// Has the run go on by the rules under which it began, which saved its configuration as
     /// `text`: one of before validated on all samples, by which its best validation was found.
     pub(crate) fn keep_rules_of(&mut self, text: &str) {
-        if !text.contains("validation_samples:") && self.text(VALIDATION_SAMPLES) == Some("auto") {
-            self.settings.insert(VALIDATION_SAMPLES, ("all".to_owned(), Value::Text("all".to_owned())));
+        let limit = self.get(&training::VALIDATION_SAMPLES);
+        if !text.contains("validation_samples:") && limit == SampleLimit::Auto {
+            self.set_word(&training::VALIDATION_SAMPLES, "all");
         }
     }
 
     /// The most samples of an evaluation that `training.validation_samples` allows; `None` for all.
     pub(crate) fn validation_samples(&self) -> Option<usize> {
-        match self.text(VALIDATION_SAMPLES) {
-            Some("auto") => Some(VALIDATION_SAMPLES_AUTO),
-            _ => self.optional_count(VALIDATION_SAMPLES),
-        }
-    }
-
-    /// The most samples that the errors at the end of training are computed from.
-    pub(crate) fn test_samples(&self) -> SampleLimit {
-        match self.text(TEST_SAMPLES) {
-            Some("auto") => SampleLimit::Auto,
-            _ => self.optional_count(TEST_SAMPLES).map_or(SampleLimit::None, SampleLimit::Samples),
+        match self.get(&training::VALIDATION_SAMPLES) {
+            SampleLimit::Auto => Some(VALIDATION_SAMPLES_AUTO),
+            SampleLimit::None => None,
+            SampleLimit::Samples(samples) => Some(samples),
         }
     }
 
@@ -279,50 +220,32 @@ impl Config {
 
     /// The one fold of a walk forward that is asked for, counted from 0 whichever key says it.
     pub(crate) fn walk_forward_fold(&self) -> Option<usize> {
-        let number = self.optional_count(FOLD_NUMBER).map(|number| number.saturating_sub(1));
-        number.or_else(|| self.optional_count(FOLD_FROM_ZERO))
+        let number = self.get(&data::WALK_FORWARD_NUMBER).map(|number| number.saturating_sub(1));
+        number.or_else(|| self.get(&data::WALK_FORWARD_FOLD))
     }
 
     /// Asks for the `fold`-th fold, counted from 0.
     pub(crate) fn set_walk_forward_fold(&mut self, fold: usize) {
-        self.set_count(FOLD_NUMBER, fold as u64 + 1);
+        self.set_count(&data::WALK_FORWARD_NUMBER, fold as u64 + 1);
         // A configuration of before may have it too.
-        self.settings.remove(FOLD_FROM_ZERO);
+        self.settings.remove(data::WALK_FORWARD_FOLD.key.path);
     }
 
     /// The one part of a cross-validation that is to be the test, counted from 0 whichever key says
     /// it; `None` for each once.
     pub(crate) fn cross_validation_fold(&self) -> Option<usize> {
-        let is_given = self.value(PART_FROM_ZERO).is_some_and(|value| *value != Value::Text("none".to_owned()));
-        match is_given {
-            true => self.optional_count(PART_FROM_ZERO),
-            false => self.optional_count(PART_NUMBER).map(|number| number.saturating_sub(1)),
+        match self.word(&data::FOLD.key) {
+            Some("none") => self.get(&data::FOLD_NUMBER).map(|number| number.saturating_sub(1)),
+            _ => self.get(&data::FOLD),
         }
     }
 
     /// Asks for the `fold`-th part as test, counted from 0.
     pub(crate) fn set_cross_validation_fold(&mut self, fold: usize) {
-        self.set_count(PART_NUMBER, fold as u64 + 1);
+        self.set_count(&data::FOLD_NUMBER, fold as u64 + 1);
         // A configuration of before may have it too.
-        self.settings.remove(PART_FROM_ZERO);
+        self.set_word(&data::FOLD, "none");
     }
-
-    /// `data.purge` in nanoseconds, or `None` for `auto`.
-    pub(crate) fn purge_ns(&self) -> Option<i64> {
-        match self.value("data.purge") {
-            Some(Value::DurationNs(duration_ns)) => Some(*duration_ns),
-            _ => None,
-        }
-    }
-}
-
-/// `training.test_samples`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SampleLimit {
-    /// As many as take little time beside training.
-    Auto,
-    Samples(usize),
-    None,
 }
 
 /// A setting without effect.
@@ -390,7 +313,7 @@ pub fn reference_page() -> String {
             "| `{}` | {default} | {} | {conditions} | {} |\n",
             key.path,
             key.kind.in_table(),
-            key.doc
+            key.doc.trim()
         ));
     }
     page.push_str("\nAliases of names:\n\n| name | means |\n| --- | --- |\n");
@@ -451,17 +374,17 @@ mod tests {
     #[test]
     fn later_layers_go_over_earlier_ones() {
         let config = load("training:\n  lr: 0.5\n  epochs: 3\nmodel.hidden: 16\n", &["training.lr=0.25"]).unwrap();
-        assert_eq!(config.number("training.lr"), 0.25);
-        assert_eq!(config.count("training.epochs"), 3);
-        assert_eq!(config.count("model.hidden"), 16);
-        assert_eq!(config.count("model.layers"), 1);
+        assert_eq!(config.get(&training::LR), 0.25);
+        assert_eq!(config.get(&training::EPOCHS), 3);
+        assert_eq!(config.get(&model::HIDDEN), 16);
+        assert_eq!(config.get(&model::LAYERS), 1);
         for (variable, key) in
             [("MEGABATCH_TRAINING__EPOCHS", "training.epochs"), ("MEGABATCH_MODEL_HIDDEN", "model.hidden")]
         {
             let variables = [(variable, "2"), ("MEGABATCH_DATA", "/x"), ("MEGABATCH_PYTHON", "/p"), ("HOME", "/h")];
             let environment =
                 layers::from_environment(variables.map(|(k, v)| (k.into(), v.into())).into_iter()).unwrap();
-            assert_eq!(Config::from_layers([environment]).unwrap().count(key), 2);
+            assert_eq!(Config::from_layers([environment]).unwrap().value(key), Some(&Value::Count(2)));
         }
         let misspelt = [("MEGABATCH_TRAINING_EPOCH".into(), "2".into())];
         let environment = layers::from_environment(misspelt.into_iter()).unwrap();
@@ -472,7 +395,7 @@ mod tests {
     #[test]
     fn empty_files_and_empty_keys_say_nothing() {
         for yaml in ["", "# only a comment\n", "training:\n", "training:\n  lr:\n", "~"] {
-            assert_eq!(load(yaml, &[]).unwrap().number("training.lr"), 0.001, "{yaml:?}");
+            assert_eq!(load(yaml, &[]).unwrap().get(&training::LR), 0.001, "{yaml:?}");
         }
     }
 
@@ -521,21 +444,21 @@ mod tests {
     #[test]
     fn the_mean_absolute_error_is_the_median() {
         let config = load("training:\n  loss: mae\n", &[]).unwrap();
-        assert_eq!(config.text("training.loss"), Some("quantile"));
+        assert_eq!(config.word(&training::LOSS.key), Some("quantile"));
         assert!(load(&config.to_yaml(), &[]).is_ok());
         let error = load("training:\n  loss: mae\n", &["training.quantile=[0.1,0.5]"]).unwrap_err().to_string();
         assert!(error.contains("training.loss = mae is the loss of the median"), "{error}");
-        assert_eq!(load("", &["training.learning_rate=0.5"]).unwrap().number("training.lr"), 0.5);
+        assert_eq!(load("", &["training.learning_rate=0.5"]).unwrap().get(&training::LR), 0.5);
     }
 
     #[test]
     fn settings_under_their_old_names_are_read() {
         let old = "training:\n  mode: dense\n  tuning: fast\n  explosion_factor: 9\n";
         let config = load(old, &[]).unwrap();
-        assert_eq!(config.text("training.loss_on"), Some("every_step"));
-        assert_eq!(config.text("training.autotune"), Some("fast"));
-        assert_eq!(config.optional_number("training.loss_spike_factor"), Some(9.0));
-        assert_eq!(load("", &["training.mode=windows"]).unwrap().text("training.loss_on"), Some("last_step"));
+        assert_eq!(config.word(&training::LOSS_ON.key), Some("every_step"));
+        assert_eq!(config.word(&training::AUTOTUNE.key), Some("fast"));
+        assert_eq!(config.get(&training::LOSS_SPIKE_FACTOR), Some(9.0));
+        assert_eq!(load("", &["training.mode=windows"]).unwrap().word(&training::LOSS_ON.key), Some("last_step"));
     }
 
     #[test]
@@ -544,7 +467,7 @@ mod tests {
         let saved = config.to_yaml();
         let again = Config::load_saved(Path::new("config.yaml"), &saved, &[]).unwrap();
         assert_eq!(again.settings, config.settings);
-        assert_eq!(again.path("data.path"), Some(PathBuf::from("a b: c's.h5")));
+        assert_eq!(again.get(&data::PATH), Some(PathBuf::from("a b: c's.h5")));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The values that configuration keys take, read from the text a user wrote in a file, a variable
 //! or an argument.
 
+use std::path::PathBuf;
+
 use megabatch_nn::loss::Ascending;
 
 use super::tasks::{TaskList, parse_ascending, parse_numbers};
 use crate::text::Duration;
 
 /// Kinds of values.
+#[derive(Debug)]
 pub(crate) enum Kind {
     Bool,
     /// A whole number from `min` to `max`.
@@ -21,11 +24,9 @@ pub(crate) enum Kind {
     /// A number from 0 to below 1.
     Probability,
     Text,
-    /// One of the words in `now`. A value such as `later` belongs to a feature that this version
-    /// does not have.
+    /// One of some words.
     Choice {
-        now: &'static [&'static str],
-        later: &'static str,
+        words: fn() -> Vec<&'static str>,
     },
     /// Three shares that sum to one, the first above zero.
     Fractions,
@@ -51,6 +52,8 @@ pub(crate) enum Value {
     Count(u64),
     Number(f64),
     Text(String),
+    /// A word of a choice, or in the place of another value.
+    Word(&'static str),
     Fractions([f64; 3]),
     /// In ascending order, as many as the trainer takes.
     Numbers(Ascending),
@@ -84,9 +87,7 @@ impl Kind {
             Kind::Number { above } => text.parse().ok().filter(|x: &f64| x.is_finite() && x > above).map(Value::Number),
             Kind::Probability => text.parse().ok().filter(|x| (0.0..1.0).contains(x)).map(Value::Number),
             Kind::Text => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
-            Kind::Choice { now, .. } => {
-                now.iter().find(|word| same(word, text)).map(|word| Value::Text((*word).into()))
-            }
+            Kind::Choice { words } => words().into_iter().find(|word| *word == text).map(Value::Word),
             Kind::Fractions => parse_fractions(text).map(Value::Fractions),
             Kind::Levels => {
                 let levels = parse_ascending(text)?;
@@ -95,9 +96,9 @@ impl Kind {
                 in_range.then_some(Value::Numbers(levels))
             }
             Kind::Ascending => parse_ascending(text).map(Value::Numbers),
-            Kind::Tasks => Some(Value::Text(text.to_owned())),
+            Kind::Tasks => Some(Value::Word("none")),
             Kind::Duration => text.parse::<Duration>().ok().map(|duration| Value::DurationNs(duration.ns)),
-            Kind::OrWord { word, .. } if *word == text => Some(Value::Text(text.to_owned())),
+            Kind::OrWord { word, .. } if *word == text => Some(Value::Word(word)),
             Kind::OrWord { otherwise, .. } => otherwise.parse_trimmed(text),
         }
     }
@@ -111,7 +112,9 @@ impl Kind {
             Kind::Number { above } => format!("number > {above}"),
             Kind::Probability => "number in [0, 1)".to_owned(),
             Kind::Bool => "true, false".to_owned(),
-            Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.in_table()),
+            Kind::OrWord { word, otherwise } if !matches!(otherwise, Kind::Choice { .. }) => {
+                format!("{word}, or {}", otherwise.in_table())
+            }
             _ => self.expected(),
         }
     }
@@ -126,8 +129,7 @@ impl Kind {
             Kind::Number { above } => format!("a number greater than {above}"),
             Kind::Probability => "a number from 0 to below 1".to_owned(),
             Kind::Text => "text".to_owned(),
-            Kind::Choice { now, later: "" } => now.join(", "),
-            Kind::Choice { now, .. } => format!("{} (the only choice in this version)", now.join(", ")),
+            Kind::Choice { words } => words().join(", "),
             Kind::Fractions => {
                 "three shares that sum to 1, the first greater than 0, such as [0.7, 0.15, 0.15]".to_owned()
             }
@@ -140,15 +142,80 @@ impl Kind {
             }
             Kind::Tasks => TaskList::EXPECTED.to_owned(),
             Kind::Duration => Duration::EXPECTED.to_owned(),
+            Kind::OrWord { word, otherwise: Kind::Choice { words } } => format!("{word}, {}", words().join(", ")),
             Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.expected()),
         }
     }
 }
 
-/// True if two words say the same: `0` and `0.0` do.
-fn same(word: &str, text: &str) -> bool {
-    let number = |text: &str| text.parse::<f64>().ok();
-    word == text || number(word).is_some_and(|x| number(text) == Some(x))
+/// A type with a word for each of its values.
+pub(crate) trait Choice: Copy + 'static {
+    /// Words and what they mean. Several may mean the same.
+    const CHOICES: &'static [(&'static str, Self)];
+
+    /// The choice of a word.
+    fn find(value: &Value) -> Option<Self> {
+        let Value::Word(word) = value else { return None };
+        Self::CHOICES.iter().find(|(known, _)| known == word).map(|&(_, choice)| choice)
+    }
+}
+
+/// The words of a choice.
+pub(crate) fn words<T: Choice>() -> Vec<&'static str> {
+    T::CHOICES.iter().map(|&(word, _)| word).collect()
+}
+
+/// A type that a setting is read as.
+pub(crate) trait Read: Sized {
+    /// Reads `value`; `None` if it is of another kind.
+    fn read(value: &Value) -> Option<Self>;
+
+    /// The meaning of a setting that is not given and has no default.
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+macro_rules! read {
+    ($($type:ty: $pattern:pat => $result:expr),+ $(,)?) => {
+        $(impl Read for $type {
+            fn read(value: &Value) -> Option<Self> {
+                match value {
+                    $pattern => Some($result),
+                    _ => None,
+                }
+            }
+        })+
+    };
+}
+
+read!(
+    bool: Value::Bool(is_set) => *is_set,
+    u64: Value::Count(count) => *count,
+    u32: Value::Count(count) => u32::try_from(*count).unwrap_or(u32::MAX),
+    usize: Value::Count(count) => usize::try_from(*count).unwrap_or(usize::MAX),
+    f64: Value::Number(number) => *number,
+    f32: Value::Number(number) => *number as f32,
+    String: Value::Text(text) => text.clone(),
+    PathBuf: Value::Text(text) => PathBuf::from(text),
+    [f64; 3]: Value::Fractions(shares) => *shares,
+    Ascending: Value::Numbers(numbers) => *numbers,
+    Duration: Value::DurationNs(ns) => Duration { ns: *ns },
+    TaskList: Value::Tasks(tasks) => tasks.clone(),
+);
+
+/// `None` for a word that is no choice of `T`, such as `auto` or `none`.
+impl<T: Read> Read for Option<T> {
+    fn read(value: &Value) -> Option<Self> {
+        match (T::read(value), value) {
+            (None, Value::Word(_)) => Some(None),
+            (read, _) => read.map(Some),
+        }
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
 }
 
 fn parse_fractions(text: &str) -> Option<[f64; 3]> {
@@ -174,10 +241,18 @@ mod tests {
     }
 
     #[test]
+    fn a_word_in_the_place_of_a_value_is_none() {
+        assert_eq!(Option::<usize>::read(&Value::Word("auto")), Some(None));
+        assert_eq!(Option::<usize>::read(&Value::Count(3)), Some(Some(3)));
+        assert_eq!(Option::<usize>::read(&Value::Bool(true)), None);
+        assert_eq!((usize::read(&Value::Word("auto")), usize::absent()), (None, None));
+    }
+
+    #[test]
     fn values_are_read_as_users_write_them() {
         let count = Kind::Count { min: 1, max: 9 };
         let or_word = Kind::OrWord { word: "batch", otherwise: &Kind::Count { min: 1, max: u64::MAX } };
-        let choice = Kind::Choice { now: &["0"], later: "0.1" };
+        let choice = Kind::Choice { words: || vec!["adam", "sgd"] };
         let cases: &[(&Kind, &str, Option<Value>)] = &[
             (&Kind::Bool, " true ", Some(Value::Bool(true))),
             (&Kind::Bool, "True?", None),
@@ -198,8 +273,8 @@ mod tests {
             (&Kind::Probability, "-0.1", None),
             (&Kind::Probability, "nan", None),
             (&Kind::Text, "", None),
-            (&choice, "0.0", Some(Value::Text("0".into()))),
-            (&choice, "0.1", None),
+            (&choice, "sgd", Some(Value::Word("sgd"))),
+            (&choice, "SGD", None),
             (&Kind::Fractions, "[0.7, 0.15, 0.15]", Some(Value::Fractions([0.7, 0.15, 0.15]))),
             (&Kind::Fractions, "1,0,0", Some(Value::Fractions([1.0, 0.0, 0.0]))),
             (&Kind::Fractions, "0,1,0", None),
@@ -217,7 +292,7 @@ mod tests {
             (&Kind::Ascending, "[0, inf]", None),
             (&Kind::Duration, "8d", Some(Value::DurationNs(691_200_000_000_000))),
             (&Kind::Duration, "8", None),
-            (&or_word, "batch", Some(Value::Text("batch".into()))),
+            (&or_word, "batch", Some(Value::Word("batch"))),
             (&or_word, "8", Some(Value::Count(8))),
             (&or_word, "0", None),
         ];

@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
-use crate::config::SettingSources;
+
+use crate::config::{self, SettingSources};
 use crate::error::{Error, Result};
 use crate::host::Host;
 
@@ -198,7 +199,7 @@ impl Dataset {
     /// As [`Dataset::split`].
     pub fn walk_forward(&self, settings: &SettingSources) -> Result<Vec<Partition>> {
         let config = settings.load(&[])?;
-        let folds = config.optional_count("data.walk_forward").unwrap_or(0);
+        let folds = config.get(&config::data::WALK_FORWARD).unwrap_or(0);
         let fold_split = |fold| {
             let mut config = config.clone();
             config.set_walk_forward_fold(fold);

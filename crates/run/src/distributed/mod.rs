@@ -8,7 +8,8 @@ use megabatch_mpi_lazy::{Error as MpiError, Job, Recovery, library_names};
 use megabatch_trainer::{IdleRanks, PeerLost, Peers, first_difference, first_failure};
 
 use crate::adapters::peers::MpiPeers;
-use crate::config::Config;
+use crate::config::choices::Backend;
+use crate::config::{self, Config};
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use launcher::Launched;
@@ -39,17 +40,18 @@ impl Ranks {
     /// A device failure where no MPI library is there, or it is not the launcher's.
     pub(crate) fn connect(config: &Config, host: &Host<'_>) -> Result<Option<Self>> {
         let launched = Launched::detect(&host.environment);
-        match config.text("distributed.backend") {
-            Some("off") => return Ok(None),
-            Some("mpi") => {}
+        match config.get(&config::distributed::BACKEND) {
+            Some(Backend::Off) => return Ok(None),
+            Some(Backend::Mpi) => {}
             _ if launched.as_ref().is_none_or(|launched| launched.world < 2) => return Ok(None),
             _ => {}
         }
-        let named = config.text("distributed.library").filter(|name| !name.is_empty()).map(str::to_owned);
+        let named = config.get(&config::distributed::LIBRARY);
         let all = || launched.as_ref().map_or_else(library_names, Launched::libraries);
         let libraries = named.map_or_else(all, |name| vec![name]);
         let recovery = launched.as_ref().map_or(Recovery::None, |launched| launched.recovery);
-        let timeout = Duration::try_from_secs_f64(config.number("distributed.timeout")).unwrap_or(Duration::MAX / 4);
+        let timeout =
+            Duration::try_from_secs_f64(config.get(&config::distributed::TIMEOUT)).unwrap_or(Duration::MAX / 4);
         let job = Job::start(&libraries, recovery, timeout).map_err(|error| unconnected(&error))?;
         let (rank, world) = (job.rank(), job.world());
         if let Some(launched) = &launched
@@ -78,10 +80,7 @@ impl Ranks {
                 ));
             }
         }
-        let idle = match config.text("distributed.idle_ranks") {
-            Some("allow") => IdleRanks::Allow,
-            _ => IdleRanks::Refuse,
-        };
+        let idle = config.get(&config::distributed::IDLE_RANKS);
         let share = MachineShare { processes: on_this_machine, threads: cores.threads(on_this_machine) };
         Ok(Some(Ranks { peers: Box::new(MpiPeers(job)), idle, share }))
     }

@@ -10,6 +10,7 @@ use megabatch_trainer::LrSchedule;
 use crate::adapters::data::Data;
 use crate::adapters::spans::SampleSpans;
 use crate::adapters::split::{PurgeRemarks, remarks_on_purge, walk_forward};
+use crate::config;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::setup::settings::{precision, streams};
@@ -87,7 +88,7 @@ pub(crate) fn uses(setup: &TrainingSetup) -> Vec<String> {
 fn odd_settings(setup: &TrainingSetup, steps: u64) -> Vec<String> {
     let trainer::Config { model, dropout, loss, .. } = &setup.training;
     let step_samples =
-        setup.config.count("gpu_optimization.batch_size").saturating_mul(setup.training.accumulation_steps);
+        setup.config.get(&config::gpu_optimization::BATCH_SIZE).saturating_mul(setup.training.accumulation_steps);
     let threads = setup.training.threads;
     let cores = std::thread::available_parallelism().map_or(threads, usize::from);
     let walks = walk_forward(&setup.config).is_some() && setup.config.walk_forward_fold().is_none();

@@ -22,7 +22,7 @@ pub(crate) mod time;
 use megabatch_nn::model::Timeframe;
 use serde_json::Value;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
 use crate::evaluate::{Evaluation, mean};
@@ -65,7 +65,7 @@ impl Report<'_> {
     /// The page as HTML.
     pub(crate) fn to_html(&self) -> String {
         let (bar, unit) = (self.data.bar.as_str(), self.data.unit);
-        let learning = learning::section(self.metrics, self.config.optional_number("training.clip_norm"));
+        let learning = learning::section(self.metrics, self.config.get(&config::training::CLIP_NORM));
         let sections = [
             Some(learning),
             // Outputs of a model of ranks have no unit, and rows with one class have no targets.

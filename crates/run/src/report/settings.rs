@@ -6,14 +6,12 @@ use crate::text::number::plural;
 
 /// `notes` are the plan's on the settings.
 pub(crate) fn section(config: &Config, notes: &[String]) -> Section {
-    let defaults = Config::load_saved(std::path::Path::new("defaults"), "", &[]).expect("the defaults are valid");
-    let default = |key: &str| defaults.settings().find(|(found, _)| *found == key).map(|(_, text)| text);
     let rows: Vec<Vec<String>> = config
         .settings()
-        .map(|(key, text)| match default(key) {
-            Some(default) if default == text => vec![key.to_owned(), text.to_owned(), String::new()],
-            Some(default) => vec![key.to_owned(), text.to_owned(), default.to_owned()],
-            None => vec![key.to_owned(), text.to_owned(), "none".to_owned()],
+        .map(|(key, text)| match key.default {
+            default if default == text => vec![key.path.to_owned(), text.to_owned(), String::new()],
+            "" => vec![key.path.to_owned(), text.to_owned(), "none".to_owned()],
+            default => vec![key.path.to_owned(), text.to_owned(), default.to_owned()],
         })
         .collect();
     let changed = rows.iter().filter(|row| !row[2].is_empty()).count();

@@ -6,7 +6,7 @@ use megabatch_trainer::{SampleRanges, Split};
 use super::chart::{Axis, Row, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph};
 use crate::adapters::data::Data;
-use crate::config::Config;
+use crate::config::{Config, data};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::text::number::{fixed, grouped, instant, percent, plural};
@@ -79,8 +79,8 @@ fn rule(plan: &Plan, config: &Config) -> String {
     if plan.data.is_of_graphs() {
         return plan.split_rule.clone();
     }
-    let purge = config.settings().find(|(key, _)| *key == "data.purge").map_or("auto", |(_, text)| text);
-    let is_fold = config.optional_count("data.walk_forward").is_some();
+    let purge = config.text(&data::PURGE.key);
+    let is_fold = config.get(&data::WALK_FORWARD).is_some();
     let how = match (purge, is_fold) {
         ("auto", false) => {
             "the first of validation and of test: all that look back to before the last label of an earlier part ends"

@@ -13,7 +13,7 @@ use megabatch_gpu_core::snapshot::Snapshot;
 use megabatch_trainer::Checkpoints;
 use serde_json::Value;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::{Context as _, Error, Result};
 use crate::plan::Plan;
 
@@ -231,9 +231,9 @@ impl RunFolder {
     /// The run's checkpoints, each with `config` beside it.
     pub(crate) fn keep_checkpoints(&self, config: &Config) -> Checkpoints {
         Checkpoints {
-            keep_last: config.count("training.keep_checkpoints"),
-            keep_best: config.flag("training.keep_best_checkpoint"),
-            every_steps: config.optional_count("training.checkpoint_every_steps").map(|steps| steps as u64),
+            keep_last: config.get(&config::training::KEEP_CHECKPOINTS),
+            keep_best: config.get(&config::training::KEEP_BEST_CHECKPOINT),
+            every_steps: config.get(&config::training::CHECKPOINT_EVERY_STEPS),
             config_text: config.to_yaml(),
             ..Checkpoints::new(self.checkpoints())
         }

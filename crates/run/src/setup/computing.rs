@@ -4,7 +4,7 @@ use megabatch_doctor::wheel_library_folders;
 use megabatch_gpu_core::{CublasLt, Device, Error};
 use megabatch_trainer as trainer;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::doctor::system;
 use crate::error::with_keys;
 use crate::host::Host;
@@ -40,7 +40,7 @@ impl RequestedGpu {
 
 /// Bytes left to the driver of a GPU with so much memory.
 fn driver_bytes(config: &Config, memory_bytes: usize) -> usize {
-    match config.optional_number("gpu_optimization.driver_reserve_gb") {
+    match config.get(&config::gpu_optimization::DRIVER_RESERVE_GB) {
         Some(gigabytes) => (gigabytes * 1e9) as usize,
         None => DRIVER_BYTES_MAX.min(memory_bytes / 8),
     }

@@ -23,7 +23,8 @@ use megabatch_trainer::{
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
 use crate::adapters::samples::DataFile;
-use crate::config::{Config, IneffectiveSetting, RunTraits, SampleLimit};
+use crate::config::choices::{Residency, SampleLimit};
+use crate::config::{self, Config, IneffectiveSetting, RunTraits};
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::text::bytes;
@@ -149,7 +150,7 @@ impl TrainingSetup {
     /// The samples of `part`, or graphs, that the errors after `steps` training steps are computed
     /// from. All are taken where the default choice has no known target.
     pub(crate) fn draw_for_errors<'a>(&self, part: &'a SampleRanges, steps: u64) -> Result<DrawnSamples<'a>> {
-        let samples_max = match self.config.test_samples() {
+        let samples_max = match self.config.get(&config::training::TEST_SAMPLES) {
             SampleLimit::None => None,
             SampleLimit::Samples(samples) => Some(samples),
             SampleLimit::Auto => {
@@ -160,7 +161,7 @@ impl TrainingSetup {
             }
         };
         let drawn = self.training.draw(part, samples_max);
-        let may_take_all = self.config.test_samples() == SampleLimit::Auto && drawn.is_estimate();
+        let may_take_all = self.config.get(&config::training::TEST_SAMPLES) == SampleLimit::Auto && drawn.is_estimate();
         match may_take_all && !self.data.any_target_known(&drawn.samples)? {
             true => Ok(self.training.draw(part, None)),
             false => Ok(drawn),
@@ -265,7 +266,7 @@ impl TrainingSetup {
         check_precision(&config)?;
         check_classes(&config)?;
         if let Some(steps) = max_steps {
-            config.set_count("training.max_steps", steps);
+            config.set_count(&config::training::MAX_STEPS, steps);
         }
         let named = match request.intent {
             Intent::Run => DeviceRequest::select(device_name, request.host)?,
@@ -286,8 +287,8 @@ impl TrainingSetup {
         let not_even_data = |error| not_even_data(error, memory_bytes);
         let mut data = Data::open(&path, &config, &device, request.host).map_err(not_even_data)?;
         let split = data.split(&config)?;
-        if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
-            config.set_choice("training.loss", data.default_loss());
+        if config.get(&config::training::LOSS).is_none() && config.get(&config::training::TASKS).is_none() {
+            config.set_word(&config::training::LOSS, data.default_loss());
         }
         let temperature = match targets_choose_temperature(&config) && data.samples().graphs().is_some() {
             true => {
@@ -316,7 +317,8 @@ impl TrainingSetup {
         let Computing { gpu, skip_reason: gpu_passed_over } = computing;
         let streamable = match gpu.is_some() || gpu_asked.is_some() {
             true => {
-                if let (Some("streamed"), Some(series)) = (config.text("data.residency"), data.series()) {
+                if let (Some(Residency::Streamed), Some(series)) = (config.get(&config::data::RESIDENCY), data.series())
+                {
                     return Err(Error::usage(format!(
                         "data.residency=streamed: training on a GPU needs the series in memory, {}; leave it at auto",
                         bytes(usize::try_from(series.resident_bytes()).unwrap_or(usize::MAX))
@@ -398,7 +400,7 @@ impl TrainingSetup {
 /// # Errors
 /// The reason why it is not held, for a GPU that was not named.
 fn hold_for_gpu(config: &Config, data: &mut Data) -> std::result::Result<(), &'static str> {
-    if config.text("data.residency") == Some("streamed") && data.series().is_some() {
+    if config.get(&config::data::RESIDENCY) == Some(Residency::Streamed) && data.series().is_some() {
         return Err("data.residency is streamed, and training on a GPU needs the series in memory");
     }
     match data.streamable().is_some() {
@@ -412,7 +414,7 @@ fn hold_for_gpu(config: &Config, data: &mut Data) -> std::result::Result<(), &'s
 fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>) -> Result<Option<f64>> {
     let Some(deviation) = cross_sectional_deviation(device, train)? else { return Ok(None) };
     let rounded: f64 = format!("{deviation:.2e}").parse().expect("a number as it is written");
-    config.set_number("training.rank_temperature", rounded);
+    config.set_number(&config::training::RANK_TEMPERATURE, rounded);
     Ok(Some(rounded))
 }
 
@@ -502,9 +504,9 @@ fn chunks(
             return Ok(ChunkPlan::resident(shape, held_bytes as u64));
         };
         let resident_bytes = resident_bytes + held_bytes as u64;
-        let stays = match config.text("data.residency") {
-            Some("resident") => true,
-            Some("streamed") => false,
+        let stays = match config.get(&config::data::RESIDENCY) {
+            Some(Residency::Resident) => true,
+            Some(Residency::Streamed) => false,
             _ => model_bytes as u64 + resident_bytes <= memory_bytes as u64,
         };
         if stays {
@@ -512,7 +514,7 @@ fn chunks(
         }
         let CacheBounds { bytes_min, bytes_max, .. } = cache;
         let left = memory_bytes.saturating_sub(model_bytes + held_bytes);
-        let set = config.optional_number("data.cache_gb").map(|gigabytes| (gigabytes * 1e9) as usize);
+        let set = config.get(&config::data::CACHE_GB).map(|gigabytes| (gigabytes * 1e9) as usize);
         let cache_bytes = set.unwrap_or(left / 2).clamp(bytes_min, bytes_max.max(bytes_min));
         return Ok(ChunkPlan::streamed(shape, cache.taken_bytes(cache_bytes) as u64));
     }
@@ -524,7 +526,7 @@ fn chunks(
         model_bytes: (model_bytes + held_bytes) as u64,
         filling: Filling::Device,
         // Without the chunk loader a chunk is a batch.
-        chunk_bytes: if config.flag("gpu_optimization.use_chunk_loader") {
+        chunk_bytes: if config.get(&config::gpu_optimization::USE_CHUNK_LOADER) {
             chunk_bytes_set(config)
         } else {
             Some(batch_bytes)
@@ -535,7 +537,7 @@ fn chunks(
 }
 
 fn chunk_bytes_set(config: &Config) -> Option<u64> {
-    config.optional_number("gpu_optimization.chunk_size_gb").map(|gigabytes| (gigabytes * 1e9) as u64)
+    config.get(&config::gpu_optimization::CHUNK_SIZE_GB).map(|gigabytes| (gigabytes * 1e9) as u64)
 }
 
 /// Bytes that `training` takes beside the data.
@@ -571,7 +573,7 @@ pub(crate) fn free_memory_bytes(device: &Device) -> usize {
 
 /// The data file: the argument, or the configuration's.
 pub(crate) fn data_path(config: &Config, argument: Option<&Path>) -> Result<PathBuf> {
-    let path = argument.map(Path::to_owned).or_else(|| config.path("data.path"));
+    let path = argument.map(Path::to_owned).or_else(|| config.get(&config::data::PATH));
     path.ok_or_else(|| Error::usage("no data: give --data FILE, or data.path in the configuration"))
 }
 

@@ -6,7 +6,7 @@ use megabatch_trainer::End;
 use super::session::{Begin, Trained, train};
 use super::{Start, TrainRequest, Training};
 use crate::command_report::CommandReport;
-use crate::config::Config;
+use crate::config::{Config, Key, data, output, training};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::evaluate::folds::{Fold, FoldKind, FoldPlan, Folds, Progress};
 use crate::host::{Host, Milestone};
@@ -16,8 +16,13 @@ use crate::run_folder::RunFolder;
 use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
 
 /// Settings that must not change between the folds of a run.
-const SETTINGS: [&str; 5] =
-    ["data.walk_forward", "data.walk_forward_window", "data.walk_forward_overlap", "data.split", "data.folds"];
+static SETTINGS: [&Key; 5] = [
+    &data::WALK_FORWARD.key,
+    &data::WALK_FORWARD_WINDOW.key,
+    &data::WALK_FORWARD_OVERLAP.key,
+    &data::SPLIT.key,
+    &data::FOLDS.key,
+];
 
 /// Trains fold after fold, each in a folder of its own, or goes on with the one that was
 /// interrupted.
@@ -34,7 +39,7 @@ pub(super) fn train_folds(
         ));
     }
     if let Some(steps) = request.max_steps {
-        config.set_count("training.max_steps", steps);
+        config.set_count(&training::MAX_STEPS, steps);
     }
     if request.start == Start::Resume {
         require_same_folds(folder, &config)?;
@@ -90,7 +95,7 @@ fn train_fold(
     host: &Host<'_>,
     told: &[String],
 ) -> Result<Trained> {
-    config.set_path("output.dir", folder.root())?;
+    config.set_path(&output::DIR, folder.root())?;
     let begin = if folder.has_begun() { Begin::AtTheLastCheckpoint } else { Begin::Anew };
     train(request, folder.clone(), config, begin, host, None, told)
 }
@@ -128,16 +133,14 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
 
 fn require_same_folds(folder: &RunFolder, config: &Config) -> Result<()> {
     let before = folder.config(&[])?;
-    let value = |config: &Config, path: &str| {
-        config.settings().find(|(key, _)| *key == path).map(|(_, text)| text.to_owned()).unwrap_or_default()
-    };
-    match SETTINGS.iter().find(|path| value(&before, path) != value(config, path)) {
+    match SETTINGS.iter().find(|key| before.text(key) != config.text(key)) {
         None => Ok(()),
-        Some(path) => Err(Error::usage(format!(
-            "{path}={}: the run in {} began with {}; resume with its settings",
-            value(config, path),
+        Some(key) => Err(Error::usage(format!(
+            "{}={}: the run in {} began with {}; resume with its settings",
+            key.path,
+            config.text(key),
             folder.root().display(),
-            value(&before, path)
+            before.text(key)
         ))),
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::time_breakdown::{Cause, Tallies, percent, reason};
 use crate::adapters::management::GpuProbe;
+use crate::config;
 use crate::error::Result;
 use crate::gpu::{Recorder, Sampler, When};
 use crate::host::Progress;
@@ -57,7 +58,7 @@ impl GpuWatch {
         let Some(gpu) = setup.computes_on().gpu() else { return Ok(None) };
         match GpuProbe::open(&gpu.properties().pci_bus_id) {
             Ok(probe) => {
-                let every_batches = setup.config.count("gpu_optimization.log_gpu_stats_every_n_batches");
+                let every_batches = setup.config.get(&config::gpu_optimization::LOG_GPU_STATS_EVERY_N_BATCHES);
                 let accumulation = setup.training.accumulation_steps;
                 GpuWatch::new(folder, Box::new(probe), every_batches as u64, accumulation as u64).map(Some)
             }

@@ -11,6 +11,8 @@ use megabatch_gpu_core::recording::RecordingSettings;
 use megabatch_trainer::{Event, ShortageEvent};
 use serde_json::{Value, json};
 
+use crate::config;
+use crate::config::choices::MemoryRecord;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::report::Peaks;
 use crate::run_folder::RunFolder;
@@ -22,7 +24,7 @@ const EVENTS_MAX: usize = 10_000;
 
 /// Begins the recording that the configuration asks for.
 pub(crate) fn record(setup: &TrainingSetup) {
-    if setup.config.text("gpu_optimization.record_memory") != Some("off") {
+    if setup.config.get(&config::gpu_optimization::RECORD_MEMORY) != MemoryRecord::Off {
         let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = Arc::new(move || since_1970().as_micros() as u64);
         setup.device.record(RecordingSettings { events_max: EVENTS_MAX, clock });
@@ -31,7 +33,7 @@ pub(crate) fn record(setup: &TrainingSetup) {
 
 /// Begins the trace, where the configuration asks for one.
 pub(super) fn record_trace(setup: &TrainingSetup, folder: &RunFolder) -> Result<()> {
-    if setup.config.text("gpu_optimization.record_memory") == Some("trace") {
+    if setup.config.get(&config::gpu_optimization::RECORD_MEMORY) == MemoryRecord::Trace {
         let path = folder.trace_file();
         let file = File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
         setup.device.record_trace(Box::new(BufWriter::new(file)));
@@ -70,14 +72,13 @@ pub(super) struct MemoryWatch<'a> {
 impl<'a> MemoryWatch<'a> {
     /// Watches `setup` after `first_step`.
     pub(super) fn new(setup: &'a TrainingSetup, first_step: u64) -> Self {
-        let count = |name: &str| setup.config.count(&format!("gpu_optimization.{name}")) as u64;
         let rule = |megabytes: f64| LeakRule { threshold_bytes: (megabytes * 1e6) as usize, ..LeakRule::default() };
         MemoryWatch {
             device: &setup.device,
-            detector: setup.config.optional_number("gpu_optimization.leak_warning_mb").map(rule).map(LeakDetector::new),
+            detector: setup.config.get(&config::gpu_optimization::LEAK_WARNING_MB).map(rule).map(LeakDetector::new),
             peaks: Peaks::default(),
-            empty_every_epochs: count("empty_cache_every_n_epochs"),
-            empty_every_batches: count("empty_cache_every_n_batches"),
+            empty_every_epochs: setup.config.get(&config::gpu_optimization::EMPTY_CACHE_EVERY_N_EPOCHS),
+            empty_every_batches: setup.config.get(&config::gpu_optimization::EMPTY_CACHE_EVERY_N_BATCHES),
             batches_per_step: setup.training.accumulation_steps as u64,
             step: first_step,
         }

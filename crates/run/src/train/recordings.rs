@@ -6,7 +6,7 @@ use megabatch_trainer::Event;
 
 use super::tensorboard::EventFile;
 use super::timeline::Timeline;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::Result;
 use crate::run_folder::RunFolder;
 
@@ -24,9 +24,9 @@ impl Recordings {
     pub(super) fn begin(folder: &RunFolder, config: &Config, step: u64) -> Result<Self> {
         let start_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let name = folder.root().display().to_string();
-        let events = config.flag("output.tensorboard");
+        let events = config.get(&config::output::TENSORBOARD);
         let events = events.then(|| EventFile::create(&folder.event_folder(), start_s, step)).transpose()?;
-        let steps_max = config.optional_count("output.trace_steps");
+        let steps_max = config.get(&config::output::TRACE_STEPS);
         let timeline =
             steps_max.map(|count| Timeline::create(&folder.timeline_file(), &name, count as u64)).transpose()?;
         Ok(Recordings { events, timeline, start: Instant::now(), start_s })

@@ -18,7 +18,7 @@ use super::watch::{STEP_PATIENCE, Watch, Watched};
 use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
 use crate::command_report::CommandReport;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::distributed::{Ranks, finish, rank_error};
 use crate::error::{Context as _, Error, Kind, Result, with_keys};
 use crate::evaluate::attention::Attention;
@@ -105,7 +105,7 @@ fn prepare(
     // Processes of one machine share its memory.
     let memory_bytes = ranks.filter(|ranks| ranks.share.processes > 1);
     let memory_bytes = memory_bytes.map(|ranks| free_memory_bytes(&Device::cpu()) / ranks.share.processes);
-    let takes_all_threads = config.optional_count("training.threads").is_none();
+    let takes_all_threads = config.get(&config::training::THREADS).is_none();
     let mut setup = TrainingSetup::open(Request {
         config,
         data: request.data.as_deref(),
@@ -165,12 +165,12 @@ fn require_same_data(folder: &RunFolder, data: &Data, plan: &Plan, host: &Host<'
 /// are found good.
 pub(super) fn start(request: &TrainRequest, host: &Host<'_>) -> Result<(RunFolder, Config)> {
     let mut config = request.settings.load(&host.environment)?;
-    let out = request.out.clone().or_else(|| config.path("output.dir"));
+    let out = request.out.clone().or_else(|| config.get(&config::output::DIR));
     let out = out.ok_or_else(|| Error::usage("no folder for the run: give --out FOLDER, or output.dir"))?;
     // Absolute, so that `eval --run` finds the data from any folder.
     let data = data_path(&config, request.data.as_deref())?;
-    config.set_path("data.path", &std::path::absolute(data)?)?;
-    config.set_path("output.dir", &out)?;
+    config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
+    config.set_path(&config::output::DIR, &out)?;
     Ok((RunFolder::new(&out)?, config))
 }
 
@@ -182,10 +182,10 @@ pub(super) fn reopen(request: &TrainRequest) -> Result<(RunFolder, Config)> {
     let mut config = folder.config_to_resume(&request.settings.set)?;
     // By how many processes a run was trained before is no matter of it.
     if !request.settings.set.iter().any(|set| set.trim_start().starts_with("distributed.backend")) {
-        config.set_choice("distributed.backend", "auto");
+        config.set_word(&config::distributed::BACKEND, "auto");
     }
     if let Some(data) = &request.data {
-        config.set_path("data.path", &std::path::absolute(data)?)?;
+        config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
     }
     Ok((folder, config))
 }

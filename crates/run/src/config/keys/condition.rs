@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use super::Key;
 use crate::config::Config;
 
 /// A condition under which a setting acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Condition {
     /// A data file of bars or windows.
     OnSamples,
@@ -30,14 +31,14 @@ pub(crate) enum Condition {
     /// Another setting has one of these values.
     With {
         /// The other setting.
-        key: &'static str,
+        key: &'static Key,
         /// Its values, as words.
         values: &'static [&'static str],
     },
     /// Another setting has any other value.
     Without {
         /// The other setting.
-        key: &'static str,
+        key: &'static Key,
         /// Its value, a word.
         value: &'static str,
     },
@@ -83,8 +84,8 @@ impl Condition {
             Condition::WithLstms => run.has_lstms,
             Condition::WithFp16 => run.is_fp16,
             Condition::OnGpus => run.is_on_gpu,
-            Condition::With { key, values } => config.text(key).is_some_and(|word| values.contains(&word)),
-            Condition::Without { key, value } => config.text(key) != Some(value),
+            Condition::With { key, values } => config.word(key).is_some_and(|word| values.contains(&word)),
+            Condition::Without { key, value } => config.word(key) != Some(value),
             Condition::Never { .. } => false,
         }
     }
@@ -108,10 +109,10 @@ impl Condition {
             Condition::WithLstms => " without LSTMs".to_owned(),
             Condition::WithFp16 => " without training.precision fp16".to_owned(),
             Condition::OnGpus => " on the CPU".to_owned(),
-            Condition::With { key, values: ["none"] } => format!(" together with {key}"),
-            Condition::With { key, values } => format!(" without {key} {}", values.join(" or ")),
-            Condition::Without { key, value: "none" } => format!(" without {key}"),
-            Condition::Without { key, value } => format!(" with {key} {value}"),
+            Condition::With { key, values: ["none"] } => format!(" together with {}", key.path),
+            Condition::With { key, values } => format!(" without {} {}", key.path, values.join(" or ")),
+            Condition::Without { key, value: "none" } => format!(" without {}", key.path),
+            Condition::Without { key, value } => format!(" with {} {value}", key.path),
             Condition::Never { because } => format!(": {because}"),
         }
     }
@@ -131,10 +132,10 @@ impl fmt::Display for Condition {
             Condition::WithLstms => f.write_str("LSTMs"),
             Condition::WithFp16 => f.write_str("fp16"),
             Condition::OnGpus => f.write_str("GPUs"),
-            Condition::With { key, values: ["none"] } => write!(f, "no `{key}`"),
-            Condition::With { key, values } => write!(f, "`{key}` {}", values.join(" or ")),
-            Condition::Without { key, value: "none" } => write!(f, "`{key}`"),
-            Condition::Without { key, value } => write!(f, "`{key}` other than {value}"),
+            Condition::With { key, values: ["none"] } => write!(f, "no `{}`", key.path),
+            Condition::With { key, values } => write!(f, "`{}` {}", key.path, values.join(" or ")),
+            Condition::Without { key, value: "none" } => write!(f, "`{}`", key.path),
+            Condition::Without { key, value } => write!(f, "`{}` other than {value}", key.path),
             Condition::Never { .. } => f.write_str("nothing"),
         }
     }

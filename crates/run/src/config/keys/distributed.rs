@@ -1,28 +1,25 @@
 //! Several processes that train one model.
 
-use super::{Key, POSITIVE, key};
+use megabatch_trainer::IdleRanks;
+
+use super::choices::Backend;
+use super::setting::{Setting, auto_or_choice, choice, setting, settings};
+use super::{Key, POSITIVE};
 use crate::config::value::Kind;
 
-pub(super) const KEYS: &[Key] = &[
-    key(
-        "distributed.backend",
-        Kind::Choice { now: &["auto", "mpi", "off"], later: "" },
-        "auto",
-        "Training by all processes that an MPI launcher started, to the same weights. `auto`: if \
-         `mpirun`, `mpiexec` or `srun` started more than one. `mpi`: always. `off`: each process \
-         is a run of its own.",
-    ),
-    key("distributed.library", Kind::Text, "", "MPI library, by path or name; else the system's."),
-    key(
-        "distributed.timeout",
-        POSITIVE,
-        "60",
-        "Seconds of silence after which a process counts as lost. One that computes for longer sends heartbeats.",
-    ),
-    key(
-        "distributed.idle_ranks",
-        Kind::Choice { now: &["refuse", "allow"], later: "" },
-        "refuse",
-        "Processes without a block of samples in a step. `allow` lets them wait for the others.",
-    ),
-];
+settings! {
+    /// Training by all processes that an MPI launcher started, to the same weights. `auto`: if
+    /// `mpirun`, `mpiexec` or `srun` started more than one. `mpi`: always. `off`: each process is a
+    /// run of its own.
+    BACKEND: Option<Backend> = auto_or_choice("distributed.backend");
+
+    /// MPI library, by path or name; else the system's.
+    LIBRARY: Option<String> = setting("distributed.library", Kind::Text, "");
+
+    /// Seconds of silence after which a process counts as lost. One that computes for longer sends
+    /// heartbeats.
+    TIMEOUT: f64 = setting("distributed.timeout", POSITIVE, "60");
+
+    /// Processes without a block of samples in a step. `allow` lets them wait for the others.
+    IDLE_RANKS: IdleRanks = choice("distributed.idle_ranks", "refuse");
+}

@@ -1,44 +1,25 @@
 //! Every configuration key: its values, its default and what it does.
 //! `docs/reference/configuration.md` is printed from these tables, one a section.
 
+pub(crate) mod choices;
 mod condition;
-mod data;
-mod distributed;
-mod gpu_optimization;
-mod model;
-mod training;
+pub(crate) mod data;
+pub(crate) mod distributed;
+pub(crate) mod gpu_optimization;
+pub(crate) mod model;
+pub(crate) mod output;
+mod setting;
+pub(crate) mod training;
 
 pub(crate) use condition::{Condition, RunTraits};
+pub(crate) use setting::{Key, Setting};
 
 use super::value::{COUNT_MAX, Kind};
-
-/// One configuration key.
-pub(crate) struct Key {
-    /// `section.name`.
-    pub(crate) path: &'static str,
-    pub(crate) kind: Kind,
-    /// The default, written as a user would; empty for a key that has none.
-    pub(crate) default: &'static str,
-    pub(crate) doc: &'static str,
-    /// Conditions under which it acts, all of them; none for a key that always does.
-    pub(crate) conditions: &'static [Condition],
-}
-
-impl Key {
-    /// The key with the conditions under which it acts.
-    const fn only(self, conditions: &'static [Condition]) -> Key {
-        Key { conditions, ..self }
-    }
-}
 
 /// A name for a key of ours that other programs use, or that older configurations have.
 pub(crate) struct Alias {
     pub(crate) path: &'static str,
     pub(crate) means: &'static str,
-}
-
-const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
-    Key { path, kind, default, doc, conditions: &[] }
 }
 
 // The upper bounds lie far beyond any use. They keep sizes that are computed from the settings
@@ -47,26 +28,19 @@ const COUNT: Kind = Kind::Count { min: 1, max: COUNT_MAX };
 const WIDTH: Kind = Kind::Count { min: 1, max: 65_536 };
 const DEPTH: Kind = Kind::Count { min: 1, max: 64 };
 const COUNT_OR_ZERO: Kind = Kind::Count { min: 0, max: u64::MAX };
-const THREADS: Kind = Kind::Count { min: 1, max: 1024 };
+const THREAD_COUNT: Kind = Kind::Count { min: 1, max: 1024 };
 const POSITIVE: Kind = Kind::Number { above: 0.0 };
 const NOT_NEGATIVE: Kind = Kind::Number { above: -f64::MIN_POSITIVE };
 
-/// Output of a run.
-const OUTPUT: &[Key] = &[
-    key("output.dir", Kind::Text, "", "Folder of the run; the same as `--out`."),
-    key("output.tensorboard", Kind::Bool, "true", "Also writes tb/, for `tensorboard --logdir RUN`."),
-    key(
-        "output.trace_steps",
-        Kind::OrWord { word: "none", otherwise: &COUNT },
-        "1000",
-        "Steps of each session in trace.json, for Perfetto and about:tracing; about 700 bytes a \
-         step.",
-    ),
-];
+/// A word, or a value of another kind.
+const fn or(word: &'static str, otherwise: &'static Kind) -> Kind {
+    Kind::OrWord { word, otherwise }
+}
 
 /// All of them, section by section.
 pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {
-    [data::KEYS, model::KEYS, training::KEYS, gpu_optimization::KEYS, distributed::KEYS, OUTPUT].into_iter().flatten()
+    let sections = [data::KEYS, model::KEYS, training::KEYS, gpu_optimization::KEYS, distributed::KEYS, output::KEYS];
+    sections.into_iter().flatten().copied()
 }
 
 pub(crate) const ALIASES: &[Alias] = &[
@@ -158,7 +132,8 @@ mod tests {
     #[test]
     fn every_default_is_a_value_of_its_key() {
         for key in keys().filter(|key| !key.default.is_empty()) {
-            assert!(key.kind.parse(key.default).is_ok(), "{} = {}", key.path, key.default);
+            let value = key.kind.parse(key.default);
+            assert!(value.is_ok_and(|value| (key.is_readable)(&value)), "{} = {}", key.path, key.default);
         }
     }
 
@@ -173,16 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn conditions_name_keys_and_words_that_these_take() {
+    fn conditions_name_words_that_keys_take() {
         for conditions in keys().flat_map(|key| key.conditions) {
-            let (other, words) = match conditions {
-                Condition::With { key, values } => (*key, values.to_vec()),
-                Condition::Without { key, value } => (*key, vec![*value]),
+            let (key, words) = match conditions {
+                Condition::With { key, values } => (key, values.to_vec()),
+                Condition::Without { key, value } => (key, vec![*value]),
                 _ => continue,
             };
-            let key = keys().find(|key| key.path == other).unwrap_or_else(|| panic!("{other}"));
             for word in words {
-                assert!(matches!(key.kind.parse(word), Ok(Value::Text(_))), "{other} {word}");
+                assert!(matches!(key.kind.parse(word), Ok(Value::Word(_))), "{} {word}", key.path);
             }
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::adapters::split::walk_forward;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, GraphRanking};
 use crate::plan::SplitPlan;
@@ -52,7 +52,7 @@ impl FoldPlan {
             let plan = FoldPlan { kind: FoldKind::WalkForward, folds: walk.folds, overlap };
             return Ok(Some(plan).filter(|_| one.is_none()));
         }
-        match (config.cross_validation_fold(), config.optional_count("data.folds")) {
+        match (config.cross_validation_fold(), config.get(&config::data::FOLDS)) {
             (Some(_), _) => Ok(None),
             (None, Some(folds)) => Ok(Some(FoldPlan { kind: FoldKind::CrossValidation, folds, overlap: 0 })),
             (None, None) => Err(Error::usage(
