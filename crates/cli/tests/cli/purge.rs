@@ -296,6 +296,28 @@ fn bars_of_several_instruments_are_counted_by_name_alone() {
     }
 }
 
+/// The last labels of an instrument that ends in training were taken to be as long as the longest
+/// known.
+#[test]
+fn labels_beyond_an_instruments_last_sample_may_end_at_any_time() {
+    let (stage, mut bars) = (Stage::new(), TwoInstruments::new());
+    // The bars of the second instrument go on after its last sample.
+    let kept: Vec<usize> =
+        (0..bars.time.len()).filter(|&n| bars.instrument[n] == 0 || bars.time[n] < 1_150 * MINUTE_NS).collect();
+    for times in [&mut bars.time, &mut bars.reach, &mut bars.label_end] {
+        *times = kept.iter().map(|&n| times[n]).collect();
+    }
+    bars.instrument = kept.iter().map(|&n| bars.instrument[n]).collect();
+    bars.windows = kept.iter().flat_map(|&n| bars.windows[n * STEPS..(n + 1) * STEPS].to_vec()).collect();
+    bars.write(&stage, &["horizon_bars", "instruments"]);
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("labels end beyond the last sample of their instrument, from 1970-01-01 1"), "{message}");
+    // A fold leaves out these samples alone.
+    bars.require_apart(&stage, "windows.h5", "--set data.walk_forward=2 --set data.walk_forward_number=2");
+    bars.write(&stage, &["label_end_time", "instruments"]);
+    bars.require_apart(&stage, "windows.h5", "");
+}
+
 #[test]
 fn a_horizon_that_is_no_whole_number_is_refused() {
     let stage = Stage::new();

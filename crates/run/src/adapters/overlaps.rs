@@ -20,9 +20,6 @@ pub(super) struct ReckonedSpans<'a> {
     /// The longest time that a bar of each timeframe covers, ns; 0 where times are ordinals or the
     /// name tells no duration.
     durations_ns: Vec<i64>,
-    /// How far ahead of its sample a label ends whose end is unknown, ns; `None` where none is
-    /// known.
-    farthest_ns: Option<i64>,
 }
 
 impl<'a> ReckonedSpans<'a> {
@@ -35,28 +32,18 @@ impl<'a> ReckonedSpans<'a> {
         let is_ordinal = file.attribute("time_kind")? == Some(AttributeValue::from("ordinal"));
         let duration = |name: &str| longest_bar_ns(name).filter(|_| !is_ordinal).unwrap_or(0);
         let durations_ns = file.timeframes().iter().map(|timeframe| duration(timeframe.name())).collect();
-        let mut spans = ReckonedSpans { file, horizon, durations_ns, farthest_ns: None };
-        for piece in pieces(0..file.shape().samples) {
-            let times = spans.column(SeriesColumn::SampleTime, &piece)?;
-            let ahead = times.iter().zip(spans.label_ends(&piece)?);
-            let farthest = ahead.filter_map(|(time, end)| Some(end?.saturating_sub(*time))).max();
-            spans.farthest_ns = spans.farthest_ns.max(farthest);
-        }
-        Ok(spans)
+        Ok(ReckonedSpans { file, horizon, durations_ns })
     }
 
-    /// Number of samples of `later` whose windows begin before the last label of `earlier` ends.
+    /// Number of samples of `later` whose windows begin before the last label of `earlier` ends
+    /// whose end is known.
     ///
     /// # Errors
     /// Lists that cannot be read.
     pub(super) fn count_overlaps(&self, earlier: &SampleRanges, later: &SampleRanges) -> Result<usize> {
         let mut last_label_ns = i64::MIN;
         for piece in earlier.runs().flat_map(pieces) {
-            let times = self.column(SeriesColumn::SampleTime, &piece)?;
-            let filled = times.iter().zip(self.label_ends(&piece)?).map(|(time, end)| {
-                end.unwrap_or_else(|| self.farthest_ns.map_or(i64::MAX, |farthest| time.saturating_add(farthest)))
-            });
-            last_label_ns = filled.fold(last_label_ns, i64::max);
+            last_label_ns = self.label_ends(&piece)?.into_iter().flatten().fold(last_label_ns, i64::max);
         }
         let mut count = 0;
         for piece in later.runs().flat_map(pieces) {

@@ -3,17 +3,21 @@
 use std::borrow::Cow;
 
 use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, longest_bar_ns};
-use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, fill_label_ends, nearer};
+use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, nearer};
 use serde_json::Value;
 
 use super::purge_basis::{one_instrument_assumed, require_horizon, unnamed_instruments};
 use crate::error::{Error, Result};
 
+/// The end of a label that is later than anything the file tells.
+pub(super) const UNKNOWN_END: i64 = i64::MAX;
+
 /// Spans of the samples of a file.
 pub(crate) struct SampleSpans<'a> {
     /// `[N]` open of the earliest bar of each sample, ns; the smallest number if it is unknown.
     pub(crate) reach_ns: Cow<'a, [i64]>,
-    /// `[N]` close of the last bar of each sample's targets, ns.
+    /// `[N]` close of the last bar of each sample's targets, ns; [`UNKNOWN_END`] if it lies beyond
+    /// the last sample, or the last bar, of the instrument.
     pub(crate) label_end_ns: Cow<'a, [i64]>,
     /// A note, a sentence without its full stop, if the file lacks spans and they are bounds.
     pub(crate) note: Option<String>,
@@ -55,7 +59,7 @@ fn series_spans<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<Samp
         return Ok(SampleSpans { reach_ns, label_end_ns: Cow::Borrowed(label_end_ns), note: None, warning: None });
     }
     let file = series.file();
-    let (times, bars) = (file.sample_times(), require_horizon(source)?);
+    let bars = require_horizon(source)?;
     let shortest = longest_bar_ns(file.timeframes()[0].name());
     let (label_end_ns, note) = match (base_ns(source)?, shortest) {
         (Some(base), Some(shortest)) if base < shortest => {
@@ -68,7 +72,7 @@ fn series_spans<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<Samp
         }
         _ => (series.close_times_ahead(bars).collect(), None),
     };
-    let label_end_ns = Cow::Owned(fill_label_ends(times, &label_end_ns));
+    let label_end_ns = Cow::Owned(label_end_ns.into_iter().map(|end| end.unwrap_or(UNKNOWN_END)).collect());
     Ok(SampleSpans { reach_ns, label_end_ns, note, warning: None })
 }
 
@@ -151,7 +155,6 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
 /// has one sample at least.
 struct WindowsReckoning<'a> {
     source: &'a Source,
-    times: &'a [i64],
     calendars: SampleCalendars,
     /// Duration of the bars at whose closes samples stand, ns, where it is known.
     base_ns: Option<i64>,
@@ -161,7 +164,7 @@ impl<'a> WindowsReckoning<'a> {
     /// # Errors
     /// A usage failure where samples are of several instruments and the file does not tell of
     /// which.
-    fn new(source: &'a Source, times: &'a [i64]) -> Result<Self> {
+    fn new(source: &'a Source, times: &[i64]) -> Result<Self> {
         let instruments = source.calendar_of_samples();
         if instruments.is_none()
             && let Some(pair) = times.windows(2).position(|pair| pair[1] <= pair[0])
@@ -176,7 +179,7 @@ impl<'a> WindowsReckoning<'a> {
         let is_apart = |shortest: &i64| least_ns.is_none_or(|least_ns| least_ns >= *shortest);
         let base_ns =
             base_ns(source)?.or(shortest.filter(|shortest| source.sample_times().is_none() || is_apart(shortest)));
-        Ok(WindowsReckoning { source, times, calendars, base_ns })
+        Ok(WindowsReckoning { source, calendars, base_ns })
     }
 
     /// When the first bar in any window of each sample opened, at the earliest.
@@ -216,8 +219,7 @@ impl<'a> WindowsReckoning<'a> {
             (_, None, Some(shortest)) => (shortest, shortest),
         };
         let ahead = self.calendars.ahead(BarCount { bars, bar_ns });
-        let ends: Vec<Option<i64>> = ahead.into_iter().map(|end| end.map(|end| end + beyond_ns)).collect();
-        fill_label_ends(self.times, &ends)
+        ahead.into_iter().map(|end| end.map_or(UNKNOWN_END, |end| end + beyond_ns)).collect()
     }
 }
 

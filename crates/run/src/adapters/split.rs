@@ -14,7 +14,7 @@ use megabatch_trainer::{
 
 use super::cross_section::CrossSections;
 use super::overlaps::ReckonedSpans;
-use super::spans::{SampleSpans, reckoned_horizon};
+use super::spans::{SampleSpans, UNKNOWN_END, reckoned_horizon};
 use crate::config::{Config, data};
 use crate::error::{Error, Result};
 use crate::text::utc;
@@ -59,11 +59,7 @@ fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Res
         None => {
             let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, &times)?;
             let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
-            let has_times = source.sample_times().is_some();
-            division.split(&times, purge).map_err(|error| match has_times {
-                true => explain_reach(error, &times, &reach_ns),
-                false => error.into(),
-            })?
+            division.split(&times, purge).map_err(|error| division.explain(error, source, &times, purge))?
         }
     };
     check_scalers(source, split.validation_start_ns)?;
@@ -141,7 +137,7 @@ pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) ->
             let window_start_ns = each_section(&|samples| samples.iter().map(|&n| reach_ns[n]).min());
             let label_end_ns = each_section(&|samples| samples.iter().map(|&n| label_end_ns[n]).max());
             let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
-            division.split(times, purge).map_err(|error| explain_reach(error, times, &window_start_ns))?
+            division.split(times, purge).map_err(|error| division.explain(error, source, times, purge))?
         }
     };
     check_scalers(source, split.validation_start_ns)?;
@@ -168,6 +164,37 @@ impl Division {
             None => split(times, self.fractions, purge),
             Some(fold) => trainer::walk_forward(times, self.fractions, fold.0, fold.1, purge),
         }
+    }
+
+    /// Says why so much was left out between the parts, where nothing remained of one.
+    fn explain(&self, error: trainer::Error, source: &Source, times: &[i64], purge: Purge<'_>) -> Error {
+        let nothing_left = matches!(error, trainer::Error::NothingLeft { before: 1.., .. });
+        let error = Error::from(error);
+        let Purge::Windows { window_start_ns, label_end_ns } = purge else { return error };
+        if !nothing_left {
+            return error;
+        }
+        let known_ends: Vec<i64> =
+            label_end_ns.iter().map(|&end| if end == UNKNOWN_END { i64::MIN } else { end }).collect();
+        let if_known = Purge::Windows { window_start_ns, label_end_ns: &known_ends };
+        let first_unknown = (0..times.len()).filter(|&n| label_end_ns[n] == UNKNOWN_END).min_by_key(|&n| times[n]);
+        if let Some(first) = first_unknown.filter(|_| self.split(times, if_known).is_ok()) {
+            return error.context(format!(
+                "data.purge is auto, and labels end beyond the last sample of their instrument, from {} on, which may be at any time: write \
+                 f[\"samples/label_end_time\"] with h5py, int64 [N], ns since 1970 UTC, or give data.purge a time",
+                if source.has_times() { utc(times[first]) } else { format!("sample {first}") }
+            ));
+        }
+        if !source.has_times() {
+            return error;
+        }
+        // Of the first samples of a windows file it is not known how far they reach.
+        let known = times.iter().zip(window_start_ns).filter(|(_, reach)| **reach > i64::MIN);
+        let longest_ns = known.map(|(time, reach)| time - reach).max().unwrap_or(0);
+        error.context(format!(
+            "data.purge is auto, and samples reach back up to {:.1} days: their windows, and what features of the windows' first bars look back at",
+            longest_ns as f64 / DAY_NS
+        ))
     }
 }
 
@@ -233,7 +260,8 @@ pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) 
                 return Ok(PurgeRemarks::on_spans(spans));
             }
             pairs.map(|(before, after)| {
-                let last_label_ns = before.iter().map(|n| spans.label_end_ns[n]).max().unwrap_or(i64::MIN);
+                let known_ends = before.iter().map(|n| spans.label_end_ns[n]).filter(|&end| end < UNKNOWN_END);
+                let last_label_ns = known_ends.max().unwrap_or(i64::MIN);
                 after.iter().filter(|&n| spans.reach_ns[n] < last_label_ns).count()
             })
         }
@@ -246,22 +274,6 @@ pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) 
         )],
     };
     Ok(PurgeRemarks { notes, ..PurgeRemarks::default() })
-}
-
-/// Says why so much was left out between the parts, where nothing remained of one.
-fn explain_reach(error: trainer::Error, times: &[i64], reach_ns: &[i64]) -> Error {
-    let nothing_left = matches!(error, trainer::Error::NothingLeft { before: 1.., .. });
-    // Of the first samples of a windows file it is not known how far they reach.
-    let known = times.iter().zip(reach_ns).filter(|(_, reach)| **reach > i64::MIN);
-    let longest_ns = known.map(|(time, reach)| time - reach).max().unwrap_or(0);
-    let error = Error::from(error);
-    match nothing_left {
-        true => error.context(format!(
-            "data.purge is auto, and samples reach back up to {:.1} days: their windows, and what features of the windows' first bars look back at",
-            longest_ns as f64 / DAY_NS
-        )),
-        false => error,
-    }
 }
 
 const DAY_NS: f64 = 86_400e9;

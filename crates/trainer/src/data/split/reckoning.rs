@@ -159,19 +159,6 @@ pub fn nearer(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     }
 }
 
-/// Label ends without gaps. An unknown end is as far from its sample as the farthest known one, or
-/// at the end of time if none is known.
-pub fn fill_label_ends(time_ns: &[i64], label_end_ns: &[Option<i64>]) -> Vec<i64> {
-    let known = time_ns.iter().zip(label_end_ns).filter_map(|(time, end)| end.map(|end| end.saturating_sub(*time)));
-    let farthest = known.max();
-    let filled = time_ns.iter().zip(label_end_ns).map(|(time, end)| match (end, farthest) {
-        (Some(end), _) => *end,
-        (None, Some(farthest)) => time.saturating_add(farthest),
-        (None, None) => i64::MAX,
-    });
-    filled.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -191,9 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ends_lie_as_far_ahead_as_the_farthest() {
-        assert_eq!(fill_label_ends(&[1, 5, 9], &[Some(4), Some(6), None]), [4, 6, 12]);
-        assert_eq!(fill_label_ends(&[1], &[None]), [i64::MAX]);
+    fn the_nearer_of_two_bounds_is_the_known_one() {
         assert_eq!((nearer(Some(3), Some(2)), nearer(None, Some(2)), nearer(None, None)), (Some(2), Some(2), None));
     }
 
