@@ -6,8 +6,8 @@
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::Lstm;
 use megabatch_nn::model::norm::{EPSILON, LayerNorm};
+use megabatch_nn::model::recurrent::RecurrentLayers;
 
 /// Saved forward pass of rows [N, width].
 #[derive(Debug)]
@@ -81,8 +81,8 @@ pub(crate) fn backward(
 }
 
 /// Replaces a hidden state [H] of the top layer by what is read of it.
-pub(crate) fn read_top(lstm: &Lstm, parameters: &TensorSet, state: &mut [f32]) {
-    if let Some(norm) = lstm.layers.last().and_then(|layer| layer.norm) {
+pub(crate) fn read_top(recurrent: &RecurrentLayers, parameters: &TensorSet, state: &mut [f32]) {
+    if let Some(norm) = recurrent.layers.last().and_then(|layer| layer.norm) {
         normalise_row(&norm, parameters, state);
     }
 }

@@ -20,7 +20,7 @@ pub struct Profile {
     pub decoder: PassTimes,
 }
 
-/// The time of one LSTM layer.
+/// The time of one recurrent layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LayerTimes {
     /// Its timeframe.
@@ -116,7 +116,7 @@ impl Profile {
         let timeframes = &model.shape().timeframes;
         let layer =
             |timeframe: &str, layer| LayerTimes { timeframe: timeframe.to_owned(), layer, ..LayerTimes::default() };
-        let layers = if model.lstms().is_empty() { 0 } else { model.config().layers };
+        let layers = if model.recurrent_layers().is_empty() { 0 } else { model.config().layers };
         let pooled = timeframes.iter().take(model.poolings().len());
         Profile {
             layers: timeframes.iter().flat_map(|tf| (0..layers).map(|l| layer(&tf.name, l))).collect(),

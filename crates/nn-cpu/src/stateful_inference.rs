@@ -449,7 +449,7 @@ impl SegmentScan<'_> {
             memory.advance(weights.packed, timeframe, read, &mut state);
             while let Some((row, top)) = asked.next_if(|(row, _)| **row < end) {
                 memory.read_top(timeframe, 0, row - start, top);
-                read_top(&weights.model.lstms()[timeframe], weights.parameters, top);
+                read_top(&weights.model.recurrent_layers()[timeframe], weights.parameters, top);
             }
         }
         Ok(kept)

@@ -16,7 +16,7 @@ use crate::shard::Weights;
 use crate::stateful_inference::{ONE_SAMPLE, top_hidden};
 use crate::step::Engine;
 
-/// A trained model that follows one instrument bar by bar: it holds the states of all its LSTMs,
+/// A trained model that follows one instrument bar by bar: it holds the states of all its layers,
 /// and a bar moves those of its timeframe on by one step.
 ///
 /// It gives, bit for bit, the predictions that a predictor with carried state
@@ -103,7 +103,7 @@ impl StreamingPredictor {
             for (t, row) in recent[new..].chunks_exact_mut(hidden).enumerate() {
                 self.engine.read_state(timeframe, t, &mut after);
                 row.copy_from_slice(top_hidden(&after, self.model.config()));
-                read_top(&self.model.lstms()[timeframe], &self.parameters, row);
+                read_top(&self.model.recurrent_layers()[timeframe], &self.parameters, row);
             }
         }
     }
@@ -127,7 +127,7 @@ impl StreamingPredictor {
                 }
                 None => {
                     part.copy_from_slice(top_hidden(state, self.model.config()));
-                    read_top(&self.model.lstms()[k], parameters, part);
+                    read_top(&self.model.recurrent_layers()[k], parameters, part);
                 }
             }
         }

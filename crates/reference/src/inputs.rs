@@ -12,7 +12,7 @@ pub struct Inputs {
     /// Graphs whose nodes are the samples, graph after graph; empty for a model that is not over
     /// graphs.
     pub graphs: Vec<Graph>,
-    /// Dropout between the layers of the LSTMs, by the masks of the engines.
+    /// Dropout between recurrent layers, by the masks of the engines.
     pub dropout: Option<Dropout>,
 }
 

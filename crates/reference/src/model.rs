@@ -30,7 +30,7 @@ pub struct Outputs {
     pub outputs: Vec<f64>,
     /// The encodings of the timeframes side by side, [B, D].
     pub encodings: Vec<f64>,
-    /// The states of the LSTMs by timeframe and layer; empty for an encoder without.
+    /// The states of recurrent layers by timeframe and layer; empty for an encoder without.
     pub states: Vec<Vec<LayerStates>>,
     /// The outputs of each timeframe's top layer after every step, after its norm if there is one,
     /// [S, N, H].
@@ -153,7 +153,7 @@ impl Reference {
         Computation { encoders, encodings, pooling_weights, fusion_weights, outputs }
     }
 
-    /// The LSTM of a timeframe, or its bars as they are.
+    /// The recurrent layers of a timeframe, or its bars as they are.
     fn encode<'t>(
         &self,
         tape: &'t Tape,
@@ -163,7 +163,7 @@ impl Reference {
         inputs: &Inputs,
     ) -> Recurrence<'t> {
         match self.config.encoder {
-            Encoder::Lstm => recurrent::forward(tape, weights, &self.config, timeframe, sequences, inputs.dropout),
+            Encoder::Recurrent => recurrent::forward(tape, weights, &self.config, timeframe, sequences, inputs.dropout),
             Encoder::LastBar => recurrent::bars_as_they_are(tape, timeframe, sequences),
         }
     }

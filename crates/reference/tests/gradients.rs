@@ -195,7 +195,7 @@ proptest! {
             self_loops,
         };
         let config = ModelConfig {
-            encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },
+            encoder: if lstm { Encoder::Recurrent } else { Encoder::LastBar },
             hidden,
             graph: attends.then_some(graph),
             edge_attributes: if sees_attributes { 2 } else { 0 },

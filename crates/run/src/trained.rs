@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::run_folder::RunFolder;
 use crate::setup::computing::{Computing, DeviceRequest};
-use crate::setup::settings::{loss, lstm_config, precision, streams, threads};
+use crate::setup::settings::{loss, precision, recurrent_config, streams, threads};
 use crate::setup::{data_path, free_memory_bytes};
 
 /// Which checkpoint of a run is used.
@@ -333,7 +333,7 @@ pub(crate) fn trained_model(folder: &RunFolder) -> Result<Model> {
         // Runs from before there were other models.
         serde_json::Value::Null => {
             let config = folder.config(&[])?;
-            lstm_config(&config).for_loss(loss(&config, shape.outputs)?)
+            recurrent_config(&config).for_loss(loss(&config, shape.outputs)?)
         }
         model => serde_json::from_value(model.clone()).map_err(|error| fault(&format!("model: {error}")))?,
     };

@@ -1,4 +1,4 @@
-//! Sixteen numbers at once, and the functions of an LSTM cell and of graph attention on them.
+//! Sixteen numbers at once, and the functions of cells and of graph attention on them.
 
 /// A panel's row as products read it: sixteen words of 32 bits, each a single-precision number or,
 /// see [`bf16`](super::bf16), two numbers in bf16. Sums are sixteen single-precision numbers.

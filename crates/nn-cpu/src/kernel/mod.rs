@@ -478,7 +478,7 @@ pub(crate) fn add_rows(isa: Isa, rows: usize, panels: usize, terms: View<'_>, su
     dispatch!(isa, add, &arguments);
 }
 
-/// Instruction sets of products outside of the LSTMs' layers.
+/// Instruction sets of products outside of recurrent layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProductIsa {
     pub(crate) isa: Isa,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! One timeframe's LSTM, backward.
+//! One timeframe's recurrent layers, backward.
 //!
 //! ```text
 //! for each layer, from the top:
@@ -19,7 +19,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Buffer;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::{LayerSlots, Read};
+use megabatch_nn::model::recurrent::{LayerSlots, Read};
 
 use super::gradients::SharedGradients;
 use super::memory::{Segment, ShardScratch, panel_stride};

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The LSTMs' products on a CPU that multiplies numbers in bf16, see
+//! The recurrent layers' products on a CPU that multiplies numbers in bf16, see
 //! [`kernel::bf16`](crate::kernel::bf16).
 //!
 //! ```text
@@ -29,7 +29,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
-use megabatch_nn::model::lstm::LstmSizes;
+use megabatch_nn::model::recurrent::RecurrentSizes;
 
 use super::memory::{LayerMemory, ShardScratch, padded_panel_len, panel_stride};
 use super::sequence::{Sequence, input};
@@ -128,7 +128,7 @@ fn rows_at(rows: usize) -> PanelStride {
 }
 
 /// [GH, width] to [gate panels][padded words of width][16]; the weights are rounded already.
-pub(super) fn pack(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
+pub(super) fn pack(sizes: RecurrentSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
     let width = weight.len() / sizes.gate_rows();
     let panel_len = padded_words(width) * PANEL;
     for (at, row) in gate_rows(sizes, part) {
@@ -145,7 +145,7 @@ pub(super) fn pack(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut 
 const HIGH: u32 = 0xffff_0000;
 
 /// [GH, H] to [unit panels][words of gates, padded][16]; the weights are rounded already.
-pub(super) fn transpose(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
+pub(super) fn transpose(sizes: RecurrentSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
     let (hidden, words) = (sizes.hidden, padded_words(padded_gates(sizes)));
     for (at, row) in gate_rows(sizes, part) {
         for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {

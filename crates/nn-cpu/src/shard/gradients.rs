@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::LayerSlots;
+use megabatch_nn::model::recurrent::LayerSlots;
 
 /// Gradients of a block to which nothing more is added.
 #[derive(Clone, Debug)]

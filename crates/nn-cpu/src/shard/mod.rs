@@ -42,7 +42,7 @@ use megabatch_amp::{Accuracy, Operation, Precision};
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
 use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
-use megabatch_nn::model::lstm::{LstmSizes, Read};
+use megabatch_nn::model::recurrent::{Read, RecurrentSizes};
 use megabatch_nn::model::{Model, TensorSet, prefixed};
 use rayon::prelude::*;
 
@@ -71,10 +71,10 @@ use weights::LayerWeights;
 /// 128 are 512 KiB.
 const BLOCK_STEPS: usize = 8;
 
-/// Sizes of one timeframe's LSTM, in panels.
+/// Sizes of one timeframe's recurrent layers, in panels.
 #[derive(Clone, Copy, Debug)]
 struct Dimensions {
-    sizes: LstmSizes,
+    sizes: RecurrentSizes,
     /// Most windows, and bars of the longest.
     capacity: usize,
     steps: usize,
@@ -117,12 +117,12 @@ impl Dimensions {
 
 fn dimensions(model: &Model, capacity: Capacity, bf16_isa: Option<Bf16Isa>) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
-    let threads = capacity.threads / model.lstms().len().max(1);
-    let dimensions_for = |sizes: LstmSizes| {
+    let threads = capacity.threads / model.recurrent_layers().len().max(1);
+    let dimensions_for = |sizes: RecurrentSizes| {
         // The samples of a run read the states after many steps of one sequence.
         let read = if capacity.run > 1 { Read::EveryStep } else { sizes.read };
         Dimensions {
-            sizes: LstmSizes { read, ..sizes },
+            sizes: RecurrentSizes { read, ..sizes },
             capacity: capacity.sequences(),
             steps: capacity.steps(sizes.steps),
             samples: capacity.samples,
@@ -131,10 +131,10 @@ fn dimensions(model: &Model, capacity: Capacity, bf16_isa: Option<Bf16Isa>) -> V
             threads,
         }
     };
-    model.lstms().iter().map(|lstm| dimensions_for(lstm.sizes)).collect()
+    model.recurrent_layers().iter().map(|recurrent| dimensions_for(recurrent.sizes)).collect()
 }
 
-/// A model's weights of LSTMs, pooling and graph attention as the kernels read them.
+/// A model's weights of recurrent layers, pooling and graph attention as the kernels read them.
 #[derive(Debug)]
 pub(crate) struct PackedWeights {
     /// Precision of the sequences.
@@ -182,9 +182,9 @@ impl PackedWeights {
 
     /// Copies the weights as they are now, on the threads of the pool that this is called in.
     pub(crate) fn pack(&mut self, model: &Model, parameters: &TensorSet) {
-        self.timeframes.par_iter_mut().zip(model.lstms()).for_each(|(layers, lstm)| {
-            for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
-                layer.pack(lstm.sizes, slots, parameters);
+        self.timeframes.par_iter_mut().zip(model.recurrent_layers()).for_each(|(layers, recurrent)| {
+            for (layer, slots) in layers.iter_mut().zip(&recurrent.layers) {
+                layer.pack(recurrent.sizes, slots, parameters);
             }
         });
         self.keys.iter_mut().zip(model.poolings()).for_each(|(keys, pooling)| keys.pack(pooling, parameters));
@@ -193,7 +193,7 @@ impl PackedWeights {
         }
     }
 
-    /// Has sequences computed with the LSTMs' matrices in eight bits from now on, made of
+    /// Has sequences computed with their matrices in eight bits from now on, made of
     /// `parameters` and booked on `scope`; by how much each matrix is changed, under its name.
     pub(crate) fn quantize(
         &mut self,
@@ -201,8 +201,8 @@ impl PackedWeights {
         model: &Model,
         parameters: &TensorSet,
     ) -> Result<Vec<(String, Accuracy)>> {
-        let timeframes = self.timeframes.iter_mut().zip(model.lstms());
-        let each = timeframes.map(|(layers, lstm)| quantized::quantize(scope, layers, lstm, parameters));
+        let timeframes = self.timeframes.iter_mut().zip(model.recurrent_layers());
+        let each = timeframes.map(|(layers, recurrent)| quantized::quantize(scope, layers, recurrent, parameters));
         Ok(each.collect::<Result<Vec<_>>>()?.concat())
     }
 
@@ -401,7 +401,7 @@ impl ShardWorkspace {
                 }
                 _ => rows.zip(sequence.windows.sample_positions()).for_each(|(row, &at)| {
                     sequence.read_top(at.0, at.1, row);
-                    read_top(&model.lstms()[k], parameters, row);
+                    read_top(&model.recurrent_layers()[k], parameters, row);
                 }),
             }
             self.clock.stop(start, 2 * (k + 1));
@@ -483,7 +483,7 @@ impl ShardWorkspace {
             sequence.backward(
                 self.isa,
                 weights.as_slice(),
-                model.lstms()[k].layers.as_slice(),
+                model.recurrent_layers()[k].layers.as_slice(),
                 shard.batch.bars(k),
                 &mut self.scratch,
                 gradients,

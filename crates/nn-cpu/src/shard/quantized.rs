@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
 
-//! Predictions with LSTM weights in eight bits: both products of a layer, and nothing else.
+//! Predictions with recurrent weights in eight bits: both products of a layer, and nothing else.
 //!
 //! W_ih and W_hh are quantised once, by output channel; bars, and hidden states after each step, by
 //! row, at each product. Gates, their functions, cell and hidden states, biases, norms and all that
-//! follows the LSTMs are in single precision.
+//! follows the recurrent layers are in single precision.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::lstm::{LayerSlots, Lstm, LstmSizes};
+use megabatch_nn::model::recurrent::{LayerSlots, RecurrentLayers, RecurrentSizes};
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
@@ -73,7 +73,7 @@ impl Activations {
 
 impl Int8Matrix {
     /// Packs a matrix [GH, depth].
-    fn new(scope: &Scope, sizes: LstmSizes, part: WeightPart, matrix: &QuantizedMatrix) -> Result<Self> {
+    fn new(scope: &Scope, sizes: RecurrentSizes, part: WeightPart, matrix: &QuantizedMatrix) -> Result<Self> {
         let ([_, depth], width) = (matrix.shape(), padded_gates(sizes));
         let padded = int8::padded(depth);
         let mut own = Int8Matrix {
@@ -110,7 +110,7 @@ impl LayerWeights {
     fn quantize(
         &mut self,
         scope: &Scope,
-        sizes: LstmSizes,
+        sizes: RecurrentSizes,
         slots: &LayerSlots,
         parameters: &TensorSet,
     ) -> Result<[(String, Accuracy); 2]> {
@@ -150,16 +150,16 @@ impl LayerWeights {
     }
 }
 
-/// Quantises the layers of one LSTM; by how much each matrix is changed, under its name.
+/// Quantises the layers of one timeframe; by how much each matrix is changed, under its name.
 pub(super) fn quantize(
     scope: &Scope,
     layers: &mut [LayerWeights],
-    lstm: &Lstm,
+    recurrent: &RecurrentLayers,
     parameters: &TensorSet,
 ) -> Result<Vec<(String, Accuracy)>> {
     let mut all = Vec::new();
-    for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
-        all.extend(layer.quantize(scope, lstm.sizes, slots, parameters)?);
+    for (layer, slots) in layers.iter_mut().zip(&recurrent.layers) {
+        all.extend(layer.quantize(scope, recurrent.sizes, slots, parameters)?);
     }
     Ok(all)
 }

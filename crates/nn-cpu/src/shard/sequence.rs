@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! One timeframe's LSTM over its distinct windows: [`Sequence`], the owner of the recurrence, and
-//! its forward pass.
+//! One timeframe's recurrent layers over its distinct windows: [`Sequence`], the owner of the
+//! recurrence, and its forward pass.
 //!
 //! The other parts of [`Sequence`] lie beside this file:
 //!
@@ -53,7 +53,8 @@ use crate::kernel::{
 };
 use crate::profile::{Clock, Work};
 
-/// One timeframe's LSTM on one thread's windows: dimensions, windows and the saved forward pass.
+/// One timeframe's recurrent layers on one thread's windows: dimensions, windows and the saved
+/// forward pass.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) dims: Dimensions,

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
-use megabatch_nn::model::lstm::{LayerSlots, LstmSizes};
+use megabatch_nn::model::recurrent::{LayerSlots, RecurrentSizes};
 use megabatch_nn::model::{Slot, TensorSet};
 
 use super::Dimensions;
@@ -73,7 +73,7 @@ impl LayerWeights {
     }
 
     /// Copies the weights of a layer, its matrices on threads of the pool that this is called in.
-    pub(super) fn pack(&mut self, sizes: LstmSizes, slots: &LayerSlots, parameters: &TensorSet) {
+    pub(super) fn pack(&mut self, sizes: RecurrentSizes, slots: &LayerSlots, parameters: &TensorSet) {
         let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
         let pack = if self.is_bf16 { bf16::pack } else { pack };
         let transpose = if self.is_bf16 { bf16::transpose } else { transpose };
@@ -127,7 +127,7 @@ pub(super) enum WeightPart {
 
 /// The place of each row of a matrix in the row of all panels of gates, and that row in PyTorch's
 /// [GH, ..].
-pub(super) fn gate_rows(sizes: LstmSizes, part: WeightPart) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn gate_rows(sizes: RecurrentSizes, part: WeightPart) -> impl Iterator<Item = (usize, usize)> {
     let (hidden, layout) = (sizes.hidden, GateLayout::new(sizes.cell));
     let panels = match part {
         WeightPart::Input => layout.input,
@@ -142,7 +142,7 @@ pub(super) fn gate_rows(sizes: LstmSizes, part: WeightPart) -> impl Iterator<Ite
 }
 
 /// [GH, width] to [gate panels][width][16].
-pub(super) fn pack(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
+pub(super) fn pack(sizes: RecurrentSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
     let width = weight.len() / sizes.gate_rows();
     for (at, row) in gate_rows(sizes, part) {
         let column = &mut to[at / PANEL * width * PANEL + at % PANEL..];
@@ -151,7 +151,7 @@ pub(super) fn pack(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut 
 }
 
 /// [GH, H] to [unit panels][gates, padded][16].
-pub(super) fn transpose(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
+pub(super) fn transpose(sizes: RecurrentSizes, part: WeightPart, weight: &[f32], to: &mut [f32]) {
     let (hidden, depth) = (sizes.hidden, padded_gates(sizes));
     for (at, row) in gate_rows(sizes, part) {
         for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {
@@ -161,7 +161,7 @@ pub(super) fn transpose(sizes: LstmSizes, part: WeightPart, weight: &[f32], to: 
 }
 
 /// Length of a row of all panels of gates.
-pub(super) fn padded_gates(sizes: LstmSizes) -> usize {
+pub(super) fn padded_gates(sizes: RecurrentSizes) -> usize {
     GateLayout::new(sizes.cell).panels * sizes.hidden.next_multiple_of(PANEL)
 }
 
@@ -175,7 +175,13 @@ pub(super) struct WeightSums<'a> {
 
 impl WeightSums<'_> {
     /// Adds the sums of the panels `panels` to the gradients at `slots`.
-    pub(super) fn add_to(self, sizes: LstmSizes, panels: &Range<usize>, slots: &LayerSlots, gradients: &mut TensorSet) {
+    pub(super) fn add_to(
+        self,
+        sizes: RecurrentSizes,
+        panels: &Range<usize>,
+        slots: &LayerSlots,
+        gradients: &mut TensorSet,
+    ) {
         let mut add = |part, sums: &[f32], slot: Slot| {
             let gradient = gradients.slot_mut(slot);
             let width = gradient.len() / sizes.gate_rows();
@@ -197,13 +203,13 @@ impl WeightSums<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use megabatch_nn::model::Cell;
-    use megabatch_nn::model::lstm::Read;
+    use megabatch_nn::model::recurrent::Read;
 
     use super::*;
 
-    pub(in crate::shard) fn sizes(cell: Cell, hidden: usize) -> LstmSizes {
+    pub(in crate::shard) fn sizes(cell: Cell, hidden: usize) -> RecurrentSizes {
         let (steps, features, layers) = (1, hidden, 1);
-        LstmSizes { cell, steps, features, hidden, layers, bias: true, norm: false, read: Read::LastStep }
+        RecurrentSizes { cell, steps, features, hidden, layers, bias: true, norm: false, read: Read::LastStep }
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub struct Engine {
     bf16_isa: Option<Bf16Isa>,
     /// For products in 16 bits.
     working: Option<WorkingCopy>,
-    /// True if the LSTMs' matrices are in eight bits.
+    /// True if the recurrent layers' matrices are in eight bits.
     int8: bool,
 }
 
@@ -163,19 +163,19 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The same engine with the LSTMs' matrices in eight bits, made of `parameters` and booked on
-    /// `scope`; by how much each matrix is changed, under its name.
+    /// The same engine with the recurrent layers' matrices in eight bits, made of `parameters` and
+    /// booked on `scope`; by how much each matrix is changed, under its name.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a model without an LSTM, [`Error::Quantize`] for weights that are not
-    /// finite.
+    /// [`Error::Setting`] for a model without recurrent layers, [`Error::Quantize`] for weights
+    /// that are not finite.
     pub fn with_int8(
         mut self,
         scope: &Scope,
         model: &Model,
         parameters: &TensorSet,
     ) -> Result<(Self, Vec<(String, Accuracy)>)> {
-        if model.lstms().is_empty() {
+        if model.recurrent_layers().is_empty() {
             return Err(Error::setting("encoder", &"none", "lstm for predictions with weights in eight bits"));
         }
         let errors = self.weights.quantize(scope, model, parameters)?;

@@ -44,7 +44,7 @@ impl ShardWorkspace {
     /// Looks at what the forward pass of a shard of so many samples computed, in its order.
     fn trace(&self, model: &Model, samples: usize, trace: &mut NonFiniteTrace) {
         for (k, timeframe) in model.shape().timeframes.iter().enumerate() {
-            if !model.lstms().is_empty() {
+            if !model.recurrent_layers().is_empty() {
                 self.trace_layers(model, k, samples, trace);
             }
             if let Some(pooling) = model.poolings().get(k) {

@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
 use megabatch_nn::batch::{BatchView, Windows};
 use megabatch_nn::memory::{BOTH, FORWARD, StepPhase};
-use megabatch_nn::model::lstm::LstmSizes;
+use megabatch_nn::model::recurrent::RecurrentSizes;
 use megabatch_nn::{Error, Result};
 
 use super::memory_estimate::MemoryEstimate;
@@ -13,7 +13,7 @@ use crate::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, tak
 
 #[derive(Debug)]
 pub(super) struct Bars {
-    sizes: LstmSizes,
+    sizes: RecurrentSizes,
     /// All bars of the series, [.., F], where they stay on the device.
     series: Option<Buffer<f32>>,
     /// Elsewhere those of the batch, and of the one before it.
@@ -32,7 +32,7 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    pub(super) fn new(scope: &Scope, sizes: LstmSizes) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, sizes: RecurrentSizes) -> Result<Self> {
         Ok(Bars {
             sizes,
             series: None,
@@ -49,7 +49,7 @@ impl Bars {
     }
 
     /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
-    pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: LstmSizes) {
+    pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: RecurrentSizes) {
         let (batch, name) = (estimate.batch, estimate.model.shape().timeframes[k].name.clone());
         let (features, width, bars) = (sizes.features, row_width(sizes.features), batch.bars[k]);
         match &batch.series {

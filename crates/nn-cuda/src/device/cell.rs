@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::memory::{BACKWARD, BOTH};
 use megabatch_nn::model::Model;
-use megabatch_nn::model::lstm::Lstm;
+use megabatch_nn::model::recurrent::RecurrentLayers;
 
 use super::bars::row_width;
 use super::memory_estimate::MemoryEstimate;
@@ -110,16 +110,16 @@ impl<T: Operand> Cells<T> {
     pub(super) fn new(scope: &Scope, model: &Model, l: usize, arithmetic: Arithmetic) -> Result<Self> {
         let hidden = model.config().hidden;
         let (timeframes, [weights, _]) = TimeframeOffsets::all(hidden, &inputs(model, l));
-        let each_timeframe = || timeframes.iter().zip(model.lstms());
+        let each_timeframe = || timeframes.iter().zip(model.recurrent_layers());
         let start = |slot| model.layout().range(slot).start;
-        let weight = |(offsets, lstm): (&TimeframeOffsets, &Lstm)| GateTensor {
+        let weight = |(offsets, lstm): (&TimeframeOffsets, &RecurrentLayers)| GateTensor {
             start: start(lstm.layers[l].weight_ih),
             other: None,
             place: offsets.weight,
             width: lstm.sizes.input(l),
             stride: offsets.input,
         };
-        let bias = |lstm: &Lstm, place| {
+        let bias = |lstm: &RecurrentLayers, place| {
             let [ih, hh] = lstm.layers[l].bias?.map(start);
             Some(GateTensor { start: ih, other: Some(hh), place, width: 1, stride: 1 })
         };
@@ -135,7 +135,7 @@ impl<T: Operand> Cells<T> {
             };
             [Some(weight_ih), Some(weight_hh), bias(lstm, biases)].into_iter().flatten()
         });
-        let biases = model.lstms().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, 4 * hidden * k));
+        let biases = model.recurrent_layers().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, 4 * hidden * k));
         Ok(Cells {
             hidden,
             arithmetic,
@@ -331,5 +331,5 @@ impl Bias {
 /// Widths of the rows that the cells of layer `l` read.
 pub(super) fn inputs(model: &Model, l: usize) -> Vec<usize> {
     let width = |input| if l == 0 { row_width(input) } else { input };
-    model.lstms().iter().map(|lstm| width(lstm.sizes.input(l))).collect()
+    model.recurrent_layers().iter().map(|lstm| width(lstm.sizes.input(l))).collect()
 }

@@ -60,7 +60,7 @@ use weights::Resident;
 pub fn check_encoder(model: &ModelConfig) -> Result<()> {
     let (setting, value, together_with) = match (model.encoder, model.cell) {
         (Encoder::LastBar, _) if !model.is_over_graphs() => ("encoder", "none", "samples that are not nodes of graphs"),
-        (Encoder::Lstm, Cell::Gru) => ("cell", model.cell.name(), ""),
+        (Encoder::Recurrent, Cell::Gru) => ("cell", model.cell.name(), ""),
         _ => return Ok(()),
     };
     Err(Error::NotOnGpu { setting, value: value.to_owned(), together_with })

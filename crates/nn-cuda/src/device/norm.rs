@@ -40,7 +40,7 @@ impl Norms {
             let starts = slots.map(|slot| model.layout().range(slot).start);
             Ok(Norm { starts, moments: Buffer::zeros(scope, 0)? })
         };
-        let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|norm| norm.slots());
+        let slots = model.recurrent_layers().iter().filter_map(|lstm| lstm.layers[l].norm).map(|norm| norm.slots());
         let timeframes = slots.map(norm).collect::<Result<_>>()?;
         Ok(Some(Norms { hidden: model.config().hidden, timeframes, scratch: Scratch::empty(scope)? }))
     }

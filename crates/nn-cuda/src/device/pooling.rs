@@ -6,8 +6,8 @@
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::Model;
-use megabatch_nn::model::lstm::Lstm;
 use megabatch_nn::model::pooling::AttentionPooling;
+use megabatch_nn::model::recurrent::RecurrentLayers;
 
 use super::norm::Norms;
 use super::outputs::Outputs;
@@ -44,7 +44,7 @@ impl DevicePooled {
     /// The pooling of a model with so many heads; memory on `scope` is taken when batches come.
     pub(super) fn new(scope: &Scope, model: &Model, heads: usize, arithmetic: Arithmetic) -> Result<Self> {
         let (hidden, layers) = (model.config().hidden, model.config().layers);
-        let timeframe = |(pooling, lstm): (&AttentionPooling, &Lstm)| {
+        let timeframe = |(pooling, lstm): (&AttentionPooling, &RecurrentLayers)| {
             let [steps, heads, hidden] = [lstm.sizes.steps, heads, hidden].map(|size| size as u32);
             Ok(TimeframePool {
                 slots: PoolSlots::from(pooling.start(model.layout()), model.config().hidden),
@@ -55,7 +55,7 @@ impl DevicePooled {
         Ok(DevicePooled {
             norms: Norms::new(scope, model, layers - 1)?,
             normed: Buffer::zeros(scope, 0)?,
-            timeframes: model.poolings().iter().zip(model.lstms()).map(timeframe).collect::<Result<_>>()?,
+            timeframes: model.poolings().iter().zip(model.recurrent_layers()).map(timeframe).collect::<Result<_>>()?,
             vectors: Buffer::zeros(scope, 0)?,
             d_vectors: Buffer::zeros(scope, 0)?,
         })
@@ -65,12 +65,12 @@ impl DevicePooled {
     /// vectors and their gradients.
     pub(super) fn bytes(model: &Model, heads: usize, windows: &[usize], rows: &[usize]) -> usize {
         let hidden = model.config().hidden;
-        let memory = |(lstm, &windows): (&Lstm, &usize)| {
+        let memory = |(lstm, &windows): (&RecurrentLayers, &usize)| {
             let [steps, windows, heads, hidden] = [lstm.sizes.steps, windows, heads, hidden].map(|size| size as u32);
             PoolMemory::bytes_on_gpu(PoolSizes { steps, windows, heads, hidden })
         };
         let normed = if model.config().layer_norm { rows.iter().sum::<usize>() * hidden * size_of::<f32>() } else { 0 };
-        model.lstms().iter().zip(windows).map(memory).sum::<usize>() + normed + Norms::bytes(model, rows)
+        model.recurrent_layers().iter().zip(windows).map(memory).sum::<usize>() + normed + Norms::bytes(model, rows)
     }
 
     /// Pools `outputs` to [`DevicePooled::vectors`].

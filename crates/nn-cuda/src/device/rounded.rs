@@ -43,10 +43,10 @@ pub(super) fn round_largest<'a>(
     config: &ComputeConfig,
     batch: &'a LargestBatch,
 ) -> Cow<'a, LargestBatch> {
-    let Some(&samples) = batch.sizes.iter().max().filter(|_| !model.lstms().is_empty()) else {
+    let Some(&samples) = batch.sizes.iter().max().filter(|_| !model.recurrent_layers().is_empty()) else {
         return Cow::Borrowed(batch);
     };
-    let sample_steps: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.steps).collect();
+    let sample_steps: Vec<usize> = model.recurrent_layers().iter().map(|lstm| lstm.sizes.steps).collect();
     let steps = round_steps(&batch.steps, &sample_steps, config.runs.map_or(1, |runs| runs.longest));
     let longer = steps.iter().zip(&batch.steps).map(|(rounded, steps)| rounded - steps);
     let bars =

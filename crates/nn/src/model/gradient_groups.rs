@@ -6,20 +6,20 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::Model;
-use super::lstm::LayerSlots;
+use super::recurrent::LayerSlots;
 use super::tensor::Layout;
 
 impl Model {
     /// Places of all parameters in groups, in the order in which a backward pass is done with their
     /// gradients: the layers above the encoder, then timeframe by timeframe the pooling and the
-    /// LSTM's layers, the top one first.
+    /// recurrent layers, the top one first.
     ///
     /// The order is a matter of the model alone.
     pub fn gradient_groups(&self) -> Vec<Range<usize>> {
         let mut groups = vec![self.decoder_range()];
         for k in self.backward_order() {
             groups.extend(self.pooling_range(k));
-            groups.extend(self.lstms()[k].layers.iter().rev().map(|layer| layer.range(&self.layout)));
+            groups.extend(self.recurrent_layers()[k].layers.iter().rev().map(|layer| layer.range(&self.layout)));
         }
         groups.retain(|group| !group.is_empty());
         groups
@@ -29,17 +29,21 @@ impl Model {
     /// work first.
     pub fn backward_order(&self) -> Vec<usize> {
         let work = |k: usize| {
-            let sizes = self.lstms()[k].sizes;
+            let sizes = self.recurrent_layers()[k].sizes;
             sizes.steps * (0..sizes.layers).map(|l| sizes.input(l) + sizes.hidden).sum::<usize>()
         };
-        let mut order: Vec<usize> = (0..self.lstms().len()).collect();
+        let mut order: Vec<usize> = (0..self.recurrent_layers().len()).collect();
         order.sort_by_key(|&k| Reverse(work(k)));
         order
     }
 
     /// Element range of the parameters above the encoder.
     pub fn decoder_range(&self) -> Range<usize> {
-        let layers = self.lstms().iter().flat_map(|lstm| &lstm.layers).map(|layer| layer.range(&self.layout).end);
+        let layers = self
+            .recurrent_layers()
+            .iter()
+            .flat_map(|recurrent| &recurrent.layers)
+            .map(|layer| layer.range(&self.layout).end);
         let poolings = (0..self.poolings().len()).filter_map(|k| self.pooling_range(k)).map(|range| range.end);
         layers.chain(poolings).max().unwrap_or(0)..self.layout.len()
     }

@@ -20,10 +20,10 @@ enum Distribution {
 }
 
 impl Model {
-    /// Parameters as PyTorch draws them by default: uniform in ±1/√H for the LSTM and in ±1/√D for
-    /// the head; for nn.MultiheadAttention uniform in ±√(6 / 4H) where states come in and in ±1/√H
-    /// where they go out, with biases of zero; for nn.LayerNorm one and zero; for a linear map
-    /// uniform in ±1/√(its inputs); as PyTorch Geometric does for graph attention. The query of
+    /// Parameters as PyTorch draws them by default: uniform in ±1/√H for recurrent layers and in
+    /// ±1/√D for the head; for nn.MultiheadAttention uniform in ±√(6 / 4H) where states come in and
+    /// in ±1/√H where they go out, with biases of zero; for nn.LayerNorm one and zero; for a linear
+    /// map uniform in ±1/√(its inputs); as PyTorch Geometric does for graph attention. The query of
     /// attention pooling is uniform in ±1/√H.
     ///
     /// Element `i` of tensor `name` is a function of (`seed`, `name`, `i`) alone.

@@ -11,10 +11,10 @@ mod gradient_groups;
 pub mod graph;
 pub mod head;
 mod initial;
-pub mod lstm;
 pub mod norm;
 pub mod pooling;
 mod readout;
+pub mod recurrent;
 mod tensor;
 mod weights;
 
@@ -34,8 +34,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use decoder::Decoder;
-use lstm::{Lstm, LstmSizes, Read};
 use pooling::{AttentionPooling, check_heads};
+use recurrent::{Read, RecurrentLayers, RecurrentSizes};
 
 /// One timeframe of the samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,9 +79,10 @@ impl SampleShape {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoder {
-    /// One LSTM a timeframe: their last hidden states, side by side.
+    /// Recurrent layers for each timeframe: their last hidden states, side by side.
     #[default]
-    Lstm,
+    #[serde(rename = "lstm")]
+    Recurrent,
     /// None: the features of each window's last bar as they are, side by side.
     LastBar,
 }
@@ -90,7 +91,7 @@ impl Encoder {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Encoder::Lstm => "lstm",
+            Encoder::Recurrent => "lstm",
             Encoder::LastBar => "none",
         }
     }
@@ -99,7 +100,7 @@ impl Encoder {
 /// The choices of a model that its samples leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
-    /// Encoder of the windows. The three sizes below are those of its LSTMs, and mean nothing
+    /// Encoder of the windows. The three sizes below are those of its layers, and mean nothing
     /// without them.
     #[serde(default)]
     pub encoder: Encoder,
@@ -108,12 +109,12 @@ pub struct ModelConfig {
     pub cell: Cell,
     /// H: hidden units of every layer.
     pub hidden: usize,
-    /// Layers of every timeframe's LSTM.
+    /// Recurrent layers of every timeframe.
     pub layers: usize,
-    /// True if the LSTM has `bias_ih` and `bias_hh`. The head always has its bias.
+    /// True if the layers have `bias_ih` and `bias_hh`. The head always has its bias.
     pub bias: bool,
-    /// True if the outputs of every LSTM layer go through a norm, torch.nn.LayerNorm(H): after the
-    /// recurrence, which goes on from the states before it, and before dropout.
+    /// True if the outputs of every recurrent layer go through a norm, torch.nn.LayerNorm(H): after
+    /// the recurrence, which goes on from the states before it, and before dropout.
     #[serde(default)]
     pub layer_norm: bool,
     /// Pooling of the hidden states of a window into one vector.
@@ -152,7 +153,7 @@ fn one() -> usize {
 impl Default for ModelConfig {
     fn default() -> Self {
         ModelConfig {
-            encoder: Encoder::Lstm,
+            encoder: Encoder::Recurrent,
             cell: Cell::Lstm,
             hidden: 128,
             layers: 1,
@@ -195,7 +196,7 @@ impl ModelConfig {
     /// Refuses a model that has no states to be carried from bar to bar, or whose outputs are not
     /// those of one sample's states.
     pub fn check_carried_state(&self) -> Result<()> {
-        if self.is_over_graphs() || self.encoder != Encoder::Lstm {
+        if self.is_over_graphs() || self.encoder != Encoder::Recurrent {
             let expected = "false for a model over graphs, and for one without an LSTM";
             return Err(Error::setting("carry_state", &true, expected));
         }
@@ -203,9 +204,10 @@ impl ModelConfig {
     }
 }
 
-/// One LSTM a timeframe, their last hidden states, or what attention makes of all of them, side by
-/// side or fused by attention, and a linear head; where samples are the nodes of graphs, attention
-/// over each graph between the two, and a readout where it is the graph that is predicted.
+/// Recurrent layers for each timeframe, their last hidden states, or what attention makes of all of
+/// them, side by side or fused by attention, and a linear head; where samples are the nodes of
+/// graphs, attention over each graph between the two, and a readout where it is the graph that is
+/// predicted.
 ///
 /// A description: the numbers live in [`TensorSet`]s with this model's
 /// [`layout`](Model::layout).
@@ -214,8 +216,8 @@ pub struct Model {
     shape: SampleShape,
     config: ModelConfig,
     layout: Arc<Layout>,
-    /// `None` for an encoder without parameters.
-    lstms: Vec<Lstm>,
+    /// One a timeframe; none for an encoder without parameters.
+    recurrent_layers: Vec<RecurrentLayers>,
     /// One a timeframe, for pooling by attention.
     poolings: Vec<AttentionPooling>,
     decoder: Decoder,
@@ -230,15 +232,15 @@ impl Model {
     pub fn new(shape: SampleShape, config: ModelConfig) -> Result<Self> {
         check(&shape, config)?;
         let mut layout = Layout::default();
-        let lstm = |timeframe: &Timeframe| {
+        let layers_of_timeframe = |timeframe: &Timeframe| {
             let &Timeframe { ref name, steps, features } = timeframe;
             let ModelConfig { cell, hidden, layers, bias, layer_norm: norm, .. } = config;
             let read = config.read();
-            let sizes = LstmSizes { cell, steps, features, hidden, layers, bias, norm, read };
-            Lstm::new(sizes, &prefixed(cell.name(), name), &prefixed("norm", name), &mut layout)
+            let sizes = RecurrentSizes { cell, steps, features, hidden, layers, bias, norm, read };
+            RecurrentLayers::new(sizes, &prefixed(cell.name(), name), &prefixed("norm", name), &mut layout)
         };
-        let lstms: Vec<Lstm> = match config.encoder {
-            Encoder::Lstm => shape.timeframes.iter().map(lstm).collect(),
+        let recurrent_layers: Vec<RecurrentLayers> = match config.encoder {
+            Encoder::Recurrent => shape.timeframes.iter().map(layers_of_timeframe).collect(),
             Encoder::LastBar => Vec::new(),
         };
         let poolings = match config.pooling {
@@ -250,12 +252,12 @@ impl Model {
                 .collect(),
         };
         let width = match config.encoder {
-            Encoder::Lstm => lstms.len() * config.hidden,
+            Encoder::Recurrent => recurrent_layers.len() * config.hidden,
             Encoder::LastBar => shape.timeframes.iter().map(|timeframe| timeframe.features).sum(),
         };
         let decoder =
             Decoder::new(config, shape.timeframes.len(), width, config.outputs_of(shape.outputs), &mut layout);
-        Ok(Model { shape, config, layout: Arc::new(layout), lstms, poolings, decoder })
+        Ok(Model { shape, config, layout: Arc::new(layout), recurrent_layers, poolings, decoder })
     }
 
     /// Shape of a sample.
@@ -282,9 +284,9 @@ impl Model {
         &self.layout
     }
 
-    /// One LSTM a timeframe; none for an encoder without parameters.
-    pub fn lstms(&self) -> &[Lstm] {
-        &self.lstms
+    /// The layers of each timeframe; none for an encoder without parameters.
+    pub fn recurrent_layers(&self) -> &[RecurrentLayers] {
+        &self.recurrent_layers
     }
 
     /// One pooling a timeframe; none for pooling by the last state.
@@ -325,10 +327,10 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     }
     config.graph.iter().try_for_each(GraphConfig::check)?;
     check_attention(config)?;
-    let lstm_size = |size: usize| if config.encoder == Encoder::Lstm { size } else { 1 };
+    let recurrent_size = |size: usize| if config.encoder == Encoder::Recurrent { size } else { 1 };
     let sizes = [
-        ("hidden", lstm_size(config.hidden)),
-        ("layers", lstm_size(config.layers)),
+        ("hidden", recurrent_size(config.hidden)),
+        ("layers", recurrent_size(config.layers)),
         ("shape.timeframes", shape.timeframes.len()),
         ("shape.outputs", shape.outputs),
         ("outputs_per_target", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
@@ -352,7 +354,7 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
 /// Refuses a norm, pooling or fusion of states that there are not, or that cannot be cut into
 /// heads.
 fn check_attention(config: ModelConfig) -> Result<()> {
-    let has_states = config.encoder == Encoder::Lstm;
+    let has_states = config.encoder == Encoder::Recurrent;
     if config.layer_norm && !has_states {
         return Err(Error::setting("layer_norm", &true, "false for a model without an LSTM"));
     }

@@ -169,7 +169,7 @@ impl Data {
         match self {
             Data::Graphs(graphs) if graphs.targets_graphs() => (Encoder::LastBar, Readout::Mean),
             Data::Graphs(_) => (Encoder::LastBar, Readout::Node),
-            Data::Samples(_) | Data::CrossSections(_) => (Encoder::Lstm, Readout::Node),
+            Data::Samples(_) | Data::CrossSections(_) => (Encoder::Recurrent, Readout::Node),
         }
     }
 

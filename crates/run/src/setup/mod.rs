@@ -177,7 +177,7 @@ impl TrainingSetup {
             validates: !self.split.validation.is_empty(),
             has_graphs: self.data.samples().graphs().is_some(),
             has_graph_attention: model.graph.is_some(),
-            has_lstms: model.encoder == Encoder::Lstm,
+            has_lstms: model.encoder == Encoder::Recurrent,
             is_fp16: self.training.precision.needs_loss_scale(),
             is_on_gpu: self.gpu.is_some() || self.gpu_asked.is_some(),
         }

@@ -144,8 +144,8 @@ pub(crate) fn check_classes(config: &Config) -> crate::error::Result<()> {
 
 /// The model for `data`.
 fn model_config(config: &Config, data: &Data) -> ModelConfig {
-    let lstms = lstm_config(config);
-    let Some(graphs) = data.samples().graphs() else { return lstms };
+    let recurrent = recurrent_config(config);
+    let Some(graphs) = data.samples().graphs() else { return recurrent };
     let (encoder, readout) = data.model_of_graphs();
     let graph = (config.get(&model::GRAPH_LAYERS) > 0).then(|| graph_config(config));
     ModelConfig {
@@ -153,12 +153,12 @@ fn model_config(config: &Config, data: &Data) -> ModelConfig {
         edge_attributes: if graph.is_some() { graphs.edge_attributes() } else { 0 },
         graph,
         readout: Some(config.get(&model::READOUT).unwrap_or(readout)),
-        ..lstms
+        ..recurrent
     }
 }
 
-/// A model of LSTMs alone.
-pub(crate) fn lstm_config(config: &Config) -> ModelConfig {
+/// A model of recurrent layers alone.
+pub(crate) fn recurrent_config(config: &Config) -> ModelConfig {
     let hidden = config.get(&model::HIDDEN);
     ModelConfig {
         pooling: match (config.get(&model::POOLING), config.get(&model::POOLING_HEADS)) {

@@ -207,7 +207,7 @@ impl Config {
     }
 
     fn check_gradient_checkpointing(&self) -> Result<()> {
-        if !self.gradient_checkpointing || self.model.encoder == Encoder::Lstm {
+        if !self.gradient_checkpointing || self.model.encoder == Encoder::Recurrent {
             return Ok(());
         }
         let expected = "false for a model without LSTMs, which has no steps to compute again";
@@ -239,7 +239,7 @@ impl Config {
 
     /// True if there is dropout between layers.
     pub(crate) fn dropout_between_layers(&self) -> bool {
-        self.dropout > 0.0 && self.model.encoder == Encoder::Lstm && self.model.layers > 1
+        self.dropout > 0.0 && self.model.encoder == Encoder::Recurrent && self.model.layers > 1
     }
 
     /// True if the model is evaluated in one pass over each segment, whichever windows are asked

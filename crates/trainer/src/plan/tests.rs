@@ -181,7 +181,7 @@ proptest! {
         };
         let config = Config {
             model: ModelConfig {
-                encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },
+                encoder: if lstm { Encoder::Recurrent } else { Encoder::LastBar },
                 hidden,
                 layers,
                 layer_norm: norm && lstm,

@@ -203,7 +203,7 @@ proptest! {
         let samples = with_targets_for(loss, samples);
         let config = Config {
             model: ModelConfig {
-                encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },
+                encoder: if lstm { Encoder::Recurrent } else { Encoder::LastBar },
                 hidden,
                 layers,
                 graph: attends.then_some(graph),

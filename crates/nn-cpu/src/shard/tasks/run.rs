@@ -254,7 +254,7 @@ impl<'a> ShardRun<'a> {
             rows.zip(&own.windows.sample_positions()[first..]).for_each(|(row, &(window, step))| {
                 let group = &groups[super::group_of(groups.len(), own.windows.len(), window)];
                 group.sequence.read_top(window - group.windows.start, step, row);
-                read_top(&model.lstms()[k], parameters, row);
+                read_top(&model.recurrent_layers()[k], parameters, row);
             });
         }
     }
@@ -283,7 +283,7 @@ impl<'a> ShardRun<'a> {
             let own = rows.zip(own.windows.sample_positions()).filter(|(_, (window, _))| windows.contains(window));
             own.for_each(|(row, &(window, step))| sequence.add_d_top(window - windows.start, step, row, d_top));
         }
-        let (slots, bars) = (model.lstms()[k].layers.as_slice(), self.shard.batch.bars(k));
+        let (slots, bars) = (model.recurrent_layers()[k].layers.as_slice(), self.shard.batch.bars(k));
         sequence.backward(self.isa, packed.timeframes[k].as_slice(), slots, bars, scratch, gradients);
     }
 
@@ -300,7 +300,7 @@ impl<'a> ShardRun<'a> {
             bars: self.shard.batch.bars(k),
             left: &own.left,
         };
-        let slots = self.weights.model.lstms()[k].layers.as_slice();
+        let slots = self.weights.model.recurrent_layers()[k].layers.as_slice();
         own.sums[part].lock().expect(LOCK).add(self.isa, backward_windows, slots, gradients);
     }
 

@@ -9,7 +9,7 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::Windows;
-use megabatch_nn::model::lstm::LayerSlots;
+use megabatch_nn::model::recurrent::LayerSlots;
 
 use super::super::backward::add_rows;
 use super::super::bf16::{self, Bf16Scratch};

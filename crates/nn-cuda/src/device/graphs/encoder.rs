@@ -31,7 +31,7 @@ pub(super) struct Encodings {
 
 impl Encodings {
     pub(super) fn new(scope: &Scope, model: &Model, config: &ComputeConfig, tuner: &Tuner) -> Result<Self> {
-        let is_lstm = model.config().encoder == Encoder::Lstm;
+        let is_lstm = model.config().encoder == Encoder::Recurrent;
         let batches = if is_lstm { "activations" } else { "batches" };
         Ok(Encodings {
             lstms: is_lstm.then(|| Lstms::new(scope, model, config, tuner)).transpose()?,

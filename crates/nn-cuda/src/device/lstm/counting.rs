@@ -17,7 +17,7 @@ impl<T: Operand> Lstms<T> {
     /// Counts what [`Lstms::new`] takes, and what batches do.
     pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
         let (model, batch) = (estimate.model, estimate.batch);
-        for (k, lstm) in model.lstms().iter().enumerate() {
+        for (k, lstm) in model.recurrent_layers().iter().enumerate() {
             Bars::estimate::<T>(estimate, k, lstm.sizes);
         }
         let layers = model.config().layers;
@@ -58,7 +58,7 @@ impl<T: Operand> Lstms<T> {
     /// Lists of windows that a batch uploads.
     fn tally_lists(estimate: &mut MemoryEstimate<'_>) {
         let (model, batch) = (estimate.model, estimate.batch);
-        let (layers, timeframes) = (model.config().layers, model.lstms().len());
+        let (layers, timeframes) = (model.config().layers, model.recurrent_layers().len());
         let samples = batch.sizes.iter().copied().max().unwrap_or(0);
         let lists = WorkList::upload_bytes(&batch.windows).into_iter();
         estimate.put_mail("work list of the first layer", lists.clone());
@@ -77,7 +77,8 @@ impl<T: Operand> LstmLayer<T> {
         let (config, drops) = (model.config(), estimate.config.drops_between_layers);
         let [weights, gradients] = Cells::<T>::bytes(model, l);
         let input_bytes = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &inputs(model, 0)) } else { 0 };
-        let weights = weights + input_bytes + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
+        let weights =
+            weights + input_bytes + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.recurrent_layers().len());
         estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
         estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
         let rows_and_windows = [estimate.rows.iter().sum(), batch.windows.iter().sum()];

@@ -93,7 +93,8 @@ impl<T: Operand> Lstms<T> {
         let widths = inputs(model, 0);
         let over_bars = WorkList::empty(&batches, hidden)?;
         let layer = |l: usize| {
-            let starts = model.lstms().iter().map(|lstm| model.layout().range(lstm.layers[l].weight_hh).start);
+            let starts =
+                model.recurrent_layers().iter().map(|lstm| model.layout().range(lstm.layers[l].weight_hh).start);
             Ok(LstmLayer {
                 cells: Cells::new(&weights, model, l, arithmetic)?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, &starts.collect::<Vec<_>>())?,
@@ -109,7 +110,7 @@ impl<T: Operand> Lstms<T> {
             hidden,
             names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
             series: scope.child("series"),
-            bars: model.lstms().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
+            bars: model.recurrent_layers().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
             rows: Buffer::zeros(&batches, 0)?,
             row_starts: Vec::new(),
             input: InputWeights::<T>::are_possible(hidden, &widths)
@@ -160,7 +161,7 @@ impl<T: Operand> Lstms<T> {
         let scope = scope.child("model/parameters/int8");
         for (l, layer) in self.layers.iter_mut().enumerate() {
             let (mut inputs, mut recurrent) = (Vec::new(), Vec::new());
-            for lstm in model.lstms() {
+            for lstm in model.recurrent_layers() {
                 let [input, recurrent_matrix] = lstm.layers[l].quantized(lstm.sizes.hidden, parameters)?;
                 inputs.push(DeviceInt8Matrix::new(&scope, &input)?);
                 recurrent.push(recurrent_matrix);

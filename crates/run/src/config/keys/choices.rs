@@ -81,7 +81,7 @@ choice!(
 
 words!(TrainingWindow: "expanding" => Expanding, "sliding" => Sliding);
 words!(Cell: "lstm" => Lstm, "gru" => Gru);
-words!(Encoder: "lstm" => Lstm, "none" => LastBar);
+words!(Encoder: "lstm" => Recurrent, "none" => LastBar);
 words!(AttentionKind: "gat" => Gat, "gatv2" => GatV2);
 words!(GraphOutput: "linear" => Linear, "attention" => Attention);
 words!(GraphActivation: "elu" => Elu, "relu" => Relu);

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! LSTM of one timeframe: sizes and parameters of its layers.
+//! Recurrent layers of one timeframe: sizes and parameters.
 
 use megabatch_amp::QuantizedMatrix;
 
@@ -9,9 +9,9 @@ use crate::model::cell::Cell;
 use crate::model::norm::LayerNorm;
 use crate::model::tensor::{Layout, Slot, TensorSet};
 
-/// Sizes of one timeframe's LSTM.
+/// Sizes of one timeframe's recurrent layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LstmSizes {
+pub struct RecurrentSizes {
     /// Cell of all layers.
     pub cell: Cell,
     /// T.
@@ -39,11 +39,11 @@ pub enum Read {
     EveryStep,
 }
 
-/// Offsets of the parameters of one timeframe's LSTM, layer by layer.
+/// Offsets of the parameters of one timeframe's recurrent layers.
 #[derive(Debug)]
-pub struct Lstm {
+pub struct RecurrentLayers {
     /// Sizes of all layers.
-    pub sizes: LstmSizes,
+    pub sizes: RecurrentSizes,
     /// Parameters, layer by layer.
     pub layers: Vec<LayerSlots>,
 }
@@ -61,10 +61,10 @@ pub struct LayerSlots {
     pub norm: Option<LayerNorm>,
 }
 
-impl Lstm {
+impl RecurrentLayers {
     /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's
     /// order, and the norms' `<norm>.l0.weight`.
-    pub(crate) fn new(sizes: LstmSizes, prefix: &str, norm: &str, layout: &mut Layout) -> Self {
+    pub(crate) fn new(sizes: RecurrentSizes, prefix: &str, norm: &str, layout: &mut Layout) -> Self {
         let (hidden, rows) = (sizes.hidden, sizes.gate_rows());
         let layer = |l: usize| {
             let mut slot = |kind: &str, shape: &[usize]| layout.push(format!("{prefix}.{kind}_l{l}"), shape);
@@ -75,11 +75,11 @@ impl Lstm {
                 norm: sizes.norm.then(|| LayerNorm::new(hidden, &format!("{norm}.l{l}"), layout)),
             }
         };
-        Lstm { sizes, layers: (0..sizes.layers).map(layer).collect() }
+        RecurrentLayers { sizes, layers: (0..sizes.layers).map(layer).collect() }
     }
 }
 
-impl LstmSizes {
+impl RecurrentSizes {
     /// Rows of a layer's weights and biases.
     pub fn gate_rows(self) -> usize {
         self.cell.gates() * self.hidden
