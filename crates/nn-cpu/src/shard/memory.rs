@@ -136,7 +136,8 @@ scratch_lens! {
     per_bar_gates: "projections by bar", BOTH;
     d_gates: "gradients of gates", BACKWARD;
     d_hidden: "gradients of hidden states", BACKWARD;
-    d_skip: "gradients of cell states", BACKWARD;
+    d_cell: "gradients of cell states", BACKWARD;
+    d_past_gates: "gradients of hidden states past the gates", BACKWARD;
     d_layer_output: "gradients of a layer's outputs", BACKWARD;
     factors: "factors of dropout", BOTH;
     dropped: "what dropout or a norm left", BOTH;
@@ -174,7 +175,8 @@ impl ScratchLens {
         ScratchLens {
             d_gates: gates * padded_panel_len(BLOCK_STEPS * dims.capacity),
             d_hidden: state,
-            d_skip: state,
+            d_cell: if dims.sizes.cell.has_cell_state() { state } else { 0 },
+            d_past_gates: if dims.sizes.cell.has_cell_state() { 0 } else { state },
             d_layer_output: if dims.sizes.has_d_layer_output() { units * padded_panel_len(rows) } else { 0 },
             factors,
             dropped: factors.max(normed),
@@ -210,7 +212,8 @@ impl ShardScratch {
             per_bar_gates: zeros(lens.per_bar_gates)?,
             d_gates: zeros(lens.d_gates)?,
             d_hidden: zeros(lens.d_hidden)?,
-            d_skip: zeros(lens.d_skip)?,
+            // One of the two is empty: all timeframes have the same cell.
+            d_skip: zeros(lens.d_cell + lens.d_past_gates)?,
             d_layer_output: zeros(lens.d_layer_output)?,
             factors: zeros(lens.factors)?,
             dropped: zeros(lens.dropped)?,

@@ -7,7 +7,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{
-    AttentionKind, Dropout, Encoder, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Readout,
+    AttentionKind, Cell, Dropout, Encoder, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Readout,
 };
 use megabatch_reference::{Graph, GraphDropout, Inputs, LossValue, Reference, loss_of_graphs};
 use megabatch_trainer::{
@@ -175,7 +175,7 @@ proptest! {
     /// to 500 terms of order 1.
     #[test]
     fn a_step_is_that_of_the_reference(
-        (hidden, layers, lstm) in (1usize..20, 1usize..3, any::<bool>()),
+        (hidden, layers, [recurrent, gru]) in (1usize..20, 1usize..3, any::<[bool; 2]>()),
         (graph_layers, heads, units) in (1usize..4, 1usize..4, 1usize..9),
         [v2, attention_head, relu, residual, self_loops, drops, attributes, attends] in any::<[bool; 8]>(),
         readout in prop::sample::select(vec![Readout::Node, Readout::Mean, Readout::Sum, Readout::Max]),
@@ -203,7 +203,8 @@ proptest! {
         let samples = with_targets_for(loss, samples);
         let config = Config {
             model: ModelConfig {
-                encoder: if lstm { Encoder::Recurrent } else { Encoder::LastBar },
+                encoder: if recurrent { Encoder::Recurrent } else { Encoder::LastBar },
+                cell: if gru { Cell::Gru } else { Cell::Lstm },
                 hidden,
                 layers,
                 graph: attends.then_some(graph),
