@@ -18,8 +18,8 @@
 //!
 //! Departures from the computation in single precision:
 //!
-//! 1. Packing rounds, and nothing else does: states, gradients and their sums, by bar and for the
-//!    biases, are in single precision between products.
+//! 1. Weights are rounded once an optimizer step, all else when it is packed: states, gradients and
+//!    their sums, by bar and for the biases, are in single precision between products.
 //! 2. dx is formed step by step, from the rows that dh is formed from.
 //! 3. A row that has no second one to make a pair with has zeros.
 //! 4. dW_ih of windows that overlap is formed once a bar, of sums over windows that are rounded.

@@ -28,7 +28,7 @@
 //! 1. In the first layer, where windows overlap, this is done once a bar, and each step reads the
 //!    rows of its windows' bars. Elsewhere it is done for a block of steps at a time, straight into
 //!    the gates, which are then still in the cache.
-//! 2. Sixteen units at a time: their four gates are activated right after their product.
+//! 2. Sixteen units at a time: their gates are activated right after their product.
 
 use std::ops::Range;
 

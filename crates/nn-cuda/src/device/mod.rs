@@ -61,7 +61,7 @@ pub fn check_encoder(model: &ModelConfig) -> Result<()> {
     let (setting, value, together_with) = match (model.encoder, model.cell) {
         (Encoder::LastBar, _) if !model.is_over_graphs() => ("encoder", "none", "samples that are not nodes of graphs"),
         (Encoder::Recurrent, Cell::Gru) => ("cell", model.cell.name(), ""),
-        _ => return Ok(()),
+        (Encoder::Recurrent, Cell::Lstm) | (Encoder::LastBar, _) => return Ok(()),
     };
     Err(Error::NotOnGpu { setting, value: value.to_owned(), together_with })
 }

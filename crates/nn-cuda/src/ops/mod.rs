@@ -28,7 +28,7 @@
 //!            between layers                                   multiply, round_to, drop_gradients,
 //!                                                             layer_norm_backward
 //!            d_gates of all steps and timeframes              recurrence_backward
-//!            d_gates summed by bar                            sum_by_bar
+//!            d_gates summed by bar                            sum_per_bar
 //!            dW_ih = by_barᵀ · x,  dW_hh = d_gatesᵀ · h        multiply
 //! ```
 //!

@@ -49,9 +49,9 @@ pub(super) trait Equations {
     /// The gradients of the gates before their functions, from the gates after them and the
     /// gradient `d_hidden` of the hidden state after the step.
     ///
-    /// `d_skip` is the gradient of a state past the gates: on entry of the cell state after the
-    /// step, and then of that before it; without a cell state, anything and then of the hidden
-    /// state before the step.
+    /// With a cell state, `d_skip` is its gradient: on entry after the step, on return before it.
+    /// Without one, `d_skip` is only written: the part of the gradient of the hidden state before
+    /// the step that does not pass through a gate's product.
     unsafe fn backward<V: Lanes>(gates: Gates, states: States, d_hidden: V, d_skip: *mut f32) -> Self::Panels<V>;
 }
 

@@ -1,7 +1,9 @@
 //! Recurrent cells, on slices: the pointwise part of a step, forward and backward.
 //!
 //! A cell is a file with its [`GateLayout`] and its equations, such as [`lstm`]; everything else
-//! computes with these two.
+//! computes with these two. Its equations begin after both products: a gate may scale h · W_hhᵀ of
+//! another, as a GRU's reset gate does, but not h itself. Units that fill up the last panel are
+//! zeros and stay so.
 
 mod gru;
 pub(super) mod kernels;
@@ -21,6 +23,7 @@ use super::{avx2, avx512};
 /// products of a gate's rows are listed here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GateLayout {
+    /// A multiple of 4: 8-bit products take four panels at once.
     pub(crate) panels: usize,
     /// Panel of each gate's x · W_ihᵀ + b_ih.
     pub(crate) input: &'static [usize],
