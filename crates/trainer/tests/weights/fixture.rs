@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe};
+use megabatch_nn::model::{Cell, Fusion, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe};
 use megabatch_trainer::{Config, OptimizerConfig};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
@@ -31,6 +31,8 @@ struct Case {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    #[serde(default)]
+    cell: Cell,
     hidden: usize,
     #[serde(default = "one")]
     layers: usize,
@@ -135,7 +137,7 @@ impl<'a> Fixture<'a> {
 
     /// A run as PyTorch did it, in one batch.
     pub(crate) fn config(&self) -> Config {
-        let &Arguments { hidden, layers, bias, layer_norm, pooling_heads, fusion_heads, fusion_feed_forward } =
+        let &Arguments { cell, hidden, layers, bias, layer_norm, pooling_heads, fusion_heads, fusion_feed_forward } =
             &self.case.model;
         let feed_forward = fusion_feed_forward;
         let fusion = fusion_heads.map_or(Fusion::Concat, |heads| Fusion::Attention { heads, feed_forward });
@@ -147,7 +149,7 @@ impl<'a> Fixture<'a> {
             ..OptimizerConfig::default()
         };
         Config {
-            model: ModelConfig { hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() },
+            model: ModelConfig { cell, hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() },
             optimizer,
             clip_norm: None,
             loss: Loss::Mse,

@@ -34,6 +34,11 @@ CASES = {
     "attention in pooling and fusion": (5, {"M1": (9, 4), "M5": (7, 3), "M15": (5, 3), "H1": (4, 2), "H4": (2, 2)}, 3,
                                         {"hidden": 12, "layers": 2, "pooling_heads": 4, "fusion_heads": 3, "fusion_feed_forward": 2}),
     "attention without biases of the LSTM": (4, {"M5": (20, 5), "H1": (8, 5)}, 3, {"hidden": 16, "bias": False, "pooling_heads": 4}),
+    "GRU, last state": (3, {"": (5, 3)}, 2, {"cell": "gru", "hidden": 7}),
+    "GRU, two layers beyond a panel, attention": (4, {"M1": (9, 4), "H1": (4, 2)}, 2,
+                                                  {"cell": "gru", "hidden": 18, "layers": 2, "pooling_heads": 3}),
+    "GRU without biases, layer norm and fusion": (4, {"M5": (6, 4), "H1": (5, 3)}, 2,
+                                                  {"cell": "gru", "hidden": 8, "layers": 2, "bias": False, "layer_norm": True, "fusion_heads": 4}),
 }
 
 
