@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{Fusion, Model, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_nn::model::{Cell, Fusion, Model, ModelConfig, Pooling, SampleShape, Timeframe};
 use megabatch_reference::{Inputs, loss};
 use serde::Deserialize;
 
@@ -27,6 +27,7 @@ struct Case {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
+    cell: Option<Cell>,
     hidden: usize,
     layers: Option<usize>,
     bias: Option<bool>,
@@ -51,6 +52,7 @@ impl Case {
         let model = &self.model;
         let feed_forward = model.fusion_feed_forward.unwrap_or(4);
         ModelConfig {
+            cell: model.cell.unwrap_or_default(),
             hidden: model.hidden,
             layers: model.layers.unwrap_or(1),
             bias: model.bias.unwrap_or(true),
@@ -66,7 +68,7 @@ impl Case {
 fn models_compute_what_the_module_does() {
     let file = File::read(&folder("trainer").join("weights/torch_float64.safetensors"));
     let cases: BTreeMap<String, Case> = serde_json::from_str(&file.metadata["cases"]).unwrap();
-    assert_eq!(cases.len(), 12);
+    assert_eq!(cases.len(), 15);
     for (name, case) in &cases {
         check(&file, name, case);
     }
