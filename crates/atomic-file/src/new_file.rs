@@ -214,16 +214,19 @@ mod tests {
 
     // A signal between a file's creation and its entry in the list left the file.
     #[test]
-    fn no_file_begins_while_the_unfinished_are_removed() {
+    fn no_temporary_file_lacks_its_entry_while_the_list_is_held() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::thread::scope(|scope| {
-            let removing = unfinished();
-            let creating = scope.spawn(|| NewFile::create(&path).unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            assert!(!creating.is_finished() && names_in(folder.path()).is_empty());
-            drop(removing);
-            assert!(creating.join().unwrap().temporary_path().exists());
+            let creating = scope.spawn(|| (0..500).for_each(|_| drop(NewFile::create(&path).unwrap())));
+            while !creating.is_finished() {
+                let list = unfinished();
+                for name in names_in(folder.path()) {
+                    assert!(list.contains(&folder.path().join(&name)), "{} is not in the list", name.display());
+                }
+                drop(list);
+                std::thread::yield_now();
+            }
         });
     }
 
