@@ -2,8 +2,8 @@
 
 //! Arithmetic in 16 bits, as far as a CPU without it can tell what comes of it: what a
 //! product reads is rounded to the precision of the run, and its sums are in single precision.
-//! Where products read pairs of bf16 numbers, all but the weights is rounded when it is packed and
-//! nowhere else, see [`bf16`](super::bf16).
+//! On CPUs with products of bf16 numbers, bars, states and gradients are rounded when they are
+//! packed and nowhere else, see [`bf16`](super::bf16).
 //!
 //! To what, the table of amp's policy says ([`Precision::arithmetic`]). Rounded are bars, weights
 //! (see [`Engine`](crate::step::Engine)), hidden states after each step, what dropout leaves
