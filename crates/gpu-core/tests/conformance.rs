@@ -2,11 +2,16 @@
 
 #[cfg(target_os = "linux")]
 mod memfd;
+#[allow(dead_code, reason = "made for the simulation too, and not all of it is needed here")]
+mod simulated;
+mod source_suite;
 
 #[cfg(target_os = "linux")]
 use megabatch_gpu_core::source::Anonymous;
-use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
-use megabatch_gpu_core::source::{Completion, Plain, Simulated};
+use megabatch_gpu_core::source::Plain;
+
+use simulated::{Completion, SimulatedDevice};
+use source_suite::{Bytes, CASES, Probe};
 
 const GRANULE_BYTES: usize = 64 << 10;
 const CAPACITY_BYTES: usize = 16 * GRANULE_BYTES;
@@ -28,7 +33,7 @@ impl Bytes for Host {
     }
 }
 
-struct SimulatedBytes(Simulated);
+struct SimulatedBytes(SimulatedDevice);
 
 impl Bytes for SimulatedBytes {
     fn write(&mut self, address: u64, bytes: &[u8]) {
@@ -51,9 +56,7 @@ fn run(make: impl Fn() -> Probe) {
 fn simulated() {
     for completion in [Completion::Immediate, Completion::Manual] {
         run(|| {
-            let source = Simulated::new(CAPACITY_BYTES, GRANULE_BYTES);
-            source.keep_bytes();
-            source.set_completion(completion);
+            let source = SimulatedDevice::new(CAPACITY_BYTES, GRANULE_BYTES, completion);
             Probe { source: Box::new(source.clone()), bytes: Box::new(SimulatedBytes(source)) }
         });
     }

@@ -2,6 +2,8 @@
 //! `scripts/gpu-check` builds it and runs it.
 
 mod check;
+#[path = "../../tests/source_suite/mod.rs"]
+mod source_suite;
 mod watch;
 
 use std::process::{Command, ExitCode};

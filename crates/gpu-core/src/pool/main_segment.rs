@@ -106,6 +106,7 @@ impl MainSegment {
     }
 
     /// Live tiles that begin or end in the granule.
+    #[cfg(any(test, feature = "conformance"))]
     pub(super) fn boundary_tiles(&self, slot: usize) -> u32 {
         self.boundary_tiles[slot]
     }

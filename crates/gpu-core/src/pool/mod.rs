@@ -11,7 +11,7 @@
 //! what is free, and a view only translates addresses. What is tried before a request fails, in
 //! order, is the list of fallbacks (`fallback.rs`).
 //!
-//! Invariants, asserted by [`Pool::check`]:
+//! Invariants, asserted in tests (`tests/walk.rs`):
 //!
 //! - A request succeeds whenever its granules and those touched by live blocks together are within
 //!   the capacity, unless the source refuses.
@@ -40,6 +40,8 @@ mod stream_tag;
 mod tests;
 mod tiling;
 mod view;
+#[cfg(any(test, feature = "conformance"))]
+#[path = "tests/walk.rs"]
 mod walk;
 
 pub use event::{PoolEvent, PoolObserver};

@@ -138,6 +138,7 @@ impl PlacementCache {
     }
 
     /// The digest of the live blocks.
+    #[cfg(any(test, feature = "conformance"))]
     pub(super) fn live(&self) -> u64 {
         self.live
     }

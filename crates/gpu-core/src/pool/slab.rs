@@ -216,6 +216,7 @@ impl Slabs {
     }
 
     /// All slabs by index.
+    #[cfg(any(test, feature = "conformance"))]
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Slab)> {
         (0..).zip(&self.slabs).filter_map(|(index, slab)| Some((index, slab.as_ref()?)))
     }

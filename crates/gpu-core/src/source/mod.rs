@@ -4,8 +4,6 @@
 pub(crate) mod address_space;
 #[cfg(target_os = "linux")]
 mod anonymous_linux;
-#[doc(hidden)]
-pub mod conformance;
 mod granules;
 #[cfg(target_os = "linux")]
 mod mappings_linux;
@@ -17,7 +15,7 @@ use std::ops::Range;
 #[cfg(target_os = "linux")]
 pub use anonymous_linux::Anonymous;
 pub use plain::Plain;
-pub use simulated::{Completion, Simulated};
+pub use simulated::Simulated;
 
 pub use crate::error::Refusal;
 

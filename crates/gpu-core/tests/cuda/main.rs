@@ -11,5 +11,7 @@ mod select;
 mod source;
 mod streams;
 
+#[path = "../source_suite/mod.rs"]
+mod source_suite;
 #[path = "../../examples/gpu_check/watch.rs"]
 mod watch;

@@ -3,9 +3,10 @@
 use megabatch_gpu_core::cuda::GpuSource;
 use megabatch_gpu_core::cuda::{Gpu, Stream};
 use megabatch_gpu_core::pool::{AllocationError, AllocationRequest, BlockId, Pool, PoolSettings};
-use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
 use megabatch_gpu_core::source::{Granule, Refusal, Source, StreamId};
 use megabatch_simt::driver::{FakeDriver, OUT_OF_MEMORY, Setting};
+
+use crate::source_suite::{Bytes, CASES, Probe};
 
 /// A GPU's memory, reached over pinned memory and the default stream.
 struct GpuBytes {

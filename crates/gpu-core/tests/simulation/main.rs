@@ -10,14 +10,17 @@ mod memory;
 mod model;
 mod random;
 mod script;
+#[path = "../simulated/mod.rs"]
+mod simulated;
 mod world;
 
 #[cfg(target_os = "linux")]
 use megabatch_gpu_core::source::Anonymous;
-use megabatch_gpu_core::source::{Completion, Plain, Refusal, Simulated, Source};
+use megabatch_gpu_core::source::{Plain, Refusal, Source};
 
 use self::memory::Memory;
 use self::script::{Allowed, Script, Trouble};
+use self::simulated::{Completion, SimulatedDevice};
 use self::world::World;
 
 const GRANULE_BYTES: usize = 64 << 10;
@@ -63,9 +66,7 @@ impl Setting {
         let calm = Allowed { streams: 1, trouble: Trouble::None };
         let host = |source: Box<dyn Source>| World::new(source, Memory::Host);
         let simulated = |completion| {
-            let device = Simulated::new(CAPACITY_BYTES, GRANULE_BYTES);
-            device.keep_bytes();
-            device.set_completion(completion);
+            let device = SimulatedDevice::new(CAPACITY_BYTES, GRANULE_BYTES, completion);
             World::new(Box::new(device.clone()), Memory::Simulated(device))
         };
         match self {

@@ -1,4 +1,6 @@
-use megabatch_gpu_core::source::{Simulated, StreamId};
+use megabatch_gpu_core::source::StreamId;
+
+use crate::simulated::SimulatedDevice;
 
 /// Bytes between the places of a block that are written and looked at: several a granule, so that a
 /// granule in a wrong place is seen.
@@ -10,7 +12,7 @@ const PLACE: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) enum Memory {
     /// A simulated device that keeps bytes.
-    Simulated(Simulated),
+    Simulated(SimulatedDevice),
     /// The memory of this process.
     Host,
 }

@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 use megabatch_gpu_core::cuda::Gpu;
 use megabatch_gpu_core::{Device, Error, Result, ops};
 
+use crate::source_suite;
 use crate::watch::{Check, Outcome};
 
 /// Extent of the checks.
@@ -70,14 +71,13 @@ impl Bench {
 
     /// All checks, those of sources of memory first.
     pub(crate) fn checks(&self) -> Vec<Check<'_>> {
-        use megabatch_gpu_core::source::conformance::CASES;
         let source_check = |&(name, case): &(&str, _)| {
             Check::new(format!("memory: {name}"), move || passed(sources::run(&self.gpu, case)))
         };
         let operation_check = |&(name, case): &(&str, fn(&Device) -> Result<()>)| {
             Check::new(format!("operation: {name}"), move || passed(case(self.device()?)))
         };
-        let mut checks: Vec<Check<'_>> = CASES.iter().map(source_check).collect();
+        let mut checks: Vec<Check<'_>> = source_suite::CASES.iter().map(source_check).collect();
         checks.extend(ops::conformance::CASES.iter().map(operation_check));
         checks.push(Check::new("pool: random blocks keep their contents", || Ok(self.stress()?)));
         checks.push(Check::new("rates over the bus", || self.rates(bandwidth::Bench::over_the_bus)));

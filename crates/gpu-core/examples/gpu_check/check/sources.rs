@@ -3,7 +3,8 @@
 use megabatch_gpu_core::Result;
 use megabatch_gpu_core::cuda::GpuSource;
 use megabatch_gpu_core::cuda::{Gpu, Stream, Transfer};
-use megabatch_gpu_core::source::conformance::{Bytes, Probe};
+
+use crate::source_suite::{Bytes, Probe};
 
 /// Runs one case on a source of its own.
 pub(super) fn run(gpu: &Gpu, case: fn(&mut Probe)) -> Result<()> {

@@ -1,13 +1,13 @@
-//! Conformance suite of every [`Source`].
+//! The suite of every [`Source`], for the tests of sources and for the program that checks a GPU.
 
 #![forbid(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
 
-use super::{Granule, Refusal, Source, StreamId};
+use megabatch_gpu_core::source::{Granule, Refusal, Source, StreamId};
 
 /// Writes and reads the mapped memory of a source.
-pub trait Bytes {
+pub(crate) trait Bytes {
     /// Writes bytes at a mapped address; done when it returns.
     fn write(&mut self, address: u64, bytes: &[u8]);
 
@@ -16,11 +16,11 @@ pub trait Bytes {
 }
 
 /// A source whose bytes a test can write and read.
-pub struct Probe {
+pub(crate) struct Probe {
     /// The source that is tested.
-    pub source: Box<dyn Source>,
+    pub(crate) source: Box<dyn Source>,
     /// Its memory.
-    pub bytes: Box<dyn Bytes>,
+    pub(crate) bytes: Box<dyn Bytes>,
 }
 
 impl Deref for Probe {
@@ -50,10 +50,10 @@ impl Probe {
 }
 
 /// A case and its assertion as a name.
-pub type Case = (&'static str, fn(&mut Probe));
+pub(crate) type Case = (&'static str, fn(&mut Probe));
 
 /// The cases. Each wants a source of its own with room for eight granules at least.
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     ("figures are sound and asking for them calls nobody", figures),
     ("reservations are aligned, apart and given back", reservations),
     ("granules have names of their own", granules),

@@ -6,9 +6,8 @@ const A: StreamId = StreamId(0);
 const B: StreamId = StreamId(1);
 
 /// A device, a reservation of it and granules of which the first two are mapped at its start.
-fn device() -> (Simulated, u64, Vec<Granule>) {
-    let mut device = Simulated::new(CAPACITY, G);
-    device.keep_bytes();
+fn device(completion: Completion) -> (SimulatedDevice, u64, Vec<Granule>) {
+    let mut device = SimulatedDevice::new(CAPACITY, G, completion);
     let address = device.reserve(CAPACITY).unwrap();
     let granules: Vec<Granule> = (0..3).map(|_| device.create().unwrap()).collect();
     device.map(address, &granules[..2]).unwrap();
@@ -16,7 +15,7 @@ fn device() -> (Simulated, u64, Vec<Granule>) {
 }
 
 /// Misuse of the device, the address of the reservation and the granules of [`device`].
-type Misuse = fn(&mut Simulated, u64, &[Granule]);
+type Misuse = fn(&mut SimulatedDevice, u64, &[Granule]);
 
 #[test]
 fn every_misuse_is_a_panic() {
@@ -37,7 +36,7 @@ fn every_misuse_is_a_panic() {
         ("working on what is not mapped", |d, a, _| d.submit(A, a + 2 * G as u64, 1)),
     ];
     for (name, misuse) in misuses {
-        let (mut device, address, granules) = device();
+        let (mut device, address, granules) = device(Completion::Immediate);
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| misuse(&mut device, address, &granules)));
         assert!(done.is_err(), "{name} went unseen");
     }
@@ -45,7 +44,7 @@ fn every_misuse_is_a_panic() {
 
 #[test]
 fn the_nth_call_is_refused_once_and_does_nothing() {
-    let (mut device, address, granules) = device();
+    let (mut device, address, granules) = device(Completion::Immediate);
     let refusal = Refusal::Failed { call: "cuMemMap", reason: "a test".to_owned() };
     device.fail_call(2, refusal.clone());
     let granule = device.create().unwrap();
@@ -63,7 +62,7 @@ fn the_nth_call_is_refused_once_and_does_nothing() {
 
 #[test]
 fn others_take_from_what_is_free() {
-    let (mut device, ..) = device();
+    let (mut device, ..) = device(Completion::Immediate);
     assert_eq!(device.free_bytes(), Some(5 * G));
     device.set_held_by_others_bytes(4 * G + 1);
     assert_eq!((device.free_bytes(), device.create()), (Some(G - 1), Err(Refusal::OutOfMemory)));
@@ -75,9 +74,8 @@ fn others_take_from_what_is_free() {
 
 #[test]
 fn memory_handed_on_without_order_is_seen_through_any_address() {
-    let on_b = |prepare: fn(&mut Simulated)| {
-        let (mut device, address, granules) = device();
-        device.set_completion(Completion::Manual);
+    let on_b = |prepare: fn(&mut SimulatedDevice)| {
+        let (mut device, address, granules) = device(Completion::Manual);
         let view = device.reserve(2 * G).unwrap();
         device.map(view, &[granules[1], granules[0]]).unwrap();
         device.submit(A, address + 100, 8);
@@ -97,7 +95,7 @@ fn memory_handed_on_without_order_is_seen_through_any_address() {
 
 #[test]
 fn nobody_reads_what_another_wrote() {
-    let (mut device, address, granules) = device();
+    let (mut device, address, granules) = device(Completion::Immediate);
     let mut byte = [0];
     device.read(address, &mut byte);
     assert_eq!(byte, [POISON]);

@@ -1,4 +1,4 @@
-//! Assertions of every invariant, from the tiles up.
+//! Assertions of every invariant, from the tiles up. They read what only the pool sees.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ use super::view::GONE;
 use super::{ByteRange, Pool, UNIT_BYTES};
 
 impl Pool {
-    /// Walks everything and asserts every invariant: for tests.
+    /// Walks everything and asserts every invariant.
     ///
     /// # Panics
     /// On the first invariant that does not hold.

@@ -1,9 +1,7 @@
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::source::{Granule, StreamId};
+use megabatch_gpu_core::source::{Granule, StreamId};
 
 /// The last piece of work that used each byte of physical memory.
 #[derive(Debug, Default)]

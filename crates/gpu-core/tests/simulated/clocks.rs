@@ -1,8 +1,6 @@
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 
-use crate::source::StreamId;
+use megabatch_gpu_core::source::StreamId;
 
 /// A vector clock a stream: its completed work, and the work of other streams that it is ordered
 /// after.
