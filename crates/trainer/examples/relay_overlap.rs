@@ -26,9 +26,14 @@ use megabatch_nn::loss::{Loss, Objective};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, StepDropout, StepSeed, Timeframe};
 use megabatch_nn_cpu::{BlockSinks, CheckpointPolicy, Compute, Engine, FinalGradients, Purpose};
 use megabatch_trainer::{
-    Config, Event, Faults, IdleRanks, InMemory, Link, Relay, Result, Run, SampleRanges, ThreadPeers, Trainer,
-    bytes_in_a_row_a_step, relay_seconds,
+    Config, Event, IdleRanks, InMemory, Relay, Result, Run, SampleRanges, Trainer, bytes_in_a_row_a_step,
 };
+
+#[path = "../tests/thread_peers/mod.rs"]
+#[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
+mod thread_peers;
+
+use thread_peers::{Faults, Link, ThreadPeers, relay_seconds};
 
 const BLOCK: usize = 32;
 const STEPS: u64 = 25;

@@ -1,5 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+// Ranks as threads, which tests of several crates share, name it so.
+#[cfg(test)]
+extern crate self as megabatch_trainer;
+
 mod config;
 mod data;
 mod error;
@@ -33,11 +37,7 @@ pub use evaluate::selection::{EvaluationProgress, Selection};
 pub use evaluate::{StandardErrors, cross_sectional_deviation, uninformed_loss};
 pub use megabatch_order::LastBatch;
 pub use peers::exchange::{Difference, first_difference, first_failure};
-#[cfg(any(test, feature = "conformance"))]
-pub use peers::relay::relay_seconds;
 pub use peers::relay::{Relay, bytes_in_a_row_a_step, bytes_sent_a_step};
-#[cfg(any(test, feature = "conformance"))]
-pub use peers::threads::{Faults, Link, ThreadPeers};
 pub use peers::{PeerLost, Peers};
 pub use plan::{CarriedStates, Footprint, GpuFootprint, reduction_blocks};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};

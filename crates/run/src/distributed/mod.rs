@@ -1,6 +1,10 @@
 //! Training by several processes: ranks, and the facts that they must share.
 
 mod launcher;
+#[cfg(test)]
+#[path = "../../../trainer/tests/thread_peers/mod.rs"]
+#[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
+mod thread_peers;
 
 use std::time::Duration;
 
@@ -174,8 +178,7 @@ fn count_of_list(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use megabatch_trainer::{Faults, ThreadPeers};
-
+    use super::thread_peers::{Faults, ThreadPeers};
     use super::*;
 
     #[test]

@@ -6,8 +6,10 @@ pub(crate) mod exchange;
 pub(crate) mod floats;
 pub(crate) mod relay;
 pub(crate) mod step_gradients;
-#[cfg(any(test, feature = "conformance"))]
-pub(crate) mod threads;
+#[cfg(test)]
+#[path = "../../tests/thread_peers/mod.rs"]
+#[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
+mod threads;
 
 use std::fmt;
 

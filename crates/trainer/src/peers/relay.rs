@@ -18,11 +18,7 @@
 //! while others are computed. A failure of a rank is known after its last block, so that all pieces
 //! are sent in any case, and the step's other sums after them.
 
-#[cfg(any(test, feature = "conformance"))]
-use super::step_gradients::pieces;
 use super::step_gradients::{Outcome, StepGradients};
-#[cfg(any(test, feature = "conformance"))]
-use super::threads::Link;
 use super::{PeerLost, Peers};
 
 /// Numbers of a piece: 256 KiB, of which a network's latency is a small part.
@@ -203,42 +199,6 @@ pub fn bytes_in_a_row_a_step(len: usize, world: usize) -> u64 {
     4 * numbers
 }
 
-/// Seconds until all ranks of `world` have the sum of a model of `len` parameters, in the order of
-/// messages of a relay. `ready` maps a share of the gradients, such as 0.5, to the time when all
-/// ranks have computed it; `link` connects each rank to the next one.
-#[cfg(any(test, feature = "conformance"))]
-pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -> f64) -> f64 {
-    let pieces = pieces(std::iter::once(len), PIECE);
-    let (mut now, mut links_free) = (vec![0.0f64; world], vec![0.0f64; world]);
-    // When the sum of each piece arrives at a rank.
-    let mut arrivals = vec![vec![0.0f64; pieces.len()]; world];
-    let mut send = |rank: usize, ready_s: f64, len: usize| {
-        links_free[rank] = ready_s.max(links_free[rank]) + 4.0 * len as f64 / link.bytes_per_s;
-        links_free[rank] + link.latency.as_secs_f64()
-    };
-    let mut there = 0;
-    for n in 0..pieces.len() + world {
-        if let Some(n) = n.checked_sub(world) {
-            for rank in 0..world - 1 {
-                now[rank] = now[rank].max(arrivals[rank][n]);
-                if rank + 2 < world {
-                    arrivals[rank + 1][n] = send(rank, now[rank], pieces[n].len);
-                }
-            }
-        }
-        if let Some(piece) = pieces.get(n).filter(|_| world > 1) {
-            there += piece.len;
-            let mut arrival = ready(there as f64 / len as f64);
-            for (rank, now) in now.iter_mut().enumerate() {
-                *now = arrival.max(*now);
-                arrival = send(rank, *now, piece.len);
-            }
-            arrivals[0][n] = arrival;
-        }
-    }
-    now[..world - 1].iter().copied().fold(0.0, f64::max)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -247,7 +207,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::step_gradients::OwnBlocks;
-    use super::super::threads::{Faults, ThreadPeers};
+    use super::super::threads::{Faults, Link, ThreadPeers, relay_seconds};
     use super::*;
     use megabatch_order::Rank;
 

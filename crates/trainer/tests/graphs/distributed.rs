@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, Faults, IdleRanks, Relay, Run, SampleRanges, ThreadPeers, Trainer};
+use megabatch_trainer::{Config, Event, IdleRanks, Relay, Run, SampleRanges, Trainer};
 use proptest::prelude::*;
 
 use crate::made_up::{bits, market};
+use crate::thread_peers::{Faults, ThreadPeers};
 use crate::training::{LOSSES, all, config, with_targets_for};
 
 proptest! {

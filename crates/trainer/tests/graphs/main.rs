@@ -9,4 +9,7 @@ mod learning;
 mod lending;
 mod made_up;
 mod refusing;
+#[path = "../thread_peers/mod.rs"]
+#[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
+mod thread_peers;
 mod training;

@@ -11,8 +11,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{ModelConfig, Pooling};
 use megabatch_trainer::{
-    Checkpoints, Config, Divergence, End, Error, Event, Faults, IdleRanks, InMemory, LastBatch, Outcome, Peers as _,
-    Relay, Run, SampleRanges, Samples, ThreadPeers, Trainer,
+    Checkpoints, Config, Divergence, End, Error, Event, IdleRanks, InMemory, LastBatch, Outcome, Peers as _, Relay,
+    Run, SampleRanges, Samples, Trainer,
 };
 use proptest::prelude::*;
 
@@ -21,6 +21,7 @@ use crate::made_up::{Disturbance, Disturbed, config, listen, samples, series};
 use crate::masks::with_targets;
 use crate::resuming::state;
 use crate::tasks::two;
+use crate::thread_peers::{Faults, ThreadPeers};
 
 /// Samples of a rank.
 type MakeSamples<'a> = &'a (dyn Fn(usize) -> Box<dyn Samples> + Sync);

@@ -17,6 +17,7 @@ mod loading;
 mod made_up;
 mod masks;
 mod oracle;
+mod peers;
 mod precision;
 mod resuming;
 mod sampling;
@@ -24,5 +25,8 @@ mod shortage;
 mod streamed_series;
 mod streaming;
 mod tasks;
+#[path = "../thread_peers/mod.rs"]
+#[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
+mod thread_peers;
 mod threads;
 mod training;

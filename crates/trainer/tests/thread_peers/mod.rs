@@ -1,16 +1,15 @@
-#![forbid(unsafe_code)]
-
-//! Ranks that are threads of one process: for tests, with faults.
+//! Ranks that are threads of one process, with faults: for tests of the trainer and of the library
+//! above it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::{PeerLost, Peers};
+use megabatch_trainer::{PeerLost, Peers, Relay};
 
 /// One of several ranks that are threads of one process.
-pub struct ThreadPeers {
+pub(crate) struct ThreadPeers {
     world: Arc<World>,
     /// Number at the beginning; it never changes.
     born: usize,
@@ -27,30 +26,30 @@ pub struct ThreadPeers {
 
 /// Faults of ranks and links.
 #[derive(Clone, Debug)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// Ranks that end, each before its n-th operation.
-    pub deaths: Vec<(usize, u64)>,
+    pub(crate) deaths: Vec<(usize, u64)>,
     /// Ranks that stop answering, each before its n-th operation.
-    pub hangs: Vec<(usize, u64)>,
+    pub(crate) hangs: Vec<(usize, u64)>,
     /// Ranks whose n-th operation loses its messages.
-    pub dropped: Vec<(usize, u64)>,
+    pub(crate) dropped: Vec<(usize, u64)>,
     /// Delay of a rank at every operation.
-    pub delays: Vec<(usize, Duration)>,
+    pub(crate) delays: Vec<(usize, Duration)>,
     /// Links between ranks, which send one message after the other; `None` for instant messages.
-    pub link: Option<Link>,
+    pub(crate) link: Option<Link>,
     /// Longest time that a rank waits.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// True if ranks that are left can reform.
-    pub can_reform: bool,
+    pub(crate) can_reform: bool,
 }
 
 /// A network's link.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
+pub(crate) struct Link {
     /// Time from the last byte's departure to its arrival.
-    pub latency: Duration,
+    pub(crate) latency: Duration,
     /// Rate.
-    pub bytes_per_s: f64,
+    pub(crate) bytes_per_s: f64,
 }
 
 impl Default for Faults {
@@ -106,7 +105,7 @@ impl fmt::Debug for ThreadPeers {
 
 impl ThreadPeers {
     /// `world` ranks, one for each thread.
-    pub fn world_of(world: usize, faults: &Faults) -> Vec<ThreadPeers> {
+    pub(crate) fn world_of(world: usize, faults: &Faults) -> Vec<ThreadPeers> {
         let state = Mutex::new(State { alive: vec![true; world], ..State::default() });
         let shared = Arc::new(World { state, changed: Condvar::new() });
         let peers = |born| ThreadPeers {
@@ -126,7 +125,7 @@ impl ThreadPeers {
     ///
     /// # Panics
     /// Where a rank fails.
-    pub fn run<T: Send, E: fmt::Debug + Send>(
+    pub(crate) fn run<T: Send, E: fmt::Debug + Send>(
         world: usize,
         faults: &Faults,
         work: impl Fn(ThreadPeers) -> Result<T, E> + Sync,
@@ -140,7 +139,7 @@ impl ThreadPeers {
     }
 
     /// Bytes of all messages that this rank sent to one other.
-    pub fn bytes_sent(&self) -> u64 {
+    pub(crate) fn bytes_sent(&self) -> u64 {
         self.bytes_sent
     }
 
@@ -338,72 +337,38 @@ impl Drop for ThreadPeers {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answers<T: Send>(
-        world: usize,
-        faults: &Faults,
-        work: impl Fn(&mut ThreadPeers) -> Result<T, PeerLost> + Sync,
-    ) -> Vec<Result<T, PeerLost>> {
-        ThreadPeers::run(world, faults, |mut peers| Ok::<_, ()>(work(&mut peers)))
-    }
-
-    #[test]
-    fn ranks_agree_on_the_and_of_their_flags() {
-        let flags = |peers: &mut ThreadPeers| peers.agree(if peers.rank() == 2 { 0b101 } else { 0b011 });
-        assert_eq!(answers(4, &Faults::default(), flags), [Ok(1), Ok(1), Ok(1), Ok(1)]);
-    }
-
-    #[test]
-    fn a_death_is_noticed_and_the_others_reform() {
-        let faults = Faults { deaths: vec![(1, 1)], ..Faults::default() };
-        let found = answers(3, &faults, |peers| {
-            let lost = match peers.agree(1) {
-                Err(lost) if lost.can_reform => lost,
-                other => return Ok((other.ok(), 0, 0)),
-            };
-            assert!(!lost.reason.is_empty());
-            peers.reform()?;
-            Ok((Some(peers.agree(3)?), peers.rank(), peers.world()))
-        });
-        assert_eq!(found, [Ok((Some(3), 0, 2)), Ok((None, 0, 0)), Ok((Some(3), 1, 2))]);
-    }
-
-    #[test]
-    fn a_link_sends_one_message_after_the_other() {
-        let link = Link { latency: Duration::from_millis(4), bytes_per_s: 1e3 };
-        let faults = Faults { link: Some(link), ..Faults::default() };
-        let start = Instant::now();
-        let arrived = answers(2, &faults, |peers| match peers.rank() {
-            0 => (0..3).try_for_each(|_| peers.send(1, &[0; 5])).map(|()| Vec::new()),
-            _ => (0..3).map(|_| peers.receive(0, &mut [0; 5]).map(|()| start.elapsed())).collect(),
-        });
-        let arrived = arrived[1].as_ref().unwrap();
-        let least = [9, 14, 19].map(Duration::from_millis);
-        assert!(arrived.iter().zip(least).all(|(arrived, least)| *arrived >= least), "{arrived:?}");
-    }
-
-    #[test]
-    fn a_lost_message_and_a_rank_that_hangs_end_in_time() {
-        let timeout = Duration::from_millis(50);
-        for faults in [
-            Faults { dropped: vec![(0, 1)], timeout, ..Faults::default() },
-            Faults { hangs: vec![(0, 1)], timeout, ..Faults::default() },
-        ] {
-            let found = answers(2, &faults, |peers| match peers.rank() {
-                0 => peers.send(1, &[7]).and_then(|()| peers.receive(1, &mut [0])),
-                _ => peers.receive(0, &mut [0]),
-            });
-            let lost = found[1].as_ref().unwrap_err();
-            assert!(lost.reason.contains("in time") || lost.reason.contains("ended"), "{lost}");
+/// Seconds until all ranks of `world` have the sum of a model of `len` parameters, in the order of
+/// messages of a relay. `ready` maps a share of the gradients, such as 0.5, to the time when all
+/// ranks have computed it; `link` connects each rank to the next one.
+pub(crate) fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -> f64) -> f64 {
+    let piece_len = Relay::default().piece_len;
+    let pieces: Vec<usize> = (0..len).step_by(piece_len).map(|start| piece_len.min(len - start)).collect();
+    let (mut now, mut links_free) = (vec![0.0f64; world], vec![0.0f64; world]);
+    // When the sum of each piece arrives at a rank.
+    let mut arrivals = vec![vec![0.0f64; pieces.len()]; world];
+    let mut send = |rank: usize, ready_s: f64, len: usize| {
+        links_free[rank] = ready_s.max(links_free[rank]) + 4.0 * len as f64 / link.bytes_per_s;
+        links_free[rank] + link.latency.as_secs_f64()
+    };
+    let mut there = 0;
+    for n in 0..pieces.len() + world {
+        if let Some(n) = n.checked_sub(world) {
+            for rank in 0..world - 1 {
+                now[rank] = now[rank].max(arrivals[rank][n]);
+                if rank + 2 < world {
+                    arrivals[rank + 1][n] = send(rank, now[rank], pieces[n]);
+                }
+            }
         }
-        let late = Faults { delays: vec![(0, Duration::from_millis(5))], ..Faults::default() };
-        let sum = |peers: &mut ThreadPeers| {
-            let mut message = [peers.rank() as u8];
-            peers.broadcast(0, &mut message).map(|()| message[0])
-        };
-        assert_eq!(answers(3, &late, sum), [Ok(0), Ok(0), Ok(0)]);
+        if let Some(&piece) = pieces.get(n).filter(|_| world > 1) {
+            there += piece;
+            let mut arrival = ready(there as f64 / len as f64);
+            for (rank, now) in now.iter_mut().enumerate() {
+                *now = arrival.max(*now);
+                arrival = send(rank, *now, piece);
+            }
+            arrivals[0][n] = arrival;
+        }
     }
+    now[..world - 1].iter().copied().fold(0.0, f64::max)
 }
