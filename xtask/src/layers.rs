@@ -26,18 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order", "megabatch-segment"],
     ),
     ("megabatch-nn-cpu", &["megabatch-nn", "megabatch-amp", "megabatch-gpu-core", "megabatch-order"]),
-    (
-        "megabatch-nn-cuda",
-        &[
-            "megabatch-nn",
-            "megabatch-amp",
-            "megabatch-atomic-file",
-            "megabatch-gpu-core",
-            // For its feature `conformance`.
-            "megabatch-order",
-            "megabatch-segment",
-        ],
-    ),
+    ("megabatch-nn-cuda", &["megabatch-nn", "megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core"]),
     // For tests: the libraries whose models it computes have it as a dev-dependency.
     ("megabatch-reference", &["megabatch-nn", "megabatch-order"]),
     (

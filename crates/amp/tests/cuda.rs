@@ -1,10 +1,13 @@
 //! The operations on the CUDA device, their kernels on the fake driver.
 #![cfg(target_os = "linux")]
 
-use megabatch_amp::ops::conformance::CASES;
 use megabatch_gpu_core::Device;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
+
+mod suite;
+
+use suite::CASES;
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");

@@ -4,15 +4,16 @@
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn_cuda::ops::SOURCES;
-use megabatch_nn_cuda::ops::conformance::{CASES, LIBRARY_CASES};
 use megabatch_simt::Harness;
 use megabatch_simt::driver::{FakeDriver, Setting};
 
 #[path = "../examples/gpu_layers/measure/mod.rs"]
 mod measure;
+mod suite;
 
 use measure::Case;
 use measure::stack::Stack;
+use suite::{CASES, LIBRARY_CASES};
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");

@@ -17,7 +17,6 @@
 //! for a log or a checkpoint; [`DeviceScaler::fetch_report`] starts the download and returns at
 //! once.
 
-pub mod conformance;
 mod device_scaler;
 mod tensors;
 mod unscale_and_check;

@@ -115,7 +115,7 @@ mod tests {
     use megabatch_nn::graph::GraphDropout;
     use megabatch_simt::Arg;
 
-    use super::super::conformance::graphs;
+    use super::super::attention::tests::graphs;
     use super::super::harness::{HARNESS, noise};
     use super::*;
 

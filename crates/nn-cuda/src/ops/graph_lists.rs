@@ -49,7 +49,7 @@ impl GraphLists {
     }
 
     /// Lists of these edges, which the device has.
-    #[cfg(feature = "conformance")]
+    #[cfg(test)]
     pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
         let mut lists = GraphLists::empty(scope)?;
         let mut uploader = super::BatchUploader::new(scope)?;

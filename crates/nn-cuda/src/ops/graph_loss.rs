@@ -162,7 +162,7 @@ mod cpu {
 mod tests {
     use megabatch_simt::Arg;
 
-    use super::super::conformance::graphs;
+    use super::super::attention::tests::graphs;
     use super::super::harness::{HARNESS, noise};
     use super::super::loss::{Terms, launch_of_totals};
     use super::*;

@@ -3,9 +3,8 @@
 //! docs/design/gpu.md tells how they make a step, and what is missing.
 //!
 //! The CPU arm of a match is the operation's plain form, below its launch or in a child `cpu`. It
-//! belongs to the tests: the feature `conformance` compiles the plain forms and the suite
-//! `conformance`, which compares every device with them. Without the feature an operation on the
-//! CPU panics.
+//! belongs to the tests, whose suite compares every device with it: the feature `conformance`
+//! compiles the plain forms. Without the feature an operation on the CPU panics.
 //!
 //! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit
 //! are one access to memory; [`interleave`] brings weights and biases of PyTorch's order into this
@@ -34,7 +33,7 @@
 //!
 //! The optimizer's two passes are those of [`megabatch_amp::ops`].
 
-/// The CPU arm of an operation, which computes its plain form for the suite. The product is built
+/// The CPU arm of an operation, which computes its plain form for the tests. The product is built
 /// without it.
 #[cfg(feature = "conformance")]
 macro_rules! cpu_arm {
@@ -57,8 +56,6 @@ mod bytes;
 mod capacity;
 mod cell;
 mod column_sums;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod dropout;
 mod fuse;
 mod gate_rows;
@@ -112,6 +109,8 @@ pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_partials_len};
 pub use input_weights::InputWeights;
 pub(crate) use loss::loss_partials_len;
 pub use loss::{LossScaling, LossTable, Predictions, Terms, loss};
+#[cfg(feature = "conformance")]
+pub use matmul::by_library;
 pub use matmul::{Product, multiply};
 pub(crate) use matmul::{product_partials_len, rows_partials_len};
 pub(crate) use norm::norm_partials_len;

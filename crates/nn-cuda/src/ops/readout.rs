@@ -153,7 +153,7 @@ mod cpu {
 mod tests {
     use megabatch_simt::Arg;
 
-    use super::super::conformance::graphs;
+    use super::super::attention::tests::graphs;
     use super::super::harness::{HARNESS, noise};
     use super::*;
 

@@ -6,8 +6,15 @@
 //! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device
 //! cpu]`
 
+#[path = "../../../amp/tests/suite/mod.rs"]
+mod amp_suite;
 #[path = "../../../nn-cuda/examples/device/mod.rs"]
 mod device;
+#[path = "../../tests/graphs/made_up.rs"]
+#[allow(dead_code, reason = "made for the tests of graphs on the processor, and not all of it is needed here")]
+mod made_up;
+#[path = "../../../nn-cuda/tests/suite/mod.rs"]
+mod nn_suite;
 mod runs;
 #[path = "../../../gpu-core/examples/gpu_check/watch.rs"]
 mod watch;
@@ -16,7 +23,6 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use megabatch_gpu_core::{CublasLt, Device};
-use megabatch_nn_cuda::ops;
 
 use watch::{Check, Outcome};
 
@@ -68,12 +74,12 @@ fn watched(device: Device, words: &[String]) -> std::io::Result<u8> {
 fn checks(device: &Device) -> Vec<Check<'_>> {
     let segment = megabatch_segment::ops::conformance::CASES.iter();
     let segment = segment.map(|&(name, case)| case_check("segment", name, move || case(device)));
-    let amp = megabatch_amp::ops::conformance::CASES.iter();
+    let amp = amp_suite::CASES.iter();
     let amp = amp.map(|&(name, case)| case_check("amp", name, move || case(device)));
-    let trainer = ops::conformance::CASES.iter();
+    let trainer = nn_suite::CASES.iter();
     let trainer = trainer.map(|&(name, case)| case_check("trainer", name, move || case(device)));
     let library = Check::new("trainer: which cuBLASLt is here".to_owned(), move || library(device));
-    let by_library = ops::conformance::LIBRARY_CASES.iter().map(|&(name, case)| {
+    let by_library = nn_suite::LIBRARY_CASES.iter().map(|&(name, case)| {
         Check::new(format!("trainer: {name}"), move || match has_library(device)? {
             true => case(device).map(|()| "ok".to_owned()).map_err(Into::into),
             false => Ok("skipped: there is no cuBLASLt that this driver runs".to_owned()),

@@ -7,9 +7,14 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
-use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{
+    AttentionKind, Fusion, GraphConfig, GraphOutput, ModelConfig, Pooling, Readout, SampleShape, Timeframe,
+};
 use megabatch_nn_cuda::Tuning;
 use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, SeriesInMemory, Trainer};
+
+use crate::made_up::market;
 
 /// A run by what is special of it; it tells how far the device was off.
 pub(crate) type Case = (&'static str, fn(&Device) -> Result<String, Box<dyn Error>>);
@@ -34,6 +39,16 @@ pub(crate) const CASES: &[Case] = &[
     ("a dense run is the CPU's", |device| {
         let config = Config { loss_on: LossOn::EveryStep, run_length: Some(16), ..run_config(Precision::Bf16) };
         same(device, &config, &series())
+    }),
+    ("a run over graphs by GAT, with dropout everywhere, is the CPU's", |device| {
+        same(device, &over_graphs(AttentionKind::Gat, Readout::Node), &market(SAMPLES))
+    }),
+    ("a run over graphs by GATv2, read out and ranked, is the CPU's", |device| {
+        let config = over_graphs(AttentionKind::GatV2, Readout::Node);
+        same(device, &Config { loss: Loss::RankPairwise, ..config }, &market(SAMPLES))?;
+        let mut graphs = market(SAMPLES);
+        graphs.label_graphs();
+        same(device, &over_graphs(AttentionKind::GatV2, Readout::Max), &graphs)
     }),
     ("a run of a layer of 130 units is the CPU's", |device| {
         let config = run_config(Precision::Bf16);
@@ -90,6 +105,25 @@ fn whole() -> Config {
     Config { model: ModelConfig { pooling: Pooling::Attention { heads: 2 }, ..model }, ..config }
 }
 
+/// Two layers of attention with two attributes an edge.
+fn over_graphs(kind: AttentionKind, readout: Readout) -> Config {
+    let mut config = run_config(Precision::Fp32);
+    config.dropout = 0.2;
+    config.optimizer.epsilon = 1e-4;
+    let graph = GraphConfig {
+        kind,
+        heads: 2,
+        hidden: 5,
+        dropout: 0.2,
+        attention_dropout: 0.3,
+        residual: true,
+        output: GraphOutput::Attention,
+        ..GraphConfig::default()
+    };
+    let model = ModelConfig { graph: Some(graph), edge_attributes: 2, readout: Some(readout), ..config.model };
+    Config { model, batch_size: 8, run_length: Some(1), ..config }
+}
+
 /// By how much a loss may be off, of the largest: by the order of sums and the GPU's exponentials
 /// in single precision, in 16 bits by what rounding on either side of a middle makes of numbers
 /// with 11 significant bits or with 8; TF32 has 11, too.
@@ -103,6 +137,7 @@ fn tolerance(config: &Config) -> f64 {
 }
 
 fn same(device: &Device, config: &Config, samples: &dyn Samples) -> Result<String, Box<dyn Error>> {
+    let shape = || samples.shape().clone();
     let expected = losses(&mut Trainer::new(&Device::cpu(), config.clone(), shape())?, samples)?;
     let found = losses(&mut Trainer::on_gpu(device, &Device::cpu(), config.clone(), shape())?, samples)?;
     let most = expected.iter().fold(0.0f64, |most, loss| most.max(loss.abs()));

@@ -1,9 +1,5 @@
 //! Models over graphs on a GPU beside the CPU.
 
-#[path = "../graphs/made_up.rs"]
-#[allow(dead_code, reason = "made for the tests of graphs on the processor, and not all of it is needed here")]
-mod made_up;
-
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
@@ -20,8 +16,8 @@ use megabatch_trainer::{
     StepEvent, Trainer,
 };
 
+use crate::made_up::{GraphSamples, market, numbers, one_bar};
 use crate::{assert_close, bits, config, tolerance, with_kernels};
-use made_up::{GraphSamples, market, numbers, one_bar};
 
 /// Two layers of attention over an LSTM, with dropout everywhere.
 fn over_graphs(kind: AttentionKind) -> Config {

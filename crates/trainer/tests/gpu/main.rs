@@ -7,6 +7,9 @@ mod dense;
 mod diverging;
 mod graphs;
 mod library;
+#[path = "../graphs/made_up.rs"]
+#[allow(dead_code, reason = "made for the tests of graphs on the processor, and not all of it is needed here")]
+mod made_up;
 mod planning;
 mod predicting;
 #[path = "../../examples/gpu_operations/runs.rs"]

@@ -273,4 +273,4 @@ fn code(activation: Option<GraphActivation>) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,12 +1,54 @@
 //! The kernels beside the operations on the CPU.
 
-use megabatch_nn::graph::{GraphDropout, NO_EDGE};
+use megabatch_nn::graph::{BatchEdges, GraphDropout, GraphView, NO_EDGE, SeenEdges};
+use megabatch_segment::{Compressed, Csc};
 use megabatch_simt::Arg;
 
 use super::*;
 use crate::ops::Output;
-use crate::ops::conformance::graphs;
 use crate::ops::harness::{HARNESS, noise};
+
+/// Graphs that own their arrays; their numbers in the source are 5, 8, 11 and so on.
+pub(in crate::ops) struct GraphExample {
+    all: Vec<Graph>,
+}
+
+struct Graph {
+    nodes: usize,
+    by_row: Compressed<u32>,
+    by_column: Compressed<u32>,
+    attributes: Vec<f32>,
+}
+
+/// A graph of each size, whose edges have so many attributes. There are edges from nodes to
+/// themselves, nodes that receive nothing, and one that receives from all.
+pub(in crate::ops) fn graphs(sizes: &[usize], attributes: usize) -> GraphExample {
+    let graph = |(g, &nodes): (usize, &usize)| {
+        let ends = (0..nodes).flat_map(|to| (0..nodes).map(move |from| (to, from)));
+        let is_edge =
+            |&(to, from): &(usize, usize)| to == 1 || to % 5 != 3 && (to * 7 + from * 3 + g).is_multiple_of(4);
+        let (to, from): (Vec<u32>, Vec<u32>) = ends.filter(is_edge).map(|(to, from)| (to as u32, from as u32)).unzip();
+        let by_row = Compressed::from_edges(&to, &from, nodes, nodes).expect("edges of the nodes");
+        let by_column = by_row.csr(nodes).and_then(|csr| csr.transposed()).expect("edges of the nodes");
+        Graph { nodes, by_row, by_column, attributes: noise("attributes", to.len() * attributes, 1.0) }
+    };
+    GraphExample { all: sizes.iter().enumerate().map(graph).collect() }
+}
+
+impl GraphExample {
+    /// Their edges, of which A = `attributes` attributes are seen.
+    pub(in crate::ops) fn edges(&self, self_loops: bool, attributes: usize) -> BatchEdges {
+        BatchEdges::new(self.views(), SeenEdges { self_loops, attributes })
+    }
+
+    fn views(&self) -> impl Iterator<Item = (usize, GraphView<'_>)> {
+        self.all.iter().enumerate().map(|(g, Graph { nodes, by_row, by_column, attributes })| {
+            let csr = by_row.csr(*nodes).expect("edges of the nodes");
+            let csc = Csc::new(&by_column.offsets, &by_column.indices, &by_column.edges, *nodes);
+            (5 + 3 * g, GraphView { csr, csc: csc.expect("edges of the nodes"), attributes })
+        })
+    }
+}
 
 /// N graphs of these sizes: none without nodes, one of a single node, one of more edges at a node
 /// than a warp has lanes.

@@ -125,7 +125,7 @@ fn cuda<T: Operand>(
 /// # Errors
 /// [`Error::Memory`](megabatch_nn::Error::Memory).
 #[cfg(feature = "conformance")]
-pub(super) fn by_library<T: Operand>(
+pub fn by_library<T: Operand>(
     product: &Product<'_, T>,
     out: &mut Buffer<f32>,
     start: usize,

@@ -4,11 +4,11 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::{Buffer, Device};
 use megabatch_nn::Result;
 
-use super::super::{
-    DeviceInt8Matrix, DeviceInt8Rows, RecurrentInt8, States, TensorSlice, TileWindows, multiply_int8, recurrence_int8,
-};
 use super::inter_layer::same;
 use super::{Example, TIMEFRAMES, WIDTH, bars};
+use megabatch_nn_cuda::ops::{
+    DeviceInt8Matrix, DeviceInt8Rows, RecurrentInt8, States, TensorSlice, TileWindows, multiply_int8, recurrence_int8,
+};
 
 /// Sums are the same bits; the functions of gates differ by a few 1e-7, so that a state near the
 /// middle of two of the 8191 numbers is quantised to either.

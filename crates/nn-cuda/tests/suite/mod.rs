@@ -1,9 +1,7 @@
-//! Conformance suite of the operations on every device: the CPU is right.
-
-#![forbid(unsafe_code)]
+//! The suite of the operations on every device, for tests and for the program that checks a GPU.
+//! The CPU is right.
 
 mod bytes;
-mod graphs;
 mod inter_layer;
 mod products;
 mod replay;
@@ -14,20 +12,18 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 use megabatch_order::random::{Stream, uniform};
 
-use super::{
+use megabatch_nn_cuda::ops::{
     Arithmetic, GateRows, GateTensor, Gradients, Operand, Output, Product, RecurrenceInputs, RecurrentWeights, Scratch,
     Sequence, States, TensorSlice, TileWindows, Transpose, WorkList, add_separated, interleave, multiply, recurrence,
     recurrence_backward, sum_per_bar,
 };
-#[cfg(test)]
-pub(super) use graphs::graphs;
 
 /// A case by the name of what it asserts. It fails with the device's error, and panics where the
 /// device's answer is wrong.
-pub type Case = (&'static str, fn(&Device) -> Result<()>);
+pub(crate) type Case = (&'static str, fn(&Device) -> Result<()>);
 
 /// The cases.
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     ("a layer in bf16 is the CPU's, held in registers", |device| same::<bf16>(device, &[1, 20, 64], 2e-2)),
     ("a layer in f16 is the CPU's, held in registers", |device| same::<f16>(device, &[16, 33], 2e-3)),
     ("a layer of 128 units is the CPU's", |device| same::<bf16>(device, &[128], 2e-2)),
@@ -58,13 +54,10 @@ pub const CASES: &[Case] = &[
     ("vectors are joined for samples and taken apart with the CPU's bits", inter_layer::joins),
     ("attention pooling is the CPU's", inter_layer::pooling),
     ("fusion by attention is the CPU's", inter_layer::fusion),
-    ("attention over graphs is the CPU's", graphs::attention),
-    ("dropout in graphs and readouts have the CPU's bits", graphs::readouts),
-    ("losses of graphs are the CPU's", graphs::losses),
 ];
 
 /// Cases for a GPU that has cuBLASLt.
-pub const LIBRARY_CASES: &[Case] = &[
+pub(crate) const LIBRARY_CASES: &[Case] = &[
     ("products of 16 bits by cuBLASLt are the CPU's", |device| {
         products::by_library_as_on_cpu::<f16>(device, Arithmetic::Exact, 1e-4)?;
         products::by_library_as_on_cpu::<bf16>(device, Arithmetic::Exact, 1e-4)
@@ -83,27 +76,27 @@ const TIMEFRAMES: [(usize, &[u32]); 3] = [(4, &[0, 1, 2, 3, 4, 5, 6, 9, 10]), (1
 
 /// A layer, everything in f32 and in PyTorch's order of gates.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct LayerResults {
+pub(crate) struct LayerResults {
     /// Hidden states of each timeframe `[T + 1, B, H]`.
-    pub(super) hidden: Vec<f32>,
-    pub(super) cell: Vec<f32>,
+    pub(crate) hidden: Vec<f32>,
+    pub(crate) cell: Vec<f32>,
     /// Gradients of each timeframe, `[4H, F]`, `[4H, H]` and `[4H]`.
-    pub(super) d_weight_ih: Vec<f32>,
-    pub(super) d_weight_hh: Vec<f32>,
-    pub(super) d_bias: Vec<f32>,
+    pub(crate) d_weight_ih: Vec<f32>,
+    pub(crate) d_weight_hh: Vec<f32>,
+    pub(crate) d_bias: Vec<f32>,
     /// Gradients of the states before the first step, `[B, H]` of each timeframe.
-    pub(super) d_first: [Vec<f32>; 2],
+    pub(crate) d_first: [Vec<f32>; 2],
 }
 
 /// Inputs of each timeframe.
-pub(super) struct Example {
-    pub(super) hidden: usize,
-    pub(super) bars: Vec<Vec<f32>>,
-    pub(super) weight_ih: Vec<Vec<f32>>,
-    pub(super) weight_hh: Vec<Vec<f32>>,
-    pub(super) bias: Vec<Vec<f32>>,
+pub(crate) struct Example {
+    pub(crate) hidden: usize,
+    pub(crate) bars: Vec<Vec<f32>>,
+    pub(crate) weight_ih: Vec<Vec<f32>>,
+    pub(crate) weight_hh: Vec<Vec<f32>>,
+    pub(crate) bias: Vec<Vec<f32>>,
     /// Gradients of the hidden state after each step, `[T, B, H]`.
-    pub(super) d_outputs: Vec<Vec<f32>>,
+    pub(crate) d_outputs: Vec<Vec<f32>>,
 }
 
 /// On a device.
@@ -120,7 +113,7 @@ fn noise(seed: usize, name: &'static str, len: usize, most: f32) -> Vec<f32> {
 }
 
 impl Example {
-    pub(super) fn new(hidden: usize) -> Self {
+    pub(crate) fn new(hidden: usize) -> Self {
         let each = |name, len: fn(usize, usize) -> usize, most| {
             (0..TIMEFRAMES.len()).map(|s| noise(s, name, len(s, hidden), most)).collect()
         };
@@ -147,7 +140,7 @@ impl Example {
     }
 
     /// The layer forward and backward on a device.
-    pub(super) fn run<T: Operand>(&self, device: &Device, tile: TileWindows) -> Result<LayerResults> {
+    pub(crate) fn run<T: Operand>(&self, device: &Device, tile: TileWindows) -> Result<LayerResults> {
         let scope = device.scope("ops");
         let list = self.work_list(&scope, tile)?;
         let Prepared { weights, projected, bars_of } = self.prepare::<T>(&scope, &list)?;
@@ -276,7 +269,7 @@ fn bars(s: usize) -> usize {
 }
 
 impl LayerResults {
-    pub(super) fn parts(&self) -> [(&'static str, &[f32]); 7] {
+    pub(crate) fn parts(&self) -> [(&'static str, &[f32]); 7] {
         [
             ("hidden states", &self.hidden),
             ("cell states", &self.cell),
@@ -290,7 +283,7 @@ impl LayerResults {
 
     /// Holds every part to `expected`: the difference is within `tolerance` of the part's largest
     /// number, or of 1.
-    pub(super) fn assert_close(&self, expected: &LayerResults, tolerance: f32, what: &str) {
+    pub(crate) fn assert_close(&self, expected: &LayerResults, tolerance: f32, what: &str) {
         for ((name, found), (_, expected)) in self.parts().into_iter().zip(expected.parts()) {
             assert_eq!(found.len(), expected.len(), "{what}: {name}");
             let most = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
@@ -324,4 +317,4 @@ fn tiles_give_the_same_bits(device: &Device) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+mod oracle;

@@ -1,14 +1,12 @@
-#![forbid(unsafe_code)]
-
 //! Work that comes again, which a GPU replays.
 
 use half::bf16;
 use megabatch_gpu_core::{Buffer, Captures, Device};
 use megabatch_nn::Result;
 
-use super::super::{Gradients, RecurrenceInputs, States, TileWindows, recurrence, recurrence_backward};
 use super::inter_layer::wide;
 use super::{Example, Prepared};
+use megabatch_nn_cuda::ops::{Gradients, RecurrenceInputs, States, TileWindows, recurrence, recurrence_backward};
 
 /// A layer forward and backward, four times: as it is, captured, and twice replayed. Each has the
 /// bits of the first.

@@ -1,16 +1,14 @@
-#![forbid(unsafe_code)]
-
 //! Layers that project what they read themselves.
 
 use megabatch_gpu_core::{Buffer, Device};
 use megabatch_nn::Result;
 
-use super::super::{
+use super::inter_layer::{buffer, narrow, same, wide};
+use super::noise;
+use megabatch_nn_cuda::ops::{
     BatchUploader, InputWeights, Operand, RecurrentWeights, RowInputs, Sequence, States, TileWindows, WorkList,
     recurrence_of_rows,
 };
-use super::inter_layer::{buffer, narrow, same, wide};
-use super::noise;
 
 /// Windows that share no row, a window's steps one behind the other: more of them than a tile has,
 /// and one.

@@ -1,14 +1,13 @@
-#![forbid(unsafe_code)]
-
 //! Products by cuBLASLt.
 
-use megabatch_gpu_core::{Buffer, Device};
+use megabatch_gpu_core::{Buffer, CublasLt, Device};
 use megabatch_nn::Result;
+use megabatch_nn_cuda::{Tuner, Tuning};
 
-use super::super::matmul::by_library;
-use super::super::{Arithmetic, Operand, Output, Product, Scratch, TensorSlice, Transpose, multiply};
 use super::inter_layer::{buffer, narrow};
-use crate::tuning::{Tuner, Tuning};
+use megabatch_nn_cuda::ops::{
+    Arithmetic, Operand, Output, Product, Scratch, TensorSlice, Transpose, by_library, multiply,
+};
 
 /// Aligned, ragged on every side, a single element, and so deep that there is a workspace.
 const SHAPES: [[usize; 3]; 6] = [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 33], [5, 66, 16], [8, 3, 1100]];
@@ -21,7 +20,7 @@ const SHAPES: [[usize; 3]; 6] = [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 
 pub(super) fn by_library_as_on_cpu<T: Operand>(device: &Device, arithmetic: Arithmetic, tolerance: f32) -> Result<()> {
     let tuner = Tuner::new(Tuning::Fast);
     let Device::Cuda(cuda) = device else { panic!("cuBLASLt is a library of GPUs") };
-    assert!(tuner.library_name(cuda).is_some(), "cuBLASLt is not here");
+    assert!(CublasLt::open(cuda)?.is_some(), "cuBLASLt is not here");
     let mut done = 0;
     for layout in [Transpose::Nt, Transpose::Nn, Transpose::Tt, Transpose::Tn] {
         for (shape, starts) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)]) {

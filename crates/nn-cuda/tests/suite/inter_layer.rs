@@ -6,13 +6,13 @@ use megabatch_nn::Result;
 use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_nn::model::Dropout;
 
-use super::super::{
+use super::noise;
+use megabatch_nn_cuda::ops::{
     Arithmetic, BatchUploader, Dropped, FuseMemory, FuseSizes, FuseWeights, GatherIndex, LossScaling, LossTable,
     NormWeights, Normed, Operand, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom, RowGranularity,
     Scratch, Sequence, TensorSlice, Terms, TileWindows, WorkList, add_column_sums, drop_gradients, drop_outputs, fuse,
     fuse_backward, join, layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, scatter_add,
 };
-use super::noise;
 
 /// H, and rows of it.
 const HIDDEN: usize = 36;
