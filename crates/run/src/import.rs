@@ -37,6 +37,8 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
     config.set_path(&config::output::DIR, &request.out)?;
+    // The weights are for the targets as they are.
+    config.set_word(&config::training::TARGET_SCALING, "none");
     let folder = RunFolder::new(&request.out)?;
     let setup = TrainingSetup::open(Request {
         config,

@@ -12,11 +12,11 @@ mod peers;
 mod plan;
 mod train;
 
-pub use config::Config;
 pub use config::divergence::{Divergence, DivergenceState};
 pub use config::early_stopping::{EarlyStopping, EarlyStoppingState};
 pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use config::optimizer::{OptimizerConfig, OptimizerKind};
+pub use config::{Config, TargetScaling};
 pub use data::evenly_spaced::DrawnSamples;
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 pub use data::sample_ranges::SampleRanges;
@@ -26,6 +26,7 @@ pub use data::split::{
     Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, count_overlaps,
     reckoning, split, split_in_pieces, walk_forward,
 };
+pub use data::target_scales::TargetScales;
 pub use error::{Error, FIELDS, Result};
 pub use evaluate::baseline::Baselines;
 pub use evaluate::evaluation::{Evaluation, InstrumentEvaluation, TaskEvaluation};

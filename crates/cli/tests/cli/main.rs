@@ -35,6 +35,7 @@ mod resume;
 mod snapshot;
 mod stage;
 mod streamed;
+mod target_scaling;
 mod train;
 mod universe;
 mod walk_forward;

@@ -92,6 +92,15 @@ impl Loss {
         }
     }
 
+    /// True if outputs, or some of them, are in the unit of the targets.
+    pub fn predicts_values(self) -> bool {
+        match self {
+            Loss::Mse | Loss::Huber { .. } | Loss::Quantile { .. } => true,
+            Loss::Tasks(tasks) => tasks.groups().iter().any(|group| group.loss.predicts_values()),
+            _ => false,
+        }
+    }
+
     /// True if it asks of outputs only how they order the nodes of a graph, so that they have no
     /// unit.
     pub fn ranks(self) -> bool {

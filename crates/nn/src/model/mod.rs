@@ -24,7 +24,7 @@ pub use fusion::Fusion;
 pub use graph::{AttentionKind, GraphActivation, GraphAttention, GraphConfig, GraphOutput};
 pub use pooling::Pooling;
 pub use readout::Readout;
-pub use tensor::{Layout, Moments, Slot, TensorSet};
+pub use tensor::{Layout, Moments, NamedTensor, Slot, TensorSet};
 pub use weights::{TensorFile, encode, load_weights, save_weights};
 
 use std::fmt;

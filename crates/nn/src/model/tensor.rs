@@ -6,6 +6,7 @@
 //! tensors: one [`Layout`] shared by several [`TensorSet`]s. One piece of memory makes the norm,
 //! the sum over shards and the update one loop each.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -86,6 +87,9 @@ impl Layout {
     }
 }
 
+/// A tensor of a file: its name, its shape and its values, row-major.
+pub type NamedTensor<'a> = (String, &'a [usize], Cow<'a, [f32]>);
+
 /// The values of a [`Layout`]'s tensors, each row-major, one after another in one buffer.
 #[derive(Debug)]
 pub struct TensorSet {
@@ -136,7 +140,12 @@ impl TensorSet {
             .map(move |entry| (entry.name.as_str(), entry.shape.as_slice(), &values[entry.range.clone()]))
     }
 
-    /// The same for writing.
+    /// Each tensor as a file has it, its name after `prefix`.
+    pub fn named<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = NamedTensor<'a>> {
+        self.tensors().map(move |(name, shape, values)| (format!("{prefix}{name}"), shape, values.into()))
+    }
+
+    /// Name, shape and values of each tensor, in order, for writing.
     pub fn tensors_mut(&mut self) -> impl Iterator<Item = (&str, &[usize], &mut [f32])> {
         let mut rest = self.values.as_mut_slice();
         self.layout.entries.iter().map(move |entry| {

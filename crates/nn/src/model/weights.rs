@@ -10,7 +10,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::error::{Error, Result};
-use crate::model::tensor::{Layout, TensorSet};
+use crate::model::tensor::{Layout, NamedTensor, TensorSet};
 
 /// Writes `parameters` to `path` under PyTorch's names. The file appears whole or not at all: it is
 /// written beside its place, flushed to the disk, and renamed.
@@ -18,7 +18,7 @@ use crate::model::tensor::{Layout, TensorSet};
 /// # Errors
 /// [`Error::File`] when the file system refuses; what `path` held before is then still there.
 pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
-    let bytes = encode(path, &[("", parameters)])?;
+    let bytes = encode(path, parameters.named(""))?;
     Ok(megabatch_atomic_file::write(path, &bytes)?)
 }
 
@@ -37,15 +37,13 @@ pub fn load_weights(path: &Path, parameters: &mut TensorSet) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a safetensors file with the tensors of several sets, each under its prefix.
-pub fn encode(path: &Path, sets: &[(&str, &TensorSet)]) -> Result<Vec<u8>> {
-    let mut data = Vec::new();
-    for (prefix, set) in sets {
-        for (name, shape, values) in set.tensors() {
-            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            data.push((format!("{prefix}{name}"), shape.to_vec(), bytes));
-        }
-    }
+/// The bytes of a safetensors file with `tensors`. `path` is named in errors.
+///
+/// # Errors
+/// [`Error::Safetensors`] for two tensors of one name.
+pub fn encode<'a>(path: &Path, tensors: impl Iterator<Item = NamedTensor<'a>>) -> Result<Vec<u8>> {
+    let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let data: Vec<_> = tensors.map(|(name, shape, values)| (name, shape, bytes(&values))).collect();
     let view = |shape: &[usize], bytes| {
         TensorView::new(Dtype::F32, shape.to_vec(), bytes).expect("the bytes are those of the shape")
     };
@@ -118,14 +116,19 @@ impl TensorFile {
 
     /// Fills `set` from the tensors under `prefix`, which [`TensorFile::check`] found to be there.
     pub fn copy(&self, prefix: &str, set: &mut TensorSet) {
+        for (name, _, values) in set.tensors_mut() {
+            self.read(&format!("{prefix}{name}"), values);
+        }
+    }
+
+    /// Fills `values` from the tensor `name`, which [`TensorFile::check`] found to be there, of
+    /// their length.
+    pub fn read(&self, name: &str, values: &mut [f32]) {
         let file = self.tensors();
-        for (name, _) in set.layout().clone().tensors() {
-            let view = file.tensor(&format!("{prefix}{name}")).expect("the file was checked");
-            let (width, decode) = decoder(view.dtype()).expect("the file was checked");
-            let to = set.get_mut(name).expect("the set has its own layout");
-            for (to, bytes) in to.iter_mut().zip(view.data().chunks_exact(width)) {
-                *to = (decode(bytes)) as f32;
-            }
+        let view = file.tensor(name).expect("the file was checked");
+        let (width, decode) = decoder(view.dtype()).expect("the file was checked");
+        for (value, bytes) in values.iter_mut().zip(view.data().chunks_exact(width)) {
+            *value = (decode(bytes)) as f32;
         }
     }
 

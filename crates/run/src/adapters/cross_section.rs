@@ -195,6 +195,10 @@ impl Samples for CrossSections {
         self.source.streamed_series()
     }
 
+    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        self.source.read_targets(samples, targets)
+    }
+
     fn graphs(&self) -> Option<&dyn Graphs> {
         Some(self)
     }

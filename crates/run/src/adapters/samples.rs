@@ -268,6 +268,10 @@ impl Samples for SourceSamples {
         self.source.series().is_some_and(|series| series.resident().is_none()).then_some(self)
     }
 
+    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        Ok(self.source.read_targets(samples, targets)?)
+    }
+
     fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
         (!self.source.is_resident() && self.source.layout() == Layout::Windows).then_some(self)
     }

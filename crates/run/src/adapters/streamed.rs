@@ -38,11 +38,6 @@ impl StreamedSeries for SourceSamples {
         Ok(())
     }
 
-    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), Box<dyn Error + Send + Sync>> {
-        self.source().read_targets(samples, targets)?;
-        Ok(())
-    }
-
     fn read_times(&self) -> Waits {
         let cost = self.in_file().read_cost();
         Waits { disk: cost.disk, decode: cost.decode, copy: cost.copy, bytes_read: cost.bytes_read }

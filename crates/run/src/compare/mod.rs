@@ -192,7 +192,7 @@ impl Comparison {
 impl Side {
     fn open(folder: &Path, label: String) -> Result<Self> {
         let run = RunFolder::open(folder)?;
-        let config = run.config(&[])?;
+        let config = run.config_to_resume(&[])?;
         let plan = FoldPlan::from_config(&config)?.filter(|_| run.fold(0).has_begun());
         let settings = config.settings().map(|(key, text)| (key.path, text.to_owned())).collect();
         let (evaluations, folds) = match plan {
@@ -304,11 +304,13 @@ fn samples_sentence(samples: char, sides: &[(usize, &Side)]) -> String {
 
 /// Which of several runs with the same samples and the same loss has the lowest validation loss.
 fn ahead(samples: char, sides: &[(usize, &Side)]) -> Option<String> {
-    let loss_of = |side: &Side| side.settings.get("training.loss").cloned();
-    if sides.iter().any(|(_, side)| loss_of(side) != loss_of(sides[0].1)) {
-        return Some(format!(
-            "{samples}: their losses are not the same (training.loss): validation losses do not compare."
-        ));
+    for key in ["training.loss", "training.target_scaling"] {
+        let value = |side: &Side| side.settings.get(key).cloned();
+        if sides.iter().any(|(_, side)| value(side) != value(sides[0].1)) {
+            return Some(format!(
+                "{samples}: their losses are not the same ({key}): validation losses do not compare."
+            ));
+        }
     }
     let mut validated: Vec<(&Side, (u64, f64))> =
         sides.iter().filter_map(|(_, side)| Some((*side, side.best_validation()?))).collect();

@@ -201,6 +201,9 @@ impl Config {
         if !text.contains("validation_samples:") && limit == SampleLimit::Auto {
             self.set_word(&training::VALIDATION_SAMPLES, "all");
         }
+        if !text.contains("target_scaling:") {
+            self.set_word(&training::TARGET_SCALING, "none");
+        }
     }
 
     /// The most samples of an evaluation that `training.validation_samples` allows; `None` for all.

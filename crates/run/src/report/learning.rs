@@ -11,11 +11,13 @@ use crate::text::number::{plural, significant};
 /// Share of a new loss in the smoothed line.
 const SMOOTHING: f64 = 0.05;
 
-/// Section on learning, from the run's log; `clip_norm` is the configuration's.
-pub(crate) fn section(metrics: &[Value], clip_norm: Option<f64>) -> Section {
+/// Section on learning, from the run's log. `loss_name` is that of its losses, `clip_norm` the
+/// configuration's.
+pub(crate) fn section(metrics: &[Value], loss_name: &str, clip_norm: Option<f64>) -> Section {
     let mut body = paragraph(&story(metrics));
     let norms = gradients(metrics, clip_norm).to_html_above(&clipping(metrics, clip_norm));
-    let charts = [by_step(metrics), by_epoch(metrics), learning_rate(metrics)].map(|chart| chart.to_html());
+    let charts = [by_step(metrics, loss_name), by_epoch(metrics, loss_name), learning_rate(metrics)]
+        .map(|chart| chart.to_html());
     body.push_str(&side_by_side(&[&charts[..], &[norms]].concat()));
     Section { id: "loss", title: "Loss", body }
 }
@@ -40,14 +42,14 @@ pub(crate) fn points(metrics: &[Value], event: &str, key: &str) -> Vec<(f64, f64
     events.filter_map(|metric| Some((metric["step"].as_f64()?, metric[key].as_f64()?))).collect()
 }
 
-fn by_step(metrics: &[Value]) -> Chart {
+fn by_step(metrics: &[Value], loss_name: &str) -> Chart {
     let raw = points(metrics, "step", "loss");
     let smoothed = smooth(&raw);
     Chart {
         words: words("Loss by step", "Training loss of every step, smoothed and as it was, and validation loss."),
         size: Size::Half,
         x: Axis::count("optimizer step"),
-        y: Axis::number("loss"),
+        y: Axis::number(loss_name),
         series: vec![
             series("training, each step", Mark::Faint, 0, raw),
             series("training, smoothed", Mark::Line, 0, smoothed),
@@ -56,7 +58,7 @@ fn by_step(metrics: &[Value]) -> Chart {
     }
 }
 
-fn by_epoch(metrics: &[Value]) -> Chart {
+fn by_epoch(metrics: &[Value], loss_name: &str) -> Chart {
     let epoch = |metric: &Value| Some(metric["epoch"].as_u64()? + 1);
     let mut training: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for metric in metrics.iter().filter(|metric| metric["event"] == "step") {
@@ -76,7 +78,7 @@ fn by_epoch(metrics: &[Value]) -> Chart {
         words: words("Loss by epoch", "Mean training loss of each epoch, and validation loss at its end."),
         size: Size::Half,
         x: Axis::count("epoch"),
-        y: Axis::number("loss"),
+        y: Axis::number(loss_name),
         series: vec![
             series(
                 "training, mean of the epoch",
@@ -178,7 +180,7 @@ mod tests {
         let steps: Vec<Value> = norms
             .map(|(k, norm)| json!({ "event": "step", "step": k + 1, "loss": 1.0, "lr": 0.1, "grad_norm": norm }))
             .collect();
-        let html = section(&steps, Some(1.0)).body;
+        let html = section(&steps, "loss", Some(1.0)).body;
         assert!(html.contains("(training.clip_norm). 2 steps were above it.</p></figure>"), "{html}");
         assert!(!html.contains("clipped to"), "{html}");
         assert_eq!(clipping(&steps, None), "");
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn steps_have_whole_numbers_at_their_ticks() {
         let step = |step: u64| json!({ "event": "step", "step": step, "loss": 1.0, "lr": 0.1, "grad_norm": 1.0 });
-        let html = by_step(&[step(1), step(3)]).to_html();
+        let html = by_step(&[step(1), step(3)], "loss").to_html();
         let ticks = html.split("<g class=\"tick\">").nth(1).unwrap().split("</g>").next().unwrap();
         let x = ticks.split("text-anchor=\"middle\">").skip(1).map(|rest| rest.split('<').next().unwrap());
         assert_eq!(x.collect::<Vec<_>>(), ["1", "2", "3"]);
@@ -208,7 +210,7 @@ mod tests {
             json!({ "event": "validation", "step": 2, "epoch": 0, "loss": 7.0 }),
             json!({ "event": "step", "step": 3, "epoch": 1, "samples": 1, "loss": 1.0 }),
         ];
-        let chart = by_epoch(&metrics);
+        let chart = by_epoch(&metrics, "loss (scaled)");
         assert_eq!(chart.series[0].points, [(1.0, 5.0), (2.0, 1.0)]);
         assert_eq!(chart.series[1].points, [(1.0, 7.0)]);
         assert_eq!(

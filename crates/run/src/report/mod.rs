@@ -45,6 +45,8 @@ pub(crate) struct Report<'a> {
     pub(crate) plan: &'a Plan,
     /// The lines of metrics.jsonl.
     pub(crate) metrics: &'a [Value],
+    /// Name of the loss of training and validation.
+    pub(crate) loss_name: &'a str,
     /// Absent, like the forecasts, for a run that was stopped.
     pub(crate) evaluation: Option<&'a Evaluation>,
     pub(crate) forecasts: Option<&'a Forecasts>,
@@ -65,7 +67,7 @@ impl Report<'_> {
     /// The page as HTML.
     pub(crate) fn to_html(&self) -> String {
         let (bar, unit) = (self.data.bar.as_str(), self.data.unit);
-        let learning = learning::section(self.metrics, self.config.get(&config::training::CLIP_NORM));
+        let learning = learning::section(self.metrics, self.loss_name, self.config.get(&config::training::CLIP_NORM));
         let sections = [
             Some(learning),
             // Outputs of a model of ranks have no unit, and rows with one class have no targets.
@@ -294,6 +296,7 @@ mod tests {
             run_name: "a&b",
             plan: &plan(),
             metrics: &metrics,
+            loss_name: "loss",
             evaluation,
             forecasts,
             attention: None,

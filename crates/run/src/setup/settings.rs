@@ -58,6 +58,11 @@ fn with_fields(config: &Config, mut training: trainer::Config) -> trainer::Confi
     training
 }
 
+/// Name of the loss of training and validation, for people.
+pub(crate) fn loss_name(training: &trainer::Config) -> &'static str {
+    if training.scales_targets() { "loss (scaled)" } else { "loss" }
+}
+
 fn lr_curve(config: &Config) -> LrScheduleKind {
     match config.get(&training::LR_SCHEDULE) {
         LrCurve::Constant => LrScheduleKind::Constant,

@@ -28,6 +28,7 @@ use crate::host::{Host, Milestone, Work};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{ResumePoint, RunFolder, RunLock};
+use crate::setup::settings::loss_name;
 use crate::setup::{Intent, Request, TrainingSetup, data_path, free_memory_bytes, require_known_targets};
 use crate::text::number::significant;
 use crate::trained::{CheckpointChoice, changed_files, named, weights_file};
@@ -171,6 +172,10 @@ pub(super) fn start(request: &TrainRequest, host: &Host<'_>) -> Result<(RunFolde
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
     config.set_path(&config::output::DIR, &out)?;
+    if request.init.is_some() {
+        // The weights are for the targets as they are.
+        config.set_word(&config::training::TARGET_SCALING, "none");
+    }
     Ok((RunFolder::new(&out)?, config))
 }
 
@@ -463,6 +468,7 @@ impl Session {
             run_name: &self.folder.root().display().to_string(),
             plan: &self.plan,
             metrics: &self.folder.metrics()?,
+            loss_name: loss_name(training),
             evaluation,
             forecasts: forecasts.as_ref(),
             attention: attention.as_ref(),

@@ -10,6 +10,7 @@ use crate::evaluate::Evaluation;
 use crate::plan::Plan;
 use crate::run_folder::RunFolder;
 use crate::setup::TrainingSetup;
+use crate::setup::settings::loss_name;
 use crate::text::number::significant;
 use crate::text::{bytes, shown};
 use crate::usage::peak_rss_bytes;
@@ -88,7 +89,8 @@ impl Summary<'_> {
             text.push_str(&format!("\nrollbacks: {rollbacks}; metrics.jsonl says when and why"));
         }
         if let Some(best) = outcome.best {
-            text.push_str(&format!("\nbest validation loss {} at step {}", significant(best.loss, 4), best.step));
+            let (name, loss) = (loss_name(&setup.training), significant(best.loss, 4));
+            text.push_str(&format!("\nbest validation {name} {loss} at step {}", best.step));
         }
         if let Some(evaluation) = evaluation {
             text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));

@@ -18,6 +18,7 @@ use crate::host::{Host, Progress, Work};
 use crate::report::Peaks;
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
 use crate::setup::TrainingSetup;
+use crate::setup::settings::loss_name;
 use crate::text::number::significant;
 use crate::unit_names::UnitNames;
 use crate::usage::cpu_seconds;
@@ -56,6 +57,7 @@ pub(crate) struct Watch<'a> {
     memory: MemoryWatch<'a>,
     waiting: WaitWatch,
     losses: LossWatch,
+    loss_name: &'static str,
     gpu: Option<GpuWatch>,
     /// When the session began.
     start: Instant,
@@ -95,6 +97,7 @@ impl<'a> Watch<'a> {
             memory: MemoryWatch::new(setup, resume_point.step),
             waiting: WaitWatch::new(SampleStorage::new(&setup.data)),
             losses: LossWatch::new(setup.training.threads, cpu_seconds),
+            loss_name: loss_name(&setup.training),
             gpu,
             start: Instant::now(),
             since: Instant::now(),
@@ -205,7 +208,8 @@ impl<'a> Watch<'a> {
                 let best = if validation.best { ", the best so far" } else { "" };
                 let (epoch, step) = (validation.epoch + 1, validation.step);
                 self.progress.note(&format!(
-                    "epoch {epoch}, step {step}: validation loss {}{best}",
+                    "epoch {epoch}, step {step}: validation {} {}{best}",
+                    self.loss_name,
                     significant(validation.loss, 4)
                 ));
             }

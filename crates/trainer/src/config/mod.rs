@@ -13,7 +13,7 @@ use std::fmt::Display;
 use megabatch_amp::{self as amp, Precision, ScalerConfig};
 use megabatch_nn::batch::{LossOn, Runs};
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{Dropout, Encoder, ModelConfig, Pooling, check_rate};
+use megabatch_nn::model::{Dropout, Encoder, GraphOutput, ModelConfig, Pooling, check_rate};
 use megabatch_nn_cpu::{CheckpointPolicy, Compute, Purpose};
 use megabatch_nn_cuda::ops::Arithmetic;
 use megabatch_nn_cuda::{ComputeConfig, Tuning, check_encoder};
@@ -47,6 +47,9 @@ pub struct Config {
     /// Loss. It decides how many outputs the model has, whatever
     /// [`ModelConfig::outputs_per_target`] says.
     pub loss: Loss,
+    /// Scaling of the targets, of which the loss is then.
+    #[serde(default)]
+    pub target_scaling: TargetScaling,
     /// Passes over the training samples.
     pub epochs: u64,
     /// Optimizer steps after which training ends; takes precedence over `epochs`.
@@ -114,6 +117,19 @@ pub struct Config {
     pub profile: bool,
 }
 
+/// Scaling of the targets of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetScaling {
+    /// By the mean and the deviation of the known training targets, each target by its own, for
+    /// losses whose outputs are in the unit of the targets (mse, huber, quantile) and models with a
+    /// linear head. Predictions, errors and saved weights are in the unit of the targets.
+    Auto,
+    /// None.
+    #[default]
+    None,
+}
+
 /// Lower bound of the loss scale: gradients are divided in single precision by the loss scale times
 /// the share of known targets.
 const LOSS_SCALE_MIN: f32 = 1e-18;
@@ -127,6 +143,7 @@ impl Default for Config {
             lr_schedule: LrSchedule::default(),
             clip_norm: Some(1.0),
             loss: Loss::Mse,
+            target_scaling: TargetScaling::None,
             epochs: 1,
             max_steps: None,
             batch_size: 128,
@@ -152,6 +169,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// True if the losses of training and validation are those of scaled targets.
+    pub fn scales_targets(&self) -> bool {
+        let has_head = self.model.graph.is_none_or(|graph| graph.output == GraphOutput::Linear);
+        self.target_scaling == TargetScaling::Auto && has_head && self.loss.predicts_values()
+    }
+
     /// Samples of one optimizer step.
     pub fn step_samples(&self) -> usize {
         self.batch_size.saturating_mul(self.accumulation_steps)

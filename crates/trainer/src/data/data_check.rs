@@ -37,13 +37,13 @@ impl Config {
             let fault = faults.next().map(|(sample, fault)| fault.needs.error(place(samples, sample), fault.found));
             fault.map_or(Ok(()), |fault| Err(fault.into()))
         };
-        if let Some(series) = samples.streamed_series() {
+        if samples.streamed_series().is_some() {
             let mut targets = vec![0.0; CHECKED_SAMPLES * width];
             for first in (0..samples.len()).step_by(CHECKED_SAMPLES) {
                 let part: Vec<usize> = (first..samples.len().min(first + CHECKED_SAMPLES)).collect();
                 let targets = &mut targets[..part.len() * width];
                 let (last, count) = (first + part.len() - 1, part.len());
-                let read = series.read_targets(&part, targets);
+                let read = samples.read_targets(&part, targets);
                 read.map_err(|source| Error::Gather { first, last, count, source })?;
                 check(first, targets)?;
             }

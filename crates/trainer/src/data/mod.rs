@@ -11,3 +11,4 @@ pub(crate) mod samples;
 pub(crate) mod schedule;
 pub(crate) mod series_in_memory;
 pub(crate) mod split;
+pub(crate) mod target_scales;

@@ -15,6 +15,7 @@ use megabatch_nn::model::SampleShape;
 
 use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
 use crate::data::samples::{Batch, Samples, StreamedSeries};
+use crate::data::target_scales::TargetScales;
 use crate::error::{Error, Result};
 
 /// Source of batches, and the memory that they take.
@@ -31,6 +32,8 @@ pub(crate) struct Source<'a> {
     /// Size of the chunks that samples load ahead, in percent of the plan.
     pub(crate) chunk_percent: u32,
     pub(crate) gather_mode: GatherMode,
+    /// The scales by which the targets of batches are scaled, for training.
+    pub(crate) target_scales: Option<&'a TargetScales>,
 }
 
 /// Gathering of samples that are slices of series.
@@ -51,6 +54,12 @@ impl Source<'_> {
     /// The series in a file that bars are read from.
     fn streamed(&self) -> Option<&dyn StreamedSeries> {
         self.samples.streamed_series().filter(|_| self.gather_mode == GatherMode::Bars)
+    }
+
+    fn scale_targets(&self, batch: &mut Batch) {
+        if let Some(scales) = self.target_scales {
+            scales.scale(batch.targets_mut());
+        }
     }
 
     /// A batch with capacity for the largest.
@@ -123,10 +132,12 @@ fn read<'a>(
 fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Result<Ready<'a>> {
     let Some(graphs) = source.graphs else {
         gather(source, indices, &mut batch)?;
+        source.scale_targets(&mut batch);
         return Ok(Ready { batch, graphs: None });
     };
     let views = GraphBatch::read(graphs, indices, source.seen)?;
     gather(source, &samples_of(graphs, indices), &mut batch)?;
+    source.scale_targets(&mut batch);
     Ok(Ready { batch, graphs: Some(views) })
 }
 
@@ -142,7 +153,7 @@ fn gather(source: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()
     }
     let failed = |source| Error::Gather { first, last, count: indices.len(), source };
     if let Some(series) = source.streamed() {
-        return batch.read_series(series, indices).map_err(failed);
+        return batch.read_series(samples, series, indices).map_err(failed);
     }
     let series = samples.series();
     if let Some(series) = &series {
@@ -245,13 +256,16 @@ pub(crate) struct Loaded<'a> {
     /// The graphs of the current batch.
     current: Option<GraphBatch<'a>>,
     offsets: WindowOffsets,
+    target_scales: Option<&'a TargetScales>,
+    /// The targets of the current batch, where they are scaled.
+    scaled: Vec<f32>,
     /// Waits reported so far.
     reported: Waits,
 }
 
 impl<'a> Loaded<'a> {
     fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, requested: RequestedGraphs) -> Self {
-        let Source { samples, graphs, seen, .. } = source;
+        let Source { samples, graphs, seen, target_scales, .. } = source;
         let (shape, reported) = (samples.shape(), Waits::default());
         Loaded {
             batches,
@@ -261,6 +275,8 @@ impl<'a> Loaded<'a> {
             requested,
             current: None,
             offsets: WindowOffsets::with_capacity(shape, 0),
+            target_scales,
+            scaled: Vec::new(),
             reported,
         }
     }
@@ -274,6 +290,15 @@ impl<'a> Loaded<'a> {
         let windows = (0..self.shape.timeframes.len()).map(|k| samples.len() * self.shape.window_len(k));
         assert_eq!(lent, windows.collect::<Vec<_>>(), "a source lends the windows of the samples in its own shape");
         assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
+        let targets = match self.target_scales {
+            Some(scales) => {
+                self.scaled.clear();
+                self.scaled.extend_from_slice(targets);
+                scales.scale(&mut self.scaled);
+                &self.scaled
+            }
+            None => targets,
+        };
         self.offsets.lay_windows(self.shape, samples.len());
         self.offsets.end_at_samples(samples);
         let read = |graphs| GraphBatch::read(graphs, &self.requested.next(), self.seen);
@@ -343,6 +368,7 @@ mod tests {
             batch_size: 3,
             chunk_percent: 100,
             gather_mode: GatherMode::Bars,
+            target_scales: None,
         };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
@@ -371,6 +397,7 @@ mod tests {
             batch_size: 1,
             chunk_percent: 100,
             gather_mode: GatherMode::Bars,
+            target_scales: None,
         };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));

@@ -5,7 +5,7 @@
 use std::error::Error as StdError;
 use std::ops::Range;
 
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::batch::{BatchStorage, BatchView, SeriesSpan, SeriesView, WindowEnd, WindowOffsets};
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::SampleShape;
@@ -55,6 +55,24 @@ pub trait Samples: Sync {
         self.series().map(|series| series.targets)
     }
 
+    /// Writes the targets of `samples` to `targets`, `[.., K]`. All are samples of the source. By
+    /// default they come from [`targets`](Samples::targets), or else with their windows from
+    /// [`gather`](Samples::gather).
+    ///
+    /// # Errors
+    /// Whatever keeps the source from reading.
+    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), SourceError> {
+        if let Some(all) = self.targets() {
+            copy_rows(all, self.shape().outputs, samples, targets);
+            return Ok(());
+        }
+        let mut batch = Batch::new(&Device::cpu().scope("targets"), self.shape(), samples.len())?;
+        batch.resize(samples.len());
+        self.gather(samples, &mut batch)?;
+        targets.copy_from_slice(batch.view().targets());
+        Ok(())
+    }
+
     /// The source's own loader, for a source that is not in memory. Training then takes its batches
     /// from there, in place of calling [`gather`](Samples::gather).
     fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
@@ -100,12 +118,6 @@ pub trait StreamedSeries: Sync {
     /// # Errors
     /// Whatever keeps the source from reading.
     fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), SourceError>;
-
-    /// Writes the targets of `samples` to `targets`, `[.., K]`. All are samples of the source.
-    ///
-    /// # Errors
-    /// Whatever keeps the source from reading.
-    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), SourceError>;
 
     /// Time of all reads so far by cause, and their bytes.
     fn read_times(&self) -> Waits;
@@ -247,7 +259,12 @@ impl Batch {
     ///
     /// # Errors
     /// As [`SeriesView::window_start`]; errors of the source.
-    pub(crate) fn read_series(&mut self, series: &dyn StreamedSeries, samples: &[usize]) -> Result<(), SourceError> {
+    pub(crate) fn read_series(
+        &mut self,
+        source: &dyn Samples,
+        series: &dyn StreamedSeries,
+        samples: &[usize],
+    ) -> Result<(), SourceError> {
         self.resize(samples.len());
         self.storage = BatchStorage::Series;
         let mut ends = vec![0; samples.len()];
@@ -264,7 +281,7 @@ impl Batch {
             let covered: usize = rows.iter().map(ExactSizeIterator::len).sum();
             series.read_bars(k, &rows, &mut self.features[k].as_mut_slice()[..covered * timeframe.features])?;
         }
-        series.read_targets(samples, &mut self.targets.as_mut_slice()[..samples.len() * self.shape.outputs])
+        source.read_targets(samples, &mut self.targets.as_mut_slice()[..samples.len() * self.shape.outputs])
     }
 
     /// Takes the offsets of windows in the series and the targets of `samples`. Bars are not
@@ -328,8 +345,8 @@ pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
 pub(crate) enum TargetReader<'a> {
     /// Series in memory, and K.
     Resident(SeriesView<'a>, usize),
-    /// Series in a file, and the targets of one sample, `[K]`.
-    Streamed(&'a dyn StreamedSeries, Buffer<f32>),
+    /// Samples of a series in a file, and the targets of one sample, `[K]`.
+    Streamed(&'a dyn Samples, Buffer<f32>),
     Gathered(&'a dyn Samples, Batch),
 }
 
@@ -339,7 +356,7 @@ impl<'a> TargetReader<'a> {
         let outputs = samples.shape().outputs;
         match (samples.series(), samples.streamed_series()) {
             (Some(series), _) => Ok(TargetReader::Resident(series, outputs)),
-            (None, Some(series)) => Ok(TargetReader::Streamed(series, Buffer::zeros(scope, outputs)?)),
+            (None, Some(_)) => Ok(TargetReader::Streamed(samples, Buffer::zeros(scope, outputs)?)),
             (None, None) => Ok(TargetReader::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
         }
     }
@@ -351,8 +368,8 @@ impl<'a> TargetReader<'a> {
                 let len = series.targets.len() / *width;
                 series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
             }
-            TargetReader::Streamed(series, targets) => {
-                let read = series.read_targets(&[sample], targets.as_mut_slice());
+            TargetReader::Streamed(samples, targets) => {
+                let read = samples.read_targets(&[sample], targets.as_mut_slice());
                 read.map_err(|source| Error::Gather { first: sample, last: sample, count: 1, source })?;
                 Ok(targets.as_slice())
             }

@@ -15,7 +15,7 @@ pub struct Evaluation {
     /// Number of samples with a known target; of nodes and graphs, those whose targets are all
     /// known. It counts graphs if graphs are predicted.
     pub samples: usize,
-    /// Mean loss.
+    /// Mean loss; in training that of scaled targets, where they are scaled.
     pub loss: f64,
     /// The model's errors by horizon.
     #[serde(flatten)]

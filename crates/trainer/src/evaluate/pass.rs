@@ -2,6 +2,7 @@
 
 //! One pass over samples: the outputs of a model beside the targets and the baselines.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -13,6 +14,7 @@ use megabatch_nn::model::{Model, ModelConfig};
 use crate::data::evenly_spaced::Choice;
 use crate::data::level::{Level, check_readout_of};
 use crate::data::sample_ranges::Remaining;
+use crate::data::target_scales::TargetScales;
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::evaluation::{Evaluation, InstrumentEvaluation};
@@ -78,10 +80,18 @@ pub(super) struct EvaluationSums<'a> {
     choice: Option<Choice>,
     /// Samples, or graphs, seen.
     done: usize,
+    target_scales: Option<&'a TargetScales>,
 }
 
 impl<'a> EvaluationSums<'a> {
-    pub(super) fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
+    /// Sums for a model of targets that were scaled by `target_scales`, if they were: its loss is
+    /// that of scaled targets, and its errors are in their unit.
+    pub(super) fn new(
+        model: &Model,
+        selection: Selection<'a>,
+        loss: Loss,
+        target_scales: Option<&'a TargetScales>,
+    ) -> Self {
         let (level, outputs) = (Level::from_readout(model.config().readout), model.shape().outputs);
         let groups = loss.groups(outputs);
         EvaluationSums {
@@ -95,6 +105,7 @@ impl<'a> EvaluationSums<'a> {
             level,
             outputs,
             groups,
+            target_scales,
         }
     }
 
@@ -119,22 +130,28 @@ impl<'a> EvaluationSums<'a> {
         }
     }
 
-    pub(super) fn add(&mut self, expected: &Expected, predictions: &[f32]) {
+    /// Adds a batch's outputs, as the model computes them.
+    pub(super) fn add(&mut self, expected: &Expected, model_outputs: &[f32]) {
         let Expected { indices, targets, baselines, graphs, .. } = expected;
         let (loss, outputs) = (self.loss, self.outputs);
         let per_target = loss.outputs_per_target();
-        let rows = Rows { predictions, targets, baselines };
+        let (mut predictions, mut loss_targets) = (Cow::Borrowed(model_outputs), Cow::Borrowed(&targets[..]));
+        if let Some(scales) = self.target_scales {
+            scales.to_target_units(predictions.to_mut());
+            scales.scale(loss_targets.to_mut());
+        }
+        let rows = Rows { predictions: &predictions, targets, baselines };
         for rows_of_graph in graphs {
             let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
-            let y = &predictions[values.start * per_target..values.end * per_target];
-            let targets = &targets[values];
+            let y = &model_outputs[values.start * per_target..values.end * per_target];
+            let targets = &loss_targets[values];
             let terms = loss.graph_terms(labelled_rows(targets, outputs), outputs);
             self.mean.add_graph(loss.graph_sum(y, targets, outputs), terms);
             self.all.add_graph(rows, rows_of_graph.clone());
             self.pass(1);
         }
         if self.level == Level::Sample {
-            self.mean.add(&self.groups, predictions, targets);
+            self.mean.add(&self.groups, model_outputs, &loss_targets);
             let mut first = 0;
             while first < indices.len() {
                 let end = indices.len().min(first.saturating_add(self.left_in_run()));
@@ -189,7 +206,8 @@ pub(crate) fn evaluate(
     check(predictions.model, selection, loss)?;
     predictions.reads_bars = baselines.is_some();
     let mut observed = Observed::new(predictions.model, selection, loss);
-    let mut sums = EvaluationSums::new(predictions.model, selection, loss).with_choice(choice);
+    let mut sums =
+        EvaluationSums::new(predictions.model, selection, loss, predictions.target_scales).with_choice(choice);
     let mut is_interrupted = false;
     let see = |batch: &BatchView<'_>| observed.see(batch, baselines);
     predictions.for_each(selection, see, |expected, outputs| {

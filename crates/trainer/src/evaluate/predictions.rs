@@ -13,6 +13,7 @@ use super::selection::{Selection, check_shape, graphs_of};
 use crate::data::carried_rows::{SlicedSeries, piece_of_batches};
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::data::sample_ranges::Remaining;
+use crate::data::target_scales::TargetScales;
 use crate::error::Result;
 
 /// A model in use, and its means of computation.
@@ -34,6 +35,8 @@ pub(crate) struct Predictions<'a> {
     /// True if batches have the bars of their windows although a GPU has the series, because others
     /// than the model read them.
     pub(crate) reads_bars: bool,
+    /// The scales of the targets that the model was trained on; `None` for outputs in their unit.
+    pub(crate) target_scales: Option<&'a TargetScales>,
 }
 
 /// Initial states of a model's LSTMs.
@@ -107,7 +110,17 @@ impl Predictions<'_> {
             (selection.samples, self.gpu.as_ref().map(|_| SeenEdges::for_config(&self.model.config())));
         let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InferenceHandle::keeps_series);
         let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
-        let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, gather_mode };
+        let source = Source {
+            samples,
+            graphs,
+            seen,
+            scope: &batches,
+            batch_size,
+            chunk_percent,
+            gather_mode,
+            // Errors are those of the targets as they are.
+            target_scales: None,
+        };
         let schedule = selection.indices.chunks(batch_size).map(|batch| batch.iter().collect());
         match &mut self.gpu {
             Some(gpu) => with_batches(source, schedule, |feed| on_gpu(self.model, gpu, feed, see, each)),
@@ -272,6 +285,7 @@ mod tests {
             states: States::Segments,
             held_samples: held,
             reads_bars: false,
+            target_scales: None,
         };
         let mut outputs = Vec::new();
         let each = |_: (), batch_outputs: &[f32]| {

@@ -290,6 +290,7 @@ impl Predictor {
             states: self.states,
             held_samples: HELD_SAMPLES,
             reads_bars: false,
+            target_scales: None,
         })
     }
 }

@@ -19,6 +19,7 @@ use megabatch_order::Rank;
 use super::evaluation::Evaluation;
 use super::pass::{EvaluationSums, Expected, INTERRUPTED, Observed, check};
 use crate::data::sample_ranges::SampleRanges;
+use crate::data::target_scales::TargetScales;
 use crate::error::Result;
 use crate::evaluate::predictions::{Next, Predictions};
 use crate::evaluate::selection::{EvaluationProgress, Selection};
@@ -76,7 +77,8 @@ pub(crate) fn predict_own(
     if is_interrupted { Err(INTERRUPTED) } else { Ok(predicted) }
 }
 
-/// The evaluation of all `batches` of `selection`, in its order.
+/// The evaluation of all `batches` of `selection`, in its order, for a model of targets that were
+/// scaled by `target_scales`, if they were.
 ///
 /// # Errors
 /// As [`evaluate`](super::pass::evaluate).
@@ -84,10 +86,11 @@ pub(crate) fn fold(
     model: &Model,
     selection: Selection<'_>,
     loss: Loss,
+    target_scales: Option<&TargetScales>,
     batches: Vec<PredictedBatch>,
     progress: &mut EvaluationProgress<'_>,
 ) -> Result<Evaluation> {
-    let mut sums = EvaluationSums::new(model, selection, loss);
+    let mut sums = EvaluationSums::new(model, selection, loss, target_scales);
     for batch in batches {
         let PredictedBatch { indices, graphs, targets, outputs } = batch;
         sums.add(&Expected { indices, targets, baselines: Vec::new(), graphs, done: 0 }, &outputs);

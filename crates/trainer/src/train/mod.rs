@@ -19,11 +19,12 @@ use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::batch::{Grain, LossOn};
 use megabatch_nn::graph::{Graphs, SeenEdges};
-use megabatch_nn::model::{Model, SampleShape, TensorSet, load_weights, save_weights};
+use megabatch_nn::model::{Model, SampleShape, TensorSet, encode, load_weights};
 use megabatch_nn_cpu::{Carried, Compute, Engine, Purpose};
 use megabatch_nn_cuda::Accelerator;
 
 use crate::config::Config;
+use crate::config::TargetScaling;
 use crate::config::countable::check_countable;
 use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
@@ -33,6 +34,7 @@ use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
+use crate::data::target_scales::{TargetScales, tensors_in_target_units};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::evaluation::Evaluation;
@@ -80,6 +82,8 @@ pub struct Trainer {
     unfinished: Option<ControlFlow<()>>,
     /// Step whose validation is done, and whether that was the best.
     validated: Option<(u64, bool)>,
+    /// The scales of the targets; `None` where they are not scaled, or training has not begun.
+    target_scales: Option<TargetScales>,
     /// Checkpoints that resuming passed over.
     unreadable: Vec<PathBuf>,
     /// The ranks of a run of several.
@@ -223,6 +227,7 @@ impl Trainer {
             cut_before,
             unfinished: None,
             validated: None,
+            target_scales: None,
             unreadable: Vec::new(),
             process_group: None,
             scaler: scaler(&config),
@@ -264,14 +269,15 @@ impl Trainer {
         &self.optimizer
     }
 
-    /// Replaces the weights by those of a safetensors file; the optimizer starts anew, without
-    /// moments.
+    /// Replaces the weights by those of a safetensors file, whose outputs are in the unit of the
+    /// targets: from now on these are not scaled. The optimizer starts anew, without moments.
     ///
     /// # Errors
     /// As [`load_weights`]; weights and optimizer are then as before.
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         load_weights(path, &mut self.parameters)?;
         self.optimizer.restart();
+        (self.config.target_scaling, self.target_scales) = (TargetScaling::None, None);
         self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);
         Ok(())
     }
@@ -284,12 +290,15 @@ impl Trainer {
         Ok(())
     }
 
-    /// Writes the weights to a safetensors file, atomically.
+    /// Writes the weights to a safetensors file, atomically. Its outputs are in the unit of the
+    /// targets.
     ///
     /// # Errors
-    /// As [`save_weights`].
+    /// Of `megabatch_nn`: [`File`](megabatch_nn::Error::File) when the file system refuses; what
+    /// `path` held before is then still there.
     pub fn save_weights(&self, path: &Path) -> Result<()> {
-        Ok(save_weights(path, &self.parameters)?)
+        let bytes = encode(path, tensors_in_target_units(&self.parameters, self.target_scales.as_ref()))?;
+        Ok(megabatch_atomic_file::write(path, &bytes).map_err(megabatch_nn::Error::from)?)
     }
 
     /// Trains until the configured steps are done, the validation loss no longer falls or the
@@ -323,6 +332,8 @@ impl Trainer {
         let schedule = self.agree_on(schedule)?;
         self.check_process_group(run, &schedule)?;
         self.on_first_rank(|trainer| trainer.tidy_checkpoints(run).map(Some))?;
+        let fitted = self.fit_target_scales(run);
+        self.agree_on(fitted)?;
         if let Some(end) = self.end(&schedule).filter(|_| self.unfinished.is_none()) {
             return Ok(self.outcome(end));
         }
@@ -346,6 +357,14 @@ impl Trainer {
         self.check_validation(run)?;
         self.check_mode(run)?;
         Schedule::new(&self.config, run.train.len())
+    }
+
+    /// Finds the scales of the training targets, unless a checkpoint had them.
+    fn fit_target_scales(&mut self, run: &Run<'_>) -> Result<()> {
+        if self.config.scales_targets() && self.target_scales.is_none() {
+            self.target_scales = Some(TargetScales::fit(run.samples, run.train, &self.model, self.config.loss)?);
+        }
+        Ok(())
     }
 
     fn tidy_checkpoints(&mut self, run: &Run<'_>) -> Result<()> {
@@ -381,7 +400,10 @@ impl Trainer {
         self.make_room_for_blocks(schedule)?;
         let scope = self.device.scope("batches");
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
-        with_batches(self.source(run, graphs, &scope, schedule.capacity()), order, |feed| {
+        let target_scales = self.target_scales.clone();
+        let source =
+            Source { target_scales: target_scales.as_ref(), ..self.source(run, graphs, &scope, schedule.capacity()) };
+        with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None };
             *is_ready = true;
             self.agree_on(Ok(()))?;
@@ -415,7 +437,16 @@ impl Trainer {
         let seen = self.accelerator.as_ref().map(|_| SeenEdges::for_config(&self.model.config()));
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
         let gather_mode = if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars };
-        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode }
+        Source {
+            samples: run.samples,
+            graphs,
+            seen,
+            scope,
+            batch_size,
+            chunk_percent,
+            gather_mode,
+            target_scales: None,
+        }
     }
 
     /// Notes on the choice of kernels and on a capture that the driver refused.
@@ -491,6 +522,7 @@ impl Trainer {
             states: if self.config.streams() { States::Segments } else { States::Windows },
             held_samples: HELD_SAMPLES,
             reads_bars: false,
+            target_scales: self.target_scales.as_ref(),
         }
     }
 

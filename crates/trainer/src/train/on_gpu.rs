@@ -101,7 +101,12 @@ impl Trainer {
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
-        let source = Source { gather_mode: GatherMode::Bars, ..self.source(run, None, &scope, schedule.capacity()) };
+        let target_scales = self.target_scales.clone();
+        let source = Source {
+            gather_mode: GatherMode::Bars,
+            target_scales: target_scales.as_ref(),
+            ..self.source(run, None, &scope, schedule.capacity())
+        };
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;
             self.engine.load(&self.model, &self.parameters);

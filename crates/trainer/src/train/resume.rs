@@ -11,6 +11,7 @@ use megabatch_nn_cuda::Accelerator;
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
+use crate::config::TargetScaling;
 use crate::data::carried_rows::SlicedSeries;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
@@ -49,6 +50,9 @@ impl Trainer {
             self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);
             (self.step, self.best, self.early_stopping) = (state.step, state.best, state.early_stopping);
             self.divergence = state.divergence.clone();
+            self.target_scales = state.target_scales.clone();
+            self.config.target_scaling =
+                if state.target_scales.is_some() { TargetScaling::Auto } else { TargetScaling::None };
             self.unfinished = state.unfinished.then_some(ControlFlow::Continue(()));
             if let (Some(scaler), Some(mut state)) = (&mut self.scaler, state.scaler) {
                 // The floor and the ceiling may be others now.
@@ -111,6 +115,7 @@ impl Trainer {
             best: self.best,
             early_stopping: self.early_stopping,
             divergence: self.divergence.clone(),
+            target_scales: self.target_scales.clone(),
             scaler: self.scaler.as_ref().map(LossScaler::state),
             unfinished: self.unfinished.is_some(),
             updates: Some(self.optimizer.steps()),

@@ -30,7 +30,7 @@ use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::{
     Batch, Checkpoints, Config, End, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Outcome, Run,
-    SampleRanges, Samples, SeriesInMemory, StepEvent, Trainer,
+    SampleRanges, Samples, SeriesInMemory, StepEvent, TargetScaling, Trainer,
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
@@ -240,6 +240,9 @@ fn by_the_plain_forms_of_the_operations() {
         check(&Device::cpu(), &Config { loss, ..config(Precision::Fp32, 2) }, &series());
         let base = whole(Precision::Fp32, 2);
         check(&Device::cpu(), &Config { loss, batch_size: 49, ..base }, &series());
+        let scaled = Config { loss, target_scaling: TargetScaling::Auto, batch_size: 49, ..config(Precision::Fp32, 1) };
+        check(&Device::cpu(), &scaled, &series());
+        goes_on(&Device::cpu(), &scaled, &windows());
     }
 }
 

@@ -24,6 +24,7 @@ mod sampling;
 mod shortage;
 mod streamed_series;
 mod streaming;
+mod target_scaling;
 mod tasks;
 #[path = "../thread_peers/mod.rs"]
 #[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]

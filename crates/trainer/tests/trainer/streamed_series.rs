@@ -73,6 +73,15 @@ impl Samples for FromFile {
     fn streamed_series(&self) -> Option<&dyn StreamedSeries> {
         Some(self)
     }
+
+    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), SourceError> {
+        self.note_read(size_of_val(targets))?;
+        let (all, width) = (self.inner.series().unwrap().targets, self.shape().outputs);
+        for (row, &sample) in targets.chunks_exact_mut(width).zip(samples) {
+            row.copy_from_slice(&all[sample * width..][..width]);
+        }
+        Ok(())
+    }
 }
 
 impl StreamedSeries for FromFile {
@@ -99,15 +108,6 @@ impl StreamedSeries for FromFile {
         let (all, width) = (self.inner.series().unwrap().timeframes[k].values, self.shape().timeframes[k].features);
         let read: Vec<f32> = rows.iter().flat_map(|rows| &all[rows.start * width..rows.end * width]).copied().collect();
         bars.copy_from_slice(&read);
-        Ok(())
-    }
-
-    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), SourceError> {
-        self.note_read(size_of_val(targets))?;
-        let (all, width) = (self.inner.series().unwrap().targets, self.shape().outputs);
-        for (row, &sample) in targets.chunks_exact_mut(width).zip(samples) {
-            row.copy_from_slice(&all[sample * width..][..width]);
-        }
         Ok(())
     }
 

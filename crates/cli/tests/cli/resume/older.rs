@@ -36,7 +36,7 @@ fn a_run_of_an_older_version_goes_on() {
     }
     stage.succeeds("train --out run --resume --data series.h5 --max-steps 12");
     let settings = "--set training.loss_on=every_step --set training.run_length=8 --set training.autotune=off \
-                    --set training.loss_spike_factor=50";
+                    --set training.loss_spike_factor=50 --set training.target_scaling=none";
     stage.succeeds(&format!("train --data series.h5 --out whole --max-steps 12 {SMALL} {settings}"));
     assert_same_losses(&stage);
 }
@@ -50,7 +50,8 @@ fn a_run_of_the_plain_form_goes_on() {
     let told = String::from_utf8_lossy(&resumed.get_output().stderr);
     assert!(told.contains("training.form plain and goes on with"), "{told}");
     let settings = "--set model.layers=2 --set model.dropout=0.2 --set model.pooling=attention \
-                    --set model.fusion=attention --set training.loss=huber --set training.seed=5";
+                    --set model.fusion=attention --set training.loss=huber --set training.seed=5 \
+                    --set training.target_scaling=none";
     stage.succeeds(&format!("train --data series.h5 --out whole --max-steps 12 {SMALL} {settings}"));
     assert_same_losses(&stage);
 }

@@ -4,7 +4,7 @@ use megabatch_amp::Precision;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::loss::{Ascending, Classes};
 use megabatch_nn_cuda::Tuning;
-use megabatch_trainer::OptimizerKind;
+use megabatch_trainer::{OptimizerKind, TargetScaling};
 
 use super::choices::{ComputationForm, LossKind, LrCurve, OnNan, RunLength, SampleLimit};
 use super::setting::{Setting, auto_or_choice, choice, setting, settings};
@@ -70,7 +70,7 @@ settings! {
     /// `cross_entropy` for graphs with class labels, else `mse`.
     LOSS: Option<LossKind> = auto_or_choice("training.loss").field("loss").only(&[TASKS.is(&["none"])]);
 
-    /// Error at which the loss becomes linear, in the unit of the targets.
+    /// Error at which the loss becomes linear, in the unit of the targets as they are scaled.
     HUBER_DELTA: f64 = setting("training.huber_delta", POSITIVE, "1.0")
         .field("loss.delta")
         .only(&[TASKS.is(&["none"]), LOSS.is(&["huber"])]);
@@ -105,6 +105,12 @@ settings! {
     /// `thresholds`) and `weight`. The ranges cover all targets. Weights sum to one, or all are
     /// omitted. The objective is the weighted sum of the means over known targets.
     TASKS: Option<TaskList> = setting("training.tasks", Kind::Tasks, "none").field("loss.tasks");
+
+    /// Scaling of targets in training. `auto`: each by mean and deviation of its known training
+    /// values, for `mse`, `huber` and `quantile`. Losses are those of scaled targets; predictions,
+    /// errors and saved weights keep the targets' unit. `none` with `--init` and in `import`.
+    TARGET_SCALING: TargetScaling => target_scaling = choice("training.target_scaling", "auto")
+        .only(&[LOSS.is(&["auto", "mse", "huber", "quantile"])]);
 
     /// Reaction to an infinite or NaN loss or gradient, or a loss spike. `rollback`: back to the
     /// last checkpoint, with half the learning rate; a checkpoint is saved before the first step.

@@ -228,6 +228,7 @@ fn for_each_batch(
         batch_size,
         chunk_percent: 100,
         gather_mode: GatherMode::Bars,
+        target_scales: None,
     };
     with_batches(source, indices.chunks(batch_size).map(|batch| batch.iter().collect()), |feed| {
         let mut done = 0;

@@ -3,7 +3,8 @@
 //! Checkpoints: folders `step-NNNNNNNN` that appear whole or not at all.
 //!
 //! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and
-//! `exp_avg_sq.<name>`; empty for an optimizer without moments), `carried.safetensors` for a run
+//! `exp_avg_sq.<name>`, for an optimizer with moments; `scaled.head.weight` and `scaled.head.bias`
+//! as they are trained, where targets are scaled), `carried.safetensors` for a run
 //! that carries states (see [`Carried`](megabatch_nn_cpu::Carried)), `state.json` ([`State`]), the
 //! caller's `config.yaml`, and the checksums of them all. It is written under another name beside
 //! its place, every file and the folder are flushed to the disk, and then it is renamed: what has
@@ -25,8 +26,9 @@ pub use run_settings::{ChangedSetting, RunSettings};
 pub use state::{Best, State};
 
 use megabatch_atomic_file::folder_of as parent_folder;
-use megabatch_nn::model::{TensorFile, TensorSet, encode};
+use megabatch_nn::model::{Layout, Moments, TensorFile, TensorSet, encode};
 
+use crate::data::target_scales::{TargetScales, tensors_in_target_units};
 use crate::error::{Error, Result};
 use crate::train::optimizer::Optimizer;
 
@@ -48,6 +50,8 @@ const STATE: &str = "state.json";
 const CONFIG: &str = "config.yaml";
 const EXP_AVG: &str = "exp_avg.";
 const EXP_AVG_SQ: &str = "exp_avg_sq.";
+/// Before the name of a tensor as it is trained, for scaled targets.
+const SCALED: &str = "scaled.";
 
 /// Folder of checkpoints, and which of them are kept.
 #[derive(Clone, Debug)]
@@ -119,16 +123,23 @@ impl Checkpoints {
         optimizer: &Optimizer,
         carried: Option<&TensorSet>,
     ) -> Result<Files> {
-        let moments =
-            optimizer.moments().map(|moments| [(EXP_AVG, &moments.exp_avg), (EXP_AVG_SQ, &moments.exp_avg_sq)]);
+        let scales = state.target_scales.as_ref();
+        let moments = optimizer.moments().into_iter();
+        let moments = moments
+            .flat_map(|Moments { exp_avg, exp_avg_sq }| exp_avg.named(EXP_AVG).chain(exp_avg_sq.named(EXP_AVG_SQ)));
+        let scaled = scales.into_iter().flat_map(|_| scaled_tensors(parameters.layout()));
+        let scaled = scaled.map(|(name, shape)| {
+            let values = parameters.get(name).expect("a tensor of the layout");
+            (format!("{SCALED}{name}"), shape, values.into())
+        });
         let mut files = vec![
-            (MODEL, encode(&self.folder, &[("", parameters)])?),
-            (OPTIMIZER, encode(&self.folder, moments.as_ref().map_or(&[], |sets| sets))?),
+            (MODEL, encode(&self.folder, tensors_in_target_units(parameters, scales))?),
+            (OPTIMIZER, encode(&self.folder, moments.chain(scaled))?),
             (STATE, state.to_json()),
             (CONFIG, self.config_text.clone().into_bytes()),
         ];
         if let Some(carried) = carried {
-            files.push((CARRIED, encode(&self.folder, &[("", carried)])?));
+            files.push((CARRIED, encode(&self.folder, carried.named(""))?));
         }
         Ok(files)
     }
@@ -312,9 +323,19 @@ fn load(
     let model = TensorFile::new(&path.join(MODEL), files.read(MODEL)?)?;
     model.check(&[("", parameters.layout())])?;
     let moments = TensorFile::new(&path.join(OPTIMIZER), files.read(OPTIMIZER)?)?;
-    let layout = parameters.layout().as_ref();
-    let expected = [(EXP_AVG, layout), (EXP_AVG_SQ, layout)];
-    moments.check(if optimizer.moments().is_some() { &expected } else { &[] })?;
+    let layout = parameters.layout().clone();
+    let mut expected = Vec::new();
+    if optimizer.moments().is_some() {
+        expected.extend([(EXP_AVG, layout.as_ref()), (EXP_AVG_SQ, layout.as_ref())]);
+    }
+    let mut scaled = Layout::default();
+    if state.target_scales.is_some() {
+        for (name, shape) in scaled_tensors(&layout) {
+            scaled.push(name.to_owned(), shape);
+        }
+        expected.push((SCALED, &scaled));
+    }
+    moments.check(&expected)?;
     let states = carried.map(|carried| -> Result<_> {
         let states = TensorFile::new(&path.join(CARRIED), files.read(CARRIED)?)?;
         states.check(&[("", carried.layout())])?;
@@ -323,6 +344,9 @@ fn load(
     let states = states.transpose()?;
 
     model.copy("", parameters);
+    for (name, _) in scaled.tensors() {
+        moments.read(&format!("{SCALED}{name}"), parameters.get_mut(name).expect("a tensor of the layout"));
+    }
     if let Some((states, carried)) = states {
         states.copy("", carried);
     }
@@ -333,6 +357,11 @@ fn load(
         moments.copy(EXP_AVG_SQ, &mut own_moments.exp_avg_sq);
     }
     Ok((state, changed))
+}
+
+/// Name and shape of the tensors that depend on the unit of the targets.
+fn scaled_tensors(layout: &Layout) -> impl Iterator<Item = (&str, &[usize])> {
+    layout.tensors().filter(|(name, _)| TargetScales::is_in_head(name))
 }
 
 /// Removes a folder, if it is there.

@@ -10,6 +10,7 @@ use super::checksums::Checksums;
 use super::{Arithmetic, CARRIED, CONFIG, MODEL, OPTIMIZER, RunSettings, STATE};
 use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
+use crate::data::target_scales::TargetScales;
 use crate::error::{Error, Result};
 
 /// State of a checkpoint beside tensors, as JSON in `state.json`.
@@ -35,6 +36,10 @@ pub struct State {
     /// Rollbacks so far, and the losses by which a divergence is told. Old checkpoints have none.
     #[serde(default, rename = "course")]
     pub divergence: DivergenceState,
+    /// The scales of the targets; absent where they are not scaled. The head as it is trained is
+    /// then in `optimizer.safetensors`, and `model.safetensors` has it for the targets' unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_scales: Option<TargetScales>,
     /// The loss scale, for a run in fp16.
     #[serde(default)]
     pub scaler: Option<ScalerState>,

@@ -103,6 +103,7 @@ fn numbers(value: f32) -> (TensorSet, Optimizer) {
 fn state(step: u64) -> State {
     State {
         unfinished: false,
+        target_scales: None,
         scaler: None,
         updates: None,
         format_version: State::VERSION,

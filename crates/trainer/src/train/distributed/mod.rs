@@ -299,7 +299,7 @@ impl Trainer {
             Ok(all)
         })?;
         assert_eq!(batches.iter().map(PredictedBatch::count).sum::<usize>(), selection.indices.len());
-        fold(&self.model, selection, loss, batches, progress)
+        fold(&self.model, selection, loss, self.target_scales.as_ref(), batches, progress)
     }
 
     /// Goes on without ranks that are lost, if the ranks that are left can; else gives `lost` back.
