@@ -35,6 +35,25 @@ pub trait Loops {
     fn run(self) -> Self::Output;
 }
 
+/// Compiles a kernel for one implementation of the numbers that it computes with, and for the
+/// instructions that these need: `entry_point!(Avx2, ["avx2,fma"], sums => add(&Sums) -> f32)` is
+/// the function `add` of a module beside `sums`, which calls `sums::add::<Avx2>`.
+///
+/// The kernel is marked `#[inline(always)]`, and so is all that it calls.
+#[macro_export]
+macro_rules! entry_point {
+    ($numbers:ty, [$($features:literal)?], $($place:ident)::+ => $kernel:ident($arguments:ty) $(-> $output:ty)?) => {
+        /// # Safety
+        /// The pointers of the arguments reach all that their sizes say; the CPU has the
+        /// instruction set of the numbers.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn $kernel(arguments: $arguments) $(-> $output)? {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::$($place::)+$kernel::<$numbers>(arguments) }
+        }
+    };
+}
+
 impl Isa {
     /// Instruction sets of this CPU, the best first.
     pub fn all() -> Vec<Isa> {

@@ -228,69 +228,14 @@ struct Draw<'a> {
 /// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_points {
     ($lanes:ty $(, $features:literal)?) => {
-        /// # Safety
-        /// As [`product`](super::product::product).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn product(p: &super::ProductArguments) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::product::product::<$lanes>(p) }
-        }
-
-        /// # Safety
-        /// As [`outer`](super::product::outer).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn outer(o: &super::Outer<'_>) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::product::outer::<$lanes>(o) }
-        }
-
-        /// # Safety
-        /// As [`add`](super::product::add).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn add(rows: &super::AddedRows) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::product::add::<$lanes>(rows) }
-        }
-
-        /// # Safety
-        /// As [`forward`](super::cell::kernels::forward).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn forward(s: &super::cell::Forward) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::kernels::forward::<$lanes>(s) }
-        }
-
-        /// # Safety
-        /// As [`forward_units`](super::cell::kernels::forward_units).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn forward_units(s: &super::cell::ForwardUnits) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::kernels::forward_units::<$lanes>(s) }
-        }
-
-        /// # Safety
-        /// As [`activate`](super::cell::kernels::activate).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn activate(s: &super::cell::Activate) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::kernels::activate::<$lanes>(s) }
-        }
-
-        /// # Safety
-        /// As [`cells`](super::cell::kernels::cells).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn cells(s: &super::cell::CellsArguments) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::kernels::cells::<$lanes>(s) }
-        }
-
-        /// # Safety
-        /// As [`cell_backward`](super::cell::kernels::cell_backward).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn cell_backward(s: &super::cell::CellBackwardArguments) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::cell::kernels::cell_backward::<$lanes>(s) }
-        }
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], product => product(&super::ProductArguments));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], product => outer(&super::Outer<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], product => add(&super::AddedRows));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], cell::kernels => forward(&super::cell::Forward));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], cell::kernels => forward_units(&super::cell::ForwardUnits));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], cell::kernels => activate(&super::cell::Activate));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], cell::kernels => cells(&super::cell::CellsArguments));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], cell::kernels => cell_backward(&super::cell::CellBackwardArguments));
 
         /// # Safety
         /// The CPU has the instruction set of the lanes; nothing else is asked for.

@@ -86,37 +86,10 @@ struct MeasureArguments<'a> {
 /// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_points {
     ($lanes:ty, $exact:ty $(, $features:literal)?) => {
-        /// # Safety
-        /// As [`scores`](super::scores::scores).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn scores(s: &super::ScoreArguments) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::scores::scores::<$lanes>(s) }
-        }
-
-        /// # Safety
-        /// As [`at_least`](super::scores::at_least).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn at_least(l: &super::AtLeastArguments) -> usize {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::scores::at_least::<$lanes>(l) }
-        }
-
-        /// # Safety
-        /// As [`kth_group`](super::scores::kth_group).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn kth_group(g: &super::GroupArguments) -> f32 {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::scores::kth_group::<$lanes>(g) }
-        }
-
-        /// # Safety
-        /// As [`between`](super::exact::between).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn between(b: &mut super::MeasureArguments<'_>) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::exact::between::<$exact>(b) }
-        }
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], scores => scores(&super::ScoreArguments));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], scores => at_least(&super::AtLeastArguments) -> usize);
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], scores => kth_group(&super::GroupArguments) -> f32);
+        megabatch_gpu_core::entry_point!($exact, [$($features)?], exact => between(&mut super::MeasureArguments<'_>));
     };
 }
 use entry_points;

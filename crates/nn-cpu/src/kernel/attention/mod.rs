@@ -19,31 +19,18 @@ use megabatch_gpu_core::isa::InstructionSet;
 use super::{Isa, PANEL, View, ViewMut, dispatch};
 use arguments::{EdgeDots, Gather, JointColumns, JointRows, JointScores, NodeDots, Spread, check_edge_weight};
 
-/// Compiles a kernel for one implementation of `Lanes`, with the instructions that it needs.
-macro_rules! entry_point {
-    ($lanes:ty, [$($features:literal)?], $place:ident::$kernel:ident($arguments:ty)) => {
-        /// # Safety
-        /// The pointers of the arguments reach what their sizes say; the CPU has the
-        /// instruction set of the lanes.
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn $kernel(arguments: $arguments) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::$place::$kernel::<$lanes>(arguments) }
-        }
-    };
-}
-
+/// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_points {
     ($lanes:ty $(, $features:literal)?) => {
-        entry_point!($lanes, [$($features)?], gather::gather(&super::Gather<'_>));
-        entry_point!($lanes, [$($features)?], gather::dots(&mut super::EdgeDots<'_>));
-        entry_point!($lanes, [$($features)?], gather::node_dots(&mut super::NodeDots<'_>));
-        entry_point!($lanes, [$($features)?], gather::spread(&mut super::Spread<'_>));
-        entry_point!($lanes, [$($features)?], joint::joint_scores(&mut super::JointScores<'_>));
-        entry_point!($lanes, [$($features)?], joint::joint_rows(&mut super::JointRows<'_>));
-        entry_point!($lanes, [$($features)?], joint::joint_columns(&super::JointColumns<'_>));
-        entry_point!($lanes, [$($features)?], pointwise::exp(&mut [f32]));
-        entry_point!($lanes, [$($features)?], pointwise::elu(&mut [f32]));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], gather => gather(&super::Gather<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], gather => dots(&mut super::EdgeDots<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], gather => node_dots(&mut super::NodeDots<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], gather => spread(&mut super::Spread<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], joint => joint_scores(&mut super::JointScores<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], joint => joint_rows(&mut super::JointRows<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], joint => joint_columns(&super::JointColumns<'_>));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], pointwise => exp(&mut [f32]));
+        megabatch_gpu_core::entry_point!($lanes, [$($features)?], pointwise => elu(&mut [f32]));
     };
 }
 

@@ -113,13 +113,7 @@ struct Quantize<'a> {
 /// Compiles the kernels for one implementation of `Dots`, with the instructions that it needs.
 macro_rules! byte_entry_points {
     ($dots:ty $(, $features:literal)?) => {
-        /// # Safety
-        /// As [`product`](super::dots::product).
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn product(p: &super::Int8ProductArguments) {
-            // SAFETY: the caller keeps this function's contract, which is the kernel's.
-            unsafe { super::dots::product::<$dots>(p) }
-        }
+        megabatch_gpu_core::entry_point!($dots, [$($features)?], dots => product(&super::Int8ProductArguments));
 
         /// # Safety
         /// The CPU has the instruction set of the sums; nothing else is asked for.
