@@ -20,8 +20,8 @@ use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 
-/// Samples whose targets are read at once.
-const READ_SAMPLES: usize = 4096;
+/// Bytes of targets that are read at once: many rows, so that a compressed chunk is decoded seldom.
+const READ_BYTES: usize = 8 << 20;
 
 const HEAD_WEIGHT: &str = "head.weight";
 const HEAD_BIAS: &str = "head.bias";
@@ -70,14 +70,16 @@ impl TargetScales {
         let width = model.shape().outputs;
         let level = Level::from_readout(model.config().readout);
         let mut sums = vec![ShiftedSums::default(); width];
-        let mut rows = vec![0.0; READ_SAMPLES * width];
-        for units in indices.chunks(READ_SAMPLES) {
+        let rows_max = (READ_BYTES / (size_of::<f32>() * width)).max(1);
+        let largest_unit = samples.graphs().map_or(1, |graphs| graphs.largest().0.max(1));
+        let mut rows = vec![0.0; rows_max.min(samples.len()) * width];
+        for units in indices.chunks((rows_max / largest_unit).max(1)) {
             let rows_to_read: Vec<usize> = match (samples.graphs(), level) {
                 (Some(graphs), Level::Node) => units.iter().flat_map(|graph| graphs.nodes(graph)).copied().collect(),
                 (Some(graphs), _) => units.iter().filter_map(|graph| graphs.nodes(graph).first()).copied().collect(),
                 (None, _) => units.iter().collect(),
             };
-            for part in rows_to_read.chunks(READ_SAMPLES) {
+            for part in rows_to_read.chunks(rows_max) {
                 let targets = &mut rows[..part.len() * width];
                 let (first, last) = (part[0], part[part.len() - 1]);
                 let failed = |source| Error::Gather { first, last, count: part.len(), source };
