@@ -20,11 +20,7 @@ use crate::error::Result;
 pub(crate) struct Predictions<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet,
-    /// CPU engine; `None` if a GPU computes.
-    pub(crate) engine: Option<&'a mut Engine>,
-    /// GPU that computes in place of the engine. It has the weights and, if they stay there, the
-    /// series of the samples.
-    pub(crate) gpu: Option<InferenceHandle<'a>>,
+    pub(crate) backend: PredictionBackend<'a>,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
     /// Size of the chunks that samples load ahead, in percent of the plan.
@@ -37,6 +33,13 @@ pub(crate) struct Predictions<'a> {
     pub(crate) reads_bars: bool,
     /// The scales of the targets that the model was trained on; `None` for outputs in their unit.
     pub(crate) target_scales: Option<&'a TargetScales>,
+}
+
+/// The side that predicts.
+pub(crate) enum PredictionBackend<'a> {
+    Cpu(&'a mut Engine),
+    /// A GPU, which has the weights and, if they stay there, the series of the samples.
+    Cuda(InferenceHandle<'a>),
 }
 
 /// Initial states of a model's LSTMs.
@@ -60,6 +63,16 @@ struct CarriedPass<'a> {
     piece: usize,
     /// Samples whose states are computed and whose batch has not come yet.
     held: usize,
+}
+
+/// The CPU engine in use on a selection.
+struct CpuPass<'a> {
+    model: &'a Model,
+    parameters: &'a TensorSet,
+    engine: &'a mut Engine,
+    computed: Computed,
+    /// States that batches are predicted from, unless each window begins from zero.
+    carried: Option<CarriedPass<'a>>,
 }
 
 /// Length of a warm-up in windows. The state of an LSTM forgets its past within a few windows.
@@ -102,14 +115,19 @@ impl Predictions<'_> {
     ) -> Result<()> {
         check_shape(self.model, selection.samples)?;
         let graphs = graphs_of(self.model, selection)?;
-        self.engine.as_deref_mut().map_or(Ok(()), |engine| engine.ensure_batch_capacity(self.model, graphs))?;
-        let batch_size = self.compute.batch_size;
-        let batches = self.device.scope("batches");
-        let chunk_percent = self.chunk_percent;
-        let (samples, seen) =
-            (selection.samples, self.gpu.as_ref().map(|_| SeenEdges::for_config(&self.model.config())));
-        let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InferenceHandle::keeps_series);
-        let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
+        let (model, parameters, batch_size) = (self.model, self.parameters, self.compute.batch_size);
+        let (seen, gather_mode) = match &mut self.backend {
+            PredictionBackend::Cpu(engine) => {
+                engine.ensure_batch_capacity(model, graphs)?;
+                (None, GatherMode::Bars)
+            }
+            PredictionBackend::Cuda(gpu) => {
+                let stay = !self.reads_bars && gpu.keeps_series();
+                let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
+                (Some(SeenEdges::for_config(&model.config())), gather_mode)
+            }
+        };
+        let (samples, batches, chunk_percent) = (selection.samples, self.device.scope("batches"), self.chunk_percent);
         let source = Source {
             samples,
             graphs,
@@ -122,30 +140,31 @@ impl Predictions<'_> {
             target_scales: None,
         };
         let schedule = selection.indices.chunks(batch_size).map(|batch| batch.iter().collect());
-        match &mut self.gpu {
-            Some(gpu) => with_batches(source, schedule, |feed| on_gpu(self.model, gpu, feed, see, each)),
-            None => {
-                let (model, parameters) = (self.model, self.parameters);
-                self.engine().load(model, parameters);
-                let carried = if self.states == States::Windows { None } else { Some(self.carried(selection)?) };
-                with_batches(source, schedule, |feed| self.on_processor(computed, carried, feed, see, each))
+        match &mut self.backend {
+            PredictionBackend::Cuda(gpu) => with_batches(source, schedule, |feed| on_gpu(model, gpu, feed, see, each)),
+            PredictionBackend::Cpu(engine) => {
+                engine.load(model, parameters);
+                let (compute, held) = (self.compute, self.held_samples);
+                let carried = CarriedPass::new(model, self.device, compute, self.states, held, selection)?;
+                let pass = CpuPass { model, parameters, engine, computed, carried };
+                with_batches(source, schedule, |feed| pass.run(feed, see, each))
             }
         }
     }
+}
 
-    fn on_processor<S>(
-        &mut self,
-        computed: Computed,
-        mut carried: Option<CarriedPass<'_>>,
+impl CpuPass<'_> {
+    /// Computes each batch while the host waits.
+    fn run<S>(
+        self,
         feed: &mut BatchFeed<'_>,
         mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
         mut each: impl FnMut(S, &[f32]) -> Result<Next>,
     ) -> Result<()> {
-        let (model, parameters) = (self.model, self.parameters);
+        let CpuPass { model, parameters, engine, computed, mut carried } = self;
         let mut numbers = Vec::new();
         while let Some(batch) = feed.next()? {
             numbers.resize(computed.len(model, &batch), 0.0);
-            let engine = self.engine();
             match &mut carried {
                 Some(carried) => {
                     carried.get_to(batch.len(), model, parameters, engine)?;
@@ -168,25 +187,34 @@ impl Predictions<'_> {
         }
         Ok(())
     }
-
-    fn engine(&mut self) -> &mut Engine {
-        self.engine.as_deref_mut().expect("what no GPU computes, the processor does")
-    }
-
-    /// The states at the last bars of the selection's windows, before any is computed.
-    fn carried<'s>(&self, selection: Selection<'s>) -> Result<CarriedPass<'s>> {
-        self.model.config().check_carried_state()?;
-        let series = SlicedSeries::new(selection.samples)?;
-        let inference = StatefulInference::new(&self.device.scope("carried/streamed"), self.model, self.compute)?;
-        let (inference, piece) = match self.states {
-            States::Stretches => (inference.with_warm_up(WARM_UP_WINDOWS), usize::MAX),
-            _ => (inference, piece_of_batches(self.held_samples, self.compute.batch_size)),
-        };
-        Ok(CarriedPass { inference, series, left: selection.indices.remaining(), piece, held: 0 })
-    }
 }
 
-impl CarriedPass<'_> {
+impl<'a> CarriedPass<'a> {
+    /// The states at the last bars of the selection's windows, before any is computed; `None` where
+    /// states begin with each window.
+    fn new(
+        model: &Model,
+        device: &Device,
+        compute: Compute,
+        states: States,
+        held_samples: usize,
+        selection: Selection<'a>,
+    ) -> Result<Option<Self>> {
+        let warms_up = match states {
+            States::Windows => return Ok(None),
+            States::Segments => false,
+            States::Stretches => true,
+        };
+        model.config().check_carried_state()?;
+        let series = SlicedSeries::new(selection.samples)?;
+        let inference = StatefulInference::new(&device.scope("carried/streamed"), model, compute)?;
+        let (inference, piece) = match warms_up {
+            true => (inference.with_warm_up(WARM_UP_WINDOWS), usize::MAX),
+            false => (inference, piece_of_batches(held_samples, compute.batch_size)),
+        };
+        Ok(Some(CarriedPass { inference, series, left: selection.indices.remaining(), piece, held: 0 }))
+    }
+
     /// Computes states until those of the next batch of `samples` samples are held.
     fn get_to(&mut self, samples: usize, model: &Model, parameters: &TensorSet, engine: &mut Engine) -> Result<()> {
         if self.held == 0 {
@@ -277,8 +305,7 @@ mod tests {
         let mut predictions = Predictions {
             model: &model,
             parameters: &parameters,
-            engine: Some(&mut engine),
-            gpu: None,
+            backend: PredictionBackend::Cpu(&mut engine),
             device: &device,
             compute,
             chunk_percent: 100,

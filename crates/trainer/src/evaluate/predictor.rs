@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::pass::evaluate;
-use crate::evaluate::predictions::{Computed, Next, Predictions, States};
+use crate::evaluate::predictions::{Computed, Next, PredictionBackend, Predictions, States};
 use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, unwatched};
 
 /// A trained model that predicts.
@@ -29,14 +29,32 @@ use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, unw
 pub struct Predictor {
     model: Model,
     parameters: TensorSet,
-    /// CPU engine; `None` if a GPU computes.
-    engine: Option<Engine>,
-    gpu: Option<Trained>,
+    backend: PredictorBackend,
     device: Device,
     compute: Compute,
     precision: Precision,
     states: States,
     weight_errors: Vec<(String, Accuracy)>,
+}
+
+/// The side that predicts.
+#[derive(Debug)]
+enum PredictorBackend {
+    Cpu(Engine),
+    Cuda(Trained),
+}
+
+impl PredictorBackend {
+    /// The CPU engine.
+    ///
+    /// # Panics
+    /// If a GPU predicts: all else is chosen before it.
+    fn into_engine(self) -> Engine {
+        match self {
+            PredictorBackend::Cpu(engine) => engine,
+            PredictorBackend::Cuda(_) => panic!("the choices of a predictor come before its GPU"),
+        }
+    }
 }
 
 impl Predictor {
@@ -53,8 +71,7 @@ impl Predictor {
         Ok(Predictor {
             model,
             parameters,
-            engine: Some(engine),
-            gpu: None,
+            backend: PredictorBackend::Cpu(engine),
             device: device.clone(),
             compute,
             precision: Precision::Fp32,
@@ -67,11 +84,11 @@ impl Predictor {
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
-    pub fn with_precision(mut self, precision: Precision) -> Result<Self> {
+    pub fn with_precision(self, precision: Precision) -> Result<Self> {
         // Given back before the memory of the new one is taken.
-        drop(self.take_engine());
+        drop(self.backend.into_engine());
         let engine = Engine::new(&self.device, &self.model, self.compute, Purpose::Prediction, precision)?;
-        Ok(Predictor { engine: Some(engine), precision, ..self })
+        Ok(Predictor { backend: PredictorBackend::Cpu(engine), precision, ..self })
     }
 
     /// The predictor with the LSTMs' matrices in eight bits: weights with a scale by output
@@ -83,10 +100,10 @@ impl Predictor {
     /// [`megabatch_nn::Error::Setting`] for a model without an LSTM,
     /// [`megabatch_nn::Error::Quantize`] for weights that are not finite,
     /// [`megabatch_nn::Error::Memory`] when the device has no room.
-    pub fn with_int8(mut self) -> Result<Self> {
+    pub fn with_int8(self) -> Result<Self> {
         let scope = self.device.scope("model/parameters/int8");
-        let (engine, weight_errors) = self.take_engine().with_int8(&scope, &self.model, &self.parameters)?;
-        Ok(Predictor { engine: Some(engine), weight_errors, ..self })
+        let (engine, weight_errors) = self.backend.into_engine().with_int8(&scope, &self.model, &self.parameters)?;
+        Ok(Predictor { backend: PredictorBackend::Cpu(engine), weight_errors, ..self })
     }
 
     /// The error of each matrix by [`Predictor::with_int8`], under its name, in the order of the
@@ -100,8 +117,8 @@ impl Predictor {
     /// its windows' last bars in one pass over each segment from zero, one step a bar. They do not
     /// depend on the selection, batches or threads. The samples must be slices of series.
     pub fn with_carried_state(self) -> Self {
-        assert!(self.engine.is_some(), "{SETTLED}");
-        Predictor { states: States::Segments, ..self }
+        let backend = PredictorBackend::Cpu(self.backend.into_engine());
+        Predictor { backend, states: States::Segments, ..self }
     }
 
     /// The predictor for few samples of each segment, as [`Config::draw`](crate::Config::draw)
@@ -126,7 +143,7 @@ impl Predictor {
         self.check_on_gpu()?;
         let in_bytes = !self.weight_errors.is_empty();
         let trained = Trained::new(gpu, &self.model, &self.parameters, self.precision, in_bytes)?;
-        Ok(Predictor { gpu: Some(trained), engine: None, ..self })
+        Ok(Predictor { backend: PredictorBackend::Cuda(trained), ..self })
     }
 
     /// Refuses what a GPU does not support yet: models without an LSTM of samples that stand alone,
@@ -146,13 +163,12 @@ impl Predictor {
         Ok(())
     }
 
-    fn take_engine(&mut self) -> Engine {
-        self.engine.take().expect(SETTLED)
-    }
-
     /// The device that computes.
     pub fn device(&self) -> &Device {
-        self.gpu.as_ref().map_or(&self.device, Trained::device)
+        match &self.backend {
+            PredictorBackend::Cpu(_) => &self.device,
+            PredictorBackend::Cuda(gpu) => gpu.device(),
+        }
     }
 
     /// The model.
@@ -226,7 +242,7 @@ impl Predictor {
         selection: Selection<'_>,
         mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if let Some(gpu) = &self.gpu {
+        if let PredictorBackend::Cuda(gpu) = &self.backend {
             let expected = "cpu for weights of attention, which a GPU does not give so far";
             return Err(Error::setting("device", gpu.device(), expected).into());
         }
@@ -277,13 +293,17 @@ impl Predictor {
     /// The model in use on `samples`.
     fn source(&mut self, samples: &dyn Samples) -> Result<Predictions<'_>> {
         check_shape(&self.model, samples)?;
-        let resident = resident_series(samples);
-        self.gpu.iter_mut().try_for_each(|gpu| gpu.keep_series(resident.as_ref()))?;
+        let backend = match &mut self.backend {
+            PredictorBackend::Cpu(engine) => PredictionBackend::Cpu(engine),
+            PredictorBackend::Cuda(gpu) => {
+                gpu.keep_series(resident_series(samples).as_ref())?;
+                PredictionBackend::Cuda(gpu.in_use())
+            }
+        };
         Ok(Predictions {
             model: &self.model,
             parameters: &self.parameters,
-            engine: self.engine.as_mut(),
-            gpu: self.gpu.as_mut().map(Trained::in_use),
+            backend,
             device: &self.device,
             compute: self.compute,
             chunk_percent: 100,
@@ -294,5 +314,3 @@ impl Predictor {
         })
     }
 }
-
-const SETTLED: &str = "what is computed is settled before it goes to a GPU";

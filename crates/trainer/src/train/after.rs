@@ -8,6 +8,7 @@ use megabatch_nn_cpu::Carried;
 use megabatch_order::StepSamples;
 
 use super::{End, Run, Trainer};
+use crate::config::Config;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::pass::evaluate;
@@ -24,6 +25,17 @@ pub(super) struct Due {
     pub(super) checkpoint: bool,
 }
 
+impl Due {
+    /// Actions after `steps` steps.
+    pub(super) fn after(steps: u64, config: &Config, schedule: &Schedule, run: &Run<'_>) -> Due {
+        let epoch_ends = steps.is_multiple_of(schedule.steps_per_epoch);
+        let due = |every: Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
+        let validates = epoch_ends || due(config.validate_every_steps) || steps == schedule.steps;
+        let saves = run.checkpoints.is_some_and(|checkpoints| epoch_ends || due(checkpoints.every_steps));
+        Due { epoch_ends, validation: validates && !run.validation.is_empty(), checkpoint: saves }
+    }
+}
+
 impl Trainer {
     /// Does what follows the last step, unless that is done. A validation that is due is done even
     /// if the observer asked to stop, unless it breaks the validation too: the resumed run, which
@@ -36,7 +48,7 @@ impl Trainer {
     ) -> Result<Option<End>> {
         let Some(asked) = self.unfinished else { return Ok(None) };
         let is_validated = self.validated.is_some_and(|(step, _)| step == self.step);
-        let validation = match self.due(self.step, schedule, run).validation && !is_validated {
+        let validation = match Due::after(self.step, &self.config, schedule, run).validation && !is_validated {
             true => match self.validate(run, schedule, observer) {
                 Err(Error::Interrupted { .. }) => return self.stop_unfinished(run, observer).map(Some),
                 event => Some(event?),
@@ -71,7 +83,7 @@ impl Trainer {
         validation: Option<ValidationEvent>,
         observer: &mut Observer<'_>,
     ) -> Result<Option<End>> {
-        let due = self.due(self.step, schedule, run);
+        let due = Due::after(self.step, &self.config, schedule, run);
         let mut flow = asked;
         // A run that lost a rank after its validation comes here again.
         let validated = self.validated.filter(|(step, _)| *step == self.step);
@@ -97,7 +109,7 @@ impl Trainer {
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let saved = self.on_first_rank(|trainer| {
-                let carried = trainer.carried.as_ref().map(Carried::states);
+                let carried = trainer.backend.carried().map(Carried::states);
                 checkpoints.save(&state, &trainer.parameters, &trainer.optimizer, carried).map(Some)
             })?;
             if let Some(path) = saved {
@@ -108,15 +120,6 @@ impl Trainer {
         }
         // A stop asked for at the very last step changes nothing: the run is finished.
         Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
-    }
-
-    /// Actions due after so many steps.
-    pub(super) fn due(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> Due {
-        let epoch_ends = steps.is_multiple_of(schedule.steps_per_epoch);
-        let due = |every: Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
-        let validates = epoch_ends || due(self.config.validate_every_steps) || steps == schedule.steps;
-        let saves = run.checkpoints.is_some_and(|checkpoints| epoch_ends || due(checkpoints.every_steps));
-        Due { epoch_ends, validation: validates && !run.validation.is_empty(), checkpoint: saves }
     }
 
     fn epoch_event(&self, schedule: &Schedule) -> EpochEvent {
@@ -147,7 +150,7 @@ impl Trainer {
         if self.config.streams() {
             // One pass over each segment is the CPU's.
             self.sync_to_host()?;
-        } else if let Some(accelerator) = &mut self.accelerator {
+        } else if let Some(accelerator) = self.backend.accelerator_mut() {
             let host = &mut self.optimizer.host(&mut self.parameters);
             accelerator.load(host, self.scaler.as_ref())?;
         }
@@ -157,7 +160,14 @@ impl Trainer {
         let (step, samples) = (self.step, indices.len());
         let mut progress = |done| observer(Event::Validating(ValidatingEvent { step, done, samples }));
         let evaluation = match self.shares_validations(states) {
-            false => evaluate(Predictions { states, ..self.predictions() }, selection, loss, None, None, &mut progress),
+            false => evaluate(
+                Predictions { states, ..self.predictions_in_training() },
+                selection,
+                loss,
+                None,
+                None,
+                &mut progress,
+            ),
             true => self.evaluate_together(selection, states, &mut progress),
         };
         let evaluation = self.agree_on(evaluation)?;

@@ -1,9 +1,11 @@
 #![forbid(unsafe_code)]
 
 mod after;
+mod backend;
 pub(crate) mod checkpoint;
 pub(crate) mod distributed;
 pub(crate) mod events;
+mod on_cpu;
 mod on_gpu;
 pub(crate) mod oom_fallback;
 pub(crate) mod optimizer;
@@ -17,11 +19,10 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_nn::batch::{Grain, LossOn};
-use megabatch_nn::graph::{Graphs, SeenEdges};
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::{Model, SampleShape, TensorSet, encode, load_weights};
-use megabatch_nn_cpu::{Carried, Compute, Engine, Purpose};
-use megabatch_nn_cuda::Accelerator;
+use megabatch_nn_cpu::Compute;
 
 use crate::config::Config;
 use crate::config::TargetScaling;
@@ -30,7 +31,7 @@ use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::{Choice, DrawnSamples};
-use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::prefetch::{Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
@@ -39,38 +40,31 @@ use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::pass::evaluate;
-use crate::evaluate::predictions::{Predictions, States};
+use crate::evaluate::predictions::{PredictionBackend, Predictions, States};
 use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, graphs_of, unwatched};
 use crate::train::checkpoint::{Best, Checkpoints};
 use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::{MemoryLimits, OomFallback};
 use crate::train::optimizer::Optimizer;
+use backend::{Backend, Prepared};
 use distributed::ProcessGroup;
-use on_gpu::GpuTimer;
 use step::BatchPipeline;
 
 /// A model in training on one device.
 #[derive(Debug)]
 pub struct Trainer {
-    /// Whose memory weights, optimizer and batches are in.
+    /// Host whose memory holds weights, optimizer and batches.
     device: Device,
-    /// GPU that computes steps and validations, if any: `engine` then predicts only.
-    accelerator: Option<Accelerator>,
-    gpu_timer: GpuTimer,
+    backend: Backend,
     config: Config,
     model: Model,
     parameters: TensorSet,
-    /// CPU gradients; `None` when training on a GPU.
-    gradients: Option<TensorSet>,
     optimizer: Optimizer,
-    engine: Engine,
     /// Optimizer steps done.
     step: u64,
     best: Option<Best>,
     early_stopping: EarlyStoppingState,
     divergence: DivergenceState,
-    /// The states that windows start from, once a run is known.
-    carried: Option<Carried>,
     /// For gradients in fp16.
     scaler: Option<LossScaler>,
     /// Memory limits of the run.
@@ -136,39 +130,6 @@ fn scaler(config: &Config) -> Option<LossScaler> {
     config.precision.needs_loss_scale().then(new)
 }
 
-/// Purpose of the CPU engine.
-fn purpose(config: &Config, limits: MemoryLimits, is_on_gpu: bool) -> Purpose {
-    if is_on_gpu { Purpose::Prediction } else { limits.purpose(config) }
-}
-
-/// The engine of a run, and what of `fallback` it had to be cut to.
-fn first_engine(
-    device: &Device,
-    model: &Model,
-    config: &Config,
-    is_on_gpu: bool,
-    fallback: &mut OomFallback,
-) -> Result<(Engine, Vec<ShortageEvent>)> {
-    let mut cuts = Vec::new();
-    loop {
-        let limits = fallback.limits();
-        let purpose = purpose(config, limits, is_on_gpu);
-        let planned = Compute { batch_size: limits.batch_size, ..config.compute() };
-        let compute = if fallback.level() > 0 { planned.without_sharing(model, purpose) } else { planned };
-        match Engine::new(device, model, compute, purpose, config.precision) {
-            Ok(engine) if config.profile => return Ok((engine.profiled(), cuts)),
-            Ok(engine) => return Ok((engine, cuts)),
-            Err(error) if error.is_shortage() => {
-                // No chunks are taken yet, and cutting those to come would leave no more.
-                let error = Error::from(error);
-                let Some(limits) = fallback.next_level(false) else { return Err(error) };
-                cuts.push(ShortageEvent::new(0, &error, limits, config.batch_size));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 impl Trainer {
     /// A trainer with initial weights drawn from the seed. All memory of the run is taken here but
     /// that of its batches, carried states and graphs, whose size depends on the samples.
@@ -211,20 +172,12 @@ impl Trainer {
         config.model = config.model.for_loss(config.loss);
         let model = Model::new(shape, config.model)?;
         let parameters = model.initial_parameters(&device.scope("model/parameters"), config.seed)?;
-        let gradients = || TensorSet::zeros(&device.scope("model/gradients"), model.layout());
-        let gradients = gpu.is_none().then(gradients).transpose()?;
-        let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
-        let mut fallback = if gpu.is_some() { OomFallback::for_gpu(&config) } else { OomFallback::new(&config) };
-        let (engine, cut_before) = first_engine(device, &model, &config, gpu.is_some(), &mut fallback)?;
-        let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config.on_device())).transpose()?;
+        let Prepared { backend, optimizer, fallback, cuts } = Prepared::new(device, gpu, &config, &model, &parameters)?;
         Ok(Trainer {
-            accelerator,
-            gpu_timer: GpuTimer::default(),
-            gradients,
+            backend,
             optimizer,
-            engine,
             fallback,
-            cut_before,
+            cut_before: cuts,
             unfinished: None,
             validated: None,
             target_scales: None,
@@ -236,7 +189,6 @@ impl Trainer {
             best: None,
             early_stopping: EarlyStoppingState::default(),
             divergence: DivergenceState::default(),
-            carried: None,
             config,
             model,
             parameters,
@@ -246,7 +198,7 @@ impl Trainer {
     /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps
     /// there what is found out. Nothing on the CPU.
     pub fn keep_tuning_in(&self, folder: &Path) {
-        self.accelerator.iter().for_each(|accelerator| accelerator.tuner().keep_in(folder));
+        self.backend.keep_tuning_in(folder);
     }
 
     /// The model.
@@ -256,7 +208,7 @@ impl Trainer {
 
     /// The device that steps are computed on.
     pub fn device(&self) -> &Device {
-        self.accelerator.as_ref().map_or(&self.device, Accelerator::device)
+        self.backend.gpu().unwrap_or(&self.device)
     }
 
     /// The weights as they are now.
@@ -278,13 +230,13 @@ impl Trainer {
         load_weights(path, &mut self.parameters)?;
         self.optimizer.restart();
         (self.config.target_scaling, self.target_scales) = (TargetScaling::None, None);
-        self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);
+        self.backend.mark_host_dirty();
         Ok(())
     }
 
     /// Brings weights and optimizer up to date, where they are changed on a GPU.
     fn sync_to_host(&mut self) -> Result<()> {
-        if let Some(accelerator) = &mut self.accelerator {
+        if let Some(accelerator) = self.backend.accelerator_mut() {
             accelerator.sync_to_host(&mut self.optimizer.host(&mut self.parameters))?;
         }
         Ok(())
@@ -340,7 +292,7 @@ impl Trainer {
         let mut asked = self.tell_cuts(observer);
         while asked.is_continue() {
             let limits = self.fallback.limits();
-            let schedule = schedule.cut_into(limits.batch_size, self.grain()).for_rank(self.rank());
+            let schedule = schedule.cut_into(limits.batch_size, self.backend.grain()).for_rank(self.rank());
             match self.train_on(run, &schedule, observer) {
                 Err(Error::Peer(lost)) => asked = self.reform(lost, observer)?,
                 Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
@@ -394,9 +346,9 @@ impl Trainer {
     ) -> Result<Outcome> {
         self.carry_states_of(run)?;
         let resident = resident_series(run.samples);
-        self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(resident.as_ref()))?;
+        self.backend.keep_series(&self.model, &self.config, resident.as_ref())?;
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
-        self.engine.ensure_batch_capacity(&self.model, graphs)?;
+        self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;
         self.make_room_for_blocks(schedule)?;
         let scope = self.device.scope("batches");
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
@@ -420,11 +372,6 @@ impl Trainer {
         })
     }
 
-    /// Places at which the batches of a step may end.
-    fn grain(&self) -> Grain {
-        if self.accelerator.is_some() { Grain::Runs } else { Grain::Shards }
-    }
-
     /// Source of the batches of a run, of up to `batch_size` samples, or graphs.
     fn source<'a>(
         &self,
@@ -434,9 +381,7 @@ impl Trainer {
         batch_size: usize,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
-        let seen = self.accelerator.as_ref().map(|_| SeenEdges::for_config(&self.model.config()));
-        let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
-        let gather_mode = if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars };
+        let (seen, gather_mode) = (self.backend.seen_edges(&self.model), self.backend.gather_mode());
         Source {
             samples: run.samples,
             graphs,
@@ -451,7 +396,8 @@ impl Trainer {
 
     /// Notes on the choice of kernels and on a capture that the driver refused.
     fn tell_notes(&mut self, observer: &mut Observer<'_>) -> ControlFlow<()> {
-        let (Some(accelerator), step) = (&mut self.accelerator, self.step) else { return ControlFlow::Continue(()) };
+        let step = self.step;
+        let Some(accelerator) = self.backend.accelerator_mut() else { return ControlFlow::Continue(()) };
         let mut notes = accelerator.tuner().take_notes();
         notes.extend(accelerator.take_capture_note());
         notes.into_iter().try_for_each(|text| observer(Event::Note { step, text }))
@@ -495,8 +441,8 @@ impl Trainer {
         self.sync_to_host()?;
         let loss = self.config.loss;
         let states = if self.config.streams() { states } else { States::Windows };
-        let predictions = Predictions { gpu: None, states, ..self.predictions() };
-        evaluate(predictions, selection, loss, baselines, choice, progress)
+        let predictions = self.predictions(|backend| PredictionBackend::Cpu(backend.engine()));
+        evaluate(Predictions { states, ..predictions }, selection, loss, baselines, choice, progress)
     }
 
     /// Initial states for the samples `indices` of `part`.
@@ -508,14 +454,25 @@ impl Trainer {
         }
     }
 
-    /// The model in use, where steps are computed.
-    fn predictions(&mut self) -> Predictions<'_> {
+    /// The model in use during training. The CPU alone passes over whole segments.
+    fn predictions_in_training(&mut self) -> Predictions<'_> {
+        let streams = self.config.streams();
+        self.predictions(|backend| match backend {
+            Backend::Cpu(cpu) => PredictionBackend::Cpu(&mut cpu.engine),
+            Backend::Cuda(cuda) => match streams {
+                true => PredictionBackend::Cpu(&mut cuda.engine),
+                false => cuda.predicting(),
+            },
+        })
+    }
+
+    /// The model in use on the part of the backend that `choose` returns.
+    fn predictions(&mut self, choose: impl FnOnce(&mut Backend) -> PredictionBackend<'_>) -> Predictions<'_> {
         let limits = self.fallback.limits();
         Predictions {
             model: &self.model,
             parameters: &self.parameters,
-            engine: Some(&mut self.engine),
-            gpu: self.accelerator.as_mut().filter(|_| !self.config.streams()).map(Accelerator::in_use),
+            backend: choose(&mut self.backend),
             device: &self.device,
             compute: Compute { batch_size: limits.batch_size, ..self.config.compute() },
             chunk_percent: limits.chunk_percent,

@@ -14,10 +14,15 @@ use std::time::Instant;
 
 use megabatch_amp::ops::{StepReport, StepSettings};
 use megabatch_amp::{LossScaler, Overflow};
-use megabatch_nn_cpu::Totals;
-use megabatch_nn_cuda::Accelerator;
+use megabatch_gpu_core::Device;
+use megabatch_nn::model::Model;
+use megabatch_nn_cpu::{Engine, Totals};
+use megabatch_nn_cuda::{Accelerator, Host};
 
-use super::step::{BatchPipeline, StepPlan, UpdateOutcome};
+use super::after::Due;
+use super::backend::Backend;
+use super::on_cpu::{StepInputs, locate_non_finite};
+use super::step::{BatchPipeline, StepPlan, StepPlanner, UpdateOutcome};
 use super::{Run, Trainer};
 use crate::config::Config;
 use crate::config::divergence::DivergenceState;
@@ -25,61 +30,144 @@ use crate::config::optimizer::OptimizerConfig;
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
+use crate::evaluate::predictions::PredictionBackend;
 
-impl Trainer {
-    /// One step: its plan, the sums over its batches, and the device's report of them, with weights
-    /// that are updated where nothing spoke against it. The batches of the next step are submitted
-    /// by then.
-    pub(super) fn step_on_gpu(
+/// Memory of steps on a GPU.
+#[derive(Debug)]
+pub(super) struct CudaBackend {
+    gpu: Device,
+    /// Weights, gradients and batches on the GPU; `None` once they were given back in a shortage
+    /// and could not be taken anew.
+    accelerator: Option<Accelerator>,
+    timer: GpuTimer,
+    /// CPU engine, which evaluates, and finds numbers that are not finite.
+    pub(super) engine: Engine,
+}
+
+/// The run's state on the host that a step on a GPU takes up.
+pub(super) struct StepHost<'a> {
+    pub(super) weights: Host<'a>,
+    pub(super) scaler: Option<&'a LossScaler>,
+    pub(super) divergence: &'a DivergenceState,
+}
+
+impl StepHost<'_> {
+    /// Factor of the loss.
+    fn scale(&self) -> f32 {
+        self.scaler.map_or(1.0, LossScaler::scale)
+    }
+}
+
+impl CudaBackend {
+    /// Takes the memory of steps, but for that of batches.
+    pub(super) fn new(gpu: &Device, model: &Model, config: &Config, engine: Engine) -> Result<Self> {
+        let mut backend = CudaBackend { gpu: gpu.clone(), accelerator: None, timer: GpuTimer::default(), engine };
+        backend.ensure_accelerator(model, config)?;
+        Ok(backend)
+    }
+
+    pub(super) fn gpu(&self) -> &Device {
+        &self.gpu
+    }
+
+    pub(super) fn accelerator(&self) -> Option<&Accelerator> {
+        self.accelerator.as_ref()
+    }
+
+    pub(super) fn accelerator_mut(&mut self) -> Option<&mut Accelerator> {
+        self.accelerator.as_mut()
+    }
+
+    /// The memory of steps, which is taken where there is none.
+    pub(super) fn ensure_accelerator(&mut self, model: &Model, config: &Config) -> Result<&mut Accelerator> {
+        let accelerator = match self.accelerator.take() {
+            Some(accelerator) => accelerator,
+            None => Accelerator::new(&self.gpu, model, &config.on_device())?,
+        };
+        Ok(self.accelerator.insert(accelerator))
+    }
+
+    /// Gives all memory back, and takes that of steps anew. Buffers had the size of the largest
+    /// batch.
+    pub(super) fn restart(&mut self, model: &Model, config: &Config) -> Result<()> {
+        self.accelerator = None;
+        self.ensure_accelerator(model, config).map(|_| ())
+    }
+
+    /// Step `step`, counted from 0: its plan, the sums over its batches, and the device's report of
+    /// them, with weights that are updated if all of it is finite. The batches of the next step are
+    /// submitted by then.
+    pub(super) fn step(
         &mut self,
         pipeline: &mut BatchPipeline<'_, '_>,
+        step: u64,
         lr: f64,
-        schedule: &Schedule,
-        run: &Run<'_>,
+        planner: &StepPlanner<'_>,
+        mut host: StepHost<'_>,
     ) -> Result<(StepPlan, Totals, StepReport)> {
         let start = Instant::now();
+        let accelerator = self.ensure_accelerator(planner.model, planner.config)?;
         let mut plan = match pipeline.ahead.take() {
             Some(submitted) => submitted?,
-            None => self.submit(self.step, pipeline.feed, schedule, run)?,
+            None => submit(accelerator, step, pipeline.feed, planner, &mut host)?,
         };
         // The step before may have changed the scale since. This is for the log: kernels read the
         // device's.
-        plan.objective.scale = self.scale();
-        let settings = step_settings(&self.config, &self.divergence, plan.objective.count, lr);
-        self.accelerator_mut().apply_gradients(&settings)?;
-        if self.can_submit_ahead(self.step + 1, schedule, run) {
-            pipeline.ahead = Some(self.submit(self.step + 1, pipeline.feed, schedule, run));
+        plan.objective.scale = host.scale();
+        let settings = step_settings(planner.config, host.divergence, plan.objective.count, lr);
+        accelerator.apply_gradients(&settings)?;
+        if can_submit_ahead(step + 1, planner) {
+            pipeline.ahead = Some(submit(accelerator, step + 1, pipeline.feed, planner, &mut host));
         }
-        let report = self.accelerator_mut().report()?;
+        let report = accelerator.report()?;
         // Host time of the whole step, with its wait for data: GPU passes are not timed apart.
         let (terms, forward) = (report.terms as usize, start.elapsed());
-        let totals = Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() };
-        if !totals.loss_sum.is_finite() {
-            return Err(self.blame_step(&plan, totals, schedule, run));
+        Ok((plan, Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() }, report))
+    }
+
+    /// The model in use on the GPU, or on the CPU where the GPU has no memory.
+    pub(super) fn predicting(&mut self) -> PredictionBackend<'_> {
+        match &mut self.accelerator {
+            Some(accelerator) => PredictionBackend::Cuda(accelerator.in_use()),
+            None => PredictionBackend::Cpu(&mut self.engine),
         }
-        Ok((plan, totals, report))
     }
 
-    /// Gives the device the batches of step `step`, counted from 0.
-    fn submit(&mut self, step: u64, feed: &mut BatchFeed<'_>, schedule: &Schedule, run: &Run<'_>) -> Result<StepPlan> {
-        let plan = self.plan_step(step, schedule, run)?;
-        let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
-        let accelerator = accelerator.as_mut().expect(ON_GPU);
-        accelerator.begin_step(&mut optimizer.host(parameters), scaler.as_ref())?;
-        for positions in &plan.batches {
-            let batch = feed.next()?.expect("the feed has the batches of every step");
-            accelerator.accumulate(&batch, plan.objective_over(&batch, positions))?;
-        }
-        Ok(plan)
+    /// Times and captures since the last call.
+    pub(super) fn take_times(&mut self) -> Result<GpuTimes> {
+        let Some(accelerator) = &mut self.accelerator else { return Ok(GpuTimes::default()) };
+        let gpu_s = if self.timer.is_on { Some(accelerator.take_busy_s()?) } else { None };
+        let made = accelerator.captures_made();
+        let before = std::mem::replace(&mut self.timer.captures_before, made);
+        Ok(GpuTimes { gpu_s, captures: (made > before).then(|| made - before) })
     }
+}
 
-    /// True if neither a validation nor a checkpoint follows after `steps` steps: these would
-    /// overwrite what was submitted ahead.
-    fn can_submit_ahead(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> bool {
-        let due = self.due(steps, schedule, run);
-        steps < schedule.steps && !due.validation && !due.checkpoint
+/// Gives the device the batches of step `step`, counted from 0.
+fn submit(
+    accelerator: &mut Accelerator,
+    step: u64,
+    feed: &mut BatchFeed<'_>,
+    planner: &StepPlanner<'_>,
+    host: &mut StepHost<'_>,
+) -> Result<StepPlan> {
+    let plan = planner.plan(step, host.scale())?;
+    accelerator.begin_step(&mut host.weights, host.scaler)?;
+    for positions in &plan.batches {
+        let batch = feed.next()?.expect("the feed has the batches of every step");
+        accelerator.accumulate(&batch, plan.objective_over(&batch, positions))?;
     }
+    Ok(plan)
+}
 
+/// True if neither a validation nor a checkpoint follows after `steps` steps: these would
+/// overwrite what was submitted ahead.
+fn can_submit_ahead(steps: u64, StepPlanner { config, schedule, run, .. }: &StepPlanner<'_>) -> bool {
+    let due = Due::after(steps, config, schedule, run);
+    steps < schedule.steps && !due.validation && !due.checkpoint
+}
+
+impl Trainer {
     /// Outcome of the gradients of a step with this `loss`.
     pub(super) fn note_report(&mut self, report: &StepReport, loss: f64) -> Result<UpdateOutcome> {
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
@@ -96,7 +184,7 @@ impl Trainer {
 
     /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the
     /// next ones have come since.
-    fn blame_step(&mut self, plan: &StepPlan, totals: Totals, schedule: &Schedule, run: &Run<'_>) -> Error {
+    pub(super) fn blame_step(&mut self, plan: &StepPlan, totals: Totals, schedule: &Schedule, run: &Run<'_>) -> Error {
         let (step, loss) = (self.step + 1, totals.loss_sum / plan.objective.count as f64);
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
@@ -109,14 +197,17 @@ impl Trainer {
         };
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;
-            self.engine.load(&self.model, &self.parameters);
+            let engine = self.backend.engine();
+            engine.load(&self.model, &self.parameters);
+            let (model, parameters, is_scaled) = (&self.model, &self.parameters, self.scaler.is_some());
+            let inputs = StepInputs { model, parameters, step, is_scaled };
             for positions in &plan.batches {
                 let batch = feed.next()?.expect("the feed has the batches of the step");
                 let objective = plan.objective_over(&batch, positions);
                 if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
                     return Ok(Some(error.into()));
                 }
-                if let Some((tensor, index)) = self.locate_non_finite(&batch, objective, None) {
+                if let Some((tensor, index)) = locate_non_finite(engine, None, inputs, &batch, objective, None) {
                     return Ok(Some(not_finite(tensor, index)));
                 }
             }
@@ -126,33 +217,23 @@ impl Trainer {
         // now says less than that the loss was not finite.
         found.ok().flatten().unwrap_or_else(|| not_finite("the loss".to_owned(), 0))
     }
-
-    fn accelerator_mut(&mut self) -> &mut Accelerator {
-        self.accelerator.as_mut().expect(ON_GPU)
-    }
 }
 
 /// Times and captures of a GPU, step by step.
 #[derive(Debug, Default)]
-pub(super) struct GpuTimer {
+struct GpuTimer {
     is_on: bool,
     /// Captures made before this step.
     captures_before: u64,
 }
 
-impl GpuTimer {
-    /// Seconds of the work that the GPU has ended since the last call, where it is timed.
-    pub(super) fn take_step_s(&mut self, accelerator: Option<&mut Accelerator>) -> Result<Option<f64>> {
-        let timed = accelerator.filter(|_| self.is_on);
-        Ok(timed.map(Accelerator::take_busy_s).transpose()?)
-    }
-
-    /// Captures made since the last call, if any.
-    pub(super) fn take_captures(&mut self, accelerator: Option<&Accelerator>) -> Option<u64> {
-        let made = accelerator?.captures_made();
-        let before = std::mem::replace(&mut self.captures_before, made);
-        (made > before).then(|| made - before)
-    }
+/// Times and captures of a step, on a GPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GpuTimes {
+    /// Seconds of the work that the GPU has ended, if it is timed.
+    pub(super) gpu_s: Option<f64>,
+    /// Captures made, if any.
+    pub(super) captures: Option<u64>,
 }
 
 impl Trainer {
@@ -164,12 +245,11 @@ impl Trainer {
     ///
     /// [`StepEvent::gpu_s`]: crate::StepEvent::gpu_s
     pub fn time_gpu(&mut self) -> Result<()> {
-        self.gpu_timer.is_on = true;
-        Ok(self.accelerator.iter_mut().try_for_each(Accelerator::time_work)?)
+        let Backend::Cuda(cuda) = &mut self.backend else { return Ok(()) };
+        cuda.timer.is_on = true;
+        Ok(cuda.accelerator.iter_mut().try_for_each(Accelerator::time_work)?)
     }
 }
-
-const ON_GPU: &str = "the run is on a GPU";
 
 /// Settings for a GPU at the end of a step whose losses are divided by `count`.
 fn step_settings(config: &Config, divergence: &DivergenceState, count: usize, lr: f64) -> StepSettings {

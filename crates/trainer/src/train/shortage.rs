@@ -5,9 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use megabatch_nn_cuda::Accelerator;
-
-use super::{Run, Trainer, purpose};
+use super::{Run, Trainer};
 use crate::error::{Error, Result};
 use crate::train::events::{Event, Observer, ShortageEvent};
 
@@ -26,14 +24,7 @@ impl Trainer {
         let Some(limits) = self.fallback.next_level(has_chunks) else {
             return Err(self.give_up(error, run, observer));
         };
-        self.engine.cut_to(&self.model, limits.batch_size, purpose(&self.config, limits, self.accelerator.is_some()));
-        if let Some(accelerator) = self.accelerator.take() {
-            let gpu = accelerator.device().clone();
-            // Given back before the new memory is taken: buffers have the size of the largest
-            // batch.
-            drop(accelerator);
-            self.accelerator = Some(Accelerator::new(&gpu, &self.model, &self.config.on_device())?);
-        }
+        self.backend.cut(&self.model, &self.config, limits)?;
         let event = ShortageEvent::new(self.step, &error, limits, self.config.batch_size);
         let asked = observer(Event::Shortage(event));
         Ok(self.share_answer(asked))

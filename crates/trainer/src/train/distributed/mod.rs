@@ -15,6 +15,8 @@
 mod fault;
 mod shared_step;
 
+pub(in crate::train) use shared_step::SharedStep;
+
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -24,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 use self::fault::{Fault, encode, failure_of};
-use super::{Run, Trainer, purpose};
+use super::{Run, Trainer};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
@@ -90,7 +92,7 @@ impl Trainer {
         if self.config.carry_state {
             return Err(Error::NotDistributed { setting: "carry_state", value: true.to_string() });
         }
-        if self.accelerator.is_some() {
+        if self.backend.gpu().is_some() {
             return Err(Error::NotDistributed { setting: "device", value: self.device().to_string() });
         }
         let (relay, blocks) = (Relay::default(), Vec::new());
@@ -191,7 +193,7 @@ impl Trainer {
         self.agree_on(differs.map_or(Ok(()), Err))?;
         let limits = self.fallback.cut_to(all.iter().map(|[level, _]| usize::from(*level)).max().unwrap_or(level));
         if level != self.fallback.level() {
-            self.engine.cut_to(&self.model, limits.batch_size, purpose(&self.config, limits, false));
+            self.backend.cut(&self.model, &self.config, limits)?;
         }
         let blocks = schedule.blocks_of(&schedule.step(0)).len();
         if ranks > blocks && idle == IdleRanks::Refuse {
@@ -283,7 +285,7 @@ impl Trainer {
         progress: &mut EvaluationProgress<'_>,
     ) -> Result<Evaluation> {
         let (rank, loss) = (self.rank(), self.config.loss);
-        let predictions = Predictions { states, ..self.predictions() };
+        let predictions = Predictions { states, ..self.predictions_in_training() };
         let own = predict_own(predictions, selection, loss, rank, progress);
         let own = self.agree_on(own)?;
         let process_group = self.process_group.as_mut().expect("an evaluation of several ranks");

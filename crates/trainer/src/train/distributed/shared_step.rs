@@ -4,6 +4,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use megabatch_gpu_core::Device;
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::loss::Objective;
 use megabatch_nn::model::{Model, TensorSet};
@@ -19,7 +20,9 @@ use crate::peers::exchange::{GO_ON, exchange, first_failure};
 use crate::peers::relay::{StepSums, relay};
 use crate::peers::step_gradients::{Outcome, OwnBlocks, StepGradients};
 use crate::train::Trainer;
-use crate::train::step::{ON_PROCESSOR, StepPlan};
+use crate::train::backend::Backend;
+use crate::train::on_cpu::{CpuBackend, StepInputs};
+use crate::train::step::StepPlan;
 
 /// This rank's part of a step. Gradients are in the trainer's sum on rank 0, and in the team's
 /// blocks on others, up to the last batch.
@@ -49,37 +52,53 @@ struct NonFinite {
 /// The sums of a step that the ranks share, or the loss of one of them.
 type Relayed = std::result::Result<(StepSums, u32), PeerLost>;
 
+/// A step of this rank with the others.
+pub(in crate::train) struct SharedStep<'a> {
+    pub(in crate::train) cpu: &'a mut CpuBackend,
+    pub(in crate::train) process_group: &'a mut ProcessGroup,
+    pub(in crate::train) inputs: StepInputs<'a>,
+    /// Memory of the blocks' gradients.
+    pub(in crate::train) device: &'a Device,
+}
+
 impl Trainer {
     /// Room for the gradients of this rank's blocks of a step.
     pub(in crate::train) fn make_room_for_blocks(&mut self, schedule: &Schedule) -> Result<()> {
-        let (is_first, count) = (self.is_first(), schedule.own_blocks_max());
-        let at_once = if self.relays_early() { self.engine.blocks_at_once().min(count) } else { 0 };
-        let Some(process_group) = &mut self.process_group else { return Ok(()) };
+        let (Backend::Cpu(cpu), Some(process_group)) = (&self.backend, &mut self.process_group) else {
+            return Ok(());
+        };
+        let (is_first, count) = (process_group.is_first(), schedule.own_blocks_max());
+        let overlaps = process_group.relays_early(&self.model);
+        let at_once = if overlaps { cpu.engine.blocks_at_once().min(count) } else { 0 };
         // Rank 0 adds its own to the sum at once, but for those that come before their turn.
         let count = OwnBlocks { is_first, done: 0, in_turn: count - at_once, count }.held();
         process_group.blocks.truncate(count);
-        self.make_room_for(count)
+        process_group.make_room_for(count, &self.device, &self.model)
+    }
+}
+
+impl ProcessGroup {
+    fn is_first(&self) -> bool {
+        self.peers.rank() == 0
     }
 
     /// True if the relay takes gradients while others are computed. A single piece is not there
     /// before all of them are.
-    fn relays_early(&self) -> bool {
-        let len = self.model.layout().len();
-        self.process_group.as_ref().is_some_and(|ProcessGroup { peers, relay, .. }| {
-            relay.overlaps && peers.world() > 1 && len > relay.piece_len
-        })
+    fn relays_early(&self, model: &Model) -> bool {
+        self.relay.overlaps && self.peers.world() > 1 && model.layout().len() > self.relay.piece_len
     }
 
     /// Room for the gradients of `count` blocks. In dense training there are more where series end.
-    fn make_room_for(&mut self, count: usize) -> Result<()> {
-        let Some(process_group) = &mut self.process_group else { return Ok(()) };
-        let scope = self.device.scope(BLOCKS);
-        while process_group.blocks.len() < count {
-            process_group.blocks.push(TensorSet::zeros(&scope, self.model.layout())?);
+    fn make_room_for(&mut self, count: usize, device: &Device, model: &Model) -> Result<()> {
+        let scope = device.scope(BLOCKS);
+        while self.blocks.len() < count {
+            self.blocks.push(TensorSet::zeros(&scope, model.layout())?);
         }
         Ok(())
     }
+}
 
+impl SharedStep<'_> {
     /// Computes this rank's blocks of a step up to the last batch, and takes that.
     fn begin_own<'f>(
         &mut self,
@@ -87,8 +106,9 @@ impl Trainer {
         plan: &StepPlan,
     ) -> Result<(OwnPart, Option<LastBatch<'f>>)> {
         const NEXT: &str = "the feed has the batches of every step";
-        self.gradients.as_mut().expect(ON_PROCESSOR).clear();
-        self.engine.load(&self.model, &self.parameters);
+        let StepInputs { model, parameters, .. } = self.inputs;
+        self.cpu.gradients.clear();
+        self.cpu.engine.load(model, parameters);
         let mut own = OwnPart::default();
         let Some((last, before)) = plan.batches.split_last() else { return Ok((own, None)) };
         for positions in before {
@@ -100,17 +120,23 @@ impl Trainer {
         }
         let batch = feed.next()?.expect(NEXT);
         let objective = plan.objective_over(&batch, last);
-        let round = self.engine.last_round(&batch, objective);
-        let early = if self.relays_early() { round } else { round.end..round.end };
+        let round = self.cpu.engine.last_round(&batch, objective);
+        let early = if self.process_group.relays_early(model) { round } else { round.end..round.end };
         let last = LastBatch { batch, objective, early };
-        self.make_room_for(self.own_blocks(&own, Some(&last)).held())?;
+        let held = self.own_blocks(&own, Some(&last)).held();
+        self.process_group.make_room_for(held, self.device, model)?;
         Ok((own, Some(last)))
     }
 
     /// This rank's blocks: those of `own`, and of the last batch.
     fn own_blocks(&self, own: &OwnPart, last: Option<&LastBatch<'_>>) -> OwnBlocks {
         let (done, early) = (own.losses.len(), last.map_or(0..0, |last| last.early.clone()));
-        OwnBlocks { is_first: self.is_first(), done, in_turn: done + early.start, count: done + early.end }
+        OwnBlocks {
+            is_first: self.process_group.is_first(),
+            done,
+            in_turn: done + early.start,
+            count: done + early.end,
+        }
     }
 
     /// Computes the blocks of a batch that is not the last: adds them to the sum on rank 0, and
@@ -121,10 +147,11 @@ impl Trainer {
         objective: Objective,
         own: &mut OwnPart,
     ) -> Result<Option<NonFinite>> {
-        let (is_first, before) = (self.is_first(), own.losses.len());
-        let sum = self.gradients.as_mut().expect(ON_PROCESSOR);
-        let held = &mut self.process_group.as_mut().expect("a step of several ranks").blocks;
-        let (scope, layout) = (self.device.scope(BLOCKS), self.model.layout());
+        let StepInputs { model, parameters, is_scaled, .. } = self.inputs;
+        let (is_first, before) = (self.process_group.is_first(), own.losses.len());
+        let CpuBackend { engine, gradients: sum, .. } = &mut *self.cpu;
+        let held = &mut self.process_group.blocks;
+        let (scope, layout) = (self.device.scope(BLOCKS), model.layout());
         let mut shortage = None;
         let blocks = &mut |block: BlockSums<'_>| {
             if is_first {
@@ -136,7 +163,7 @@ impl Trainer {
             own.losses.push((block.loss_sum, block.terms as u64));
         };
         let sinks = BlockSinks { blocks, finals: None };
-        let times = self.engine.accumulate_blocks(&self.model, &self.parameters, batch, objective, sinks);
+        let times = engine.accumulate_blocks(model, parameters, batch, objective, sinks);
         if let Some(shortage) = shortage {
             return Err(shortage.into());
         }
@@ -149,24 +176,24 @@ impl Trainer {
             held[before..own.losses.len()].iter().find_map(TensorSet::first_non_finite)
         };
         let gradient = first.map(|(tensor, index)| (tensor.to_owned(), index));
-        let is_fault = !loss.is_finite() || (gradient.is_some() && self.scaler.is_none());
+        let is_fault = !loss.is_finite() || (gradient.is_some() && !is_scaled);
         Ok(is_fault.then_some(NonFinite { loss, gradient }))
     }
 
     /// The error of a batch with a number that is not finite.
     fn not_finite(&mut self, batch: &BatchView<'_>, objective: Objective, found: NonFinite) -> Error {
-        if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
+        if let Err(error) = objective.loss.check_rows(batch.targets(), self.inputs.model.shape().outputs) {
             return error.into();
         }
         let loss = found.loss / objective.count as f64;
-        let first = self.locate_non_finite(batch, objective, found.gradient);
+        let first = self.cpu.locate_non_finite(self.inputs, batch, objective, found.gradient);
         let (tensor, index) = first.unwrap_or_else(|| ("the loss".to_owned(), 0));
-        Error::NotFinite { step: self.step + 1, loss, tensor, index }
+        Error::NotFinite { step: self.inputs.step, loss, tensor, index }
     }
 
     /// A step of all ranks: their sums, with the gradients in place; the answer to all observers
     /// before it.
-    pub(in crate::train) fn step_together(
+    pub(in crate::train) fn compute(
         &mut self,
         feed: &mut BatchFeed<'_>,
         plan: Result<StepPlan>,
@@ -181,11 +208,11 @@ impl Trainer {
             own = Err(self.not_finite(batch, *objective, found));
         }
         let (StepSums { loss_sum, terms, failed }, agreed) = relayed?;
-        let process_group = self.process_group.as_mut().expect("a step of several ranks");
-        let (rank, world) = (process_group.peers.rank(), process_group.peers.world());
+        let peers = &mut *self.process_group.peers;
+        let (rank, world) = (peers.rank(), peers.world());
         if failed.is_some() {
             let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
-            let first = first_failure(&mut *process_group.peers, fault.as_deref())?;
+            let first = first_failure(peers, fault.as_deref())?;
             let (failed, fault) = first.expect("a rank that failed says so");
             return Err(failure_of(failed, &fault, rank, own.err()));
         }
@@ -206,15 +233,17 @@ impl Trainer {
         last: Option<&LastBatch<'_>>,
         failed: bool,
     ) -> (Relayed, Option<NonFinite>) {
-        let (places, is_scaled) = (self.model.gradient_groups(), self.scaler.is_some());
+        let StepInputs { model, parameters, is_scaled, .. } = self.inputs;
+        let places = model.gradient_groups();
         // Nothing of a part that failed is added.
-        let (blocks, overlaps) = (self.own_blocks(part, last), self.relays_early() && last.is_some());
-        let process_group = self.process_group.as_mut().expect("a step of several ranks");
-        let sum = self.gradients.as_mut().expect(ON_PROCESSOR).values_mut();
+        let overlaps = self.process_group.relays_early(model) && last.is_some();
+        let blocks = self.own_blocks(part, last);
+        let SharedStep { cpu, process_group, .. } = self;
+        let CpuBackend { engine, gradients, .. } = &mut **cpu;
+        let sum = gradients.values_mut();
         let held = process_group.blocks.iter_mut().map(TensorSet::values_mut);
         let own = StepGradients::new(blocks, &places, process_group.relay.piece_len, sum, held);
         let (peers, flags) = (&mut *process_group.peers, if process_group.wants_end { 0 } else { GO_ON });
-        let (engine, model, parameters) = (&mut self.engine, &self.model, &self.parameters);
         let mut compute = || {
             let guard = own.failed_on_drop();
             let found = last.and_then(|last| compute_last(engine, model, parameters, last, &own, part));
@@ -237,15 +266,14 @@ impl Trainer {
 
     /// Refuses sums that are not finite though their terms are.
     fn check_sums(&self, totals: &Totals, plan: &StepPlan) -> Result<()> {
-        let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
-        let first = if self.scaler.is_some() { None } else { gradients.first_non_finite() };
+        let first = if self.inputs.is_scaled { None } else { self.cpu.gradients.first_non_finite() };
         if totals.loss_sum.is_finite() && first.is_none() {
             return Ok(());
         }
         let (tensor, index) =
             first.map_or(("the loss".to_owned(), 0), |(name, index)| (format!("the gradient of {name}"), index));
         let loss = totals.loss_sum / plan.objective.count as f64;
-        Err(Error::NotFinite { step: self.step + 1, loss, tensor, index })
+        Err(Error::NotFinite { step: self.inputs.step, loss, tensor, index })
     }
 }
 
