@@ -30,7 +30,6 @@ pub const FIELDS: &[&str] = &[
     "early_stopping.patience",
     "edge_attributes",
     "fold + 1",
-    "form",
     "fractions",
     "gradient_checkpointing",
     "graph.activation",

@@ -230,12 +230,6 @@ fn graphs_are_classified_fold_by_fold() {
     let tested: u64 = all["folds"].as_array().unwrap().iter().map(|fold| fold["split"]["test"].as_u64().unwrap()).sum();
     assert_eq!(tested, 24);
     assert_eq!(all["folds"][3]["evaluation"], stage.succeeds("eval --run fold-4"));
-    // Runs of before have the part by a key that counts from 0.
-    let config = stage.text("fold-4/config.yaml");
-    let old = config.replace("  fold_number: 4\n", "").replace("  fold: none\n", "  fold: 3\n");
-    assert!(old != config && old.contains("fold: 3"), "{config}");
-    stage.write("fold-4/config.yaml", &old);
-    assert_eq!(all["folds"][3]["evaluation"], stage.succeeds("eval --run fold-4"));
     let text = stage.said("eval --run all");
     assert!(text.contains("accuracy 100 % ± 0.00 %") && text.contains("over 4 folds"), "{text}");
     assert!(stage.text("all/report.html").contains("accuracy by fold"));

@@ -13,7 +13,6 @@ use crate::stage::{SERIES, SMALL, Stage};
 #[cfg(unix)]
 mod full_disk;
 mod killed;
-mod older;
 
 /// Compares `run`, which was resumed, with one that was not, after `steps` steps with `settings`.
 fn check_same(stage: &Stage, settings: &str, steps: u64) {

@@ -340,7 +340,6 @@ fn settings_without_effect_are_told() {
         ("training.div_factor=10", "training.div_factor has no effect without training.lr_schedule one_cycle"),
         ("training.quantile=0.9", "training.quantile has no effect"),
         ("training.tf32=true", "training.tf32 has no effect on the CPU"),
-        ("training.form=plain", "training.form has no effect: there is one form of the computation"),
         ("training.warmup_steps=500", "training.warmup_steps is 500 of 30 steps"),
         ("training.early_stopping_min_delta=1", "training.early_stopping_min_delta has no effect"),
         ("gpu_optimization.num_workers=4", "gpu_optimization.num_workers has no effect"),

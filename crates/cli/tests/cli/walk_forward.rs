@@ -74,31 +74,6 @@ fn a_walk_that_was_interrupted_goes_on_with_the_fold_that_it_was_in() {
     assert!(names.map(|(run, step)| stage.checkpoint(run, step)) == whole);
 }
 
-/// Versions before counted folders from 0, and named the fold in a key that does.
-#[test]
-fn a_walk_of_before_goes_on_in_its_folders() {
-    let stage = Stage::with_series();
-    let answer = stage.succeeds(&format!("train --data series.h5 --out run {WALK} {SMALL}"));
-    for fold in 0..3 {
-        std::fs::rename(stage.path(&format!("run/fold-{}", fold + 1)), stage.path(&format!("run/fold-{fold}")))
-            .unwrap();
-        let config = stage.text(&format!("run/fold-{fold}/config.yaml"));
-        let number = format!("  walk_forward_number: {}\n", fold + 1);
-        assert!(config.contains(&number), "{config}");
-        stage.write(
-            &format!("run/fold-{fold}/config.yaml"),
-            &config.replace(&number, &format!("  walk_forward_fold: {fold}\n")),
-        );
-        assert_eq!(answer["folds"][fold]["evaluation"], stage.succeeds(&format!("eval --run run/fold-{fold}")));
-    }
-    std::fs::remove_dir_all(stage.path("run/fold-2")).unwrap();
-    std::fs::remove_file(stage.path("run/walk-forward.json")).unwrap();
-    let resumed = stage.succeeds("train --out run --resume");
-    assert_eq!(resumed["model"], answer["model"]);
-    assert_eq!(resumed["folds"][2]["run"], "run/fold-2");
-    assert_eq!(resumed["folds"][2]["fold"], 3);
-}
-
 #[test]
 fn what_is_wrong_with_a_fold_is_told_before_the_first_is_trained() {
     let stage = Stage::with_series();
@@ -106,7 +81,6 @@ fn what_is_wrong_with_a_fold_is_told_before_the_first_is_trained() {
         ("--set data.walk_forward=3 --set data.purge=31d", "no samples are left for"),
         ("--set data.walk_forward=3 --set data.split=[0.8,0.2,0]", "data.split is 0 for the test"),
         ("--set data.walk_forward=3 --set data.walk_forward_number=4", "data.walk_forward_number is 4"),
-        ("--set data.walk_forward=3 --set data.walk_forward_fold=3", "data.walk_forward_number is 4"),
         ("--set data.walk_forward=3 --init w.safetensors", "--init: each fold begins with weights of its own"),
     ] {
         let [message, _] = stage.fails(&format!("train --data series.h5 --out run {settings}"), 2);

@@ -33,12 +33,10 @@ use crate::model::SampleShape;
 pub enum LossOn {
     /// The last of each window: every window is computed by itself, from its first bar to its last.
     #[default]
-    #[serde(alias = "windows")]
     LastStep,
     /// All samples of a run in one pass over their bars, from the first bar of the first window on.
     /// The samples must be slices of series.
     /// Such models are evaluated as those with carried state: in one pass over each segment.
-    #[serde(alias = "dense")]
     EveryStep,
 }
 

@@ -48,7 +48,6 @@ pub enum Loss {
         /// Shares of the targets that are to lie below the outputs, between 0 and 1; the same for
         /// all K. A model has an output for each: Q of the first target, then Q of the second, and
         /// so on. The loss is the mean over them, too.
-        #[serde(alias = "level")]
         levels: Ascending,
     },
     /// The mean over known targets of the cross entropy of their classes: the negative logarithm of

@@ -17,8 +17,7 @@ pub(crate) struct DataSchema {
     scaling: BTreeMap<String, String>,
     /// `cumulative` or `increment`.
     target_kind: Option<String>,
-    /// Names of the instruments. Plans of earlier versions have none.
-    #[serde(default)]
+    /// Names of the instruments.
     instruments: Vec<String>,
 }
 

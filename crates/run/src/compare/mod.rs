@@ -192,7 +192,7 @@ impl Comparison {
 impl Side {
     fn open(folder: &Path, label: String) -> Result<Self> {
         let run = RunFolder::open(folder)?;
-        let config = run.config_to_resume(&[])?;
+        let config = run.config(&[])?;
         let plan = FoldPlan::from_config(&config)?.filter(|_| run.fold(0).has_begun());
         let settings = config.settings().map(|(key, text)| (key.path, text.to_owned())).collect();
         let (evaluations, folds) = match plan {

@@ -194,18 +194,6 @@ impl Config {
         self.get(&data::PURGE).map(|duration| duration.ns)
     }
 
-    /// Has the run go on by the rules under which it began, which saved its configuration as
-    /// `text`: one of before validated on all samples, by which its best validation was found.
-    pub(crate) fn keep_rules_of(&mut self, text: &str) {
-        let limit = self.get(&training::VALIDATION_SAMPLES);
-        if !text.contains("validation_samples:") && limit == SampleLimit::Auto {
-            self.set_word(&training::VALIDATION_SAMPLES, "all");
-        }
-        if !text.contains("target_scaling:") {
-            self.set_word(&training::TARGET_SCALING, "none");
-        }
-    }
-
     /// The most samples of an evaluation that `training.validation_samples` allows; `None` for all.
     pub(crate) fn validation_samples(&self) -> Option<usize> {
         match self.get(&training::VALIDATION_SAMPLES) {
@@ -221,33 +209,25 @@ impl Config {
         validation > 0.0 || test > 0.0
     }
 
-    /// The one fold of a walk forward that is asked for, counted from 0 whichever key says it.
+    /// The one fold of a walk forward to train, counted from 0; `None` for all.
     pub(crate) fn walk_forward_fold(&self) -> Option<usize> {
-        let number = self.get(&data::WALK_FORWARD_NUMBER).map(|number| number.saturating_sub(1));
-        number.or_else(|| self.get(&data::WALK_FORWARD_FOLD))
+        self.get(&data::WALK_FORWARD_NUMBER).map(|number| number.saturating_sub(1))
     }
 
     /// Asks for the `fold`-th fold, counted from 0.
     pub(crate) fn set_walk_forward_fold(&mut self, fold: usize) {
         self.set_count(&data::WALK_FORWARD_NUMBER, fold as u64 + 1);
-        // A configuration of before may have it too.
-        self.settings.remove(data::WALK_FORWARD_FOLD.key.path);
     }
 
-    /// The one part of a cross-validation that is to be the test, counted from 0 whichever key says
-    /// it; `None` for each once.
+    /// The one part of a cross-validation that is to be the test, counted from 0; `None` for each
+    /// once.
     pub(crate) fn cross_validation_fold(&self) -> Option<usize> {
-        match self.word(&data::FOLD.key) {
-            Some("none") => self.get(&data::FOLD_NUMBER).map(|number| number.saturating_sub(1)),
-            _ => self.get(&data::FOLD),
-        }
+        self.get(&data::FOLD_NUMBER).map(|number| number.saturating_sub(1))
     }
 
     /// Asks for the `fold`-th part as test, counted from 0.
     pub(crate) fn set_cross_validation_fold(&mut self, fold: usize) {
         self.set_count(&data::FOLD_NUMBER, fold as u64 + 1);
-        // A configuration of before may have it too.
-        self.set_word(&data::FOLD, "none");
     }
 }
 

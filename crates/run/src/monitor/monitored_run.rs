@@ -173,7 +173,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.yaml"), "").unwrap();
         let mut monitored = MonitoredRun::open(folder.path()).unwrap();
-        for (fold, loss) in [("fold-0", 3.0), ("fold-1", 4.0)] {
+        for (fold, loss) in [("fold-1", 3.0), ("fold-2", 4.0)] {
             write(&folder.path().join(fold), &[step(1, loss)]);
             monitored.refresh().unwrap();
             assert!(monitored.name().ends_with(fold), "{}", monitored.name());

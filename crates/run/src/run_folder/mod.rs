@@ -20,9 +20,6 @@ use crate::plan::Plan;
 pub(crate) use follow::{LogFollower, LogUpdate};
 pub(crate) use log::{MetricsLog, ResumePoint};
 
-/// Prefix of unfinished files of earlier versions.
-const UNFINISHED: &str = ".tmp";
-
 /// The folder that `train --out` names.
 #[derive(Clone)]
 pub(crate) struct RunFolder {
@@ -84,22 +81,14 @@ impl RunFolder {
 
     /// Writes configuration and plan, before the first step.
     pub(crate) fn begin(&self, config: &Config, plan: &Plan) -> Result<()> {
-        self.clean()?;
+        self.clean();
         atomic_file::write(&self.config_file(), config.to_yaml().as_bytes())?;
         Ok(atomic_file::write(&self.plan_file(), serde_json::to_string_pretty(plan)?.as_bytes())?)
     }
 
     /// Removes unfinished files of a process that was killed.
-    fn clean(&self) -> Result<()> {
-        for entry in fs::read_dir(&self.root).with_context(|| format!("{}: cannot be listed", self.root.display()))? {
-            let path = entry?.path();
-            let is_unfinished = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED));
-            if is_unfinished && path.is_file() {
-                fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
-            }
-        }
+    fn clean(&self) {
         remove_stale_in(&self.root);
-        Ok(())
     }
 
     /// Adds advice to an `error` of a full disk.
@@ -122,11 +111,9 @@ impl RunFolder {
     }
 
     /// The folder of the `fold`-th fold of this run, counted from 0, whether it is there or not.
-    ///
-    /// Names count from 1, but from 0 in a run of before, which has a `fold-0`.
+    /// Its name counts from 1.
     pub(crate) fn fold(&self, fold: usize) -> RunFolder {
-        let first = usize::from(!self.root.join("fold-0").exists());
-        RunFolder { root: self.root.join(format!("fold-{}", fold + first)), is_fold: true }
+        RunFolder { root: self.root.join(format!("fold-{}", fold + 1)), is_fold: true }
     }
 
     /// True if it is the folder of one of several folds that are trained together.
@@ -246,13 +233,6 @@ impl RunFolder {
         Ok(Config::load_saved(&file, &text, arguments)?)
     }
 
-    /// [`RunFolder::config`] of a run that resumes on the same samples.
-    pub(crate) fn config_to_resume(&self, arguments: &[String]) -> Result<Config> {
-        let mut config = self.config(arguments)?;
-        config.keep_rules_of(&fs::read_to_string(self.config_file())?);
-        Ok(config)
-    }
-
     /// Content of plan.json; null where the file is absent or no plan.
     pub(crate) fn saved_plan(&self) -> Value {
         let text = fs::read_to_string(self.plan_file()).unwrap_or_default();
@@ -314,15 +294,14 @@ mod tests {
     fn what_a_killed_process_was_writing_is_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
-        fs::create_dir(folder.path().join(".tmpfolder")).unwrap();
-        for name in [".tmpAbCdEf", ".plan.json.AbCdEf.tmp", ".hidden", "tmp", "notes.tmp"] {
+        for name in [".plan.json.AbCdEf.tmp", ".hidden", "tmp", "notes.tmp"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        run.clean().unwrap();
+        run.clean();
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
         let mut left: Vec<String> = fs::read_dir(folder.path()).unwrap().map(name).collect();
         left.sort();
-        assert_eq!(left, [".hidden", ".tmpfolder", "notes.tmp", "tmp"]);
+        assert_eq!(left, [".hidden", "notes.tmp", "tmp"]);
     }
 
     #[test]

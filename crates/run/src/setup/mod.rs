@@ -195,7 +195,7 @@ impl TrainingSetup {
             return Ok(());
         };
         let instead = match path {
-            "data.folds" | "data.fold" | "data.fold_number" => "; data.walk_forward tests bars fold after fold",
+            "data.folds" | "data.fold_number" => "; data.walk_forward tests bars fold after fold",
             _ => "",
         };
         Err(Error::usage(format!(

@@ -339,30 +339,6 @@ mod tests {
         }
     }
 
-    /// A run from before there was the setting has found its best validation among all samples.
-    #[test]
-    fn a_run_of_before_goes_on_to_validate_on_all_samples() {
-        let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let with = |folder: &Path, start, steps, samples: &str| {
-            let mut request = request(folder, start);
-            request.max_steps = Some(steps);
-            request.settings.set.push(format!("training.validation_samples={samples}"));
-            request
-        };
-        let all = train(&with(whole.path(), Start::Anew, 5, "all"), &Host::silent()).unwrap();
-        train(&with(folder.path(), Start::Anew, 2, "all"), &Host::silent()).unwrap();
-        let config = folder.path().join("run/config.yaml");
-        let saved = std::fs::read_to_string(&config).unwrap();
-        assert!(saved.contains("  validation_samples: all\n"), "{saved}");
-        std::fs::write(&config, saved.replace("  validation_samples: all\n", "")).unwrap();
-        let other = train(&with(folder.path(), Start::Resume, 5, "10"), &Host::silent()).unwrap_err();
-        assert!(other.to_string().contains("training.validation_samples (samples of a validation) 25"), "{other}");
-        let request = TrainRequest { max_steps: Some(5), ..request(folder.path(), Start::Resume) };
-        let rest = train(&request, &Host::silent()).unwrap();
-        assert_eq!(rest.best_validation, all.best_validation);
-        assert!(std::fs::read_to_string(&config).unwrap().contains("  validation_samples: all\n"));
-    }
-
     /// Errors at the end are those of the whole test unless it is large or told otherwise: those of
     /// a part are called estimates wherever they are shown. Baselines are fitted on all samples.
     #[test]

@@ -184,7 +184,7 @@ pub(super) fn reopen(request: &TrainRequest) -> Result<(RunFolder, Config)> {
     let out =
         request.out.as_deref().ok_or_else(|| Error::usage("--resume needs the folder of the run: --out FOLDER"))?;
     let folder = RunFolder::open(out)?;
-    let mut config = folder.config_to_resume(&request.settings.set)?;
+    let mut config = folder.config(&request.settings.set)?;
     // By how many processes a run was trained before is no matter of it.
     if !request.settings.set.iter().any(|set| set.trim_start().starts_with("distributed.backend")) {
         config.set_word(&config::distributed::BACKEND, "auto");

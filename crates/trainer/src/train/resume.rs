@@ -118,33 +118,11 @@ impl Trainer {
             target_scales: self.target_scales.clone(),
             scaler: self.scaler.as_ref().map(LossScaler::state),
             unfinished: self.unfinished.is_some(),
-            updates: Some(self.optimizer.steps()),
+            updates: self.optimizer.steps(),
         }
     }
 
     fn run_settings(&self, schedule: &Schedule, run: &Run<'_>) -> RunSettings {
-        RunSettings {
-            shape: self.model.shape().clone(),
-            model: self.model.config(),
-            train_samples: run.train.len(),
-            validation_samples: self.config.evaluated(run.validation).len(),
-            seed: self.config.seed,
-            batch_size: self.config.batch_size,
-            accumulation_steps: self.config.accumulation_steps,
-            run_length: self.config.run_samples(),
-            last_batch: self.config.last_batch,
-            optimizer: self.config.optimizer,
-            lr_schedule: self.config.lr_schedule,
-            steps: schedule.steps,
-            loss: self.config.loss,
-            clip_norm: self.config.clip_norm,
-            dropout: self.config.dropout,
-            carry_state: self.config.carry_state,
-            loss_on: self.config.loss_on,
-            precision: self.config.precision,
-            tf32: self.config.tf32,
-            tuning: self.config.tuning,
-            loss_scale: self.config.loss_scale,
-        }
+        RunSettings::new(&self.config, self.model.shape(), schedule.steps, run)
     }
 }

@@ -176,13 +176,4 @@ fn what_makes_a_resumed_run_another_one_is_told() {
     trainer.train(&run, &mut listen).unwrap();
     let resumed = trainer.resume(&run).unwrap().unwrap();
     assert!(resumed.changed.is_empty() && resumed.other_arithmetic.is_none(), "{resumed:?}");
-
-    // Checkpoints of before may have the field `form`, of which one value remained.
-    let newest = folder.path().join("step-00000012");
-    edit_state(&newest, "\"instruction_set\"", "\"form\": \"fast\", \"instruction_set\"");
-    assert_eq!(trainer.resume(&run).unwrap().unwrap().other_arithmetic, None);
-    edit_state(&newest, "\"form\": \"fast\"", "\"form\": \"plain\"");
-    let resumed = trainer.resume(&run).unwrap().unwrap();
-    assert_eq!(resumed.state.arithmetic.to_string(), format!("{instruction_set}, `form` plain"));
-    assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Precision::Fp32)));
 }

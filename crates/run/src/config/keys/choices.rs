@@ -67,10 +67,6 @@ choice!(
     OnNan: "stop" => Stop, "rollback" => Rollback
 );
 choice!(
-    /// Form of the computation.
-    ComputationForm: "fast" => Fast, "plain" => Plain
-);
-choice!(
     /// Record of memory use.
     MemoryRecord: "events" => Events, "trace" => Trace, "off" => Off
 );

@@ -6,7 +6,7 @@ use megabatch_trainer::TrainingWindow;
 
 use super::choices::Residency;
 use super::setting::{Setting, auto_or_choice, choice, setting, settings};
-use super::{COUNT, COUNT_OR_ZERO, Condition::*, Key, POSITIVE, or};
+use super::{COUNT, Condition::*, Key, POSITIVE, or};
 use crate::config::value::Kind;
 use crate::text::Duration;
 
@@ -59,11 +59,6 @@ settings! {
         .field("fold + 1")
         .only(&[OnSamples, WALK_FORWARD.is_not("none")]);
 
-    /// Older name of `data.walk_forward_number`, counted from 0. `data.walk_forward_number` takes
-    /// precedence.
-    WALK_FORWARD_FOLD: Option<usize> = setting("data.walk_forward_fold", or("all", &COUNT_OR_ZERO), "all")
-        .only(&[OnSamples, WALK_FORWARD.is_not("none")]);
-
     /// Cross-validation: number of equal parts, random and stratified by class, in place of
     /// `data.split`. One part is the test, the next the validation, the others the training set.
     FOLDS: Option<usize> = setting("data.folds", or("none", &Kind::Count { min: 3, max: 1000 }), "none")
@@ -72,10 +67,5 @@ settings! {
     /// Part to test, from 1. `all` tests each part once; `cross-validation.json` and `report.html`
     /// have mean and deviation.
     FOLD_NUMBER: Option<usize> = setting("data.fold_number", or("all", &COUNT), "1")
-        .only(&[OnGraphFiles, FOLDS.is_not("none")]);
-
-    /// Older name of `data.fold_number`, counted from 0; where it is given, it is used in its
-    /// place.
-    FOLD: Option<usize> = setting("data.fold", or("none", &or("all", &COUNT_OR_ZERO)), "none")
         .only(&[OnGraphFiles, FOLDS.is_not("none")]);
 }

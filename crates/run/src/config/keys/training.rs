@@ -6,7 +6,7 @@ use megabatch_nn::loss::{Ascending, Classes};
 use megabatch_nn_cuda::Tuning;
 use megabatch_trainer::{OptimizerKind, TargetScaling};
 
-use super::choices::{ComputationForm, LossKind, LrCurve, OnNan, RunLength, SampleLimit};
+use super::choices::{LossKind, LrCurve, OnNan, RunLength, SampleLimit};
 use super::setting::{Setting, auto_or_choice, choice, setting, settings};
 use super::{COUNT, COUNT_OR_ZERO, Condition::*, Key, NOT_NEGATIVE, POSITIVE, THREAD_COUNT, or};
 use crate::config::tasks::TaskList;
@@ -245,11 +245,6 @@ settings! {
     /// Logs the time of each layer of each timeframe in every step: projection, recurrence,
     /// backward pass, weight gradients. Measuring takes some time.
     PROFILE: bool => profile = setting("training.profile", Kind::Bool, "false");
-
-    /// Read from configurations of earlier versions, which had a second form of the computation.
-    FORM: ComputationForm = choice("training.form", "fast")
-        .field("form")
-        .only(&[Never { because: "there is one form of the computation" }]);
 
     /// Threads that compute. Any number gives the same bits.
     THREADS: Option<usize> = setting("training.threads", or("all", &THREAD_COUNT), "all").field("threads");

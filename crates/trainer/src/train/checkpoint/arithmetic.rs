@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 /// Arithmetic of a run. Another machine rounds sums differently, and changes nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
 pub struct Arithmetic {
     /// Kind of CPU and vector instructions, such as `x86_64 avx512`; for a run in bf16 also those
     /// that multiply its numbers, such as `x86_64 avx512 amx-bf16`.
@@ -31,24 +30,6 @@ impl fmt::Display for Arithmetic {
     }
 }
 
-/// JSON of checkpoints. Those of earlier versions have a field `form`: `fast` is the
-/// engine of today, and `plain` was one that rounded in another order.
-#[derive(Deserialize)]
-struct Stored {
-    #[serde(default)]
-    form: Option<String>,
-    instruction_set: String,
-}
-
-impl From<Stored> for Arithmetic {
-    fn from(Stored { form, instruction_set }: Stored) -> Self {
-        match form.as_deref() {
-            Some("plain") => Arithmetic { instruction_set: format!("{instruction_set}, `form` plain") },
-            _ => Arithmetic { instruction_set },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,16 +40,5 @@ mod tests {
         assert_eq!(fp16, fp32);
         let named = instructions(Precision::Bf16).map_or(String::new(), |name| format!(" {name}"));
         assert_eq!(bf16, fp32 + &named);
-    }
-
-    #[test]
-    fn checkpoints_that_name_a_form_are_read() {
-        for (text, expected) in [
-            (r#"{"instruction_set":"x86_64 avx512"}"#, "x86_64 avx512"),
-            (r#"{"form":"fast","instruction_set":"x86_64 avx512"}"#, "x86_64 avx512"),
-            (r#"{"form":"plain","instruction_set":"x86_64 avx2"}"#, "x86_64 avx2, `form` plain"),
-        ] {
-            assert_eq!(serde_json::from_str::<Arithmetic>(text).unwrap().instruction_set, expected);
-        }
     }
 }

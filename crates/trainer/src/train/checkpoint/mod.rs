@@ -351,7 +351,7 @@ fn load(
         states.copy("", carried);
     }
     let (own_moments, steps) = optimizer.state_mut();
-    *steps = state.updates.unwrap_or(state.step);
+    *steps = state.updates;
     if let Some(own_moments) = own_moments {
         moments.copy(EXP_AVG, &mut own_moments.exp_avg);
         moments.copy(EXP_AVG_SQ, &mut own_moments.exp_avg_sq);

@@ -33,25 +33,21 @@ pub struct State {
     /// For how long the validation loss has not improved, where early stopping watches it.
     #[serde(rename = "plateau")]
     pub early_stopping: EarlyStoppingState,
-    /// Rollbacks so far, and the losses by which a divergence is told. Old checkpoints have none.
-    #[serde(default, rename = "course")]
+    /// Rollbacks so far, and the losses by which a divergence is told.
+    #[serde(rename = "course")]
     pub divergence: DivergenceState,
     /// The scales of the targets; absent where they are not scaled. The head as it is trained is
     /// then in `optimizer.safetensors`, and `model.safetensors` has it for the targets' unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_scales: Option<TargetScales>,
     /// The loss scale, for a run in fp16.
-    #[serde(default)]
     pub scaler: Option<ScalerState>,
     /// True if what follows the last step, such as its validation, is still to be done: memory ran
     /// short for it.
-    #[serde(default)]
     pub unfinished: bool,
     /// Steps that changed the weights, by which Adam corrects its moments: all but those that
-    /// overflowed and those without a known target. Absent in older checkpoints of other precisions
-    /// than fp16, which are read as if every step had changed them.
-    #[serde(default)]
-    pub updates: Option<u64>,
+    /// overflowed and those without a known target.
+    pub updates: u64,
 }
 
 /// A validation that was better than all before it.

@@ -105,7 +105,7 @@ fn state(step: u64) -> State {
         unfinished: false,
         target_scales: None,
         scaler: None,
-        updates: None,
+        updates: step,
         format_version: State::VERSION,
         step,
         epoch: 0,

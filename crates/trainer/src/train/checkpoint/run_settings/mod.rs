@@ -11,9 +11,11 @@ use megabatch_nn_cuda::Tuning;
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 use crate::config::optimizer::OptimizerConfig;
 use crate::error::{Error, Result, is_field};
+use crate::train::Run;
 
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///
@@ -66,20 +68,14 @@ pub struct RunSettings {
     /// True if windows start from carried states.
     pub carry_state: bool,
     /// Steps of the sequence that have a loss.
-    #[serde(default)]
-    #[serde(alias = "mode")]
     pub loss_on: LossOn,
     /// Precision of the inputs of products.
-    #[serde(default)]
     pub precision: Precision,
     /// True if a GPU rounds what products read in fp32.
-    #[serde(default)]
     pub tf32: bool,
     /// Which kernels a GPU's operations take.
-    #[serde(default)]
     pub tuning: Tuning,
     /// Settings of the loss scale, in fp16.
-    #[serde(default)]
     pub loss_scale: ScalerConfig,
 }
 
@@ -104,6 +100,68 @@ impl fmt::Display for ChangedSetting {
 type Settings = Vec<(&'static str, String)>;
 
 impl RunSettings {
+    /// The settings of a run of `steps` optimizer steps.
+    pub(in crate::train) fn new(config: &Config, shape: &SampleShape, steps: u64, run: &Run<'_>) -> Self {
+        // Every field by name, so that a new one is not forgotten here.
+        let Config {
+            model,
+            dropout,
+            optimizer,
+            lr_schedule,
+            clip_norm,
+            loss,
+            batch_size,
+            accumulation_steps,
+            // As `run_samples`.
+            run_length: _,
+            last_batch,
+            carry_state,
+            loss_on,
+            seed,
+            // As the number of samples that a validation takes.
+            validation_samples: _,
+            precision,
+            tf32,
+            tuning,
+            loss_scale,
+            // As the checkpoint's scales of targets, which the run goes on with.
+            target_scaling: _,
+            // As `steps`.
+            epochs: _,
+            max_steps: _,
+            // Free to change without a word.
+            gradient_checkpointing: _,
+            threads: _,
+            validate_every_steps: _,
+            early_stopping: _,
+            divergence: _,
+            profile: _,
+        } = config;
+        RunSettings {
+            shape: shape.clone(),
+            model: *model,
+            train_samples: run.train.len(),
+            validation_samples: config.evaluated(run.validation).len(),
+            seed: *seed,
+            batch_size: *batch_size,
+            accumulation_steps: *accumulation_steps,
+            run_length: config.run_samples(),
+            last_batch: *last_batch,
+            optimizer: *optimizer,
+            lr_schedule: *lr_schedule,
+            steps,
+            loss: *loss,
+            clip_norm: *clip_norm,
+            dropout: *dropout,
+            carry_state: *carry_state,
+            loss_on: *loss_on,
+            precision: *precision,
+            tf32: *tf32,
+            tuning: *tuning,
+            loss_scale: *loss_scale,
+        }
+    }
+
     /// Changed settings of a run with the settings `now`, if it may resume from the checkpoint at
     /// `path`, whose settings these are.
     pub(super) fn compare(&self, path: &Path, now: &RunSettings) -> Result<Vec<ChangedSetting>> {
@@ -141,19 +199,36 @@ impl RunSettings {
             tuning,
             loss_scale,
         } = self;
+        let ModelConfig {
+            encoder,
+            cell,
+            hidden,
+            layers,
+            bias,
+            layer_norm,
+            pooling,
+            fusion,
+            graph,
+            edge_attributes,
+            readout,
+            // As the loss.
+            outputs_per_target: _,
+            outputs: _,
+        } = model;
+        let OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = optimizer;
         let mut fixed = vec![
             ("shape", shape.to_string()),
-            ("encoder", model.encoder.name().to_owned()),
-            ("cell", model.cell.name().to_owned()),
-            ("hidden", model.hidden.to_string()),
-            ("layers", model.layers.to_string()),
-            ("bias", model.bias.to_string()),
-            ("layer_norm", model.layer_norm.to_string()),
-            ("pooling", model.pooling.to_string()),
-            ("fusion", model.fusion.to_string()),
-            ("readout", model.readout.map_or("none".to_owned(), |readout| lower(&readout))),
-            ("graph", if model.graph.is_some() { "attention" } else { "none" }.to_owned()),
-            ("edge_attributes", model.edge_attributes.to_string()),
+            ("encoder", encoder.name().to_owned()),
+            ("cell", cell.name().to_owned()),
+            ("hidden", hidden.to_string()),
+            ("layers", layers.to_string()),
+            ("bias", bias.to_string()),
+            ("layer_norm", layer_norm.to_string()),
+            ("pooling", pooling.to_string()),
+            ("fusion", fusion.to_string()),
+            ("readout", readout.map_or("none".to_owned(), |readout| lower(&readout))),
+            ("graph", if graph.is_some() { "attention" } else { "none" }.to_owned()),
+            ("edge_attributes", edge_attributes.to_string()),
             ("train_samples", train_samples.to_string()),
             ("validation_samples", validation_samples.to_string()),
             ("seed", seed.to_string()),
@@ -161,10 +236,10 @@ impl RunSettings {
             ("accumulation_steps", accumulation_steps.to_string()),
             ("run_length", run_length.to_string()),
             ("last_batch", lower(last_batch)),
-            ("optimizer.kind", lower(&optimizer.kind)),
-            ("optimizer.beta1", optimizer.beta1.to_string()),
-            ("optimizer.beta2", optimizer.beta2.to_string()),
-            ("optimizer.epsilon", optimizer.epsilon.to_string()),
+            ("optimizer.kind", lower(kind)),
+            ("optimizer.beta1", beta1.to_string()),
+            ("optimizer.beta2", beta2.to_string()),
+            ("optimizer.epsilon", epsilon.to_string()),
             ("loss", loss.name().to_owned()),
             ("lr_schedule.kind", lr_schedule.kind.name().to_owned()),
             ("lr_schedule.warmup_steps", lr_schedule.warmup_steps.to_string()),
@@ -177,13 +252,13 @@ impl RunSettings {
             ("precision", precision.to_string()),
             ("tf32", tf32.to_string()),
             ("tuning", lower(tuning)),
-            ("optimizer.lr", optimizer.lr.to_string()),
-            ("optimizer.weight_decay", optimizer.weight_decay.to_string()),
+            ("optimizer.lr", lr.to_string()),
+            ("optimizer.weight_decay", weight_decay.to_string()),
             ("clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
             ("dropout", dropout.to_string()),
         ];
-        if let Some(graph) = model.graph {
-            let (fixed_of_graph, free_of_graph) = graph_settings(&graph);
+        if let Some(graph) = graph {
+            let (fixed_of_graph, free_of_graph) = graph_settings(graph);
             fixed.extend(fixed_of_graph);
             free.extend(free_of_graph);
         }
@@ -197,22 +272,31 @@ impl RunSettings {
 
 /// Settings of the loss scale from now on; its value is in the checkpoint.
 fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
+    let ScalerConfig {
+        initial_scale,
+        growth_factor,
+        backoff_factor,
+        growth_interval,
+        hysteresis,
+        min_scale,
+        max_scale,
+    } = scale;
     vec![
-        ("loss_scale.initial_scale", scale.initial_scale.to_string()),
-        ("loss_scale.growth_factor", scale.growth_factor.to_string()),
-        ("loss_scale.backoff_factor", scale.backoff_factor.to_string()),
-        ("loss_scale.growth_interval", scale.growth_interval.to_string()),
-        ("loss_scale.hysteresis", scale.hysteresis.to_string()),
-        ("loss_scale.min_scale", scale.min_scale.to_string()),
-        ("loss_scale.max_scale", scale.max_scale.to_string()),
+        ("loss_scale.initial_scale", initial_scale.to_string()),
+        ("loss_scale.growth_factor", growth_factor.to_string()),
+        ("loss_scale.backoff_factor", backoff_factor.to_string()),
+        ("loss_scale.growth_interval", growth_interval.to_string()),
+        ("loss_scale.hysteresis", hysteresis.to_string()),
+        ("loss_scale.min_scale", min_scale.to_string()),
+        ("loss_scale.max_scale", max_scale.to_string()),
     ]
 }
 
 /// Settings of the learning rate's curve.
-fn curve_settings(schedule: &LrSchedule, steps: u64) -> Settings {
-    let mut settings = match schedule.kind {
+fn curve_settings(LrSchedule { kind, warmup_steps: _, lr_min }: &LrSchedule, steps: u64) -> Settings {
+    let mut settings = match kind {
         LrScheduleKind::Constant => return Vec::new(),
-        LrScheduleKind::Cosine => vec![("lr_schedule.lr_min", schedule.lr_min.to_string())],
+        LrScheduleKind::Cosine => vec![("lr_schedule.lr_min", lr_min.to_string())],
         LrScheduleKind::OneCycle(OneCycle { pct_start, div_factor, final_div_factor }) => vec![
             ("lr_schedule.one_cycle.pct_start", pct_start.to_string()),
             ("lr_schedule.one_cycle.div_factor", div_factor.to_string()),

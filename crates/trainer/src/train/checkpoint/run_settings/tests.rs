@@ -211,16 +211,3 @@ fn json_keeps_every_bit() {
         assert_eq!(serde_json::from_str::<RunSettings>(&text).unwrap(), before);
     }
 }
-
-/// Checkpoints say `"mode": "dense"` that were written before the field was `loss_on`.
-#[test]
-fn settings_under_their_old_names_are_read() {
-    for (old, now) in [("windows", LossOn::LastStep), ("dense", LossOn::EveryStep)] {
-        let expected = RunSettings { loss_on: now, ..settings() };
-        let text = serde_json::to_string(&expected).unwrap();
-        let written = format!("\"loss_on\":\"{}\"", now.name());
-        assert!(text.contains(&written), "{text}");
-        let text = text.replace(&written, &format!("\"mode\":\"{old}\""));
-        assert_eq!(serde_json::from_str::<RunSettings>(&text).unwrap(), expected);
-    }
-}
