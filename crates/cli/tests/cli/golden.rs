@@ -49,6 +49,7 @@ const CASES: &[Case] = &[
     case("windows", "windows.h5", ""),
     case("windows in bf16", "windows.h5", "training.precision=bf16"),
     case("windows by batch", "windows.h5", "gpu_optimization.use_chunk_loader=false"),
+    case("windows in chunks", "windows.h5", "gpu_optimization.chunk_size_gb=0.000015"),
     case("streamed", "series.h5", "data.residency=streamed data.cache_gb=0.0001"),
     case("dense", "series.h5", "training.loss_on=every_step training.run_length=6"),
     case("dense in bf16", "series.h5", "training.loss_on=every_step training.run_length=6 training.precision=bf16"),
@@ -65,10 +66,17 @@ const CASES: &[Case] = &[
     case("quantile", "series.h5", "training.loss=quantile"),
     case("wide", "series.h5", "model.hidden=80"),
     case("wide in bf16", "series.h5", "model.hidden=80 training.precision=bf16"),
+    case("GRU", "series.h5", "model.cell=gru"),
+    case("GRU in bf16", "series.h5", "model.cell=gru training.precision=bf16"),
+    case("GRU, dense", "series.h5", "model.cell=gru training.loss_on=every_step training.run_length=6"),
+    case("GRU, dropout and norm", "series.h5", GRU_LAYERS),
     case("GAT over shares", "shares.h5", GAT),
     case("GAT over shares, ranks", "shares.h5", GAT_RANKS),
     case("GAT over graphs", "shapes.mbg", "model.graph_hidden=4 model.graph_heads=2 training.loss=cross_entropy"),
 ];
+
+const GRU_LAYERS: &str = "model.cell=gru model.layers=2 model.dropout=0.3 model.layer_norm=true \
+    training.gradient_checkpointing=true";
 
 const GAT_RANKS: &str = "model.graph=shares.mbg model.graph_hidden=4 model.graph_heads=2 model.graph_dropout=0.1 \
     gpu_optimization.batch_size=4 training.loss=rank_pairwise";
