@@ -8,6 +8,7 @@ use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
 use megabatch_nn::model::fusion::AttentionFusion;
 
+use crate::arithmetic::CpuArithmetic;
 use crate::compute::{CheckpointPolicy, Purpose};
 use crate::fusion::FusionMemory;
 use crate::kernel::quantized::{self, Int8Isa};
@@ -40,7 +41,7 @@ pub fn fuse(
     let samples = tokens.len() / (fusion.sizes.tokens * fusion.sizes.hidden);
     let purpose = Purpose::Training { dropout: false, runs: None, kept: CheckpointPolicy::Everything };
     let mut memory = FusionMemory::new(scope, fusion.sizes, samples, purpose)?;
-    memory.set_precision(precision, None);
+    memory.set_arithmetic(CpuArithmetic::new(precision, None));
     let fused = memory.forward(fusion, parameters, tokens).to_vec();
     let mut d_tokens = vec![0.0; tokens.len()];
     let mut gradients = TensorSet::zeros(scope, parameters.layout())?;

@@ -3,7 +3,7 @@
 //! Layers after the encoders: fusion, graph attention, a readout, the linear head, each where the
 //! model has it.
 
-use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
+use megabatch_amp::NonFiniteTrace;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::graph::{GraphDropout, GraphView};
@@ -11,6 +11,7 @@ use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
 use megabatch_nn::model::decoder::{Decoder, Widths};
 use megabatch_nn::model::{Readout, TensorSet};
 
+use crate::arithmetic::CpuArithmetic;
 use crate::compute::{Capacity, Purpose};
 use crate::fusion::FusionMemory;
 use crate::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
@@ -114,8 +115,7 @@ pub(crate) fn passes(purpose: Purpose) -> Passes {
 pub(crate) struct Decoding {
     /// B now.
     samples: usize,
-    /// For products of pairs of bf16 numbers; `None` for single precision.
-    bf16_isa: Option<Bf16Isa>,
+    arithmetic: CpuArithmetic,
     widths: Widths,
     encodings: Buffer<f32>,   // [B, D]
     outputs: Buffer<f32>,     // [R, K]
@@ -147,7 +147,7 @@ impl Decoding {
             .map(|attention| AttentionPass::new(scope, attention, capacity.samples, capacity.edges, passes(purpose)));
         Ok(Decoding {
             samples: 0,
-            bf16_isa: None,
+            arithmetic: CpuArithmetic::Fp32,
             widths: decoder.widths,
             encodings: zeros(encodings)?,
             outputs: zeros(outputs)?,
@@ -165,14 +165,14 @@ impl Decoding {
     }
 
     /// Rounds the encodings, which fusion or the head reads.
-    fn round_encodings(&mut self, precision: Precision) {
-        round_to(precision, &mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
+    fn round_encodings(&mut self) {
+        self.arithmetic.round(&mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
     }
 
     /// Rounds their gradient.
-    pub(crate) fn round_d_encodings(&mut self, precision: Precision) {
+    pub(crate) fn round_d_encodings(&mut self) {
         let len = (self.samples * self.widths.encoding).min(self.d_encodings.len());
-        round_to(precision, &mut self.d_encodings.as_mut_slice()[..len]);
+        self.arithmetic.round(&mut self.d_encodings.as_mut_slice()[..len]);
     }
 
     /// Sets B, and gives the encodings for writing, [B, D].
@@ -261,27 +261,25 @@ impl Decoding {
         }
         let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
         match &decoder.head {
-            Some(head) => head::forward(head, self.bf16_isa, parameters, x, outputs),
+            Some(head) => head::forward(head, self.arithmetic.bf16_isa(), parameters, x, outputs),
             None => outputs.copy_from_slice(x),
         }
     }
 
-    /// Computes the outputs as [`Decoding::forward`] does, with what products read and give rounded
-    /// as the policy says of a run in `precision`. With an instruction set for pairs, products here
-    /// and in [`Decoding::backward`] are by it.
+    /// [`Decoding::forward`] with products in `arithmetic`, as [`Decoding::backward`] after it.
+    /// Encodings are rounded to its precision.
     pub(crate) fn forward_in(
         &mut self,
-        precision: Precision,
-        bf16_isa: Option<Bf16Isa>,
+        arithmetic: CpuArithmetic,
         decoder: &Decoder,
         parameters: &TensorSet,
         packed: Option<&PackedAttention>,
         graph: Option<GraphShard<'_>>,
     ) {
-        self.round_encodings(precision.arithmetic(Operation::MatrixProduct).operands);
-        self.bf16_isa = bf16_isa;
-        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision, bf16_isa));
-        self.attention.iter_mut().for_each(|attention| attention.set_bf16_isa(bf16_isa));
+        self.arithmetic = arithmetic;
+        self.round_encodings();
+        self.fusion.iter_mut().for_each(|fusion| fusion.set_arithmetic(arithmetic));
+        self.attention.iter_mut().for_each(|attention| attention.set_bf16_isa(arithmetic.bf16_isa()));
         self.forward(decoder, parameters, packed, graph);
     }
 
@@ -335,10 +333,18 @@ impl Decoding {
         let (nodes, d_nodes) = (&nodes[..len], &mut d_nodes.as_mut_slice()[..len]);
         let d_outputs = &self.d_outputs.as_slice()[..self.widths.readout.rows(self.samples) * self.widths.outputs];
         if self.widths.readout == Readout::Node {
-            head_backward(decoder, self.bf16_isa, parameters, nodes, d_outputs, d_nodes, gradients);
+            head_backward(decoder, self.arithmetic.bf16_isa(), parameters, nodes, d_outputs, d_nodes, gradients);
         } else {
             let d_pooled = self.d_pooled.as_mut_slice();
-            head_backward(decoder, self.bf16_isa, parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
+            head_backward(
+                decoder,
+                self.arithmetic.bf16_isa(),
+                parameters,
+                self.pooled.as_slice(),
+                d_outputs,
+                d_pooled,
+                gradients,
+            );
             readout::backward(self.widths.readout, d_pooled, &self.arguments, d_nodes);
         }
     }

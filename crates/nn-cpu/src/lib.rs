@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod arithmetic;
 mod carried;
 mod compute;
 #[cfg(feature = "conformance")]

@@ -20,7 +20,6 @@ use rayon::prelude::*;
 
 use crate::compute::{Capacity, Compute, Purpose};
 use crate::decoder::{self, Decoding};
-use crate::kernel::bf16::Bf16Isa;
 use crate::norm::read_top;
 use crate::pooling::WindowPooling;
 use crate::shard::{ShardWorkspace, Weights};
@@ -313,7 +312,7 @@ impl Reader {
 
     /// Takes a sample from the states at its windows' bars to its outputs.
     fn decode(&mut self, weights: Weights<'_>, sample: Streaming<'_>) {
-        let Weights { model, parameters, precision, .. } = weights;
+        let Weights { model, parameters, packed } = weights;
         let hidden = model.config().hidden;
         if !self.poolings.is_empty() {
             self.pool(weights, sample);
@@ -322,17 +321,17 @@ impl Reader {
             let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
             part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, 1, hidden).1));
         }
-        self.decoding.forward_in(precision, Bf16Isa::for_precision(precision), model.decoder(), parameters, None, None);
+        self.decoding.forward_in(packed.arithmetic(), model.decoder(), parameters, None, None);
     }
 
     /// Pools a sample's windows by attention.
-    fn pool(&mut self, Weights { model, parameters, precision, .. }: Weights<'_>, sample: Streaming<'_>) {
+    fn pool(&mut self, Weights { model, parameters, packed }: Weights<'_>, sample: Streaming<'_>) {
         let timeframes = model.poolings().iter().zip(&model.shape().timeframes);
         for (k, (pooled, (pooling, timeframe))) in self.poolings.iter_mut().zip(timeframes).enumerate() {
             let (end, states) = sample.window(k, timeframe.steps, model.config().hidden);
             // Samples that follow each other share the windows of long timeframes.
             if pooled.end != Some(end) {
-                pooled.memory.forward(Bf16Isa::for_precision(precision), pooling, parameters, states);
+                pooled.memory.forward(packed.arithmetic().bf16_isa(), pooling, parameters, states);
                 pooled.end = Some(end);
             }
         }

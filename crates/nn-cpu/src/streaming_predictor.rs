@@ -9,7 +9,6 @@ use megabatch_nn::model::{Model, TensorSet, Timeframe, load_weights};
 
 use crate::compute::{Compute, Purpose};
 use crate::decoder::Decoding;
-use crate::kernel::bf16::Bf16Isa;
 use crate::norm::read_top;
 use crate::pooling::WindowPooling;
 use crate::shard::Weights;
@@ -111,19 +110,14 @@ impl StreamingPredictor {
     /// The outputs `[K, M]` of the model from the states as they are.
     pub fn predict(&mut self) -> Vec<f32> {
         let hidden = self.model.config().hidden;
-        let Weights { parameters, precision, .. } = self.engine.weights(&self.model, &self.parameters);
+        let Weights { parameters, packed, .. } = self.engine.weights(&self.model, &self.parameters);
         let parts = self.decoding.encodings_mut(1).chunks_exact_mut(hidden).zip(&self.states).enumerate();
         for (k, (part, state)) in parts {
             let (state, recent) = state.as_slice().split_at(self.model.config().state_len());
             match self.poolings.get_mut(k) {
                 Some(memory) => {
                     let pooling = &self.model.poolings()[k];
-                    part.copy_from_slice(memory.forward(
-                        Bf16Isa::for_precision(precision),
-                        pooling,
-                        parameters,
-                        recent,
-                    ));
+                    part.copy_from_slice(memory.forward(packed.arithmetic().bf16_isa(), pooling, parameters, recent));
                 }
                 None => {
                     part.copy_from_slice(top_hidden(state, self.model.config()));
@@ -131,14 +125,7 @@ impl StreamingPredictor {
                 }
             }
         }
-        self.decoding.forward_in(
-            precision,
-            Bf16Isa::for_precision(precision),
-            self.model.decoder(),
-            parameters,
-            None,
-            None,
-        );
+        self.decoding.forward_in(packed.arithmetic(), self.model.decoder(), parameters, None, None);
         self.decoding.outputs().to_vec()
     }
 

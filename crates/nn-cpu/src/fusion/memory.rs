@@ -1,12 +1,13 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
+use megabatch_amp::NonFiniteTrace;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
 use megabatch_nn::model::fusion::{AttentionFusion, FusionSizes, Linear};
 
 use super::attention::{self, Sample};
+use crate::arithmetic::CpuArithmetic;
 use crate::compute::Purpose;
 use crate::kernel::bf16::Bf16Isa;
 use crate::matmul::{Matrix, Output, multiply_by};
@@ -18,10 +19,7 @@ use crate::norm::{self, Normalised};
 pub(crate) struct FusionMemory {
     /// N now.
     tokens: usize,
-    /// Precision of the results of products, which the next products read.
-    precision: Precision,
-    /// For products of pairs of bf16 numbers; `None` for single precision.
-    bf16_isa: Option<Bf16Isa>,
+    arithmetic: CpuArithmetic,
     qkv: Buffer<f32>,     // [N, 3H]
     weights: Buffer<f32>, // [B, heads, n, n]
     seen: Buffer<f32>,    // [N, H]: what the tokens see of each other
@@ -61,8 +59,7 @@ impl FusionMemory {
         let norm = || Normalised::new(scope, sizes.hidden, capacity * sizes.tokens);
         Ok(FusionMemory {
             tokens: 0,
-            precision: Precision::Fp32,
-            bf16_isa: None,
+            arithmetic: CpuArithmetic::Fp32,
             qkv: zeros(qkv)?,
             weights: zeros(weights)?,
             seen: zeros(seen)?,
@@ -86,11 +83,10 @@ impl FusionMemory {
         lens.iter().sum::<usize>() + lens[9] + 2 * Normalised::len(sizes.hidden, capacity * sizes.tokens)
     }
 
-    /// Has what products give rounded as the policy says of a run in `precision`, and products
-    /// computed by an instruction set for pairs.
-    pub(crate) fn set_precision(&mut self, precision: Precision, bf16_isa: Option<Bf16Isa>) {
-        self.precision = precision.arithmetic(Operation::MatrixProduct).result;
-        self.bf16_isa = bf16_isa;
+    /// Sets the arithmetic of products. Their results, which the next products read, are rounded to
+    /// its precision.
+    pub(crate) fn set_arithmetic(&mut self, arithmetic: CpuArithmetic) {
+        self.arithmetic = arithmetic;
     }
 
     /// Fuses the tokens of B samples, `x` [B, n, H], to [B, H].
@@ -99,19 +95,19 @@ impl FusionMemory {
         self.tokens = x.len() / hidden;
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
-        linear_forward(fusion.input, self.bf16_isa, parameters, x, hidden, qkv, Output::Overwrite);
-        round_to(self.precision, qkv);
+        linear_forward(fusion.input, self.arithmetic.bf16_isa(), parameters, x, hidden, qkv, Output::Overwrite);
+        self.arithmetic.round(qkv);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights_len());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
         for (qkv, to) in qkv.chunks_exact(3 * tokens * hidden).zip(weights.zip(seen)) {
             attention::forward(fusion.sizes, qkv, to.0, to.1);
         }
-        round_to(self.precision, &mut self.seen.as_mut_slice()[..rows * hidden]);
+        self.arithmetic.round(&mut self.seen.as_mut_slice()[..rows * hidden]);
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
         linear_forward(
             fusion.output,
-            self.bf16_isa,
+            self.arithmetic.bf16_isa(),
             parameters,
             &self.seen.as_slice()[..rows * hidden],
             hidden,
@@ -121,12 +117,12 @@ impl FusionMemory {
         norm::forward(&fusion.norm1, parameters, first, &mut self.norm1);
 
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
-        linear_forward(fusion.widen, self.bf16_isa, parameters, first, hidden, wide, Output::Overwrite);
+        linear_forward(fusion.widen, self.arithmetic.bf16_isa(), parameters, first, hidden, wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
-        round_to(self.precision, wide);
+        self.arithmetic.round(wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
-        linear_forward(fusion.narrow, self.bf16_isa, parameters, wide, inner, second, Output::Add);
+        linear_forward(fusion.narrow, self.arithmetic.bf16_isa(), parameters, wide, inner, second, Output::Add);
         norm::forward(&fusion.norm2, parameters, second, &mut self.norm2);
 
         let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
@@ -137,7 +133,7 @@ impl FusionMemory {
                 fused.iter_mut().zip(token).for_each(|(sum, &x)| *sum += x * share);
             }
         }
-        round_to(self.precision, fused);
+        self.arithmetic.round(fused);
         fused
     }
 
@@ -189,15 +185,42 @@ impl FusionMemory {
         }
         norm::backward(&fusion.norm2, parameters, &self.norm2, d_rows, gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
-        linear_backward(fusion.narrow, self.bf16_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
-        round_to(self.precision, d_wide);
+        linear_backward(
+            fusion.narrow,
+            self.arithmetic.bf16_isa(),
+            parameters,
+            wide,
+            d_rows,
+            d_wide,
+            Output::Overwrite,
+            gradients,
+        );
+        self.arithmetic.round(d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
         let first = &self.first.as_slice()[..rows * hidden];
-        linear_backward(fusion.widen, self.bf16_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
+        linear_backward(
+            fusion.widen,
+            self.arithmetic.bf16_isa(),
+            parameters,
+            first,
+            d_wide,
+            d_rows,
+            Output::Add,
+            gradients,
+        );
 
         norm::backward(&fusion.norm1, parameters, &self.norm1, d_rows, gradients);
         let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
-        linear_backward(fusion.output, self.bf16_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
+        linear_backward(
+            fusion.output,
+            self.arithmetic.bf16_isa(),
+            parameters,
+            seen,
+            d_rows,
+            d_seen,
+            Output::Overwrite,
+            gradients,
+        );
         let sample = 3 * tokens * hidden;
         let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
         let qkv = self.qkv.as_slice().chunks_exact(sample);
@@ -206,9 +229,9 @@ impl FusionMemory {
         for ((qkv, weights), (d_seen, d_qkv)) in qkv.zip(weights).zip(d) {
             attention::backward(fusion.sizes, Sample { qkv, weights }, d_seen, d_qkv);
         }
-        round_to(self.precision, d_qkv);
+        self.arithmetic.round(d_qkv);
         d_x.copy_from_slice(d_rows);
-        linear_backward(fusion.input, self.bf16_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
+        linear_backward(fusion.input, self.arithmetic.bf16_isa(), parameters, x, d_qkv, d_x, Output::Add, gradients);
     }
 }
 
@@ -258,7 +281,7 @@ fn linear_backward(
 
 #[cfg(test)]
 mod tests {
-    use megabatch_amp::round_to;
+    use megabatch_amp::{Precision, round_to};
     use megabatch_gpu_core::Device;
     use megabatch_nn::model::Layout;
 
@@ -278,7 +301,7 @@ mod tests {
         let purpose = Purpose::Training { dropout: false, runs: None, kept: CheckpointPolicy::Everything };
         let results = |precision| {
             let mut memory = FusionMemory::new(&scope, sizes, 2, purpose).unwrap();
-            memory.set_precision(precision, None);
+            memory.set_arithmetic(CpuArithmetic::new(precision, None));
             memory.forward(&fusion, &parameters, &x);
             let [qkv, seen, inner, fused] = [&memory.qkv, &memory.seen, &memory.inner, &memory.fused];
             [qkv, seen, inner, fused].map(|buffer| buffer.as_slice().to_vec())

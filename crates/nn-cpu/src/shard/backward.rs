@@ -16,7 +16,6 @@
 
 use std::ops::Range;
 
-use megabatch_amp::Precision;
 use megabatch_gpu_core::Buffer;
 use megabatch_nn::model::TensorSet;
 use megabatch_nn::model::recurrent::{LayerSlots, Read};
@@ -69,7 +68,7 @@ impl Sequence {
                 self.clock.stop_layer(start, l, Work::WeightGradients);
                 let start = self.clock.start();
                 if l > 0 {
-                    if self.dims.bf16_isa.is_none() {
+                    if self.dims.arithmetic.bf16_isa().is_none() {
                         self.go_below(isa, l, weights, block.clone(), scratch);
                     }
                     self.round_d_layer_output(block.clone(), scratch);
@@ -185,14 +184,13 @@ impl Sequence {
     fn step_backward(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
         let (rows, state_at, d_gates_at) = (self.windows.len(), self.d_state_at(), self.d_gates_at(t));
         // What is rounded here is added up after that.
-        let sums_unrounded = self.precision == Precision::Fp32 || self.dims.bf16_isa.is_some();
-        let sums_at = self.per_bar_in_step(l, t).filter(|_| sums_unrounded);
+        let sums_at = self.per_bar_in_step(l, t).filter(|_| !self.dims.arithmetic.is_emulated());
         if self.receives_at_every_step(l) {
             self.add_from_above(t, scratch);
         }
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
-        let prefetch = if self.dims.bf16_isa.is_some() { Prefetch::NextStep } else { Prefetch::Nothing };
+        let prefetch = if self.dims.arithmetic.bf16_isa().is_some() { Prefetch::NextStep } else { Prefetch::Nothing };
         let (partition, layer) = (self.partition, &mut self.layers[l]);
         for n in 0..self.dims.units() {
             let at = gates_at.panel(panels * n);
@@ -220,7 +218,7 @@ impl Sequence {
             let (sums, to) = (scratch.per_bar_gates.as_mut_slice(), self.per_bar_at());
             window_panels::add_step(&self.windows, isa, t, self.dims.gates(), d_gates, sums, to);
         }
-        if let Some(bf16_isa) = self.dims.bf16_isa {
+        if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa() {
             self.gates_backward_bf16(bf16_isa, l, weights, t, scratch);
         } else if t > 0 {
             let ShardScratch { segment, d_gates, d_hidden, d_skip, .. } = scratch;
@@ -274,7 +272,7 @@ impl Sequence {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gates(), self.dims.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
-        if let Some(bf16_isa) = self.dims.bf16_isa {
+        if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa() {
             if !self.projects_per_bar(l) {
                 add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
             }
@@ -315,7 +313,7 @@ impl Sequence {
             let (features, gates) = (self.dims.sizes.features, self.dims.gates());
             let d_gates = View(scratch.per_bar_gates.as_slice(), self.per_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            let isa = ProductIsa { isa, bf16_isa: self.dims.bf16_isa };
+            let isa = ProductIsa { isa, bf16_isa: self.dims.arithmetic.bf16_isa() };
             kernel::outer_by(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
         }

@@ -37,6 +37,7 @@ use super::small_batch::SMALL_BATCH_ROWS_NARROW;
 use super::tasks::Projections;
 use super::weights::{LayerWeights, WeightPart, gate_rows, padded_gates};
 use super::{BLOCK_STEPS, Dimensions};
+use crate::arithmetic::CpuArithmetic;
 use crate::compute::Purpose;
 use crate::kernel::bf16::{self, Bf16Isa, PAIRED_PANEL, padded_words};
 use crate::kernel::{
@@ -47,7 +48,7 @@ use crate::kernel::{
 /// CPU, such as `amx-bf16`; `None` where they are computed in single precision, of rounded
 /// operands.
 pub fn instructions(precision: Precision) -> Option<&'static str> {
-    Bf16Isa::for_precision(precision).map(Bf16Isa::name)
+    CpuArithmetic::for_precision(precision).bf16_isa().map(Bf16Isa::name)
 }
 
 /// Operands as products read them, of one timeframe after another.
@@ -63,7 +64,7 @@ pub(super) struct Bf16Scratch {
 
 /// Words in each buffer for one timeframe, in the order of the fields.
 pub(super) fn scratch_len(dims: Dimensions, purpose: Purpose) -> [usize; 3] {
-    if dims.bf16_isa.is_none() {
+    if dims.arithmetic.bf16_isa().is_none() {
         return [0; 3];
     }
     let width = (0..dims.sizes.layers).map(|l| dims.input(l)).max().unwrap_or(0).max(dims.sizes.hidden);

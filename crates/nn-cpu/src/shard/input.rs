@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 
-use megabatch_amp::Precision;
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::model::{Dropout, Mask, Model, TensorSet};
 
@@ -18,8 +17,6 @@ pub struct Weights<'a> {
     pub(crate) model: &'a Model,
     pub(crate) parameters: &'a TensorSet,
     pub(crate) packed: &'a PackedWeights,
-    /// Precision of the inputs of products; the weights are rounded already.
-    pub(crate) precision: Precision,
 }
 
 /// Some samples of a batch, and what their windows are computed with beside the weights.

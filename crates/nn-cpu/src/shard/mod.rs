@@ -38,7 +38,7 @@ mod tasks;
 mod weights;
 mod window_panels;
 
-use megabatch_amp::{Accuracy, Operation, Precision};
+use megabatch_amp::Accuracy;
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
 use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
@@ -46,11 +46,11 @@ use megabatch_nn::model::recurrent::{Read, RecurrentSizes};
 use megabatch_nn::model::{Model, TensorSet, prefixed};
 use rayon::prelude::*;
 
+use crate::arithmetic::CpuArithmetic;
 use crate::carried::Initial;
 use crate::compute::{Capacity, Purpose};
 use crate::decoder::{self, Decoding, passes};
 use crate::graph_attention::PackedAttention;
-use crate::kernel::bf16::Bf16Isa;
 use crate::kernel::{GateLayout, Isa, PANEL};
 use crate::norm::read_top;
 use crate::profile::{Clock, Profile};
@@ -82,8 +82,7 @@ struct Dimensions {
     samples: usize,
     /// Heads of attention pooling; 0 without it.
     heads: usize,
-    /// For products of pairs of bf16 numbers; `None` for single precision.
-    bf16_isa: Option<Bf16Isa>,
+    arithmetic: CpuArithmetic,
     /// Threads of the shard for each timeframe; 0 or 1 for one.
     threads: usize,
 }
@@ -115,7 +114,7 @@ impl Dimensions {
     }
 }
 
-fn dimensions(model: &Model, capacity: Capacity, bf16_isa: Option<Bf16Isa>) -> Vec<Dimensions> {
+fn dimensions(model: &Model, capacity: Capacity, arithmetic: CpuArithmetic) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
     let threads = capacity.threads / model.recurrent_layers().len().max(1);
     let dimensions_for = |sizes: RecurrentSizes| {
@@ -127,7 +126,7 @@ fn dimensions(model: &Model, capacity: Capacity, bf16_isa: Option<Bf16Isa>) -> V
             steps: capacity.steps(sizes.steps),
             samples: capacity.samples,
             heads,
-            bf16_isa,
+            arithmetic,
             threads,
         }
     };
@@ -137,8 +136,8 @@ fn dimensions(model: &Model, capacity: Capacity, bf16_isa: Option<Bf16Isa>) -> V
 /// A model's weights of recurrent layers, pooling and graph attention as the kernels read them.
 #[derive(Debug)]
 pub(crate) struct PackedWeights {
-    /// Precision of the sequences.
-    precision: Precision,
+    /// Arithmetic of products of these weights.
+    arithmetic: CpuArithmetic,
     /// True if time is measured layer by layer.
     profiles: bool,
     timeframes: Vec<Vec<LayerWeights>>,
@@ -149,17 +148,17 @@ pub(crate) struct PackedWeights {
 
 impl PackedWeights {
     /// Buffers for the weights of `model`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose, arithmetic: CpuArithmetic) -> Result<Self> {
         let layers = |dims: Dimensions| {
             let layer = |l| LayerWeights::new(scope, dims, l, purpose);
             (0..dims.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
         };
         let attention = model.decoder().attention.as_ref();
-        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), bf16_isa));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), arithmetic));
         Ok(PackedWeights {
-            precision: Precision::Fp32,
+            arithmetic,
             profiles: false,
-            timeframes: dimensions(model, Capacity::default(), bf16_isa)
+            timeframes: dimensions(model, Capacity::default(), arithmetic)
                 .into_iter()
                 .map(layers)
                 .collect::<Result<_>>()?,
@@ -170,9 +169,9 @@ impl PackedWeights {
         })
     }
 
-    /// Sets the precision of the sequences. Weights must be rounded to it already.
-    pub(crate) fn set_precision(&mut self, precision: Precision) {
-        self.precision = precision;
+    /// Arithmetic of products of these weights.
+    pub(crate) fn arithmetic(&self) -> CpuArithmetic {
+        self.arithmetic
     }
 
     /// Turns on the time measurement by layer.
@@ -207,7 +206,7 @@ impl PackedWeights {
     }
 
     /// The same length by tensor: name, numbers and the phases that use it.
-    pub(crate) fn tensor_plan(model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> TensorPlan {
+    pub(crate) fn tensor_plan(model: &Model, purpose: Purpose, arithmetic: CpuArithmetic) -> TensorPlan {
         const NAMES: [(&str, &[StepPhase]); 6] = [
             ("W_ih", BOTH),
             ("W_hh", BOTH),
@@ -217,7 +216,8 @@ impl PackedWeights {
             ("norm", BOTH),
         ];
         let mut parts = TensorPlan::new();
-        for (timeframe, dims) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), bf16_isa)) {
+        for (timeframe, dims) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), arithmetic))
+        {
             for l in 0..dims.sizes.layers {
                 let lens = weights::weights_len(dims, l, purpose).into_iter().zip(NAMES);
                 let name = |what: &str| {
@@ -227,20 +227,22 @@ impl PackedWeights {
             }
         }
         let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let others = PackedWeights::len(model, purpose, bf16_isa) - named;
+        let others = PackedWeights::len(model, purpose, arithmetic) - named;
         parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
         parts
     }
 
     /// Length of the packed weights of `model`, in numbers.
-    pub(crate) fn len(model: &Model, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> usize {
+    pub(crate) fn len(model: &Model, purpose: Purpose, arithmetic: CpuArithmetic) -> usize {
         let layers =
             |dims: Dimensions| (0..dims.sizes.layers).flat_map(move |l| weights::weights_len(dims, l, purpose));
         let attention =
             model.decoder().attention.as_ref().map_or(0, |attention| PackedAttention::len(attention, passes(purpose)));
-        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), bf16_isa));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), arithmetic));
         let keys: usize = keys.flat_map(|(_, dims)| pooling::keys_len(dims, purpose)).sum();
-        dimensions(model, Capacity::default(), bf16_isa).into_iter().flat_map(layers).sum::<usize>() + keys + attention
+        dimensions(model, Capacity::default(), arithmetic).into_iter().flat_map(layers).sum::<usize>()
+            + keys
+            + attention
     }
 }
 
@@ -249,8 +251,6 @@ impl PackedWeights {
 #[derive(Debug)]
 pub(crate) struct ShardWorkspace {
     isa: Isa,
-    /// For products of pairs of bf16 numbers; `None` for single precision.
-    bf16_isa: Option<Bf16Isa>,
     /// One a timeframe for one thread; else none, and the timeframes' tasks.
     sequences: Vec<Sequence>,
     tasks: Vec<TimeframeTasks>,
@@ -271,9 +271,9 @@ impl ShardWorkspace {
         model: &Model,
         capacity: Capacity,
         purpose: Purpose,
-        bf16_isa: Option<Bf16Isa>,
+        arithmetic: CpuArithmetic,
     ) -> Result<Self> {
-        let all = dimensions(model, capacity, bf16_isa);
+        let all = dimensions(model, capacity, arithmetic);
         let tasks = all.iter().filter(|_| capacity.threads > 1);
         let tasks = tasks
             .map(|&dims| TimeframeTasks::new(scope, dims, purpose, capacity.threads))
@@ -283,7 +283,6 @@ impl ShardWorkspace {
             isa: Isa::best(),
             tasks,
             threads: capacity.threads.max(1),
-            bf16_isa,
             scratch: ShardScratch::new(scope, ScratchLens::largest(&all, purpose))?,
             pooled: model
                 .poolings()
@@ -310,8 +309,8 @@ impl ShardWorkspace {
     }
 
     /// Length of the buffers for `capacity`, in numbers.
-    pub(crate) fn len(model: &Model, capacity: Capacity, purpose: Purpose, bf16_isa: Option<Bf16Isa>) -> usize {
-        let all = dimensions(model, capacity, bf16_isa);
+    pub(crate) fn len(model: &Model, capacity: Capacity, purpose: Purpose, arithmetic: CpuArithmetic) -> usize {
+        let all = dimensions(model, capacity, arithmetic);
         if capacity.threads > 1 {
             let tasks = all.iter().map(|&dims| tasks::len(dims, purpose, capacity.threads));
             return tasks.sum::<usize>() + decoder::memory_len(model.decoder(), capacity, purpose);
@@ -327,9 +326,9 @@ impl ShardWorkspace {
         model: &Model,
         capacity: Capacity,
         purpose: Purpose,
-        bf16_isa: Option<Bf16Isa>,
+        arithmetic: CpuArithmetic,
     ) -> TensorPlan {
-        let all = dimensions(model, capacity, bf16_isa);
+        let all = dimensions(model, capacity, arithmetic);
         let mut parts = TensorPlan::new();
         if capacity.threads > 1 {
             let names = model.shape().timeframes.iter().map(|tf| prefixed(model.config().cell.name(), &tf.name));
@@ -356,7 +355,7 @@ impl ShardWorkspace {
         ));
         parts.extend(decoder::tensor_plan(model.decoder(), capacity, purpose));
         let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let attention = ShardWorkspace::len(model, capacity, purpose, bf16_isa) - named;
+        let attention = ShardWorkspace::len(model, capacity, purpose, arithmetic) - named;
         parts.push(("graph attention".to_owned(), attention, BOTH));
         parts
     }
@@ -381,7 +380,6 @@ impl ShardWorkspace {
         let runs: Vec<usize> = shard.run_lens().collect();
         for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
             sequence.clock.on = packed.profiles;
-            sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
             let steps = sequence.dims.sizes.steps;
             let (starts, ends) = (shard.starts(k), shard.ends(k));
             let input = SequenceInput { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
@@ -408,8 +406,7 @@ impl ShardWorkspace {
         }
         let start = self.clock.start();
         let attention = packed.attention.as_ref();
-        let (precision, decoder) = (packed.precision, model.decoder());
-        self.decoding.forward_in(precision, self.bf16_isa, decoder, parameters, attention, shard.graph);
+        self.decoding.forward_in(packed.arithmetic, model.decoder(), parameters, attention, shard.graph);
         self.clock.stop(start, 0);
         self.decoding.outputs_and_gradient_mut()
     }
@@ -426,9 +423,9 @@ impl ShardWorkspace {
         shard: &'a Shard<'a>,
         gradients: Option<SharedGradients<'a>>,
     ) -> ShardRun<'a> {
-        let ShardWorkspace { isa, bf16_isa, tasks, threads, decoding, clock, .. } = self;
+        let ShardWorkspace { isa, tasks, threads, decoding, clock, .. } = self;
         ShardRun::new(
-            ShardMemory { isa: *isa, bf16_isa: *bf16_isa, timeframes: tasks, decoding, clock },
+            ShardMemory { isa: *isa, timeframes: tasks, decoding, clock },
             *threads,
             weights,
             shard,
@@ -446,7 +443,7 @@ impl ShardWorkspace {
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
         gradients.add(|sums| self.decoding.backward(decoder, parameters, attention, shard.graph, sums));
         gradients.complete(model.decoder_range());
-        self.decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
+        self.decoding.round_d_encodings();
         self.clock.stop(start, 1);
         for k in model.backward_order() {
             let (sequence, weights) = (&mut self.sequences[k], &packed.timeframes[k]);
@@ -513,7 +510,6 @@ impl ShardWorkspace {
             Some(tasks) => tasks.alone_mut(input),
             None => (&mut self.sequences[k], &mut self.scratch),
         };
-        sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
         sequence.masks.clear();
         sequence.forward(self.isa, &packed.timeframes[k], input, Initial::State(state), scratch);
         sequence.read_state(0, steps - 1, state);

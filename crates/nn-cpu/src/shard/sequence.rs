@@ -32,7 +32,6 @@
 
 use std::ops::Range;
 
-use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::Windows;
@@ -62,7 +61,6 @@ pub(super) struct Sequence {
     pub(super) layers: Vec<LayerMemory>,
     /// Dropout masks of the outputs of each layer but the last; empty without dropout.
     pub(super) masks: Vec<Mask>,
-    pub(super) precision: Precision,
     pub(super) checkpointing: Checkpointing,
     pub(super) partition: WindowPartition,
     /// This thread's units, where several threads share the recurrence.
@@ -99,13 +97,12 @@ impl Sequence {
     pub(super) fn new(scope: &Scope, dims: Dimensions, purpose: Purpose, partition: WindowPartition) -> Result<Self> {
         let layer = |_| LayerMemory::new(scope, dims, purpose);
         let layers = (0..dims.sizes.layers).map(layer).collect::<Result<_>>()?;
-        let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
+        let (windows, masks) = (Windows::default(), Vec::new());
         Ok(Sequence {
             dims,
             windows,
             layers,
             masks,
-            precision,
             checkpointing: Checkpointing::new(dims, purpose),
             partition,
             unit_share: None,
@@ -271,7 +268,7 @@ impl Sequence {
                 }
             }
         }
-        match (&weights.quantized, self.dims.bf16_isa) {
+        match (&weights.quantized, self.dims.arithmetic.bf16_isa()) {
             (Some(own), _) => self.step_quantized(isa, l, own, t, projections, scratch),
             (None, Some(bf16_isa)) => self.step_bf16(isa, bf16_isa, l, weights, t, projections, scratch),
             _ if self.windows.len() <= SMALL_BATCH_ROWS => {
@@ -307,7 +304,7 @@ impl Sequence {
             let mut to = ViewMut(scratch.per_bar_gates.as_mut_slice(), self.per_bar_at().row(rows.start));
             let (depth, x) = (self.dims.sizes.features, View(scratch.x.as_slice(), self.x_at()));
             let product = weights.projection(rows.len(), depth, x);
-            match self.dims.bf16_isa {
+            match self.dims.arithmetic.bf16_isa() {
                 Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut to),
                 None => weights.project(isa, product, 0..self.dims.gates(), &mut scratch.activations, &mut to),
             }
@@ -351,7 +348,7 @@ impl Sequence {
         let input = input(below.last(), scratch.x.as_slice(), dropped);
         let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
         let product = weights.projection(shape[0], shape[1], View(input, input_at));
-        match self.dims.bf16_isa {
+        match self.dims.arithmetic.bf16_isa() {
             Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut gates),
             None => weights.project(isa, product, gate_panels, &mut scratch.activations, &mut gates),
         }

@@ -48,7 +48,10 @@ const UNITS_MIN: usize = 2;
 /// Members that share the recurrence of one timeframe: 1 where its windows are more than a few, or
 /// bf16 pairs are multiplied.
 pub(super) fn members(dims: Dimensions, purpose: Purpose) -> usize {
-    let shares = purpose == Purpose::Prediction && dims.capacity == 1 && !dims.is_dense() && dims.bf16_isa.is_none();
+    let shares = purpose == Purpose::Prediction
+        && dims.capacity == 1
+        && !dims.is_dense()
+        && dims.arithmetic.bf16_isa().is_none();
     if shares { dims.threads.clamp(1, (dims.units() / UNITS_MIN).max(1)) } else { 1 }
 }
 

@@ -45,7 +45,7 @@ pub(super) struct LayerWeights {
 /// Length of each buffer of a layer's weights in numbers, in the order of the fields.
 pub(super) fn weights_len(dims: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
     let width = dims.gates() * PANEL;
-    let [input, recurrent, transposed] = match dims.bf16_isa {
+    let [input, recurrent, transposed] = match dims.arithmetic.bf16_isa() {
         Some(_) => bf16::weights_len(dims, dims.input(l)),
         None => [width * dims.input(l), width * dims.sizes.hidden, dims.units() * PANEL * width],
     };
@@ -67,7 +67,7 @@ impl LayerWeights {
             recurrent_transposed: zeros(recurrent_transposed)?,
             input_transposed: zeros(input_transposed)?,
             norm: zeros(norm)?,
-            is_bf16: dims.bf16_isa.is_some(),
+            is_bf16: dims.arithmetic.bf16_isa().is_some(),
             quantized: None,
         })
     }

@@ -28,15 +28,15 @@ use megabatch_nn::model::{Model, TensorSet};
 use megabatch_nn::{Error, Result};
 use rayon::prelude::*;
 
+use crate::arithmetic::CpuArithmetic;
 use crate::carried::{Carried, ComputedState};
 use crate::compute::{Capacity, Compute, Purpose};
-use crate::kernel::bf16::Bf16Isa;
 use crate::profile::Profile;
 use crate::shard::{BlockFinals, FinalSink, PackedWeights, Shard, ShardWorkspace, Weights};
 use crate::stateful_inference::StatefulInference;
 use parts::parts_of;
 use worker::Worker;
-use workspace::{WorkingCopy, weights};
+use workspace::{round_weights, weights, working_copy};
 
 /// The threads and the memory that batches are computed with.
 #[derive(Debug)]
@@ -49,10 +49,8 @@ pub struct Engine {
     capacity: Capacity,
     workers: Vec<Worker>,
     weights: PackedWeights,
-    /// For products of pairs of bf16 numbers; `None` for single precision.
-    bf16_isa: Option<Bf16Isa>,
-    /// For products in 16 bits.
-    working: Option<WorkingCopy>,
+    /// The weights as products in 16 bits read them: matrices rounded, biases as they are.
+    working: Option<TensorSet>,
     /// True if the recurrent layers' matrices are in eight bits.
     int8: bool,
 }
@@ -150,13 +148,12 @@ impl Engine {
             }
         }
         let pool = pool(threads)?;
-        let bf16_isa = Bf16Isa::for_precision(precision);
-        let mut weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, bf16_isa)?;
-        weights.set_precision(precision);
-        let working = WorkingCopy::new(&device.scope("model/parameters/working"), model, precision)?;
+        let arithmetic = CpuArithmetic::for_precision(precision);
+        let weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, arithmetic)?;
+        let working = working_copy(&device.scope("model/parameters/working"), model, arithmetic)?;
         let (capacity, workers) = (Capacity::default(), Vec::new());
         let (device, int8) = (device.clone(), false);
-        let mut engine = Engine { device, compute, purpose, pool, capacity, workers, weights, bf16_isa, working, int8 };
+        let mut engine = Engine { device, compute, purpose, pool, capacity, workers, weights, working, int8 };
         if !model.config().is_over_graphs() {
             engine.ensure_capacity(model, compute.capacity(purpose))?;
         }
@@ -222,7 +219,8 @@ impl Engine {
         if capacity != self.capacity || self.workers.is_empty() {
             // Given back before the new memory is taken.
             self.workers.clear();
-            let worker = |_| Worker::new(&self.device, model, capacity, self.purpose, self.bf16_isa);
+            let arithmetic = self.weights.arithmetic();
+            let worker = |_| Worker::new(&self.device, model, capacity, self.purpose, arithmetic);
             self.workers = (0..self.compute.shards_at_once(model, self.purpose)).map(worker).collect::<Result<_>>()?;
             if self.int8 {
                 let scope = self.device.scope("activations");
@@ -246,9 +244,9 @@ impl Engine {
 
     /// Packs `parameters`. To be called whenever they have changed, before they are computed with.
     pub fn load(&mut self, model: &Model, parameters: &TensorSet) {
-        self.working.iter_mut().for_each(|working| working.take(parameters));
-        let parameters = self.working.as_ref().map_or(parameters, |working| &working.parameters);
         let weights = &mut self.weights;
+        self.working.iter_mut().for_each(|working| round_weights(weights.arithmetic(), parameters, working));
+        let parameters = self.working.as_ref().unwrap_or(parameters);
         self.pool.install(|| weights.pack(model, parameters));
     }
 
@@ -511,21 +509,21 @@ impl Engine {
 impl Engine {
     /// Length of the packed weights, in numbers.
     pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
-        PackedWeights::len(model, purpose, Bf16Isa::for_precision(precision))
+        PackedWeights::len(model, purpose, CpuArithmetic::for_precision(precision))
     }
 
     /// The same length by tensor: name, numbers and the phases that use it.
     pub fn weights_plan(model: &Model, purpose: Purpose, precision: Precision) -> TensorPlan {
-        PackedWeights::tensor_plan(model, purpose, Bf16Isa::for_precision(precision))
+        PackedWeights::tensor_plan(model, purpose, CpuArithmetic::for_precision(precision))
     }
 
     /// Length of the workspace of one shard of up to `capacity`, in numbers.
     pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> usize {
-        ShardWorkspace::len(model, capacity, purpose, Bf16Isa::for_precision(precision))
+        ShardWorkspace::len(model, capacity, purpose, CpuArithmetic::for_precision(precision))
     }
 
     /// The same length by tensor: name, numbers and the phases that use it.
     pub fn workspace_plan(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> TensorPlan {
-        ShardWorkspace::tensor_plan(model, capacity, purpose, Bf16Isa::for_precision(precision))
+        ShardWorkspace::tensor_plan(model, capacity, purpose, CpuArithmetic::for_precision(precision))
     }
 }

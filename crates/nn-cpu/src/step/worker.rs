@@ -4,15 +4,14 @@
 
 use std::time::Instant;
 
-use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 use megabatch_nn::Result;
 use megabatch_nn::loss::labelled_rows;
 use megabatch_nn::model::{Model, TensorSet};
 
 use super::{Objective, RoundWork, Totals};
+use crate::arithmetic::CpuArithmetic;
 use crate::compute::{Capacity, Purpose};
-use crate::kernel::bf16::Bf16Isa;
 use crate::shard::{Shard, ShardWorkspace, SharedGradients, Weights};
 
 /// State with which one thread computes a shard.
@@ -29,11 +28,11 @@ impl Worker {
         model: &Model,
         capacity: Capacity,
         purpose: Purpose,
-        bf16_isa: Option<Bf16Isa>,
+        arithmetic: CpuArithmetic,
     ) -> Result<Self> {
         let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
         Ok(Worker {
-            memory: ShardWorkspace::new(&activations, model, capacity, purpose, bf16_isa)?,
+            memory: ShardWorkspace::new(&activations, model, capacity, purpose, arithmetic)?,
             gradients: match purpose {
                 Purpose::Training { .. } => Some(TensorSet::zeros(&gradients, model.layout())?),
                 Purpose::Prediction => None,
@@ -90,6 +89,6 @@ pub(super) fn loss_gradient(
         d_y.iter_mut().for_each(|d| *d *= scale);
     }
     // The loss is formed in single precision, and its gradient read by a product.
-    round_to(weights.precision.arithmetic(Operation::MatrixProduct).operands, d_y);
+    weights.packed.arithmetic().round(d_y);
     (loss_sum, terms)
 }

@@ -2,34 +2,25 @@
 
 //! The weights as products read them.
 
-use megabatch_amp::{Operation, Precision, round_to};
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
 use megabatch_nn::model::{Model, TensorSet};
 
+use crate::arithmetic::CpuArithmetic;
 use crate::shard::{PackedWeights, Weights};
 
-/// Weights as products in 16 bits read them: matrices rounded, biases as they are.
-#[derive(Debug)]
-pub(super) struct WorkingCopy {
-    pub(super) precision: Precision,
-    pub(super) parameters: TensorSet,
+/// Memory for the weights as products in 16 bits read them, booked on `scope`; `None` for products
+/// in fp32.
+pub(super) fn working_copy(scope: &Scope, model: &Model, arithmetic: CpuArithmetic) -> Result<Option<TensorSet>> {
+    let is_fp32 = arithmetic == CpuArithmetic::Fp32;
+    (!is_fp32).then(|| TensorSet::zeros(scope, model.layout())).transpose()
 }
 
-impl WorkingCopy {
-    /// Working copy of a model in `precision`, booked on `scope`; `None` in single precision.
-    pub(super) fn new(scope: &Scope, model: &Model, precision: Precision) -> Result<Option<Self>> {
-        let working_copy = |parameters| WorkingCopy { precision, parameters };
-        (precision != Precision::Fp32).then(|| TensorSet::zeros(scope, model.layout()).map(working_copy)).transpose()
-    }
-
-    pub(super) fn take(&mut self, parameters: &TensorSet) {
-        self.parameters.values_mut().copy_from_slice(parameters.values());
-        let precision = self.precision.arithmetic(Operation::MatrixProduct).operands;
-        for (_, _, values) in self.parameters.tensors_mut().filter(|(_, shape, _)| shape.len() > 1) {
-            round_to(precision, values);
-        }
-    }
+/// Copies `parameters` to `working` and rounds the matrices.
+pub(super) fn round_weights(arithmetic: CpuArithmetic, parameters: &TensorSet, working: &mut TensorSet) {
+    working.values_mut().copy_from_slice(parameters.values());
+    let matrices = working.tensors_mut().filter(|(_, shape, _)| shape.len() > 1);
+    matrices.for_each(|(_, _, values)| arithmetic.round(values));
 }
 
 /// Weights of a shard: `parameters`, or the working copy of them.
@@ -37,11 +28,7 @@ pub(super) fn weights<'a>(
     model: &'a Model,
     parameters: &'a TensorSet,
     packed: &'a PackedWeights,
-    working: &'a Option<WorkingCopy>,
+    working: &'a Option<TensorSet>,
 ) -> Weights<'a> {
-    let (parameters, precision) = match working {
-        Some(working) => (&working.parameters, working.precision),
-        None => (parameters, Precision::Fp32),
-    };
-    Weights { model, parameters, packed, precision }
+    Weights { model, parameters: working.as_ref().unwrap_or(parameters), packed }
 }

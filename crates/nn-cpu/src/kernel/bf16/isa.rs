@@ -1,7 +1,5 @@
 //! The instruction sets for products of bf16 numbers, and which of them pay.
 
-use megabatch_amp::{Operation, Precision};
-
 /// The instruction sets that there are kernels on pairs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionSet {
@@ -25,13 +23,6 @@ pub(super) enum InstructionSet {
 pub(crate) struct Bf16Isa(InstructionSet);
 
 impl Bf16Isa {
-    /// The instruction set of products in a run of `precision`; `None` for products in single
-    /// precision, of rounded operands where the precision is lower.
-    pub(crate) fn for_precision(precision: Precision) -> Option<Bf16Isa> {
-        let operands = precision.arithmetic(Operation::MatrixProduct).operands;
-        if operands == Precision::Bf16 { Bf16Isa::best() } else { None }
-    }
-
     /// Instruction sets of this CPU, and their twins.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Bf16Isa> {

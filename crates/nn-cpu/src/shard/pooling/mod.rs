@@ -53,7 +53,7 @@ impl Pooled {
     pub(super) fn new(scope: &Scope, dims: Dimensions) -> Result<Self> {
         if dims.is_dense() {
             let runs = SlidingPooling::new(scope, dims.heads, dims.sizes.hidden, sliding_capacity(dims))?;
-            return Ok(Pooled::Runs(runs.with(dims.bf16_isa)));
+            return Ok(Pooled::Runs(runs.with(dims.arithmetic.bf16_isa())));
         }
         Ok(Pooled::Windows(PooledWindows::new(scope, dims)?))
     }

@@ -153,7 +153,7 @@ impl Dimensions {
 
     /// Instruction sets of products with states.
     fn products(self, isa: Isa) -> ProductIsa {
-        ProductIsa { isa, bf16_isa: self.bf16_isa }
+        ProductIsa { isa, bf16_isa: self.arithmetic.bf16_isa() }
     }
 
     /// Panels of heads.
@@ -236,7 +236,7 @@ impl PooledWindows {
                 read_row(sums, head, dims.heads, self.vectors.sum_mut(head, w));
             }
         }
-        project(pooling, dims.bf16_isa, values, &mut self.vectors);
+        project(pooling, dims.arithmetic.bf16_isa(), values, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -258,7 +258,7 @@ impl PooledWindows {
         gradients: &mut TensorSet,
     ) {
         let d_vectors = scratch.d_vectors.as_mut().expect("memory made for training");
-        project_backward(pooling, self.dims.bf16_isa, values, &self.vectors, d_vectors, gradients);
+        project_backward(pooling, self.dims.arithmetic.bf16_isa(), values, &self.vectors, d_vectors, gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());

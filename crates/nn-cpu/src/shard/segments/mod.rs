@@ -221,11 +221,11 @@ impl Sequence {
             true => self.project_block(isa, l, weights, segment.clone(), scratch),
             false => {}
         }
-        if let Some(bf16_isa) = self.dims.bf16_isa.filter(|_| again) {
+        if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa().filter(|_| again) {
             self.gates_again_bf16(isa, bf16_isa, l, weights, segment, scratch);
         }
         for n in 0..self.dims.units() {
-            if again && self.dims.bf16_isa.is_none() {
+            if again && self.dims.arithmetic.bf16_isa().is_none() {
                 self.gates_again(isa, l, weights, n, segment, scratch);
             }
             if self.checkpointing.cells == SavedCells::EverySegment {
@@ -254,7 +254,7 @@ impl Sequence {
             let (start, b) = (Start::Row(weights.bias.as_slice()), weights.input.as_slice());
             let product = PanelProduct { rows: rows.len(), depth: features, panels: gates, start, a: x, b };
             let mut per_bar_gates = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
-            match self.dims.bf16_isa {
+            match self.dims.arithmetic.bf16_isa() {
                 Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut per_bar_gates),
                 None => kernel::product(isa, product, &mut per_bar_gates),
             }

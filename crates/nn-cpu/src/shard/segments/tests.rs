@@ -11,6 +11,7 @@ use megabatch_nn::model::pooling::Pooling;
 use megabatch_nn::model::{Cell, Dropout, Model, ModelConfig, SampleShape, TensorSet, Timeframe};
 use proptest::prelude::*;
 
+use crate::arithmetic::CpuArithmetic;
 use crate::compute::{Capacity, CheckpointPolicy, Purpose};
 use crate::kernel::Isa;
 use crate::kernel::bf16::Bf16Isa;
@@ -134,18 +135,17 @@ impl Case {
         let matrices = parameters.tensors_mut().filter(|(_, shape, _)| shape.len() > 1);
         matrices.for_each(|(_, _, values)| round_to(self.precision, values));
         let purpose = Purpose::Training { dropout: self.dropout.is_some(), runs: None, kept };
-        let mut packed = PackedWeights::new(&scope, &self.model, purpose, bf16_isa).unwrap();
-        packed.set_precision(self.precision);
+        let arithmetic = CpuArithmetic::new(self.precision, bf16_isa);
+        let mut packed = PackedWeights::new(&scope, &self.model, purpose, arithmetic).unwrap();
         packed.pack(&self.model, &parameters);
         let capacity =
             Capacity { samples: count, edges: 0, run: if self.dense { count } else { 1 }, threads: self.threads };
-        let mut workspace = ShardWorkspace::new(&scope, &self.model, capacity, purpose, bf16_isa).unwrap();
+        let mut workspace = ShardWorkspace::new(&scope, &self.model, capacity, purpose, arithmetic).unwrap();
         workspace.isa = isa;
         let run = 0..count;
         let runs = if self.dense { std::slice::from_ref(&run) } else { &[] };
         let shard = Shard { batch: &batch, samples: 0..count, runs, graph: None, carried: None, dropout: self.dropout };
-        let weights =
-            Weights { model: &self.model, parameters: &parameters, packed: &packed, precision: self.precision };
+        let weights = Weights { model: &self.model, parameters: &parameters, packed: &packed };
         let mut gradients = TensorSet::zeros(&scope, self.model.layout()).unwrap();
         // Twice, so that nothing of an earlier pass is left where it is read.
         for pass in 0..2 {

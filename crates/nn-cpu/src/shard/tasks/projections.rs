@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 
-use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
 use megabatch_nn::batch::Windows;
@@ -66,7 +65,6 @@ impl Projections {
         &mut self,
         isa: Isa,
         dims: Dimensions,
-        precision: Precision,
         weights: &LayerWeights,
         windows: &Windows,
         bars: &[f32],
@@ -78,11 +76,11 @@ impl Projections {
             let rows = first..self.bars.end.min(first + at_once);
             let ShardScratch { x, per_bar_gates, pairs, activations, .. } = &mut self.scratch;
             pack_bars(windows, &rows, bars, features, x.as_mut_slice(), x_at);
-            round_panels(precision, x.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
+            round_panels(dims.arithmetic, x.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let mut to = ViewMut(per_bar_gates.as_mut_slice(), at.row(first - self.bars.start));
             let x = View(x.as_slice(), x_at);
             let product = weights.projection(rows.len(), features, x);
-            match dims.bf16_isa {
+            match dims.arithmetic.bf16_isa() {
                 Some(bf16_isa) => pairs.multiply(bf16_isa, product, &mut to),
                 None => weights.project(isa, product, 0..dims.gates(), activations, &mut to),
             }

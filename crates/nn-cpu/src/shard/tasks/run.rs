@@ -5,7 +5,6 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
-use megabatch_amp::{Operation, Precision};
 use megabatch_nn::batch::Windows;
 
 use super::super::gradients::SharedGradients;
@@ -15,7 +14,6 @@ use super::super::{Dimensions, add};
 use super::sums::BackwardWindows;
 use super::{Group, PanelSums, Projections, ROWS_OF_STEP, TaskPartition, TimeframeTasks};
 use crate::decoder::{Decoding, GraphShard};
-use crate::kernel::bf16::Bf16Isa;
 use crate::kernel::{Isa, PANEL};
 use crate::norm::read_top;
 use crate::profile::Clock;
@@ -57,7 +55,6 @@ struct TimeframeRun<'a> {
 /// A shard in tasks.
 pub(crate) struct ShardRun<'a> {
     isa: Isa,
-    bf16_isa: Option<Bf16Isa>,
     weights: Weights<'a>,
     shard: &'a Shard<'a>,
     threads: usize,
@@ -69,7 +66,6 @@ pub(crate) struct ShardRun<'a> {
 /// The memory that a shard's tasks borrow.
 pub(crate) struct ShardMemory<'a> {
     pub(crate) isa: Isa,
-    pub(crate) bf16_isa: Option<Bf16Isa>,
     pub(crate) timeframes: &'a mut [TimeframeTasks],
     pub(crate) decoding: &'a mut Decoding,
     pub(crate) clock: &'a mut Clock,
@@ -90,7 +86,7 @@ impl<'a> ShardRun<'a> {
         shard: &'a Shard<'a>,
         gradients: Option<SharedGradients<'a>>,
     ) -> Self {
-        let ShardMemory { isa, bf16_isa, timeframes, decoding, clock } = memory;
+        let ShardMemory { isa, timeframes, decoding, clock } = memory;
         let packed = weights.packed;
         clock.on = packed.profiles;
         let runs: Vec<usize> = shard.run_lens().collect();
@@ -104,7 +100,6 @@ impl<'a> ShardRun<'a> {
             own.share_units(gradients.is_none() && (own.rows() * one_step) as f64 >= SHARED_MIN);
             for Group { sequence, .. } in own.groups[..own.in_use].iter_mut().chain(&mut own.sharers) {
                 sequence.clock.on = packed.profiles;
-                sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
                 sequence.masks.clear();
                 let layers = packed.timeframes[k].len();
                 sequence.masks.extend((1..layers).filter_map(|above| shard.mask(k, above - 1)));
@@ -115,7 +110,6 @@ impl<'a> ShardRun<'a> {
         decoding.encodings_mut(shard.samples.len());
         ShardRun {
             isa,
-            bf16_isa,
             weights,
             shard,
             threads,
@@ -169,10 +163,6 @@ impl<'a> ShardRun<'a> {
         }
     }
 
-    fn precision(&self) -> Precision {
-        self.weights.packed.precision.arithmetic(Operation::Recurrence).operands
-    }
-
     fn pooling_of(&self, k: usize) -> PoolingParameters<'_> {
         let Weights { model, parameters, packed, .. } = self.weights;
         let layers = &packed.timeframes[k];
@@ -184,7 +174,7 @@ impl<'a> ShardRun<'a> {
         let own = &self.timeframes[k];
         let (weights, bars) = (&self.weights.packed.timeframes[k][0], self.shard.batch.bars(k));
         let mut part = own.projections[part].write().expect(LOCK);
-        part.project(self.isa, own.dims, self.precision(), weights, own.windows, bars);
+        part.project(self.isa, own.dims, weights, own.windows, bars);
     }
 
     fn forward(&self, k: usize, group: usize) {
@@ -226,7 +216,7 @@ impl<'a> ShardRun<'a> {
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
         let graph = self.shard.graph.map(|graph| GraphShard { team, ..graph });
         let start = clock.start();
-        decoding.forward_in(packed.precision, self.bf16_isa, decoder, parameters, attention, graph);
+        decoding.forward_in(packed.arithmetic, decoder, parameters, attention, graph);
         clock.stop(start, 0);
         let (outputs, d_outputs) = decoding.outputs_and_gradient_mut();
         learn(outputs, d_outputs);
@@ -234,7 +224,7 @@ impl<'a> ShardRun<'a> {
         let start = clock.start();
         gradients.add(|gradients| decoding.backward(decoder, parameters, attention, graph, gradients));
         gradients.complete(model.decoder_range());
-        decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
+        decoding.round_d_encodings();
         clock.stop(start, 1);
     }
 
@@ -294,7 +284,6 @@ impl<'a> ShardRun<'a> {
         let groups: Vec<&Group> = groups.iter().map(|group| &***group).collect();
         let backward_windows = BackwardWindows {
             dims: own.dims,
-            precision: self.precision(),
             windows: own.windows,
             groups: &groups,
             bars: self.shard.batch.bars(k),

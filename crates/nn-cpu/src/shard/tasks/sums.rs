@@ -5,7 +5,6 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::Windows;
@@ -49,7 +48,7 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 
     let bars = dims.sizes.features.div_ceil(PANEL);
     let sums = panels * PANEL;
     let [_, _, transposed] = bf16::scratch_len(dims, purpose);
-    let (d_gates, operand, bf16_gates) = match dims.bf16_isa {
+    let (d_gates, operand, bf16_gates) = match dims.arithmetic.bf16_isa() {
         Some(_) => (panels * padded_panel_len(block), bars.max(dims.units()), panels * padded_words(block) * PANEL),
         None => (0, bars, 0),
     };
@@ -69,7 +68,6 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 
 #[derive(Clone, Copy)]
 pub(super) struct BackwardWindows<'a> {
     pub(super) dims: Dimensions,
-    pub(super) precision: Precision,
     pub(super) windows: &'a Windows,
     pub(super) groups: &'a [&'a Group],
     pub(super) bars: &'a [f32],
@@ -220,7 +218,7 @@ impl PanelSums {
             if per_bar_gates {
                 self.add_per_bar(isa, backward_windows, l, &block);
             }
-            match backward_windows.dims.bf16_isa {
+            match backward_windows.dims.arithmetic.bf16_isa() {
                 Some(bf16_isa) => self.add_block_bf16(bf16_isa, backward_windows, l, &block),
                 None => self.add_block(isa, backward_windows, l, &block),
             }
@@ -306,26 +304,26 @@ impl PanelSums {
 
     /// Brings the bars of all windows at a block of steps to `operand`; their place.
     fn take_block(&mut self, backward_windows: BackwardWindows<'_>, block: &Range<usize>) -> PanelStride {
-        let BackwardWindows { dims, precision, windows, bars, .. } = backward_windows;
+        let BackwardWindows { dims, windows, bars, .. } = backward_windows;
         let (features, at) = (dims.sizes.features, panel_stride(BLOCK_STEPS * dims.capacity, 1));
         window_panels::pack_steps(windows, block, bars, features, self.operand.as_mut_slice(), at);
         let (panels, rows) = (0..features.div_ceil(PANEL), block.len() * windows.len());
-        round_panels(precision, self.operand.as_mut_slice(), at, panels, rows);
+        round_panels(dims.arithmetic, self.operand.as_mut_slice(), at, panels, rows);
         at
     }
 
     /// dW_ih and db of the first layer, once a bar.
     fn add_bars(&mut self, isa: Isa, backward_windows: BackwardWindows<'_>) {
-        let BackwardWindows { dims, windows, precision, bars, .. } = backward_windows;
+        let BackwardWindows { dims, windows, bars, .. } = backward_windows;
         let (features, at_once, panels) = (dims.sizes.features, BLOCK_STEPS * dims.capacity, self.panels.len());
         let (x_at, bars_at) = (panel_stride(at_once, 1), panel_stride(windows.bars(), 1));
         for first in (0..windows.bars()).step_by(at_once) {
             let rows = first..windows.bars().min(first + at_once);
             window_panels::pack_bars(windows, &rows, bars, features, self.operand.as_mut_slice(), x_at);
-            round_panels(precision, self.operand.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
+            round_panels(dims.arithmetic, self.operand.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let d_gates = View(self.per_bar_gates.as_slice(), bars_at.row(first));
             let x = View(self.operand.as_slice(), x_at);
-            let isa = ProductIsa { isa, bf16_isa: dims.bf16_isa };
+            let isa = ProductIsa { isa, bf16_isa: dims.arithmetic.bf16_isa() };
             kernel::outer_by(isa, rows.len(), features, panels, x, d_gates, self.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, self.d_bias.as_mut_slice());
         }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::super::segments::tests::{Case, Samples, TimeframeWindows, bf16_isas, cells, windows};
 use super::TaskKind;
+use crate::arithmetic::CpuArithmetic;
 use crate::compute::{Capacity, CheckpointPolicy, Purpose};
 use crate::kernel::Isa;
 use crate::schedule::TaskGraph;
@@ -128,16 +129,15 @@ impl OneWindow {
         let scope = Device::cpu().scope("test");
         let (batch, purpose) = (self.samples.batch(), Purpose::Prediction);
         let parameters = self.model.initial_parameters(&scope, 3).unwrap();
-        let mut packed = PackedWeights::new(&scope, &self.model, purpose, None).unwrap();
+        let mut packed = PackedWeights::new(&scope, &self.model, purpose, CpuArithmetic::Fp32).unwrap();
         packed.pack(&self.model, &parameters);
         let capacity = Capacity { samples: 1, edges: 0, run: 1, threads };
-        let mut workspace = ShardWorkspace::new(&scope, &self.model, capacity, purpose, None).unwrap();
+        let mut workspace = ShardWorkspace::new(&scope, &self.model, capacity, purpose, CpuArithmetic::Fp32).unwrap();
         if self.in_bytes {
             packed.quantize(&scope, &self.model, &parameters).unwrap();
             workspace.ensure_int8_capacity(&scope).unwrap();
         }
-        let weights =
-            Weights { model: &self.model, parameters: &parameters, packed: &packed, precision: Precision::Fp32 };
+        let weights = Weights { model: &self.model, parameters: &parameters, packed: &packed };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let one = |sample: usize| {
             let samples = sample..sample + 1;
