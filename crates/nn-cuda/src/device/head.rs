@@ -28,8 +28,8 @@ pub(super) struct DeviceHead<T: Operand> {
     bias_start: usize,
     /// Places of the weight's numbers among all parameters.
     places: Buffer<u32>,
-    weight: Buffer<T>,    // [K, W]
-    rounded: Buffer<f32>, // [K, W], the same numbers
+    weight: Buffer<T>,        // [K, W]
+    weight_fp32: Buffer<f32>, // [K, W], the same numbers
     table: LossTable,
     /// Terms of the batch.
     terms: Buffer<Terms>, // [1]
@@ -80,7 +80,7 @@ impl<T: Operand> DeviceHead<T> {
             bias_start: bias.start,
             places: Buffer::from_slice(&weights, &places)?,
             weight: Buffer::zeros(&weights, weight.len())?,
-            rounded: Buffer::zeros(&weights, weight.len())?,
+            weight_fp32: Buffer::zeros(&weights, weight.len())?,
             table: LossTable::new(&weights, loss, targets)?,
             terms: Buffer::zeros(&batches, 1)?,
             totals: Buffer::zeros(&batches, 2)?,
@@ -118,7 +118,7 @@ impl<T: Operand> DeviceHead<T> {
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let numbers =
             TableRows { table: parameters, rows: &self.places, count: self.places.len(), width: 1, stride: 1 };
-        take_rows(&numbers, &mut self.weight, 0, &mut self.rounded)?;
+        take_rows(&numbers, &mut self.weight, 0, &mut self.weight_fp32)?;
         Ok(self.totals.set_zero()?)
     }
 

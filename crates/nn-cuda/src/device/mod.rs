@@ -16,6 +16,7 @@
 //! ```
 
 mod bars;
+mod bucketing;
 mod cell;
 mod device_model;
 mod fusion;
@@ -30,7 +31,6 @@ mod norm;
 mod outputs;
 mod pooling;
 mod predictor;
-mod rounded;
 mod top;
 mod weights;
 mod workspace;

@@ -9,11 +9,11 @@ use megabatch_nn::Result;
 use megabatch_nn::memory::{LargestBatch, PlannedTensor};
 use megabatch_nn::model::Model;
 
+use super::bucketing::bucket_largest;
 use super::device_model::DeviceModel;
 use super::graphs::{self, GraphModel};
 use super::lstm_model::{self, LstmModel};
 use super::memory_estimate::MemoryEstimate;
-use super::rounded::round_largest;
 use super::weights::Resident;
 use crate::ComputeConfig;
 use crate::tuning::Tuner;
@@ -37,7 +37,7 @@ pub(super) fn device_model(
 
 /// The tensors of a run with `config`, of which `batch` is the most that one brings.
 pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> Vec<PlannedTensor> {
-    let batch = &*round_largest(model, config, batch);
+    let batch = &*bucket_largest(model, config, batch);
     let mut estimate = MemoryEstimate::new(model, config, batch);
     Resident::estimate(&mut estimate);
     match config.precision {

@@ -8,7 +8,7 @@ use megabatch_nn::{Error, Result};
 
 use super::Lstms;
 use crate::device::bars::Bars;
-use crate::device::rounded::{round_batch, round_steps};
+use crate::device::bucketing::{bucket_batch, bucket_steps};
 use crate::ops::{Operand, RowGranularity, Sequence, ensure_capacity};
 
 impl<T: Operand> Lstms<T> {
@@ -22,7 +22,7 @@ impl<T: Operand> Lstms<T> {
         self.bars.iter_mut().enumerate().for_each(|(k, bars)| bars.find(batch, k, &lens));
         let each_timeframe = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
         let longest = runs.map_or(1, |runs| runs.longest);
-        let steps = round_steps(&each_timeframe(Bars::steps), &each_timeframe(Bars::steps_of_sample), longest);
+        let steps = bucket_steps(&each_timeframe(Bars::steps), &each_timeframe(Bars::steps_of_sample), longest);
         self.bars.iter_mut().zip(steps).try_for_each(|(bars, steps)| bars.lay(steps))?;
         self.vectors = if runs.is_some() { RowGranularity::OfSteps } else { RowGranularity::OfWindows };
         Ok(())
@@ -33,7 +33,7 @@ impl<T: Operand> Lstms<T> {
         let each_timeframe = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
         let (windows, bars, steps) =
             (each_timeframe(Bars::windows), each_timeframe(Bars::count), each_timeframe(Bars::steps));
-        let [windows, bars] = round_batch(self.bars[0].samples(), &windows, &bars, &steps);
+        let [windows, bars] = bucket_batch(self.bars[0].samples(), &windows, &bars, &steps);
         let sizes = windows.into_iter().zip(bars);
         self.bars.iter_mut().zip(sizes).try_for_each(|(timeframe, (windows, bars))| timeframe.fill_up(windows, bars))
     }

@@ -1,9 +1,10 @@
 #![forbid(unsafe_code)]
 
-//! Numbers of distinct windows and of bars, which differ from batch to batch where windows are
-//! shared, and steps of the longest run of samples in dense training, rounded up: few shapes are
-//! left, and most of them come again. What fills a batch up repeats its last window and its last
-//! bar; nobody reads it, so that its gradients are zero.
+//! Sizes of batches by buckets. Numbers of distinct windows and of bars differ from batch to batch
+//! where windows are shared; so do the steps of the longest run of samples in dense training. Each
+//! is padded to the size of its bucket: few shapes are left, and most of them come again. The
+//! padding repeats the last window and the last bar of a batch; nobody reads it, so that its
+//! gradients are zero.
 
 use std::borrow::Cow;
 
@@ -15,9 +16,9 @@ use crate::ComputeConfig;
 /// Padding of all sizes together is less than this part of them.
 const SHARE: usize = 16;
 
-/// Sizes of all timeframes, each rounded up to a multiple of the same power of two but to no more
+/// Sizes of all timeframes, each padded to a multiple of the same power of two but to no more
 /// than it can have at `most`. Larger sizes become no smaller ones.
-fn round_up(sizes: &[usize], most: impl Fn(usize) -> usize) -> Vec<usize> {
+fn bucket_sizes(sizes: &[usize], most: impl Fn(usize) -> usize) -> Vec<usize> {
     let each = sizes.iter().sum::<usize>() / (SHARE * sizes.len().max(1));
     let quantum = each.checked_ilog2().map_or(1, |log| 1 << log);
     sizes.iter().enumerate().map(|(k, &size)| size.next_multiple_of(quantum).min(most(k)).max(size)).collect()
@@ -25,20 +26,20 @@ fn round_up(sizes: &[usize], most: impl Fn(usize) -> usize) -> Vec<usize> {
 
 /// Steps of the windows of each timeframe, by those of the longest, where samples that follow one
 /// another are read at `longest` steps of one at most.
-pub(super) fn round_steps(longest: &[usize], sample_steps: &[usize], most: usize) -> Vec<usize> {
-    round_up(longest, |k| sample_steps[k] + most - 1)
+pub(super) fn bucket_steps(longest: &[usize], sample_steps: &[usize], most: usize) -> Vec<usize> {
+    bucket_sizes(longest, |k| sample_steps[k] + most - 1)
 }
 
 /// Windows and bars of each timeframe of a batch of so many samples, by those that are distinct and
 /// the `steps` of a window.
-pub(super) fn round_batch(samples: usize, windows: &[usize], bars: &[usize], steps: &[usize]) -> [Vec<usize>; 2] {
-    let windows = round_up(windows, |_| samples);
-    let bars = round_up(bars, |k| windows[k] * steps[k]);
+pub(super) fn bucket_batch(samples: usize, windows: &[usize], bars: &[usize], steps: &[usize]) -> [Vec<usize>; 2] {
+    let windows = bucket_sizes(windows, |_| samples);
+    let bars = bucket_sizes(bars, |k| windows[k] * steps[k]);
     [windows, bars]
 }
 
-/// The most that a batch brings, rounded up as batches are.
-pub(super) fn round_largest<'a>(
+/// The largest batch, padded as batches are.
+pub(super) fn bucket_largest<'a>(
     model: &Model,
     config: &ComputeConfig,
     batch: &'a LargestBatch,
@@ -47,11 +48,11 @@ pub(super) fn round_largest<'a>(
         return Cow::Borrowed(batch);
     };
     let sample_steps: Vec<usize> = model.recurrent_layers().iter().map(|lstm| lstm.sizes.steps).collect();
-    let steps = round_steps(&batch.steps, &sample_steps, config.runs.map_or(1, |runs| runs.longest));
-    let longer = steps.iter().zip(&batch.steps).map(|(rounded, steps)| rounded - steps);
+    let steps = bucket_steps(&batch.steps, &sample_steps, config.runs.map_or(1, |runs| runs.longest));
+    let longer = steps.iter().zip(&batch.steps).map(|(padded, steps)| padded - steps);
     let bars =
         batch.bars.iter().zip(&batch.windows).zip(longer).map(|((bars, windows), longer)| bars + windows * longer);
-    let [windows, bars] = round_batch(samples, &batch.windows, &bars.collect::<Vec<_>>(), &steps);
+    let [windows, bars] = bucket_batch(samples, &batch.windows, &bars.collect::<Vec<_>>(), &steps);
     Cow::Owned(LargestBatch { steps, windows, bars, ..batch.clone() })
 }
 
@@ -63,22 +64,22 @@ mod tests {
 
     #[test]
     fn neighbouring_sizes_become_one() {
-        let round = |windows: [usize; 3]| round_batch(128, &windows, &windows.map(|n| n + 10), &[11; 3]);
+        let round = |windows: [usize; 3]| bucket_batch(128, &windows, &windows.map(|n| n + 10), &[11; 3]);
         assert_eq!(round([128, 26, 3]), [vec![128, 26, 4], vec![138, 36, 14]]);
         assert_eq!(round([128, 25, 4]), round([128, 26, 3]));
         // Windows that share nothing stay as many.
-        assert_eq!(round_batch(99, &[99, 99], &[990, 198], &[10, 2]), [vec![99, 99], vec![990, 198]]);
-        assert_eq!(round_batch(0, &[0], &[0], &[3]), [vec![0], vec![0]]);
+        assert_eq!(bucket_batch(99, &[99, 99], &[990, 198], &[10, 2]), [vec![99, 99], vec![990, 198]]);
+        assert_eq!(bucket_batch(0, &[0], &[0], &[3]), [vec![0], vec![0]]);
     }
 
     #[test]
     fn steps_of_runs_become_few_numbers_and_those_of_windows_stay() {
-        let round = |slow: usize| round_steps(&[991, slow, 103], &[480, 96, 96], 512);
+        let round = |slow: usize| bucket_steps(&[991, slow, 103], &[480, 96, 96], 512);
         assert_eq!(round(198), [991, 208, 112]);
         assert_eq!(round(199), round(198));
         // No run is longer than that.
-        assert_eq!(round_steps(&[85], &[80], 6), [85]);
-        assert_eq!(round_steps(&[50, 7], &[50, 7], 1), [50, 7]);
+        assert_eq!(bucket_steps(&[85], &[80], 6), [85]);
+        assert_eq!(bucket_steps(&[50, 7], &[50, 7], 1), [50, 7]);
     }
 
     proptest! {
@@ -90,15 +91,15 @@ mod tests {
             let sizes_with = |added: usize| {
                 let windows: Vec<usize> = timeframes.iter().map(|timeframe| (timeframe.0 + added * timeframe.1).min(samples + added * more)).collect();
                 let bars: Vec<usize> = windows.iter().zip(&steps).map(|(windows, steps)| windows + steps - 1).collect();
-                let rounded = round_batch(samples + added * more, &windows, &bars, &steps);
-                ([windows, bars], rounded)
+                let padded = bucket_batch(samples + added * more, &windows, &bars, &steps);
+                ([windows, bars], padded)
             };
-            let ((sizes, rounded), (_, larger_sizes)) = (sizes_with(0), sizes_with(1));
-            for ((sizes, rounded), larger) in sizes.iter().zip(&rounded).zip(&larger_sizes) {
-                let [before, after] = [sizes, rounded].map(|sizes| sizes.iter().sum::<usize>());
+            let ((sizes, padded), (_, larger_sizes)) = (sizes_with(0), sizes_with(1));
+            for ((sizes, padded), larger) in sizes.iter().zip(&padded).zip(&larger_sizes) {
+                let [before, after] = [sizes, padded].map(|sizes| sizes.iter().sum::<usize>());
                 prop_assert!(SHARE * (after - before) <= before, "{} of {}", after, before);
-                prop_assert!(sizes.iter().zip(rounded).all(|(size, rounded)| size <= rounded));
-                prop_assert!(rounded.iter().zip(larger).all(|(rounded, larger)| rounded <= larger));
+                prop_assert!(sizes.iter().zip(padded).all(|(size, padded)| size <= padded));
+                prop_assert!(padded.iter().zip(larger).all(|(padded, larger)| padded <= larger));
             }
         }
     }
