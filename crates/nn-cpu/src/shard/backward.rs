@@ -111,7 +111,7 @@ impl Sequence {
             Read::EveryStep => (scratch.d_layer_output.as_mut_slice(), self.d_layer_output_at(0)),
             Read::LastStep => (scratch.d_hidden.as_mut_slice(), self.d_state_at()),
         };
-        d_top[..self.dims.units() * at.stride].fill(0.0);
+        d_top[..self.dims.unit_panels() * at.stride].fill(0.0);
         d_top
     }
 
@@ -174,7 +174,7 @@ impl Sequence {
             scratch.d_hidden.as_mut_slice().fill(0.0);
         }
         if self.projects_per_bar(l) && self.partition == WindowPartition::Whole {
-            let len = self.dims.gates() * self.per_bar_at().stride;
+            let len = self.dims.gate_panels() * self.per_bar_at().stride;
             scratch.per_bar_gates.as_mut_slice()[..len].fill(0.0);
         }
     }
@@ -189,10 +189,10 @@ impl Sequence {
             self.add_from_above(t, scratch);
         }
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
-        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
         let prefetch = if self.dims.arithmetic.bf16_isa().is_some() { Prefetch::NextStep } else { Prefetch::Nothing };
         let (partition, layer) = (self.partition, &mut self.layers[l]);
-        for n in 0..self.dims.units() {
+        for n in 0..self.dims.unit_panels() {
             let at = gates_at.panel(panels * n);
             let (gates, d_gates) = match partition {
                 WindowPartition::Whole => (
@@ -216,7 +216,7 @@ impl Sequence {
         if self.projects_per_bar(l) && sums_at.is_none() && self.partition == WindowPartition::Whole {
             let d_gates = View(scratch.d_gates.as_slice(), d_gates_at);
             let (sums, to) = (scratch.per_bar_gates.as_mut_slice(), self.per_bar_at());
-            window_panels::add_step(&self.windows, isa, t, self.dims.gates(), d_gates, sums, to);
+            window_panels::add_step(&self.windows, isa, t, self.dims.gate_panels(), d_gates, sums, to);
         }
         if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa() {
             self.gates_backward_bf16(bf16_isa, l, weights, t, scratch);
@@ -225,19 +225,19 @@ impl Sequence {
             let layer = &self.layers[l];
             let product = PanelProduct {
                 rows,
-                depth: self.dims.gates() * PANEL,
-                panels: self.dims.units(),
+                depth: self.dims.gate_panels() * PANEL,
+                panels: self.dims.unit_panels(),
                 start: self.d_hidden_start(d_skip),
                 a: self.d_gates(l, t, segment, d_gates),
                 b: weights.recurrent_transposed.as_slice(),
             };
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &segment.gates);
             let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &segment.cell);
-            let cell_panels = if kind.has_cell_state() { self.dims.units() } else { 0 };
+            let cell_panels = if kind.has_cell_state() { self.dims.unit_panels() } else { 0 };
             let prefetch = PrefetchRows::default()
-                .and(gates, gates_at, self.dims.gates(), rows)
+                .and(gates, gates_at, self.dims.gate_panels(), rows)
                 .and(cell, cell_at, cell_panels, rows)
-                .and(layer.hidden.as_slice(), self.states_at(t - 1), self.dims.units(), rows);
+                .and(layer.hidden.as_slice(), self.states_at(t - 1), self.dims.unit_panels(), rows);
             kernel::product_with(
                 isa,
                 product,
@@ -260,7 +260,7 @@ impl Sequence {
     /// Adds the gradient that the layer above gave for this layer's output at step `t`.
     fn add_from_above(&self, t: usize, scratch: &mut ShardScratch) {
         let (from, to, len) = (self.d_layer_output_at(t), self.d_state_at(), self.windows.len() * PANEL);
-        for n in 0..self.dims.units() {
+        for n in 0..self.dims.unit_panels() {
             let terms = &scratch.d_layer_output.as_slice()[from.panel(n).start..][..len];
             let sums = &mut scratch.d_hidden.as_mut_slice()[to.panel(n).start..][..len];
             sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
@@ -269,7 +269,7 @@ impl Sequence {
 
     /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
     fn add_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut ShardScratch) {
-        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gates(), self.dims.sizes.hidden);
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gate_panels(), self.dims.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
         if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa() {
@@ -296,8 +296,8 @@ impl Sequence {
         let ShardScratch { segment, d_gates, d_layer_output, .. } = scratch;
         let product = PanelProduct {
             rows: block.len() * self.windows.len(),
-            depth: self.dims.gates() * PANEL,
-            panels: self.dims.units(),
+            depth: self.dims.gate_panels() * PANEL,
+            panels: self.dims.unit_panels(),
             start: Start::Zero,
             a: self.d_gates(l, block.start, segment, d_gates),
             b: weights.input_transposed.as_slice(),
@@ -310,7 +310,7 @@ impl Sequence {
     fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut ShardScratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
-            let (features, gates) = (self.dims.sizes.features, self.dims.gates());
+            let (features, gates) = (self.dims.sizes.features, self.dims.gate_panels());
             let d_gates = View(scratch.per_bar_gates.as_slice(), self.per_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
             let isa = ProductIsa { isa, bf16_isa: self.dims.arithmetic.bf16_isa() };
@@ -338,9 +338,9 @@ fn unpack(dims: Dimensions, slots: &LayerSlots, scratch: &ShardScratch, gradient
         recurrent: scratch.d_recurrent_weight.as_slice(),
         bias: scratch.d_bias.as_slice(),
     };
-    sums.add_to(dims.sizes, &(0..dims.gates()), slots, gradients);
+    sums.add_to(dims.sizes, &(0..dims.gate_panels()), slots, gradients);
     if let Some(norm) = slots.norm {
-        let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(dims)].split_at(dims.units() * PANEL);
+        let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(dims)].split_at(dims.unit_panels() * PANEL);
         add_gradients(&norm, weight, bias, gradients);
     }
 }

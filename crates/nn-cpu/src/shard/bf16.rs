@@ -73,9 +73,9 @@ pub(super) fn scratch_len(dims: Dimensions, purpose: Purpose) -> [usize; 3] {
     match purpose {
         Purpose::Prediction => [inputs, 0, 0],
         Purpose::Training { .. } => {
-            let d_gates = dims.gates() / 2 * padded_panel_len(dims.capacity);
+            let d_gates = dims.gate_panels() / 2 * padded_panel_len(dims.capacity);
             let transposed = block.div_ceil(PAIRED_PANEL) * padded_panel_len(width.next_multiple_of(PANEL));
-            [inputs.max(d_gates), dims.gates() * padded_words(block) * PANEL, transposed]
+            [inputs.max(d_gates), dims.gate_panels() * padded_words(block) * PANEL, transposed]
         }
     }
 }
@@ -162,8 +162,8 @@ pub(super) fn transpose(sizes: RecurrentSizes, part: WeightPart, weight: &[f32],
 
 /// Words in W_ih of width `input`, W_hh and W transposed.
 pub(super) fn weights_len(dims: Dimensions, input: usize) -> [usize; 3] {
-    let width = dims.gates() * PANEL;
-    [width * padded_words(input), width * padded_words(dims.sizes.hidden), dims.units() * PANEL * padded_words(width)]
+    let width = dims.gate_panels() * PANEL;
+    [width * padded_words(input), width * padded_words(dims.sizes.hidden), dims.unit_panels() * PANEL * padded_words(width)]
 }
 
 impl LayerWeights {
@@ -186,8 +186,8 @@ impl Sequence {
         projections: &[&Projections],
         ShardScratch { segment, per_bar_gates, pairs: Bf16Scratch { rows: states_as_rows, .. }, .. }: &mut ShardScratch,
     ) {
-        let (rows, hidden, units) = (self.windows.len(), self.dims.sizes.hidden, self.dims.units());
-        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let (rows, hidden, units) = (self.windows.len(), self.dims.sizes.hidden, self.dims.unit_panels());
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
         let projected = self.projected(l, t, per_bar_gates, projections);
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
@@ -239,14 +239,14 @@ impl Sequence {
         let product = PanelProduct {
             rows,
             depth: self.dims.sizes.hidden,
-            panels: self.dims.gates(),
+            panels: self.dims.gate_panels(),
             start: Start::Result,
             a: before,
             b: weights.recurrent.as_slice(),
         };
         scratch.pairs.multiply(bf16_isa, product, &mut gates);
-        for n in 0..self.dims.units() {
-            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(self.dims.gate_panels() * n));
+        for n in 0..self.dims.unit_panels() {
+            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(self.dims.gates_per_unit() * n));
             kernel::activate(isa, self.dims.sizes.cell, rows, &mut gates);
         }
     }
@@ -270,8 +270,8 @@ impl Sequence {
             pairs: Bf16Scratch { rows: d_gate_rows, .. },
             ..
         } = scratch;
-        let (rows, depth) = (self.windows.len(), self.dims.gates() * PANEL);
-        let panels = self.dims.units();
+        let (rows, depth) = (self.windows.len(), self.dims.gate_panels() * PANEL);
+        let panels = self.dims.unit_panels();
         let at = rows_at(rows);
         let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
         bf16::rows(bf16_isa, rows, depth, self.d_gates(l, t, segment, d_gates), &mut d_rows);
@@ -297,7 +297,7 @@ impl Sequence {
 
     /// Adds a block's share of dW_hh and, unless it is formed by bar, of dW_ih.
     pub(super) fn add_block_bf16(&self, bf16_isa: Bf16Isa, l: usize, block: &Range<usize>, scratch: &mut ShardScratch) {
-        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gates(), self.dims.sizes.hidden);
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gate_panels(), self.dims.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         scratch.pairs.take_d_gates(bf16_isa, rows, gates, d_gates);
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));

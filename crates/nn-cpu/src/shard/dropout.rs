@@ -48,7 +48,7 @@ impl Sequence {
             normalise(self.dims.sizes.hidden, rows, norm, ViewMut(scratch.dropped.as_mut_slice(), at));
         }
         if self.drops_below(l) {
-            for n in 0..self.dims.units() {
+            for n in 0..self.dims.unit_panels() {
                 let mut to = ViewMut(scratch.factors.as_mut_slice(), at.panel(n));
                 kernel::draw(isa, self.masks[l - 1], n * PANEL, block.clone(), ends, &mut to);
             }
@@ -81,7 +81,7 @@ pub(super) fn copy_rows(
     to: &mut [f32],
     to_at: PanelStride,
 ) {
-    for n in 0..dims.units() {
+    for n in 0..dims.unit_panels() {
         to[to_at.panel(n).start..][..rows * PANEL].copy_from_slice(&from[from_at.panel(n).start..][..rows * PANEL]);
     }
 }
@@ -95,7 +95,7 @@ fn multiply_rows(
     to: &mut [f32],
     to_at: PanelStride,
 ) {
-    for n in 0..dims.units() {
+    for n in 0..dims.unit_panels() {
         let factors = &factors[from_at.panel(n).start..][..rows * PANEL];
         let to = &mut to[to_at.panel(n).start..][..rows * PANEL];
         to.iter_mut().zip(factors).for_each(|(to, factor)| *to *= factor);

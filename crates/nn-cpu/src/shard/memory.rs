@@ -47,8 +47,8 @@ pub(super) struct LayerMemory {
 pub(super) fn layer_len(dims: Dimensions, purpose: Purpose) -> [usize; 3] {
     let checkpointing = Checkpointing::new(dims, purpose);
     let len = |panels: usize, rows: usize| if rows == 0 { 0 } else { panels * padded_panel_len(rows * dims.capacity) };
-    let states = |rows: usize| len(dims.units(), rows);
-    [len(dims.gates(), checkpointing.gate_steps), states(dims.steps + 1), states(checkpointing.cell_rows(dims))]
+    let states = |rows: usize| len(dims.unit_panels(), rows);
+    [len(dims.gate_panels(), checkpointing.gate_steps), states(dims.steps + 1), states(checkpointing.cell_rows(dims))]
 }
 
 impl LayerMemory {
@@ -100,7 +100,7 @@ pub(super) struct ShardScratch {
 
 /// Lengths of the gates and of the cell states of the current segment.
 fn segment_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
-    let panels = [dims.gates(), dims.units()].into_iter().zip(Checkpointing::new(dims, purpose).segment_rows());
+    let panels = [dims.gate_panels(), dims.unit_panels()].into_iter().zip(Checkpointing::new(dims, purpose).segment_rows());
     let mut len =
         panels.map(|(panels, rows)| if rows == 0 { 0 } else { panels * padded_panel_len(rows * dims.capacity) });
     std::array::from_fn(|_| len.next().unwrap_or(0))
@@ -153,7 +153,7 @@ scratch_lens! {
 impl ScratchLens {
     /// Lengths of the buffers of one timeframe.
     pub(super) fn new(dims: Dimensions, purpose: Purpose) -> Self {
-        let (rows, gates, units) = (dims.steps * dims.capacity, dims.gates(), dims.units());
+        let (rows, gates, units) = (dims.steps * dims.capacity, dims.gate_panels(), dims.unit_panels());
         let [segment_gates, segment_cell] = segment_len(dims, purpose);
         let copied = units * padded_panel_len(BLOCK_STEPS * dims.capacity);
         let normed = if dims.sizes.norm && dims.sizes.layers > 1 { copied } else { 0 };

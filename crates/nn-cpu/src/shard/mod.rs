@@ -88,19 +88,20 @@ struct Dimensions {
 }
 
 impl Dimensions {
-    /// Panels of units.
-    fn units(self) -> usize {
+    /// Number of panels of a value for each unit, such as a state.
+    fn unit_panels(self) -> usize {
         self.sizes.hidden.div_ceil(PANEL)
     }
 
-    /// Panels of gates for each panel of units.
-    fn gate_panels(self) -> usize {
+    /// Number of values that a unit has before its gates' functions, and of panels of gates for
+    /// each panel of units.
+    fn gates_per_unit(self) -> usize {
         GateLayout::new(self.sizes.cell).panels
     }
 
-    /// Panels of gates.
-    fn gates(self) -> usize {
-        self.gate_panels() * self.units()
+    /// Number of panels of gates.
+    fn gate_panels(self) -> usize {
+        self.gates_per_unit() * self.unit_panels()
     }
 
     /// Width of what layer `l` reads.

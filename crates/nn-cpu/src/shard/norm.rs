@@ -83,7 +83,7 @@ fn panels(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
 
 /// Length of γ and β of one layer; 0 without a norm.
 pub(super) fn norm_len(dims: Dimensions) -> usize {
-    if dims.sizes.norm { 2 * dims.units() * PANEL } else { 0 }
+    if dims.sizes.norm { 2 * dims.unit_panels() * PANEL } else { 0 }
 }
 
 impl Sequence {

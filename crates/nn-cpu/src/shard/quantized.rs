@@ -176,8 +176,8 @@ impl Sequence {
         ShardScratch { segment, per_bar_gates, activations, .. }: &mut ShardScratch,
     ) {
         let projected = self.projected(l, t, per_bar_gates, projections);
-        let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
-        let (kind, gate_panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_unit_panels());
+        let (kind, gates_per_unit) = (self.dims.sizes.cell, self.dims.gates_per_unit());
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let int8_isa = activations.isa;
@@ -186,9 +186,9 @@ impl Sequence {
         // in the cache.
         let at_once = if rows <= SMALL_BATCH_ROWS_NARROW { own.len() } else { 1 };
         for n in own.step_by(at_once) {
-            let mut gates = gates_at.panel(gate_panels * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(gate_panels * n)));
-            let (panels, weights) = (gate_panels * at_once, recurrent.from(gate_panels * n));
+            let mut gates = gates_at.panel(gates_per_unit * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(gates_per_unit * n)));
+            let (panels, weights) = (gates_per_unit * at_once, recurrent.from(gates_per_unit * n));
             let product = Int8Product { depth: hidden, panels, start, x: h, weights };
             int8::product(int8_isa, product, &mut gates, PanelOrder::for_step(t));
             let cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);

@@ -28,7 +28,7 @@ impl Sequence {
     /// The hidden states of layer `l` after step `t`.
     pub(super) fn round_hidden(&mut self, l: usize, t: usize) {
         let at = self.states_at(t + 1);
-        let (panels, rows) = (0..self.dims.units(), self.windows.len());
+        let (panels, rows) = (0..self.dims.unit_panels(), self.windows.len());
         round_panels(self.dims.arithmetic, self.layers[l].hidden.as_mut_slice(), at, panels, rows);
     }
 
@@ -38,14 +38,14 @@ impl Sequence {
             self.dims.arithmetic,
             scratch.dropped.as_mut_slice(),
             self.dropped_at(),
-            0..self.dims.units(),
+            0..self.dims.unit_panels(),
             rows,
         );
     }
 
     /// The gradients of the gates of layer `l` at step `t`.
     pub(super) fn round_d_gates(&mut self, l: usize, t: usize, scratch: &mut ShardScratch) {
-        let (arithmetic, panels, rows) = (self.dims.arithmetic, 0..self.dims.gates(), self.windows.len());
+        let (arithmetic, panels, rows) = (self.dims.arithmetic, 0..self.dims.gate_panels(), self.windows.len());
         let ViewMut(d_gates, at) = match self.partition {
             WindowPartition::Whole => ViewMut(scratch.d_gates.as_mut_slice(), self.d_gates_at(t)),
             WindowPartition::Group => self.gates_at(t).view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates),
@@ -59,7 +59,7 @@ impl Sequence {
             self.dims.arithmetic,
             scratch.d_hidden.as_mut_slice(),
             self.d_state_at(),
-            0..self.dims.units(),
+            0..self.dims.unit_panels(),
             self.windows.len(),
         );
     }
@@ -70,7 +70,7 @@ impl Sequence {
             self.dims.arithmetic,
             scratch.d_layer_output.as_mut_slice(),
             self.d_layer_output_at(block.start),
-            0..self.dims.units(),
+            0..self.dims.unit_panels(),
             block.len() * self.windows.len(),
         );
     }

@@ -248,7 +248,7 @@ impl Sequence {
         scratch: &mut ShardScratch,
     ) {
         if self.projects_per_bar(l) && self.projected(l, t, &scratch.per_bar_gates, projections).is_none() {
-            let (from, to, panels) = (self.per_bar_at(), self.gates_at(t), self.dims.gates());
+            let (from, to, panels) = (self.per_bar_at(), self.gates_at(t), self.dims.gate_panels());
             let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
             match self.partition {
                 WindowPartition::Whole => {
@@ -306,7 +306,7 @@ impl Sequence {
             let product = weights.projection(rows.len(), depth, x);
             match self.dims.arithmetic.bf16_isa() {
                 Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut to),
-                None => weights.project(isa, product, 0..self.dims.gates(), &mut scratch.activations, &mut to),
+                None => weights.project(isa, product, 0..self.dims.gate_panels(), &mut scratch.activations, &mut to),
             }
         }
     }
@@ -339,8 +339,8 @@ impl Sequence {
         scratch: &mut ShardScratch,
     ) {
         let shape = [block.len() * self.windows.len(), self.dims.input(l)];
-        let own = self.own_units();
-        let panels = self.dims.gate_panels();
+        let own = self.own_unit_panels();
+        let panels = self.dims.gates_per_unit();
         let gate_panels = panels * own.start..panels * own.end;
         let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
         let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
@@ -377,7 +377,7 @@ impl Sequence {
     ) {
         let ShardScratch { segment, per_bar_gates, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.dims.sizes.hidden);
-        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
         let projected = self.projected(l, t, per_bar_gates, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));

@@ -32,12 +32,12 @@ impl Sequence {
         projections: &[&Projections],
         ShardScratch { segment, per_bar_gates, .. }: &mut ShardScratch,
     ) {
-        let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_units());
-        let (kind, gate_panels) = (self.dims.sizes.cell, self.dims.gate_panels());
-        let (first, panels) = (own.start, gate_panels * own.start..gate_panels * own.end);
+        let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_unit_panels());
+        let (kind, gates_per_unit) = (self.dims.sizes.cell, self.dims.gates_per_unit());
+        let (first, panels) = (own.start, gates_per_unit * own.start..gates_per_unit * own.end);
         let projected = self.projected(l, t, per_bar_gates, projections);
         let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
-        let all_panels = self.dims.gates();
+        let all_panels = self.dims.gate_panels();
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let mut gates = gates_at.panel(panels.start).view_mut(gates, &mut segment.gates);
         let start = projected.map_or(Start::Result, Start::Rows);

@@ -19,7 +19,7 @@ impl Sequence {
         let mut kinds = [(layer.hidden.as_mut_slice(), hidden_at), (layer.cell.as_mut_slice(), cell_at)];
         let kinds = &mut kinds[..self.dims.sizes.cell.states()];
         for (states, at) in &mut *kinds {
-            (0..self.dims.units()).for_each(|panel| states[at.panel(panel).start..][..len].fill(0.0));
+            (0..self.dims.unit_panels()).for_each(|panel| states[at.panel(panel).start..][..len].fill(0.0));
         }
         for (w, &end) in self.windows.ends().iter().enumerate() {
             let Some(state) = initial.window_state(end) else { continue };

@@ -52,7 +52,7 @@ pub(super) fn members(dims: Dimensions, purpose: Purpose) -> usize {
         && dims.capacity == 1
         && !dims.is_dense()
         && dims.arithmetic.bf16_isa().is_none();
-    if shares { dims.threads.clamp(1, (dims.units() / UNITS_MIN).max(1)) } else { 1 }
+    if shares { dims.threads.clamp(1, (dims.unit_panels() / UNITS_MIN).max(1)) } else { 1 }
 }
 
 /// Barrier of the threads that share one recurrence: they exchange their states after every step.
@@ -78,7 +78,7 @@ struct Published {
 impl StepBarrier {
     /// A barrier for the members of one timeframe.
     pub(super) fn new(dims: Dimensions, members: usize) -> Self {
-        let own = |member| dims.sizes.cell.states() * part(member, members, dims.units()).len() * dims.capacity * PANEL;
+        let own = |member| dims.sizes.cell.states() * part(member, members, dims.unit_panels()).len() * dims.capacity * PANEL;
         let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         let published =
             |member| Published { steps: AtomicUsize::new(0), states: [zeros(own(member)), zeros(own(member))] };
@@ -201,15 +201,15 @@ pub(super) enum BarrierOutcome {
 
 impl Sequence {
     /// The panels of units that this thread computes.
-    pub(super) fn own_units(&self) -> Range<usize> {
-        let units = self.dims.units();
+    pub(super) fn own_unit_panels(&self) -> Range<usize> {
+        let units = self.dims.unit_panels();
         self.unit_share.as_ref().map_or(0..units, |share| share.panels(share.member, units))
     }
 
     /// Publishes the states of layer `l` after step `t`, and copies those of the other members.
     pub(super) fn meet(&mut self, l: usize, t: usize) -> BarrierOutcome {
         let Some(share) = &self.unit_share else { return BarrierOutcome::Complete };
-        let place = StepStates { at: self.states_at(t + 1), units: self.dims.units(), windows: self.windows.len() };
+        let place = StepStates { at: self.states_at(t + 1), units: self.dims.unit_panels(), windows: self.windows.len() };
         let step = l * self.windows.steps() + t;
         let LayerMemory { hidden, cell, .. } = &mut self.layers[l];
         let mut states = [hidden.as_mut_slice(), cell.as_mut_slice()];

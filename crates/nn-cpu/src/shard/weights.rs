@@ -44,10 +44,10 @@ pub(super) struct LayerWeights {
 
 /// Length of each buffer of a layer's weights in numbers, in the order of the fields.
 pub(super) fn weights_len(dims: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
-    let width = dims.gates() * PANEL;
+    let width = dims.gate_panels() * PANEL;
     let [input, recurrent, transposed] = match dims.arithmetic.bf16_isa() {
         Some(_) => bf16::weights_len(dims, dims.input(l)),
-        None => [width * dims.input(l), width * dims.sizes.hidden, dims.units() * PANEL * width],
+        None => [width * dims.input(l), width * dims.sizes.hidden, dims.unit_panels() * PANEL * width],
     };
     let (transposed, between) = match purpose {
         Purpose::Training { .. } => (transposed, if l > 0 { transposed } else { 0 }),

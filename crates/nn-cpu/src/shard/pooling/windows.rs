@@ -44,7 +44,7 @@ pub(in crate::shard) struct PackedKeys {
 
 /// Length of each buffer of a timeframe's keys in numbers, in the order of the fields.
 pub(in crate::shard) fn keys_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
-    let by_unit = if purpose == Purpose::Prediction { 0 } else { dims.units() * dims.heads * PANEL };
+    let by_unit = if purpose == Purpose::Prediction { 0 } else { dims.unit_panels() * dims.heads * PANEL };
     [dims.head_panels() * dims.sizes.hidden * PANEL, by_unit]
 }
 
@@ -115,8 +115,8 @@ fn scratch_len(dims: Dimensions, purpose: Purpose) -> [usize; 6] {
     if !dims.pools_windows() {
         return [0; 6];
     }
-    let states = dims.units() * window_place(dims.sizes.steps).stride;
-    let sums = dims.units() * dims.heads * PANEL;
+    let states = dims.unit_panels() * window_place(dims.sizes.steps).stride;
+    let sums = dims.unit_panels() * dims.heads * PANEL;
     match purpose {
         Purpose::Prediction => [states, sums, 0, 0, 0, 0],
         Purpose::Training { .. } => {
@@ -228,10 +228,10 @@ impl PooledWindows {
             for panel in 0..dims.head_panels() {
                 softmax(isa, &mut weights.0[dims.weights_at(w).panel(panel).start..][..steps * PANEL]);
             }
-            let sums = &mut scratch.sums.as_mut_slice()[..dims.units() * dims.heads * PANEL];
+            let sums = &mut scratch.sums.as_mut_slice()[..dims.unit_panels() * dims.heads * PANEL];
             sums.fill(0.0);
             let weights = View(self.weights.as_slice(), dims.weights_at(w));
-            kernel::outer_by(dims.products(isa), steps, dims.heads, dims.units(), weights, states, sums);
+            kernel::outer_by(dims.products(isa), steps, dims.heads, dims.unit_panels(), weights, states, sums);
             for head in 0..dims.heads {
                 read_row(sums, head, dims.heads, self.vectors.sum_mut(head, w));
             }
@@ -295,7 +295,7 @@ impl PooledWindows {
     /// The gradients of one window's states, from those of its scores and sums; adds the keys'.
     fn state_gradients(&self, isa: Isa, w: usize, keys: &PackedKeys, scratch: &mut PoolingScratch) {
         let dims = self.dims;
-        let (rows, depth, panels) = (dims.sizes.steps, dims.heads, dims.units());
+        let (rows, depth, panels) = (dims.sizes.steps, dims.heads, dims.unit_panels());
         let weights = View(self.weights.as_slice(), dims.weights_at(w));
         let d_scores = View(scratch.d_scores.as_slice(), dims.weights_at(0));
         let states_at = window_place(dims.sizes.steps);
@@ -312,7 +312,7 @@ impl PooledWindows {
             PanelProduct { rows, depth, panels, start, a: d_scores, b },
             &mut d_states,
         );
-        let d_keys = &mut scratch.d_keys.as_mut_slice()[..dims.units() * dims.heads * PANEL];
+        let d_keys = &mut scratch.d_keys.as_mut_slice()[..dims.unit_panels() * dims.heads * PANEL];
         kernel::outer_by(
             dims.products(isa),
             rows,
@@ -340,7 +340,7 @@ impl Sequence {
     fn gather_window(&self, w: usize, norm: &[f32], to: &mut [f32]) {
         let top = self.layers[self.layers.len() - 1].hidden.as_slice();
         let (from, steps) = (self.states_at(1).row(w), self.windows.steps());
-        for n in 0..self.dims.units() {
+        for n in 0..self.dims.unit_panels() {
             let rows = top[from.panel(n).start..].chunks(self.windows.len() * PANEL);
             let to = to[window_place(steps).panel(n).start..].chunks_exact_mut(PANEL).take(steps);
             to.zip(rows).for_each(|(to, row)| to.copy_from_slice(&row[..PANEL]));
@@ -353,7 +353,7 @@ impl Sequence {
     /// Writes the gradients of the states after each step of window `w` to those of all windows.
     fn scatter_window(&self, w: usize, from: &[f32], to: &mut [f32]) {
         let (at, steps) = (self.d_layer_output_at(0).row(w), self.windows.steps());
-        for n in 0..self.dims.units() {
+        for n in 0..self.dims.unit_panels() {
             let rows = to[at.panel(n).start..].chunks_mut(self.windows.len() * PANEL);
             let from = from[window_place(steps).panel(n).start..].chunks_exact(PANEL).take(steps);
             from.zip(rows).for_each(|(from, row)| row[..PANEL].copy_from_slice(from));

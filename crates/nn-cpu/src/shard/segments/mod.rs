@@ -224,7 +224,7 @@ impl Sequence {
         if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa().filter(|_| again) {
             self.gates_again_bf16(isa, bf16_isa, l, weights, segment, scratch);
         }
-        for n in 0..self.dims.units() {
+        for n in 0..self.dims.unit_panels() {
             if again && self.dims.arithmetic.bf16_isa().is_none() {
                 self.gates_again(isa, l, weights, n, segment, scratch);
             }
@@ -244,7 +244,7 @@ impl Sequence {
         bars: &[f32],
         scratch: &mut ShardScratch,
     ) {
-        let (features, gates, windows) = (self.dims.sizes.features, self.dims.gates(), self.windows.len());
+        let (features, gates, windows) = (self.dims.sizes.features, self.dims.gate_panels(), self.windows.len());
         // No gradients of gates are there yet.
         let bars_at = self.d_gates_at(0);
         let to_at = self.segment_gates_at(0);
@@ -278,7 +278,7 @@ impl Sequence {
     ) {
         let (rows, hidden) = (segment.len() * self.windows.len(), self.dims.sizes.hidden);
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
-        let (kind, panels) = (self.dims.sizes.cell, self.dims.gate_panels());
+        let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
         let weight = &weights.recurrent.as_slice()[panels * n * hidden * PANEL..][..panels * hidden * PANEL];
         let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), self.segment_gates_at(0).panel(panels * n));
         let product = PanelProduct { rows, depth: hidden, panels, start: Start::Result, a: before, b: weight };
@@ -288,7 +288,7 @@ impl Sequence {
 
     /// The cell states of sixteen units after each step of a segment, from their gates.
     fn cells_again(&self, isa: Isa, l: usize, n: usize, segment: &Range<usize>, scratch: &mut ShardScratch) {
-        let (kind, panels, layer) = (self.dims.sizes.cell, self.dims.gate_panels(), &self.layers[l]);
+        let (kind, panels, layer) = (self.dims.sizes.cell, self.dims.gates_per_unit(), &self.layers[l]);
         for t in segment.clone() {
             let gates = self.gates_at(t).panel(panels * n).view(&layer.gates, &scratch.segment.gates);
             let at = self.segment_cell_at(t - segment.start).panel(n);

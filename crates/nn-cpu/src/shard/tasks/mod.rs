@@ -85,13 +85,13 @@ impl TaskPartition {
         let windows = dims.capacity.div_ceil((3 * groups).div_ceil(4));
         // Bars are projected by themselves where there are at most half as many as steps.
         let bars = (dims.steps * dims.capacity / 2).div_ceil(groups);
-        let panels = dims.gates().div_ceil(groups.min(dims.gates() / 2));
+        let panels = dims.gate_panels().div_ceil(groups.min(dims.gate_panels() / 2));
         Some(TaskPartition { groups, windows, bars, panels })
     }
 
     /// The panels of each task that sums up.
     fn panels(self, dims: Dimensions) -> impl Iterator<Item = Range<usize>> {
-        (0..dims.gates()).step_by(self.panels).map(move |first| first..dims.gates().min(first + self.panels))
+        (0..dims.gate_panels()).step_by(self.panels).map(move |first| first..dims.gate_panels().min(first + self.panels))
     }
 
     /// The dimensions of a group.

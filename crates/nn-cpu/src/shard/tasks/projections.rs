@@ -39,7 +39,7 @@ pub(super) fn lens(dims: Dimensions, bars: usize) -> ScratchLens {
     let [bf16_rows, ..] = bf16::scratch_len(dims, Purpose::Prediction);
     ScratchLens {
         x: dims.sizes.features.div_ceil(PANEL) * padded_panel_len(bars_at_once(dims)),
-        per_bar_gates: dims.gates() * padded_panel_len(bars),
+        per_bar_gates: dims.gate_panels() * padded_panel_len(bars),
         bf16_rows,
         ..ScratchLens::default()
     }
@@ -82,7 +82,7 @@ impl Projections {
             let product = weights.projection(rows.len(), features, x);
             match dims.arithmetic.bf16_isa() {
                 Some(bf16_isa) => pairs.multiply(bf16_isa, product, &mut to),
-                None => weights.project(isa, product, 0..dims.gates(), activations, &mut to),
+                None => weights.project(isa, product, 0..dims.gate_panels(), activations, &mut to),
             }
         }
         self.clock.stop_layer(start, 0, Work::Projection);

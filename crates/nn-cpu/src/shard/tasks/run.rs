@@ -96,7 +96,7 @@ impl<'a> ShardRun<'a> {
         let rows: usize = timeframes.iter().map(TimeframeTasks::rows).sum();
         for (k, own) in timeframes.iter_mut().enumerate() {
             own.cut(rows as f64 / threads as f64);
-            let one_step = own.dims.sizes.hidden * own.dims.gates() * PANEL;
+            let one_step = own.dims.sizes.hidden * own.dims.gate_panels() * PANEL;
             own.share_units(gradients.is_none() && (own.rows() * one_step) as f64 >= SHARED_MIN);
             for Group { sequence, .. } in own.groups[..own.in_use].iter_mut().chain(&mut own.sharers) {
                 sequence.clock.on = packed.profiles;
@@ -301,14 +301,14 @@ impl<'a> ShardRun<'a> {
             TaskKind::Project { timeframe, part } => {
                 let dims = own(timeframe).dims;
                 let bars = own(timeframe).projections[part].read().expect(LOCK).bars.len();
-                product_cost(bars, dims.sizes.features, dims.gates())
+                product_cost(bars, dims.sizes.features, dims.gate_panels())
             }
             TaskKind::Share { timeframe, .. } => self.cost(TaskKind::Forward { timeframe, group: 0 }),
             TaskKind::Forward { timeframe, group: n } | TaskKind::Backward { timeframe, group: n } => {
                 let (dims, windows) = (own(timeframe).dims, group(timeframe, n).windows.len() as f64);
                 let steps = own(timeframe).windows.steps() as f64;
                 let per_bar_gates = own(timeframe).windows.overlap() && own(timeframe).cut.is_some();
-                let gates = (dims.gates() * PANEL) as f64;
+                let gates = (dims.gate_panels() * PANEL) as f64;
                 let depth: usize = (0..dims.sizes.layers)
                     .map(|l| if l == 0 && per_bar_gates { 0 } else { dims.input(l) } + dims.sizes.hidden)
                     .sum();
