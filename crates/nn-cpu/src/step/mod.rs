@@ -507,6 +507,11 @@ impl Engine {
 
 /// Memory, from shapes.
 impl Engine {
+    /// Length of the rounded copy of the weights for products in 16 bits, in numbers; 0 in fp32.
+    pub fn working_weights_len(model: &Model, precision: Precision) -> usize {
+        if CpuArithmetic::for_precision(precision) == CpuArithmetic::Fp32 { 0 } else { model.layout().len() }
+    }
+
     /// Length of the packed weights, in numbers.
     pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
         PackedWeights::len(model, purpose, CpuArithmetic::for_precision(precision))

@@ -191,14 +191,6 @@ impl Config {
         self.run_length.unwrap_or_else(|| self.step_samples())
     }
 
-    fn check_precision(&self) -> Result<()> {
-        if self.precision == Precision::Fp32 || !self.model.is_over_graphs() {
-            return Ok(());
-        }
-        let expected = "fp32 for a model over graphs, whose attention is in single precision";
-        Err(Error::setting("precision", &self.precision, expected))
-    }
-
     fn check_tf32(&self) -> Result<()> {
         match self.precision {
             Precision::Bf16 | Precision::Fp16 if self.tf32 => {
@@ -322,7 +314,7 @@ impl Config {
         if self.streams() {
             self.model.check_carried_state()?;
         }
-        self.check_precision()?;
+        check_precision(self.precision, &self.model)?;
         self.check_tf32()?;
         self.check_loss_scale()?;
         self.check_gradient_checkpointing()?;
@@ -346,6 +338,15 @@ impl Config {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses 16 bits for a model over graphs.
+pub(crate) fn check_precision(precision: Precision, model: &ModelConfig) -> Result<()> {
+    if precision == Precision::Fp32 || !model.is_over_graphs() {
+        return Ok(());
+    }
+    let expected = "fp32 for a model over graphs, whose attention is in single precision";
+    Err(Error::setting("precision", &precision, expected))
 }
 
 /// The error for a `setting` that a GPU supports except `together_with` another property of the

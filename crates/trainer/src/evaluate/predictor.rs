@@ -12,7 +12,7 @@ use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
 use megabatch_nn_cpu::{Compute, Engine, Purpose};
 use megabatch_nn_cuda::{Trained, check_encoder};
 
-use crate::config::refuse_on_gpu;
+use crate::config::{check_precision, refuse_on_gpu};
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::DrawnSamples;
 use crate::data::level::Level;
@@ -153,10 +153,7 @@ impl Predictor {
     /// [`Error::NotOnGpu`], or [`Error::Setting`] for the precision of a model over graphs.
     pub fn check_on_gpu(&self) -> Result<()> {
         check_encoder(&self.model.config())?;
-        if self.model.config().is_over_graphs() && self.precision != Precision::Fp32 {
-            let expected = "fp32 for a model over graphs, whose attention is in single precision";
-            return Err(Error::setting("precision", &self.precision, expected));
-        }
+        check_precision(self.precision, &self.model.config())?;
         if self.states != States::Windows {
             return refuse_on_gpu("with_carried_state", &true, "");
         }

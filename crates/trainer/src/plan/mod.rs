@@ -9,7 +9,6 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-use megabatch_amp::Precision;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::PlannedTensor;
 use megabatch_nn::model::{Model, Pooling, SampleShape};
@@ -153,7 +152,7 @@ impl Footprint {
         let shards = config.compute().shards_at_once(&model, config.purpose());
         let packed = Engine::weights_len(&model, config.purpose(), config.precision);
         let workspace = Engine::workspace_len(&model, capacity, config.purpose(), config.precision);
-        let working = if config.precision == Precision::Fp32 { 0 } else { weights };
+        let working = Engine::working_weights_len(&model, config.precision);
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         // Two of a step and, while a validation interrupts training, two of its own.
         let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };

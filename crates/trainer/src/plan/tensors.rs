@@ -2,7 +2,6 @@
 
 //! The memory of a training run tensor by tensor, and which phases of a step use it.
 
-use megabatch_amp::Precision;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, PlannedTensor, StepPhase, TensorPlan};
 use megabatch_nn::model::{Model, SampleShape};
@@ -43,7 +42,8 @@ impl Footprint {
         };
         let packed = Engine::weights_plan(&model, purpose, config.precision);
         let workspace = Engine::workspace_plan(&model, capacity, purpose, config.precision);
-        let working = if config.precision == Precision::Fp32 { TensorPlan::new() } else { weights("rounded: ", BOTH) };
+        let has_working_weights = Engine::working_weights_len(&model, config.precision) > 0;
+        let working = if has_working_weights { weights("rounded: ", BOTH) } else { TensorPlan::new() };
         let moments = if config.optimizer.kind.has_moments() { &["exp_avg.", "exp_avg_sq."][..] } else { &[] };
         let batches_of = |rows: usize, prefix: &str| -> TensorPlan {
             let windows = shape.timeframes.iter().enumerate();

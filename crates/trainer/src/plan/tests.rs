@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphView, Graphs};
