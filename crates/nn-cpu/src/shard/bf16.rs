@@ -163,7 +163,11 @@ pub(super) fn transpose(sizes: RecurrentSizes, part: WeightPart, weight: &[f32],
 /// Words in W_ih of width `input`, W_hh and W transposed.
 pub(super) fn weights_len(dims: Dimensions, input: usize) -> [usize; 3] {
     let width = dims.gate_panels() * PANEL;
-    [width * padded_words(input), width * padded_words(dims.sizes.hidden), dims.unit_panels() * PANEL * padded_words(width)]
+    [
+        width * padded_words(input),
+        width * padded_words(dims.sizes.hidden),
+        dims.unit_panels() * PANEL * padded_words(width),
+    ]
 }
 
 impl LayerWeights {
@@ -246,7 +250,8 @@ impl Sequence {
         };
         scratch.pairs.multiply(bf16_isa, product, &mut gates);
         for n in 0..self.dims.unit_panels() {
-            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(self.dims.gates_per_unit() * n));
+            let mut gates =
+                ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(self.dims.gates_per_unit() * n));
             kernel::activate(isa, self.dims.sizes.cell, rows, &mut gates);
         }
     }

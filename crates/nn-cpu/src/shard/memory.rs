@@ -100,7 +100,8 @@ pub(super) struct ShardScratch {
 
 /// Lengths of the gates and of the cell states of the current segment.
 fn segment_len(dims: Dimensions, purpose: Purpose) -> [usize; 2] {
-    let panels = [dims.gate_panels(), dims.unit_panels()].into_iter().zip(Checkpointing::new(dims, purpose).segment_rows());
+    let panels =
+        [dims.gate_panels(), dims.unit_panels()].into_iter().zip(Checkpointing::new(dims, purpose).segment_rows());
     let mut len =
         panels.map(|(panels, rows)| if rows == 0 { 0 } else { panels * padded_panel_len(rows * dims.capacity) });
     std::array::from_fn(|_| len.next().unwrap_or(0))

@@ -78,7 +78,8 @@ struct Published {
 impl StepBarrier {
     /// A barrier for the members of one timeframe.
     pub(super) fn new(dims: Dimensions, members: usize) -> Self {
-        let own = |member| dims.sizes.cell.states() * part(member, members, dims.unit_panels()).len() * dims.capacity * PANEL;
+        let own =
+            |member| dims.sizes.cell.states() * part(member, members, dims.unit_panels()).len() * dims.capacity * PANEL;
         let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         let published =
             |member| Published { steps: AtomicUsize::new(0), states: [zeros(own(member)), zeros(own(member))] };
@@ -209,7 +210,8 @@ impl Sequence {
     /// Publishes the states of layer `l` after step `t`, and copies those of the other members.
     pub(super) fn meet(&mut self, l: usize, t: usize) -> BarrierOutcome {
         let Some(share) = &self.unit_share else { return BarrierOutcome::Complete };
-        let place = StepStates { at: self.states_at(t + 1), units: self.dims.unit_panels(), windows: self.windows.len() };
+        let place =
+            StepStates { at: self.states_at(t + 1), units: self.dims.unit_panels(), windows: self.windows.len() };
         let step = l * self.windows.steps() + t;
         let LayerMemory { hidden, cell, .. } = &mut self.layers[l];
         let mut states = [hidden.as_mut_slice(), cell.as_mut_slice()];

@@ -91,7 +91,9 @@ impl TaskPartition {
 
     /// The panels of each task that sums up.
     fn panels(self, dims: Dimensions) -> impl Iterator<Item = Range<usize>> {
-        (0..dims.gate_panels()).step_by(self.panels).map(move |first| first..dims.gate_panels().min(first + self.panels))
+        (0..dims.gate_panels())
+            .step_by(self.panels)
+            .map(move |first| first..dims.gate_panels().min(first + self.panels))
     }
 
     /// The dimensions of a group.

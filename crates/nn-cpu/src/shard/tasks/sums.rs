@@ -49,7 +49,9 @@ pub(super) fn len(dims: Dimensions, purpose: Purpose, panels: usize) -> [usize; 
     let sums = panels * PANEL;
     let [_, _, transposed] = bf16::scratch_len(dims, purpose);
     let (d_gates, operand, bf16_gates) = match dims.arithmetic.bf16_isa() {
-        Some(_) => (panels * padded_panel_len(block), bars.max(dims.unit_panels()), panels * padded_words(block) * PANEL),
+        Some(_) => {
+            (panels * padded_panel_len(block), bars.max(dims.unit_panels()), panels * padded_words(block) * PANEL)
+        }
         None => (0, bars, 0),
     };
     [
@@ -118,7 +120,10 @@ impl BackwardWindows<'_> {
         let group_rows = |group: &&Group| {
             let rows = BLOCK_STEPS * group.windows.len();
             let d_gates = group.d_gates(l, t).panel(panels.start);
-            [PanelRows::new(d_gates, panels.len(), rows), PanelRows::new(group.states(l, t), self.dims.unit_panels(), rows)]
+            [
+                PanelRows::new(d_gates, panels.len(), rows),
+                PanelRows::new(group.states(l, t), self.dims.unit_panels(), rows),
+            ]
         };
         self.groups.iter().flat_map(group_rows).collect()
     }
