@@ -177,6 +177,14 @@ impl Backend {
         Ok(())
     }
 
+    /// From now on, times the work of a GPU by its events.
+    pub(super) fn time_gpu(&mut self) -> Result<()> {
+        match self {
+            Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(cuda) => cuda.time_work(),
+        }
+    }
+
     /// Times and captures of a GPU since the last call.
     pub(super) fn take_gpu_times(&mut self) -> Result<GpuTimes> {
         match self {

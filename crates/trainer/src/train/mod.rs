@@ -13,6 +13,7 @@ mod resume;
 mod rollback;
 mod shortage;
 mod step;
+mod step_plan;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ use crate::train::oom_fallback::{MemoryLimits, OomFallback};
 use crate::train::optimizer::Optimizer;
 use backend::{Backend, Prepared};
 use distributed::ProcessGroup;
-use step::BatchPipeline;
+use step_plan::BatchPipeline;
 
 /// A model in training on one device.
 #[derive(Debug)]
@@ -193,6 +194,17 @@ impl Trainer {
             model,
             parameters,
         })
+    }
+
+    /// From now on, times the work of the GPU by its events ([`StepEvent::gpu_s`]). Nothing on the
+    /// CPU.
+    ///
+    /// # Errors
+    /// [`Error::Model`] with the driver's failure.
+    ///
+    /// [`StepEvent::gpu_s`]: crate::StepEvent::gpu_s
+    pub fn time_gpu(&mut self) -> Result<()> {
+        self.backend.time_gpu()
     }
 
     /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps

@@ -8,7 +8,7 @@ use megabatch_nn::loss::Objective;
 use megabatch_nn::model::{Model, TensorSet};
 use megabatch_nn_cpu::{Carried, Changes, Engine, Totals};
 
-use super::step::{StepPlan, UpdateOutcome};
+use super::step_plan::{StepPlan, UpdateOutcome};
 use crate::data::prefetch::BatchFeed;
 use crate::error::{Error, Result};
 use crate::train::optimizer::Optimizer;

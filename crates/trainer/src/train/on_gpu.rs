@@ -20,9 +20,8 @@ use megabatch_nn_cpu::{Engine, Totals};
 use megabatch_nn_cuda::{Accelerator, Host};
 
 use super::after::Due;
-use super::backend::Backend;
 use super::on_cpu::{StepInputs, locate_non_finite};
-use super::step::{BatchPipeline, StepPlan, StepPlanner, UpdateOutcome};
+use super::step_plan::{BatchPipeline, StepPlan, StepPlanner, UpdateOutcome};
 use super::{Run, Trainer};
 use crate::config::Config;
 use crate::config::divergence::DivergenceState;
@@ -123,6 +122,12 @@ impl CudaBackend {
         // Host time of the whole step, with its wait for data: GPU passes are not timed apart.
         let (terms, forward) = (report.terms as usize, start.elapsed());
         Ok((plan, Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() }, report))
+    }
+
+    /// From now on, times the work by events.
+    pub(super) fn time_work(&mut self) -> Result<()> {
+        self.timer.is_on = true;
+        Ok(self.accelerator.iter_mut().try_for_each(Accelerator::time_work)?)
     }
 
     /// The model in use on the GPU, or on the CPU where the GPU has no memory.
@@ -234,21 +239,6 @@ pub(super) struct GpuTimes {
     pub(super) gpu_s: Option<f64>,
     /// Captures made, if any.
     pub(super) captures: Option<u64>,
-}
-
-impl Trainer {
-    /// From now on, times the work of the GPU by its events ([`StepEvent::gpu_s`]). Nothing on the
-    /// CPU.
-    ///
-    /// # Errors
-    /// [`Error::Model`] with the driver's failure.
-    ///
-    /// [`StepEvent::gpu_s`]: crate::StepEvent::gpu_s
-    pub fn time_gpu(&mut self) -> Result<()> {
-        let Backend::Cuda(cuda) = &mut self.backend else { return Ok(()) };
-        cuda.timer.is_on = true;
-        Ok(cuda.accelerator.iter_mut().try_for_each(Accelerator::time_work)?)
-    }
 }
 
 /// Settings for a GPU at the end of a step whose losses are divided by `count`.

@@ -22,7 +22,7 @@ use crate::peers::step_gradients::{Outcome, OwnBlocks, StepGradients};
 use crate::train::Trainer;
 use crate::train::backend::Backend;
 use crate::train::on_cpu::{CpuBackend, StepInputs};
-use crate::train::step::StepPlan;
+use crate::train::step_plan::StepPlan;
 
 /// This rank's part of a step. Gradients are in the trainer's sum on rank 0, and in the team's
 /// blocks on others, up to the last batch.
