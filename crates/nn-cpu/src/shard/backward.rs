@@ -22,7 +22,8 @@ use megabatch_nn::model::recurrent::{LayerSlots, Read};
 
 use super::gradients::SharedGradients;
 use super::memory::{Segment, ShardScratch, panel_stride};
-use super::norm::norm_len;
+use super::norm::{norm_len, normalise_backward};
+use super::rounding::round_panels;
 use super::sequence::{Sequence, WindowPartition, input};
 use super::weights::{LayerWeights, WeightSums};
 use super::window_panels;
@@ -55,7 +56,7 @@ impl Sequence {
                 }
                 self.restore(isa, l, weights, &block, bars, scratch);
                 if !weights.norm.is_empty() {
-                    self.denormalise_block(l, weights.norm.as_slice(), block.clone(), scratch);
+                    self.norm_backward(l, weights.norm.as_slice(), block.clone(), scratch);
                 }
                 for t in block.clone().rev() {
                     self.step_backward(isa, l, weights, t, scratch);
@@ -71,7 +72,9 @@ impl Sequence {
                     if self.dims.arithmetic.bf16_isa().is_none() {
                         self.go_below(isa, l, weights, block.clone(), scratch);
                     }
-                    self.round_d_layer_output(block.clone(), scratch);
+                    let (at, rows) = (self.d_layer_output_at(block.start), block.len() * self.windows.len());
+                    let d_below = scratch.d_layer_output.as_mut_slice();
+                    round_panels(self.dims.arithmetic, d_below, at, 0..self.dims.unit_panels(), rows);
                 }
                 if self.drops_below(l) {
                     self.dropout_backward(block, scratch);
@@ -89,6 +92,25 @@ impl Sequence {
             gradients.complete_layer(slots);
             self.clock.stop_layer(start, l, Work::WeightGradients);
         }
+    }
+
+    /// Turns the gradients of the outputs of layer `l` at a block of steps into those of its
+    /// states.
+    fn norm_backward(&self, l: usize, norm: &[f32], block: Range<usize>, scratch: &mut ShardScratch) {
+        let (hidden, rows) = (self.dims.sizes.hidden, block.len() * self.windows.len());
+        let states = View(self.layers[l].hidden.as_slice(), self.states_at(block.start + 1));
+        let d = ViewMut(scratch.d_layer_output.as_mut_slice(), self.d_layer_output_at(block.start));
+        normalise_backward(hidden, rows, norm, states, d, scratch.d_norm.as_mut_slice());
+    }
+
+    /// Rounds the gradients of the gates of layer `l` at step `t`.
+    fn round_d_gates(&mut self, l: usize, t: usize, scratch: &mut ShardScratch) {
+        let (arithmetic, panels, rows) = (self.dims.arithmetic, 0..self.dims.gate_panels(), self.windows.len());
+        let ViewMut(d_gates, at) = match self.partition {
+            WindowPartition::Whole => ViewMut(scratch.d_gates.as_mut_slice(), self.d_gates_at(t)),
+            WindowPartition::Group => self.gates_at(t).view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates),
+        };
+        round_panels(arithmetic, d_gates, at, panels, rows);
     }
 
     /// Layout of [`ShardScratch::d_hidden`] and [`ShardScratch::d_skip`].
@@ -245,7 +267,8 @@ impl Sequence {
                 PanelOrder::Ascending,
                 prefetch,
             );
-            self.round_d_hidden(scratch);
+            let d_hidden = scratch.d_hidden.as_mut_slice();
+            round_panels(self.dims.arithmetic, d_hidden, state_at, 0..self.dims.unit_panels(), rows);
         }
     }
 

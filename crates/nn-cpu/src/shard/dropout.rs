@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::memory::{ShardScratch, panel_stride};
 use super::norm::normalise;
+use super::rounding::round_panels;
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
@@ -54,7 +55,7 @@ impl Sequence {
             }
             multiply_rows(self.dims, rows, scratch.factors.as_slice(), at, scratch.dropped.as_mut_slice(), at);
         }
-        self.round_dropped(rows, scratch);
+        round_panels(self.dims.arithmetic, scratch.dropped.as_mut_slice(), at, 0..self.dims.unit_panels(), rows);
     }
 
     /// Turns the gradients of what layer `l` read at a block of steps into those of the outputs

@@ -32,7 +32,6 @@ mod rounding;
 mod segments;
 mod sequence;
 mod small_batch;
-mod state;
 mod step_barrier;
 mod tasks;
 mod weights;

@@ -3,13 +3,9 @@
 //! Layer normalisation of panel-major rows. What the forward pass knew of a row is computed anew in
 //! the backward pass, from the states, which are kept anyhow.
 
-use std::ops::Range;
-
 use megabatch_nn::model::norm::EPSILON;
 
 use super::Dimensions;
-use super::memory::ShardScratch;
-use super::sequence::Sequence;
 use crate::kernel::{PANEL, PanelStride, View, ViewMut};
 
 /// Replaces `rows` rows of H = `hidden` units by themselves after the norm with these γ and β,
@@ -30,7 +26,7 @@ pub(super) fn normalise(hidden: usize, rows: usize, norm: &[f32], matrix: ViewMu
 
 /// Turns the gradients of normalised rows into those of the rows `values`; adds those of γ and β to
 /// `sums`, [2][unit panels][16].
-fn normalise_backward(
+pub(super) fn normalise_backward(
     hidden: usize,
     rows: usize,
     norm: &[f32],
@@ -84,15 +80,4 @@ fn panels(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
 /// Length of γ and β of one layer; 0 without a norm.
 pub(super) fn norm_len(dims: Dimensions) -> usize {
     if dims.sizes.norm { 2 * dims.unit_panels() * PANEL } else { 0 }
-}
-
-impl Sequence {
-    /// Turns the gradients of the outputs of layer `l` at a block of steps into those of its
-    /// states.
-    pub(super) fn denormalise_block(&self, l: usize, norm: &[f32], block: Range<usize>, scratch: &mut ShardScratch) {
-        let (hidden, rows) = (self.dims.sizes.hidden, block.len() * self.windows.len());
-        let states = View(self.layers[l].hidden.as_slice(), self.states_at(block.start + 1));
-        let d = ViewMut(scratch.d_layer_output.as_mut_slice(), self.d_layer_output_at(block.start));
-        normalise_backward(hidden, rows, norm, states, d, scratch.d_norm.as_mut_slice());
-    }
 }

@@ -1,23 +1,21 @@
 #![forbid(unsafe_code)]
 
 //! One timeframe's recurrent layers over its distinct windows: [`Sequence`], the owner of the
-//! recurrence, and its forward pass.
+//! recurrence. Its memory, its states in and out, and the order of the forward pass are here.
 //!
-//! The other parts of [`Sequence`] lie beside this file:
-//!
-//! | part | file |
+//! | what the order calls | file |
 //! | --- | --- |
 //! | a step of the recurrence: fp32, more than a few windows | here, [`Sequence::step`] |
 //! | the same for a few windows | [`small_batch`](super::small_batch) |
 //! | the same with bf16 or int8 operands | [`bf16`](super::bf16), [`quantized`](super::quantized) |
 //! | equations of the cell and their derivatives | [`kernel`](crate::kernel), `cell` |
-//! | backward pass of a step, gradients of the weights | [`backward`](super::backward) |
+//! | order of the backward pass, a step, weight gradients | [`backward`](super::backward) |
 //! | saved and recomputed gates and cell states | [`segments`](super::segments) |
-//! | initial, carried and final states | [`state`](super::state) |
 //! | dropout and layer norm between layers | [`dropout`](super::dropout), [`norm`](super::norm) |
-//! | rounding to 16 bits | [`rounding`](super::rounding) |
+//! | rounding where 16-bit arithmetic is emulated | [`rounding`](super::rounding) |
 //! | units shared by threads | [`step_barrier`](super::step_barrier) |
-//! | groups of windows on several threads | [`tasks`](super::tasks) |
+//!
+//! [`tasks`](super::tasks) runs sequences of groups of windows on several threads.
 //!
 //! ```text
 //! for each layer:
@@ -38,9 +36,10 @@ use megabatch_nn::batch::Windows;
 use megabatch_nn::model::Mask;
 
 use super::memory::{LayerMemory, ShardScratch, panel_stride};
-use super::segments::Checkpointing;
+use super::rounding::round_panels;
+use super::segments::{Checkpointing, SavedCells};
 use super::small_batch::SMALL_BATCH_ROWS;
-use super::step_barrier::{BarrierOutcome, UnitShare};
+use super::step_barrier::{BarrierOutcome, StepStates, UnitShare};
 use super::tasks::Projections;
 use super::weights::LayerWeights;
 use super::window_panels;
@@ -158,6 +157,12 @@ impl Sequence {
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
+    /// Rounds `rows` bars in [`ShardScratch::x`].
+    fn round_bars(&self, rows: usize, scratch: &mut ShardScratch) {
+        let panels = 0..self.dims.sizes.features.div_ceil(PANEL);
+        round_panels(self.dims.arithmetic, scratch.x.as_mut_slice(), self.x_at(), panels, rows);
+    }
+
     /// Layout of [`ShardScratch::per_bar_gates`], one row a bar.
     pub(super) fn per_bar_at(&self) -> PanelStride {
         panel_stride(self.windows.bars(), 1)
@@ -229,12 +234,34 @@ impl Sequence {
                             self.recurrence_step(isa, l, weights, t, projections, scratch);
                         }
                     }
-                    self.round_hidden(l, t);
+                    let (at, hidden) = (self.states_at(t + 1), self.layers[l].hidden.as_mut_slice());
+                    round_panels(self.dims.arithmetic, hidden, at, 0..self.dims.unit_panels(), self.windows.len());
                 }
                 self.end_segment(l, &block, scratch);
                 self.clock.stop_layer(start, l, Work::Recurrence);
             }
         }
+    }
+
+    /// The panels of units that this thread computes.
+    pub(super) fn own_unit_panels(&self) -> Range<usize> {
+        let units = self.dims.unit_panels();
+        self.unit_share.as_ref().map_or(0..units, |share| share.own_panels(units))
+    }
+
+    /// Publishes the states of layer `l` after step `t`, and copies those of the other members.
+    pub(super) fn meet(&mut self, l: usize, t: usize) -> BarrierOutcome {
+        let Some(share) = &self.unit_share else { return BarrierOutcome::Complete };
+        let place =
+            StepStates { at: self.states_at(t + 1), units: self.dims.unit_panels(), windows: self.windows.len() };
+        let step = l * self.windows.steps() + t;
+        let LayerMemory { hidden, cell, .. } = &mut self.layers[l];
+        let mut states = [hidden.as_mut_slice(), cell.as_mut_slice()];
+        let met = share.meet(step, place, &mut states[..self.dims.sizes.cell.states()]);
+        if met != BarrierOutcome::Complete {
+            self.unit_share = None;
+        }
+        met
     }
 
     /// Gates and states of layer `l` at step `t`, of the units that this thread computes.
@@ -400,6 +427,75 @@ impl Sequence {
             let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), before.panel(n)), cell };
             kernel::forward(isa, kind, rows, &mut gates, states, Prefetch::Nothing);
         }
+    }
+}
+
+/// States in and out: `[layers, S, H]` a window, the hidden and then, if the cell has one, the cell
+/// state of each layer.
+impl Sequence {
+    /// Sets the state that layer `l` starts each window from.
+    pub(super) fn set_initial_state(&mut self, l: usize, initial: Initial<'_>) {
+        let (len, hidden) = (self.windows.len() * PANEL, self.dims.sizes.hidden);
+        let (hidden_at, cell_at) = (self.states_at(0), self.saved_cell_at(0));
+        let layer = &mut self.layers[l];
+        let mut kinds = [(layer.hidden.as_mut_slice(), hidden_at), (layer.cell.as_mut_slice(), cell_at)];
+        let kinds = &mut kinds[..self.dims.sizes.cell.states()];
+        for (states, at) in &mut *kinds {
+            (0..self.dims.unit_panels()).for_each(|panel| states[at.panel(panel).start..][..len].fill(0.0));
+        }
+        for (w, &end) in self.windows.ends().iter().enumerate() {
+            let Some(state) = initial.window_state(end) else { continue };
+            let own = state[l * kinds.len() * hidden..].chunks_exact(hidden);
+            for (from, (to, at)) in own.zip(&mut *kinds) {
+                for (panel, part) in from.chunks(PANEL).enumerate() {
+                    to[at.row(w).panel(panel).start..][..part.len()].copy_from_slice(part);
+                }
+            }
+        }
+    }
+
+    /// The state of window `w` after step `t`, which is in `to` afterwards.
+    ///
+    /// # Panics
+    /// If cell states are not kept after every step, unless it is the last.
+    pub(super) fn read_state(&self, w: usize, t: usize, to: &mut [f32]) {
+        let kept = self.checkpointing.cells == SavedCells::EveryStep || t + 1 == self.windows.steps();
+        assert!(kept, "the cell state after step {t} of {}", self.windows.steps());
+        let (hidden_at, cell_at) = (self.states_at(t + 1).row(w), self.saved_cell_at(t + 1).row(w));
+        let hidden = self.dims.sizes.hidden;
+        let states = self.dims.sizes.cell.states();
+        for (layer, to) in self.layers.iter().zip(to.chunks_exact_mut(states * hidden)) {
+            let kinds = [(&layer.hidden, hidden_at), (&layer.cell, cell_at)];
+            for ((states, at), to) in kinds.into_iter().zip(to.chunks_exact_mut(hidden)) {
+                self.read_kind(states, at, to);
+            }
+        }
+    }
+
+    /// True if there are cell states after every step.
+    pub(super) fn keeps_cells(&self) -> bool {
+        self.dims.sizes.cell.has_cell_state() && self.checkpointing.cells == SavedCells::EveryStep
+    }
+
+    /// The hidden state [H] of layer `l` in window `w` after step `t`, which is in `to` afterwards.
+    pub(super) fn read_hidden(&self, l: usize, w: usize, t: usize, to: &mut [f32]) {
+        self.read_kind(&self.layers[l].hidden, self.states_at(t + 1).row(w), to);
+    }
+
+    /// The cell state likewise, where [`Sequence::keeps_cells`].
+    pub(super) fn read_cell(&self, l: usize, w: usize, t: usize, to: &mut [f32]) {
+        self.read_kind(&self.layers[l].cell, self.saved_cell_at(t + 1).row(w), to);
+    }
+
+    fn read_kind(&self, states: &Buffer<f32>, at: PanelStride, to: &mut [f32]) {
+        for (panel, part) in to.chunks_mut(PANEL).enumerate() {
+            part.copy_from_slice(&states.as_slice()[at.panel(panel).start..][..part.len()]);
+        }
+    }
+
+    /// The top layer's hidden state [H] of window `w` after step `t`, which is in `to` afterwards.
+    pub(super) fn read_top(&self, w: usize, t: usize, to: &mut [f32]) {
+        self.read_hidden(self.layers.len() - 1, w, t, to);
     }
 }
 

@@ -22,8 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Dimensions;
-use super::memory::LayerMemory;
-use super::sequence::Sequence;
 use super::tasks::part;
 use crate::compute::Purpose;
 use crate::kernel::{PANEL, PanelStride};
@@ -128,6 +126,11 @@ impl UnitShare {
         (0..barrier.members.len()).map(|member| UnitShare { barrier: barrier.clone(), member })
     }
 
+    /// The panels of units, of `units` in all, that this member computes.
+    pub(super) fn own_panels(&self, units: usize) -> Range<usize> {
+        self.panels(self.member, units)
+    }
+
     /// The panels of units that a member computes.
     fn panels(&self, member: usize, units: usize) -> Range<usize> {
         part(member, self.barrier.members.len(), units)
@@ -135,7 +138,7 @@ impl UnitShare {
 
     /// Publishes the own units' part of `states`, hidden and cell, after step `step` of the pass,
     /// and copies the others'.
-    fn meet(&self, step: usize, place: StepStates, states: &mut [&mut [f32]]) -> BarrierOutcome {
+    pub(super) fn meet(&self, step: usize, place: StepStates, states: &mut [&mut [f32]]) -> BarrierOutcome {
         let UnitShare { barrier, member } = self;
         let published = &barrier.members[*member];
         let own = place.ranges(states.len(), self.panels(*member, place.units));
@@ -171,10 +174,11 @@ impl UnitShare {
 
 /// Layout of the states after a step; hidden and cell states have the same.
 #[derive(Clone, Copy)]
-struct StepStates {
-    at: PanelStride,
-    units: usize,
-    windows: usize,
+pub(super) struct StepStates {
+    pub(super) at: PanelStride,
+    /// Number of panels of units.
+    pub(super) units: usize,
+    pub(super) windows: usize,
 }
 
 impl StepStates {
@@ -198,27 +202,4 @@ pub(super) enum BarrierOutcome {
     TakenOver,
     /// The first member does without this one.
     Abandoned,
-}
-
-impl Sequence {
-    /// The panels of units that this thread computes.
-    pub(super) fn own_unit_panels(&self) -> Range<usize> {
-        let units = self.dims.unit_panels();
-        self.unit_share.as_ref().map_or(0..units, |share| share.panels(share.member, units))
-    }
-
-    /// Publishes the states of layer `l` after step `t`, and copies those of the other members.
-    pub(super) fn meet(&mut self, l: usize, t: usize) -> BarrierOutcome {
-        let Some(share) = &self.unit_share else { return BarrierOutcome::Complete };
-        let place =
-            StepStates { at: self.states_at(t + 1), units: self.dims.unit_panels(), windows: self.windows.len() };
-        let step = l * self.windows.steps() + t;
-        let LayerMemory { hidden, cell, .. } = &mut self.layers[l];
-        let mut states = [hidden.as_mut_slice(), cell.as_mut_slice()];
-        let met = share.meet(step, place, &mut states[..self.dims.sizes.cell.states()]);
-        if met != BarrierOutcome::Complete {
-            self.unit_share = None;
-        }
-        met
-    }
 }

@@ -70,7 +70,7 @@ impl Pooled {
         match self {
             Pooled::Windows(pooled) => pooled.forward(isa, pooling, sequence, scratch),
             Pooled::Runs(pooled) => {
-                pooled.forward(pooling.pooling, pooling.values, sequence.windows.read(), sequence.reader(pooling.norm))
+                pooled.forward(pooling.pooling, pooling.values, sequence.windows.read(), reader(sequence, pooling.norm))
             }
         }
     }
@@ -114,7 +114,7 @@ impl Pooled {
                     pooling.pooling,
                     pooling.values,
                     sequence.windows.read(),
-                    sequence.reader(pooling.norm),
+                    reader(sequence, pooling.norm),
                     write,
                     gradients,
                 );
@@ -135,15 +135,12 @@ impl Pooled {
     }
 }
 
-impl Sequence {
-    /// Copies the top layer's output [H] after a step of a window, normalised where there is a
-    /// norm.
-    fn reader<'a>(&'a self, norm: &'a [f32]) -> impl Fn((usize, usize), &mut [f32]) + 'a {
-        move |at, row| {
-            self.read_top(at.0, at.1, row);
-            if !norm.is_empty() {
-                normalise(row.len(), 1, norm, ViewMut(row, PanelStride { start: 0, stride: PANEL }));
-            }
+/// Copies the top layer's output [H] after a step of a window, normalised where there is a norm.
+fn reader<'a>(sequence: &'a Sequence, norm: &'a [f32]) -> impl Fn((usize, usize), &mut [f32]) + 'a {
+    move |at, row| {
+        sequence.read_top(at.0, at.1, row);
+        if !norm.is_empty() {
+            normalise(row.len(), 1, norm, ViewMut(row, PanelStride { start: 0, stride: PANEL }));
         }
     }
 }

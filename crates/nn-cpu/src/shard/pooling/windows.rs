@@ -221,7 +221,7 @@ impl PooledWindows {
         let steps = dims.sizes.steps;
         self.vectors.set_windows(windows);
         for w in 0..windows {
-            sequence.gather_window(w, norm, scratch.states.as_mut_slice());
+            gather_window(sequence, w, norm, scratch.states.as_mut_slice());
             let states = View(scratch.states.as_slice(), window_place(steps));
             let mut weights = ViewMut(self.weights.as_mut_slice(), dims.weights_at(w));
             kernel::product_by(dims.products(isa), dims.scores(states, keys.by_head.as_slice()), &mut weights);
@@ -261,10 +261,10 @@ impl PooledWindows {
         project_backward(pooling, self.dims.arithmetic.bf16_isa(), values, &self.vectors, d_vectors, gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
-            sequence.gather_window(w, norm, scratch.states.as_mut_slice());
+            gather_window(sequence, w, norm, scratch.states.as_mut_slice());
             self.score_gradients(isa, w, scratch);
             self.state_gradients(isa, w, keys, scratch);
-            sequence.scatter_window(w, scratch.d_states.as_slice(), d_layer_output);
+            scatter_window(sequence, w, scratch.d_states.as_slice(), d_layer_output);
         }
         let mut d_keys = vec![0.0; pooling.heads * pooling.hidden];
         for (head, row) in d_keys.chunks_exact_mut(pooling.hidden).enumerate() {
@@ -333,31 +333,28 @@ impl PooledWindows {
     }
 }
 
-/// A window among the others, whose steps lie a row a window apart.
-impl Sequence {
-    /// Copies the top layer's outputs after each step of window `w`: its states, after their norm
-    /// if there is one.
-    fn gather_window(&self, w: usize, norm: &[f32], to: &mut [f32]) {
-        let top = self.layers[self.layers.len() - 1].hidden.as_slice();
-        let (from, steps) = (self.states_at(1).row(w), self.windows.steps());
-        for n in 0..self.dims.unit_panels() {
-            let rows = top[from.panel(n).start..].chunks(self.windows.len() * PANEL);
-            let to = to[window_place(steps).panel(n).start..].chunks_exact_mut(PANEL).take(steps);
-            to.zip(rows).for_each(|(to, row)| to.copy_from_slice(&row[..PANEL]));
-        }
-        if !norm.is_empty() {
-            normalise(self.dims.sizes.hidden, steps, norm, ViewMut(to, window_place(steps)));
-        }
+/// Copies the top layer's outputs after each step of window `w`, whose steps lie a row a window
+/// apart: its states, after their norm if there is one.
+fn gather_window(sequence: &Sequence, w: usize, norm: &[f32], to: &mut [f32]) {
+    let top = sequence.layers[sequence.layers.len() - 1].hidden.as_slice();
+    let (from, steps) = (sequence.states_at(1).row(w), sequence.windows.steps());
+    for n in 0..sequence.dims.unit_panels() {
+        let rows = top[from.panel(n).start..].chunks(sequence.windows.len() * PANEL);
+        let to = to[window_place(steps).panel(n).start..].chunks_exact_mut(PANEL).take(steps);
+        to.zip(rows).for_each(|(to, row)| to.copy_from_slice(&row[..PANEL]));
     }
+    if !norm.is_empty() {
+        normalise(sequence.dims.sizes.hidden, steps, norm, ViewMut(to, window_place(steps)));
+    }
+}
 
-    /// Writes the gradients of the states after each step of window `w` to those of all windows.
-    fn scatter_window(&self, w: usize, from: &[f32], to: &mut [f32]) {
-        let (at, steps) = (self.d_layer_output_at(0).row(w), self.windows.steps());
-        for n in 0..self.dims.unit_panels() {
-            let rows = to[at.panel(n).start..].chunks_mut(self.windows.len() * PANEL);
-            let from = from[window_place(steps).panel(n).start..].chunks_exact(PANEL).take(steps);
-            from.zip(rows).for_each(|(from, row)| row[..PANEL].copy_from_slice(from));
-        }
+/// Writes the gradients of the states after each step of window `w` to those of all windows.
+fn scatter_window(sequence: &Sequence, w: usize, from: &[f32], to: &mut [f32]) {
+    let (at, steps) = (sequence.d_layer_output_at(0).row(w), sequence.windows.steps());
+    for n in 0..sequence.dims.unit_panels() {
+        let rows = to[at.panel(n).start..].chunks_mut(sequence.windows.len() * PANEL);
+        let from = from[window_place(steps).panel(n).start..].chunks_exact(PANEL).take(steps);
+        from.zip(rows).for_each(|(from, row)| row[..PANEL].copy_from_slice(from));
     }
 }
 
