@@ -70,9 +70,9 @@ impl TargetScales {
         let width = model.shape().outputs;
         let level = Level::from_readout(model.config().readout);
         let mut sums = vec![ShiftedSums::default(); width];
-        let rows_max = (READ_BYTES / (size_of::<f32>() * width)).max(1);
+        let rows_max = (READ_BYTES / (size_of::<f32>() * width)).clamp(1, samples.len().max(1));
         let largest_unit = samples.graphs().map_or(1, |graphs| graphs.largest().0.max(1));
-        let mut rows = vec![0.0; rows_max.min(samples.len()) * width];
+        let mut rows = vec![0.0; rows_max * width];
         for units in indices.chunks((rows_max / largest_unit).max(1)) {
             let rows_to_read: Vec<usize> = match (samples.graphs(), level) {
                 (Some(graphs), Level::Node) => units.iter().flat_map(|graph| graphs.nodes(graph)).copied().collect(),

@@ -258,8 +258,8 @@ impl Trainer {
     /// targets.
     ///
     /// # Errors
-    /// Of `megabatch_nn`: [`File`](megabatch_nn::Error::File) when the file system refuses; what
-    /// `path` held before is then still there.
+    /// [`Error::Model`] with [`File`](megabatch_nn::Error::File) where the weights cannot be
+    /// written; what `path` held before is then still there.
     pub fn save_weights(&self, path: &Path) -> Result<()> {
         let bytes = encode(path, tensors_in_target_units(&self.parameters, self.target_scales.as_ref()))?;
         Ok(megabatch_atomic_file::write(path, &bytes).map_err(megabatch_nn::Error::from)?)
@@ -365,8 +365,7 @@ impl Trainer {
         let scope = self.device.scope("batches");
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
         let target_scales = self.target_scales.clone();
-        let source =
-            Source { target_scales: target_scales.as_ref(), ..self.source(run, graphs, &scope, schedule.capacity()) };
+        let source = self.source(run, graphs, &scope, schedule.capacity(), target_scales.as_ref());
         with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None };
             *is_ready = true;
@@ -384,26 +383,19 @@ impl Trainer {
         })
     }
 
-    /// Source of the batches of a run, of up to `batch_size` samples, or graphs.
+    /// Source of the batches of a run, of up to `batch_size` samples, or graphs, with targets that
+    /// are scaled by `target_scales`, if given.
     fn source<'a>(
         &self,
         run: &Run<'a>,
         graphs: Option<&'a dyn Graphs>,
         scope: &'a Scope,
         batch_size: usize,
+        target_scales: Option<&'a TargetScales>,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
         let (seen, gather_mode) = (self.backend.seen_edges(&self.model), self.backend.gather_mode());
-        Source {
-            samples: run.samples,
-            graphs,
-            seen,
-            scope,
-            batch_size,
-            chunk_percent,
-            gather_mode,
-            target_scales: None,
-        }
+        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode, target_scales }
     }
 
     /// Notes on the choice of kernels and on a capture that the driver refused.

@@ -197,8 +197,7 @@ impl Trainer {
         let target_scales = self.target_scales.clone();
         let source = Source {
             gather_mode: GatherMode::Bars,
-            target_scales: target_scales.as_ref(),
-            ..self.source(run, None, &scope, schedule.capacity())
+            ..self.source(run, None, &scope, schedule.capacity(), target_scales.as_ref())
         };
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;
