@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use cust::sys;
+use rayon::prelude::*;
 
 use super::Gpu;
 use super::event::Event;
@@ -17,6 +18,15 @@ use super::fault::{DriverFault, checked};
 use super::non_blocking_stream::NonBlockingStream;
 use super::pinned::Pinned;
 use crate::error::Result;
+
+/// Bytes that one thread copies at a time: a batch of stored windows has tens of megabytes, and one
+/// thread copies them slower than a GPU takes them.
+const PIECE: usize = 1 << 20;
+
+fn copy_by_all_threads(src: &[u8], dst: &mut [u8]) {
+    let pieces = dst.par_chunks_mut(PIECE).zip_eq(src.par_chunks(PIECE));
+    pieces.for_each(|(dst, src)| dst.copy_from_slice(src));
+}
 
 /// A stream for copies, and its order with the default stream.
 #[derive(Debug)]
@@ -48,7 +58,7 @@ impl CopyStream {
             self.under_way.pop_front().map(|mut oldest| oldest.land()).transpose()?;
         }
         let mut pinned = gpu.pinned::<u8>(src.len())?;
-        pinned.as_mut_slice().copy_from_slice(src);
+        copy_by_all_threads(src, pinned.as_mut_slice());
         let submitted = self.submit(&pinned, dst, block).map_err(|fault| gpu.context().error(fault));
         let ordered = submitted.and_then(|()| {
             pinned.record_on(&self.stream)?;
