@@ -39,7 +39,7 @@ except ImportError as error:
 GUARD_BYTES = 4096
 ONES = 0xFF  # the byte of guards and of poison: NaN in every float type, but not the NaN that the hardware makes
 BLOCK_UNITS, GROUP_BLOCK_UNITS, PACK_THREADS = 128, 32, 256
-TILES, WINDOWS_BY_EIGHTS = (8, 16), 1024
+WINDOWS_BY_FOURS, WINDOWS_BY_EIGHTS = 512, 1024
 RUNS = 5
 DRY_RESIDENT_BLOCKS = 132  # multiprocessors of an H100, for --dry-run
 TOLERANCE = {("forward", "f16"): 2e-3, ("backward", "f16"): 2e-3, ("forward", "bf16"): 1.2e-2, ("backward", "bf16"): 2e-2,
@@ -95,7 +95,7 @@ class Case:
     def exact_windows(self, tile):
         """Windows of a block of the exact kernels: one where all blocks run at once."""
         blocks = sum(-(-of.windows // tile) * tile for of in self.sequences)
-        return 1 if tile == TILES[0] and blocks <= EXACT_SINGLES else tile // EXACT_TILE_SHARE
+        return 1 if tile == self.tiles[0] and blocks <= EXACT_SINGLES else tile // EXACT_TILE_SHARE
 
     @property
     def is_group(self):
@@ -122,8 +122,16 @@ class Case:
         return sum(of.steps * of.windows for of in self.sequences)
 
     @property
+    def tiles(self):
+        """Windows of a block, or of a part of the exact kernels' blocks."""
+        has_fours = self.kernel in ("forward", "backward", "rows") and not self.is_exact and not self.is_group
+        return (4, 8, 16) if has_fours else (8, 16)
+
+    @property
     def tile(self):
-        return 16 if self.windows > WINDOWS_BY_EIGHTS else 8
+        if self.windows > WINDOWS_BY_EIGHTS:
+            return 16
+        return self.tiles[0] if self.windows <= WINDOWS_BY_FOURS else 8
 
     @property
     def input_width(self):
@@ -462,7 +470,7 @@ def checked_cases(steps):
 def timed_cases(steps):
     cases = []
     for dtype in ("bf16", "f16"):
-        for windows in (64, 1056, 2048):
+        for windows in (64, 512, 1056, 2048):
             cases += [Case("forward", dtype, 128, one(steps, windows, layout)) for layout in ("bars", "steps")]
             cases += [Case("backward", dtype, 128, one(steps, windows, "bars"))]
             cases += [Case("rows", dtype, 128, one(steps, windows, "apart"), features) for features in (16, 64)]
@@ -483,7 +491,7 @@ def items(options):
         checks += [Item("check", case, variant) for case in checked_cases(options.steps) if variant.has(case.module)]
     narrow, wide = timed_cases(options.steps)
     times = [Item("time", case, None, case.tile) for case in narrow + wide]
-    times += [Item("time", case, None, 24 - case.tile) for case in narrow if case.dtype == "bf16"]
+    times += [Item("time", case, None, tile) for case in narrow if case.dtype == "bf16" for tile in case.tiles if tile != case.tile]
     chosen = (checks if options.only != "times" else []) + (times if options.only != "checks" else [])
     return [item for item in chosen if re.search(options.match, item.label)]
 
@@ -684,7 +692,7 @@ def setup(gpu, case, random_inputs):
     rng = np.random.default_rng(seed_of(gpu.options.seed, case))
     made, state = weights(case, rng), rng.bit_generator.state
     work = {}
-    for tile in TILES:
+    for tile in case.tiles:
         rng.bit_generator.state = state  # the same first rows
         work[tile] = work_list(case, tile, rng)
     gpu.torch.manual_seed(seed_of(gpu.options.seed, case))
@@ -945,12 +953,14 @@ def check(gpu, item):
     digests, faults, told = run_tile(gpu, of, variant, case.tile, RUNS)
     found, more = judge(case, compare(gpu, of), case.tile)
     faults += more
-    other = 24 - case.tile
-    digests_of_other, more, _ = run_tile(gpu, of, variant, other, 2)
-    faults += more
-    if digests_of_other[0] != digests[0]:
-        faults.append(f"tiles of {other} give other bits than those of {case.tile}")
-        faults += judge(case, compare(gpu, of), other)[1]
+    for other in case.tiles:
+        if other == case.tile:
+            continue
+        digests_of_other, more, _ = run_tile(gpu, of, variant, other, 2)
+        faults += more
+        if digests_of_other[0] != digests[0]:
+            faults.append(f"tiles of {other} give other bits than those of {case.tile}")
+            faults += judge(case, compare(gpu, of), other)[1]
     resources = gpu.launcher.resources(gpu.function(variant, case.module, told.kernel, told.is_cooperative))
     return {"parts": found, "faults": faults, "digest": digests[0], "launch": str(told), "seed": seed_of(gpu.options.seed, case), **resources}
 
@@ -991,7 +1001,7 @@ def timed(gpu, item):
     case, tile, launches, rounds, warm_s = item.case, item.tile, 2, 7, 0.05
     of, times, told = setup(gpu, case, True), {}, {}
     for variant in gpu.options.variants:
-        if variant.has(case.module) or variant is gpu.options.variants[0]:
+        if variant.has(case.module) and case.kernel_name(tile) in entries(variant.path(case.module)):
             told[variant.name] = (variant, *told_for(gpu, of, variant, tile))
     prepare(gpu, of)
     if gpu.options.once:
@@ -1226,7 +1236,7 @@ def dry_run(options):
             made = weights(item.case, rng) if item.kind == "check" and item.case.windows < 100 else None
             packed = [fragments(rows, item.case.units, item.case.direction) for rows in made.recurrent] if made else []
             assert all(len(of) == (1 if item.case.kernel == "bytes" else 4 if item.case.is_exact else 2) * item.case.units ** 2 for of in packed)
-            some = [launch(item.case, work_list(item.case, tile, rng), tile, DRY_RESIDENT_BLOCKS) for tile in ([item.tile] if item.tile else TILES)]
+            some = [launch(item.case, work_list(item.case, tile, rng), tile, DRY_RESIDENT_BLOCKS) for tile in ([item.tile] if item.tile else item.case.tiles)]
         for variant in [item.variant] if item.variant else options.variants:
             for told in some:
                 launches += 1

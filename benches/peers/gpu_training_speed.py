@@ -1,6 +1,6 @@
 """Training steps of megabatch beside PyTorch's on one GPU, the most telling cases first, under the two ceilings of the card: copies and bf16 products.
 
-    python3 gpu_training_speed.py --megabatch target/release/megabatch [--device 0] [--seconds 240] [--json FILE] [--tiny]
+    python3 gpu_training_speed.py --megabatch target/release/megabatch [--device 0] [--seconds 240] [--match REGEX] [--json FILE] [--tiny]
 
 megabatch is `megabatch bench train`, a process a case; PyTorch is gpu_step.py, one process for all, in the forms that it describes. Both are asked in turn.
 Where PyTorch finds no GPU, megabatch alone is measured. `predicted` has the rate written down before a measurement and measured / predicted.
@@ -8,6 +8,7 @@ Exit codes: 0 measured, 1 a case failed, 6 no GPU.
 """
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -50,6 +51,10 @@ class Case:
         is_captured = self.precision != "fp16"
         held = (True, is_captured, is_captured and self.order == "consecutive", self.compiled)
         return [form for form, is_held in zip(FORMS, held) if is_held]
+
+    @property
+    def label(self):
+        return f"{self.model} {self.batch} {self.precision} {self.order}" + (" compiled" if self.compiled else "")
 
     @property
     def steps(self):
@@ -234,6 +239,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1, help="how often both sides are asked; the table has medians")
     parser.add_argument("--budget-s", type=float, default=0.5, help="for how long PyTorch repeats a step")
     parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--match", default="", help="measure only cases whose `MODEL B TYPE SAMPLES` has this regular expression, such as '^GAT'")
     parser.add_argument("--tiny", action="store_true", help="one small shape a precision, PyTorch on the CPU: times that mean nothing")
     parser.add_argument("--json", type=Path, help="a file for all numbers, a line a case")
     args = parser.parse_args([word for word in sys.argv[1:] if word != "--"])
@@ -243,7 +249,8 @@ def main():
     comparison = Comparison(args)
     try:
         comparison.ceilings()
-        code = tell(comparison, tiny_cases() if args.tiny else all_cases())
+        cases = tiny_cases() if args.tiny else all_cases()
+        code = tell(comparison, [case for case in cases if re.search(args.match, case.label)])
     finally:
         comparison.theirs.end()
     sys.exit(code)

@@ -1,6 +1,6 @@
 """Whole runs of the program on a GPU: PyTorch's loss curves, the memory that `plan` promised, kill -9, a card that others hold.
 
-    python3 gpu_whole.py --bin target/release/megabatch [--only losses,memory,busy,kill,shortage] [--device 0] [--seconds 250] [--tiny]
+    python3 gpu_whole.py --bin target/release/megabatch [--only losses,memory,busy,kill,shortage] [--device 0] [--seconds 250] [--folder DIR] [--tiny]
 
 losses    megabatch and PyTorch train on the same stored windows from the same first weights. A batch has all samples, so that its order does not matter.
 memory    the peak of a run beside `plan`, for stored windows and for a series, to MEMORY_TOLERANCES.
@@ -8,7 +8,7 @@ busy      the share of a run's time in which the GPU computed, by events, from s
 kill      a run killed by SIGKILL several times, each time resumed: the weights of one that was not.
 shortage  another process holds most of the card: a run that does not fit is refused before its first step, with a batch size that fits.
 
-PyTorch and h5py are needed by `losses` and `shortage` alone, whose rows are skipped without them. Exit codes: 0 passed, 1 a row failed.
+PyTorch and h5py are needed by `losses`, `shortage` and stored windows of `busy` alone, whose rows are skipped without them. Exit codes: 0 passed, 1 a row failed.
 """
 import argparse
 import json
@@ -33,6 +33,8 @@ MEMORY_TOLERANCES = {"windows": 0.02, "series": 0.03}
 BUSY_LEAST = 0.95
 CAPACITY = 4
 KILLS = 3
+# Samples of the file that a large one repeats.
+FEW_SAMPLES = 2000
 GIB = 1 << 30
 
 
@@ -75,8 +77,22 @@ class Whole:
         return json.loads(done.stdout)
 
     def data(self, name, layout, samples):
+        """Samples that are not compressed: decompressing takes longer than what is measured."""
         if not (self.folder / name).exists():
-            self.program.run("synth", name, "--layout", layout, *self.size.shape(samples))
+            self.program.run("synth", name, "--layout", layout, "--compression", "none", *self.size.shape(samples))
+        return name
+
+    def stored_windows(self, name, samples):
+        """A file of stored windows, those of a small one again and again: `synth` would draw 12 GB of random numbers for minutes."""
+        import h5py
+
+        few = self.data(f"few-{name}", "windows", min(samples, FEW_SAMPLES))
+        with h5py.File(self.folder / few) as source, h5py.File(self.folder / name, "w") as file:
+            file.attrs.update(source.attrs)
+            paths = []
+            source.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
+            for path in paths:
+                again(source[path], file, path, samples)
         return name
 
     def training(self, data, batch, *settings):
@@ -88,6 +104,16 @@ class Whole:
     def steps(self, run):
         lines = (json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines())
         return [line for line in lines if line["event"] == "step"]
+
+
+def again(source, file, path, samples):
+    """A dataset in `file` with `samples` rows: those of `source` again and again, timestamps rising."""
+    rows, is_time = source[()], path == "timestamps"
+    to = file.create_dataset(path, (samples, *source.shape[1:]), source.dtype, chunks=source.chunks)
+    for first in range(0, samples, len(rows)):
+        end = min(first + len(rows), samples)
+        span = (rows[-1] - rows[0] + rows[1] - rows[0]) * (first // len(rows)) if is_time else rows.dtype.type(0)
+        to[first:end] = rows[: end - first] + span
 
 
 def write_safetensors(path, tensors):
@@ -178,7 +204,12 @@ def memory(whole):
 
 def busy(whole):
     for layout in ("windows", "series"):
-        data = whole.data(f"busy-{layout}.h5", layout, whole.size.stored_samples)
+        try:
+            make = whole.stored_windows if layout == "windows" else lambda name, samples: whole.data(name, "series", samples)
+            data = make(f"busy-{layout}.h5", whole.size.stored_samples)
+        except ImportError as error:
+            yield layout, SKIPPED, f"skipped: {error}"
+            continue
         words = whole.training(data, whole.size.samples // 4, "training.precision=bf16", "training.epochs=2")
         whole.program.run("train", "--out", f"busy-{layout}", *words)
         steps = whole.steps(f"busy-{layout}")[5:]
@@ -258,11 +289,12 @@ def main():
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--device", default="0")
     parser.add_argument("--seconds", type=float, default=250.0)
+    parser.add_argument("--folder", help="where files are made, 15 GB of them; default: that of temporary files")
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     is_wrong = False
     print("| part | case | verdict | |\n| --- | --- | --- | --- |", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         whole = Whole(args, Path(folder))
         for name in args.only.split(","):
             for case, verdict, text in rows(name, whole):

@@ -8,7 +8,7 @@ use megabatch_nn::Result;
 use super::operand::Operand;
 use super::recurrent_weights::is_of_a_block;
 use super::scratch::Scratch;
-use super::work_list::WorkList;
+use super::work_list::{TileWindows, WorkList};
 
 /// Units of a block.
 const BLOCK_UNITS: usize = 32;
@@ -81,7 +81,7 @@ impl Groups {
 /// Rounds that the groups for sequences of so many windows announce at most, on a GPU that has room
 /// for all of them; none where a block waits for no other.
 pub(super) fn arrived_max(windows: &[usize], units: usize) -> usize {
-    if is_of_a_block(units) { 0 } else { WorkList::tiles_max(windows) * blocks(units) }
+    if is_of_a_block(units) { 0 } else { WorkList::tiles_max(windows, TileWindows::Eight) * blocks(units) }
 }
 
 /// Name of a kernel for groups.
@@ -108,7 +108,7 @@ pub(super) fn launch(groups: usize, units: usize) -> Option<Launch> {
 mod tests {
     use megabatch_gpu_core::Device;
 
-    use super::super::work_list::{Sequence, TileWindows};
+    use super::super::work_list::Sequence;
     use super::*;
 
     #[test]

@@ -197,12 +197,14 @@ mod tests {
     #[test]
     fn rows_are_padded_to_what_a_product_takes() {
         for (features, doublings) in [(1, 0), (16, 0), (17, 1), (32, 1), (33, 2), (64, 2)] {
-            let weights = InputWeights::<bf16>::zeros(&Device::cpu().scope("test"), 5, &[1, features]).unwrap();
+            let weights = InputWeights::<bf16>::zeros(&Device::cpu().scope("test"), 6, &[1, features]).unwrap();
             assert_eq!(weights.doublings(), doublings, "{features}");
         }
-        for (hidden, features, is_possible) in [(128, 64, true), (129, 64, false), (128, 65, false), (1, 0, false)] {
+        for (hidden, features, is_possible) in
+            [(128, 64, true), (129, 64, false), (128, 65, false), (2, 0, false), (5, 1, false)]
+        {
             assert_eq!(InputWeights::<bf16>::are_possible(hidden, &[1, features]), is_possible, "{hidden} {features}");
         }
-        assert!(!InputWeights::<f32>::are_possible(5, &[1]));
+        assert!(!InputWeights::<f32>::are_possible(6, &[1]));
     }
 }

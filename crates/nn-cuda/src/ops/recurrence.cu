@@ -4,13 +4,15 @@
 // What the gates of a lane's units and windows begin with.
 //
 // projected: [rows, H, 4] with biases.  first: [windows], the row of a window's first step, counted from the sequence's first row.
-template <int N>
+template <int W>
 struct ProjectedRows {
+  static constexpr int N = Columns<W>::TILES, J = Columns<W>::OF_LANE;
+
   const float4* projected;  // from the first row of the step on that is loaded next
   const unsigned* first;
   unsigned stride;
-  unsigned row[N][2];  // in arrays [rows, H], from a step's first row on
-  float4 next[N][2][2];
+  unsigned row[N][J];  // in arrays [rows, H], from a step's first row on
+  float4 next[N][J][2];
 
   __device__ void begin(const Lane& here, const Units& units) {
     const Sequence& sequence = here.of;
@@ -19,10 +21,10 @@ struct ProjectedRows {
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
-      for (int j = 0; j < 2; j++) {
+      for (int j = 0; j < J; j++) {
         row[n][j] = first[sequence.window + here.window(8 * n + j)] * here.H + here.unit;
 #pragma unroll
-        for (int u = 0; u < 2; u++) next[n][j][u] = units.has(u) ? projected[row[n][j] + u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int u = 0; u < 2; u++) next[n][j][u] = units.are_there ? projected[row[n][j] + u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       }
     }
     projected += sequence.steps > 1 ? stride : 0;
@@ -31,8 +33,8 @@ struct ProjectedRows {
   __device__ void start(float (&sums)[N][4][4]) {
 #pragma unroll
     for (int i = 0; i < 4 * N; i++) {
-      float4 start = next[i / 4][i / 2 % 2][i % 2];
-      int n = i / 4, at = i % 2 * 2 + i / 2 % 2;
+      int n = i / 4, j = i / 2 % 2, u = i % 2, at = 2 * u + j;
+      float4 start = j < J ? next[n][j % J][u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       sums[n][0][at] = start.x;
       sums[n][1][at] = start.y;
       sums[n][2][at] = start.z;
@@ -43,8 +45,9 @@ struct ProjectedRows {
   // The rows of the next step; past the last one those of the last, as nothing branches then.
   __device__ void load(const Units& units, bool has_more) {
 #pragma unroll
-    for (int i = 0; i < 4 * N; i++) {
-      if (units.has(i % 2)) next[i / 4][i / 2 % 2][i % 2] = projected[row[i / 4][i / 2 % 2] + i % 2];
+    for (int i = 0; i < 2 * J * N; i++) {
+      int n = i / (2 * J), j = i / 2 % J, u = i % 2;
+      if (units.are_there) next[n][j][u] = projected[row[n][j] + u];
     }
     projected += has_more ? stride : 0;
   }
@@ -52,23 +55,29 @@ struct ProjectedRows {
   __device__ void end(const Lane&, unsigned) {}
 };
 
-#define FORWARD(name, T, HP, N)                                                                                                         \
+#define FORWARD(name, T, HP, W)                                                                                                         \
   extern "C" __global__ void __launch_bounds__(2 * HP, 1)                                                                                \
       name(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const float4* projected, const unsigned* first,  \
            T* hidden, float* cell, Narrow<__half>* gates) {                                                                             \
-    ProjectedRows<N> from = {projected, first};                                                                                          \
-    forward<T, HP, N>(sequences, tiles, H, fragments, from, hidden, cell, gates);                                                         \
+    ProjectedRows<W> from = {projected, first};                                                                                          \
+    forward<T, HP, W>(sequences, tiles, H, fragments, from, hidden, cell, gates);                                                         \
   }
 
-FORWARD(forward_f16_32_8, __half, 32, 1)
-FORWARD(forward_f16_64_8, __half, 64, 1)
-FORWARD(forward_f16_128_8, __half, 128, 1)
-FORWARD(forward_f16_32_16, __half, 32, 2)
-FORWARD(forward_f16_64_16, __half, 64, 2)
-FORWARD(forward_f16_128_16, __half, 128, 2)
-FORWARD(forward_bf16_32_8, __nv_bfloat16, 32, 1)
-FORWARD(forward_bf16_64_8, __nv_bfloat16, 64, 1)
-FORWARD(forward_bf16_128_8, __nv_bfloat16, 128, 1)
-FORWARD(forward_bf16_32_16, __nv_bfloat16, 32, 2)
-FORWARD(forward_bf16_64_16, __nv_bfloat16, 64, 2)
-FORWARD(forward_bf16_128_16, __nv_bfloat16, 128, 2)
+FORWARD(forward_f16_32_4, __half, 32, 4)
+FORWARD(forward_f16_64_4, __half, 64, 4)
+FORWARD(forward_f16_128_4, __half, 128, 4)
+FORWARD(forward_f16_32_8, __half, 32, 8)
+FORWARD(forward_f16_64_8, __half, 64, 8)
+FORWARD(forward_f16_128_8, __half, 128, 8)
+FORWARD(forward_f16_32_16, __half, 32, 16)
+FORWARD(forward_f16_64_16, __half, 64, 16)
+FORWARD(forward_f16_128_16, __half, 128, 16)
+FORWARD(forward_bf16_32_4, __nv_bfloat16, 32, 4)
+FORWARD(forward_bf16_64_4, __nv_bfloat16, 64, 4)
+FORWARD(forward_bf16_128_4, __nv_bfloat16, 128, 4)
+FORWARD(forward_bf16_32_8, __nv_bfloat16, 32, 8)
+FORWARD(forward_bf16_64_8, __nv_bfloat16, 64, 8)
+FORWARD(forward_bf16_128_8, __nv_bfloat16, 128, 8)
+FORWARD(forward_bf16_32_16, __nv_bfloat16, 32, 16)
+FORWARD(forward_bf16_64_16, __nv_bfloat16, 64, 16)
+FORWARD(forward_bf16_128_16, __nv_bfloat16, 128, 16)

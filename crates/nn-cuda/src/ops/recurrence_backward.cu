@@ -1,6 +1,6 @@
 // The recurrence of LSTM layers backwards, all steps in one launch. Source of recurrence_backward.ptx; launched by recurrence_backward.rs.
 //
-//   block: takes 8·N windows of a sequence; holds all of W_hhᵀ in its registers                                  (1)
+//   block: takes W windows of a sequence; holds all of W_hhᵀ in its registers                                  (1)
 //   for each step, from the last:  dgates from dh, dc;  dgates to shared and to global memory                     (2)
 //                                  dh = W_hhᵀ · dgates, each half of the sum in another warp
 //
@@ -14,10 +14,11 @@
 
 // Arrays as in recurrence.cu, but that `fragments` are those of W_hhᵀ.  d_outputs: [Σ T·B, H], what comes from above after each step, or null.  d_hidden, d_cell: [windows, H], the gradients of the last
 // states; they become those of the first ones.  d_gates: [Σ T·B, H, 4], before the gates' functions.
-template <class T, int HP, int N>
+template <class T, int HP, int W>
 __device__ inline void backward(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const float* cell,
                                 const Narrow<__half>* gates, const float* d_outputs, float* d_hidden, float* d_cell, Narrow<T>* d_gates) {
   constexpr int INNER = HP / 8;  // tiles of 16 gates in half of them
+  constexpr int N = Columns<W>::TILES, J = Columns<W>::OF_LANE;
   __shared__ __align__(16) T gradients[8 * N][4 * HP + 8];
   __shared__ float4 given[HP / 16][N][32];
 
@@ -32,61 +33,59 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
 #pragma unroll
   for (int k = 0; k < 2 * INNER; k++) take(fragment[k * 32], weight[k / 2][k % 2]);
 
-  unsigned own = tile.window + 2 * quad;
+  if (J == 1) clear(gradients, sizeof(gradients));
+  unsigned own = tile.window + J * quad;
   u64 edge = (u64)(sequence.window + own) * H + units.first, end = (sequence.step_row + (u64)sequence.steps * sequence.windows + own) * H + units.first;
   unsigned further = sequence.windows * H;  // from a step to the next
   // Of the lane's first window, behind the last step; the state before a step.
   cell += end + sequence.window * H;
   gates += end;
-  unsigned has_outputs = d_outputs ? ~0u : 0;
+  bool has_outputs = d_outputs;
   d_outputs += end;
   d_gates += end;
   d_hidden += edge;
   d_cell += edge;
-  float c[N][2][2], dh[N][2][2], dc[N][2][2];
-  unsigned reach[N][2];
+  float c[N][J][2], dh[N][J][2], dc[N][J][2];
+  bool reach[N][J];
 #pragma unroll
-  for (int i = 0; i < 2 * N; i++) {
-    int n = i / 2, j = i % 2;
-    reach[n][j] = units.reach(own + 8 * n + j < sequence.windows);
+  for (int i = 0; i < J * N; i++) {
+    int n = i / J, j = i % J;
+    reach[n][j] = units.are_there && own + 8 * n + j < sequence.windows;
     c[n][j][0] = c[n][j][1] = dh[n][j][0] = dh[n][j][1] = dc[n][j][0] = dc[n][j][1] = 0.0f;
   }
-  take_pairs(units, [&](auto take_pair) {
 #pragma unroll
-    for (int i = 0; i < 2 * N; i++) {
-      int n = i / 2, j = i % 2;
-      unsigned window = (8 * n + j) * H;
-      take_pair(cell + window, c[n][j][0], c[n][j][1], reach[n][j]);
-      take_pair(d_hidden + window, dh[n][j][0], dh[n][j][1], reach[n][j]);
-      take_pair(d_cell + window, dc[n][j][0], dc[n][j][1], reach[n][j]);
-    }
-  });
+  for (int i = 0; i < J * N; i++) {
+    int n = i / J, j = i % J;
+    unsigned window = (8 * n + j) * H;
+    take_pair(cell + window, c[n][j][0], c[n][j][1], reach[n][j]);
+    take_pair(d_hidden + window, dh[n][j][0], dh[n][j][1], reach[n][j]);
+    take_pair(d_cell + window, dc[n][j][0], dc[n][j][1], reach[n][j]);
+  }
 
   // What the next step back reads, as it lies in memory: on its way during a product, and unpacked where it is used.
-  uint2 kept[N][2][2] = {};
-  float cell_before[N][2][2] = {}, d_output[N][2][2] = {};
+  uint2 kept[N][J][2] = {};
+  float cell_before[N][J][2] = {}, d_output[N][J][2] = {};
   auto load = [&]() {
     gates -= further;
     cell -= further;
     d_outputs -= further;
-    take_pairs(units, [&](auto take_pair) {
 #pragma unroll
-      for (int i = 0; i < 2 * N; i++) {
-        int n = i / 2, j = i % 2;
-        unsigned window = (8 * n + j) * H;
-        take_pair((const uint2*)gates + window, kept[n][j][0], kept[n][j][1], reach[n][j]);
-        take_pair(cell + window, cell_before[n][j][0], cell_before[n][j][1], reach[n][j]);
-        take_pair(d_outputs + window, d_output[n][j][0], d_output[n][j][1], reach[n][j] & has_outputs);
-      }
-    });
+    for (int i = 0; i < J * N; i++) {
+      int n = i / J, j = i % J;
+      unsigned window = (8 * n + j) * H;
+      take_pair((const uint2*)gates + window, kept[n][j][0], kept[n][j][1], reach[n][j]);
+      take_pair(cell + window, cell_before[n][j][0], cell_before[n][j][1], reach[n][j]);
+      take_pair(d_outputs + window, d_output[n][j][0], d_output[n][j][1], reach[n][j] && has_outputs);
+    }
   };
   // A lane of each window: its warp's units lie in one line or two.
   auto announce = [&]() {
     if (lane >= 4) return;
 #pragma unroll
-    for (int i = 0; i < 2 * N; i++) {
-      if (!reach[i / 2][i % 2]) continue;
-      unsigned window = (8 * (i / 2) + i % 2) * H;
+    for (int i = 0; i < J * N; i++) {
+      int n = i / J, j = i % J;
+      if (!reach[n][j]) continue;
+      unsigned window = (8 * n + j) * H;
       prefetch(gates + window - (u64)STEPS_AHEAD * further);
       prefetch(cell + window - (u64)STEPS_AHEAD * further);
       if (has_outputs) prefetch(d_outputs + window - (u64)STEPS_AHEAD * further);
@@ -98,7 +97,7 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
-      for (int j = 0; j < 2; j++) {
+      for (int j = 0; j < J; j++) {
         Narrow<T> rounded[2];
 #pragma unroll
         for (int u = 0; u < 2; u++) {
@@ -146,15 +145,16 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
       float4 other = given[warp ^ 1][n][lane];
       float(&first)[4] = sums[n][0], (&second)[4] = sums[n][1];
       dh[n][0][0] = (is_second ? second[0] : first[0]) + other.x;
-      dh[n][1][0] = (is_second ? second[1] : first[1]) + other.y;
       dh[n][0][1] = (is_second ? second[2] : first[2]) + other.z;
-      dh[n][1][1] = (is_second ? second[3] : first[3]) + other.w;
+      if (J == 1) continue;
+      dh[n][J - 1][0] = (is_second ? second[1] : first[1]) + other.y;
+      dh[n][J - 1][1] = (is_second ? second[3] : first[3]) + other.w;
     }
   }
 #pragma unroll
   for (int n = 0; n < N; n++) {
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
+    for (int j = 0; j < J; j++) {
       unsigned window = (8 * n + j) * H;
       put_pair(d_hidden + window, dh[n][j][0], dh[n][j][1], reach[n][j]);
       put_pair(d_cell + window, dc[n][j][0], dc[n][j][1], reach[n][j]);
@@ -162,22 +162,28 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
   }
 }
 
-#define BACKWARD(name, T, HP, N)                                                                                                        \
+#define BACKWARD(name, T, HP, W)                                                                                                        \
   extern "C" __global__ void __launch_bounds__(2 * HP, 1)                                                                                \
       name(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const float* cell, const Narrow<__half>* gates,  \
            const float* d_outputs, float* d_hidden, float* d_cell, Narrow<T>* d_gates) {                                                \
-    backward<T, HP, N>(sequences, tiles, H, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates);                                \
+    backward<T, HP, W>(sequences, tiles, H, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates);                                \
   }
 
-BACKWARD(backward_f16_32_8, __half, 32, 1)
-BACKWARD(backward_f16_64_8, __half, 64, 1)
-BACKWARD(backward_f16_128_8, __half, 128, 1)
-BACKWARD(backward_f16_32_16, __half, 32, 2)
-BACKWARD(backward_f16_64_16, __half, 64, 2)
-BACKWARD(backward_f16_128_16, __half, 128, 2)
-BACKWARD(backward_bf16_32_8, __nv_bfloat16, 32, 1)
-BACKWARD(backward_bf16_64_8, __nv_bfloat16, 64, 1)
-BACKWARD(backward_bf16_128_8, __nv_bfloat16, 128, 1)
-BACKWARD(backward_bf16_32_16, __nv_bfloat16, 32, 2)
-BACKWARD(backward_bf16_64_16, __nv_bfloat16, 64, 2)
-BACKWARD(backward_bf16_128_16, __nv_bfloat16, 128, 2)
+BACKWARD(backward_f16_32_4, __half, 32, 4)
+BACKWARD(backward_f16_64_4, __half, 64, 4)
+BACKWARD(backward_f16_128_4, __half, 128, 4)
+BACKWARD(backward_f16_32_8, __half, 32, 8)
+BACKWARD(backward_f16_64_8, __half, 64, 8)
+BACKWARD(backward_f16_128_8, __half, 128, 8)
+BACKWARD(backward_f16_32_16, __half, 32, 16)
+BACKWARD(backward_f16_64_16, __half, 64, 16)
+BACKWARD(backward_f16_128_16, __half, 128, 16)
+BACKWARD(backward_bf16_32_4, __nv_bfloat16, 32, 4)
+BACKWARD(backward_bf16_64_4, __nv_bfloat16, 64, 4)
+BACKWARD(backward_bf16_128_4, __nv_bfloat16, 128, 4)
+BACKWARD(backward_bf16_32_8, __nv_bfloat16, 32, 8)
+BACKWARD(backward_bf16_64_8, __nv_bfloat16, 64, 8)
+BACKWARD(backward_bf16_128_8, __nv_bfloat16, 128, 8)
+BACKWARD(backward_bf16_32_16, __nv_bfloat16, 32, 16)
+BACKWARD(backward_bf16_64_16, __nv_bfloat16, 64, 16)
+BACKWARD(backward_bf16_128_16, __nv_bfloat16, 128, 16)

@@ -9,9 +9,10 @@
 
 // rows: of each sequence [rows, F] from element number `input` on.  first: as for rows that are projected.  fragments: of W_ih, as recurrent_weights.cu lays it, [sequences, HP / 16 warps, inner, 4, 32 lanes]
 // for rows of up to 16 · inner numbers, zero behind a row's own.  bias: [sequences, H, 4].
-template <class T, int HP, int N>
+template <class T, int HP, int W>
 struct Rows {
-  static constexpr int MOST = 8 * N * WIDEST / (2 * HP);  // numbers of a step that a thread loads
+  static constexpr int N = Columns<W>::TILES, J = Columns<W>::OF_LANE;
+  static constexpr int MOST = W * WIDEST / (2 * HP);  // numbers of a step that a thread loads
 
   const T* rows;
   const unsigned* first;
@@ -28,7 +29,7 @@ struct Rows {
     const Sequence& of = here.of;
     fragments += ((u64)of.weight * (HP / 16) + threadIdx.x / 32) * (128 << doublings) + threadIdx.x % 32;
 #pragma unroll
-    for (int u = 0; u < 2; u++) start_of_unit[u] = units.has(u) ? bias[of.weight * here.H + here.unit + u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int u = 0; u < 2; u++) start_of_unit[u] = units.are_there ? bias[of.weight * here.H + here.unit + u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     rows += of.input;
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
@@ -37,6 +38,7 @@ struct Rows {
       // What lies behind a row stays zero.
       narrow(0.0f, next[i]);
     }
+    if (J == 1) clear(tiles, 2 * sizeof(*tiles));
     for (unsigned t = 0; t < 2; t++) {
       fetch(here, t);
       put(t);
@@ -91,7 +93,7 @@ struct Rows {
   // Which number of a tile is this thread's number i: its row, and its place in the row.
   __device__ unsigned tile_row(int i) const { return (threadIdx.x + i * 2 * HP) >> (4 + doublings); }
   __device__ unsigned column(int i) const { return (threadIdx.x + i * 2 * HP) & ((16 << doublings) - 1); }
-  __device__ bool is_in_tile(int i) const { return tile_row(i) < 8 * N; }
+  __device__ bool is_in_tile(int i) const { return tile_row(i) < W; }
 
   // The numbers of step t, on their way; past the last step those before.
   __device__ void fetch(const Lane& here, unsigned t) {
@@ -106,29 +108,35 @@ struct Rows {
   __device__ void put(unsigned t) {
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
-      if (is_in_tile(i)) tiles[t % 2][tile_row(i)][column(i)] = next[i];
+      if (is_in_tile(i)) tiles[t % 2][2 / J * tile_row(i)][column(i)] = next[i];
     }
   }
 };
 
-#define FORWARD_OF_ROWS(name, T, HP, N)                                                                                                       \
+#define FORWARD_OF_ROWS(name, T, HP, W)                                                                                                       \
   extern "C" __global__ void __launch_bounds__(2 * HP, 1)                                                                                      \
       name(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const T* rows, const uint4* input_fragments,      \
            const float4* bias, unsigned doublings, const unsigned* first, T* hidden, float* cell, Narrow<__half>* gates) {                         \
-    __shared__ __align__(16) T of_steps[2][8 * N][WIDEST + 8];                                                                                 \
-    Rows<T, HP, N> from = {rows, first, input_fragments, bias, doublings, of_steps};                                                               \
-    forward<T, HP, N>(sequences, tiles, H, fragments, from, hidden, cell, gates);                                                              \
+    __shared__ __align__(16) T of_steps[2][8 * Columns<W>::TILES][WIDEST + 8];                                                                                 \
+    Rows<T, HP, W> from = {rows, first, input_fragments, bias, doublings, of_steps};                                                               \
+    forward<T, HP, W>(sequences, tiles, H, fragments, from, hidden, cell, gates);                                                              \
   }
 
-FORWARD_OF_ROWS(rows_f16_32_8, __half, 32, 1)
-FORWARD_OF_ROWS(rows_f16_64_8, __half, 64, 1)
-FORWARD_OF_ROWS(rows_f16_128_8, __half, 128, 1)
-FORWARD_OF_ROWS(rows_f16_32_16, __half, 32, 2)
-FORWARD_OF_ROWS(rows_f16_64_16, __half, 64, 2)
-FORWARD_OF_ROWS(rows_f16_128_16, __half, 128, 2)
-FORWARD_OF_ROWS(rows_bf16_32_8, __nv_bfloat16, 32, 1)
-FORWARD_OF_ROWS(rows_bf16_64_8, __nv_bfloat16, 64, 1)
-FORWARD_OF_ROWS(rows_bf16_128_8, __nv_bfloat16, 128, 1)
-FORWARD_OF_ROWS(rows_bf16_32_16, __nv_bfloat16, 32, 2)
-FORWARD_OF_ROWS(rows_bf16_64_16, __nv_bfloat16, 64, 2)
-FORWARD_OF_ROWS(rows_bf16_128_16, __nv_bfloat16, 128, 2)
+FORWARD_OF_ROWS(rows_f16_32_4, __half, 32, 4)
+FORWARD_OF_ROWS(rows_f16_64_4, __half, 64, 4)
+FORWARD_OF_ROWS(rows_f16_128_4, __half, 128, 4)
+FORWARD_OF_ROWS(rows_f16_32_8, __half, 32, 8)
+FORWARD_OF_ROWS(rows_f16_64_8, __half, 64, 8)
+FORWARD_OF_ROWS(rows_f16_128_8, __half, 128, 8)
+FORWARD_OF_ROWS(rows_f16_32_16, __half, 32, 16)
+FORWARD_OF_ROWS(rows_f16_64_16, __half, 64, 16)
+FORWARD_OF_ROWS(rows_f16_128_16, __half, 128, 16)
+FORWARD_OF_ROWS(rows_bf16_32_4, __nv_bfloat16, 32, 4)
+FORWARD_OF_ROWS(rows_bf16_64_4, __nv_bfloat16, 64, 4)
+FORWARD_OF_ROWS(rows_bf16_128_4, __nv_bfloat16, 128, 4)
+FORWARD_OF_ROWS(rows_bf16_32_8, __nv_bfloat16, 32, 8)
+FORWARD_OF_ROWS(rows_bf16_64_8, __nv_bfloat16, 64, 8)
+FORWARD_OF_ROWS(rows_bf16_128_8, __nv_bfloat16, 128, 8)
+FORWARD_OF_ROWS(rows_bf16_32_16, __nv_bfloat16, 32, 16)
+FORWARD_OF_ROWS(rows_bf16_64_16, __nv_bfloat16, 64, 16)
+FORWARD_OF_ROWS(rows_bf16_128_16, __nv_bfloat16, 128, 16)

@@ -7,19 +7,58 @@ use super::recurrent_weights::{is_of_a_block, persistent_units};
 use super::work_list::{RecurrenceSchedule, TileWindows};
 use super::{cell, recurrence, recurrence_backward, recurrence_f32, recurrence_of_rows};
 
+/// Windows of a batch up to which a block takes four of them, and up to which eight: as many as
+/// fill a large GPU.
+const WINDOWS_BY_FOURS: usize = 512;
+const WINDOWS_BY_EIGHTS: usize = 1024;
+
+impl TileWindows {
+    /// Sizes that the recurrence of H units can be cut into, with names.
+    fn sizes<T: Operand>(hidden: usize) -> &'static [(&'static str, Self)] {
+        let all = &[
+            ("tiles of 4", TileWindows::Four),
+            ("tiles of 8", TileWindows::Eight),
+            ("tiles of 16", TileWindows::Sixteen),
+        ];
+        let has_fours = T::IS_NARROW && persistent_units::<T>(hidden).is_some_and(is_of_a_block);
+        if has_fours { all } else { &all[1..] }
+    }
+
+    /// The smallest size for H units.
+    pub(crate) fn smallest<T: Operand>(hidden: usize) -> Self {
+        TileWindows::sizes::<T>(hidden)[0].1
+    }
+
+    /// The size that suits so many windows of H units, those of all sequences together.
+    fn by_rule<T: Operand>(hidden: usize, windows: usize) -> Self {
+        if windows <= WINDOWS_BY_FOURS {
+            TileWindows::smallest::<T>(hidden)
+        } else if windows <= WINDOWS_BY_EIGHTS {
+            TileWindows::Eight
+        } else {
+            TileWindows::Sixteen
+        }
+    }
+}
+
 impl RecurrenceSchedule {
+    /// Schedule for so many windows of H units, those of all sequences together, as far as their
+    /// number tells.
+    pub fn by_rule<T: Operand>(hidden: usize, windows: usize) -> Self {
+        RecurrenceSchedule { tile: TileWindows::by_rule::<T>(hidden, windows), step_by_step: false }
+    }
+
     /// Candidate schedules for so many windows of H units, the rule's first; where sums
     /// `may_differ`, also in another order.
     pub fn candidates<T: Operand>(hidden: usize, windows: usize, may_differ: bool) -> Vec<(&'static str, Self)> {
-        let by_rule = RecurrenceSchedule::for_windows(windows);
+        let by_rule = RecurrenceSchedule::by_rule::<T>(hidden, windows);
         match persistent_units::<T>(hidden) {
             Some(units) if is_of_a_block(units) => {
-                let (rule, other) = ("tiles of the rule", "tiles of the other size");
-                let tile = match by_rule.tile {
-                    TileWindows::Eight => TileWindows::Sixteen,
-                    TileWindows::Sixteen => TileWindows::Eight,
-                };
-                vec![(rule, by_rule), (other, RecurrenceSchedule { tile, ..by_rule })]
+                let sizes = TileWindows::sizes::<T>(hidden).iter();
+                let mut all: Vec<_> =
+                    sizes.map(|&(name, tile)| (name, RecurrenceSchedule { tile, ..by_rule })).collect();
+                all.sort_by_key(|(_, schedule)| schedule.tile != by_rule.tile);
+                all
             }
             Some(_) if may_differ => {
                 vec![
@@ -60,9 +99,13 @@ mod tests {
                 .map(|(_, RecurrenceSchedule { tile, step_by_step })| (tile, step_by_step))
                 .collect::<Vec<_>>()
         };
-        let (eight, sixteen) = ((TileWindows::Eight, false), (TileWindows::Sixteen, false));
-        assert_eq!(choices(128, 1024, false), [eight, sixteen]);
-        assert_eq!(choices(5, 1025, true), [sixteen, eight]);
+        let [four, eight, sixteen] =
+            [TileWindows::Four, TileWindows::Eight, TileWindows::Sixteen].map(|tile| (tile, false));
+        assert_eq!(choices(128, 512, false), [four, eight, sixteen]);
+        assert_eq!(choices(128, 1024, false), [eight, four, sixteen]);
+        assert_eq!(choices(6, 1025, true), [sixteen, four, eight]);
+        // Pairs of units do not lie side by side.
+        assert_eq!(choices(5, 10, true), [eight]);
         assert_eq!(choices(129, 10, false), [eight]);
         assert_eq!(choices(512, 10, true), [eight, (TileWindows::Eight, true)]);
         assert_eq!(choices(513, 10, true), [eight]);

@@ -129,11 +129,14 @@ impl Fragments {
 }
 
 /// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128 and, of 16
-/// bits, 256, 384 or 512.
+/// bits, 256, 384 or 512. Those of 16 bits that a block holds are read two at a time, so that H is
+/// even.
 pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
-    let units = if is_of_a_block(hidden) { block_units(hidden) } else { hidden.next_multiple_of(BLOCK_UNITS) };
-    let most = if T::IS_NARROW { GROUP_UNITS } else { BLOCK_UNITS };
-    (units <= most).then_some(units)
+    if !is_of_a_block(hidden) {
+        let units = hidden.next_multiple_of(BLOCK_UNITS);
+        return (T::IS_NARROW && units <= GROUP_UNITS).then_some(units);
+    }
+    (!T::IS_NARROW || hidden.is_multiple_of(2)).then(|| block_units(hidden))
 }
 
 /// Units that the kernels of one block are made for, of which the smallest that has H.
@@ -195,11 +198,12 @@ mod tests {
     #[test]
     fn a_kernel_is_found_for_every_width_that_fits() {
         let cases =
-            [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (129, 256), (257, 384), (385, 512), (512, 512)];
+            [(2, 32), (32, 32), (34, 64), (66, 128), (128, 128), (129, 256), (257, 384), (385, 512), (512, 512)];
         for (hidden, units) in cases {
             assert_eq!(persistent_units::<bf16>(hidden), Some(units));
         }
         assert_eq!((persistent_units::<f16>(513), persistent_units::<f32>(129)), (None, None));
+        assert_eq!((persistent_units::<bf16>(33), persistent_units::<f32>(33)), (None, Some(64)));
         assert_eq!((persistent_units::<f32>(8), persistent_units::<f32>(128)), (Some(32), Some(128)));
     }
 }

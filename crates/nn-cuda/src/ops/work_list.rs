@@ -22,19 +22,19 @@ pub struct Sequence<'a> {
 }
 
 /// Windows that one block of threads runs from their first step to their last; a group of blocks
-/// takes eight at a time with either. The results are the same bits.
+/// takes eight at a time with any. The results are the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TileWindows {
-    /// As many blocks as possible: for batches that do not fill the GPU.
+    /// Half of what a product of the tensor cores has room for, in twice as many blocks: for
+    /// batches that do not fill the GPU, in 16 bits, of layers that a block holds.
+    Four,
+    /// As many as a product of the tensor cores has room for.
     #[default]
     Eight,
     /// Half the blocks: each reads the states and waits at a barrier for twice the work. Groups of
     /// blocks are dealt so many windows at a time, and take them by eights.
     Sixteen,
 }
-
-/// Windows of a batch above which a block takes 16 of them: as many as fill a large GPU by eights.
-const WINDOWS_BY_EIGHTS: usize = 1024;
 
 /// Schedule of a list's windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,13 +44,6 @@ pub struct RecurrenceSchedule {
     /// True if every step is a launch of its own, also where a group of blocks could take all of
     /// them.
     pub step_by_step: bool,
-}
-
-impl RecurrenceSchedule {
-    /// Schedule for so many windows, those of all sequences together, as far as their number tells.
-    pub fn for_windows(windows: usize) -> Self {
-        RecurrenceSchedule { tile: TileWindows::for_windows(windows), step_by_step: false }
-    }
 }
 
 /// Work of one launch of the recurrence: sequences whose arrays follow one another, cut into tiles
@@ -224,14 +217,15 @@ impl WorkList {
         upload.put(first, &self.firsts)
     }
 
-    /// The most tiles of a list whose sequences have so many windows.
-    pub(super) fn tiles_max(windows: &[usize]) -> usize {
-        windows.iter().map(|windows| windows.div_ceil(TileWindows::Eight.windows())).sum()
+    /// Tiles of a list whose sequences have so many windows.
+    pub(super) fn tiles_max(windows: &[usize], tile: TileWindows) -> usize {
+        windows.iter().map(|windows| windows.div_ceil(tile.windows())).sum()
     }
 
-    /// Bytes of what the device has of a list, of which each sequence has so many windows at most.
-    pub(crate) fn upload_bytes(windows: &[usize]) -> [usize; 3] {
-        let tiles = WorkList::tiles_max(windows);
+    /// Bytes of what the device has of a list, of which each sequence has so many windows at most,
+    /// in tiles of this size at least.
+    pub(crate) fn upload_bytes(windows: &[usize], smallest: TileWindows) -> [usize; 3] {
+        let tiles = WorkList::tiles_max(windows, smallest);
         let firsts: usize = windows.iter().sum();
         [windows.len() * size_of::<SequenceOffsets>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
     }
@@ -332,13 +326,9 @@ impl WorkList {
 }
 
 impl TileWindows {
-    /// The size that suits so many windows, those of all sequences together.
-    pub fn for_windows(windows: usize) -> Self {
-        if windows > WINDOWS_BY_EIGHTS { TileWindows::Sixteen } else { TileWindows::Eight }
-    }
-
     fn windows(self) -> usize {
         match self {
+            TileWindows::Four => 4,
             TileWindows::Eight => 8,
             TileWindows::Sixteen => 16,
         }

@@ -306,10 +306,13 @@ fn same<T: Operand>(device: &Device, widths: &[usize], tolerance: f32) -> Result
 }
 
 fn tiles_give_the_same_bits(device: &Device) -> Result<()> {
-    for hidden in [7, 50] {
+    for hidden in [8, 50] {
         let example = Example::new(hidden);
-        let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen].map(|tile| example.run::<bf16>(device, tile));
-        assert_eq!(eight?, sixteen?, "{hidden} units");
+        let sizes = [TileWindows::Four, TileWindows::Eight, TileWindows::Sixteen];
+        let [four, eight, sixteen] = sizes.map(|tile| example.run::<bf16>(device, tile));
+        let eight = eight?;
+        assert_eq!(eight, sixteen?, "{hidden} units by 16 and by 8 windows");
+        assert_eq!(eight, four?, "{hidden} units by 4 and by 8 windows");
         let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen].map(|tile| example.run::<f32>(device, tile));
         assert_eq!(eight?, sixteen?, "{hidden} units in f32");
     }

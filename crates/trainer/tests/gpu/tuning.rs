@@ -12,7 +12,8 @@ use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Tra
 
 use crate::{bits, config, on_gpu, windows, with_kernels};
 
-/// Name of the forward kernels of a first layer for H ≤ 32.
+/// Names of the forward kernels of a first layer for H ≤ 32, by windows of a tile.
+const FOUR: &str = "rows_bf16_32_4";
 const EIGHT: &str = "rows_bf16_32_8";
 const SIXTEEN: &str = "rows_bf16_32_16";
 const TALL: &str = "product_128_64_bf16";
@@ -25,9 +26,9 @@ fn tuned(tuning: Tuning, layers: usize) -> Config {
     Config { tuning, max_steps: Some(3), ..config(Precision::Bf16, layers) }
 }
 
-/// Trains; how often both forward kernels ran, and what was noted.
-fn train(driver: &FakeDriver, trainer: &mut Trainer, samples: &dyn Samples) -> ([u64; 2], Vec<String>) {
-    let runs = || [EIGHT, SIXTEEN].map(|kernel| driver.runs(kernel));
+/// Trains; how often each forward kernel ran, and what was noted.
+fn train(driver: &FakeDriver, trainer: &mut Trainer, samples: &dyn Samples) -> ([u64; 3], Vec<String>) {
+    let runs = || [FOUR, EIGHT, SIXTEEN].map(|kernel| driver.runs(kernel));
     let (before, train_on, mut notes) = (runs(), SampleRanges::from(0..49), Vec::new());
     let run = Run { samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
     trainer
@@ -39,10 +40,10 @@ fn train(driver: &FakeDriver, trainer: &mut Trainer, samples: &dyn Samples) -> (
         })
         .unwrap();
     let after = runs();
-    ([after[0] - before[0], after[1] - before[1]], notes)
+    ([0, 1, 2].map(|k| after[k] - before[k]), notes)
 }
 
-fn trained_beside(driver: &FakeDriver, gpu: &Device, folder: &Path) -> ([u64; 2], Vec<String>) {
+fn trained_beside(driver: &FakeDriver, gpu: &Device, folder: &Path) -> ([u64; 3], Vec<String>) {
     let mut trainer = on_gpu(gpu, &tuned(Tuning::Deterministic, 2));
     trainer.keep_tuning_in(folder);
     train(driver, &mut trainer, &windows())
@@ -53,44 +54,44 @@ fn the_fastest_kernels_are_found_once_a_gpu_and_have_the_bits_of_the_others() {
     let (driver, gpu) = with_kernels();
     driver.set(Setting::Devices, 2);
     let mut by_rule = on_gpu(&gpu, &tuned(Tuning::Off, 2));
-    assert_eq!(train(&driver, &mut by_rule, &windows()), ([3, 0], vec![]));
+    assert_eq!(train(&driver, &mut by_rule, &windows()), ([3, 0, 0], vec![]));
     // Slow forward, but so much faster with the way back.
-    for (kernel, us) in [(EIGHT, 10), (SIXTEEN, 20), ("backward_bf16_32_8", 40), (TALL, 7), ("product_bf16", 8)] {
-        driver.takes(kernel, us);
-    }
+    let times = [(FOUR, 10), (EIGHT, 15), (SIXTEEN, 20), (TALL, 7), ("product_bf16", 8)];
+    let times_back = ["backward_bf16_32_4", "backward_bf16_32_8"].map(|kernel| (kernel, 40));
+    times.into_iter().chain(times_back).for_each(|(kernel, us)| driver.takes(kernel, us));
     let cache = tempfile::tempdir().unwrap();
     let folder = cache.path().join("kernels");
     let mut trainer = on_gpu(&gpu, &tuned(Tuning::Deterministic, 2));
     trainer.keep_tuning_in(&folder);
-    assert_eq!(train(&driver, &mut trainer, &windows()), ([MEASURED, MEASURED + 3], vec![]));
+    assert_eq!(train(&driver, &mut trainer, &windows()), ([MEASURED, MEASURED, MEASURED + 3], vec![]));
     // The second layer reads 66 steps of windows of M1: more rows than a small tile.
     assert_eq!(driver.runs(TALL), MEASURED + 3);
     assert_eq!(bits(&trainer), bits(&by_rule));
 
-    assert_eq!(trained_beside(&driver, &gpu, &folder), ([0, 3], vec![]), "what was found is kept");
+    assert_eq!(trained_beside(&driver, &gpu, &folder), ([0, 0, 3], vec![]), "what was found is kept");
     let other = Device::select("cuda:1").unwrap();
-    assert_eq!(trained_beside(&driver, &other, &folder), ([MEASURED, MEASURED + 3], vec![]), "another GPU");
+    assert_eq!(trained_beside(&driver, &other, &folder), ([MEASURED, MEASURED, MEASURED + 3], vec![]), "another GPU");
     driver.takes("backward_bf16_32_16", 90);
-    assert_eq!(trained_beside(&driver, &gpu, &folder).0, [0, 3], "it is not measured again");
+    assert_eq!(trained_beside(&driver, &gpu, &folder).0, [0, 0, 3], "it is not measured again");
 
     for file in std::fs::read_dir(&folder).unwrap() {
         std::fs::write(file.unwrap().path(), "not what was written").unwrap();
     }
     let (runs, notes) = trained_beside(&driver, &gpu, &folder);
-    assert_eq!(runs, [MEASURED + 3, MEASURED], "damaged files");
+    assert_eq!(runs, [MEASURED + 3, MEASURED, MEASURED], "damaged files");
     assert!(!notes.is_empty() && notes.iter().all(|note| note.ends_with("it is measured anew")), "{notes:?}");
-    assert_eq!(trained_beside(&driver, &gpu, &folder), ([3, 0], vec![]), "they were written again");
+    assert_eq!(trained_beside(&driver, &gpu, &folder), ([3, 0, 0], vec![]), "they were written again");
 }
 
 #[test]
 fn a_folder_that_takes_nothing_is_noted_once() {
     let (driver, gpu) = with_kernels();
-    driver.takes(EIGHT, 10);
+    [FOUR, EIGHT].into_iter().for_each(|kernel| driver.takes(kernel, 10));
     let cache = tempfile::tempdir().unwrap();
     let file = cache.path().join("file");
     std::fs::write(&file, "").unwrap();
     let (runs, notes) = trained_beside(&driver, &gpu, &file.join("kernels"));
-    assert_eq!(runs, [MEASURED, MEASURED + 3]);
+    assert_eq!(runs, [MEASURED, MEASURED, MEASURED + 3]);
     let [note] = &notes[..] else { panic!("{notes:?}") };
     assert!(note.contains("measured anew in the next run") && note.contains("XDG_CACHE_HOME"), "{note}");
 }

@@ -47,7 +47,7 @@ impl<T: Operand> Stack<T> {
         let (rows, first): (usize, Vec<u32>) = (steps * batch, (0..batch as u32).collect());
         let sequence = Sequence { steps, first: &first, row_step: batch, projected_rows: rows };
         let mut list = WorkList::empty(&scope, hidden)?;
-        list.set(RecurrenceSchedule::for_windows(batch), &[sequence]);
+        list.set(RecurrenceSchedule::by_rule::<T>(hidden, batch), &[sequence]);
         list.read_rows(&[(0, case.features)]);
         let mut uploader = BatchUploader::new(&scope)?;
         let mut upload = uploader.upload();

@@ -10,7 +10,9 @@ use crate::device::cell::{Cells, Shared, inputs};
 use crate::device::inter_layer::InterLayer;
 use crate::device::memory_estimate::MemoryEstimate;
 use crate::device::top::Top;
-use crate::ops::{GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, WorkList};
+use crate::ops::{
+    GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, TileWindows, WorkList,
+};
 use crate::tuning::Tuning;
 
 impl<T: Operand> Lstms<T> {
@@ -60,7 +62,8 @@ impl<T: Operand> Lstms<T> {
         let (model, batch) = (estimate.model, estimate.batch);
         let (layers, timeframes) = (model.config().layers, model.recurrent_layers().len());
         let samples = batch.sizes.iter().copied().max().unwrap_or(0);
-        let lists = WorkList::upload_bytes(&batch.windows).into_iter();
+        let smallest = TileWindows::smallest::<T>(model.config().hidden);
+        let lists = WorkList::upload_bytes(&batch.windows, smallest).into_iter();
         estimate.put_mail("work list of the first layer", lists.clone());
         estimate.put_mail("work list of those above", lists.filter(|_| layers > 1));
         let reads = GatherIndex::upload_bytes(samples, timeframes, Self::vectors(estimate).iter().sum());

@@ -25,7 +25,8 @@ impl<T: Operand> Lstms<T> {
     /// Layout of the windows found: the fastest one known or, until [`Lstms::tune`], by the rule.
     pub(super) fn schedule(&mut self, learns: bool) -> RecurrenceSchedule {
         let windows: usize = self.bars.iter().map(Bars::windows).sum();
-        let Device::Cuda(cuda) = self.series.device() else { return RecurrenceSchedule::for_windows(windows) };
+        let by_rule = RecurrenceSchedule::by_rule::<T>(self.hidden, windows);
+        let Device::Cuda(cuda) = self.series.device() else { return by_rule };
         let rows = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
         let steps = self.bars.iter().map(Bars::steps).max().unwrap_or(0);
         let sizes = [windows, rows, steps, self.bars.len()].map(bucket);
@@ -33,7 +34,7 @@ impl<T: Operand> Lstms<T> {
         let (hidden, may_differ) = (self.hidden, self.schedules.tuner().is_fast());
         let known = self.schedules.stored_choice(cuda, key, || key.question::<T>(hidden, may_differ));
         self.unmeasured = if known.is_none() { Some(key) } else { None };
-        known.unwrap_or_else(|| RecurrenceSchedule::for_windows(windows))
+        known.unwrap_or(by_rule)
     }
 
     /// Finds out how the windows of the batch are taken fastest, if that is not known: by taking

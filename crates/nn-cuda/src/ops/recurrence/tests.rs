@@ -124,14 +124,16 @@ fn check<T: Operand>(hidden: usize, tile: TileWindows, run: impl Fn(&mut Example
 
 #[test]
 fn the_persistent_kernels_give_the_cpus_states() {
-    for (hidden, tile) in [(1, TileWindows::Eight), (20, TileWindows::Sixteen), (33, TileWindows::Eight)] {
+    for (hidden, tile) in [(2, TileWindows::Four), (20, TileWindows::Sixteen), (34, TileWindows::Eight)] {
         check::<bf16>(hidden, tile, Example::run_by_kernel);
         check::<f16>(hidden, tile, Example::run_by_kernel);
     }
     check::<f16>(32, TileWindows::Eight, Example::run_by_kernel);
     check::<bf16>(64, TileWindows::Sixteen, Example::run_by_kernel);
     check::<bf16>(128, TileWindows::Eight, Example::run_by_kernel);
-    check::<f16>(101, TileWindows::Sixteen, Example::run_by_kernel);
+    check::<f16>(102, TileWindows::Sixteen, Example::run_by_kernel);
+    check::<bf16>(128, TileWindows::Four, Example::run_by_kernel);
+    check::<f16>(50, TileWindows::Four, Example::run_by_kernel);
 }
 
 #[test]

@@ -79,14 +79,16 @@ fn check<T: Operand>(hidden: usize, given: Given, tile: TileWindows, run: impl F
 
 #[test]
 fn the_persistent_kernels_give_the_cpus_gradients() {
-    for (hidden, tile) in [(1, TileWindows::Eight), (20, TileWindows::Sixteen), (33, TileWindows::Eight)] {
+    for (hidden, tile) in [(2, TileWindows::Four), (20, TileWindows::Sixteen), (34, TileWindows::Eight)] {
         check::<bf16>(hidden, Given::EveryStep, tile, run_by_kernel);
         check::<f16>(hidden, Given::LastStep, tile, run_by_kernel);
     }
     check::<f16>(32, Given::EveryStep, TileWindows::Eight, run_by_kernel);
     check::<bf16>(64, Given::LastStep, TileWindows::Sixteen, run_by_kernel);
     check::<bf16>(128, Given::EveryStep, TileWindows::Eight, run_by_kernel);
-    check::<f16>(101, Given::EveryStep, TileWindows::Sixteen, run_by_kernel);
+    check::<f16>(102, Given::EveryStep, TileWindows::Sixteen, run_by_kernel);
+    check::<bf16>(128, Given::EveryStep, TileWindows::Four, run_by_kernel);
+    check::<f16>(50, Given::LastStep, TileWindows::Four, run_by_kernel);
 }
 
 #[test]

@@ -85,12 +85,15 @@ fn check<T: Operand>(hidden: usize, tile: TileWindows, features: [usize; 4]) {
 
 #[test]
 fn the_kernels_project_as_the_cpu_does() {
-    let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen];
-    check::<bf16>(1, eight, [1, 1, 1, 1]);
+    let [four, eight, sixteen] = [TileWindows::Four, TileWindows::Eight, TileWindows::Sixteen];
+    check::<bf16>(2, eight, [1, 1, 1, 1]);
+    check::<f16>(20, four, [5, 1, 16, 3]);
+    check::<bf16>(34, four, [16, 17, 5, 1]);
+    check::<bf16>(128, four, [64, 16, 5, 1]);
     check::<f16>(20, sixteen, [5, 1, 16, 3]);
-    check::<bf16>(33, eight, [16, 17, 5, 1]);
+    check::<bf16>(34, eight, [16, 17, 5, 1]);
     check::<f16>(64, sixteen, [33, 5, 1, 2]);
-    check::<f16>(101, eight, [5, 64, 33, 1]);
+    check::<f16>(102, eight, [5, 64, 33, 1]);
     check::<bf16>(128, sixteen, [64, 16, 5, 1]);
     check::<f16>(128, eight, [12, 16, 5, 1]);
 }
