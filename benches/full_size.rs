@@ -1,7 +1,7 @@
 //! Models of full size over made-up series.
 
 use megabatch_nn::model::{SampleShape, Timeframe};
-use megabatch_trainer::SeriesInMemory;
+use megabatch_trainer::{InMemory, SeriesInMemory};
 
 use crate::noise;
 
@@ -70,5 +70,11 @@ impl FullSize {
         };
         let series = self.windows.iter().map(series_shape).collect();
         SeriesInMemory::new(self.shape(), series, noise(samples * TARGETS)).expect("the arrays have the shape's sizes")
+    }
+
+    /// `samples` samples of made-up windows.
+    pub fn stored(&self, samples: usize) -> InMemory {
+        let windows = self.windows.iter().map(|window| noise(samples * window.steps * self.features)).collect();
+        InMemory::new(self.shape(), windows, noise(samples * TARGETS)).expect("the arrays have the shape's sizes")
     }
 }

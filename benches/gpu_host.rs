@@ -12,7 +12,7 @@ use megabatch_benches::full_size::{FULL_SIZE, FullSize};
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::ModelConfig;
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::{Config, Event, Run, SampleRanges, Trainer};
+use megabatch_trainer::{Config, Event, Run, SampleRanges, Samples, Trainer};
 
 /// Steps before those that count: buffers grow, and shapes come for the second time.
 const WARM: u64 = 12;
@@ -20,18 +20,33 @@ const WARM: u64 = 12;
 /// Batches of an epoch.
 const BATCHES: usize = 4;
 
+/// Source of the batches.
+#[derive(Clone, Copy, PartialEq)]
+enum Data {
+    Series,
+    /// Windows that come batch by batch.
+    Windows,
+    /// Windows that stay on the GPU.
+    KeptWindows,
+}
+
 /// Time of a number of steps.
-fn time(gpu: &Device, case: &FullSize, steps: u64) -> Duration {
-    let data = case.series(BATCHES * case.batch);
+fn time(gpu: &Device, case: &FullSize, data: Data, steps: u64) -> Duration {
+    let samples = BATCHES * case.batch;
+    let samples: Box<dyn Samples> = match data {
+        Data::Series => Box::new(case.series(samples)),
+        _ => Box::new(case.stored(samples)),
+    };
     let config = Config {
         model: ModelConfig { hidden: 128, ..ModelConfig::default() },
         batch_size: case.batch,
         max_steps: Some(WARM + steps),
         precision: Precision::Bf16,
+        keep_windows: data == Data::KeptWindows,
         ..Config::default()
     };
     let train = SampleRanges::from(0..BATCHES * case.batch);
-    let run = Run { samples: &data, train: &train, validation: SampleRanges::NONE, checkpoints: None };
+    let run = Run { samples: &*samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut start = Instant::now();
     let mut observer = |event: Event<'_>| {
         if let Event::Step(step) = event
@@ -47,9 +62,14 @@ fn time(gpu: &Device, case: &FullSize, steps: u64) -> Duration {
     start.elapsed()
 }
 
-fn measure(group: &mut BenchmarkGroup<'_, WallTime>, gpu: &Device, case: &FullSize) {
-    let name = BenchmarkId::new(case.name, format!("B {}", case.batch));
-    group.bench_function(name, |bencher| bencher.iter_custom(|steps| time(gpu, case, steps)));
+fn measure(group: &mut BenchmarkGroup<'_, WallTime>, gpu: &Device, case: &FullSize, data: Data) {
+    let data_name = match data {
+        Data::Series => "",
+        Data::Windows => ", windows batch by batch",
+        Data::KeptWindows => ", windows that stay",
+    };
+    let name = BenchmarkId::new(format!("{}{data_name}", case.name), format!("B {}", case.batch));
+    group.bench_function(name, |bencher| bencher.iter_custom(|steps| time(gpu, case, data, steps)));
 }
 
 fn steps(criterion: &mut Criterion) {
@@ -60,7 +80,13 @@ fn steps(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("the host in a step on a GPU");
     group.sample_size(10);
     for case in FULL_SIZE {
-        measure(&mut group, &gpu, &FullSize { batch: 128, ..*case });
+        measure(&mut group, &gpu, &FullSize { batch: 128, ..*case }, Data::Series);
+    }
+    // Neither pace nor overlap matters to windows that are stored.
+    for case in FULL_SIZE.iter().step_by(2) {
+        for data in [Data::Windows, Data::KeptWindows] {
+            measure(&mut group, &gpu, &FullSize { batch: 128, ..*case }, data);
+        }
     }
     group.finish();
 }

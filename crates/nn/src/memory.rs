@@ -62,6 +62,8 @@ pub struct LargestBatch {
     pub bars: Vec<usize>,
     /// Bars of each series, for samples that are slices of some in memory.
     pub series: Option<Vec<usize>>,
+    /// Stored windows of each timeframe that a GPU keeps; 0 where batches bring theirs.
+    pub kept_windows: usize,
     /// For a model over graphs, whose samples are nodes.
     pub graphs: Option<LargestGraphs>,
 }

@@ -7,7 +7,7 @@ use megabatch_nn_cuda::ops::SOURCES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_test_support::{Requirement, skip};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
@@ -310,6 +310,38 @@ fn a_run_on_a_gpu_takes_what_was_planned_there() {
         let memory = &trained["gpu_memory"];
         assert_eq!((&memory["planned_bytes"], &memory["peak_bytes"]), (&gpu["total_bytes"], &gpu["total_bytes"]));
     }
+}
+
+#[test]
+fn stored_windows_stay_on_a_gpu_that_has_room_for_all_of_them() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 120 --steps 20 --features 5 --targets 2");
+    let kept = |options: &str| {
+        let plan = answer_with_driver(
+            &stage,
+            &format!("plan --data windows.h5 --device cuda:0 {SMALL} --set data.purge=0s {options}"),
+        );
+        plan["gpu"]["parts"][0].clone()
+    };
+    let bytes = 120 * 20 * 5 * 4;
+    assert_eq!(kept(""), json!({ "name": "bars", "bytes": bytes }));
+    assert_eq!(kept("--set gpu_optimization.use_chunk_loader=false")["bytes"], 0);
+    // Three quarters of what the run leaves would not hold them.
+    let plan = "plan --data windows.h5 --device cuda:0 --set gpu_optimization.use_chunk_loader=false";
+    let needed = answer_with_driver(&stage, &format!("{plan} {SMALL} --set data.purge=0s"))["gpu"]["total_bytes"]
+        .as_u64()
+        .unwrap();
+    let driver = "--set gpu_optimization.driver_reserve_gb=0.001";
+    let memory = |left: u64| format!("{driver} --memory-gb {}", (1_000_000 + needed + left) as f64 / 1e9);
+    assert_eq!(kept(&memory(2 * bytes))["bytes"], bytes);
+    assert_eq!(kept(&memory(10_000))["bytes"], 0);
+
+    let train = format!("train --data windows.h5 {SMALL} --set data.purge=0s --max-steps 5 --device cuda:0");
+    for (run, options) in [("kept", ""), ("by-batch", "--set gpu_optimization.use_chunk_loader=false")] {
+        let (code, message) = with_driver(&stage, &format!("{train} --out {run} {options}"));
+        assert_eq!(code, Some(0), "{run}: {message}");
+    }
+    assert_eq!(trained(&stage, "kept").0, trained(&stage, "by-batch").0);
 }
 
 #[test]

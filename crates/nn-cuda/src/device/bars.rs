@@ -1,9 +1,13 @@
 #![forbid(unsafe_code)]
 
 //! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
+//!
+//! They are rows of a table: of a series, or of all stored windows, which stay on the device, or of
+//! the batch's windows, which come with it. Rows are bars or, of stored windows whose bars are not
+//! padded, whole windows.
 
 use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
-use megabatch_nn::batch::{BatchView, Windows};
+use megabatch_nn::batch::{BatchStorage, BatchView, Windows};
 use megabatch_nn::memory::{BOTH, FORWARD, StepPhase};
 use megabatch_nn::model::recurrent::RecurrentSizes;
 use megabatch_nn::{Error, Result};
@@ -11,18 +15,29 @@ use megabatch_nn::{Error, Result};
 use super::memory_estimate::MemoryEstimate;
 use crate::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, take_rows};
 
+/// A table that stays on the device.
+#[derive(Debug)]
+enum Kept {
+    /// The bars of a series, [.., F].
+    Series(Buffer<f32>),
+    /// Stored windows, [N, T, F].
+    Windows(Buffer<f32>),
+}
+
 #[derive(Debug)]
 pub(super) struct Bars {
     sizes: RecurrentSizes,
-    /// All bars of the series, [.., F], where they stay on the device.
-    series: Option<Buffer<f32>>,
-    /// Elsewhere those of the batch, and of the one before it.
+    kept: Option<Kept>,
+    /// Without a table that stays: the bars of the batch, and of the one before it.
     batch_bars: DoubleBufferedUpload<f32>,
     windows: Windows,
     /// First bars of the windows of all samples.
     starts: Vec<usize>,
     first: Vec<u32>,
+    /// Rows of the table.
     numbers: Vec<u32>,
+    /// Bars of such a row.
+    row_bars: usize,
     rows: Buffer<u32>,
     last: Vec<u64>,
     /// Identity of the distinct windows, for dropout.
@@ -35,12 +50,13 @@ impl Bars {
     pub(super) fn new(scope: &Scope, sizes: RecurrentSizes) -> Result<Self> {
         Ok(Bars {
             sizes,
-            series: None,
+            kept: None,
             batch_bars: DoubleBufferedUpload::new(scope)?,
             windows: Windows::default(),
             starts: Vec::new(),
             first: Vec::new(),
             numbers: Vec::new(),
+            row_bars: 1,
             rows: Buffer::zeros(scope, 0)?,
             last: Vec::new(),
             ends: Buffer::zeros(scope, 0)?,
@@ -54,7 +70,11 @@ impl Bars {
         let (features, width, bars) = (sizes.features, row_width(sizes.features), batch.bars[k]);
         match &batch.series {
             Some(series) => {
-                estimate.put("series", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
+                estimate.put("bars", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
+            }
+            None if batch.kept_windows > 0 => {
+                let bytes = batch.kept_windows * sizes.steps * features * size_of::<f32>();
+                estimate.put("bars", format!("stored windows of {name}"), bytes, FORWARD);
             }
             None => {
                 let bytes = 2 * bars * features * size_of::<f32>();
@@ -62,22 +82,45 @@ impl Bars {
             }
         }
         let ends = estimate.config.drops_between_layers.then_some(batch.windows[k] * size_of::<u64>());
-        let places = ends.into_iter().chain([bars * size_of::<u32>()]);
+        let rows = if batch.series.is_none() { bars / window_row_bars(&sizes) } else { bars };
+        let places = ends.into_iter().chain([rows * size_of::<u32>()]);
         estimate.put_mail(&format!("places of the bars of {name}"), places);
         let covered = bars * width * (size_of::<T>() + size_of::<f32>());
         estimate.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
     }
 
     /// Keeps the series on the device, booked on `scope`; `None` takes bars batch by batch.
-    pub(super) fn keep(&mut self, scope: &Scope, series: Option<&[f32]>) -> Result<()> {
+    pub(super) fn keep_series(&mut self, scope: &Scope, series: Option<&[f32]>) -> Result<()> {
         // Given back before the new memory is taken.
-        self.series = None;
-        self.series = series.map(|values| Buffer::from_slice(scope, values)).transpose()?;
+        self.kept = None;
+        self.kept = series.map(|values| Buffer::from_slice(scope, values).map(Kept::Series)).transpose()?;
         Ok(())
     }
 
-    pub(super) fn keeps_series(&self) -> bool {
-        self.series.is_some()
+    /// Keeps so many stored windows on the device, booked on `scope`, which
+    /// [`Bars::put_windows`] brings.
+    pub(super) fn keep_windows(&mut self, scope: &Scope, windows: usize) -> Result<()> {
+        self.kept = None;
+        self.kept = Some(Kept::Windows(Buffer::zeros(scope, windows * self.window_len())?));
+        Ok(())
+    }
+
+    /// Stored windows, [.., T, F], from number `first` on.
+    ///
+    /// # Panics
+    /// If none are kept, or fewer.
+    pub(super) fn put_windows(&mut self, first: usize, windows: &[f32]) -> Result<()> {
+        let start = first * self.window_len();
+        let Some(Kept::Windows(values)) = &mut self.kept else { panic!("windows are kept") };
+        Ok(values.copy_from_at(start, windows)?)
+    }
+
+    pub(super) fn are_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    fn window_len(&self) -> usize {
+        self.sizes.steps * self.sizes.features
     }
 
     /// Finds the distinct windows of a batch in timeframe `k`; with `runs`, numbers of samples that
@@ -86,10 +129,15 @@ impl Bars {
         let steps = self.sizes.steps;
         let (starts, ends) = (batch.starts(k), batch.ends(k));
         self.starts.clear();
-        match &self.series {
-            Some(_) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
-            None => self.starts.extend(starts),
+        match &self.kept {
+            Some(Kept::Series(_)) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
+            _ => self.starts.extend(starts),
         }
+        let are_stored = match &self.kept {
+            Some(kept) => matches!(kept, Kept::Windows(_)),
+            None => batch.storage() == BatchStorage::Windows,
+        };
+        self.row_bars = if are_stored { window_row_bars(&self.sizes) } else { 1 };
         self.windows.set(&self.starts, ends, steps, runs);
     }
 
@@ -101,7 +149,16 @@ impl Bars {
         self.first.clear();
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
-        self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32));
+        let row_bars = self.row_bars;
+        match &self.kept {
+            Some(Kept::Windows(_)) => {
+                let rows = |&window: &usize| (window * steps..(window + 1) * steps).step_by(row_bars);
+                let rows = self.windows.ends().iter().flat_map(rows);
+                self.numbers.extend(rows.map(|bar| (bar / row_bars) as u32));
+            }
+            _ if row_bars > 1 => self.numbers.extend(self.windows.starts().iter().map(|bar| (bar / row_bars) as u32)),
+            _ => self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32)),
+        }
         if u32::try_from(last).is_err() {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
             return Err(Error::setting("series.bars", &"2^32 or more", expected));
@@ -112,7 +169,7 @@ impl Bars {
     /// Repeats the last of the windows and of the bars that were found until there are so many.
     pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
         self.first.resize(windows, self.first.last().copied().unwrap_or(0));
-        self.numbers.resize(bars, self.numbers.last().copied().unwrap_or(0));
+        self.numbers.resize(bars / self.row_bars, self.numbers.last().copied().unwrap_or(0));
         let len = bars * self.width();
         ensure_capacity(&mut self.wide, len)
     }
@@ -126,7 +183,7 @@ impl Bars {
         has_dropout: bool,
         upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
-        if self.series.is_none() {
+        if self.kept.is_none() {
             self.batch_bars.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
         }
         if has_dropout {
@@ -140,8 +197,11 @@ impl Bars {
 
     /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
     pub(super) fn take<T: Operand>(&mut self, narrow: &mut Buffer<T>, narrow_start: usize) -> Result<()> {
-        let table = self.series.as_ref().unwrap_or(self.batch_bars.values());
-        let (width, stride) = (self.sizes.features, self.width());
+        let table = match &self.kept {
+            Some(Kept::Series(values) | Kept::Windows(values)) => values,
+            None => self.batch_bars.values(),
+        };
+        let (width, stride) = (self.row_bars * self.sizes.features, self.row_bars * self.width());
         let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width, stride };
         take_rows(&rows, narrow, narrow_start, &mut self.wide)
     }
@@ -158,7 +218,7 @@ impl Bars {
 
     /// Bars covered, and those that fill them up.
     pub(super) fn count(&self) -> usize {
-        self.numbers.len()
+        self.numbers.len() * self.row_bars
     }
 
     /// Elements that they take among those of all timeframes, rounded.
@@ -213,4 +273,9 @@ impl Bars {
 /// from, and the parameters, stay F wide.
 pub(super) fn row_width(features: usize) -> usize {
     features.next_multiple_of(8)
+}
+
+/// Bars of a row of the table of stored windows: all of a window where no bar is padded.
+fn window_row_bars(sizes: &RecurrentSizes) -> usize {
+    if row_width(sizes.features) == sizes.features { sizes.steps } else { 1 }
 }

@@ -16,8 +16,14 @@ pub(super) trait DeviceModel: Debug + Send {
     /// Keeps the series on the device, where windows are slices of some.
     fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()>;
 
-    /// True if it keeps series.
-    fn keeps_series(&self) -> bool;
+    /// Keeps so many stored windows of each timeframe on the device.
+    fn keep_windows(&mut self, windows: usize) -> Result<()>;
+
+    /// The windows of `batch`, which are those from number `first` on.
+    fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()>;
+
+    /// True if it keeps series or windows.
+    fn keeps_bars(&self) -> bool;
 
     /// Begins a step with `parameters`.
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;

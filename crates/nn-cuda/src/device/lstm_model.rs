@@ -75,8 +75,16 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
         self.lstms.keep_series(series)
     }
 
-    fn keeps_series(&self) -> bool {
-        self.lstms.keeps_series()
+    fn keep_windows(&mut self, windows: usize) -> Result<()> {
+        self.lstms.keep_windows(windows)
+    }
+
+    fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
+        self.lstms.put_windows(first, batch)
+    }
+
+    fn keeps_bars(&self) -> bool {
+        self.lstms.keeps_bars()
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {

@@ -168,9 +168,29 @@ impl Accelerator {
         self.device_model.keep_series(series)
     }
 
-    /// True if they are there, so that a batch need not bring bars.
-    pub fn keeps_series(&self) -> bool {
-        self.device_model.keeps_series()
+    /// Keeps so many stored windows of each timeframe on the device, which
+    /// [`Accelerator::put_windows`] brings.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn keep_windows(&mut self, windows: usize) -> Result<()> {
+        self.device_model.keep_windows(windows)
+    }
+
+    /// The windows of `batch`, which are those of the samples from number `first` on.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory) for a device that fails.
+    ///
+    /// # Panics
+    /// If fewer are kept, or the batch was taken from series.
+    pub fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
+        self.device_model.put_windows(first, batch)
+    }
+
+    /// True if series or windows are there, so that a batch need not bring bars.
+    pub fn keeps_bars(&self) -> bool {
+        self.device_model.keeps_bars()
     }
 
     /// Takes weights and the optimizer's state from the host when the next step begins.

@@ -23,9 +23,9 @@ pub struct InferenceHandle<'a> {
 }
 
 impl InferenceHandle<'_> {
-    /// True if the series of the samples are there, so that a batch need not bring bars.
-    pub fn keeps_series(&self) -> bool {
-        self.device_model.keeps_series()
+    /// True if the series or windows of the samples are there, so that a batch need not bring bars.
+    pub fn keeps_bars(&self) -> bool {
+        self.device_model.keeps_bars()
     }
 
     /// The outputs of `batch`, `[B, K]`, and whatever lies behind them.

@@ -100,6 +100,11 @@ impl<'a> BatchView<'a> {
         self.shape
     }
 
+    /// Form of the features.
+    pub fn storage(&self) -> BatchStorage {
+        self.storage
+    }
+
     /// Windows of the k-th timeframe, [B, T, F].
     ///
     /// # Panics

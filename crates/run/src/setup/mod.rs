@@ -379,7 +379,28 @@ impl TrainingSetup {
         if is_auto {
             setup.skip_small_gpu()?;
         }
+        setup.keep_windows()?;
         Ok(setup)
+    }
+
+    /// Has all stored windows lie on the GPU if three quarters of the memory that the run leaves
+    /// there hold them, unless data are to come batch by batch.
+    fn keep_windows(&mut self) -> Result<()> {
+        let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
+        let samples = self.data.samples();
+        let are_stored = samples.series().is_none() && samples.streamed_series().is_none();
+        let rows = samples.shape().timeframes.iter().map(|timeframe| samples.len() * timeframe.steps);
+        let are_counted = rows.max().is_none_or(|most| u32::try_from(most).is_ok());
+        if !are_stored || !are_counted || !self.config.get(&config::gpu_optimization::USE_CHUNK_LOADER) {
+            return Ok(());
+        }
+        let kept = trainer::Config { keep_windows: true, ..self.training.clone() };
+        let (needed, batch_by_batch) =
+            (self.gpu_footprint(&kept)?.total_bytes(), self.gpu_footprint(&self.training)?.total_bytes());
+        if needed <= batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3 {
+            self.training = kept;
+        }
+        Ok(())
     }
 
     /// Computes on the CPU if `auto` found a GPU whose free memory does not hold the run.

@@ -108,6 +108,11 @@ pub struct Config {
     /// Choice among the kernels of a GPU.
     #[serde(default)]
     pub tuning: Tuning,
+    /// True if all stored windows are to lie on a GPU during training, so that batches bring none.
+    /// It has no effect on the CPU, nor on samples that are slices of series, which lie there
+    /// always. A run that gets less memory than was planned goes on without.
+    #[serde(default)]
+    pub keep_windows: bool,
     /// Settings of the loss scale of fp16; unused in other precisions.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
@@ -162,6 +167,7 @@ impl Default for Config {
             precision: Precision::Fp32,
             tf32: false,
             tuning: Tuning::default(),
+            keep_windows: false,
             loss_scale: ScalerConfig::default(),
             profile: false,
         }

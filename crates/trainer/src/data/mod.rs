@@ -3,6 +3,7 @@
 pub(crate) mod carried_rows;
 pub(crate) mod data_check;
 pub(crate) mod evenly_spaced;
+pub(crate) mod kept_windows;
 pub(crate) mod level;
 pub(crate) mod prefetch;
 pub(crate) mod prefetching;

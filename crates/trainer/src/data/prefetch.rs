@@ -41,7 +41,7 @@ pub(crate) struct Source<'a> {
 pub(crate) enum GatherMode {
     /// The bars that their windows cover, each once.
     Bars,
-    /// Offsets of the windows, for a device that has the series.
+    /// Offsets of the windows, for a device that has the series or the stored windows.
     WindowOffsets,
 }
 
@@ -65,9 +65,9 @@ impl Source<'_> {
     /// A batch with capacity for the largest.
     fn batch(&self) -> Result<Batch> {
         let (shape, capacity) = (self.samples.shape(), self.capacity());
-        match (self.gather_mode, self.samples.series()) {
-            (GatherMode::WindowOffsets, Some(_)) => Batch::for_offsets(self.scope, shape, capacity),
-            _ => Batch::new(self.scope, shape, capacity),
+        match self.gather_mode {
+            GatherMode::WindowOffsets => Batch::for_offsets(self.scope, shape, capacity),
+            GatherMode::Bars => Batch::new(self.scope, shape, capacity),
         }
     }
 }
@@ -162,7 +162,11 @@ fn gather(source: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()
     match (gather_mode, &series) {
         (GatherMode::Bars, Some(series)) => batch.take_series(series, indices)?,
         (GatherMode::WindowOffsets, Some(series)) => batch.take_window_offsets(series, indices)?,
-        _ => {
+        (GatherMode::WindowOffsets, None) => {
+            batch.resize(indices.len());
+            samples.read_targets(indices, batch.targets_mut()).map_err(failed)?;
+        }
+        (GatherMode::Bars, None) => {
             batch.resize(indices.len());
             samples.gather(indices, batch).map_err(failed)?;
         }

@@ -122,7 +122,7 @@ impl Predictions<'_> {
                 (None, GatherMode::Bars)
             }
             PredictionBackend::Cuda(gpu) => {
-                let stay = !self.reads_bars && gpu.keeps_series();
+                let stay = !self.reads_bars && gpu.keeps_bars();
                 let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
                 (Some(SeenEdges::for_config(&model.config())), gather_mode)
             }

@@ -37,7 +37,17 @@ pub(crate) fn largest_batch(
     let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
         let windows = vec![largest; shape.timeframes.len()];
         let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
-        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: None, graphs: None });
+        let kept_windows = kept_windows(config, samples);
+        return Ok(LargestBatch {
+            sizes,
+            sizes_learnt,
+            steps,
+            windows,
+            bars,
+            series: None,
+            kept_windows,
+            graphs: None,
+        });
     };
     view.check(shape)?;
     let pieces = Pieces::new(config, train.len());
@@ -53,7 +63,7 @@ pub(crate) fn largest_batch(
         bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
         all.push(rows);
     }
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), graphs: None })
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), kept_windows: 0, graphs: None })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
@@ -74,7 +84,8 @@ fn largest_batch_of_runs(
     // The last window goes on past the last bar.
     let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
     let bars = steps.iter().enumerate().map(covered).collect();
-    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series: Some(rows), graphs: None }
+    let series = Some(rows);
+    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series, kept_windows: 0, graphs: None }
 }
 
 /// Bound of a run on graphs: the graphs with most nodes may come together, and share no windows.
@@ -108,7 +119,13 @@ fn largest_batch_of_graphs(
     }
     let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, graphs })
+    let kept_windows = if series.is_some() { 0 } else { kept_windows(config, samples) };
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs })
+}
+
+/// Stored windows of each timeframe that a GPU keeps.
+fn kept_windows(config: &Config, samples: &dyn Samples) -> usize {
+    if config.keep_windows { samples.len() } else { 0 }
 }
 
 /// T of each timeframe.

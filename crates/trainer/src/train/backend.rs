@@ -153,7 +153,7 @@ impl Backend {
 
     /// The form of batches over series.
     pub(super) fn gather_mode(&self) -> GatherMode {
-        let keeps = self.accelerator().is_some_and(Accelerator::keeps_series);
+        let keeps = self.accelerator().is_some_and(Accelerator::keeps_bars);
         if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars }
     }
 

@@ -32,6 +32,7 @@ use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::{Choice, DrawnSamples};
+use crate::data::kept_windows::{KeptWindows, Reading};
 use crate::data::prefetch::{Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
@@ -359,14 +360,16 @@ impl Trainer {
         self.carry_states_of(run)?;
         let resident = resident_series(run.samples);
         self.backend.keep_series(&self.model, &self.config, resident.as_ref())?;
+        let scope = self.device.scope("batches");
+        let kept = self.keep_windows(run.samples, &scope)?;
+        let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
         self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;
         self.make_room_for_blocks(schedule)?;
-        let scope = self.device.scope("batches");
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
         let target_scales = self.target_scales.clone();
         let source = self.source(run, graphs, &scope, schedule.capacity(), target_scales.as_ref());
-        with_batches(source, order, |feed| {
+        let outcome = with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None };
             *is_ready = true;
             self.agree_on(Ok(()))?;
@@ -380,7 +383,26 @@ impl Trainer {
                 let asked = self.share_answer(if told.is_break() { told } else { asked });
                 self.unfinished = Some(if agreed.is_break() { agreed } else { asked });
             }
-        })
+        });
+        if kept.is_some() && outcome.is_ok() {
+            // Whoever evaluates later may have other samples.
+            self.backend.keep_series(&self.model, &self.config, None)?;
+        }
+        outcome
+    }
+
+    /// Brings the windows of `samples` to the GPU, if they are to lie there and there is the memory
+    /// that was planned.
+    fn keep_windows<'a>(&mut self, samples: &'a dyn Samples, scope: &'a Scope) -> Result<Option<KeptWindows<'a>>> {
+        let are_read = !self.model.recurrent_layers().is_empty();
+        let are_stored = are_read && samples.series().is_none() && samples.streamed_series().is_none();
+        let MemoryLimits { chunk_percent, batch_size, .. } = self.fallback.limits();
+        match self.backend.accelerator_mut() {
+            Some(gpu) if self.config.keep_windows && are_stored && self.fallback.level() == 0 => {
+                KeptWindows::bring(&Reading { samples, scope, batch_size, chunk_percent }, gpu).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Source of the batches of a run, of up to `batch_size` samples, or graphs, with targets that

@@ -20,7 +20,7 @@ use crate::made_up::{GraphSamples, market, numbers, one_bar};
 use crate::{assert_close, bits, config, tolerance, with_kernels};
 
 /// Two layers of attention over an LSTM, with dropout everywhere.
-fn over_graphs(kind: AttentionKind) -> Config {
+pub(crate) fn over_graphs(kind: AttentionKind) -> Config {
     let graph = GraphConfig {
         kind,
         heads: 2,
@@ -48,7 +48,7 @@ fn with_layers(kind: AttentionKind, change: impl FnOnce(&mut GraphConfig)) -> Co
 const TRAIN: std::ops::Range<usize> = 0..18;
 static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([18, 20, 19]));
 
-fn trainer(gpu: Option<&Device>, config: &Config, samples: &dyn Samples) -> Trainer {
+pub(crate) fn trainer(gpu: Option<&Device>, config: &Config, samples: &dyn Samples) -> Trainer {
     let (host, shape) = (Device::cpu(), samples.shape().clone());
     match gpu {
         Some(gpu) => Trainer::on_gpu(gpu, &host, config.clone(), shape).unwrap(),
@@ -57,7 +57,7 @@ fn trainer(gpu: Option<&Device>, config: &Config, samples: &dyn Samples) -> Trai
 }
 
 /// The steps trained up to `last`, and the validations' losses.
-fn train(
+pub(crate) fn train(
     trainer: &mut Trainer,
     samples: &dyn Samples,
     checkpoints: Option<&Checkpoints>,

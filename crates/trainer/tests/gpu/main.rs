@@ -6,6 +6,7 @@ mod ahead;
 mod dense;
 mod diverging;
 mod graphs;
+mod keeping;
 mod library;
 #[path = "../graphs/made_up.rs"]
 #[allow(dead_code, reason = "made for the tests of graphs on the processor, and not all of it is needed here")]

@@ -11,12 +11,13 @@ use megabatch_trainer::{
 };
 
 use crate::dense::{in_runs, normed, with_gaps};
+use crate::keeping::wide;
 use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};
 
 static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([50, 55, 59]));
 
 /// Parts of a plan that have a scope of their own on the GPU.
-const SCOPES: [&str; 3] = ["series", "activations", "batches"];
+const SCOPES: [&str; 3] = ["bars", "activations", "batches"];
 
 /// The plan of a run, in all and by scope, and what the run took at its peak.
 fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [Vec<usize>; 2] {
@@ -50,8 +51,11 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
 fn a_run_takes_what_was_planned_to_the_byte() {
     let (_driver, gpu) = with_kernels();
     for precision in PRECISIONS {
-        check(&gpu, &config(precision, 1), &windows());
-        check(&gpu, &whole(precision, 2), &windows());
+        for keep_windows in [false, true] {
+            check(&gpu, &Config { keep_windows, ..config(precision, 1) }, &windows());
+            check(&gpu, &Config { keep_windows, ..whole(precision, 2) }, &windows());
+            check(&gpu, &Config { keep_windows, ..config(precision, 2) }, &wide());
+        }
     }
     let base = config(Precision::Fp32, 2);
     let model = ModelConfig { layer_norm: true, ..base.model };
@@ -99,7 +103,7 @@ fn no_more_is_taken_than_was_planned_of_windows_in_common() {
             // An epoch.
             let base = Config { run_length, max_steps: Some(5), ..whole(precision, 1) };
             let [planned, taken] = planned_and_taken(&gpu, &base, &series());
-            assert_eq!(planned[0], taken[0], "series");
+            assert_eq!(planned[0], taken[0], "bars");
             let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
             assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length:?}");
         }

@@ -62,8 +62,16 @@ impl Encodings {
         self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.keep_series(series))
     }
 
-    pub(super) fn keeps_series(&self) -> bool {
-        self.lstms.as_ref().is_some_and(Lstms::keeps_series)
+    pub(super) fn keep_windows(&mut self, windows: usize) -> Result<()> {
+        self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.keep_windows(windows))
+    }
+
+    pub(super) fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
+        self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.put_windows(first, batch))
+    }
+
+    pub(super) fn keeps_bars(&self) -> bool {
+        self.lstms.as_ref().is_some_and(Lstms::keeps_bars)
     }
 
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {

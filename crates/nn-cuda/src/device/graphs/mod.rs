@@ -234,8 +234,16 @@ impl DeviceModel for GraphModel {
         self.encodings.keep_series(series)
     }
 
-    fn keeps_series(&self) -> bool {
-        self.encodings.keeps_series()
+    fn keep_windows(&mut self, windows: usize) -> Result<()> {
+        self.encodings.keep_windows(windows)
+    }
+
+    fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
+        self.encodings.put_windows(first, batch)
+    }
+
+    fn keeps_bars(&self) -> bool {
+        self.encodings.keeps_bars()
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {

@@ -131,6 +131,7 @@ impl RunSettings {
             max_steps: _,
             // Free to change without a word.
             gradient_checkpointing: _,
+            keep_windows: _,
             threads: _,
             validate_every_steps: _,
             early_stopping: _,

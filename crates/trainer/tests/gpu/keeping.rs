@@ -1,0 +1,127 @@
+//! Stored windows that lie on a GPU, beside those that come there batch by batch.
+
+use std::ops::ControlFlow;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_nn::model::{SampleShape, Timeframe};
+use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Trainer};
+
+use crate::made_up::market;
+use crate::{PRECISIONS, bits, config, graphs, series, train, wave, whole, windows, with_kernels};
+
+/// Windows whose bars are as wide as products read them, beside others.
+pub(crate) fn wide() -> InMemory {
+    let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
+    let shape = SampleShape { timeframes: vec![timeframe("M1", 5, 8), timeframe("M5", 3, 3)], outputs: 2 };
+    InMemory::new(shape, vec![wave(60 * 40, 0.7), wave(60 * 9, 0.9)], wave(120, 0.3)).unwrap()
+}
+
+/// Weights after training, losses of steps and of validations.
+type Trained = (Vec<u32>, Vec<f64>, Vec<f64>);
+
+fn trained(gpu: &Device, config: &Config, samples: &dyn Samples) -> Trained {
+    let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let (steps, validations) = train(&mut trainer, samples, None);
+    (bits(&trainer), steps.iter().map(|step| step.loss).collect(), validations)
+}
+
+fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
+    let [kept, batch_by_batch] =
+        [true, false].map(|keep_windows| trained(gpu, &Config { keep_windows, ..config.clone() }, samples));
+    assert_eq!(kept, batch_by_batch, "{:?}", (config.precision, &config.model));
+}
+
+#[test]
+fn windows_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
+    let (_driver, gpu) = with_kernels();
+    for gpu in [gpu, Device::cpu()] {
+        for precision in PRECISIONS {
+            for layers in [1, 2] {
+                check(&gpu, &config(precision, layers), &windows());
+            }
+            check(&gpu, &whole(precision, 2), &windows());
+            check(&gpu, &config(precision, 2), &wide());
+            // More steps than an epoch has, and batches that accumulate.
+            let base = config(precision, 1);
+            let accumulated = Config { accumulation_steps: 2, batch_size: 7, run_length: Some(1), ..base };
+            check(&gpu, &accumulated, &windows());
+        }
+    }
+}
+
+#[test]
+fn series_lie_there_in_any_case() {
+    let gpu = Device::cpu();
+    check(&gpu, &config(Precision::Fp32, 1), &series());
+}
+
+#[test]
+fn nodes_of_graphs_have_the_same_bits_too() {
+    let (_driver, gpu) = with_kernels();
+    let samples = market(21);
+    let trained = |keep_windows| {
+        let config = Config { keep_windows, ..graphs::over_graphs(Default::default()) };
+        let mut trainer = graphs::trainer(Some(&gpu), &config, &samples);
+        let (steps, validations) = graphs::train(&mut trainer, &samples, None, u64::MAX);
+        (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
+    };
+    assert_eq!(trained(true), trained(false));
+}
+
+#[test]
+fn batches_bring_no_windows() {
+    let (driver, gpu) = with_kernels();
+    let copies_of_a_step = |keep_windows| {
+        let config = Config { keep_windows, max_steps: Some(4), ..config(Precision::Bf16, 1) };
+        let train_on = SampleRanges::from(0..49);
+        let run = Run { samples: &windows(), train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
+        let mut copies = Vec::new();
+        let mut trainer = crate::on_gpu(&gpu, &config);
+        trainer
+            .train(&run, &mut |event| {
+                if let Event::Step(_) = event {
+                    copies.push(driver.calls("cuMemcpyHtoDAsync_v2"));
+                }
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        copies[2] - copies[1]
+    };
+    // One copy of lists and targets, and otherwise one more for each timeframe.
+    let timeframes = windows().shape().timeframes.len() as u64;
+    assert_eq!(copies_of_a_step(false) - copies_of_a_step(true), timeframes);
+}
+
+#[test]
+fn a_gpu_that_is_too_small_for_them_goes_on_batch_by_batch() {
+    let config = Config { keep_windows: true, ..config(Precision::Fp32, 1) };
+    let samples = windows();
+    let gpu = Device::cpu();
+    let expected = trained(&gpu, &config, &samples);
+    let gpu_of = |bytes| {
+        let gpu = Device::cpu();
+        gpu.set_budget_bytes(Some(bytes));
+        gpu
+    };
+    // The windows do not even get there.
+    let windows_bytes: usize = (0..3).map(|k| samples.len() * samples.shape().window_len(k) * size_of::<f32>()).sum();
+    let gpu = gpu_of(gpu.usage().allocated_bytes_peak - windows_bytes / 2);
+    let mut trainer = crate::on_gpu(&gpu, &config);
+    let train_on = SampleRanges::from(0..49);
+    let validation = SampleRanges::from_iter([50, 55, 59]);
+    let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
+    let (mut losses, mut cuts) = (Vec::new(), 0);
+    trainer
+        .train(&run, &mut |event| {
+            match event {
+                Event::Step(step) => losses.push(step.loss),
+                Event::Shortage(_) => cuts += 1,
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert!(cuts > 0);
+    crate::assert_close("losses", &losses, &expected.1, 1e-5);
+}
