@@ -2,7 +2,7 @@
 
 It launches the committed PTX through CuPy on tensors of PyTorch and compares every step with a recurrence in float64 on the same GPU, which rounds where
 the kernels round: h and the gates' gradients to the type, kept gates to f16. A case is also five runs with equal bits, outputs poisoned with NaN before each,
-guards around every buffer, and the same bits with tiles of the other size. numpy packs the fragments of weights; the kernels that pack them are cases, too.
+guards around every buffer, and the same bits with tiles of other sizes. numpy packs the fragments of weights; the kernels that pack them are cases, too.
 Covered: the recurrence of one block and of groups, forward and backward; over rows that it projects itself; with W_hh in eight bits.
 
     python gpu_kernels.py --kernels k0=crates/nn-cuda/ptx [--kernels k1=DIR ...] [--seconds 200] [--json FILE] [--only checks|times] [--match REGEX]

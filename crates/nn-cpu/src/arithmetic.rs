@@ -5,8 +5,9 @@
 //! | precision | instructions of the CPU | arithmetic | 16-bit operands are rounded |
 //! | --- | --- | --- | --- |
 //! | fp32 | any | [`CpuArithmetic::Fp32`] | – |
-//! | bf16 | for bf16 | [`CpuArithmetic::Bf16`] | when a product packs them |
-//! | bf16, fp16 | for fp32 only | [`CpuArithmetic::Emulated`] | when they are written |
+//! | bf16 | for bf16, if they pay | [`CpuArithmetic::Bf16`] | when a product packs them |
+//! | bf16 | others | [`CpuArithmetic::Emulated`] | when they are written |
+//! | fp16 | any | [`CpuArithmetic::Emulated`] | when they are written |
 
 use megabatch_amp::{Operation, Precision, round_to};
 

@@ -326,6 +326,7 @@ fn stored_windows_stay_on_a_gpu_that_has_room_for_all_of_them() {
     let bytes = 120 * 20 * 5 * 4;
     assert_eq!(kept(""), json!({ "name": "bars", "bytes": bytes }));
     assert_eq!(kept("--set gpu_optimization.use_chunk_loader=false")["bytes"], 0);
+    assert_eq!(kept("--max-steps 7")["bytes"], 0, "fewer samples than there are");
     // Three quarters of what the run leaves would not hold them.
     let plan = "plan --data windows.h5 --device cuda:0 --set gpu_optimization.use_chunk_loader=false";
     let needed = answer_with_driver(&stage, &format!("{plan} {SMALL} --set data.purge=0s"))["gpu"]["total_bytes"]
@@ -336,7 +337,7 @@ fn stored_windows_stay_on_a_gpu_that_has_room_for_all_of_them() {
     assert_eq!(kept(&memory(2 * bytes))["bytes"], bytes);
     assert_eq!(kept(&memory(10_000))["bytes"], 0);
 
-    let train = format!("train --data windows.h5 {SMALL} --set data.purge=0s --max-steps 5 --device cuda:0");
+    let train = format!("train --data windows.h5 {SMALL} --set data.purge=0s --max-steps 8 --device cuda:0");
     for (run, options) in [("kept", ""), ("by-batch", "--set gpu_optimization.use_chunk_loader=false")] {
         let (code, message) = with_driver(&stage, &format!("{train} --out {run} {options}"));
         assert_eq!(code, Some(0), "{run}: {message}");

@@ -21,10 +21,13 @@ use crate::error::Result;
 
 /// Bytes that one thread copies at a time: a batch of stored windows has tens of megabytes, and one
 /// thread copies them slower than a GPU takes them.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 fn copy_by_all_threads(src: &[u8], dst: &mut [u8]) {
-    let pieces = dst.par_chunks_mut(PIECE).zip_eq(src.par_chunks(PIECE));
+    if src.len() <= PIECE_BYTES {
+        return dst.copy_from_slice(src);
+    }
+    let pieces = dst.par_chunks_mut(PIECE_BYTES).zip_eq(src.par_chunks(PIECE_BYTES));
     pieces.for_each(|(dst, src)| dst.copy_from_slice(src));
 }
 

@@ -17,7 +17,7 @@ use crate::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, tak
 
 /// A table that stays on the device.
 #[derive(Debug)]
-enum Kept {
+enum ResidentBars {
     /// The bars of a series, [.., F].
     Series(Buffer<f32>),
     /// Stored windows, [N, T, F].
@@ -27,7 +27,7 @@ enum Kept {
 #[derive(Debug)]
 pub(super) struct Bars {
     sizes: RecurrentSizes,
-    kept: Option<Kept>,
+    resident: Option<ResidentBars>,
     /// Without a table that stays: the bars of the batch, and of the one before it.
     batch_bars: DoubleBufferedUpload<f32>,
     windows: Windows,
@@ -50,7 +50,7 @@ impl Bars {
     pub(super) fn new(scope: &Scope, sizes: RecurrentSizes) -> Result<Self> {
         Ok(Bars {
             sizes,
-            kept: None,
+            resident: None,
             batch_bars: DoubleBufferedUpload::new(scope)?,
             windows: Windows::default(),
             starts: Vec::new(),
@@ -92,31 +92,35 @@ impl Bars {
     /// Keeps the series on the device, booked on `scope`; `None` takes bars batch by batch.
     pub(super) fn keep_series(&mut self, scope: &Scope, series: Option<&[f32]>) -> Result<()> {
         // Given back before the new memory is taken.
-        self.kept = None;
-        self.kept = series.map(|values| Buffer::from_slice(scope, values).map(Kept::Series)).transpose()?;
+        self.resident = None;
+        self.resident = series.map(|values| Buffer::from_slice(scope, values).map(ResidentBars::Series)).transpose()?;
         Ok(())
     }
 
-    /// Keeps so many stored windows on the device, booked on `scope`, which
-    /// [`Bars::put_windows`] brings.
+    /// Takes memory on the device for stored windows, booked on `scope`. [`Bars::put_windows`]
+    /// fills it.
     pub(super) fn keep_windows(&mut self, scope: &Scope, windows: usize) -> Result<()> {
-        self.kept = None;
-        self.kept = Some(Kept::Windows(Buffer::zeros(scope, windows * self.window_len())?));
+        if u32::try_from(windows * self.sizes.steps).is_err() {
+            let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
+            return Err(Error::setting("series.bars", &"2^32 or more", expected));
+        }
+        self.resident = None;
+        self.resident = Some(ResidentBars::Windows(Buffer::zeros(scope, windows * self.window_len())?));
         Ok(())
     }
 
-    /// Stored windows, [.., T, F], from number `first` on.
+    /// Copies stored windows, [.., T, F], to the place of window `first` and those after it.
     ///
     /// # Panics
-    /// If none are kept, or fewer.
+    /// If there is no memory for them.
     pub(super) fn put_windows(&mut self, first: usize, windows: &[f32]) -> Result<()> {
         let start = first * self.window_len();
-        let Some(Kept::Windows(values)) = &mut self.kept else { panic!("windows are kept") };
+        let Some(ResidentBars::Windows(values)) = &mut self.resident else { panic!("memory for stored windows") };
         Ok(values.copy_from_at(start, windows)?)
     }
 
     pub(super) fn are_kept(&self) -> bool {
-        self.kept.is_some()
+        self.resident.is_some()
     }
 
     fn window_len(&self) -> usize {
@@ -129,12 +133,12 @@ impl Bars {
         let steps = self.sizes.steps;
         let (starts, ends) = (batch.starts(k), batch.ends(k));
         self.starts.clear();
-        match &self.kept {
-            Some(Kept::Series(_)) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
+        match &self.resident {
+            Some(ResidentBars::Series(_)) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
             _ => self.starts.extend(starts),
         }
-        let are_stored = match &self.kept {
-            Some(kept) => matches!(kept, Kept::Windows(_)),
+        let are_stored = match &self.resident {
+            Some(bars) => matches!(bars, ResidentBars::Windows(_)),
             None => batch.storage() == BatchStorage::Windows,
         };
         self.row_bars = if are_stored { window_row_bars(&self.sizes) } else { 1 };
@@ -150,8 +154,8 @@ impl Bars {
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
         let row_bars = self.row_bars;
-        match &self.kept {
-            Some(Kept::Windows(_)) => {
+        match &self.resident {
+            Some(ResidentBars::Windows(_)) => {
                 let rows = |&window: &usize| (window * steps..(window + 1) * steps).step_by(row_bars);
                 let rows = self.windows.ends().iter().flat_map(rows);
                 self.numbers.extend(rows.map(|bar| (bar / row_bars) as u32));
@@ -174,8 +178,8 @@ impl Bars {
         ensure_capacity(&mut self.wide, len)
     }
 
-    /// Gives `upload` what the device has to know of them. The bars themselves, where it does not
-    /// keep the series, go there beside the work of the batch before.
+    /// Gives `upload` what the device has to know of them. The bars themselves, where it keeps
+    /// none, go there beside the work of the batch before.
     pub(super) fn enqueue<'a>(
         &'a mut self,
         batch: &BatchView<'_>,
@@ -183,7 +187,7 @@ impl Bars {
         has_dropout: bool,
         upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
-        if self.kept.is_none() {
+        if self.resident.is_none() {
             self.batch_bars.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
         }
         if has_dropout {
@@ -197,8 +201,8 @@ impl Bars {
 
     /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
     pub(super) fn take<T: Operand>(&mut self, narrow: &mut Buffer<T>, narrow_start: usize) -> Result<()> {
-        let table = match &self.kept {
-            Some(Kept::Series(values) | Kept::Windows(values)) => values,
+        let table = match &self.resident {
+            Some(ResidentBars::Series(values) | ResidentBars::Windows(values)) => values,
             None => self.batch_bars.values(),
         };
         let (width, stride) = (self.row_bars * self.sizes.features, self.row_bars * self.width());

@@ -16,10 +16,10 @@ pub(super) trait DeviceModel: Debug + Send {
     /// Keeps the series on the device, where windows are slices of some.
     fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()>;
 
-    /// Keeps so many stored windows of each timeframe on the device.
+    /// Takes memory on the device for stored windows of each timeframe.
     fn keep_windows(&mut self, windows: usize) -> Result<()>;
 
-    /// The windows of `batch`, which are those from number `first` on.
+    /// Copies the windows of `batch` to the place of window `first` and those after it.
     fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()>;
 
     /// True if it keeps series or windows.

@@ -3,7 +3,7 @@
 //! Training steps on a GPU, of the operations in [`ops`](crate::ops) and in amp's.
 //!
 //! ```text
-//! once a run    series, weights, moments  ─► device
+//! once a run    series or windows, weights, moments  ─► device
 //! each batch    rows of bars, targets     ─► device
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
 //!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
@@ -168,22 +168,23 @@ impl Accelerator {
         self.device_model.keep_series(series)
     }
 
-    /// Keeps so many stored windows of each timeframe on the device, which
-    /// [`Accelerator::put_windows`] brings.
+    /// Takes memory on the device for stored windows of each timeframe.
+    /// [`Accelerator::put_windows`] fills it.
     ///
     /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    /// [`Error::Memory`](megabatch_nn::Error::Memory);
+    /// [`Error::Setting`](megabatch_nn::Error::Setting) for 2³² bars in a timeframe or more.
     pub fn keep_windows(&mut self, windows: usize) -> Result<()> {
         self.device_model.keep_windows(windows)
     }
 
-    /// The windows of `batch`, which are those of the samples from number `first` on.
+    /// Copies the windows of `batch` to the place of window `first` and those after it.
     ///
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory) for a device that fails.
     ///
     /// # Panics
-    /// If fewer are kept, or the batch was taken from series.
+    /// If there is no memory for them, or the batch was taken from series.
     pub fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
         self.device_model.put_windows(first, batch)
     }

@@ -32,7 +32,7 @@ struct Gates {
 };
 
 // c' = f·c + i·g and h' = o·tanh(c'); applies the gates' functions. What is rounded once is said, here and below: the compiler may choose otherwise in each kernel, and those for tiles of
-// either size are to give the same bits.
+// any size are to give the same bits.
 template <class T>
 __device__ inline float advance(Gates& gates, float& cell) {
   using F = Functions<T>;

@@ -35,7 +35,7 @@ pub struct InputWeights<T: Operand> {
 
 impl<T: Operand> InputWeights<T> {
     /// True if the recurrence can project rows of such widths for layers of H hidden units: 16
-    /// bits, H ≤ 128, F ≤ 64.
+    /// bits, even H ≤ 128, F ≤ 64.
     pub fn are_possible(hidden: usize, features: &[usize]) -> bool {
         let is_narrow = |&features: &usize| (1..=WIDEST).contains(&features);
         T::IS_NARROW && persistent_units::<T>(hidden).is_some_and(is_of_a_block) && features.iter().all(is_narrow)

@@ -12,7 +12,7 @@ __device__ inline Units units_of_lane(unsigned H) {
 }
 
 // Columns of the tensor cores' tiles [.., 8] for a block's W windows. A lane has two columns of each tile, which are two windows or, of four windows, one and a column of zeros: twice as many blocks then compute
-// half as many units each, and a product takes as long as before.
+// half as many windows each, and a product takes as long as before.
 template <int W>
 struct Columns {
   static constexpr int TILES = W < 8 ? 1 : W / 8;
@@ -39,7 +39,7 @@ __device__ inline void take_pair(const T* at, T& first, T& second, bool is_there
   second = both.second;
 }
 
-// Fills so many bytes of shared memory with zeros, by all threads of a block.
+// Fills shared memory with zeros, by all threads of a block.
 __device__ inline void clear(void* shared, unsigned bytes) {
   for (unsigned i = threadIdx.x; i < bytes / sizeof(unsigned); i += blockDim.x) ((unsigned*)shared)[i] = 0;
   __syncthreads();

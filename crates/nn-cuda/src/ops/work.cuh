@@ -31,7 +31,7 @@ struct Tile {
   unsigned sequence, window;
 };
 
-// Where a lane is: its unit, the first of its two windows of a tile among the sequence's, and the tile.
+// Where a lane is: its unit, the first of its windows of a tile among the sequence's, and the tile.
 struct Lane {
   Sequence of;
   Tile tile;

@@ -62,6 +62,8 @@ impl DataPlan {
             batches_per_chunk: chunks.samples_per_chunk.div_ceil(setup.training.batch_size),
             reads: match chunks.residence {
                 Residence::Resident | Residence::Streamed => Vec::new(),
+                // They are read once, in order.
+                Residence::Chunked if setup.training.keep_windows => Vec::new(),
                 Residence::Chunked => epoch_reads(setup, chunks.samples_per_chunk)?,
             },
             streamed: match chunks.residence {

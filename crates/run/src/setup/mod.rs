@@ -384,14 +384,20 @@ impl TrainingSetup {
     }
 
     /// Has all stored windows lie on the GPU if three quarters of the memory that the run leaves
-    /// there hold them, unless data are to come batch by batch.
+    /// there hold them, and the run takes as many samples as there are; unless data are to come
+    /// batch by batch.
     fn keep_windows(&mut self) -> Result<()> {
         let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
         let samples = self.data.samples();
         let are_stored = samples.series().is_none() && samples.streamed_series().is_none();
         let rows = samples.shape().timeframes.iter().map(|timeframe| samples.len() * timeframe.steps);
         let are_counted = rows.max().is_none_or(|most| u32::try_from(most).is_ok());
-        if !are_stored || !are_counted || !self.config.get(&config::gpu_optimization::USE_CHUNK_LOADER) {
+        let taken = self.planned_steps().saturating_mul(self.training.step_samples() as u64);
+        if !are_stored
+            || !are_counted
+            || taken < samples.len() as u64
+            || !self.config.get(&config::gpu_optimization::USE_CHUNK_LOADER)
+        {
             return Ok(());
         }
         let kept = trainer::Config { keep_windows: true, ..self.training.clone() };

@@ -29,6 +29,9 @@ pub(super) struct GpuWatch {
     tallies: Tallies,
     /// A cause is told once.
     told: Vec<Cause>,
+    /// True from the first step on: what was seen before it, while data were read, counts for no
+    /// step.
+    has_begun: bool,
     has_gone: bool,
 }
 
@@ -79,6 +82,7 @@ impl GpuWatch {
             accumulation,
             tallies: Tallies::default(),
             told: Vec::new(),
+            has_begun: false,
             has_gone: false,
         })
     }
@@ -86,6 +90,9 @@ impl GpuWatch {
     /// Counts `event`, which came `now` after the session began. Returns the notice that is due.
     pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Option<GpuNotice> {
         if let Event::Step(step) = event {
+            if !std::mem::replace(&mut self.has_begun, true) {
+                self.recorder.take();
+            }
             self.recorder.at(step.step);
             let looks = |step: u64| (step * self.accumulation).checked_div(self.every_batches);
             if looks(step.step) != looks(step.step - 1) {

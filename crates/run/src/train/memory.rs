@@ -114,7 +114,15 @@ impl<'a> MemoryWatch<'a> {
     /// Message about a memory shortage after which the run continues with smaller batches. Writes a
     /// map of the memory to `folder`.
     pub(super) fn went_on(&self, folder: &RunFolder, cut: &ShortageEvent) -> String {
-        let ShortageEvent { cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent, .. } = cut;
+        let ShortageEvent {
+            cause,
+            batch_size,
+            planned_batch_size,
+            releases_windows,
+            gradient_checkpointing,
+            chunk_percent,
+            ..
+        } = cut;
         let kept = self.device.take_failure_snapshot().map(|snapshot| folder.keep_shortage(&snapshot));
         let map = match kept {
             Some(Ok(path)) => format!("; {} is a map of the memory", path.display()),
@@ -122,6 +130,9 @@ impl<'a> MemoryWatch<'a> {
             None => String::new(),
         };
         let mut measures = Vec::new();
+        if *releases_windows {
+            measures.push("windows that come to the GPU batch by batch".to_owned());
+        }
         if batch_size < planned_batch_size {
             measures.push(format!("{batch_size} at once of each batch of {planned_batch_size}"));
         }

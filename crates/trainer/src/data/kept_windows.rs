@@ -4,57 +4,49 @@
 
 use std::error::Error as StdError;
 
-use megabatch_gpu_core::Scope;
+use megabatch_gpu_core::Buffer;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::SampleShape;
 use megabatch_nn_cuda::Accelerator;
 
-use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::prefetch::{Source, with_batches};
 use crate::data::samples::{Batch, Samples};
 use crate::error::Result;
 
-/// Samples of which a GPU has the windows, and this the targets. Batches are lists of samples.
-pub(crate) struct KeptWindows<'a> {
-    samples: &'a dyn Samples,
-    targets: Vec<f32>,
+/// True if the windows of `samples` are stored whole, and not slices of series.
+pub(crate) fn are_windows_stored(samples: &dyn Samples) -> bool {
+    samples.series().is_none() && samples.streamed_series().is_none()
 }
 
-/// Reading of all samples, batch by batch.
-pub(crate) struct Reading<'a> {
-    pub(crate) samples: &'a dyn Samples,
-    /// Books the batches.
-    pub(crate) scope: &'a Scope,
-    /// Samples of a batch.
-    pub(crate) batch_size: usize,
-    /// As [`Source::chunk_percent`].
-    pub(crate) chunk_percent: u32,
+/// Samples of which a GPU has the windows. Batches are lists of samples, and targets.
+pub(crate) struct KeptWindows<'a> {
+    samples: &'a dyn Samples,
+    /// The targets, [N, K], where the source has them not in memory.
+    targets: Option<Buffer<f32>>,
 }
 
 impl<'a> KeptWindows<'a> {
-    /// Reads all samples, and brings their windows to `gpu`.
+    /// Reads all samples of `source` batch by batch, and brings their windows to `gpu`.
     ///
     /// # Errors
-    /// Whatever keeps the source from reading, and a GPU without room.
-    pub(crate) fn bring(reading: &Reading<'a>, gpu: &mut Accelerator) -> Result<Self> {
-        let &Reading { samples, scope, batch_size, chunk_percent } = reading;
+    /// Whatever keeps the source from reading, and a GPU or a host without room.
+    pub(crate) fn bring(source: Source<'a>, gpu: &mut Accelerator) -> Result<Self> {
+        let Source { samples, scope, batch_size, .. } = source;
         let (len, outputs) = (samples.len(), samples.shape().outputs);
         gpu.keep_windows(len)?;
-        let source = Source {
-            samples,
-            graphs: None,
-            seen: None,
-            scope,
-            batch_size,
-            chunk_percent,
-            gather_mode: GatherMode::Bars,
-            target_scales: None,
+        let mut targets = match samples.targets() {
+            Some(_) => None,
+            None => Some(Buffer::zeros(scope, len * outputs)?),
         };
         let schedule = (0..len).step_by(batch_size).map(|first| (first..len.min(first + batch_size)).collect());
-        let mut targets = Vec::with_capacity(len * outputs);
         with_batches(source, schedule, |feed| {
+            let mut first = 0;
             while let Some(batch) = feed.next()? {
-                gpu.put_windows(targets.len() / outputs, &batch)?;
-                targets.extend_from_slice(batch.targets());
+                gpu.put_windows(first, &batch)?;
+                if let Some(targets) = &mut targets {
+                    targets.copy_from_at(first * outputs, batch.targets())?;
+                }
+                first += batch.len();
             }
             Ok(())
         })?;
@@ -76,7 +68,7 @@ impl Samples for KeptWindows<'_> {
     }
 
     fn targets(&self) -> Option<&[f32]> {
-        Some(&self.targets)
+        self.targets.as_ref().map(Buffer::as_slice).or_else(|| self.samples.targets())
     }
 
     fn graphs(&self) -> Option<&dyn Graphs> {

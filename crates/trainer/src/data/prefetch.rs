@@ -36,10 +36,10 @@ pub(crate) struct Source<'a> {
     pub(crate) target_scales: Option<&'a TargetScales>,
 }
 
-/// Gathering of samples that are slices of series.
+/// Gathering of the windows of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GatherMode {
-    /// The bars that their windows cover, each once.
+    /// The bars that they cover: of series each once, or whole windows.
     Bars,
     /// Offsets of the windows, for a device that has the series or the stored windows.
     WindowOffsets,

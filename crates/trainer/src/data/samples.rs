@@ -340,11 +340,11 @@ pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
     samples.series().filter(|_| samples.load_ahead().is_none())
 }
 
-/// Reader of targets, sample by sample: from the series, or together with windows, which are then
-/// read too.
+/// Reader of targets, sample by sample: from memory, or together with windows, which are then read
+/// too.
 pub(crate) enum TargetReader<'a> {
-    /// Series in memory, and K.
-    Resident(SeriesView<'a>, usize),
+    /// Targets in memory, [N, K], and K.
+    Resident(&'a [f32], usize),
     /// Samples of a series in a file, and the targets of one sample, `[K]`.
     Streamed(&'a dyn Samples, Buffer<f32>),
     Gathered(&'a dyn Samples, Batch),
@@ -354,8 +354,8 @@ impl<'a> TargetReader<'a> {
     /// Reader of `samples`. A single sample is booked on `scope` if targets have to be gathered.
     pub(crate) fn new(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
         let outputs = samples.shape().outputs;
-        match (samples.series(), samples.streamed_series()) {
-            (Some(series), _) => Ok(TargetReader::Resident(series, outputs)),
+        match (samples.targets(), samples.streamed_series()) {
+            (Some(targets), _) => Ok(TargetReader::Resident(targets, outputs)),
             (None, Some(_)) => Ok(TargetReader::Streamed(samples, Buffer::zeros(scope, outputs)?)),
             (None, None) => Ok(TargetReader::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
         }
@@ -364,9 +364,9 @@ impl<'a> TargetReader<'a> {
     /// The targets [K] of one sample.
     pub(crate) fn read(&mut self, sample: usize) -> Result<&[f32]> {
         match self {
-            TargetReader::Resident(series, width) => {
-                let len = series.targets.len() / *width;
-                series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
+            TargetReader::Resident(targets, width) => {
+                let len = targets.len() / *width;
+                targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
             }
             TargetReader::Streamed(samples, targets) => {
                 let read = samples.read_targets(&[sample], targets.as_mut_slice());

@@ -28,7 +28,7 @@ pub(crate) struct Predictions<'a> {
     pub(crate) states: States,
     /// Samples whose states are held at once, if states begin with their segment.
     pub(crate) held_samples: usize,
-    /// True if batches have the bars of their windows although a GPU has the series, because others
+    /// True if batches have the bars of their windows although a GPU has them, because others
     /// than the model read them.
     pub(crate) reads_bars: bool,
     /// The scales of the targets that the model was trained on; `None` for outputs in their unit.

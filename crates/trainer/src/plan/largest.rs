@@ -10,6 +10,7 @@ use megabatch_order::LastBatch;
 
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
+use crate::data::kept_windows::are_windows_stored;
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
 use crate::error::Result;
@@ -119,13 +120,13 @@ fn largest_batch_of_graphs(
     }
     let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
-    let kept_windows = if series.is_some() { 0 } else { kept_windows(config, samples) };
+    let kept_windows = kept_windows(config, samples);
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs })
 }
 
 /// Stored windows of each timeframe that a GPU keeps.
 fn kept_windows(config: &Config, samples: &dyn Samples) -> usize {
-    if config.keep_windows { samples.len() } else { 0 }
+    if config.keep_windows && are_windows_stored(samples) { samples.len() } else { 0 }
 }
 
 /// T of each timeframe.

@@ -151,7 +151,7 @@ impl Backend {
         }
     }
 
-    /// The form of batches over series.
+    /// The form of batches.
     pub(super) fn gather_mode(&self) -> GatherMode {
         let keeps = self.accelerator().is_some_and(Accelerator::keeps_bars);
         if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars }
@@ -221,8 +221,8 @@ fn first_engine(
             Err(error) if error.is_shortage() => {
                 // No chunks are taken yet, and cutting those to come would leave no more.
                 let error = Error::from(error);
-                let Some(limits) = fallback.next_level(false) else { return Err(error) };
-                cuts.push(ShortageEvent::new(0, &error, limits, config.batch_size));
+                let Some(lower) = fallback.next_level(false) else { return Err(error) };
+                cuts.push(ShortageEvent::new(0, &error, limits, lower, config.batch_size));
             }
             Err(error) => return Err(error.into()),
         }

@@ -197,6 +197,8 @@ pub struct ShortageEvent {
     pub batch_size: usize,
     /// Planned samples of a batch.
     pub planned_batch_size: usize,
+    /// True if stored windows lay on a GPU before, and come batch by batch from now on.
+    pub releases_windows: bool,
     /// True if half of the activations are computed again in the backward pass from now on.
     pub gradient_checkpointing: bool,
     /// Size of the chunks that samples are read ahead in from now on, of what was planned; nothing
@@ -205,9 +207,23 @@ pub struct ShortageEvent {
 }
 
 impl ShortageEvent {
-    pub(crate) fn new(step: u64, cause: &Error, limits: MemoryLimits, planned_batch_size: usize) -> Self {
-        let MemoryLimits { chunk_percent, batch_size, gradient_checkpointing } = limits;
-        let cause = cause.to_string();
-        ShortageEvent { step, cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent }
+    /// Event of a cut of limits from `before` to `after`.
+    pub(crate) fn new(
+        step: u64,
+        cause: &Error,
+        before: MemoryLimits,
+        after: MemoryLimits,
+        planned_batch_size: usize,
+    ) -> Self {
+        let MemoryLimits { chunk_percent, keep_windows, batch_size, gradient_checkpointing } = after;
+        ShortageEvent {
+            step,
+            cause: cause.to_string(),
+            batch_size,
+            planned_batch_size,
+            releases_windows: before.keep_windows && !keep_windows,
+            gradient_checkpointing,
+            chunk_percent,
+        }
     }
 }

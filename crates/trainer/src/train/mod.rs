@@ -32,8 +32,8 @@ use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::{Choice, DrawnSamples};
-use crate::data::kept_windows::{KeptWindows, Reading};
-use crate::data::prefetch::{Source, with_batches};
+use crate::data::kept_windows::{KeptWindows, are_windows_stored};
+use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
@@ -394,12 +394,14 @@ impl Trainer {
     /// Brings the windows of `samples` to the GPU, if they are to lie there and there is the memory
     /// that was planned.
     fn keep_windows<'a>(&mut self, samples: &'a dyn Samples, scope: &'a Scope) -> Result<Option<KeptWindows<'a>>> {
+        let MemoryLimits { chunk_percent, keep_windows, batch_size, .. } = self.fallback.limits();
         let are_read = !self.model.recurrent_layers().is_empty();
-        let are_stored = are_read && samples.series().is_none() && samples.streamed_series().is_none();
-        let MemoryLimits { chunk_percent, batch_size, .. } = self.fallback.limits();
+        let (graphs, seen, target_scales) = (None, None, None);
+        let gather_mode = GatherMode::Bars;
+        let source = Source { samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode, target_scales };
         match self.backend.accelerator_mut() {
-            Some(gpu) if self.config.keep_windows && are_stored && self.fallback.level() == 0 => {
-                KeptWindows::bring(&Reading { samples, scope, batch_size, chunk_percent }, gpu).map(Some)
+            Some(gpu) if keep_windows && are_read && are_windows_stored(samples) => {
+                KeptWindows::bring(source, gpu).map(Some)
             }
             _ => Ok(None),
         }

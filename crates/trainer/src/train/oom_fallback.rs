@@ -3,6 +3,7 @@
 //! Levels of reduced memory, for a device that has less than was planned.
 //!
 //! ```text
+//! 0  windows       that lie on a GPU: they come batch by batch
 //! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %; threads
 //!                  share no shard from here on
 //! 2  batches       to three quarters, then to a half; they are accumulated to what they were
@@ -26,6 +27,8 @@ use crate::config::Config;
 pub(crate) struct MemoryLimits {
     /// Size of the chunks that samples are read ahead in, of what was planned.
     pub(crate) chunk_percent: u32,
+    /// True if stored windows may lie on a GPU.
+    pub(crate) keep_windows: bool,
     /// Samples, or graphs, that are computed at once: a batch, or a part of one.
     pub(crate) batch_size: usize,
     pub(crate) gradient_checkpointing: bool,
@@ -52,6 +55,7 @@ const BATCHES_FIRST: usize = 2;
 
 impl OomFallback {
     pub(crate) fn new(config: &Config) -> Self {
+        let config = &Config { keep_windows: false, ..config.clone() };
         OomFallback::with_levels(config, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
@@ -61,12 +65,14 @@ impl OomFallback {
     }
 
     fn with_levels(config: &Config, can_checkpoint: bool, grain: Grain) -> Self {
-        let Config { batch_size, gradient_checkpointing, .. } = *config;
-        let planned = MemoryLimits { chunk_percent: 100, batch_size, gradient_checkpointing };
-        let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..planned };
+        let Config { batch_size, gradient_checkpointing, keep_windows, .. } = *config;
+        let planned = MemoryLimits { chunk_percent: 100, keep_windows, batch_size, gradient_checkpointing };
+        let without_windows = MemoryLimits { keep_windows: false, ..planned };
+        let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..without_windows };
         let sizes = batch_sizes(config, grain);
         let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
-        let mut levels = vec![planned, first];
+        let mut levels = vec![planned, without_windows, first];
+        levels.dedup();
         levels.extend(before.iter().map(|&batch_size| MemoryLimits { batch_size, ..first }));
         let checkpointing = MemoryLimits { gradient_checkpointing: can_checkpoint, ..levels[levels.len() - 1] };
         levels.push(checkpointing);
@@ -162,11 +168,16 @@ mod tests {
     fn chunks_are_cut_first_where_there_are_any() {
         let descent = |has_chunks| {
             let mut fallback = OomFallback::new(&Config { batch_size: 128, ..Config::default() });
-            let planned = MemoryLimits { chunk_percent: 100, batch_size: 128, gradient_checkpointing: false };
+            let planned = MemoryLimits {
+                chunk_percent: 100,
+                keep_windows: false,
+                batch_size: 128,
+                gradient_checkpointing: false,
+            };
             assert_eq!(fallback.limits(), planned);
             let levels = std::iter::from_fn(|| fallback.next_level(has_chunks));
             levels
-                .map(|MemoryLimits { chunk_percent, batch_size, gradient_checkpointing }| {
+                .map(|MemoryLimits { chunk_percent, batch_size, gradient_checkpointing, .. }| {
                     (chunk_percent, batch_size, gradient_checkpointing)
                 })
                 .collect::<Vec<_>>()
@@ -176,6 +187,17 @@ mod tests {
             [(80, 64, true), (40, 32, true), (20, 16, true), (10, 8, true), (5, 4, true), (2, 2, true), (1, 1, true)];
         assert_eq!(descent(false), [&before[..], &after].concat());
         assert_eq!(descent(true), [&[(80, 128, false)], &before[..], &after].concat());
+    }
+
+    #[test]
+    fn windows_leave_a_gpu_before_anything_else_is_cut() {
+        let mut fallback = OomFallback::for_gpu(&Config { batch_size: 1, keep_windows: true, ..Config::default() });
+        let planned = fallback.limits();
+        assert!(planned.keep_windows);
+        assert_eq!(fallback.next_level(false), Some(MemoryLimits { keep_windows: false, ..planned }));
+        assert_eq!(fallback.next_level(false), None);
+        let on_cpu = OomFallback::new(&Config { keep_windows: true, ..Config::default() });
+        assert!(!on_cpu.limits().keep_windows);
     }
 
     #[test]

@@ -21,11 +21,12 @@ impl Trainer {
         self.sync_to_host()?;
         let own_chunks = run.samples.load_ahead().is_some();
         let has_chunks = self.process_group.as_ref().map_or(own_chunks, |process_group| process_group.has_chunks);
+        let before = self.fallback.limits();
         let Some(limits) = self.fallback.next_level(has_chunks) else {
             return Err(self.give_up(error, run, observer));
         };
         self.backend.cut(&self.model, &self.config, limits)?;
-        let event = ShortageEvent::new(self.step, &error, limits, self.config.batch_size);
+        let event = ShortageEvent::new(self.step, &error, before, limits, self.config.batch_size);
         let asked = observer(Event::Shortage(event));
         Ok(self.share_answer(asked))
     }

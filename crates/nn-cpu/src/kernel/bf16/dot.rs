@@ -1,4 +1,5 @@
-//! Products by AVX512_BF16: a row of sixteen words is one register.
+//! Products by AVX512_BF16 (`vdpbf16ps`): a row of sixteen words is one register. The loop over a
+//! block is that of `kernel/product.rs`.
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,4 @@
-//! Products by AMX: a tile is sixteen rows of a panel, as they lie in memory.
+//! Products by AMX (`tdpbf16ps`): a tile is sixteen rows of a panel, as they lie in memory.
 //!
 //! ```text
 //! for two panels of b:  for 32 rows:

@@ -35,7 +35,7 @@ use tuning::ScheduleKey;
 #[derive(Debug)]
 pub(super) struct Lstms<T: Operand> {
     hidden: usize,
-    kept: Scope,
+    resident: Scope,
     /// Timeframe names.
     names: Vec<String>,
     bars: Vec<Bars>,
@@ -109,7 +109,7 @@ impl<T: Operand> Lstms<T> {
         Ok(Lstms {
             hidden,
             names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
-            kept: scope.child("bars"),
+            resident: scope.child("bars"),
             bars: model.recurrent_layers().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
             rows: Buffer::zeros(&batches, 0)?,
             row_starts: Vec::new(),
@@ -137,17 +137,17 @@ impl<T: Operand> Lstms<T> {
     /// Keeps the series on the device, where windows are slices of some.
     pub(super) fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()> {
         for (k, bars) in self.bars.iter_mut().enumerate() {
-            bars.keep_series(&self.kept, series.map(|view| view.timeframes[k].values))?;
+            bars.keep_series(&self.resident, series.map(|view| view.timeframes[k].values))?;
         }
         Ok(())
     }
 
-    /// Keeps so many stored windows of each timeframe on the device.
+    /// Takes memory on the device for stored windows of each timeframe.
     pub(super) fn keep_windows(&mut self, windows: usize) -> Result<()> {
-        self.bars.iter_mut().try_for_each(|bars| bars.keep_windows(&self.kept, windows))
+        self.bars.iter_mut().try_for_each(|bars| bars.keep_windows(&self.resident, windows))
     }
 
-    /// The windows of `batch`, which are those from number `first` on.
+    /// Copies the windows of `batch` to the place of window `first` and those after it.
     pub(super) fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
         self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.put_windows(first, batch.features(k)))
     }

@@ -26,7 +26,7 @@ impl<T: Operand> Lstms<T> {
     pub(super) fn schedule(&mut self, learns: bool) -> RecurrenceSchedule {
         let windows: usize = self.bars.iter().map(Bars::windows).sum();
         let by_rule = RecurrenceSchedule::by_rule::<T>(self.hidden, windows);
-        let Device::Cuda(cuda) = self.kept.device() else { return by_rule };
+        let Device::Cuda(cuda) = self.resident.device() else { return by_rule };
         let rows = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
         let steps = self.bars.iter().map(Bars::steps).max().unwrap_or(0);
         let sizes = [windows, rows, steps, self.bars.len()].map(bucket);
@@ -41,7 +41,7 @@ impl<T: Operand> Lstms<T> {
     /// them, on arrays in which nothing is kept before [`Lstms::forward`]. The device has the lists
     /// by now.
     pub(in crate::device) fn tune(&mut self, learns: bool) -> Result<()> {
-        let (Some(key), Device::Cuda(cuda)) = (self.unmeasured.take(), self.kept.device().clone()) else {
+        let (Some(key), Device::Cuda(cuda)) = (self.unmeasured.take(), self.resident.device().clone()) else {
             return Ok(());
         };
         let LstmLayer { states, .. } = &mut self.layers[0];

@@ -19,9 +19,10 @@ pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_grou
 /// h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to `T` after each step;
 /// everything else is in f32 until it is kept.
 ///
-/// On a GPU this is one launch with H ≤ 128, where no block waits for another, and of 16 bits with
-/// H ≤ 512, where a group of blocks shares the units if the GPU has room for one group at least and
-/// the list is not to be taken step by step. Else there are two launches for every step.
+/// On a GPU this is one launch with H ≤ 128, even in 16 bits, where no block waits for another, and
+/// of 16 bits with 128 < H ≤ 512, where a group of blocks shares the units if the GPU has room for
+/// one group at least and the list is not to be taken step by step. Else there are two launches for
+/// every step.
 ///
 /// # Errors
 /// [`Error::Memory`](megabatch_nn::Error::Memory): what the device says of a launch; that there is
