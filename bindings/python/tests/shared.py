@@ -66,8 +66,9 @@ class InFolder(unittest.TestCase):
 
     @contextlib.contextmanager
     def child(self, code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-        """Another Python, whose output is a pipe; it is waited for."""
-        command = [sys.executable, "-c", code, *map(str, arguments)]
+        """Another Python, whose output is a pipe; it is waited for. It hears interrupts, which background jobs ignore."""
+        hears = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        command = [sys.executable, "-c", hears + code, *map(str, arguments)]
 
         def kill() -> None:
             print(f"killed after {CHILD_SECONDS_MAX} s: {command}", file=sys.stderr)
