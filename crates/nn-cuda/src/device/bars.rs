@@ -36,8 +36,8 @@ pub(super) struct Bars {
     first: Vec<u32>,
     /// Rows of the table.
     numbers: Vec<u32>,
-    /// Bars of such a row.
-    row_bars: usize,
+    /// True if the table has stored windows.
+    are_stored: bool,
     rows: Buffer<u32>,
     last: Vec<u64>,
     /// Identity of the distinct windows, for dropout.
@@ -56,7 +56,7 @@ impl Bars {
             starts: Vec::new(),
             first: Vec::new(),
             numbers: Vec::new(),
-            row_bars: 1,
+            are_stored: false,
             rows: Buffer::zeros(scope, 0)?,
             last: Vec::new(),
             ends: Buffer::zeros(scope, 0)?,
@@ -137,11 +137,10 @@ impl Bars {
             Some(ResidentBars::Series(_)) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
             _ => self.starts.extend(starts),
         }
-        let are_stored = match &self.resident {
+        self.are_stored = match &self.resident {
             Some(bars) => matches!(bars, ResidentBars::Windows(_)),
             None => batch.storage() == BatchStorage::Windows,
         };
-        self.row_bars = if are_stored { window_row_bars(&self.sizes) } else { 1 };
         self.windows.set(&self.starts, ends, steps, runs);
     }
 
@@ -153,15 +152,15 @@ impl Bars {
         self.first.clear();
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
-        let row_bars = self.row_bars;
-        match &self.resident {
-            Some(ResidentBars::Windows(_)) => {
-                let rows = |&window: &usize| (window * steps..(window + 1) * steps).step_by(row_bars);
-                let rows = self.windows.ends().iter().flat_map(rows);
-                self.numbers.extend(rows.map(|bar| (bar / row_bars) as u32));
+        if self.are_stored {
+            let rows = steps / self.row_bars();
+            let numbers = |window: usize| (window * rows..(window + 1) * rows).map(|row| row as u32);
+            match &self.resident {
+                Some(_) => self.numbers.extend(self.windows.ends().iter().copied().flat_map(numbers)),
+                None => self.numbers.extend((0..self.windows.len()).flat_map(numbers)),
             }
-            _ if row_bars > 1 => self.numbers.extend(self.windows.starts().iter().map(|bar| (bar / row_bars) as u32)),
-            _ => self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32)),
+        } else {
+            self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32));
         }
         if u32::try_from(last).is_err() {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
@@ -173,7 +172,7 @@ impl Bars {
     /// Repeats the last of the windows and of the bars that were found until there are so many.
     pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
         self.first.resize(windows, self.first.last().copied().unwrap_or(0));
-        self.numbers.resize(bars / self.row_bars, self.numbers.last().copied().unwrap_or(0));
+        self.numbers.resize(bars / self.row_bars(), self.numbers.last().copied().unwrap_or(0));
         let len = bars * self.width();
         ensure_capacity(&mut self.wide, len)
     }
@@ -205,7 +204,7 @@ impl Bars {
             Some(ResidentBars::Series(values) | ResidentBars::Windows(values)) => values,
             None => self.batch_bars.values(),
         };
-        let (width, stride) = (self.row_bars * self.sizes.features, self.row_bars * self.width());
+        let (width, stride) = (self.row_bars() * self.sizes.features, self.row_bars() * self.width());
         let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width, stride };
         take_rows(&rows, narrow, narrow_start, &mut self.wide)
     }
@@ -222,7 +221,12 @@ impl Bars {
 
     /// Bars covered, and those that fill them up.
     pub(super) fn count(&self) -> usize {
-        self.numbers.len() * self.row_bars
+        self.numbers.len() * self.row_bars()
+    }
+
+    /// Bars of a row of the table.
+    fn row_bars(&self) -> usize {
+        if self.are_stored { window_row_bars(&self.sizes) } else { 1 }
     }
 
     /// Elements that they take among those of all timeframes, rounded.

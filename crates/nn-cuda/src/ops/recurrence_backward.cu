@@ -169,21 +169,4 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
     backward<T, HP, W>(sequences, tiles, H, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates);                                \
   }
 
-BACKWARD(backward_f16_32_4, __half, 32, 4)
-BACKWARD(backward_f16_64_4, __half, 64, 4)
-BACKWARD(backward_f16_128_4, __half, 128, 4)
-BACKWARD(backward_f16_32_8, __half, 32, 8)
-BACKWARD(backward_f16_64_8, __half, 64, 8)
-BACKWARD(backward_f16_128_8, __half, 128, 8)
-BACKWARD(backward_f16_32_16, __half, 32, 16)
-BACKWARD(backward_f16_64_16, __half, 64, 16)
-BACKWARD(backward_f16_128_16, __half, 128, 16)
-BACKWARD(backward_bf16_32_4, __nv_bfloat16, 32, 4)
-BACKWARD(backward_bf16_64_4, __nv_bfloat16, 64, 4)
-BACKWARD(backward_bf16_128_4, __nv_bfloat16, 128, 4)
-BACKWARD(backward_bf16_32_8, __nv_bfloat16, 32, 8)
-BACKWARD(backward_bf16_64_8, __nv_bfloat16, 64, 8)
-BACKWARD(backward_bf16_128_8, __nv_bfloat16, 128, 8)
-BACKWARD(backward_bf16_32_16, __nv_bfloat16, 32, 16)
-BACKWARD(backward_bf16_64_16, __nv_bfloat16, 64, 16)
-BACKWARD(backward_bf16_128_16, __nv_bfloat16, 128, 16)
+EACH_KERNEL(BACKWARD, backward)

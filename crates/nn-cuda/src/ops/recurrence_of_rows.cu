@@ -122,21 +122,4 @@ struct Rows {
     forward<T, HP, W>(sequences, tiles, H, fragments, from, hidden, cell, gates);                                                              \
   }
 
-FORWARD_OF_ROWS(rows_f16_32_4, __half, 32, 4)
-FORWARD_OF_ROWS(rows_f16_64_4, __half, 64, 4)
-FORWARD_OF_ROWS(rows_f16_128_4, __half, 128, 4)
-FORWARD_OF_ROWS(rows_f16_32_8, __half, 32, 8)
-FORWARD_OF_ROWS(rows_f16_64_8, __half, 64, 8)
-FORWARD_OF_ROWS(rows_f16_128_8, __half, 128, 8)
-FORWARD_OF_ROWS(rows_f16_32_16, __half, 32, 16)
-FORWARD_OF_ROWS(rows_f16_64_16, __half, 64, 16)
-FORWARD_OF_ROWS(rows_f16_128_16, __half, 128, 16)
-FORWARD_OF_ROWS(rows_bf16_32_4, __nv_bfloat16, 32, 4)
-FORWARD_OF_ROWS(rows_bf16_64_4, __nv_bfloat16, 64, 4)
-FORWARD_OF_ROWS(rows_bf16_128_4, __nv_bfloat16, 128, 4)
-FORWARD_OF_ROWS(rows_bf16_32_8, __nv_bfloat16, 32, 8)
-FORWARD_OF_ROWS(rows_bf16_64_8, __nv_bfloat16, 64, 8)
-FORWARD_OF_ROWS(rows_bf16_128_8, __nv_bfloat16, 128, 8)
-FORWARD_OF_ROWS(rows_bf16_32_16, __nv_bfloat16, 32, 16)
-FORWARD_OF_ROWS(rows_bf16_64_16, __nv_bfloat16, 64, 16)
-FORWARD_OF_ROWS(rows_bf16_128_16, __nv_bfloat16, 128, 16)
+EACH_KERNEL(FORWARD_OF_ROWS, rows)

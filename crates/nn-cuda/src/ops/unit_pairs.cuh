@@ -19,6 +19,27 @@ struct Columns {
   static constexpr int OF_LANE = W < 8 ? 1 : 2;
 };
 
+// Defines a kernel for each type, number of units and number of windows of a block, by KERNEL(name, T, HP, W).
+#define EACH_KERNEL(KERNEL, name) \
+  KERNEL(name##_f16_32_4, __half, 32, 4) \
+  KERNEL(name##_f16_64_4, __half, 64, 4) \
+  KERNEL(name##_f16_128_4, __half, 128, 4) \
+  KERNEL(name##_f16_32_8, __half, 32, 8) \
+  KERNEL(name##_f16_64_8, __half, 64, 8) \
+  KERNEL(name##_f16_128_8, __half, 128, 8) \
+  KERNEL(name##_f16_32_16, __half, 32, 16) \
+  KERNEL(name##_f16_64_16, __half, 64, 16) \
+  KERNEL(name##_f16_128_16, __half, 128, 16) \
+  KERNEL(name##_bf16_32_4, __nv_bfloat16, 32, 4) \
+  KERNEL(name##_bf16_64_4, __nv_bfloat16, 64, 4) \
+  KERNEL(name##_bf16_128_4, __nv_bfloat16, 128, 4) \
+  KERNEL(name##_bf16_32_8, __nv_bfloat16, 32, 8) \
+  KERNEL(name##_bf16_64_8, __nv_bfloat16, 64, 8) \
+  KERNEL(name##_bf16_128_8, __nv_bfloat16, 128, 8) \
+  KERNEL(name##_bf16_32_16, __nv_bfloat16, 32, 16) \
+  KERNEL(name##_bf16_64_16, __nv_bfloat16, 64, 16) \
+  KERNEL(name##_bf16_128_16, __nv_bfloat16, 128, 16)
+
 // Two elements of `T` as one of the memory's.
 template <class T>
 struct __align__(2 * sizeof(T)) Pair {

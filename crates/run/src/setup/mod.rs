@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod computing;
+mod gpu_memory;
 pub(crate) mod settings;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::text::bytes;
 use crate::unit_names::UnitNames;
-use computing::{Computing, DeviceRequest, RequestedGpu, not_used};
+use computing::{Computing, DeviceRequest, RequestedGpu};
+use gpu_memory::hold_for_gpu;
 use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
 /// `training.test_samples: auto`: the standard error of a mean over so many independent samples is
@@ -381,58 +383,6 @@ impl TrainingSetup {
         }
         setup.keep_windows()?;
         Ok(setup)
-    }
-
-    /// Has all stored windows lie on the GPU if three quarters of the memory that the run leaves
-    /// there hold them, and the run takes as many samples as there are; unless data are to come
-    /// batch by batch.
-    fn keep_windows(&mut self) -> Result<()> {
-        let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
-        let samples = self.data.samples();
-        let are_stored = samples.series().is_none() && samples.streamed_series().is_none();
-        let rows = samples.shape().timeframes.iter().map(|timeframe| samples.len() * timeframe.steps);
-        let are_counted = rows.max().is_none_or(|most| u32::try_from(most).is_ok());
-        let taken = self.planned_steps().saturating_mul(self.training.step_samples() as u64);
-        if !are_stored
-            || !are_counted
-            || taken < samples.len() as u64
-            || !self.config.get(&config::gpu_optimization::USE_CHUNK_LOADER)
-        {
-            return Ok(());
-        }
-        let kept = trainer::Config { keep_windows: true, ..self.training.clone() };
-        let (needed, batch_by_batch) =
-            (self.gpu_footprint(&kept)?.total_bytes(), self.gpu_footprint(&self.training)?.total_bytes());
-        if needed <= batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3 {
-            self.training = kept;
-        }
-        Ok(())
-    }
-
-    /// Computes on the CPU if `auto` found a GPU whose free memory does not hold the run.
-    fn skip_small_gpu(&mut self) -> Result<()> {
-        let Some(RequestedGpu { name, free_bytes: Some(free), .. }) = &self.gpu_asked else { return Ok(()) };
-        let needed = self.gpu_footprint(&self.training)?.total_bytes();
-        if needed > *free {
-            let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));
-            self.gpu_passed_over = Some(not_used(name, &reason));
-            (self.gpu, self.gpu_asked) = (None, None);
-        }
-        Ok(())
-    }
-}
-
-/// Holds a series in memory, as training on a GPU needs it.
-///
-/// # Errors
-/// The reason why it is not held, for a GPU that was not named.
-fn hold_for_gpu(config: &Config, data: &mut Data) -> std::result::Result<(), &'static str> {
-    if config.get(&config::data::RESIDENCY) == Some(Residency::Streamed) && data.series().is_some() {
-        return Err("data.residency is streamed, and training on a GPU needs the series in memory");
-    }
-    match data.streamable().is_some() {
-        true => data.hold().map_err(|_| "training on a GPU needs the series in memory, and it does not fit"),
-        false => Ok(()),
     }
 }
 

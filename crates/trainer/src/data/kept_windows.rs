@@ -13,9 +13,12 @@ use crate::data::prefetch::{Source, with_batches};
 use crate::data::samples::{Batch, Samples};
 use crate::error::Result;
 
-/// True if the windows of `samples` are stored whole, and not slices of series.
-pub(crate) fn are_windows_stored(samples: &dyn Samples) -> bool {
-    samples.series().is_none() && samples.streamed_series().is_none()
+/// True if a GPU can keep the windows of `samples`: if they are stored whole, not slices of series,
+/// and have fewer than 2³² bars in each timeframe.
+pub fn can_keep_windows(samples: &dyn Samples) -> bool {
+    let are_stored = samples.series().is_none() && samples.streamed_series().is_none();
+    let mut timeframes = samples.shape().timeframes.iter();
+    are_stored && timeframes.all(|timeframe| u32::try_from(samples.len() * timeframe.steps).is_ok())
 }
 
 /// Samples of which a GPU has the windows. Batches are lists of samples, and targets.

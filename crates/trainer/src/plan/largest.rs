@@ -10,7 +10,7 @@ use megabatch_order::LastBatch;
 
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
-use crate::data::kept_windows::are_windows_stored;
+use crate::data::kept_windows::can_keep_windows;
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
 use crate::error::Result;
@@ -126,7 +126,7 @@ fn largest_batch_of_graphs(
 
 /// Stored windows of each timeframe that a GPU keeps.
 fn kept_windows(config: &Config, samples: &dyn Samples) -> usize {
-    if config.keep_windows && are_windows_stored(samples) { samples.len() } else { 0 }
+    if config.keep_windows && can_keep_windows(samples) { samples.len() } else { 0 }
 }
 
 /// T of each timeframe.

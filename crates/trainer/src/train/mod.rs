@@ -32,8 +32,8 @@ use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::{Choice, DrawnSamples};
-use crate::data::kept_windows::{KeptWindows, are_windows_stored};
-use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::kept_windows::{KeptWindows, can_keep_windows};
+use crate::data::prefetch::{Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
@@ -361,7 +361,7 @@ impl Trainer {
         let resident = resident_series(run.samples);
         self.backend.keep_series(&self.model, &self.config, resident.as_ref())?;
         let scope = self.device.scope("batches");
-        let kept = self.keep_windows(run.samples, &scope)?;
+        let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
         self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;
@@ -391,16 +391,14 @@ impl Trainer {
         outcome
     }
 
-    /// Brings the windows of `samples` to the GPU, if they are to lie there and there is the memory
+    /// Brings the windows of a run to the GPU, if they are to lie there and there is the memory
     /// that was planned.
-    fn keep_windows<'a>(&mut self, samples: &'a dyn Samples, scope: &'a Scope) -> Result<Option<KeptWindows<'a>>> {
-        let MemoryLimits { chunk_percent, keep_windows, batch_size, .. } = self.fallback.limits();
+    fn keep_windows<'a>(&mut self, run: &Run<'a>, scope: &'a Scope) -> Result<Option<KeptWindows<'a>>> {
+        let MemoryLimits { keep_windows, batch_size, .. } = self.fallback.limits();
+        let source = self.source(run, None, scope, batch_size, None);
         let are_read = !self.model.recurrent_layers().is_empty();
-        let (graphs, seen, target_scales) = (None, None, None);
-        let gather_mode = GatherMode::Bars;
-        let source = Source { samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode, target_scales };
         match self.backend.accelerator_mut() {
-            Some(gpu) if keep_windows && are_read && are_windows_stored(samples) => {
+            Some(gpu) if keep_windows && are_read && can_keep_windows(run.samples) => {
                 KeptWindows::bring(source, gpu).map(Some)
             }
             _ => Ok(None),

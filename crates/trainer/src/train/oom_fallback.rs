@@ -35,6 +35,12 @@ pub(crate) struct MemoryLimits {
 }
 
 impl MemoryLimits {
+    /// The limits of the plan.
+    fn planned(config: &Config) -> Self {
+        let Config { batch_size, gradient_checkpointing, keep_windows, .. } = *config;
+        MemoryLimits { chunk_percent: 100, keep_windows, batch_size, gradient_checkpointing }
+    }
+
     /// Purpose of the engine of a training run with `config` within these limits.
     pub(crate) fn purpose(self, config: &Config) -> Purpose {
         Config { gradient_checkpointing: self.gradient_checkpointing, ..config.clone() }.purpose()
@@ -55,18 +61,16 @@ const BATCHES_FIRST: usize = 2;
 
 impl OomFallback {
     pub(crate) fn new(config: &Config) -> Self {
-        let config = &Config { keep_windows: false, ..config.clone() };
-        OomFallback::with_levels(config, config.can_checkpoint_gradients(), Grain::Shards)
+        let planned = MemoryLimits { keep_windows: false, ..MemoryLimits::planned(config) };
+        OomFallback::with_levels(config, planned, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
     /// The levels of a run on a GPU, where nothing is computed again.
     pub(crate) fn for_gpu(config: &Config) -> Self {
-        OomFallback::with_levels(config, false, Grain::Runs)
+        OomFallback::with_levels(config, MemoryLimits::planned(config), false, Grain::Runs)
     }
 
-    fn with_levels(config: &Config, can_checkpoint: bool, grain: Grain) -> Self {
-        let Config { batch_size, gradient_checkpointing, keep_windows, .. } = *config;
-        let planned = MemoryLimits { chunk_percent: 100, keep_windows, batch_size, gradient_checkpointing };
+    fn with_levels(config: &Config, planned: MemoryLimits, can_checkpoint: bool, grain: Grain) -> Self {
         let without_windows = MemoryLimits { keep_windows: false, ..planned };
         let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..without_windows };
         let sizes = batch_sizes(config, grain);

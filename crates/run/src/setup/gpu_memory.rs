@@ -1,0 +1,60 @@
+//! Data and the memory of a GPU: whether the run fits, and what stays there.
+
+use megabatch_trainer as trainer;
+use megabatch_trainer::can_keep_windows;
+
+use super::TrainingSetup;
+use super::computing::{RequestedGpu, not_used};
+use crate::adapters::data::Data;
+use crate::config::choices::Residency;
+use crate::config::{self, Config};
+use crate::error::Result;
+use crate::text::bytes;
+
+impl TrainingSetup {
+    /// Computes on the CPU if `auto` found a GPU whose free memory does not hold the run.
+    pub(super) fn skip_small_gpu(&mut self) -> Result<()> {
+        let Some(RequestedGpu { name, free_bytes: Some(free), .. }) = &self.gpu_asked else { return Ok(()) };
+        let needed = self.gpu_footprint(&self.training)?.total_bytes();
+        if needed > *free {
+            let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));
+            self.gpu_passed_over = Some(not_used(name, &reason));
+            (self.gpu, self.gpu_asked) = (None, None);
+        }
+        Ok(())
+    }
+
+    /// Has all stored windows lie on the GPU if three quarters of the memory that the run leaves
+    /// there hold them, and the run takes as many samples as there are; unless data are to come
+    /// batch by batch.
+    pub(super) fn keep_windows(&mut self) -> Result<()> {
+        let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
+        let samples = self.data.samples();
+        let taken = self.planned_steps().saturating_mul(self.training.step_samples() as u64);
+        let comes_whole = self.config.get(&config::gpu_optimization::USE_CHUNK_LOADER);
+        if !comes_whole || !can_keep_windows(samples) || taken < samples.len() as u64 {
+            return Ok(());
+        }
+        let kept = trainer::Config { keep_windows: true, ..self.training.clone() };
+        let (needed, batch_by_batch) =
+            (self.gpu_footprint(&kept)?.total_bytes(), self.gpu_footprint(&self.training)?.total_bytes());
+        if needed <= batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3 {
+            self.training = kept;
+        }
+        Ok(())
+    }
+}
+
+/// Holds a series in memory, as training on a GPU needs it.
+///
+/// # Errors
+/// The reason why it is not held, for a GPU that was not named.
+pub(super) fn hold_for_gpu(config: &Config, data: &mut Data) -> std::result::Result<(), &'static str> {
+    if config.get(&config::data::RESIDENCY) == Some(Residency::Streamed) && data.series().is_some() {
+        return Err("data.residency is streamed, and training on a GPU needs the series in memory");
+    }
+    match data.streamable().is_some() {
+        true => data.hold().map_err(|_| "training on a GPU needs the series in memory, and it does not fit"),
+        false => Ok(()),
+    }
+}
