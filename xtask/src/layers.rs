@@ -63,7 +63,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     // A face sees the other libraries through `run` only.
     ("megabatch", &["megabatch-run"]),
-    ("megabatch-python", &["megabatch-run"]),
+    // PyTorch's allocator is of use to a program of Python's alone.
+    ("megabatch-torch-pool", &["megabatch-gpu-core"]),
+    ("megabatch-python", &["megabatch-run", "megabatch-torch-pool"]),
 ];
 
 /// Developers' packages, which nothing depends on.

@@ -1,5 +1,6 @@
 //! The native part of the Python module `megabatch`: functions of `megabatch-run` with Python's
-//! types. The interface that people use is in `python/megabatch`.
+//! types, and PyTorch's memory from `megabatch-torch-pool`. The interface that people use is in
+//! `python/megabatch`.
 
 #![deny(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "arguments come out of Python by value")]
@@ -14,6 +15,7 @@ mod host;
 mod loader;
 mod memory;
 mod process;
+mod torch_pool;
 mod training;
 
 /// Native functions of megabatch.
@@ -29,6 +31,8 @@ mod _megabatch {
     use crate::follow::Follower;
     #[pymodule_export]
     use crate::loader::{Epoch, Loader, Table};
+    #[pymodule_export]
+    use crate::torch_pool::TorchPool;
     #[pymodule_export]
     use crate::training::{evaluate, export, plan, predict, train, weights};
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import types
 import unittest
 from typing import Any
@@ -12,9 +11,7 @@ import megabatch as mb
 import numpy as np
 from shared import InFolder
 
-IS_REAL = importlib.util.find_spec("torch") is not None
-if not IS_REAL:
-    fake_torch.install()
+fake_torch.install()
 
 
 class Tensors(InFolder):
@@ -45,7 +42,7 @@ class Tensors(InFolder):
         self.assertEqual([list(batch) for batch in rest], [list(batch) for batch in whole[2:]])
         del half
 
-    @unittest.skipIf(IS_REAL, "the example trains with Lightning itself")
+    @unittest.skipIf(fake_torch.IS_REAL, "the example trains with Lightning itself")
     def test_a_data_module_has_the_parts_and_its_place(self) -> None:
         ds = self.series()
         module: Any = mb.lightning.DataModule(ds, 64, seed=3)
@@ -62,7 +59,7 @@ class Tensors(InFolder):
             np.testing.assert_array_equal(one["sample"], same["sample"])
         self.assertNotEqual(first.tolist(), same["sample"].tolist())
 
-    @unittest.skipIf(IS_REAL, "the trainer is made up")
+    @unittest.skipIf(fake_torch.IS_REAL, "the trainer is made up")
     def test_each_process_of_lightning_has_its_part_of_each_batch(self) -> None:
         ds = self.series()
 
@@ -104,14 +101,14 @@ class Tensors(InFolder):
         parts = [samples(rank.train_dataloader()) for rank in ranks]
         self.assertEqual([sum(own, []) for own in zip(*parts)], rest)
 
-    @unittest.skipIf(IS_REAL, "a worker is made up with the stand-in only")
+    @unittest.skipIf(fake_torch.IS_REAL, "a worker is made up with the stand-in only")
     def test_a_worker_is_told_what_to_do(self) -> None:
         fake_torch.Worker.current = object()
         self.addCleanup(setattr, fake_torch.Worker, "current", None)
         with self.assertRaisesRegex(mb.ForkError, "num_workers=0"):
             next(iter(self.series().torch(64)))
 
-    @unittest.skipUnless(IS_REAL, "PyTorch: cargo xtask python test --torch")
+    @unittest.skipUnless(fake_torch.IS_REAL, "PyTorch: cargo xtask python test --torch")
     def test_a_tensor_may_be_written_and_touches_nothing_else(self) -> None:
         import torch
 

@@ -357,12 +357,8 @@ impl<T: Pod> Drop for Buffer<T> {
                 BlockOwner::Nobody => None,
             },
         };
-        // After a panic within the pool its blocks stay where they are: a second panic would hide
-        // the first.
-        let memory = self.scope.device().memory();
-        if let Some((id, mut pool)) = id.zip(memory.pool_unless_broken()) {
-            memory.note_free(&pool);
-            pool.free(id);
+        if let Some(id) = id {
+            self.scope.device().memory().free(id);
         }
         self.scope.release(self.bytes());
     }

@@ -25,6 +25,8 @@ pub mod recording;
 pub mod snapshot;
 pub mod source;
 mod staging;
+#[cfg(feature = "cuda")]
+mod stream_block;
 mod timing;
 
 pub use async_download::AsyncDownload;
@@ -37,3 +39,5 @@ pub use error::{Error, Result};
 pub use host::reserved_bytes;
 pub use matrix_product::{FactorType, MatrixAddresses, MatrixProduct};
 pub use staging::Staging;
+#[cfg(feature = "cuda")]
+pub use stream_block::StreamBlock;

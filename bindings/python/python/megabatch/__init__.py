@@ -39,7 +39,7 @@ from .training import (
 )
 
 if TYPE_CHECKING:
-    from . import lightning
+    from . import lightning, torch
 
 __all__ = [
     "Batch",
@@ -78,14 +78,15 @@ __all__ = [
     "open",
     "plan",
     "synth",
+    "torch",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # Lightning takes seconds to import, and few programs use it.
-    if name == "lightning":
+    # These take seconds to import, and megabatch needs neither.
+    if name in ("lightning", "torch"):
         import importlib
 
-        return importlib.import_module(".lightning", __name__)
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Loader", "Table", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -124,6 +124,53 @@ class Table:
     def __dlpack_device__(self, /) -> tuple[int, int]:
         """
         Type and number of the device.
+        """
+
+@final
+class TorchPool:
+    """
+    The pool of this process.
+    """
+    def __new__(cls, /, *, stitching: bool, budget: str | None, leave: str) -> TorchPool: ...
+    def callbacks(self, /) -> list[tuple[str, int]]:
+        """
+        Addresses of the functions for PyTorch, by what they do.
+        """
+    def enter_scope(self, /, label: str) -> None:
+        """
+        Owner of what is allocated from now on.
+        """
+    def epoch(self, /, device: SupportsIndex) -> dict[str, Any] | None:
+        """
+        Growth by owner, if it is worth a warning.
+        """
+    def finish_trace(self, /, device: SupportsIndex, trace: str | PathLike[str]) -> None:
+        """
+        Ends the file.
+        """
+    def leave_scope(self, /) -> None:
+        """
+        Ends the scope that was entered last.
+        """
+    def memory(self, /, device: SupportsIndex) -> dict[str, Any]:
+        """
+        Counters and owners of a GPU's memory.
+        """
+    def record(self, /, device: SupportsIndex, trace: str | PathLike[str] | None) -> None:
+        """
+        Records allocations from now on, also to a file.
+        """
+    def reset_peak(self, /, device: SupportsIndex) -> None:
+        """
+        Resets the peaks.
+        """
+    def snapshot(self, /, device: SupportsIndex) -> bytes:
+        """
+        A pickle for PyTorch's memory viewer.
+        """
+    def step(self, /) -> None:
+        """
+        Ends a step.
         """
 
 def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:

@@ -182,8 +182,8 @@ impl Source for GpuSource {
 
     fn order(&mut self, waiting: StreamId, awaited: StreamId) -> Result<(), Refusal> {
         self.report()?;
-        // A stream is ordered with itself, and the default stream runs after every other.
-        if waiting == awaited || waiting == StreamId(0) {
+        // A stream is ordered with itself, and the default stream runs after all of ours.
+        if waiting == awaited || (waiting == StreamId(0) && !self.streams.is_external(awaited)) {
             return Ok(());
         }
         self.call(|source| source.event.record_on(source.streams.raw(awaited), awaited))?;

@@ -59,6 +59,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use arguments::{Argument, Arguments};
@@ -79,7 +80,10 @@ pub(crate) use fault::DriverFault;
 pub(crate) use pending::{PendingDownload, PendingUploads};
 pub(crate) use stream::GpuStreams;
 
+use cust::sys::{self, CUstream};
+
 use crate::error::Result;
+use crate::source::StreamId;
 use command_recorder::{Deferral, Pause};
 use pinned::PinnedPool;
 
@@ -153,6 +157,31 @@ impl Gpu {
     /// [`Error::Driver`](crate::Error::Driver).
     pub fn stream(&self) -> Result<Stream> {
         GpuStreams::take(&self.shared.streams)
+    }
+
+    /// The number under which the memory pool knows a stream that another library of this process
+    /// made, by the driver's `handle`; 0 is the default stream. Its work is ordered with that of
+    /// other streams by events alone, as if it were a stream that does not block.
+    ///
+    /// # Safety
+    /// `handle` is 0 or a stream of this GPU's primary context, and stays one for as long as memory
+    /// that it used is in the pool.
+    pub unsafe fn external_stream(&self, handle: u64) -> StreamId {
+        self.shared.streams.external(handle as CUstream)
+    }
+
+    /// An event that passes after the work submitted so far to the stream with this number.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    pub fn event_after(&self, stream: StreamId) -> Result<Event> {
+        let event = self.event()?;
+        let recorded = event.record_on(self.shared.streams.raw(stream), stream);
+        recorded.map_err(|fault| self.context().error(fault))?;
+        Ok(event)
     }
 
     /// An event that nothing has been recorded in.
@@ -270,6 +299,20 @@ impl Gpu {
     pub(crate) fn streams(&self) -> &Arc<GpuStreams> {
         &self.shared.streams
     }
+}
+
+/// Does `work`, and then makes the context current again on this thread that was before: another
+/// library of the process may choose its device by it.
+pub fn beside_others<R>(work: impl FnOnce() -> R) -> R {
+    let mut before = ptr::null_mut();
+    // SAFETY: `before` is a variable of this function.
+    let known = unsafe { sys::cuCtxGetCurrent(&raw mut before) };
+    let done = work();
+    if known == sys::CUresult::CUDA_SUCCESS {
+        // SAFETY: it was current on this thread, or null, which makes none current.
+        let _ = unsafe { sys::cuCtxSetCurrent(before) };
+    }
+    done
 }
 
 impl fmt::Debug for Gpu {

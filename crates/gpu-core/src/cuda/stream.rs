@@ -23,10 +23,21 @@ pub(crate) struct GpuStreams {
 #[derive(Default)]
 struct StreamSlots {
     /// The stream with number 1 comes first; 0 is the default stream, which the driver has.
-    created: Vec<Created>,
+    all: Vec<StreamSlot>,
     /// Numbers that nobody has.
     idle: Vec<StreamId>,
 }
+
+enum StreamSlot {
+    /// A stream that ends with the table.
+    Created(Created),
+    /// A stream of the program's, or the default stream as the program uses it: it need not be
+    /// ordered with the default stream.
+    External(CUstream),
+}
+
+// SAFETY: the handle of an external stream is a number to the driver, which any thread may pass it.
+unsafe impl Send for StreamSlot {}
 
 impl GpuStreams {
     pub(crate) fn new(context: Arc<Context>) -> Self {
@@ -54,7 +65,10 @@ impl GpuStreams {
     pub(crate) fn raw(&self, id: StreamId) -> CUstream {
         match id.0.checked_sub(1) {
             None => ptr::null_mut(),
-            Some(index) => self.table().created[index as usize].as_inner(),
+            Some(index) => match &self.table().all[index as usize] {
+                StreamSlot::Created(stream) => stream.as_inner(),
+                StreamSlot::External(stream) => *stream,
+            },
         }
     }
 
@@ -68,7 +82,7 @@ impl GpuStreams {
 
     /// Numbers of all streams, the default stream's first.
     pub(crate) fn ids(&self) -> impl Iterator<Item = StreamId> + use<> {
-        (0..=self.table().created.len() as u32).map(StreamId)
+        (0..=self.table().all.len() as u32).map(StreamId)
     }
 
     /// True if all work submitted to a stream is done. Does not wait.
@@ -87,12 +101,32 @@ impl GpuStreams {
         // which Gpu promises.
         let stream = Created::new(StreamFlags::DEFAULT, None)
             .checked("cuStreamCreateWithPriority", format_args!("priority 0"))?;
-        table.created.push(stream);
-        Ok(StreamId(u32::try_from(table.created.len()).expect("fewer streams than numbers")))
+        Ok(table.add(StreamSlot::Created(stream)))
+    }
+
+    /// The number of a stream that the program made, or of its default stream (null). It is the
+    /// same each time.
+    pub(crate) fn external(&self, stream: CUstream) -> StreamId {
+        let mut table = self.table();
+        let known = table.all.iter().position(|slot| matches!(slot, StreamSlot::External(known) if *known == stream));
+        known.map_or_else(|| table.add(StreamSlot::External(stream)), |index| StreamId(index as u32 + 1))
+    }
+
+    /// True if no work of the default stream is ordered with that of stream `id`.
+    pub(crate) fn is_external(&self, id: StreamId) -> bool {
+        let slot = id.0.checked_sub(1).map(|index| index as usize);
+        slot.is_some_and(|index| matches!(self.table().all[index], StreamSlot::External(_)))
     }
 
     fn table(&self) -> MutexGuard<'_, StreamSlots> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StreamSlots {
+    fn add(&mut self, stream: StreamSlot) -> StreamId {
+        self.all.push(stream);
+        StreamId(u32::try_from(self.all.len()).expect("fewer streams than numbers"))
     }
 }
 
@@ -106,7 +140,7 @@ impl Drop for GpuStreams {
 
 impl fmt::Debug for GpuStreams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Streams({}, {} created)", self.context.name(), self.table().created.len())
+        write!(f, "Streams({}, {} beside the default stream)", self.context.name(), self.table().all.len())
     }
 }
 

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
 use crate::error::{Error, Result};
-use crate::pool::{MemoryCounts, Pool, PoolSettings, Stats};
+use crate::pool::{BlockId, MemoryCounts, Pool, PoolSettings, Stats};
 use crate::recording::{Recording, RecordingSettings};
-use crate::snapshot::{FailedRequest, Snapshot};
+use crate::snapshot::{FailedRequest, Reason, Snapshot};
 use crate::source::Source;
 use crate::{free_memory, host};
 use ledger::MemoryLedger;
@@ -192,6 +192,16 @@ impl Device {
         }
     }
 
+    /// Bounds the physical memory that the device's pool may hold. What it holds already stays.
+    pub fn limit_reserved(&self, bytes: usize) {
+        self.memory().pool().limit(bytes);
+    }
+
+    /// From now on, the device's pool maps no granule twice.
+    pub fn forbid_stitching(&self) {
+        self.memory().pool().forbid_stitching();
+    }
+
     /// Memory of the device in bytes, whoever holds it.
     pub fn capacity_bytes(&self) -> usize {
         self.memory().pool().source().capacity_bytes()
@@ -260,6 +270,15 @@ impl Device {
         *self.memory().recording() = Some(recording);
     }
 
+    /// The pool now, at `time_us` microseconds since 1970 UTC, with the events of the recording, if
+    /// there is one.
+    pub fn snapshot(&self, time_us: u64) -> Snapshot {
+        let pool = self.memory().pool();
+        let recording = self.memory().recording();
+        let recorded = recording.as_ref().map(|recording| recording.now(&pool));
+        recorded.unwrap_or_else(|| Snapshot::take(&pool, Reason::Asked, time_us, None))
+    }
+
     /// The pool when most was allocated, to a hundredth, since the recording began; `None` without
     /// one.
     pub fn peak_snapshot(&self) -> Option<Snapshot> {
@@ -322,13 +341,22 @@ impl DeviceMemory {
         self.pool.lock().expect("a thread panicked within the pool")
     }
 
+    /// Frees a block of the pool. After a panic within the pool its blocks stay where they are: a
+    /// second panic would hide the first.
+    pub(crate) fn free(&self, block: BlockId) {
+        if let Some(mut pool) = self.pool_unless_broken() {
+            self.note_free(&pool);
+            pool.free(block);
+        }
+    }
+
     /// The pool, unless a thread panicked while it held it.
-    pub(crate) fn pool_unless_broken(&self) -> Option<MutexGuard<'_, Pool>> {
+    fn pool_unless_broken(&self) -> Option<MutexGuard<'_, Pool>> {
         self.pool.lock().map_err(PoisonError::into_inner).ok()
     }
 
     /// To be called before a block of `pool`, this memory's, is freed.
-    pub(crate) fn note_free(&self, pool: &Pool) {
+    fn note_free(&self, pool: &Pool) {
         if let Some(recording) = self.recording().as_mut() {
             recording.before_free(pool);
         }

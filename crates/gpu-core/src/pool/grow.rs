@@ -34,7 +34,7 @@ impl Pool {
         if pending.class.is_some() {
             return self.grow_by(1, pending);
         }
-        let plan = if self.source.can_alias() { self.main.plan(pending.bytes, pending.tag) } else { Err(usize::MAX) };
+        let plan = if self.can_stitch() { self.main.plan(pending.bytes, pending.tag) } else { Err(usize::MAX) };
         // A plan that misses no granule was refused by the source: only the main segment is left.
         let missing = plan.err().unwrap_or(usize::MAX);
         match self.main.window(pending.bytes, pending.tag) {
@@ -58,7 +58,7 @@ impl Pool {
     /// Fallback for a source that cannot stitch, on a device that other processes use too: cached
     /// granules are returned to the device and created again where they are needed.
     pub(super) fn release_cached(&mut self, pending: &PendingRequest) -> Result<Option<BlockLocation>, Refusal> {
-        if self.source.can_alias() || self.empty_cache() == 0 {
+        if self.can_stitch() || self.empty_cache() == 0 {
             return Ok(None);
         }
         self.grow(pending)

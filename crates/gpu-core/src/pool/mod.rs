@@ -113,6 +113,8 @@ pub struct Pool {
     source: Box<dyn Source>,
     /// Granules that may exist.
     capacity: usize,
+    /// False if no granule is to be mapped twice, although the source can.
+    stitches: bool,
     main: MainSegment,
     slabs: Slabs,
     views: AliasViews,
@@ -133,6 +135,7 @@ impl Pool {
         Pool {
             source,
             capacity,
+            stitches: true,
             main: MainSegment::new(slots, granule_bytes),
             slabs: Slabs::default(),
             views: AliasViews::default(),
@@ -207,6 +210,18 @@ impl Pool {
         self.capacity = self.capacity.min(self.main.mapped_granules() + creatable);
     }
 
+    /// Bounds the physical memory that the pool may hold. What it holds already stays.
+    pub fn limit(&mut self, bytes: usize) {
+        let granules = bytes / self.main.granule_bytes();
+        self.capacity = self.capacity.min(granules.max(self.main.mapped_granules()));
+    }
+
+    /// From now on, no granule is mapped a second time: large requests wait for whole free granules
+    /// at consecutive addresses, or for new ones.
+    pub fn forbid_stitching(&mut self) {
+        self.stitches = false;
+    }
+
     /// Resets all peaks to the current values.
     pub fn reset_peak(&mut self) {
         self.stats.reset_peak();
@@ -246,6 +261,11 @@ impl Pool {
     /// Source of the memory, to submit work or inject faults.
     pub fn source_mut(&mut self) -> &mut dyn Source {
         &mut *self.source
+    }
+
+    /// True if granules may be mapped a second time.
+    fn can_stitch(&self) -> bool {
+        self.stitches && self.source.can_alias()
     }
 
     fn pending_request(&mut self, request: &AllocationRequest) -> Result<PendingRequest, AllocationError> {

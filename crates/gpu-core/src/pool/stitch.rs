@@ -38,7 +38,7 @@ pub(super) struct StitchPlan {
 impl Pool {
     /// Fallback: a dormant view whose memory is free, or a new one.
     pub(super) fn stitch(&mut self, pending: &PendingRequest) -> Result<Option<BlockLocation>, Refusal> {
-        if pending.class.is_some() || !self.source.can_alias() {
+        if pending.class.is_some() || !self.can_stitch() {
             return Ok(None);
         }
         if let Some(place) = self.stitch_again(pending) {

@@ -184,6 +184,12 @@ FAKE_API int cuCtxSetCurrent(void* context) {
     return SUCCESS;
 }
 
+FAKE_API int cuCtxGetCurrent(void** context) {
+    FAKE_ENTER(cuCtxGetCurrent);
+    *context = current;
+    return SUCCESS;
+}
+
 FAKE_API int cuCtxSynchronize(void) {
     FAKE_ENTER_UNCAPTURED(cuCtxSynchronize);
     drain();

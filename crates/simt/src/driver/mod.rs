@@ -14,7 +14,7 @@
 
 mod compile;
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -206,6 +206,77 @@ impl FakeDriver {
     pub fn contexts_retained(&self) -> i32 {
         // SAFETY: this is the function's type in context.cpp.
         unsafe { self.function::<unsafe extern "C" fn() -> c_int>("fake_contexts_retained")() }
+    }
+
+    /// A stream as another library of the process makes it, which the default stream does not wait
+    /// for: its handle.
+    pub fn external_stream(&self) -> u64 {
+        const NON_BLOCKING: u32 = 1;
+        type Create = unsafe extern "C" fn(*mut u64, u32, c_int) -> c_int;
+        let mut stream = 0;
+        self.make_current();
+        // SAFETY: this is the function's type; `stream` is a variable of this function.
+        let code = unsafe { self.function::<Create>("cuStreamCreateWithPriority")(&raw mut stream, NON_BLOCKING, 0) };
+        assert_eq!(code, 0);
+        stream
+    }
+
+    /// Submits to `stream` that `bytes` from `address` on become `value`.
+    pub fn fill(&self, address: u64, value: u8, bytes: usize, stream: u64) {
+        type Fill = unsafe extern "C" fn(u64, u8, usize, u64) -> c_int;
+        self.make_current();
+        // SAFETY: this is the function's type; it looks the address up.
+        let code = unsafe { self.function::<Fill>("cuMemsetD8Async")(address, value, bytes, stream) };
+        assert_eq!(code, 0, "{bytes} bytes at {address:#x}");
+    }
+
+    /// Has the work of `stream` done, and no other than that takes.
+    pub fn synchronize(&self, stream: u64) {
+        self.make_current();
+        // SAFETY: this is the function's type.
+        let code = unsafe { self.function::<unsafe extern "C" fn(u64) -> c_int>("cuStreamSynchronize")(stream) };
+        assert_eq!(code, 0);
+    }
+
+    /// Has all work done.
+    pub fn synchronize_all(&self) {
+        self.make_current();
+        // SAFETY: this is the function's type.
+        assert_eq!(unsafe { self.function::<unsafe extern "C" fn() -> c_int>("cuCtxSynchronize")() }, 0);
+    }
+
+    /// The bytes from `address` on, as they are now.
+    pub fn peek(&self, address: u64, bytes: usize) -> Vec<u8> {
+        type Copy = unsafe extern "C" fn(*mut u8, u64, usize, u64) -> c_int;
+        let mut values = vec![0; bytes];
+        self.make_current();
+        // SAFETY: this is the function's type; there is room for so many bytes. The copy is done
+        // when the stream is, before `values` is read.
+        let code = unsafe { self.function::<Copy>("cuMemcpyDtoHAsync_v2")(values.as_mut_ptr(), address, bytes, 0) };
+        assert_eq!(code, 0, "{bytes} bytes at {address:#x}");
+        self.synchronize(0);
+        values
+    }
+
+    /// The context that is current on this thread; 0 without one.
+    pub fn current_context(&self) -> u64 {
+        let mut context = 0;
+        // SAFETY: this is the function's type; `context` is a variable of this function.
+        unsafe { self.function::<unsafe extern "C" fn(*mut u64) -> c_int>("cuCtxGetCurrent")(&raw mut context) };
+        context
+    }
+
+    /// Makes the first GPU's primary context current on this thread.
+    fn make_current(&self) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: these are the functions' types; `context` is a variable of this function.
+        unsafe {
+            type Retain = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
+            assert_eq!(self.function::<unsafe extern "C" fn(u32) -> c_int>("cuInit")(0), 0);
+            assert_eq!(self.function::<Retain>("cuDevicePrimaryCtxRetain")(&raw mut context, 0), 0);
+            assert_eq!(self.function::<unsafe extern "C" fn(c_int) -> c_int>("cuDevicePrimaryCtxRelease_v2")(0), 0);
+            assert_eq!(self.function::<unsafe extern "C" fn(*mut c_void) -> c_int>("cuCtxSetCurrent")(context), 0);
+        }
     }
 
     /// Lets the entries of modules stand for the functions `simt_<entry>` of a shared object: `int
