@@ -11,6 +11,7 @@ mod convert;
 mod dataset;
 mod failure;
 mod follow;
+mod graph;
 mod host;
 mod loader;
 mod memory;
@@ -29,6 +30,8 @@ mod _megabatch {
     use crate::dataset::Dataset;
     #[pymodule_export]
     use crate::follow::Follower;
+    #[pymodule_export]
+    use crate::graph::{Graphs, verify_graphs};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader, Table};
     #[pymodule_export]

@@ -14,7 +14,7 @@ use crate::file::{GraphFile, StoredGraph};
 /// edge is copied or renumbered, and each block is a graph in the mapped file.
 ///
 /// The lists are reused from batch to batch; a batch of the same graphs as before costs a
-/// comparison.
+/// comparison. The file is looked at once a batch: one that was cut short is an error then.
 ///
 /// ```
 /// # use megabatch_graph_cache::{
@@ -66,10 +66,10 @@ impl<I: Index> BlockDiagonal<I> {
     /// [`Error::NoGraph`](crate::Error::NoGraph), [`Error::IndexWidth`](crate::Error::IndexWidth)
     /// or [`Error::Damaged`](crate::Error::Damaged); the batch is then unchanged.
     pub fn set(&mut self, graphs: &[usize]) -> Result<()> {
+        self.file.ready::<I>(graphs)?;
         if self.graphs == graphs {
             return Ok(());
         }
-        graphs.iter().try_for_each(|&graph| self.file.ready::<I>(graph))?;
         self.graphs.clear();
         self.graphs.extend_from_slice(graphs);
         self.node_offsets.truncate(1);
@@ -138,7 +138,7 @@ impl<I: Index> BlockDiagonal<I> {
     /// # Panics
     /// If there are not so many.
     pub fn block(&self, place: usize) -> StoredGraph<'_, I> {
-        self.file.stored(self.graphs[place]).expect("its block was looked through when the batch was set")
+        self.file.stored_after_check(self.graphs[place])
     }
 
     /// The graphs of the batch, in order.

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -82,6 +82,35 @@ class Follower:
     def push(self, /, lines: SupportsGetItem[int, SupportsIndex]) -> tuple[list[str], list[str], tuple[int, Any] | None]:
         """
         Takes lines of bars, and gives the predictions that they make.
+        """
+
+@final
+class Graphs:
+    """
+    An open file of graphs. Nothing in it waits for a thread, so that forked processes may use it.
+    """
+    def __len__(self, /) -> int: ...
+    def __new__(cls, /, path: str | PathLike[str]) -> Graphs: ...
+    def arrays(self, /, graphs: SupportsGetItem[int, SupportsIndex]) -> dict[str, Any]:
+        """
+        The arrays of the graphs with the numbers `graphs`, 64-bit integers.
+        """
+    def facts(self, /) -> dict[str, Any]:
+        """
+        Contents of the file.
+        """
+    def find(self, /, key: str) -> int:
+        """
+        Number of the graph with a key.
+        """
+    def known_times(self, /) -> bytearray:
+        """
+        Time from which each graph may be used, 64-bit integers, ns since 1970 UTC; the smallest
+        where it is not known.
+        """
+    def sizes(self, /) -> bytearray:
+        """
+        Numbers of nodes and of edges of each graph, 64-bit integers, [graphs, 2].
         """
 
 @final
@@ -237,6 +266,11 @@ def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 def train(call: Mapping[str, Any]) -> dict[str, Any]:
     """
     Trains a model. An exception of a callback comes through once the run has saved a checkpoint.
+    """
+
+def verify_graphs(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """
+    Checks a file of graphs.
     """
 
 def weights(run: str | PathLike[str], last_checkpoint: bool) -> list[tuple[str, list[int], bytearray]]:

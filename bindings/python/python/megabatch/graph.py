@@ -8,12 +8,28 @@ from typing import Any, Union
 
 from . import _frames, _megabatch
 from ._display import display
+from ._graphs import Graph, GraphLoader, Graphs
 from .dataset import Dataset
 from .errors import ConfigError
 
-__all__ = ["build"]
+__all__ = ["Graph", "GraphLoader", "Graphs", "build", "open", "verify"]
 
 StrPath = Union[str, "os.PathLike[str]"]
+
+
+def open(path: StrPath) -> Graphs:
+    """The graphs of the file `path` (`.mbg`), as arrays, tensors or objects of PyTorch Geometric:
+
+        graphs = mb.graph.open("shares.mbg")
+        graphs["2019-06-03"].edge_index
+        for batch in graphs.loader(batch_size=32, shuffle=True, pyg=True): ...
+    """
+    return Graphs.open(path)
+
+
+def verify(path: StrPath) -> dict[str, Any]:
+    """Checks every byte of a file of graphs; the answer is the JSON of `megabatch graph verify`."""
+    return _megabatch.verify_graphs(path)[1]
 
 
 def build(
@@ -46,8 +62,8 @@ def build(
     """Builds graphs of `kind` into the file `out` (`.mbg`), unless it has them already. Options are those of
     `megabatch graph build`, and the answer is its JSON.
 
-    Graphs that have features of their own open with `megabatch.open(out)`; graphs between instruments are named by the
-    setting `model.graph`.
+    `open(out)` gives the graphs. `megabatch.open(out)` trains on those that have features of their own; graphs between
+    instruments are named by the setting `model.graph`.
     """
     _require_paths(inputs)
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)

@@ -242,36 +242,49 @@ impl GraphFile {
     }
 
     pub(crate) fn stored<I: Index>(&self, index: usize) -> Result<StoredGraph<'_, I>> {
-        let (block, layout) = self.block::<I>(index)?;
+        self.ready::<I>(&[index])?;
+        Ok(self.stored_after_check(index))
+    }
+
+    /// A graph that [`GraphFile::ready`] has checked.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub(crate) fn stored_after_check<I: Index>(&self, index: usize) -> StoredGraph<'_, I> {
+        assert!(self.inner.checked[index].load(Relaxed) && self.has_width::<I>(), "the graph was checked");
+        let (block, layout) = self.checked_block(index);
         let known_time = self.inner.entries()[index].known_time();
-        // SAFETY: `block` has looked through the bytes under this shape and layout, and that
-        // indices are of type `I`.
-        Ok(unsafe { StoredGraph::new_unchecked(self.inner.shape, layout, block, known_time) })
+        // SAFETY: `ready` has looked through the bytes under this shape and layout, and indices are
+        // of type `I`, as was asserted.
+        unsafe { StoredGraph::new_unchecked(self.inner.shape, layout, block, known_time) }
     }
 
     /// A graph's checked block, and the layout of its arrays.
-    pub(crate) fn block<I: Index>(&self, index: usize) -> Result<(&[u8], BlockLayout)> {
-        self.ready::<I>(index)?;
+    fn checked_block(&self, index: usize) -> (&[u8], BlockLayout) {
         let entry = &self.inner.entries()[index];
         let layout =
             BlockLayout::new(&self.inner.shape, entry.nodes, entry.edges).expect("opening had no other answer");
-        Ok((self.inner.block(index), layout))
+        (self.inner.block(index), layout)
     }
 
-    /// Checks a graph's block unless it has been checked.
-    pub(crate) fn ready<I: Index>(&self, index: usize) -> Result<()> {
+    /// Checks the blocks of graphs that have not been checked, and that the file is whole.
+    pub(crate) fn ready<I: Index>(&self, graphs: &[usize]) -> Result<()> {
         let inner = &*self.inner;
-        let Some(checked) = inner.checked.get(index) else {
+        if let Some(&index) = graphs.iter().find(|&&index| index >= self.len()) {
             return Err(Error::NoGraph { path: inner.path.clone(), index, graphs: self.len() });
-        };
-        if inner.shape.widths.indices.bytes() != size_of::<I>() {
+        }
+        if !self.has_width::<I>() {
             let (found, asked) = (8 * inner.shape.widths.indices.bytes(), 8 * size_of::<I>());
             return Err(Error::IndexWidth { path: inner.path.clone(), found, asked });
         }
-        if checked.load(Relaxed) {
-            return inner.require_whole().map_err(|fault| fault.in_file(&inner.path));
-        }
-        inner.check(index).map_err(|fault| fault.in_file(&inner.path))
+        inner.require_whole().map_err(|fault| fault.in_file(&inner.path))?;
+        let unchecked = graphs.iter().filter(|&&index| !inner.checked[index].load(Relaxed));
+        let mut checked = unchecked.map(|&index| inner.check(index));
+        checked.try_for_each(|checked| checked.map_err(|fault| fault.in_file(&inner.path)))
+    }
+
+    fn has_width<I: Index>(&self) -> bool {
+        self.inner.shape.widths.indices.bytes() == size_of::<I>()
     }
 
     /// True if this is a file of the collection; blocks are not compared.

@@ -121,7 +121,8 @@ fn some_of(names: &[String]) -> String {
     names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ") + more
 }
 
-fn facts(file: &GraphFile) -> Value {
+/// Contents of a file of graphs, as JSON.
+pub(super) fn facts(file: &GraphFile) -> Value {
     let (nodes, edges) = sizes(file);
     let (schema, identity) = (file.schema(), file.identity());
     json!({

@@ -7,6 +7,7 @@ mod export;
 mod inspect;
 mod options;
 mod points;
+mod reader;
 mod request;
 mod shares;
 mod sizes;
@@ -20,6 +21,7 @@ pub use inspect::{draw, dump, inspect};
 pub use megabatch_graph_cache::build::Symmetry;
 pub use megabatch_graph_cache::{FloatWidth, IndexWidth, Widths};
 pub use options::{BoxEdges, GraphKind, Options};
+pub use reader::{GraphArrays, GraphReader};
 pub use request::{BuildRequest, Destination};
 pub use verify::verify;
 

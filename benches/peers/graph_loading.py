@@ -1,0 +1,85 @@
+"""Batches of 128 graphs as PyTorch Geometric has them: from megabatch's file, from PyG's own DataLoader over graphs in memory, and from a folder with a file
+of `torch.save` a graph, as users write it in `__getitem__`.
+
+    python3 graph_loading.py GRAPHS.mbg [--batch 128] [--rounds 7]
+
+Each side makes an epoch of shuffled batches in turn, and sums a number of each batch. Printed: ms a batch, the median of the rounds, and ratios. PyTorch, PyTorch
+Geometric and the Python module megabatch are needed.
+"""
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import megabatch as mb
+import torch
+from torch.utils.data import Dataset
+from torch_geometric.data import Batch
+from torch_geometric.loader import DataLoader
+
+# Batches of the slowest side that are timed.
+FILE_BATCHES = 3
+
+
+class Files(Dataset):
+    """A folder of graphs, read one by one."""
+
+    def __init__(self, folder, count):
+        self.folder, self.count = folder, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, number):
+        return torch.load(self.folder / f"{number}.pt", weights_only=False)
+
+
+def ms_a_batch(loader, most):
+    begun, batches, total = time.perf_counter(), 0, 0.0
+    for batch in loader:
+        total += float(batch.x[0, 0]) + int(batch.edge_index.shape[1])
+        batches += 1
+        if batches == most:
+            break
+    return (time.perf_counter() - begun) * 1e3 / batches
+
+
+def assert_same(graphs, count):
+    """Our first batch is the one that PyG makes of the same graphs."""
+    ours = next(iter(graphs.loader(count, pyg=True)))
+    theirs = Batch.from_data_list([graphs.pyg(number) for number in range(min(count, len(graphs)))])
+    for name in ("x", "edge_index", "edge_attr", "batch", "ptr"):
+        assert torch.equal(ours[name], theirs[name]), name
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graphs", type=Path)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=7)
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    graphs = mb.graph.open(args.graphs)
+    assert_same(graphs, args.batch)
+    data = [graphs.pyg(number) for number in range(len(graphs))]
+    nodes, edges = graphs.sizes.mean(axis=0)
+    print(f"{len(graphs)} graphs, in the mean {nodes:.1f} nodes and {edges:.1f} edges; batches of {args.batch}")
+    with tempfile.TemporaryDirectory() as folder:
+        for number, graph in enumerate(data):
+            torch.save(graph, Path(folder) / f"{number}.pt")
+        sides = {
+            "megabatch": (graphs.loader(args.batch, shuffle=True, drop_last=True, pyg=True), None),
+            "DataLoader over graphs in memory": (DataLoader(data, args.batch, shuffle=True, drop_last=True), None),
+            "a file a graph": (DataLoader(Files(Path(folder), len(data)), args.batch, shuffle=True, drop_last=True), FILE_BATCHES),
+        }
+        rounds = [{name: ms_a_batch(loader, most) for name, (loader, most) in sides.items()} for _ in range(args.rounds)]
+    print("| side | ms a batch | times as long, in the rounds |\n| --- | ---: | --- |")
+    for name in sides:
+        times = [each[name] for each in rounds]
+        ratios = sorted(each[name] / each["megabatch"] for each in rounds)
+        print(f"| {name} | {statistics.median(times):.3f} | {statistics.median(ratios):.1f} ({ratios[0]:.1f} to {ratios[-1]:.1f}) |")
+
+
+if __name__ == "__main__":
+    main()

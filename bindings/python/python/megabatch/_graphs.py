@@ -1,0 +1,409 @@
+"""Graphs of a file, and batches of them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Union, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _megabatch
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+Indices = Union[slice, Sequence[int], npt.NDArray[np.integer[Any]]]
+Arrays = dict[str, npt.NDArray[Any]]
+
+_UNKNOWN_NS = np.iinfo(np.int64).min
+# Arrays of floats; the others are of 64-bit integers.
+_FLOATS = ("edge_weight", "edge_attr", "x", "y")
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """A graph with N nodes and E edges. Arrays are its own, and absent ones `None`."""
+
+    key: str
+    """Its name in the file, such as a day."""
+    edge_index: npt.NDArray[np.int64]
+    """`[2, E]`: the nodes that edges come from, then those that they go to."""
+    edge_weight: npt.NDArray[np.float32] | None
+    """`[E]`."""
+    edge_attr: npt.NDArray[np.float32] | None
+    """[E, A], by the file's `edge_attributes`."""
+    x: npt.NDArray[np.float32] | None
+    """[N, F], by the file's `node_features`."""
+    y: npt.NDArray[np.float32] | None
+    """[N, K] of nodes, or [1, K] of the graph. Unknown targets are NaN."""
+    names: list[str] | None
+    """`[N]` names of the nodes, such as symbols."""
+    known_time: np.datetime64 | None
+    """Time from which the graph may be used, UTC."""
+    num_nodes: int
+
+    def __repr__(self) -> str:
+        return f"<megabatch.graph.Graph {self.key}: {self.num_nodes} nodes, {self.edge_index.shape[1]} edges>"
+
+
+class Graphs(Sequence[Graph]):
+    """The graphs of a file, or some of them, which lie in memory that all processes share. A number or a key gives a
+    graph, a slice or several numbers the same file with these graphs alone."""
+
+    def __init__(self, native: _megabatch.Graphs, facts: dict[str, Any], numbers: npt.NDArray[np.int64]) -> None:
+        self._native, self._facts, self._numbers = native, facts, numbers
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Graphs:
+        """The graphs of the file `path`."""
+        native = _megabatch.Graphs(path)
+        return cls(native, native.facts(), np.arange(len(native), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return str(self._facts["file"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What `megabatch graph inspect --json` says of the whole file."""
+        return self._facts
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the graphs."""
+        keys = self._facts["keys"]
+        return [keys[number] for number in self._numbers]
+
+    @property
+    def node_features(self) -> list[str]:
+        """Names of the F features of nodes."""
+        return list(self._facts["node_features"])
+
+    @property
+    def edge_attributes(self) -> list[str]:
+        """Names of the A attributes of edges."""
+        return list(self._facts["edge_attributes"])
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the K targets, or classes."""
+        return list(self._facts["targets"])
+
+    @property
+    def names(self) -> list[str]:
+        """Names that nodes of the file have, such as symbols; empty if they have none."""
+        return list(self._facts["names"])
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """[graphs, 2] numbers of nodes and edges."""
+        return np.frombuffer(self._native.sizes(), dtype=np.int64).reshape(-1, 2)[self._numbers]
+
+    @property
+    def known_times(self) -> npt.NDArray[np.datetime64]:
+        """Time from which each graph may be used, UTC; NaT where it is not known."""
+        return np.frombuffer(self._native.known_times(), dtype=np.int64)[self._numbers].view("datetime64[ns]")
+
+    @overload
+    def __getitem__(self, which: int | str) -> Graph: ...
+
+    @overload
+    def __getitem__(self, which: Indices) -> Graphs: ...
+
+    def __getitem__(self, which: int | str | Indices) -> Graph | Graphs:
+        if isinstance(which, str):
+            number = self._native.find(which)
+            if number not in self._numbers:
+                raise KeyError(which)
+            return self._graph(number)
+        if isinstance(which, (int, np.integer)):
+            # An IndexError, by which a loop over a sequence ends.
+            return self._graph(int(self._numbers[which]))
+        chosen = self._numbers[which if isinstance(which, slice) else np.asarray(which)]
+        return Graphs(self._native, self._facts, chosen)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys if isinstance(key, str) else super().__contains__(key)
+
+    def arrays(self, which: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Arrays:
+        """The graphs at these places as one graph without edges between them: `edge_index` `[2, E]`, `batch` `[N]`, the
+        graph of each node, `ptr` [G + 1], the first node of each graph, `graph` `[G]`, the number of each in the file,
+        and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and `y`, [N, K] or [G, K]."""
+        numbers = self._numbers[np.asarray(which, dtype=np.int64)]
+        return self._arrays(numbers)
+
+    def pyg(self, which: int | str) -> Any:
+        """A graph as a `Data` of PyTorch Geometric."""
+        import torch
+        import torch_geometric.data
+
+        graph = self[which]
+        parts = {"x": graph.x, "edge_index": graph.edge_index, "edge_weight": graph.edge_weight}
+        parts.update(edge_attr=graph.edge_attr, y=graph.y)
+        tensors = {name: torch.from_numpy(array) for name, array in parts.items() if array is not None}
+        return torch_geometric.data.Data(**tensors, num_nodes=graph.num_nodes)
+
+    def loader(
+        self,
+        batch_size: int | None = None,
+        *,
+        nodes: int | None = None,
+        edges: int | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        pyg: bool = False,
+        device: str | torch.device | None = None,
+    ) -> GraphLoader:
+        """Batches of at most `batch_size` graphs (32 where no bound is given), `nodes` nodes and `edges` edges: as dicts
+        of arrays (`Graphs.arrays`), as dicts of tensors on `device`, or with `pyg` as `Batch` objects of PyTorch
+        Geometric. Shuffled, each epoch has an order of its own.
+
+        `batch_size` counts the graphs of all ranks, each of which has its part of every batch. With `nodes` or `edges`
+        ranks take whole batches in turn, and as many each: up to `world_size - 1` of the last are left out."""
+        bounds = {"batch_size": batch_size, "nodes": nodes, "edges": edges}
+        if all(bound is None for bound in bounds.values()):
+            bounds["batch_size"] = 32
+        for name, bound in bounds.items():
+            if bound is not None and bound < 1:
+                raise ConfigError(f"{name} is {bound}: expected 1 or more", key=name)
+        if not 0 <= rank < world_size:
+            raise ConfigError(f"rank is {rank}: expected 0 to {world_size - 1}, as world_size is {world_size}", key="rank")
+        return GraphLoader(self, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
+
+    def _graph(self, number: int) -> Graph:
+        arrays = self._arrays(np.array([number]))
+        names = self._facts["names"]
+        known = int(np.frombuffer(self._native.known_times(), dtype=np.int64)[number])
+        return Graph(
+            key=self._facts["keys"][number],
+            **{name: arrays.get(name) for name in ("edge_index", *_FLOATS)},  # type: ignore[arg-type]
+            names=[names[name] for name in arrays["node_names"]] if names else None,
+            known_time=None if known == _UNKNOWN_NS else np.datetime64(known, "ns"),
+            num_nodes=len(arrays["batch"]),
+        )
+
+    def _arrays(self, numbers: npt.NDArray[np.int64]) -> Arrays:
+        read = self._native.arrays(numbers.astype(np.int64).tobytes())
+        arrays = {
+            name: np.frombuffer(memory, dtype=np.float32 if name in _FLOATS else np.int64)
+            for name, memory in read.items()
+        }
+        facts, count, edges = self._facts, len(numbers), len(arrays["edge_index"]) // 2
+        arrays["edge_index"] = arrays["edge_index"].reshape(2, edges)
+        arrays["graph"] = numbers
+        for name, rows, width in (
+            ("x", len(arrays["batch"]), len(facts["node_features"])),
+            ("edge_attr", edges, len(facts["edge_attributes"])),
+            ("y", count if facts["target_level"] == "graph" else len(arrays["batch"]), len(facts["targets"])),
+        ):
+            has = width > 0 and (name != "y" or facts["target_level"] is not None)
+            _put(arrays, name, arrays[name].reshape(rows, width) if has else None)
+        if not facts["weighted"]:
+            del arrays["edge_weight"]
+        return arrays
+
+    def __repr__(self) -> str:
+        return f"<megabatch.graph.Graphs: {len(self)} of {self.path}>"
+
+
+class GraphLoader:
+    """Batches of graphs. A loop over it is one epoch, after which it stands at the next one."""
+
+    def __init__(
+        self,
+        graphs: Graphs,
+        bounds: dict[str, int | None],
+        shuffle: bool,
+        seed: int,
+        drop_last: bool,
+        rank: int,
+        world_size: int,
+        pyg: bool,
+        device: str | torch.device | None,
+    ) -> None:
+        self._graphs, self._bounds, self._sizes = graphs, bounds, graphs.sizes
+        self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
+        self._rank, self._world_size, self._pyg, self._device = rank, world_size, pyg, device
+        self._epoch, self._batch, self._resumes = 0, 0, False
+        self._planned: tuple[int, list[npt.NDArray[np.int64]]] | None = None
+        self._order = {
+            "graphs": len(graphs),
+            "chosen": zlib.crc32(graphs._numbers.tobytes()),
+            **bounds,
+            "shuffle": shuffle,
+            "seed": seed,
+            "drop_last": drop_last,
+        }
+        for place, (name, bound) in enumerate((("nodes", bounds["nodes"]), ("edges", bounds["edges"]))):
+            if bound is not None and len(graphs) and self._sizes[:, place].max() > bound:
+                largest = int(self._sizes[:, place].argmax())
+                size = self._sizes[largest, place]
+                raise ConfigError(
+                    f"{name} is {bound}, and graph {graphs.keys[largest]} has {size}: give {size} or more", key=name
+                )
+
+    def __len__(self) -> int:
+        """Batches of this rank in the epoch that comes next."""
+        return len(self._batches(self._place()[0]))
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch, counted from 0."""
+        return self._place()[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins at the first batch of `epoch`."""
+        if epoch < 0:
+            raise ConfigError(f"epoch is {epoch}: expected 0 or more", key="epoch")
+        self._epoch, self._batch, self._resumes = epoch, 0, False
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, batch = self._place()
+        first = batch if self._resumes else 0
+        self._resumes = False
+        batches = self._batches(epoch)
+        for number in range(first, len(batches)):
+            self._epoch, self._batch = epoch, number + 1
+            yield self._made(self._graphs._arrays(self._graphs._numbers[batches[number]]))
+        self._epoch, self._batch = epoch + 1, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands, for `load_state_dict` of one with the same graphs and options."""
+        epoch, batch = self._place()
+        return {"version": 1, "epoch": epoch, "batch": batch, "order": dict(self._order)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where another loader stood."""
+        if state.get("version") != 1:
+            raise ConfigError(f"version {state.get('version')!r}: expected a state of a loader, version 1")
+        for key, own in self._order.items():
+            theirs = state["order"].get(key)
+            if theirs != own:
+                what = {"graphs": "other graphs", "chosen": "another choice of graphs"}.get(key, f"{key}={theirs}")
+                raise ConfigError(f"the state is of a loader with {what}, and this one has {own}: their batches differ", key=key)
+        self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
+
+    def _place(self) -> tuple[int, int]:
+        batches = len(self._batches(self._epoch))
+        return (self._epoch, self._batch) if self._batch < max(batches, 1) else (self._epoch + 1, 0)
+
+    def _batches(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        """Places of the graphs of each batch of this rank, in an epoch."""
+        if self._planned is None or self._planned[0] != epoch:
+            order = np.arange(len(self._graphs), dtype=np.int64)
+            if self._shuffle:
+                np.random.default_rng([self._seed, epoch]).shuffle(order)
+            self._planned = (epoch, self._own(self._filled(order)))
+        return self._planned[1]
+
+    def _filled(self, order: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+        """Batches of all ranks: each takes graphs in their order until the next would pass a bound."""
+        count, nodes, edges = (self._bounds[name] for name in ("batch_size", "nodes", "edges"))
+        if nodes is None and edges is None:
+            assert count is not None
+            ends = list(range(count, len(order), count)) + ([len(order)] if len(order) else [])
+            is_full = len(order) % count == 0
+        else:
+            ends, is_full = self._ends_by_size(order), False
+        starts = [0, *ends[:-1]] if ends else []
+        batches = [order[start:end] for start, end in zip(starts, ends)]
+        return batches[:-1] if self._drop_last and not is_full else batches
+
+    def _ends_by_size(self, order: npt.NDArray[np.int64]) -> list[int]:
+        big = np.iinfo(np.int64).max
+        count, nodes, edges = (self._bounds[name] or big for name in ("batch_size", "nodes", "edges"))
+        ends, graphs_in, nodes_in, edges_in = [], 0, 0, 0
+        for place, (own_nodes, own_edges) in enumerate(self._sizes[order].tolist()):
+            if graphs_in and (graphs_in + 1 > count or nodes_in + own_nodes > nodes or edges_in + own_edges > edges):
+                ends.append(place)
+                graphs_in = nodes_in = edges_in = 0
+            graphs_in, nodes_in, edges_in = graphs_in + 1, nodes_in + own_nodes, edges_in + own_edges
+        return [*ends, len(order)] if len(order) else ends
+
+    def _own(self, batches: list[npt.NDArray[np.int64]]) -> list[npt.NDArray[np.int64]]:
+        ranks = self._world_size
+        if ranks == 1:
+            return batches
+        if self._bounds["nodes"] is None and self._bounds["edges"] is None:
+            # A batch of fewer graphs than ranks is left out: a rank without graphs would take no step.
+            parts = (np.array_split(batch, ranks) for batch in batches if len(batch) >= ranks)
+            return [part[self._rank] for part in parts]
+        whole = len(batches) // ranks * ranks
+        return batches[self._rank : whole : ranks]
+
+    def _made(self, arrays: Arrays) -> Any:
+        del arrays["node_names"]
+        edge_ptr = arrays.pop("edge_ptr")
+        if not self._pyg and self._device is None:
+            return arrays
+        import torch
+
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        made: Any = _pyg_batch(tensors, torch.from_numpy(edge_ptr)) if self._pyg else tensors
+        if self._device is None:
+            return made
+        device = torch.device(self._device)
+        if self._pyg:
+            return (made.pin_memory() if device.type == "cuda" else made).to(device, non_blocking=True)
+        pinned = (tensor.pin_memory() if device.type == "cuda" else tensor for tensor in tensors.values())
+        return {name: tensor.to(device, non_blocking=True) for name, tensor in zip(tensors, pinned)}
+
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{name}={bound}" for name, bound in self._bounds.items() if bound is not None)
+        return f"<megabatch.graph.GraphLoader: {len(self)} batches, {bounds}>"
+
+
+def _pyg_batch(tensors: dict[str, Any], edge_ptr: Any) -> Any:
+    """A `Batch` as `Batch.from_data_list` makes it, of arrays that are joined already."""
+    import torch
+
+    ptr, graph = tensors["ptr"], tensors["graph"]
+    nodes = (ptr[1:] - ptr[:-1]).tolist()
+    # PyG makes a class for each new batch, but not for a copy.
+    made: Any = copy.copy(_empty_batch())
+    made._store._mapping.update(tensors)
+    made.num_nodes = int(ptr[-1])
+    whole = torch.arange(len(graph) + 1)
+    by_edge, by_node = ("edge_index", "edge_weight", "edge_attr"), ("x", "batch")
+    slices = {}
+    for name, tensor in tensors.items():
+        if name in by_edge:
+            slices[name] = edge_ptr
+        elif name in by_node or (name == "y" and len(tensor) != len(graph)):
+            slices[name] = ptr
+        else:
+            slices[name] = whole
+    del slices["batch"], slices["ptr"]
+    made._num_graphs = len(graph)
+    made._slice_dict = slices
+    made._inc_dict = {name: ptr[:-1] if name == "edge_index" else None for name in slices}
+    made._store._num_nodes = nodes
+    return made
+
+
+@functools.cache
+def _empty_batch() -> Any:
+    from torch_geometric.data import Batch
+
+    return Batch()  # type: ignore[no-untyped-call, unused-ignore]
+
+
+def _put(arrays: Arrays, name: str, array: npt.NDArray[Any] | None) -> None:
+    if array is None:
+        del arrays[name]
+    else:
+        arrays[name] = array

@@ -1,0 +1,223 @@
+"""Graphs of a file as arrays and as batches."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import unittest
+from pathlib import Path
+from typing import Any
+
+import megabatch as mb
+import numpy as np
+from shared import InFolder, resident_bytes
+
+HAS_PYG = all(importlib.util.find_spec(name) is not None for name in ("torch", "torch_geometric"))
+
+
+def sums_of(path: Path, results: Any) -> None:
+    """In another process: the sum of all features, by two loops over a file that was opened there and here."""
+    results.put([sum(float(batch["x"].sum()) for batch in graphs.loader(3)) for graphs in (OPENED[0], mb.graph.open(path))])
+
+
+OPENED: list[Any] = []
+
+
+class Graphs(InFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        # Paths of 2 to 9 nodes, both ways, with an attribute of edges and two features of nodes; 40 of them.
+        rng = np.random.default_rng(0)
+        self.plain: list[dict[str, Any]] = []
+        folder = self.folder / "paths"
+        folder.mkdir()
+        edges, indicator, attributes, lengths, labels, first = [], [], [], [], [], 1
+        for number in range(40):
+            nodes = 2 + number % 8
+            x = rng.integers(-9, 9, (nodes, 2))
+            self.plain.append({"nodes": nodes, "x": x, "label": number % 3})
+            for node in range(nodes - 1):
+                edges += [(first + node, first + node + 1), (first + node + 1, first + node)]
+                lengths += [number + node, number + node]
+            indicator += [number + 1] * nodes
+            attributes += [", ".join(map(str, row)) for row in x]
+            labels.append(number % 3)
+            first += nodes
+        for name, lines in (
+            ("A", [f"{a}, {b}" for a, b in edges]),
+            ("graph_indicator", indicator),
+            ("graph_labels", labels),
+            ("node_attributes", attributes),
+            ("edge_attributes", lengths),
+        ):
+            (folder / f"paths_{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+        self.path = self.folder / "paths.mbg"
+        mb.graph.build(folder, self.path, kind="tu")
+        self.graphs = mb.graph.open(self.path)
+
+    def test_a_graph_is_what_the_files_say(self) -> None:
+        self.assertEqual(len(self.graphs), 40)
+        for number, plain in enumerate(self.plain):
+            graph = self.graphs[number]
+            self.assertEqual((graph.num_nodes, graph.edge_index.shape), (plain["nodes"], (2, 2 * plain["nodes"] - 2)))
+            assert graph.x is not None and graph.y is not None and graph.edge_attr is not None
+            np.testing.assert_array_equal(graph.x, plain["x"])
+            self.assertEqual(graph.y.shape[0], 1)
+            self.assertEqual(graph.edge_attr.shape, (graph.edge_index.shape[1], 1))
+            # Edges lie by the node that they go to; their attribute is that of the lower node.
+            lower = graph.edge_index.min(axis=0)
+            np.testing.assert_array_equal(graph.edge_attr[:, 0], number + lower)
+            self.assertTrue(np.all(np.diff(graph.edge_index[1]) >= 0))
+        key = self.graphs.keys[7]
+        np.testing.assert_array_equal(self.graphs[key].edge_index, self.graphs[7].edge_index)
+        self.assertIn(key, self.graphs)
+        self.assertEqual(len(list(self.graphs)), 40)
+
+    def test_arrays_are_their_own(self) -> None:
+        graph = self.graphs[3]
+        assert graph.x is not None
+        graph.x[:] = 1000
+        graph.edge_index[:] = 0
+        again = self.graphs[3]
+        assert again.x is not None
+        np.testing.assert_array_equal(again.x, self.plain[3]["x"])
+        mb.graph.verify(self.path)
+
+    def test_a_batch_is_its_graphs_one_after_the_other(self) -> None:
+        batch = self.graphs.arrays([5, 0, 5])
+        first = 0
+        for place, number in enumerate([5, 0, 5]):
+            graph, here = self.graphs[number], batch["batch"] == place
+            np.testing.assert_array_equal(batch["x"][here], graph.x)
+            edges = here[batch["edge_index"][0]]
+            np.testing.assert_array_equal(batch["edge_index"][:, edges] - first, graph.edge_index)
+            np.testing.assert_array_equal(batch["edge_attr"][edges], graph.edge_attr)
+            self.assertEqual(batch["ptr"][place], first)
+            first += graph.num_nodes
+        self.assertEqual((batch["ptr"][-1], batch["y"].shape), (first, (3, len(self.graphs.targets))))
+        np.testing.assert_array_equal(batch["graph"], [5, 0, 5])
+
+    def test_an_epoch_has_every_graph_once_in_an_order_of_its_own(self) -> None:
+        loader = self.graphs.loader(batch_size=7, shuffle=True, seed=3)
+        epochs = [np.concatenate([batch["graph"] for batch in loader]) for _ in range(2)]
+        for epoch in epochs:
+            np.testing.assert_array_equal(np.sort(epoch), np.arange(40))
+        self.assertFalse(np.array_equal(*epochs))
+        other = self.graphs.loader(batch_size=7, shuffle=True, seed=3)
+        other.set_epoch(1)
+        np.testing.assert_array_equal(np.concatenate([batch["graph"] for batch in other]), epochs[1])
+        self.assertEqual([len(batch["graph"]) for batch in self.graphs.loader(16)], [16, 16, 8])
+        self.assertEqual([len(batch["graph"]) for batch in self.graphs.loader(16, drop_last=True)], [16, 16])
+
+    def test_batches_are_bounded_by_nodes_and_edges(self) -> None:
+        for bounds in ({"nodes": 20}, {"edges": 30}, {"nodes": 25, "edges": 33, "batch_size": 4}):
+            loader = self.graphs.loader(shuffle=True, **bounds)
+            batches = list(loader)
+            for batch in batches:
+                sizes = {"nodes": len(batch["batch"]), "edges": batch["edge_index"].shape[1], "batch_size": len(batch["graph"])}
+                self.assertTrue(all(sizes[name] <= bound for name, bound in bounds.items()), (bounds, sizes))
+            np.testing.assert_array_equal(np.sort(np.concatenate([batch["graph"] for batch in batches])), np.arange(40))
+            # The first graph of a batch did not fit into the one before.
+            for batch, after in zip(batches, batches[1:]):
+                together = {
+                    "nodes": len(batch["batch"]) + after["ptr"][1],
+                    "edges": batch["edge_index"].shape[1] + (after["edge_index"][1] < after["ptr"][1]).sum(),
+                    "batch_size": len(batch["graph"]) + 1,
+                }
+                self.assertTrue(any(together[name] > bound for name, bound in bounds.items()))
+
+    def test_a_loader_goes_on_where_another_stood(self) -> None:
+        whole = [batch["graph"] for batch in self.graphs.loader(7, shuffle=True)]
+        half = self.graphs.loader(7, shuffle=True)
+        batches = iter(half)
+        next(batches), next(batches)
+        other = self.graphs.loader(7, shuffle=True)
+        other.load_state_dict(half.state_dict())
+        rest = [batch["graph"] for batch in other]
+        self.assertEqual([list(batch) for batch in rest], [list(batch) for batch in whole[2:]])
+        self.assertEqual(other.epoch, 1)
+        with self.assertRaisesRegex(mb.ConfigError, "seed=0, and this one has 4"):
+            self.graphs.loader(7, shuffle=True, seed=4).load_state_dict(half.state_dict())
+        with self.assertRaisesRegex(mb.ConfigError, "other graphs"):
+            self.graphs[:39].loader(7, shuffle=True).load_state_dict(half.state_dict())
+
+    def test_ranks_share_an_epoch(self) -> None:
+        parts = [[batch["graph"] for batch in self.graphs.loader(10, shuffle=True, rank=rank, world_size=3)] for rank in range(3)]
+        whole = [batch["graph"] for batch in self.graphs.loader(10, shuffle=True)]
+        for batch, part in zip(whole, zip(*parts)):
+            np.testing.assert_array_equal(np.concatenate(part), batch)
+        by_nodes = [list(self.graphs.loader(nodes=20, rank=rank, world_size=3)) for rank in range(3)]
+        self.assertEqual(len({len(own) for own in by_nodes}), 1)
+        seen = np.concatenate([batch["graph"] for own in by_nodes for batch in own])
+        self.assertEqual(len(set(seen)), len(seen))
+
+    def test_some_graphs_are_chosen(self) -> None:
+        some = self.graphs[[4, 9, 2]]
+        self.assertEqual(some.keys, [self.graphs.keys[number] for number in (4, 9, 2)])
+        np.testing.assert_array_equal(some.arrays([1])["x"], self.graphs[9].x)
+        self.assertEqual(len(self.graphs[10:20][::2]), 5)
+        np.testing.assert_array_equal(some.sizes[:, 0], [self.plain[number]["nodes"] for number in (4, 9, 2)])
+        with self.assertRaises(KeyError):
+            some[self.graphs.keys[0]]
+
+    def test_what_is_wrong_is_named(self) -> None:
+        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 0: expected 1 or more"):
+            self.graphs.loader(0)
+        with self.assertRaisesRegex(mb.ConfigError, "nodes is 5, and graph .* has 9: give 9 or more"):
+            self.graphs.loader(nodes=5)
+        with self.assertRaisesRegex(mb.ConfigError, "rank is 2: expected 0 to 1"):
+            self.graphs.loader(4, rank=2, world_size=2)
+        with self.assertRaises(IndexError):
+            self.graphs[40]
+        with self.assertRaises(mb.MegabatchError):
+            self.graphs["no such graph"]
+        with self.assertRaises(mb.MegabatchError):
+            mb.graph.open(self.folder / "missing.mbg")
+        damaged = self.folder / "damaged.mbg"
+        content = bytearray(self.path.read_bytes())
+        content[len(content) // 2] ^= 1
+        damaged.write_bytes(content)
+        with self.assertRaises(mb.DataError):
+            mb.graph.verify(damaged)
+
+    def test_processes_read_the_same_file(self) -> None:
+        expected = float(sum(plain["x"].sum() for plain in self.plain))
+        OPENED[:] = [self.graphs]
+        results: Any = multiprocessing.get_context("fork").Queue()
+        process = multiprocessing.get_context("fork").Process(target=sums_of, args=(self.path, results))
+        process.start()
+        self.assertEqual(results.get(timeout=30), [expected, expected])
+        process.join(30)
+
+    def test_a_thousand_epochs_take_no_more_memory(self) -> None:
+        loader = self.graphs.loader(20, shuffle=True)
+        for _ in range(100):
+            for _ in loader:
+                pass
+        before = resident_bytes()
+        for _ in range(1000):
+            for _ in loader:
+                pass
+        self.assertLess(resident_bytes() - before, 2 << 20)
+
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
+    def test_objects_are_those_of_pytorch_geometric(self) -> None:
+        import torch
+        from torch_geometric.data import Batch
+
+        data = [self.graphs.pyg(number) for number in (3, 8, 1)]
+        theirs: Any = Batch.from_data_list(data)
+        ours: Any = next(iter(self.graphs[[3, 8, 1]].loader(3, pyg=True)))
+        for name in ("x", "edge_index", "edge_attr", "y", "batch", "ptr"):
+            self.assertTrue(torch.equal(ours[name], theirs[name]), name)
+        self.assertEqual((ours.num_graphs, ours.num_nodes), (theirs.num_graphs, theirs.num_nodes))
+        for one, other in zip(ours.to_data_list(), data):
+            for name in ("x", "edge_index", "edge_attr", "y"):
+                self.assertTrue(torch.equal(one[name], other[name]), name)
+            self.assertEqual(one.num_nodes, other.num_nodes)
+        tensors = next(iter(self.graphs.loader(4, device="cpu")))
+        self.assertIsInstance(tensors["x"], torch.Tensor)
+
+
+if __name__ == "__main__":
+    unittest.main()

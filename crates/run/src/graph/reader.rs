@@ -1,0 +1,223 @@
+//! Graphs of a file as arrays, for programs that train on their own.
+
+use std::path::Path;
+
+use megabatch_graph_cache::{BlockDiagonal, GraphFile, IndexWidth, TargetLevel};
+use megabatch_segment::Index;
+use serde_json::Value;
+
+use super::inspect::facts;
+use crate::error::{Error, Result};
+
+/// An open file of graphs. Its memory is shared with other processes that have the file open.
+#[derive(Clone, Debug)]
+pub struct GraphReader {
+    file: GraphFile,
+}
+
+/// Some graphs as one without edges between them, as PyTorch Geometric has batches. G graphs, N
+/// nodes, E edges; F, A and K features, attributes and targets. Arrays are row-major.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GraphArrays {
+    /// `[2, E]` the nodes that edges come from, then those that they go to.
+    pub edge_index: Vec<i64>,
+    /// `[E]`, or empty where edges have no weights.
+    pub edge_weight: Vec<f32>,
+    /// [E, A].
+    pub edge_attr: Vec<f32>,
+    /// [N, F].
+    pub x: Vec<f32>,
+    /// [N, K] of nodes or [G, K] of graphs; empty without targets. Unknown ones are NaN.
+    pub y: Vec<f32>,
+    /// `[N]` the place of each node's name in the file's list of names.
+    pub node_names: Vec<i64>,
+    /// `[N]` the graph that each node is in.
+    pub batch: Vec<i64>,
+    /// [G + 1] the first node of each graph, and N.
+    pub node_offsets: Vec<i64>,
+    /// [G + 1] the first edge of each graph, and E.
+    pub edge_offsets: Vec<i64>,
+}
+
+impl GraphReader {
+    /// Opens the file of graphs `path`.
+    ///
+    /// # Errors
+    /// A data error where it is none, or damaged.
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(GraphReader { file: GraphFile::open(path)? })
+    }
+
+    /// Contents of the file: what `megabatch graph inspect --json` prints.
+    pub fn facts(&self) -> Value {
+        facts(&self.file)
+    }
+
+    /// Number of graphs.
+    pub fn len(&self) -> usize {
+        self.file.len()
+    }
+
+    /// True if there are no graphs.
+    pub fn is_empty(&self) -> bool {
+        self.file.is_empty()
+    }
+
+    /// Number of the graph with this key.
+    ///
+    /// # Errors
+    /// A usage error that names the keys around it.
+    pub fn find(&self, key: &str) -> Result<usize> {
+        Ok(self.file.index_of(key)?)
+    }
+
+    /// Numbers of nodes and of edges of each graph.
+    pub fn sizes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        (0..self.file.len()).map(|graph| self.file.size(graph))
+    }
+
+    /// Time from which each graph may be used, in ns since 1970 UTC.
+    pub fn known_times(&self) -> impl Iterator<Item = Option<i64>> + '_ {
+        (0..self.file.len()).map(|graph| self.file.known_time(graph))
+    }
+
+    /// The graphs with these numbers, in this order, which may repeat some.
+    ///
+    /// # Errors
+    /// A usage error for a number that no graph has; a data error that names a damaged graph.
+    pub fn arrays(&self, graphs: &[usize]) -> Result<GraphArrays> {
+        if let Some(&graph) = graphs.iter().find(|&&graph| graph >= self.file.len()) {
+            return Err(Error::usage(format!("graph {graph}: the file has {}, counted from 0", self.file.len())));
+        }
+        match self.file.widths().indices {
+            IndexWidth::U32 => self.arrays_of_width::<u32>(graphs),
+            IndexWidth::U64 => self.arrays_of_width::<u64>(graphs),
+        }
+    }
+
+    fn arrays_of_width<I: Index>(&self, graphs: &[usize]) -> Result<GraphArrays> {
+        let mut batch = BlockDiagonal::<I>::new(self.file.clone());
+        batch.set(graphs)?;
+        let schema = self.file.schema();
+        let (nodes, edges) = (batch.nodes(), batch.edges());
+        let target_rows = match schema.target_level {
+            TargetLevel::None => 0,
+            TargetLevel::Node => nodes,
+            TargetLevel::Graph => batch.len(),
+        };
+        let mut arrays = GraphArrays {
+            edge_index: vec![0; 2 * edges],
+            edge_weight: vec![0.0; if schema.weighted { edges } else { 0 }],
+            edge_attr: vec![0.0; edges * schema.edge_attributes.len()],
+            x: vec![0.0; nodes * schema.node_features.len()],
+            y: Vec::with_capacity(target_rows * schema.targets.len()),
+            node_names: Vec::with_capacity(nodes),
+            batch: Vec::with_capacity(nodes),
+            node_offsets: batch.node_offsets().iter().map(|&node| node as i64).collect(),
+            edge_offsets: batch.edge_offsets().iter().map(|&edge| edge as i64).collect(),
+        };
+        let (sources, targets) = arrays.edge_index.split_at_mut(edges);
+        for (graph, block) in batch.blocks().enumerate() {
+            let (first_node, first_edge) = (batch.node_offsets()[graph], batch.edge_offsets()[graph]);
+            let csr = block.csr();
+            let range = first_edge..first_edge + csr.col().len();
+            for (source, column) in sources[range.clone()].iter_mut().zip(csr.col()) {
+                *source = first_node as i64 + column.wide() as i64;
+            }
+            for row in 0..csr.rows() {
+                let edges = csr.edges_of(row);
+                targets[first_edge + edges.start..first_edge + edges.end].fill((first_node + row) as i64);
+            }
+            let part = |values: usize, width: usize, first: usize| first * width..first * width + values;
+            if schema.weighted {
+                block.weights().copy_to(&mut arrays.edge_weight[range]);
+            }
+            let (attributes, features) = (block.edge_attributes(), block.node_features());
+            let width = schema.edge_attributes.len();
+            attributes.copy_to(&mut arrays.edge_attr[part(attributes.len(), width, first_edge)]);
+            let width = schema.node_features.len();
+            features.copy_to(&mut arrays.x[part(features.len(), width, first_node)]);
+            arrays.y.extend_from_slice(block.targets());
+            arrays.node_names.extend(block.nodes().iter().map(|&name| i64::from(name)));
+            arrays.batch.extend(std::iter::repeat_n(graph as i64, block.len()));
+        }
+        Ok(arrays)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, Targets, build_cached};
+
+    use super::*;
+
+    /// Paths of 1, 2 and 3 nodes, with everything that a graph may have.
+    struct Paths(Schema, Vec<String>);
+
+    impl Builder for Paths {
+        fn identity(&self) -> Identity {
+            Identity::default()
+        }
+
+        fn schema(&self) -> &Schema {
+            &self.0
+        }
+
+        fn keys(&self) -> &[String] {
+            &self.1
+        }
+
+        fn build(&self, index: usize) -> megabatch_graph_cache::Result<Graph> {
+            let nodes = index as u32 + 1;
+            let edges: Vec<_> = (1..nodes).map(|node| (node - 1, node, node as f32)).collect();
+            let mut graph = Graph::from_edges(&self.0, (0..nodes).collect(), &edges)?;
+            graph.node_features = (0..2 * nodes).map(|value| (10 * index) as f32 + value as f32).collect();
+            graph.edge_attributes = edges.iter().map(|edge| -edge.2).collect();
+            graph.targets = Targets::Graph(vec![index as f32]);
+            graph.known_time = (index > 0).then_some(index as i64);
+            Ok(graph)
+        }
+    }
+
+    fn reader() -> (tempfile::TempDir, GraphReader) {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let schema = Schema {
+            weighted: true,
+            edge_attributes: names(&["length"]),
+            node_features: names(&["a", "b"]),
+            targets: names(&["size"]),
+            target_level: TargetLevel::Graph,
+            ..Schema::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("paths.mbg");
+        build_cached(&path, &Paths(schema, names(&["one", "two", "three"])), &BuildOptions::default(), &mut |_| {})
+            .unwrap();
+        let reader = GraphReader::open(&path).unwrap();
+        (folder, reader)
+    }
+
+    #[test]
+    fn arrays_are_those_of_the_graphs_one_after_the_other() {
+        let (_folder, reader) = reader();
+        assert_eq!((reader.len(), reader.find("three").unwrap()), (3, 2));
+        assert_eq!(reader.sizes().collect::<Vec<_>>(), [(1, 0), (2, 1), (3, 2)]);
+        assert_eq!(reader.known_times().collect::<Vec<_>>(), [None, Some(1), Some(2)]);
+        let arrays = reader.arrays(&[2, 0, 1, 0]).unwrap();
+        let expected = GraphArrays {
+            edge_index: vec![0, 1, 4, 1, 2, 5],
+            edge_weight: vec![1.0, 2.0, 1.0],
+            edge_attr: vec![-1.0, -2.0, -1.0],
+            x: vec![20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 0.0, 1.0, 10.0, 11.0, 12.0, 13.0, 0.0, 1.0],
+            y: vec![2.0, 0.0, 1.0, 0.0],
+            node_names: vec![0, 1, 2, 0, 0, 1, 0],
+            batch: vec![0, 0, 0, 1, 2, 2, 3],
+            node_offsets: vec![0, 3, 4, 6, 7],
+            edge_offsets: vec![0, 2, 2, 3, 3],
+        };
+        assert_eq!(arrays, expected);
+        assert_eq!(reader.arrays(&[]).unwrap().node_offsets, [0]);
+        let error = reader.arrays(&[0, 3]).unwrap_err().to_string();
+        assert!(error.contains("graph 3: the file has 3, counted from 0"), "{error}");
+    }
+}
