@@ -24,6 +24,10 @@ def sums_of(path: Path, results: Any) -> None:
 OPENED: list[Any] = []
 
 
+class Unknown:
+    """A class that a file of `torch.save` may have objects of."""
+
+
 class Graphs(InFolder):
     def setUp(self) -> None:
         super().setUp()
@@ -200,6 +204,75 @@ class Graphs(InFolder):
             for _ in loader:
                 pass
         self.assertLess(resident_bytes() - before, 2 << 20)
+
+    def test_what_is_saved_comes_back(self) -> None:
+        rng = np.random.default_rng(1)
+        given: list[dict[str, Any]] = []
+        for number in range(12):
+            nodes = 1 + number
+            # Some of all pairs, in any order.
+            pairs = rng.permutation(nodes * nodes)[: 3 * number]
+            edges = len(pairs)
+            given.append(
+                {
+                    "edge_index": np.stack([pairs % nodes, pairs // nodes]),
+                    "edge_weight": rng.random(edges, dtype=np.float32),
+                    "edge_attr": rng.random((edges, 3), dtype=np.float32),
+                    "x": rng.random((nodes, 4), dtype=np.float32),
+                    "y": rng.random((1, 2), dtype=np.float32),
+                    "num_nodes": nodes,
+                }
+            )
+        path = self.folder / "saved.mbg"
+        graphs = mb.graph.save(given, path, keys=[f"g{number}" for number in range(12)])
+        for number, one in enumerate(given):
+            found: Any = graphs[f"g{number}"]
+            order = np.lexsort(one["edge_index"])
+            ordered = {"edge_index": one["edge_index"][:, order], "x": one["x"], "y": one["y"]}
+            ordered.update({name: one[name][order] for name in ("edge_weight", "edge_attr")})
+            for name, array in ordered.items():
+                np.testing.assert_array_equal(getattr(found, name), array, f"{number} {name}")
+        self.assertEqual([child.name for child in self.folder.glob(".megabatch-*")], [])
+        by_node = mb.graph.save([{**one, "y": one["x"][:, :1]} for one in given], path)
+        np.testing.assert_array_equal(by_node[5].y, given[5]["x"][:, :1])
+        classes = mb.graph.save(({**one, "y": np.array(k % 3)} for k, one in enumerate(given)), path)
+        np.testing.assert_array_equal(np.argmax(classes.arrays(range(12))["y"], axis=1), np.arange(12) % 3)
+
+    def test_what_cannot_be_saved_is_named(self) -> None:
+        path, good = self.folder / "saved.mbg", {"edge_index": np.array([[0, 1], [1, 0]]), "x": np.ones((2, 3), np.float32)}
+        for graphs, error, text in (
+            ([{**good, "pos": np.ones((2, 3))}], mb.ConfigError, r"graph 0 has pos, which .* ignore=\['pos'\]"),
+            ([good, {**good, "x": np.ones((2, 4))}], mb.DataError, r"graph 1: x is \[2, 4\] of float32, and in those before"),
+            ([good, {"edge_index": good["edge_index"]}], mb.DataError, "graph 1 has edge_index, and those before have edge_index, x"),
+            ([{**good, "edge_index": np.array([[0, 2], [1, 0]])}], mb.DataError, "nodes 0 to 2, and there are 2"),
+            ([{**good, "x": np.full((2, 3), 0.1)}], mb.DataError, "x of float64 has numbers that float32 cannot hold"),
+            ([{**good, "edge_weight": np.ones(3)}], mb.DataError, "edge_weight has 3 rows, expected 2"),
+            ([{"x": good["x"]}], mb.DataError, "graph 0 has no edge_index"),
+            ([], mb.DataError, "there are no graphs"),
+        ):
+            with self.assertRaisesRegex(error, text):
+                mb.graph.save(graphs, path)
+        self.assertFalse(path.exists())
+        self.assertEqual(len(mb.graph.save([{**good, "pos": np.ones((2, 3))}], path, ignore=["pos"])), 1)
+        with self.assertRaisesRegex(mb.ConfigError, "keys has 2 names for 1 graphs"):
+            mb.graph.save([good], path, keys=["a", "b"])
+
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
+    def test_a_folder_of_torch_files_is_read_without_running_code(self) -> None:
+        import torch
+
+        folder = self.folder / "files"
+        folder.mkdir()
+        data = [self.graphs.pyg(number) for number in range(12)]
+        for number, graph in enumerate(data):
+            torch.save(graph, folder / f"graph_{number}.pt")
+        again = mb.graph.save(folder, self.folder / "again.mbg")
+        for number, graph in enumerate(data):
+            for name in ("x", "edge_index", "edge_attr", "y"):
+                self.assertTrue(torch.equal(again.pyg(number)[name], graph[name]), (number, name))
+        torch.save({"edge_index": data[0].edge_index, "x": data[0].x, "who": Unknown()}, folder / "graph_12.pt")
+        with self.assertRaisesRegex(mb.DataError, r"graph_12.pt: it has an object of .*Unknown"):
+            mb.graph.save(folder, self.folder / "again.mbg")
 
     @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
     def test_objects_are_those_of_pytorch_geometric(self) -> None:

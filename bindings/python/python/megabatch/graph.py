@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
-from . import _frames, _megabatch
+from . import _frames, _graphs_saved, _megabatch
 from ._display import display
 from ._graphs import Graph, GraphLoader, Graphs
 from .dataset import Dataset
 from .errors import ConfigError
 
-__all__ = ["Graph", "GraphLoader", "Graphs", "build", "open", "verify"]
+__all__ = ["Graph", "GraphLoader", "Graphs", "build", "open", "save", "verify"]
 
 StrPath = Union[str, "os.PathLike[str]"]
 
@@ -25,6 +25,29 @@ def open(path: StrPath) -> Graphs:
         for batch in graphs.loader(batch_size=32, shuffle=True, pyg=True): ...
     """
     return Graphs.open(path)
+
+
+def save(
+    graphs: Iterable[Any] | StrPath,
+    path: StrPath,
+    *,
+    keys: Sequence[str] | None = None,
+    allow: Sequence[type] = (),
+    ignore: Sequence[str] = (),
+) -> Graphs:
+    """Writes graphs to the file `path` (`.mbg`) and opens it: `Data` objects of PyTorch Geometric, mappings with arrays
+    of these names, or a folder of `torch.save` files.
+
+    A graph has `edge_index` [2, E] and perhaps `edge_weight`, `edge_attr`, `x`, `y` and `num_nodes`; other attributes
+    are refused, unless `ignore` names them. Edges come back by the node that they go to, then by that which they come
+    from, with their weights and attributes. Floats are kept in single precision, where they are refused if it would
+    change them. Integers in `y` are classes, which come back one-hot. `keys` names the graphs; else they are numbers
+    from 1. Files of a folder come in the order of their numbers, and are read without running code: `allow` lists
+    classes of your own in them that may."""
+    source, folder = _graphs_saved.saved(graphs, path, keys, allow, ignore)
+    with folder:
+        build(source, path, kind="edge-index", progress=False)
+    return open(path)
 
 
 def verify(path: StrPath) -> dict[str, Any]:
