@@ -26,7 +26,8 @@ const MANYLINUX: &str = "manylinux_2_28";
 /// Packages of the tests and of the check of types.
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
 /// Packages of the tests with PyTorch and of the notebook: 6 GB.
-const TORCH_PACKAGES: &[&str] = &["torch", "torch_geometric", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib"];
+const TORCH_PACKAGES: &[&str] =
+    &["torch", "torch_geometric", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;

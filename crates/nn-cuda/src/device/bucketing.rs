@@ -38,6 +38,13 @@ pub(super) fn bucket_batch(samples: usize, windows: &[usize], bars: &[usize], st
     [windows, bars]
 }
 
+/// Distinct windows of a timeframe in a batch, and the bars that they cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BatchSizes {
+    pub(super) windows: usize,
+    pub(super) bars: usize,
+}
+
 /// The largest batch, padded as batches are.
 pub(super) fn bucket_largest<'a>(
     model: &Model,

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, StepDropout, TensorSet};
 
 use super::head::LossInput;
@@ -24,6 +25,15 @@ pub(super) trait DeviceModel: Debug + Send {
 
     /// True if it keeps series or windows.
     fn keeps_bars(&self) -> bool;
+
+    /// Pads batches from now on to the size of `largest`, if `batch` takes less memory. True if so;
+    /// never in dense training, for stored windows, or over graphs.
+    fn pad_to_largest(&mut self, _batch: &BatchView<'_>, _position: usize, _largest: &LargestBatch) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Ends what [`DeviceModel::pad_to_largest`] began.
+    fn end_padding(&mut self) {}
 
     /// Begins a step with `parameters`.
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()>;

@@ -5,6 +5,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, TensorSet};
 
 use super::device_model::{DeviceModel, DropoutSeed};
@@ -85,6 +86,14 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
 
     fn keeps_bars(&self) -> bool {
         self.lstms.keeps_bars()
+    }
+
+    fn pad_to_largest(&mut self, batch: &BatchView<'_>, position: usize, largest: &LargestBatch) -> Result<bool> {
+        self.lstms.pad_to_largest(batch, position, largest)
+    }
+
+    fn end_padding(&mut self) {
+        self.lstms.end_padding();
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {

@@ -41,6 +41,7 @@ use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
 use megabatch_gpu_core::{Captures, Device};
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::loss::Objective;
+use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Cell, Encoder, Model, ModelConfig, Moments, TensorSet};
 use megabatch_nn::{Error, Result};
 
@@ -242,6 +243,22 @@ impl Accelerator {
         let dropout_seed = DropoutSeed { dropout: Some(dropout), position };
         let loss_input = LossInput { targets: batch.targets(), loss, count, scale: control.scale() };
         captures.run(device, || device_model.accumulate_gradients(batch, dropout_seed, loss_input, values, gradients))
+    }
+
+    /// Takes all memory that batches of a run need, of which `largest` is the bound, unless `batch`
+    /// needs as much: buffers that grow batch by batch would be taken anew each time. The gradients
+    /// of `batch` are computed for that, so that a step has to begin afterwards. Dense training and
+    /// models over graphs take memory as batches come.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn reserve(&mut self, batch: &BatchView<'_>, objective: Objective, largest: &LargestBatch) -> Result<()> {
+        if !self.device_model.pad_to_largest(batch, objective.position, largest)? {
+            return Ok(());
+        }
+        let done = self.accumulate(batch, objective);
+        self.device_model.end_padding();
+        done
     }
 
     /// Ends a step: the device checks losses and gradients and, if all are finite, applies the

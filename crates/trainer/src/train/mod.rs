@@ -22,6 +22,7 @@ use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::Graphs;
+use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, SampleShape, TensorSet, encode, load_weights};
 use megabatch_nn_cpu::Compute;
 
@@ -44,6 +45,7 @@ use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::pass::evaluate;
 use crate::evaluate::predictions::{PredictionBackend, Predictions, States};
 use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, graphs_of, unwatched};
+use crate::plan::largest::largest_batch;
 use crate::train::checkpoint::{Best, Checkpoints};
 use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::{MemoryLimits, OomFallback};
@@ -368,9 +370,10 @@ impl Trainer {
         self.make_room_for_blocks(schedule)?;
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
         let target_scales = self.target_scales.clone();
+        let largest = self.largest_batch(run)?;
         let source = self.source(run, graphs, &scope, schedule.capacity(), target_scales.as_ref());
         let outcome = with_batches(source, order, |feed| {
-            let mut pipeline = BatchPipeline { feed, ahead: None };
+            let mut pipeline = BatchPipeline { feed, ahead: None, largest };
             *is_ready = true;
             self.agree_on(Ok(()))?;
             loop {
@@ -403,6 +406,17 @@ impl Trainer {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Bound of the batches of a run on a GPU, whose memory it may take at once; `None` where
+    /// batches are smaller than was planned.
+    fn largest_batch(&self, run: &Run<'_>) -> Result<Option<LargestBatch>> {
+        let is_whole = self.fallback.limits().batch_size == self.config.batch_size;
+        if !is_whole || !matches!(self.backend, Backend::Cuda(_)) {
+            return Ok(None);
+        }
+        let validation = self.config.evaluated(run.validation);
+        largest_batch(&self.config, run.samples, run.train, &validation).map(Some)
     }
 
     /// Source of the batches of a run, of up to `batch_size` samples, or graphs, with targets that

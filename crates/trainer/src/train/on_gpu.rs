@@ -26,7 +26,7 @@ use super::{Run, Trainer};
 use crate::config::Config;
 use crate::config::divergence::DivergenceState;
 use crate::config::optimizer::OptimizerConfig;
-use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
+use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::predictions::PredictionBackend;
@@ -108,7 +108,7 @@ impl CudaBackend {
         let accelerator = self.ensure_accelerator(planner.model, planner.config)?;
         let mut plan = match pipeline.ahead.take() {
             Some(submitted) => submitted?,
-            None => submit(accelerator, step, pipeline.feed, planner, &mut host)?,
+            None => submit(accelerator, step, pipeline, planner, &mut host)?,
         };
         // The step before may have changed the scale since. This is for the log: kernels read the
         // device's.
@@ -116,7 +116,7 @@ impl CudaBackend {
         let settings = step_settings(planner.config, host.divergence, plan.objective.count, lr);
         accelerator.apply_gradients(&settings)?;
         if can_submit_ahead(step + 1, planner) {
-            pipeline.ahead = Some(submit(accelerator, step + 1, pipeline.feed, planner, &mut host));
+            pipeline.ahead = Some(submit(accelerator, step + 1, pipeline, planner, &mut host));
         }
         let report = accelerator.report()?;
         // Host time of the whole step, with its wait for data: GPU passes are not timed apart.
@@ -152,15 +152,20 @@ impl CudaBackend {
 fn submit(
     accelerator: &mut Accelerator,
     step: u64,
-    feed: &mut BatchFeed<'_>,
+    pipeline: &mut BatchPipeline<'_, '_>,
     planner: &StepPlanner<'_>,
     host: &mut StepHost<'_>,
 ) -> Result<StepPlan> {
     let plan = planner.plan(step, host.scale())?;
     accelerator.begin_step(&mut host.weights, host.scaler)?;
     for positions in &plan.batches {
-        let batch = feed.next()?.expect("the feed has the batches of every step");
-        accelerator.accumulate(&batch, plan.objective_over(&batch, positions))?;
+        let batch = pipeline.feed.next()?.expect("the feed has the batches of every step");
+        let objective = plan.objective_over(&batch, positions);
+        if let Some(largest) = pipeline.largest.take() {
+            accelerator.reserve(&batch, objective, &largest)?;
+            accelerator.begin_step(&mut host.weights, host.scaler)?;
+        }
+        accelerator.accumulate(&batch, objective)?;
     }
     Ok(plan)
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::loss::{Loss, Objective, Tasks};
+use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, StepDropout, StepSeed};
 use megabatch_order::StepSamples;
 
@@ -27,6 +28,8 @@ pub(super) struct BatchPipeline<'f, 'a> {
     /// The next step, where a GPU was given its batches already; or what kept it from that, which
     /// is that step's error.
     pub(super) ahead: Option<Result<StepPlan>>,
+    /// Bound of the batches, until a GPU has taken the memory that they need.
+    pub(super) largest: Option<LargestBatch>,
 }
 
 /// Plan of a step.

@@ -7,7 +7,8 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_trainer::{
-    Config, Event, GpuFootprint, InMemory, OptimizerKind, Run, SampleRanges, Samples, SeriesInMemory, Trainer,
+    Config, Event, GpuFootprint, InMemory, LastBatch, OptimizerKind, Run, SampleRanges, Samples, SeriesInMemory,
+    Trainer,
 };
 
 use crate::dense::{in_runs, normed, with_gaps};
@@ -193,4 +194,34 @@ fn a_host_has_no_bars_of_series_that_a_gpu_keeps() {
         .unwrap();
     // Two batches of a step and two of a validation, of which there are targets.
     assert_eq!(batch_bytes, 4 * base.batch_size * samples.shape().outputs * size_of::<f32>());
+}
+
+/// The memory of all batches is taken in the first step, although later batches have more distinct
+/// windows.
+#[test]
+fn shuffled_batches_take_their_memory_once() {
+    let (_driver, gpu) = with_kernels();
+    let samples = series();
+    let config = Config {
+        run_length: Some(1),
+        batch_size: 7,
+        max_steps: Some(14),
+        last_batch: LastBatch::Drop,
+        ..config(Precision::Fp32, 1)
+    };
+    let train = SampleRanges::from(0..49);
+    let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
+    let mut taken = Vec::new();
+    let mut observer = |event: Event<'_>| {
+        if let Event::Step(_) = event {
+            taken.push((gpu.usage().allocations_total, gpu.usage().allocated_bytes));
+        }
+        ControlFlow::Continue(())
+    };
+    trainer.train(&run, &mut observer).unwrap();
+    assert_eq!(taken.len(), 14);
+    assert!(taken.iter().all(|step| *step == taken[0]), "{taken:?}");
+    let planned = GpuFootprint::new(&config, &samples, &train, SampleRanges::NONE).unwrap().total_bytes();
+    assert!(taken[0].1 <= planned && taken[0].1 as f64 > 0.9 * planned as f64, "{} of {planned}", taken[0].1);
 }

@@ -4,11 +4,12 @@
 //! read of them, and the room that all this takes.
 
 use megabatch_nn::batch::BatchView;
+use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::{Error, Result};
 
 use super::Lstms;
 use crate::device::bars::Bars;
-use crate::device::bucketing::{bucket_batch, bucket_steps};
+use crate::device::bucketing::{BatchSizes, bucket_batch, bucket_steps};
 use crate::ops::{Operand, RowGranularity, Sequence, ensure_capacity};
 
 impl<T: Operand> Lstms<T> {
@@ -30,12 +31,48 @@ impl<T: Operand> Lstms<T> {
 
     /// Makes of the windows that were found a batch of a shape that is likely to come again.
     pub(super) fn fill_up(&mut self) -> Result<()> {
+        let mut sizes = self.sizes();
+        for (size, least) in sizes.iter_mut().zip(self.padded_to.iter().flatten()) {
+            *size = BatchSizes { windows: size.windows.max(least.windows), bars: size.bars.max(least.bars) };
+        }
+        let mut timeframes = self.bars.iter_mut().zip(sizes);
+        timeframes.try_for_each(|(timeframe, size)| timeframe.fill_up(size.windows, size.bars))
+    }
+
+    /// Sizes of the batch that was found, padded as batches are.
+    fn sizes(&self) -> Vec<BatchSizes> {
         let each_timeframe = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
         let (windows, bars, steps) =
             (each_timeframe(Bars::windows), each_timeframe(Bars::count), each_timeframe(Bars::steps));
         let [windows, bars] = bucket_batch(self.bars[0].samples(), &windows, &bars, &steps);
-        let sizes = windows.into_iter().zip(bars);
-        self.bars.iter_mut().zip(sizes).try_for_each(|(timeframe, (windows, bars))| timeframe.fill_up(windows, bars))
+        windows.into_iter().zip(bars).map(|(windows, bars)| BatchSizes { windows, bars }).collect()
+    }
+
+    /// Pads batches from now on to the size of `largest`, if `batch`, whose first sample is at
+    /// `position` in the epoch's order, is smaller. True if so; never in dense training or for
+    /// stored windows.
+    pub(in crate::device) fn pad_to_largest(
+        &mut self,
+        batch: &BatchView<'_>,
+        position: usize,
+        largest: &LargestBatch,
+    ) -> Result<bool> {
+        let samples = largest.sizes.iter().copied().max().unwrap_or(0);
+        if self.runs.is_some() || largest.series.is_none() || samples == 0 {
+            return Ok(false);
+        }
+        self.find(batch, position, true)?;
+        let [windows, bars] = bucket_batch(samples, &largest.windows, &largest.bars, &largest.steps);
+        let sizes: Vec<_> = windows.into_iter().zip(bars).map(|(windows, bars)| BatchSizes { windows, bars }).collect();
+        let is_below = |(own, most): (&BatchSizes, &BatchSizes)| own.windows < most.windows || own.bars < most.bars;
+        let pads = self.sizes().iter().zip(&sizes).any(is_below);
+        self.padded_to = pads.then_some(sizes);
+        Ok(pads)
+    }
+
+    /// Ends what [`Lstms::pad_to_largest`] began.
+    pub(in crate::device) fn end_padding(&mut self) {
+        self.padded_to = None;
     }
 
     /// Work lists of the windows found, and room for what they take.

@@ -18,6 +18,7 @@ use megabatch_nn::model::pooling::Pooling;
 use megabatch_nn::model::{Dropout, Model, TensorSet};
 
 use super::bars::Bars;
+use super::bucketing::BatchSizes;
 use super::cell::{Cells, Shared, Steps, inputs};
 use super::device_model::DropoutSeed;
 use super::inter_layer::InterLayer;
@@ -59,6 +60,8 @@ pub(super) struct Lstms<T: Operand> {
     reads: GatherIndex,
     /// Vectors of the batch.
     vectors: RowGranularity,
+    /// Sizes that batches are padded to at least.
+    padded_to: Option<Vec<BatchSizes>>,
     /// For dense training: how samples that follow one another become one window.
     runs: Option<Runs>,
     /// Dropout of the batch, if any, and then the masks of the outputs for the layers above,
@@ -127,6 +130,7 @@ impl<T: Operand> Lstms<T> {
             top,
             reads: GatherIndex::empty(&batches)?,
             vectors: RowGranularity::OfWindows,
+            padded_to: None,
             runs,
             dropout: None,
             masks: Buffer::zeros(&batches, 0)?,
