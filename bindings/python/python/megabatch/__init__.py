@@ -40,10 +40,12 @@ from .training import (
 
 if TYPE_CHECKING:
     from . import lightning, torch
+    from .chunks import ChunkDataLoader
 
 __all__ = [
     "Batch",
     "CapacityError",
+    "ChunkDataLoader",
     "ConfigError",
     "DataError",
     "Dataset",
@@ -89,4 +91,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f".{name}", __name__)
+    if name == "ChunkDataLoader":
+        from .chunks import ChunkDataLoader
+
+        return ChunkDataLoader
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
