@@ -375,8 +375,7 @@ def _pyg_batch(tensors: dict[str, Any], edge_ptr: Any) -> Any:
     nodes = (ptr[1:] - ptr[:-1]).tolist()
     # PyG makes a class for each new batch, but not for a copy.
     made: Any = copy.copy(_empty_batch())
-    made._store._mapping.update(tensors)
-    made.num_nodes = int(ptr[-1])
+    made._store._mapping.update(tensors, num_nodes=int(ptr[-1]))
     whole = torch.arange(len(graph) + 1)
     by_edge, by_node = ("edge_index", "edge_weight", "edge_attr"), ("x", "batch")
     slices = {}
@@ -388,10 +387,9 @@ def _pyg_batch(tensors: dict[str, Any], edge_ptr: Any) -> Any:
         else:
             slices[name] = whole
     del slices["batch"], slices["ptr"]
-    made._num_graphs = len(graph)
-    made._slice_dict = slices
-    made._inc_dict = {name: ptr[:-1] if name == "edge_index" else None for name in slices}
-    made._store._num_nodes = nodes
+    increments = {name: ptr[:-1] if name == "edge_index" else None for name in slices}
+    # As attributes, each would look for a property of that name.
+    made._store.__dict__.update(_num_graphs=len(graph), _slice_dict=slices, _inc_dict=increments, _num_nodes=nodes)
     return made
 
 
