@@ -129,7 +129,13 @@ def whole_a(args):
 
 
 def whole_b(args):
-    return [whole(args, "kill", "kill", 90), whole(args, "shortage", "shortage", 90)]
+    return [pool(args), whole(args, "kill", "kill", 60), whole(args, "shortage", "shortage", 60)]
+
+
+def pool(args):
+    """PyTorch on megabatch's pool."""
+    words = ("--wheels", str(HERE / "wheels"), "--example", str(HERE / "peers/out_of_memory_at_epoch_5.py"), "--seconds", "150", "--rounds", "2")
+    return Suite("pool", script("gpu_pool", *words, *tiny(args)), 160, 60)
 
 
 def folders(args):

@@ -1,13 +1,13 @@
 """PyTorch programs with PyTorch's allocator, with its expandable segments, and with megabatch's pool (`mb.torch.use_pool`), each in a process of its own.
 
-    python3 gpu_pool.py [--only checks,epoch5,lstm,gat,calls] [--seconds 200] [--example FILE] [--rounds 3]
+    python3 gpu_pool.py [--only checks,epoch5,lstm,gat,calls] [--seconds 200] [--example FILE] [--rounds 3] [--wheels DIR]
 
 checks    what a program may ask of the pool: streams, shortages, statistics, scopes, snapshots, traces.
 epoch5    the program of docs/guide/out-of-memory.md on a card of several sizes.
 lstm, gat ms a step in the third epoch, with ragged last batches, and of graphs that grow; reserved over allocated.
 calls     ns for an allocation and its free, of sizes that come again.
 
-PyTorch with CUDA and the Python module megabatch are needed. Exit codes: 0 passed, 1 a row failed.
+PyTorch with CUDA and the Python module megabatch are needed, which DIR may have as a wheel. Exit codes: 0 passed, 1 a row failed, 77 nothing ran.
 """
 import argparse
 import json
@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 ALLOCATORS = {"native": {}, "expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "pool": {}}
 GIB = 1 << 30
+SKIPPED = 77
 CARDS_GIB = (2.6, 2.8, 3.0, 3.2, 3.4, 3.6, 3.8)
 
 
@@ -268,6 +270,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--example", type=Path, default=Path(__file__).resolve().parents[2] / "bindings/python/examples/out_of_memory_at_epoch_5.py")
+    parser.add_argument("--wheels", type=Path, help="a folder with a wheel of the module")
+    parser.add_argument("--tiny", action="store_true", help="nothing runs: a made-up driver has no PyTorch")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--allocator", help=argparse.SUPPRESS)
     parser.add_argument("--checks", action="store_true", help=argparse.SUPPRESS)
@@ -278,6 +282,26 @@ def main():
         for row in checks():
             print(json.dumps(row), flush=True)
         return None
+    with tempfile.TemporaryDirectory() as folder:
+        if reason := missing(args, folder):
+            print(f"skipped: {reason}")
+            sys.exit(SKIPPED)
+        return run(args)
+
+
+def missing(args, folder):
+    """What is not there, after the wheel was unpacked into `folder`, if there is one."""
+    wheels = sorted(args.wheels.glob("megabatch-*.whl")) if args.wheels else []
+    if args.tiny or (args.wheels and not wheels):
+        return "a made-up driver" if args.tiny else f"no wheel in {args.wheels}"
+    if wheels:
+        zipfile.ZipFile(wheels[-1]).extractall(folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+    code, out, err = child(["-c", "import megabatch, torch; print(torch.cuda.is_available())"])
+    return err[-300:] if code else "" if out.strip() == "True" else "PyTorch finds no GPU"
+
+
+def run(args):
     deadline, is_wrong = time.monotonic() + args.seconds, False
     print("| part | case | verdict | |\n| --- | --- | --- | --- |", flush=True)
     for name in args.only.split(","):
@@ -291,7 +315,7 @@ def main():
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             is_wrong = True
             print(f"| {name} | | **failed** | {type(error).__name__}: {error} |", flush=True)
-    return sys.exit(int(is_wrong))
+    sys.exit(int(is_wrong))
 
 
 if __name__ == "__main__":
