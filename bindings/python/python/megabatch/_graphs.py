@@ -53,18 +53,30 @@ class Graph:
         return f"<megabatch.graph.Graph {self.key}: {self.num_nodes} nodes, {self.edge_index.shape[1]} edges>"
 
 
+@dataclasses.dataclass(frozen=True)
+class _File:
+    """What is read when a file is opened. Numbers of nodes and edges are [graphs, 2], times ns since 1970 UTC."""
+
+    native: _megabatch.Graphs
+    facts: dict[str, Any]
+    sizes: npt.NDArray[np.int64]
+    known_times: npt.NDArray[np.int64]
+
+
 class Graphs(Sequence[Graph]):
     """The graphs of a file, or some of them, which lie in memory that all processes share. A number or a key gives a
     graph, a slice or several numbers the same file with these graphs alone."""
 
-    def __init__(self, native: _megabatch.Graphs, facts: dict[str, Any], numbers: npt.NDArray[np.int64]) -> None:
-        self._native, self._facts, self._numbers = native, facts, numbers
+    def __init__(self, file: _File, numbers: npt.NDArray[np.int64]) -> None:
+        self._file, self._facts, self._numbers = file, file.facts, numbers
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Graphs:
         """The graphs of the file `path`."""
         native = _megabatch.Graphs(path)
-        return cls(native, native.facts(), np.arange(len(native), dtype=np.int64))
+        sizes = np.frombuffer(native.sizes(), dtype=np.int64).reshape(-1, 2)
+        known_times = np.frombuffer(native.known_times(), dtype=np.int64)
+        return cls(_File(native, native.facts(), sizes, known_times), np.arange(len(native), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -108,12 +120,12 @@ class Graphs(Sequence[Graph]):
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
         """[graphs, 2] numbers of nodes and edges."""
-        return np.frombuffer(self._native.sizes(), dtype=np.int64).reshape(-1, 2)[self._numbers]
+        return self._file.sizes[self._numbers]
 
     @property
     def known_times(self) -> npt.NDArray[np.datetime64]:
         """Time from which each graph may be used, UTC; NaT where it is not known."""
-        return np.frombuffer(self._native.known_times(), dtype=np.int64)[self._numbers].view("datetime64[ns]")
+        return self._file.known_times[self._numbers].view("datetime64[ns]")
 
     @overload
     def __getitem__(self, which: int | str) -> Graph: ...
@@ -123,7 +135,7 @@ class Graphs(Sequence[Graph]):
 
     def __getitem__(self, which: int | str | Indices) -> Graph | Graphs:
         if isinstance(which, str):
-            number = self._native.find(which)
+            number = self._file.native.find(which)
             if number not in self._numbers:
                 raise KeyError(which)
             return self._graph(number)
@@ -131,7 +143,7 @@ class Graphs(Sequence[Graph]):
             # An IndexError, by which a loop over a sequence ends.
             return self._graph(int(self._numbers[which]))
         chosen = self._numbers[which if isinstance(which, slice) else np.asarray(which)]
-        return Graphs(self._native, self._facts, chosen)
+        return Graphs(self._file, chosen)
 
     def __contains__(self, key: object) -> bool:
         return key in self.keys if isinstance(key, str) else super().__contains__(key)
@@ -187,7 +199,7 @@ class Graphs(Sequence[Graph]):
     def _graph(self, number: int) -> Graph:
         arrays = self._arrays(np.array([number]))
         names = self._facts["names"]
-        known = int(np.frombuffer(self._native.known_times(), dtype=np.int64)[number])
+        known = int(self._file.known_times[number])
         return Graph(
             key=self._facts["keys"][number],
             **{name: arrays.get(name) for name in ("edge_index", *_FLOATS)},  # type: ignore[arg-type]
@@ -197,7 +209,7 @@ class Graphs(Sequence[Graph]):
         )
 
     def _arrays(self, numbers: npt.NDArray[np.int64]) -> Arrays:
-        read = self._native.arrays(numbers.astype(np.int64).tobytes())
+        read = self._file.native.arrays(numbers.astype(np.int64).tobytes())
         arrays = {
             name: np.frombuffer(memory, dtype=np.float32 if name in _FLOATS else np.int64)
             for name, memory in read.items()
