@@ -39,13 +39,13 @@ from .training import (
 )
 
 if TYPE_CHECKING:
-    from . import lightning, torch
-    from .chunks import ChunkDataLoader
+    from . import lightning as lightning
+    from . import torch as torch
+    from .chunks import ChunkDataLoader as ChunkDataLoader
 
 __all__ = [
     "Batch",
     "CapacityError",
-    "ChunkDataLoader",
     "ConfigError",
     "DataError",
     "Dataset",
@@ -74,19 +74,18 @@ __all__ = [
     "graph",
     "ingest",
     "leak",
-    "lightning",
     "load_run",
     "memory",
     "open",
     "plan",
     "synth",
-    "torch",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # These take seconds to import, and megabatch needs neither.
+    # These take seconds to import and need PyTorch, which megabatch does not. `__all__` leaves them out, so that
+    # `from megabatch import *` needs neither.
     if name in ("lightning", "torch"):
         import importlib
 
