@@ -53,14 +53,14 @@ class Graph:
         return f"<megabatch.graph.Graph {self.key}: {self.num_nodes} nodes, {self.edge_index.shape[1]} edges>"
 
 
-@dataclasses.dataclass(frozen=True)
 class _File:
     """What is read when a file is opened. Numbers of nodes and edges are [graphs, 2], times ns since 1970 UTC."""
 
-    native: _megabatch.Graphs
-    facts: dict[str, Any]
-    sizes: npt.NDArray[np.int64]
-    known_times: npt.NDArray[np.int64]
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.native = _megabatch.Graphs(path)
+        self.facts: dict[str, Any] = self.native.facts()
+        self.sizes = np.frombuffer(self.native.sizes(), dtype=np.int64).reshape(-1, 2)
+        self.known_times = np.frombuffer(self.native.known_times(), dtype=np.int64)
 
 
 class Graphs(Sequence[Graph]):
@@ -73,10 +73,8 @@ class Graphs(Sequence[Graph]):
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Graphs:
         """The graphs of the file `path`."""
-        native = _megabatch.Graphs(path)
-        sizes = np.frombuffer(native.sizes(), dtype=np.int64).reshape(-1, 2)
-        known_times = np.frombuffer(native.known_times(), dtype=np.int64)
-        return cls(_File(native, native.facts(), sizes, known_times), np.arange(len(native), dtype=np.int64))
+        file = _File(path)
+        return cls(file, np.arange(len(file.native), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self._numbers)

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
-from . import _frames, _graphs_saved, _megabatch
+from . import _frames, _megabatch
 from ._display import display
-from ._graphs import Graph, GraphLoader, Graphs
 from .dataset import Dataset
 from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from ._graphs import Graph, GraphLoader, Graphs
 
 __all__ = ["Graph", "GraphLoader", "Graphs", "build", "open", "save", "verify"]
 
 StrPath = Union[str, "os.PathLike[str]"]
+
+
+def __getattr__(name: str) -> Any:
+    # Classes are made when they are used: `import megabatch` is quick.
+    if name in ("Graph", "GraphLoader", "Graphs"):
+        from . import _graphs
+
+        return getattr(_graphs, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open(path: StrPath) -> Graphs:
@@ -24,6 +35,8 @@ def open(path: StrPath) -> Graphs:
         graphs["2019-06-03"].edge_index
         for batch in graphs.loader(batch_size=32, shuffle=True, pyg=True): ...
     """
+    from ._graphs import Graphs
+
     return Graphs.open(path)
 
 
@@ -44,6 +57,8 @@ def save(
     change them. Integers in `y` are classes, which come back one-hot. `keys` names the graphs; else they are numbers
     from 1. Files of a folder come in the order of their numbers, and are read without running code: `allow` lists
     classes of your own in them that may."""
+    from . import _graphs_saved
+
     source, folder = _graphs_saved.saved(graphs, path, keys, allow, ignore)
     with folder:
         build(source, path, kind="edge-index", progress=False)
