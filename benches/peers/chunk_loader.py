@@ -11,44 +11,15 @@ Both sides get the same chunk_size_gb, of which the report's class makes one chu
 """
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import time
 
-STEPS, FEATURES, TARGETS = 360, 167, 36
-SAMPLE_BYTES = STEPS * FEATURES * 4
+SAMPLE_BYTES = 360 * 167 * 4
 BATCH = 128
-STORAGES = {
-    "contiguous": {},
-    "gzip": {"chunks": (1, STEPS, FEATURES), "compression": "gzip", "compression_opts": 4, "shuffle": True},
-}
+STORAGES = ("contiguous", "gzip")
 SIDES = {"the report's class": "report", "the report's class, old chunk freed first": "report-freeing", "megabatch": "ours"}
-
-
-def make(path, samples, storage):
-    """Windows over one autoregressive series; a third of the features has two decimals, and twenty are flags, as in loading.py."""
-    import h5py
-    import numpy
-
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    random = numpy.random.default_rng(0)
-    series = random.standard_normal((samples + STEPS - 1, FEATURES)).astype("f4")
-    for bar in range(1, len(series)):
-        series[bar] = 0.97 * series[bar - 1] + 0.243 * series[bar]
-    rounded = slice(FEATURES // 2, FEATURES // 2 + FEATURES // 3)
-    series[:, rounded] = numpy.round(series[:, rounded], 2)
-    series[:, -20:] = series[:, -20:] > 0
-    windows = numpy.lib.stride_tricks.sliding_window_view(series, STEPS, 0).transpose(0, 2, 1)
-    with h5py.File(path.with_suffix(".part"), "w") as file:
-        features = file.create_dataset("features", (samples, STEPS, FEATURES), "f4", **STORAGES[storage])
-        file.create_dataset("targets", data=random.standard_normal((samples, TARGETS)).astype("f4"))
-        for first in range(0, samples, BATCH):
-            features[first : first + BATCH] = windows[first : first + BATCH]
-    os.replace(path.with_suffix(".part"), path)
 
 
 class ReportLoader:
@@ -118,8 +89,11 @@ def in_a_process(side, path, args):
 
 
 def measure(storage, args):
-    path = args.folder / f"chunks-{storage}-{args.samples}.h5"
-    make(path, args.samples, storage)
+    # Not above: a side's memory is counted from its own imports on.
+    from loading import make
+
+    make(args.folder, args.samples, [storage])
+    path = args.folder / f"{storage}-{args.samples}.h5"
     answers = {name: [] for name in SIDES}
     for _ in range(args.rounds):
         for name, side in SIDES.items():

@@ -33,10 +33,10 @@ STORAGES = {
 }
 
 
-def make(folder, samples):
-    """Windows over one autoregressive series; a third of the features has two decimals, and twenty are flags."""
+def make(folder, samples, storages=STORAGES):
+    """Windows over one autoregressive series, a file of each storage; a third of the features has two decimals, and twenty are flags."""
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [name for name in STORAGES if not (folder / f"{name}-{samples}.h5").exists()]
+    missing = [name for name in storages if not (folder / f"{name}-{samples}.h5").exists()]
     if not missing:
         return
     random = numpy.random.default_rng(0)

@@ -64,7 +64,7 @@ impl DevicePool {
 
     /// Address of a block of `bytes` for work on `stream`, owned by `label`.
     ///
-    /// Where memory is short, waits for freed blocks that other streams work on.
+    /// A request for which memory is short waits for freed blocks that other streams work on.
     pub(crate) fn allocate(&mut self, bytes: usize, stream: StreamId, label: &Arc<str>) -> Result<u64> {
         if !Arc::ptr_eq(&self.owner.0, label) {
             self.owner = (Arc::clone(label), self.device.scope(label));
@@ -89,10 +89,10 @@ impl DevicePool {
         Ok(address)
     }
 
-    /// Frees the block at `address`, once the streams that used it are done with it; false if there
-    /// is none.
-    pub(crate) fn free(&mut self, address: u64) -> Result<bool> {
-        let Some(LiveBlock { block, used_on, .. }) = self.live.remove(&address) else { return Ok(false) };
+    /// Frees the block at `address`, once the streams that used it are done with it. An address
+    /// that no block has is ignored.
+    pub(crate) fn free(&mut self, address: u64) -> Result<()> {
+        let Some(LiveBlock { block, used_on, .. }) = self.live.remove(&address) else { return Ok(()) };
         if !used_on.is_empty() {
             let events = used_on.into_iter().map(|stream| self.gpu().event_after(stream)).collect();
             match events {
@@ -104,7 +104,7 @@ impl DevicePool {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Notes that work of `stream` uses the block at `address`; false if there is none.

@@ -136,7 +136,7 @@ impl TorchPool {
     /// [`Error::Device`]: the block is then never used again.
     pub fn free(&self, address: u64, ordinal: i32) -> Result<()> {
         let Some(pool) = u32::try_from(ordinal).ok().and_then(|ordinal| self.opened(ordinal)) else { return Ok(()) };
-        beside_others(|| locked(&pool).free(address).map(drop))
+        beside_others(|| locked(&pool).free(address))
     }
 
     /// Notes that `stream` uses the block at `address` too: once freed, its memory is given to

@@ -29,6 +29,23 @@ fn fill(driver: &FakeDriver, address: u64, value: u8, bytes: usize, stream: u64)
     (0..8).for_each(|_| driver.fill(address, value, bytes, stream));
 }
 
+/// A GPU whose memory is one block of 8 MiB, and which works when somebody waits.
+fn one_block() -> (FakeDriver, TorchPool) {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
+    driver.set(Setting::TotalBytes, 8 * MIB as u64);
+    (driver, TorchPool::new(settings()).unwrap())
+}
+
+/// Writes to `block` on `stream` alone, then has all work done: the block must have what was
+/// written last.
+fn assert_keeps(driver: &FakeDriver, block: u64, stream: u64) {
+    driver.fill(block, 2, 8 * MIB, stream);
+    driver.synchronize(stream);
+    driver.synchronize_all();
+    assert!(driver.peek(block, 8 * MIB).iter().all(|&byte| byte == 2));
+}
+
 fn is_shortage(error: &Error) -> bool {
     matches!(error, Error::Shortage(_))
 }
@@ -74,28 +91,19 @@ fn without_stitching_no_granule_is_mapped_twice() {
 
 #[test]
 fn another_stream_waits_for_the_work_on_freed_memory() {
-    let driver = FakeDriver::whole();
-    driver.set(Setting::Deferred, 1);
-    driver.set(Setting::TotalBytes, 8 * MIB as u64);
-    let pool = TorchPool::new(settings()).unwrap();
+    let (driver, pool) = one_block();
     let first = allocate(&pool, 8 * MIB, 0).unwrap();
     let side = driver.external_stream();
     fill(&driver, first, 1, 8 * MIB, 0);
     pool.free(first, 0).unwrap();
     let second = allocate(&pool, 8 * MIB, side).unwrap();
     assert_eq!(second, first);
-    driver.fill(second, 2, 8 * MIB, side);
-    driver.synchronize(side);
-    driver.synchronize_all();
-    assert!(driver.peek(second, 8 * MIB).iter().all(|&byte| byte == 2));
+    assert_keeps(&driver, second, side);
 }
 
 #[test]
 fn a_recorded_stream_is_waited_for() {
-    let driver = FakeDriver::whole();
-    driver.set(Setting::Deferred, 1);
-    driver.set(Setting::TotalBytes, 8 * MIB as u64);
-    let pool = TorchPool::new(settings()).unwrap();
+    let (driver, pool) = one_block();
     let first = allocate(&pool, 8 * MIB, 0).unwrap();
     let side = driver.external_stream();
     record(&pool, first, side);
@@ -103,10 +111,7 @@ fn a_recorded_stream_is_waited_for() {
     pool.free(first, 0).unwrap();
     assert_eq!(pool.memory(0).unwrap().counts.allocated_bytes, 8 * MIB, "the stream may work on it");
     let second = allocate(&pool, 8 * MIB, 0).unwrap();
-    driver.fill(second, 2, 8 * MIB, 0);
-    driver.synchronize(0);
-    driver.synchronize_all();
-    assert!(driver.peek(second, 8 * MIB).iter().all(|&byte| byte == 2));
+    assert_keeps(&driver, second, 0);
 }
 
 #[test]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from . import _megabatch
 from .errors import ConfigError
+from .loader import require_same_order
 
 if TYPE_CHECKING:
     import torch
@@ -258,7 +259,8 @@ class GraphLoader:
             "seed": seed,
             "drop_last": drop_last,
         }
-        for place, (name, bound) in enumerate((("nodes", bounds["nodes"]), ("edges", bounds["edges"]))):
+        for place, name in enumerate(("nodes", "edges")):
+            bound = bounds[name]
             if bound is not None and len(graphs) and self._sizes[:, place].max() > bound:
                 largest = int(self._sizes[:, place].argmax())
                 size = self._sizes[largest, place]
@@ -298,13 +300,7 @@ class GraphLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood."""
-        if state.get("version") != 1:
-            raise ConfigError(f"version {state.get('version')!r}: expected a state of a loader, version 1")
-        for key, own in self._order.items():
-            theirs = state["order"].get(key)
-            if theirs != own:
-                what = {"graphs": "other graphs", "chosen": "another choice of graphs"}.get(key, f"{key}={theirs}")
-                raise ConfigError(f"the state is of a loader with {what}, and this one has {own}: their batches differ", key=key)
+        require_same_order(state, self._order, {"graphs": "other graphs", "chosen": "another choice of graphs"})
         self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
 
     def _place(self) -> tuple[int, int]:

@@ -61,6 +61,20 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
+def require_same_order(state: dict[str, Any], order: dict[str, Any], others: dict[str, str]) -> None:
+    """Refuses the state of a loader whose batches are others than those of `order`. `others` says by key what the other
+    loader has, where that is no value that a user gave."""
+    if state.get("version") != 1:
+        raise ConfigError(f"version {state.get('version')!r}: expected a state of a loader, version 1")
+    for key, own in order.items():
+        theirs = state["order"].get(key)
+        if theirs != own:
+            what = others.get(key, f"{key}={theirs}")
+            raise ConfigError(
+                f"the state is of a loader with {what}, and this one has {own}: their batches differ", key=key
+            )
+
+
 class Loader:
     """Batches of a dataset, as dicts of arrays: a window `[B, T, F]` for each timeframe, `targets` `[B, K]` and
     `sample` `[B]`, the numbers of the samples in their file.
@@ -147,15 +161,7 @@ class Loader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood. Both have the same samples in the same order."""
-        if state.get("version") != 1:
-            raise ConfigError(f"version {state.get('version')!r}: expected a state of a loader, version 1")
-        for key, own in self._order.items():
-            theirs = state["order"].get(key)
-            if theirs != own:
-                what = {"samples": "other data", "chosen": "another choice of samples"}.get(key, f"{key}={theirs}")
-                raise ConfigError(
-                    f"the state is of a loader with {what}, and this one has {own}: their batches differ", key=key
-                )
+        require_same_order(state, self._order, {"samples": "other data", "chosen": "another choice of samples"})
         self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
 
     def __repr__(self) -> str:

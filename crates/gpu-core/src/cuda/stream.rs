@@ -63,12 +63,10 @@ impl GpuStreams {
     /// # Panics
     /// If no such stream was created.
     pub(crate) fn raw(&self, id: StreamId) -> CUstream {
-        match id.0.checked_sub(1) {
+        match self.table().slot(id) {
             None => ptr::null_mut(),
-            Some(index) => match &self.table().all[index as usize] {
-                StreamSlot::Created(stream) => stream.as_inner(),
-                StreamSlot::External(stream) => *stream,
-            },
+            Some(StreamSlot::Created(stream)) => stream.as_inner(),
+            Some(StreamSlot::External(stream)) => *stream,
         }
     }
 
@@ -114,8 +112,7 @@ impl GpuStreams {
 
     /// True if no work of the default stream is ordered with that of stream `id`.
     pub(crate) fn is_external(&self, id: StreamId) -> bool {
-        let slot = id.0.checked_sub(1).map(|index| index as usize);
-        slot.is_some_and(|index| matches!(self.table().all[index], StreamSlot::External(_)))
+        matches!(self.table().slot(id), Some(StreamSlot::External(_)))
     }
 
     fn table(&self) -> MutexGuard<'_, StreamSlots> {
@@ -124,6 +121,14 @@ impl GpuStreams {
 }
 
 impl StreamSlots {
+    /// The stream with this number; `None` for the default stream.
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    fn slot(&self, id: StreamId) -> Option<&StreamSlot> {
+        id.0.checked_sub(1).map(|index| &self.all[index as usize])
+    }
+
     fn add(&mut self, stream: StreamSlot) -> StreamId {
         self.all.push(stream);
         StreamId(u32::try_from(self.all.len()).expect("fewer streams than numbers"))

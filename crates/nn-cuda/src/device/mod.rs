@@ -246,19 +246,19 @@ impl Accelerator {
     }
 
     /// Takes all memory that batches of a run need, of which `largest` is the bound, unless `batch`
-    /// needs as much: buffers that grow batch by batch would be taken anew each time. The gradients
-    /// of `batch` are computed for that, so that a step has to begin afterwards. Dense training and
-    /// models over graphs take memory as batches come.
+    /// needs as much: buffers that grow batch by batch would be taken anew each time. True if the
+    /// gradients of `batch` were computed for that: a step has to begin anew then. Dense training
+    /// and models over graphs take memory as batches come.
     ///
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    pub fn reserve(&mut self, batch: &BatchView<'_>, objective: Objective, largest: &LargestBatch) -> Result<()> {
+    pub fn reserve(&mut self, batch: &BatchView<'_>, objective: Objective, largest: &LargestBatch) -> Result<bool> {
         if !self.device_model.pad_to_largest(batch, objective.position, largest)? {
-            return Ok(());
+            return Ok(false);
         }
         let done = self.accumulate(batch, objective);
         self.device_model.end_padding();
-        done
+        done.map(|()| true)
     }
 
     /// Ends a step: the device checks losses and gradients and, if all are finite, applies the

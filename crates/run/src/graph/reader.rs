@@ -106,7 +106,7 @@ impl GraphReader {
             TargetLevel::Graph => batch.len(),
         };
         let mut arrays = GraphArrays {
-            edge_index: vec![0; 2 * edges],
+            edge_index: batch.edge_index().concat(),
             edge_weight: vec![0.0; if schema.weighted { edges } else { 0 }],
             edge_attr: vec![0.0; edges * schema.edge_attributes.len()],
             x: vec![0.0; nodes * schema.node_features.len()],
@@ -116,23 +116,11 @@ impl GraphReader {
             node_offsets: batch.node_offsets().iter().map(|&node| node as i64).collect(),
             edge_offsets: batch.edge_offsets().iter().map(|&edge| edge as i64).collect(),
         };
-        let (sources, targets) = arrays.edge_index.split_at_mut(edges);
         for (graph, block) in batch.blocks().enumerate() {
             let (first_node, first_edge) = (batch.node_offsets()[graph], batch.edge_offsets()[graph]);
-            let csr = block.csr();
-            let range = first_edge..first_edge + csr.col().len();
-            for (source, column) in sources[range.clone()].iter_mut().zip(csr.col()) {
-                *source = first_node as i64 + column.wide() as i64;
-            }
-            for row in 0..csr.rows() {
-                let edges = csr.edges_of(row);
-                targets[first_edge + edges.start..first_edge + edges.end].fill((first_node + row) as i64);
-            }
             let part = |values: usize, width: usize, first: usize| first * width..first * width + values;
-            if schema.weighted {
-                block.weights().copy_to(&mut arrays.edge_weight[range]);
-            }
-            let (attributes, features) = (block.edge_attributes(), block.node_features());
+            let (weights, attributes, features) = (block.weights(), block.edge_attributes(), block.node_features());
+            weights.copy_to(&mut arrays.edge_weight[part(weights.len(), usize::from(schema.weighted), first_edge)]);
             let width = schema.edge_attributes.len();
             attributes.copy_to(&mut arrays.edge_attr[part(attributes.len(), width, first_edge)]);
             let width = schema.node_features.len();

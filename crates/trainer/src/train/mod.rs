@@ -370,7 +370,7 @@ impl Trainer {
         self.make_room_for_blocks(schedule)?;
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
         let target_scales = self.target_scales.clone();
-        let largest = self.largest_batch(run)?;
+        let largest = if resident.is_some() { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), target_scales.as_ref());
         let outcome = with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };
@@ -408,11 +408,12 @@ impl Trainer {
         }
     }
 
-    /// Bound of the batches of a run on a GPU, whose memory it may take at once; `None` where
-    /// batches are smaller than was planned.
+    /// Bound of the batches of a run on a GPU, whose memory it may take at once; `None` where it
+    /// takes memory as batches come, or batches are smaller than was planned.
     fn largest_batch(&self, run: &Run<'_>) -> Result<Option<LargestBatch>> {
         let is_whole = self.fallback.limits().batch_size == self.config.batch_size;
-        if !is_whole || !matches!(self.backend, Backend::Cuda(_)) {
+        let takes_as_they_come = self.config.model.is_over_graphs() || self.config.purpose().runs().is_some();
+        if !is_whole || takes_as_they_come || !matches!(self.backend, Backend::Cuda(_)) {
             return Ok(None);
         }
         let validation = self.config.evaluated(run.validation);

@@ -161,8 +161,9 @@ fn submit(
     for positions in &plan.batches {
         let batch = pipeline.feed.next()?.expect("the feed has the batches of every step");
         let objective = plan.objective_over(&batch, positions);
-        if let Some(largest) = pipeline.largest.take() {
-            accelerator.reserve(&batch, objective, &largest)?;
+        if let Some(largest) = pipeline.largest.take()
+            && accelerator.reserve(&batch, objective, &largest)?
+        {
             accelerator.begin_step(&mut host.weights, host.scaler)?;
         }
         accelerator.accumulate(&batch, objective)?;
