@@ -33,7 +33,7 @@ pub fn bars(count: usize) -> Bars {
             low: open.min(close) - 1e-5,
             close,
             volume: 10.0,
-            spread: 0.0,
+            ..Bar::default()
         });
     }
     bars

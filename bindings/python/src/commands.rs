@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
-use megabatch_run::ingest::{BarColumn, BarColumns, BarTimes, Recipe, TableColumns};
+use megabatch_run::ingest::{BarColumn, BarColumns, BarTimes, Feature, Recipe, TableColumns};
 use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
 use megabatch_run::text::ByteSize;
@@ -41,15 +41,29 @@ pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>)
     py.detach(|| bars.write_csv(&path)).or_raise(py)
 }
 
-/// Places of a table's columns by role.
-type Places = (Option<usize>, Option<usize>, Option<usize>, Vec<(&'static str, usize)>);
+/// Places of a table's columns by role, and of those without one.
+type Places = (Option<usize>, Option<usize>, Option<usize>, Vec<(&'static str, usize)>, Vec<usize>);
 
-/// Places of stamp, date, clock and numbers in a table with columns of these names, as a file has
-/// them; numbers with the names that a header may have.
+/// Places of stamp, date, clock, numbers and other columns in a table with columns of these names,
+/// as a file has them; numbers with the names that a header may have.
 #[pyfunction]
 pub(crate) fn bar_columns(names: Vec<String>) -> Places {
-    let TableColumns { stamp, date, clock, numbers } = TableColumns::find(&names);
-    (stamp, date, clock, numbers.iter().map(|column| (column.name, column.place)).collect())
+    let TableColumns { stamp, date, clock, numbers, others } = TableColumns::find(&names);
+    (stamp, date, clock, numbers.iter().map(|column| (column.name, column.place)).collect(), others)
+}
+
+/// Names that stand for features by themselves.
+#[pyfunction]
+pub(crate) fn feature_names() -> Vec<String> {
+    let computed = Feature::ALL.iter().map(|feature| feature.name().to_owned());
+    ["default", "all"].map(str::to_owned).into_iter().chain(computed).collect()
+}
+
+/// Names of the columns among features: `rsi` of `column:rsi:mean`.
+#[pyfunction]
+pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
+    let features = features.iter().filter_map(|name| name.parse::<Feature>().ok());
+    features.filter_map(|feature| feature.as_column().map(|column| column.column().to_owned())).collect()
 }
 
 /// Recipe of a series of files of bars.

@@ -24,7 +24,8 @@ mod training;
 mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
-        append, bar_columns, build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars,
+        append, bar_columns, build_graphs, doctor, feature_columns, feature_names, ingest, leak, replay_memory,
+        synthesize, write_bars,
     };
     #[pymodule_export]
     use crate::dataset::Dataset;

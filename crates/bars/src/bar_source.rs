@@ -19,6 +19,9 @@ pub trait BarSource: Sync {
         self.len() == 0
     }
 
+    /// Number of further columns.
+    fn columns(&self) -> usize;
+
     /// Replaces the content of `out` by the bars of `range`.
     ///
     /// # Errors
@@ -47,6 +50,10 @@ impl BarSource for Bars {
         Bars::len(self)
     }
 
+    fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
     fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()> {
         out.truncate(0);
         out.timeframe = self.timeframe;
@@ -57,7 +64,11 @@ impl BarSource for Bars {
         out.close.extend_from_slice(&self.close[range.clone()]);
         out.volume.extend_from_slice(&self.volume[range.clone()]);
         if !self.spread.is_empty() {
-            out.spread.extend_from_slice(&self.spread[range]);
+            out.spread.extend_from_slice(&self.spread[range.clone()]);
+        }
+        out.columns.resize_with(self.columns.len(), Vec::new);
+        for (column, own) in out.columns.iter_mut().zip(&self.columns) {
+            column.extend_from_slice(&own[range.clone()]);
         }
         Ok(())
     }

@@ -22,10 +22,13 @@ pub struct Bars {
     pub volume: Vec<f64>,
     /// Ask less bid at each bar's close, in units of the price; empty where the source tells none.
     pub spread: Vec<f64>,
+    /// Further columns that were asked for, one vector each: see
+    /// [`ReadOptions::columns`](crate::ReadOptions::columns).
+    pub columns: Vec<Vec<f64>>,
 }
 
 /// One bar.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bar {
     /// When it opens, in nanoseconds since 1970 UTC.
     pub open_time: i64,
@@ -41,6 +44,8 @@ pub struct Bar {
     pub volume: f64,
     /// Ask less bid at the close, in units of the price; 0 where it is not known.
     pub spread: f64,
+    /// Its values in further columns.
+    pub columns: Box<[f64]>,
 }
 
 impl Bars {
@@ -56,6 +61,7 @@ impl Bars {
             close: column(),
             volume: column(),
             spread: Vec::new(),
+            columns: Vec::new(),
         }
     }
 
@@ -90,6 +96,7 @@ impl Bars {
             close: self.close[index],
             volume: self.volume[index],
             spread: self.spread.get(index).copied().unwrap_or(0.0),
+            columns: self.columns.iter().map(|column| column[index]).collect(),
         }
     }
 
@@ -97,25 +104,28 @@ impl Bars {
     /// the bars before it.
     ///
     /// # Panics
-    /// When it does not open after the last one.
+    /// When it does not open after the last one, or has another number of columns.
     pub fn push(&mut self, bar: Bar) {
         assert!(self.open_time.last().is_none_or(|&last| last < bar.open_time), "bars are in order of time");
         if !self.spread.is_empty() || bar.spread != 0.0 {
             self.spread.resize(self.len(), 0.0);
             self.spread.push(bar.spread);
         }
+        self.ensure_columns(bar.columns.len());
         self.open_time.push(bar.open_time);
         self.open.push(bar.open);
         self.high.push(bar.high);
         self.low.push(bar.low);
         self.close.push(bar.close);
         self.volume.push(bar.volume);
+        self.columns.iter_mut().zip(bar.columns).for_each(|(column, value)| column.push(value));
     }
 
     /// Adds bars at the end.
     ///
     /// # Panics
-    /// When the first of them does not open after the last one.
+    /// When the first of them does not open after the last one, or they have another number of
+    /// columns.
     pub(crate) fn extend(&mut self, bars: &Bars) {
         let is_later = self.open_time.last().zip(bars.open_time.first()).is_none_or(|(last, first)| last < first);
         assert!(is_later, "bars are in order of time");
@@ -124,6 +134,8 @@ impl Bars {
             self.spread.extend_from_slice(&bars.spread);
             self.spread.resize(self.len() + bars.len(), 0.0);
         }
+        self.ensure_columns(bars.columns.len());
+        self.columns.iter_mut().zip(&bars.columns).for_each(|(column, values)| column.extend_from_slice(values));
         self.open_time.extend_from_slice(&bars.open_time);
         self.open.extend_from_slice(&bars.open);
         self.high.extend_from_slice(&bars.high);
@@ -140,6 +152,15 @@ impl Bars {
         {
             column.truncate(len);
         }
+        self.columns.iter_mut().for_each(|column| column.truncate(len));
+    }
+
+    /// Takes `count` columns from the first bar on.
+    pub(crate) fn ensure_columns(&mut self, count: usize) {
+        if self.is_empty() {
+            self.columns.resize_with(count, Vec::new);
+        }
+        assert_eq!(self.columns.len(), count, "all bars have the same columns");
     }
 }
 
@@ -148,7 +169,7 @@ mod tests {
     use super::*;
 
     fn bar(open_time: i64, spread: f64) -> Bar {
-        Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, volume: 0.0, spread }
+        Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, volume: 0.0, spread, ..Bar::default() }
     }
 
     #[test]

@@ -168,6 +168,17 @@ pub enum Error {
         symbols: Vec<String>,
     },
 
+    /// A column that was asked for is missing, or there twice.
+    #[error("{}: no column {name}: found {found}; give its name as the header has it", path.display())]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// Name of the column.
+        name: String,
+        /// Columns that the file has, in words.
+        found: String,
+    },
+
     /// A column without a name may be an adjusted close or a volume.
     #[error(
         "{}: line {line}: the columns have no names, and field {field} {found}; name the columns in a first line, `{volume_header}` or `{adjusted_header}`",
@@ -496,6 +507,7 @@ impl Error {
             | Error::ExchangedOpenClose { path, .. }
             | Error::SymbolColumns { path, .. }
             | Error::SymbolRows { path, .. }
+            | Error::NoColumn { path, .. }
             | Error::UnclearColumns { path, .. }
             | Error::AnotherHeader { path, .. }
             | Error::UnknownDateOrder { path, .. }

@@ -46,6 +46,7 @@ pub use read::universe::{
 };
 pub use read::{Recording, SpooledRecording, read, read_spooled};
 pub use series::Segment;
+pub use series::column_feature::{ColumnFeature, ColumnRule};
 pub use series::feature::Feature;
 pub use series::instrument::Instrument;
 pub use series::panel::{CommonSpool, ReturnPanel, WithoutReturns, return_panel, spool_common_times};

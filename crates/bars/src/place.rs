@@ -42,11 +42,15 @@ impl<'a> ReadPlace<'a> {
         self.spill.as_ref().map(|spill| spill.rows.clone())
     }
 
-    /// Takes bars of `timeframe`.
-    pub(crate) fn sink(&self, timeframe: Timeframe) -> Result<BarSink> {
+    /// Takes bars of `timeframe` with `columns` further columns.
+    pub(crate) fn sink(&self, timeframe: Timeframe, columns: usize) -> Result<BarSink> {
         Ok(match &self.spill {
-            None => BarSink::Memory(Bars::with_capacity(timeframe, 0)),
-            Some(spill) => BarSink::File(SpoolWriter::unnamed(spill.folder, timeframe)?),
+            None => {
+                let mut bars = Bars::with_capacity(timeframe, 0);
+                bars.ensure_columns(columns);
+                BarSink::Memory(bars)
+            }
+            Some(spill) => BarSink::File(SpoolWriter::unnamed(spill.folder, timeframe, columns)?),
         })
     }
 }
@@ -106,6 +110,10 @@ impl BarSource for StoredBars {
         self.source().len()
     }
 
+    fn columns(&self) -> usize {
+        self.source().columns()
+    }
+
     fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()> {
         self.source().read(range, out)
     }
@@ -139,8 +147,8 @@ impl<'a> BarCursor<'a> {
         BarCursor { bars, piece: Bars::with_capacity(bars.timeframe(), 0), next: 0, read: 0 }
     }
 
-    /// The next bar, which stays the next one.
-    pub(crate) fn peek(&mut self) -> Result<Option<Bar>> {
+    /// When the next bar opens.
+    pub(crate) fn peek_open_time(&mut self) -> Result<Option<i64>> {
         if self.next == self.piece.len() {
             let range = self.read..self.bars.len().min(self.read + PIECE_BARS);
             if range.is_empty() {
@@ -150,12 +158,14 @@ impl<'a> BarCursor<'a> {
             self.bars.read(range, &mut self.piece)?;
             self.next = 0;
         }
-        Ok(Some(self.piece.bar(self.next)))
+        Ok(Some(self.piece.open_time[self.next]))
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Bar>> {
-        let bar = self.peek()?;
-        self.next += usize::from(bar.is_some());
-        Ok(bar)
+        if self.peek_open_time()?.is_none() {
+            return Ok(None);
+        }
+        self.next += 1;
+        Ok(Some(self.piece.bar(self.next - 1)))
     }
 }

@@ -266,7 +266,7 @@ fn different_scaler(before: &Scalers, after: &Scalers) -> Option<LookAheadEffect
         let differs = |&place: &usize| bits(before_scaler, place) != bits(after_scaler, place);
         let place = (0..before_scaler.center.len()).find(differs)?;
         let (before_values, after_values) = (values(before_scaler, place), values(after_scaler, place));
-        let (timeframe, feature) = (before_scaler.timeframe, before.features[place].name());
+        let (timeframe, feature) = (before_scaler.timeframe, before.features[place].name().to_owned());
         Some(LookAheadEffect::Scaler { timeframe, feature, before: before_values, after: after_values })
     })
 }

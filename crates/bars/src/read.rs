@@ -60,7 +60,7 @@ pub struct Recording {
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],
 /// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::ExchangedOpenClose`],
-/// [`Error::SymbolColumns`], [`Error::SymbolRows`], [`Error::UnclearColumns`],
+/// [`Error::SymbolColumns`], [`Error::SymbolRows`], [`Error::NoColumn`], [`Error::UnclearColumns`],
 /// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot
 /// be used as it stands, under [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`];
 /// [`Error::UnknownBase`], [`Error::WrongBase`], [`Error::ShorterBars`]; [`Error::Overlap`],
@@ -122,7 +122,7 @@ impl StoredRecording {
 
     /// The recording with its bars in a file at `path`.
     fn spooled(self, path: &Path) -> Result<SpooledRecording> {
-        let mut writer = SpoolWriter::create(path, self.bars.timeframe())?;
+        let mut writer = SpoolWriter::create(path, self.bars.timeframe(), self.bars.columns())?;
         for_each_bar(&self.bars, |bar| writer.push(bar))?;
         Ok(SpooledRecording { symbol: self.symbol, bars: writer.finish()?, summary: self.summary })
     }
@@ -145,9 +145,15 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     refuse_nothing(&sources)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
     let mut recording = read_sources(symbol, series_files, options, place)?;
-    for (timeframe, sources) in others {
+    for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
-        let own_options = ReadOptions { base: Some(timeframe), ..options.clone() };
+        // Files that are compared need no further columns.
+        if !options.columns.is_empty() {
+            sources
+                .iter_mut()
+                .try_for_each(|source| source.file.rows.without_columns().map(|rows| source.file.rows = rows))?;
+        }
+        let own_options = ReadOptions { base: Some(timeframe), columns: Vec::new(), ..options.clone() };
         let bars = read_sources(recording.symbol.clone(), sources, &own_options, place)?.bars;
         let compared = ComparedFiles::new(paths, &bars, &recording.bars)?;
         recording.summary.warnings.extend(compared.warning());
@@ -260,6 +266,9 @@ fn read_sources(
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
+    if !options.columns.is_empty() {
+        sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
+    }
     let stamp_delay_ns = match options.stamped_at {
         StampedAt::Open => 0,
         StampedAt::Close => base.duration_ns(),
@@ -339,8 +348,8 @@ impl FileBars {
             true => (Some(choice.zone.clone()), choice.why.clone()),
             false => (None, "each timestamp tells its own offset from UTC".to_owned()),
         };
-        let BarFile { path, format, rows, row_count, preamble, newest_first, mut ledger, .. } = source;
-        let mut sink = place.sink(clock.base)?;
+        let BarFile { path, format, rows, row_count, preamble, newest_first, mut ledger, own_columns, .. } = source;
+        let mut sink = place.sink(clock.base, rows.columns().len())?;
         in_order(&rows, clock, &mut ledger, place.rows(), |_, bar| sink.push(bar))?;
         let bars = sink.finish()?;
         let (dropped, fixed) = ledger.close();
@@ -349,8 +358,20 @@ impl FileBars {
             Some(_) => Adjustments::from_rows(rows.iter(), &bars, &format.columns, |row| clock.open_time(row))?,
         };
         let (format, rows, kept) = (format.name, row_count, bars.len() as u64);
-        let summary =
-            FileSummary { path, format, zone, zone_why, rows, preamble, newest_first, kept, dropped, fixed, adjusted };
+        let summary = FileSummary {
+            path,
+            format,
+            zone,
+            zone_why,
+            rows,
+            preamble,
+            newest_first,
+            kept,
+            dropped,
+            fixed,
+            adjusted,
+            unused_columns: own_columns.unused,
+        };
         Ok(FileBars { bars, summary })
     }
 }
@@ -461,7 +482,8 @@ fn join(pieces: Vec<FileBars>, base: Timeframe, place: &ReadPlace<'_>) -> Result
 }
 
 fn join_several(pieces: Vec<(Option<i64>, FileBars)>, base: Timeframe, place: &ReadPlace<'_>) -> Result<JoinedFiles> {
-    let mut whole = place.sink(base)?;
+    let columns = pieces.first().map_or(0, |(_, piece)| piece.bars.columns());
+    let mut whole = place.sink(base, columns)?;
     let mut files: Vec<FileSummary> = Vec::with_capacity(pieces.len());
     let (mut last_path, mut last) = (PathBuf::new(), None);
     for (begins, FileBars { bars, summary }) in pieces {

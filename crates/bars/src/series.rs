@@ -1,4 +1,5 @@
 pub(crate) mod binning;
+pub(crate) mod column_feature;
 pub(crate) mod feature;
 pub(crate) mod feature_chunks;
 pub(crate) mod feature_column;

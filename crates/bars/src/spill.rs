@@ -90,7 +90,12 @@ impl Spilled {
 
     /// No records, of the same size and for the same file.
     pub(crate) fn empty_like(&self) -> Self {
-        Spilled::new(self.words, self.file.clone())
+        self.empty_with_words(self.words)
+    }
+
+    /// No records, of another size and for the same file.
+    pub(crate) fn empty_with_words(&self, words: usize) -> Self {
+        Spilled::new(words, self.file.clone())
     }
 
     fn written(&self) -> usize {

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! file   block of 4,096 bars, block, …, the last with the rest
-//! block  open_time i64 × n, then open, high, low, close, volume, spread f64 × n, native byte order
+//! block  open_time i64 × n, then open, high, low, close, volume, spread f64 × n, then each
+//!        further column f64 × n, native byte order
 //! ```
 //!
-//! The file belongs to the machine that wrote it: it has no header, and its owner keeps timeframe
-//! and number of bars.
+//! The file belongs to the machine that wrote it: it has no header, and its owner keeps timeframe,
+//! number of bars and number of columns.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,10 +20,8 @@ use crate::error::{Error, Result};
 use crate::time::timeframe::Timeframe;
 
 const BLOCK_BARS: usize = 4096;
-/// Columns of eight bytes each.
+/// Columns that every bar has, of eight bytes each.
 const COLUMNS: usize = 7;
-/// Bytes of a bar in a temporary file.
-const BAR_BYTES: usize = 8 * COLUMNS;
 /// Blocks that are written at once.
 const WRITE_BLOCKS: usize = 4;
 
@@ -33,6 +32,8 @@ pub struct SpooledBars {
     file: File,
     timeframe: Timeframe,
     len: usize,
+    /// Further columns.
+    columns: usize,
 }
 
 /// Writer of [`SpooledBars`].
@@ -43,24 +44,28 @@ pub(crate) struct SpoolWriter {
     block: Bars,
     bytes: Vec<u8>,
     len: usize,
+    /// Further columns.
+    columns: usize,
 }
 
 impl SpooledBars {
-    /// Bytes of a bar in the file.
-    pub const BAR_BYTES: usize = BAR_BYTES;
+    /// Bytes of a bar with `columns` further columns in the file.
+    pub fn bar_bytes(columns: usize) -> usize {
+        8 * (COLUMNS + columns)
+    }
 
-    /// Opens the `len` bars in the file at `path`.
+    /// Opens the `len` bars in the file at `path`, which have `columns` further columns.
     ///
     /// # Errors
     /// [`Error::Spool`] for a file that cannot be opened or has another length.
-    pub fn open(path: &Path, timeframe: Timeframe, len: usize) -> Result<Self> {
+    pub fn open(path: &Path, timeframe: Timeframe, len: usize, columns: usize) -> Result<Self> {
         let failed = failed(path, "open");
         let file = File::open(path).map_err(&failed)?;
         let found = file.metadata().map_err(&failed)?.len();
-        if found != (len * BAR_BYTES) as u64 {
+        if found != (len * SpooledBars::bar_bytes(columns)) as u64 {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it has another length than its bars")));
         }
-        Ok(SpooledBars { path: path.to_owned(), file, timeframe, len })
+        Ok(SpooledBars { path: path.to_owned(), file, timeframe, len, columns })
     }
 
     /// Reads `range` of column `column` of eight-byte values.
@@ -72,7 +77,7 @@ impl SpooledBars {
             let block_len = BLOCK_BARS.min(self.len - block * BLOCK_BARS);
             let place = first - block * BLOCK_BARS;
             let count = (block_len - place).min(range.end - first);
-            let offset = block * BLOCK_BARS * BAR_BYTES + (column * block_len + place) * 8;
+            let offset = block * BLOCK_BARS * SpooledBars::bar_bytes(self.columns) + (column * block_len + place) * 8;
             let (piece, rest) = out.split_at_mut(count * 8);
             read_at(&self.file, piece, offset as u64).map_err(failed(&self.path, "read"))?;
             out = rest;
@@ -91,13 +96,18 @@ impl BarSource for SpooledBars {
         self.len
     }
 
+    fn columns(&self) -> usize {
+        self.columns
+    }
+
     fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()> {
         assert!(range.end <= self.len, "there are {} bars", self.len);
         let count = range.len();
         out.timeframe = self.timeframe;
         self.read_open_times(range.clone(), &mut out.open_time)?;
+        out.columns.resize_with(self.columns, Vec::new);
         let columns = [&mut out.open, &mut out.high, &mut out.low, &mut out.close, &mut out.volume, &mut out.spread];
-        for (place, column) in columns.into_iter().enumerate() {
+        for (place, column) in columns.into_iter().chain(&mut out.columns).enumerate() {
             column.resize(count, 0.0);
             self.read_column(1 + place, range.clone(), bytemuck::cast_slice_mut(column))?;
         }
@@ -112,23 +122,28 @@ impl BarSource for SpooledBars {
 }
 
 impl SpoolWriter {
-    /// Begins a file of bars of `timeframe` at `path`, whose place must be free or a file.
+    /// Begins a file of bars of `timeframe` with `columns` further columns at `path`, whose place
+    /// must be free or a file.
     ///
     /// # Errors
     /// [`Error::Spool`].
-    pub(crate) fn create(path: &Path, timeframe: Timeframe) -> Result<Self> {
+    pub(crate) fn create(path: &Path, timeframe: Timeframe, columns: usize) -> Result<Self> {
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(true).open(path);
         let file = file.map_err(failed(path, "create"))?;
-        let block = Bars::with_capacity(timeframe, BLOCK_BARS);
-        Ok(SpoolWriter { path: path.to_owned(), file, block, bytes: Vec::new(), len: 0 })
+        Ok(SpoolWriter::new(path, file, timeframe, columns))
     }
 
-    /// Begins a file of bars of `timeframe` without a name in `folder`.
-    pub(crate) fn unnamed(folder: &Path, timeframe: Timeframe) -> Result<Self> {
+    /// Begins a file of bars of `timeframe` with `columns` further columns, without a name, in
+    /// `folder`.
+    pub(crate) fn unnamed(folder: &Path, timeframe: Timeframe, columns: usize) -> Result<Self> {
         let file = tempfile::tempfile_in(folder).map_err(failed(folder, "create"))?;
+        Ok(SpoolWriter::new(folder, file, timeframe, columns))
+    }
+
+    fn new(path: &Path, file: File, timeframe: Timeframe, columns: usize) -> Self {
         let block = Bars::with_capacity(timeframe, BLOCK_BARS);
-        Ok(SpoolWriter { path: folder.to_owned(), file, block, bytes: Vec::new(), len: 0 })
+        SpoolWriter { path: path.to_owned(), file, block, bytes: Vec::new(), len: 0, columns }
     }
 
     /// Number of bars so far.
@@ -142,13 +157,14 @@ impl SpoolWriter {
     /// [`Error::Spool`].
     ///
     /// # Panics
-    /// When it does not open after the last one of its block.
+    /// When it does not open after the last one of its block, or has another number of columns.
     pub(crate) fn push(&mut self, bar: Bar) -> Result<()> {
+        assert_eq!(bar.columns.len(), self.columns, "all bars have the same columns");
         self.block.push(bar);
         self.len += 1;
         if self.block.len() == BLOCK_BARS {
             self.take_block();
-            if self.bytes.len() >= WRITE_BLOCKS * BLOCK_BARS * BAR_BYTES {
+            if self.bytes.len() >= WRITE_BLOCKS * BLOCK_BARS * SpooledBars::bar_bytes(self.columns) {
                 self.flush()?;
             }
         }
@@ -159,7 +175,8 @@ impl SpoolWriter {
         let block = &mut self.block;
         block.spread.resize(block.open_time.len(), 0.0);
         self.bytes.extend_from_slice(bytemuck::cast_slice(&block.open_time));
-        for column in [&block.open, &block.high, &block.low, &block.close, &block.volume, &block.spread] {
+        let own = [&block.open, &block.high, &block.low, &block.close, &block.volume, &block.spread];
+        for column in own.into_iter().chain(&block.columns) {
             self.bytes.extend_from_slice(bytemuck::cast_slice(column));
         }
         block.truncate(0);
@@ -178,8 +195,8 @@ impl SpoolWriter {
     pub(crate) fn finish(mut self) -> Result<SpooledBars> {
         self.take_block();
         self.flush()?;
-        let SpoolWriter { path, file, block, len, .. } = self;
-        Ok(SpooledBars { path, file, timeframe: block.timeframe, len })
+        let SpoolWriter { path, file, block, len, columns, .. } = self;
+        Ok(SpooledBars { path, file, timeframe: block.timeframe, len, columns })
     }
 }
 
@@ -234,7 +251,7 @@ mod tests {
         for len in [0, 1, BLOCK_BARS - 1, BLOCK_BARS, BLOCK_BARS + 1, 9 * BLOCK_BARS + 7] {
             let path = folder.path().join("bars");
             let mut bars = Bars::with_capacity(Timeframe::M5, len);
-            let mut writer = SpoolWriter::create(&path, Timeframe::M5).unwrap();
+            let mut writer = SpoolWriter::create(&path, Timeframe::M5, 2).unwrap();
             for k in 0..len {
                 let x = k as f64;
                 let bar = Bar {
@@ -245,12 +262,13 @@ mod tests {
                     close: x / 3.0,
                     volume: 7.0,
                     spread: x,
+                    columns: Box::new([x * x, -3.0]),
                 };
-                bars.push(bar);
+                bars.push(bar.clone());
                 writer.push(bar).unwrap();
             }
             writer.finish().unwrap();
-            let spooled = SpooledBars::open(&path, Timeframe::M5, len).unwrap();
+            let spooled = SpooledBars::open(&path, Timeframe::M5, len, 2).unwrap();
             assert_eq!((spooled.len(), spooled.is_empty(), spooled.timeframe()), (len, len == 0, Timeframe::M5));
             let mut out = Bars::with_capacity(Timeframe::M1, 0);
             for range in [0..len, len / 2..len, len / 3..len / 2, len..len] {
@@ -258,9 +276,10 @@ mod tests {
                 let mut expected = Bars::with_capacity(Timeframe::M1, 0);
                 BarSource::read(&bars, range, &mut expected).unwrap();
                 expected.spread.resize(expected.open_time.len(), 0.0);
+                expected.columns.resize_with(2, Vec::new);
                 assert_eq!(out, expected);
             }
-            assert!(matches!(SpooledBars::open(&path, Timeframe::M5, len + 1), Err(Error::Spool { .. })));
+            assert!(matches!(SpooledBars::open(&path, Timeframe::M5, len + 1, 2), Err(Error::Spool { .. })));
         }
     }
 }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_bars::{
-    BarSource, Bars, Error, OnError, ReadOptions, Recording, Repeats, Result, SpooledRecording, Timeframe, read,
-    read_spooled,
+    BarSource, Bars, Error, OnError, Prices, ReadOptions, Recording, Repeats, Result, RowError, SpooledRecording,
+    Timeframe, read, read_spooled,
 };
 
 const ROWS: usize = 30_000;
@@ -94,6 +94,59 @@ fn bars_and_account_are_those_in_memory() {
             }
         }
     }
+}
+
+/// Further columns go with their bars: in order or repaired, read backward, adjusted, spooled.
+#[test]
+fn columns_stay_with_their_bars() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = folder.path().join("spool");
+    let go_on = |_| ControlFlow::Continue(());
+    for (every, is_backward) in [(0, false), (97, false), (1_001, true)] {
+        let text = text(every, is_backward);
+        // A column that is the open once more, after ten rows without a value.
+        let with_columns = |(place, line): (usize, &str)| match (place, line.split(',').nth(2)) {
+            (0, _) => format!("{line},again,Adj Close,stock splits"),
+            (1..=10, Some(_)) if !is_backward => format!("{line},,0.5,0"),
+            (_, Some(open)) => format!("{line},{open},0.5,0"),
+            (_, None) => line.to_owned(),
+        };
+        let path = write(
+            folder.path(),
+            "EURUSD.csv",
+            &text.lines().enumerate().map(with_columns).collect::<Vec<_>>().join("\n"),
+        );
+        for prices in [Prices::AsQuoted, Prices::AdjustedIfGiven] {
+            let columns = vec!["tickvol".to_owned(), "again".to_owned()];
+            let options = ReadOptions { on_error: OnError::Repair, prices, columns, ..ReadOptions::default() };
+            let whole = read(&[&path], &options).unwrap();
+            let (bars, dropped) = (&whole.bars, whole.summary.dropped(RowError::WarmUp));
+            assert_eq!(dropped, if is_backward { 0 } else { 10 });
+            assert!(bars.len() + 10 >= ROWS && bars.columns[0] == bars.volume);
+            if prices == Prices::AsQuoted {
+                assert_eq!(bars.columns[1], bars.open);
+            }
+            assert_eq!(whole.summary.files[0].unused_columns, Vec::<String>::new());
+            check(Ok(whole), read_spooled(&[&path], &options, &spool, &go_on));
+        }
+    }
+}
+
+/// A column without a value in the middle stops reading, or costs the row.
+#[test]
+fn a_column_that_loses_its_value_is_a_fault_of_the_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = ["00:00,1,1,1,1,0,NaN", "00:01,1,1,1,1,0,5", "00:02,1,1,1,1,0,", "00:03,1,1,1,1,0,7"];
+    let text: String = rows.iter().map(|row| format!("2024-01-02 {row}\n")).collect();
+    let path = write(folder.path(), "X.csv", &format!("time,open,high,low,close,volume,rsi\n{text}"));
+    let options = |on_error| ReadOptions { on_error, columns: vec!["rsi".to_owned()], ..ReadOptions::default() };
+    let error = read(&[&path], &options(OnError::Fail)).unwrap_err().to_string();
+    assert!(error.contains("X.csv: line 4: column without a value: expected a number for rsi"), "{error}");
+    let read = read(&[&path], &options(OnError::Skip)).unwrap();
+    assert_eq!(read.bars.columns, [[5.0, 7.0]]);
+    assert_eq!([RowError::WarmUp, RowError::NoValue].map(|kind| read.summary.dropped(kind)), [1, 1]);
+    let missing = ReadOptions { columns: vec!["ema".to_owned()], ..ReadOptions::default() };
+    assert!(matches!(megabatch_bars::read(&[&path], &missing), Err(Error::NoColumn { .. })));
 }
 
 #[test]

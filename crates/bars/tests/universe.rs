@@ -150,7 +150,7 @@ fn bars(days: impl IntoIterator<Item = i64>) -> Bars {
     for day in days {
         let close = 100.0 * (0.7 * day as f64).sin().exp();
         let (high, low) = (close * 1.1, close * 0.9);
-        bars.push(Bar { open_time: day * DAY_NS, open: close, high, low, close, volume: 1.0, spread: 0.0 });
+        bars.push(Bar { open_time: day * DAY_NS, open: close, high, low, close, volume: 1.0, ..Bar::default() });
     }
     bars
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,16 +83,19 @@ def library(frame: object) -> str:
     return type(frame).__module__.split(".")[0]
 
 
-def by_symbol(frame: Any, symbol: str | None, zone: str | None, unnamed: str = "BARS") -> dict[str, Bars]:
-    """The bars of each instrument of `frame`; those of `unnamed` where nothing tells the instrument."""
+def by_symbol(
+    frame: Any, symbol: str | None, zone: str | None, columns: Sequence[str] | None = (), unnamed: str = "BARS"
+) -> dict[str, Bars]:
+    """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`; those of
+    `unnamed` where nothing tells the instrument."""
     if isinstance(frame, Mapping):
         all_bars: dict[str, Bars] = {}
         for name, own in frame.items():
-            all_bars.update(by_symbol(own, str(name), zone))
+            all_bars.update(by_symbol(own, str(name), zone, columns))
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
-        return _by_rows(_Table.open(frame), symbol, zone, unnamed)
+        return _by_rows(_Table.open(frame), symbol, zone, columns, unnamed)
     if symbol is not None and symbol not in tables:
         raise DataError(
             f"no column of the frame has the symbol {symbol}; there are {', '.join(tables)}",
@@ -100,13 +103,22 @@ def by_symbol(frame: Any, symbol: str | None, zone: str | None, unnamed: str = "
             found=symbol,
         )
     chosen = tables if symbol is None else {symbol: tables[symbol]}
-    found = {name: _bars(_Table.open(own), zone) for name, own in chosen.items()}
+    found = {name: _bars(_Table.open(own), zone, columns) for name, own in chosen.items()}
     # Tickers share the rows, and one that was not traded has no bar in its.
     return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
 
 
-def _by_rows(table: _Table, symbol: str | None, zone: str | None, unnamed: str) -> dict[str, Bars]:
-    bars = _bars(table, zone)
+def own_columns(frame: Any) -> list[str]:
+    """Names of the columns that have no role of their own, each once."""
+    frames = list(frame.values()) if isinstance(frame, Mapping) else [frame]
+    tables = [table for own in frames for table in (_by_ticker(own) or {"": own}).values()]
+    return list(dict.fromkeys(name for table in tables for name in _Table.open(table).own_columns()))
+
+
+def _by_rows(
+    table: _Table, symbol: str | None, zone: str | None, columns: Sequence[str] | None, unnamed: str
+) -> dict[str, Bars]:
+    bars = _bars(table, zone, columns)
     symbols = table.symbols()
     if symbols is None:
         return {symbol or unnamed: bars}
@@ -119,8 +131,8 @@ def _by_rows(table: _Table, symbol: str | None, zone: str | None, unnamed: str) 
     return found
 
 
-def _bars(table: _Table, zone: str | None) -> Bars:
-    columns = table.numbers()
+def _bars(table: _Table, zone: str | None, further: Sequence[str] | None) -> Bars:
+    columns = {**table.numbers(), **table.further_numbers(further)}
     times, name_of_time = table.times()
     missing = np.flatnonzero(times.time_ns == _NAT)
     if missing.size:
@@ -145,7 +157,7 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
         return None
     for level in range(frame.columns.nlevels if frame.columns.nlevels == 2 else 0):
         names = [str(name) for name in frame.columns.get_level_values(level)]
-        *_, numbers = _megabatch.bar_columns(names)
+        *_, numbers, _ = _megabatch.bar_columns(names)
         if not {*_PRICES} <= {name for name, _ in numbers}:
             continue
         tickers = frame.columns.get_level_values(1 - level)
@@ -164,7 +176,7 @@ class _Table:
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
-        self._stamp, self._date, self._clock, numbers = _megabatch.bar_columns(names)
+        self._stamp, self._date, self._clock, numbers, self._others = _megabatch.bar_columns(names)
         self._numbers = dict(numbers)
 
     @staticmethod
@@ -213,13 +225,38 @@ class _Table:
             if values.dtype.kind not in "fiu":
                 if role in _UNNEEDED:
                     continue
+                raise _no_numbers(name, values.dtype)
+            found[role] = _floats(values)
+        return found
+
+    def own_columns(self) -> list[str]:
+        """Names of the columns without a role."""
+        return [self._names[place] for place in self._others]
+
+    def further_numbers(self, wanted: Sequence[str] | None) -> dict[str, npt.NDArray[np.float64]]:
+        """Columns of numbers by their names; all columns of numbers without a role for `None`."""
+        if wanted is None:
+            every = {self._names[place]: self._values(place) for place in self._others}
+            return {name: _floats(values) for name, values in every.items() if values.dtype.kind in "fiub"}
+        found = {}
+        for name in dict.fromkeys(wanted):
+            places = [place for place, own in enumerate(self._names) if own == name]
+            if len(places) != 1 or name.lower() in _SYMBOLS:
+                reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
                 raise DataError(
-                    f"column {name} is of dtype {values.dtype}: expected numbers; convert it, such as with "
-                    f"frame[{name!r}].astype(float)",
-                    column=name,
-                    found=str(values.dtype),
+                    f"the frame {reason} {name}; it has {', '.join(self._names)}", column=name, found=", ".join(self._names)
                 )
-            found[role] = np.ascontiguousarray(values, dtype=np.float64)
+            values = self._values(places[0])
+            if values.dtype.kind not in "fiub":
+                raise _no_numbers(name, values.dtype)
+            found[name] = _floats(values)
+        # A role may have the name of another column.
+        for role, place in self._numbers.items():
+            if role in found and self._names[place] != role:
+                raise DataError(
+                    f"column {role} is a feature, and {self._names[place]} is taken for the {role}: rename one of them",
+                    column=role,
+                )
         return found
 
     def times(self) -> tuple[_Times, str]:
@@ -280,6 +317,18 @@ class _Table:
 
     def _times(self, place: int, name: str) -> _Times:
         raise NotImplementedError
+
+
+def _floats(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _no_numbers(name: str, found: object) -> DataError:
+    return DataError(
+        f"column {name} is of dtype {found}: expected numbers; convert it, such as with frame[{name!r}].astype(float)",
+        column=name,
+        found=str(found),
+    )
 
 
 def _clock_ns(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:

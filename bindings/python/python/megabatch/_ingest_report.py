@@ -45,6 +45,11 @@ class IngestReport:
         """Reason of each symbol that has no part in the series."""
         return {one["symbol"]: one["reason"] for one in self.facts.get("universe", {}).get("left_out", [])}
 
+    @property
+    def unused_columns(self) -> list[str]:
+        """Columns of the bars that are no features, and have no other use."""
+        return list(self.facts.get("unused_columns", []))
+
     def _rows(self, treatment: str) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
         for instrument in self.facts.get("source", {}).get("instruments", []):
@@ -62,6 +67,9 @@ class IngestReport:
         told = [f"{symbol}: {_counted(rows)} dropped" for symbol, rows in dropped.items()]
         told += [f"{symbol}: {_counted(rows)} repaired" for symbol, rows in self.repaired.items()]
         told += [f"left out: {reason}" for reason in self.left_out.values()]
+        if self.unused_columns:
+            unused = ", ".join(self.unused_columns)
+            told.append(f"columns that are not used: {unused}; a column is a feature once `features` names it")
         for sentence in [*self.warnings, *_first(told)]:
             log.warning("%s", sentence)
         log.info("%s", self.text)

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "feature_columns", "feature_names", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -207,10 +207,10 @@ def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGet
     Adds the bars of files to the series `out`. `options` must be those that it was made with.
     """
 
-def bar_columns(names: SupportsGetItem[int, str]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]]]:
+def bar_columns(names: SupportsGetItem[int, str]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]], list[int]]:
     """
-    Places of stamp, date, clock and numbers in a table with columns of these names, as a file has
-    them; numbers with the names that a header may have.
+    Places of stamp, date, clock, numbers and other columns in a table with columns of these names, as
+    a file has them; numbers with the names that a header may have.
     """
 
 def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -231,6 +231,16 @@ def evaluate(asked: Mapping[str, Any], part: str | None) -> tuple[str, dict[str,
 def export(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     Writes the model of a run for other programs.
+    """
+
+def feature_columns(features: SupportsGetItem[int, str]) -> list[str]:
+    """
+    Names of the columns among features: `rsi` of `column:rsi:mean`.
+    """
+
+def feature_names() -> list[str]:
+    """
+    Names that stand for features by themselves.
     """
 
 def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:

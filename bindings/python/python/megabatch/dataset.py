@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _frames, _megabatch, _settings
+from . import _features, _frames, _megabatch, _settings
 from ._bars_folder import BarsFolder
 from ._ingest_report import IngestReport
 from .errors import ConfigError, DataError
@@ -243,7 +243,8 @@ class Dataset:
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
-        by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), unnamed)
+        columns = _megabatch.feature_columns(list(next(iter(self.features.values()))))
+        by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), columns, unnamed)
         strange = [name for name in by_symbol if name not in known]
         if strange:
             raise DataError(
@@ -325,6 +326,7 @@ def ingest(
     out: StrPath | None = None,
     symbol: str | None = None,
     features: Sequence[str] | str | None = None,
+    columns: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Dataset:
     """Makes a dataset of aligned series of bars.
@@ -334,11 +336,18 @@ def ingest(
     file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside
     `out`, so that `leak` and `follow` find them. Without `out`, files go with the dataset.
 
+    `features` are names of built-in features, `"default"`, `"all"`, and columns of numbers of the frame, whose value is
+    known when its bar closes (of files: `"column:NAME"`). In longer timeframes a column is its last value, or what
+    `columns` says: `columns={"imbalance": "sum"}` (last, first, sum, mean, min, max). Rows before a column's first value
+    are dropped; a value that is missing later is a fault of its row.
+
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
-    named.update({"timeframes": timeframes, "target": target, "horizon": horizon, "features": features})
+    own_columns = _frames.own_columns(bars) if _is_frames(bars) else None
+    names = _features.named(features, columns, own_columns)
+    named.update({"timeframes": timeframes, "target": target, "horizon": horizon, "features": names})
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
     if not _is_frames(bars):
@@ -346,7 +355,8 @@ def ingest(
         report = _told(_megabatch.ingest(_paths(bars), _options(named), file))
         return Dataset(file, _keeps=keeps, _report=report)
     zone = options.get("zone")
-    by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone))
+    read = _megabatch.feature_columns(names or [])
+    by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), read)
     folder = BarsFolder(file)
     before = folder.files()
     if len(by_symbol) == 1:
@@ -357,6 +367,7 @@ def ingest(
     with folder.with_files(by_symbol) as paths:
         answer = _megabatch.ingest(paths, _options(named), file)
     folder.keep_only(name for name in folder.files() if name not in before)
+    answer[1]["unused_columns"] = [name for name in own_columns or [] if name not in read]
     return Dataset(file, _keeps=keeps, _report=_told(answer))
 
 

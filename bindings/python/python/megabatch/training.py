@@ -628,7 +628,7 @@ class Follower:
     def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
             return
-        by_symbol = list(_frames.by_symbol(frame, self._symbol, self._zone).values())
+        by_symbol = list(_frames.by_symbol(frame, self._symbol, self._zone, columns=None).values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
         with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:
@@ -644,8 +644,9 @@ class Follower:
 def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The numbers of a bar by the names that a header of a file may have; the volume is 0 where it has none."""
     keys = list(bar)
-    *_, numbers = _megabatch.bar_columns([str(key) for key in keys])
+    *_, numbers, others = _megabatch.bar_columns([str(key) for key in keys])
     known = {name: keys[place] for name, place in numbers}
+    known |= {str(keys[place]): keys[place] for place in others if isinstance(bar[keys[place]], (int, float, np.number))}
     names = dict.fromkeys(["open", "high", "low", "close", "volume", *known])
     return [(name, known.get(name, name)) for name in names]
 

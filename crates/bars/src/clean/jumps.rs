@@ -104,7 +104,7 @@ impl JumpWindow {
 
 impl Jump {
     fn into(bars: &VecDeque<Bar>, place: usize) -> Option<Self> {
-        let (before, bar) = (bars[place - 1].close, bars[place]);
+        let (before, bar) = (bars[place - 1].close, &bars[place]);
         let jump = |to: f64| (factor(before, to) >= FACTOR_MIN).then(|| Jump::between(before, to, bar.open_time));
         // Bars that open at the close before them show a split in their close.
         let opens_as_before = factor(before, bar.open) <= 1.0 + TOLERANCE;

@@ -11,6 +11,7 @@
 //!     fit in there than bars are later:       those bars are outliers; repairs defer them
 //!     between bars otherwise:                 backward; repairs defer it
 //! deferred rows: sorted, then inserted where they overlap no bar and are near to one
+//! rows before the first at which all further columns have values: dropped
 //! ```
 
 use self::placed::{Placed, PlacedRow};
@@ -74,10 +75,15 @@ pub(crate) fn in_order(
         order.add(index)?;
     }
     order.insert_deferred()?;
+    let mut have_values = false;
     for place in 0..order.placed.len() {
-        let PlacedRow { open_time, row } = order.placed.get(place);
-        let row = rows.get(row);
-        take(&row, row.bar(open_time))?;
+        let PlacedRow { open_time, row: index } = order.placed.get(place);
+        let row = rows.get(index);
+        match row.check_columns(rows.columns(), &mut have_values) {
+            Ok(()) => take(&row, row.bar(open_time))?,
+            Err(fault) if fault.kind == RowError::WarmUp => order.ledger.drop_row(row.line, fault.kind),
+            Err(fault) => order.refuse(index, fault)?,
+        }
     }
     rows.check()?;
     order.placed.check()
@@ -291,7 +297,7 @@ struct OpenTime {
 impl BarRow {
     pub(crate) fn bar(&self, open_time: i64) -> Bar {
         let BarRow { open, high, low, close, volume, spread, .. } = *self;
-        Bar { open_time, open, high, low, close, volume, spread }
+        Bar { open_time, open, high, low, close, volume, spread, columns: self.columns.clone() }
     }
 }
 

@@ -32,7 +32,7 @@ impl Perturbation {
 }
 
 /// Differing value.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LookAheadEffect {
     /// There is no sample at that time any more.
@@ -44,7 +44,7 @@ pub enum LookAheadEffect {
         /// The row of the window, the oldest being 0.
         row: usize,
         /// Name of the feature.
-        feature: &'static str,
+        feature: String,
         /// The value with the true future.
         before: f32,
         /// The value with another.
@@ -55,7 +55,7 @@ pub enum LookAheadEffect {
         /// The timeframe.
         timeframe: Timeframe,
         /// Name of the feature.
-        feature: &'static str,
+        feature: String,
         /// Centre and scale with the true future.
         before: [f64; 2],
         /// Centre and scale with another.

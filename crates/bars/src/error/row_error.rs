@@ -27,11 +27,16 @@ pub enum RowError {
     Filler,
     /// A time off the grid of the bars around it, such as that of a minute bar at 10:59:15.
     OffGrid,
+    /// A bar at the start of a file, before the first at which every column that was asked for has
+    /// a value. It is dropped under every [`OnError`].
+    WarmUp,
+    /// A column that was asked for has no value, though it had one before.
+    NoValue,
 }
 
 impl RowError {
     /// Every kind.
-    pub const ALL: [RowError; 9] = [
+    pub const ALL: [RowError; 11] = [
         RowError::Unreadable,
         RowError::Inconsistent,
         RowError::NoSuchTime,
@@ -41,6 +46,8 @@ impl RowError {
         RowError::Outlier,
         RowError::Filler,
         RowError::OffGrid,
+        RowError::WarmUp,
+        RowError::NoValue,
     ];
 }
 
@@ -56,6 +63,8 @@ impl fmt::Display for RowError {
             RowError::Outlier => "stray timestamp",
             RowError::Filler => "filler of a closed market",
             RowError::OffGrid => "time off the grid",
+            RowError::WarmUp => "warm-up of a column",
+            RowError::NoValue => "column without a value",
         })
     }
 }

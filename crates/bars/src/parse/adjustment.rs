@@ -145,7 +145,7 @@ mod tests {
         }
         let open_time = |row: &BarRow| row.stamp.ns();
         let named = columns(b"date,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient");
-        let adjustments = Adjustments::from_rows(rows.into_iter(), &bars, &named, open_time).unwrap().unwrap();
+        let adjustments = Adjustments::from_rows(rows.iter().cloned(), &bars, &named, open_time).unwrap().unwrap();
         let splits = vec![ShareSplit { open_time: 3 * DAY_NS, coefficient: 4.0 }];
         let expected = Adjustments {
             first_factor: 0.24,
@@ -159,13 +159,13 @@ mod tests {
         let text = "the first prices times 0.2400, 1 split (4 for 1 on 1970-01-04), 1 dividend";
         assert_eq!(adjustments.to_string(), text);
         assert_eq!(
-            Adjustments::from_rows(rows.into_iter(), &Bars::with_capacity(Timeframe::D1, 0), &named, open_time)
+            Adjustments::from_rows(rows.iter().cloned(), &Bars::with_capacity(Timeframe::D1, 0), &named, open_time)
                 .unwrap(),
             None
         );
         // `megabatch ingest` of Yahoo's files said "adjusted, for 0 splits and 0 dividends".
         let unnamed = columns(b"date,open,high,low,close,adj close,volume");
-        let adjustments = Adjustments::from_rows(rows.into_iter(), &bars, &unnamed, open_time).unwrap().unwrap();
+        let adjustments = Adjustments::from_rows(rows.iter().cloned(), &bars, &unnamed, open_time).unwrap().unwrap();
         let text = "the first prices times 0.2400, for splits and dividends that the file does not name; the factor changes on 1 day";
         assert_eq!((adjustments.names_events, adjustments.to_string().as_str()), (false, text));
     }

@@ -16,10 +16,11 @@ use crate::parse::ledger::RowLedger;
 use crate::parse::lines::{TextLines, text_of_line};
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{Prices, ReadOptions};
+use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::quiet::QuietTimes;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::row_store::RowStore;
+use crate::parse::row_store::{RowShape, RowStore};
 use crate::parse::symbol_column::{SymbolColumn, wanted_rows};
 use crate::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
@@ -53,6 +54,7 @@ pub(crate) struct BarFile {
     pub(crate) warnings: Vec<String>,
     /// The zone that the file names, and where.
     pub(crate) own_zone: Option<OwnZone>,
+    pub(crate) own_columns: OwnColumns,
     header: Vec<u8>,
     column_order: ColumnOrder,
     open_close: OpenClose,
@@ -75,7 +77,10 @@ impl BarFile {
         let mut source = BarFile {
             path: path.to_owned(),
             format,
-            rows: RowStore::new(place.rows(), format.columns.adjusted.is_some()),
+            rows: RowStore::new(
+                place.rows(),
+                RowShape { are_adjusted: format.columns.adjusted.is_some(), columns: options.columns.clone() },
+            ),
             row_count: 0,
             preamble: 0,
             newest_first: false,
@@ -88,6 +93,7 @@ impl BarFile {
             quiet: QuietTimes::default(),
             warnings: Vec::new(),
             own_zone: None,
+            own_columns: OwnColumns::without_header(&options.columns),
             header: Vec::new(),
             column_order: ColumnOrder::default(),
             open_close: OpenClose::default(),
@@ -133,6 +139,7 @@ impl BarFile {
             Some(header_line) if line == header_line => {
                 self.header = text.to_vec();
                 self.own_zone = OwnZone::in_header(text, &self.format);
+                self.own_columns = OwnColumns::in_header(text, &self.format, self.rows.columns());
             }
             // Concatenated files repeat their header.
             Some(_) if text == self.header => {}
@@ -152,7 +159,8 @@ impl BarFile {
         {
             return Ok(());
         }
-        let row = BarRow::parse(&fields, &self.format, line);
+        let row = BarRow::parse(&fields, &self.format, line)
+            .and_then(|mut row| self.own_columns.read_into(&mut row, &fields).map(|()| row));
         let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, &self.format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {

@@ -60,7 +60,7 @@ impl Digits {
     /// Rounds the noise off the prices of a row; true if there was any.
     pub(crate) fn denoise(&self, row: &mut BarRow) -> bool {
         let points = POWERS[self.decimals];
-        let mut rounded = *row;
+        let mut rounded = row.clone();
         for price in [&mut rounded.open, &mut rounded.high, &mut rounded.low, &mut rounded.close] {
             let quote = (*price * points).round() / points;
             if (quote - *price).abs() <= NOISE_MAX * *price {

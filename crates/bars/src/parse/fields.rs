@@ -1,20 +1,23 @@
+use smallvec::SmallVec;
+
 use crate::parse::columns::BarColumns;
 use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
 
 /// Most fields of a row that are kept; further ones are ignored.
-const FIELDS_MAX: usize = 64;
+const FIELDS_MAX: usize = 4096;
+/// Fields of a row that need no memory of their own.
+const FIELDS_INLINE: usize = 32;
 /// Bytes of the longest number with thousands groups that is read.
 const GROUPED_MAX: usize = 32;
-/// Fields that say that there is no volume; -1 says so too.
-const NO_VOLUME: [&[u8]; 8] = [b"", b"-", b"--", b"null", b"nan", b"n/a", b"na", b"none"];
+/// Fields that say that there is no number. Of a volume, -1 says so too.
+const NOTHING: [&[u8]; 8] = [b"", b"-", b"--", b"null", b"nan", b"n/a", b"na", b"none"];
 const QUOTE: &[u8] = b"\"";
 /// A quote within a field that is itself quoted.
 const DOUBLED: &[u8] = b"\"\"";
 
 /// The fields of one row, without quotes and spaces around them.
 pub(crate) struct RowFields<'a> {
-    fields: [&'a [u8]; FIELDS_MAX],
-    len: usize,
+    fields: SmallVec<[&'a [u8]; FIELDS_INLINE]>,
 }
 
 /// Meaning of commas in prices.
@@ -52,25 +55,19 @@ impl<'a> RowFields<'a> {
     }
 
     fn collect(cut: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut fields: [&[u8]; FIELDS_MAX] = [b""; FIELDS_MAX];
-        let mut len = 0;
-        for (slot, field) in fields.iter_mut().zip(cut) {
-            *slot = field;
-            len += 1;
-        }
-        RowFields { fields, len }
+        RowFields { fields: cut.take(FIELDS_MAX).collect() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.fields.len()
     }
 
     pub(crate) fn get(&self, column: usize) -> Option<&'a [u8]> {
-        self.fields[..self.len].get(column).copied()
+        self.fields.get(column).copied()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.fields[..self.len].iter().copied()
+        self.fields.iter().copied()
     }
 
     /// The row's time.
@@ -96,7 +93,7 @@ impl<'a> RowFields<'a> {
     /// The number in a column of volumes; NaN where the field says that there is none.
     pub(crate) fn volume(&self, column: usize) -> Option<f64> {
         let field = self.get(column)?;
-        if NO_VOLUME.iter().any(|nothing| field.eq_ignore_ascii_case(nothing)) {
+        if says_nothing(field) {
             return Some(f64::NAN);
         }
         self.amount(column).map(|volume| if volume == -1.0 { f64::NAN } else { volume })
@@ -116,6 +113,11 @@ impl<'a> RowFields<'a> {
             |&price: &usize| self.number(price).is_some() || (commas == Commas::PassedOver && self.has_commas(price));
         self.stamp(columns, style).is_some() && columns.prices().iter().all(is_price)
     }
+}
+
+/// True for a field that says that there is no number.
+pub(crate) fn says_nothing(field: &[u8]) -> bool {
+    NOTHING.iter().any(|nothing| field.eq_ignore_ascii_case(nothing))
 }
 
 /// The first field of a line, and what follows its delimiter.
@@ -217,7 +219,7 @@ mod tests {
             let found: Vec<&str> = fields.iter().map(|field| std::str::from_utf8(field).unwrap()).collect();
             assert_eq!(found, expected, "{line}");
         }
-        assert_eq!(RowFields::split(&[b','; 99], b',').len(), FIELDS_MAX);
+        assert_eq!(RowFields::split(&[b','; 2 * FIELDS_MAX], b',').len(), FIELDS_MAX);
     }
 
     #[test]

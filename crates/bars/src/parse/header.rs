@@ -91,6 +91,8 @@ pub struct TableColumns {
     pub clock: Option<usize>,
     /// Columns of numbers.
     pub numbers: Vec<NumberColumn>,
+    /// Columns whose names stand for nothing.
+    pub others: Vec<usize>,
 }
 
 /// A column of numbers.
@@ -105,6 +107,7 @@ pub struct NumberColumn {
 impl TableColumns {
     /// The columns of a table with these names.
     pub fn find(names: &[String]) -> Self {
+        let others = (0..names.len()).filter(|&place| !has_role(names[place].as_bytes())).collect();
         let names: Vec<String> = names.iter().map(|name| normalised(name.as_bytes())).collect();
         let numbers = NUMBERS.iter().filter_map(|&(name, known)| {
             let place = match name {
@@ -119,17 +122,19 @@ impl TableColumns {
             date: column(&names, DATES),
             clock: column(&names, CLOCKS),
             numbers: numbers.collect(),
+            others,
         }
     }
 }
 
-/// Reads a line as a header; `None` for a line that is not one. The first name may be empty: that
-/// of an index, as pandas writes it.
+/// Reads a line as a header; `None` for a line that is not one. The first name begins with a
+/// letter, or is empty: that of an index, as pandas writes it. The others have letters in them.
 pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
     let names = names(fields);
-    let is_word = |name: &String| name.chars().next().is_some_and(char::is_alphabetic);
-    let named = &names[usize::from(names.first().is_some_and(String::is_empty))..];
-    if names.len() < 5 || !named.iter().all(is_word) {
+    let (first, others) = names.split_first()?;
+    let is_word = |name: &String| name.chars().any(char::is_alphabetic);
+    let begins = first.is_empty() || first.starts_with(char::is_alphabetic);
+    if names.len() < 5 || !begins || !others.iter().all(is_word) {
         return None;
     }
     Some(by_names(&names))
@@ -304,6 +309,14 @@ fn volume(names: &[String]) -> Option<usize> {
     column(names, VOLUMES).or_else(|| names.iter().position(|name| name.starts_with(VOLUME)))
 }
 
+/// True for a name that stands for a role, whether or not its column is read.
+pub(crate) fn has_role(name: &[u8]) -> bool {
+    let name = normalised(name);
+    let numbers = NUMBERS.into_iter().map(|(_, known)| known);
+    let mut all = numbers.chain([DATES, CLOCKS, STAMPS, SYMBOLS, PRICE]);
+    all.any(|known| known.contains(&name.as_str())) || name.starts_with(VOLUME)
+}
+
 /// The column with the first of the names in `known` that one has.
 fn column(names: &[String], known: &[&str]) -> Option<usize> {
     known.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
@@ -367,6 +380,8 @@ mod tests {
             ("{", None),
             ("a,b", None),
             (",Open,High,Low,Close,Volume", columns(0, None, 1, Some(5))),
+            ("Date,Open,High,Low,Close,52w high,%K", columns(0, None, 1, None)),
+            ("2018-01-01T00:00Z,NaN,NaN,NaN,NaN", None),
             (",Date,Open,High,Low,Close", columns(1, None, 2, None)),
             (",,Open,High,Low,Close", None),
         ];
@@ -412,6 +427,7 @@ mod tests {
         };
         assert_eq!(again.prices().map(place), file.prices());
         assert_eq!(places(again), [file.adjusted, file.split, file.dividend, file.volume, file.spread]);
-        assert_eq!(TableColumns::find(&[]).numbers, []);
+        let others: Vec<&str> = table.others.iter().map(|&place| names[place].as_str()).collect();
+        assert_eq!((others, TableColumns::find(&[]).numbers), (vec!["Own"], vec![]));
     }
 }

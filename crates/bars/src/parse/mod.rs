@@ -17,6 +17,7 @@ pub(crate) mod ledger;
 pub(crate) mod lines;
 pub(crate) mod open_close;
 pub(crate) mod options;
+pub(crate) mod own_columns;
 pub(crate) mod own_zone;
 pub(crate) mod quiet;
 pub(crate) mod row;

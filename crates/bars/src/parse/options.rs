@@ -45,6 +45,13 @@ pub struct ReadOptions {
     /// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `DA-BRK.B-T-2021-04-21.csv`
     /// is BRK.B, `Bitstamp_BTCUSD_1h.csv` is BTCUSD, `AAPL_M15.csv` is AAPL.
     pub symbol_pattern: Option<SymbolPattern>,
+    /// Further columns of numbers that are read, by their exact names in the header; one may be
+    /// there several times. They become [`Bars::columns`](crate::Bars::columns) in this order.
+    ///
+    /// A field may say that there is no value (empty, `NaN`, `null`, `-`). Rows at the start of a
+    /// file in which a column has none yet are dropped, whatever [`OnError`] says: its values begin
+    /// later. A later row without a value cannot be used as it stands.
+    pub columns: Vec<String>,
 }
 
 impl ReadOptions {

@@ -8,7 +8,7 @@ use crate::time::timestamp::RowTime;
 pub(crate) const NOISE_MAX: f64 = 1.0 / (1 << 24) as f64;
 
 /// One row of a file, not yet checked against its neighbours.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BarRow {
     pub(crate) stamp: RowTime,
     pub(crate) open: f64,
@@ -19,6 +19,8 @@ pub(crate) struct BarRow {
     pub(crate) volume: f64,
     /// In the unit of the file.
     pub(crate) spread: f64,
+    /// Further columns, NaN where the row says that there is no value.
+    pub(crate) columns: Box<[f64]>,
     /// Adjustment of the prices.
     pub(crate) event: RowAdjustment,
     /// Line number from 1.
@@ -50,7 +52,8 @@ pub(crate) struct RowFault {
 }
 
 impl BarRow {
-    /// Reads the row in line number `line`; its numbers may still contradict each other.
+    /// Reads the row in line number `line`, without further columns; its numbers may still
+    /// contradict each other.
     ///
     /// If the format names an adjusted close, all prices are scaled with it.
     pub(crate) fn parse(fields: &RowFields<'_>, format: &RowFormat, line: u64) -> Result<BarRow, RowFault> {
@@ -70,6 +73,7 @@ impl BarRow {
             close: number(columns.close, "close")?,
             volume: columns.volume.map_or(Ok(0.0), volume)?,
             spread: or_zero(columns.spread, "spread")?,
+            columns: Box::default(),
             event: RowAdjustment::NONE,
             line,
         };
@@ -110,18 +114,29 @@ impl BarRow {
         }
     }
 
+    /// Makes sure that every further column, one of each of `names`, has a value. The first row of
+    /// a file that does sets `have_values`; rows before it are of the columns' warm-up.
+    pub(crate) fn check_columns(&self, names: &[String], have_values: &mut bool) -> Result<(), RowFault> {
+        let Some(place) = self.columns.iter().position(|value| value.is_nan()) else {
+            *have_values = true;
+            return Ok(());
+        };
+        let kind = if *have_values { RowError::NoValue } else { RowError::WarmUp };
+        Err(RowFault { kind, expected: format!("a number for {}, as rows before this one have", names[place]) })
+    }
+
     /// The row with a volume of 0, if it says that there is none.
     pub(crate) fn without_volume(&self) -> Option<BarRow> {
-        self.volume.is_nan().then_some(BarRow { volume: 0.0, ..*self })
+        self.volume.is_nan().then(|| BarRow { volume: 0.0, ..self.clone() })
     }
 
     /// The row with high and low fixed, if they are exchanged or miss open or close by noise.
     pub(crate) fn fixed(&self) -> Option<(BarRow, RowFix)> {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
         let fixed = if self.is_in_range_but_for_noise() {
-            (BarRow { high: self.high.max(top), low: self.low.min(bottom), ..*self }, RowFix::Widened)
+            (BarRow { high: self.high.max(top), low: self.low.min(bottom), ..self.clone() }, RowFix::Widened)
         } else if self.high < self.low {
-            (BarRow { high: self.low, low: self.high, ..*self }, RowFix::Exchanged)
+            (BarRow { high: self.low, low: self.high, ..self.clone() }, RowFix::Exchanged)
         } else {
             return None;
         };
@@ -138,7 +153,8 @@ impl BarRow {
     /// True if both have the same values.
     pub(crate) fn is_copy_of(&self, other: &BarRow) -> bool {
         let numbers = |row: &BarRow| [row.open, row.high, row.low, row.close, row.volume, row.spread];
-        numbers(self) == numbers(other)
+        let own = |row: &BarRow| -> Vec<u64> { row.columns.iter().map(|value| value.to_bits()).collect() };
+        numbers(self) == numbers(other) && own(self) == own(other)
     }
 }
 
@@ -151,12 +167,23 @@ impl BarRow {
 
     /// A row of open, high, low and close, for tests.
     pub(crate) fn new(stamp: RowTime, open: f64, high: f64, low: f64, close: f64, line: u64) -> BarRow {
-        BarRow { stamp, open, high, low, close, volume: 0.0, spread: 0.0, event: RowAdjustment::NONE, line }
+        BarRow {
+            stamp,
+            open,
+            high,
+            low,
+            close,
+            volume: 0.0,
+            spread: 0.0,
+            columns: Box::default(),
+            event: RowAdjustment::NONE,
+            line,
+        }
     }
 }
 
 impl RowFault {
-    fn unreadable(expected: String) -> Self {
+    pub(crate) fn unreadable(expected: String) -> Self {
         RowFault { kind: RowError::Unreadable, expected }
     }
 }

@@ -9,22 +9,48 @@ use crate::time::timestamp::RowTime;
 
 /// Words of a row without adjustment: stamp, line and kind of stamp, five numbers and the spread.
 const WORDS: usize = 8;
-const ADJUSTED_WORDS: usize = WORDS + 3;
+/// Words of the adjustment.
+const ADJUSTMENT_WORDS: usize = 3;
 
 /// Rows in the order of the file, or backward.
 #[derive(Debug)]
 pub(crate) struct RowStore {
     records: Spilled,
-    words: usize,
+    shape: RowShape,
     is_backward: bool,
+    /// Words of the row that is added.
+    words: Vec<u64>,
+}
+
+/// Parts of the rows of a file beside prices, volume and spread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowShape {
+    /// True if they keep the adjustment of their prices.
+    pub(crate) are_adjusted: bool,
+    /// Names of further columns.
+    pub(crate) columns: Vec<String>,
+}
+
+impl RowShape {
+    fn words(&self) -> usize {
+        self.first_column() + self.columns.len()
+    }
+
+    /// Place of the first further column among the words of a row.
+    fn first_column(&self) -> usize {
+        WORDS + if self.are_adjusted { ADJUSTMENT_WORDS } else { 0 }
+    }
 }
 
 impl RowStore {
-    /// No rows. They spill into `file` where there is one; only those of adjusted prices keep their
-    /// adjustment.
-    pub(crate) fn new(file: Option<SpillFile>, are_adjusted: bool) -> Self {
-        let words = if are_adjusted { ADJUSTED_WORDS } else { WORDS };
-        RowStore { records: Spilled::new(words, file), words, is_backward: false }
+    /// No rows. They spill into `file` where there is one.
+    pub(crate) fn new(file: Option<SpillFile>, shape: RowShape) -> Self {
+        RowStore { records: Spilled::new(shape.words(), file), shape, is_backward: false, words: Vec::new() }
+    }
+
+    /// Names of further columns.
+    pub(crate) fn columns(&self) -> &[String] {
+        &self.shape.columns
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -36,7 +62,8 @@ impl RowStore {
     }
 
     pub(crate) fn push(&mut self, row: &BarRow) -> Result<()> {
-        self.records.push(&to_words(row)[..self.words])
+        self.shape.to_words(row, &mut self.words);
+        self.records.push(&self.words)
     }
 
     /// Row `index`.
@@ -44,7 +71,7 @@ impl RowStore {
     /// # Panics
     /// When there is no such row.
     pub(crate) fn get(&self, index: usize) -> BarRow {
-        self.records.with(self.place(index), from_words)
+        self.records.with(self.place(index), |words| self.shape.row(words))
     }
 
     pub(crate) fn stamp(&self, index: usize) -> RowTime {
@@ -67,10 +94,11 @@ impl RowStore {
     pub(crate) fn update(&mut self, mut change: impl FnMut(&mut BarRow)) -> Result<()> {
         for index in 0..self.len() {
             let before = self.get(index);
-            let mut row = before;
+            let mut row = before.clone();
             change(&mut row);
             if row != before {
-                self.records.set(self.place(index), &to_words(&row)[..self.words])?;
+                self.shape.to_words(&row, &mut self.words);
+                self.records.set(self.place(index), &self.words)?;
             }
         }
         self.check()
@@ -78,13 +106,28 @@ impl RowStore {
 
     /// The rows but those of some ranges, which are in order and apart.
     pub(crate) fn without(&self, dropped: &[Range<usize>]) -> Result<RowStore> {
-        let mut kept = RowStore { records: self.records.empty_like(), words: self.words, is_backward: false };
+        let mut kept = RowStore {
+            records: self.records.empty_like(),
+            shape: self.shape.clone(),
+            is_backward: false,
+            words: Vec::new(),
+        };
         let mut next = 0;
         for range in dropped {
             (next..range.start).try_for_each(|index| kept.push(&self.get(index)))?;
             next = range.end;
         }
         (next..self.len()).try_for_each(|index| kept.push(&self.get(index)))?;
+        self.check()?;
+        Ok(kept)
+    }
+
+    /// The rows without further columns.
+    pub(crate) fn without_columns(&self) -> Result<RowStore> {
+        let shape = RowShape { columns: Vec::new(), ..self.shape };
+        let records = self.records.empty_with_words(shape.words());
+        let mut kept = RowStore { records, shape, is_backward: false, words: Vec::new() };
+        self.iter().try_for_each(|row| kept.push(&BarRow { columns: Box::default(), ..row }))?;
         self.check()?;
         Ok(kept)
     }
@@ -105,18 +148,42 @@ impl RowStore {
     }
 }
 
-fn to_words(row: &BarRow) -> [u64; ADJUSTED_WORDS] {
-    let (ns, is_utc) = match row.stamp {
-        RowTime::Utc(ns) => (ns, 1),
-        RowTime::Wall(ns) => (ns, 0),
-    };
-    let RowAdjustment { factor, split, dividend } = row.event;
-    let numbers = [row.open, row.high, row.low, row.close, row.volume, row.spread, factor, split, dividend];
-    let mut words = [0; ADJUSTED_WORDS];
-    words[0] = ns.cast_unsigned();
-    words[1] = row.line << 1 | is_utc;
-    words[2..].iter_mut().zip(numbers).for_each(|(word, number)| *word = number.to_bits());
-    words
+impl RowShape {
+    fn to_words(&self, row: &BarRow, words: &mut Vec<u64>) {
+        let (ns, is_utc) = match row.stamp {
+            RowTime::Utc(ns) => (ns, 1),
+            RowTime::Wall(ns) => (ns, 0),
+        };
+        let RowAdjustment { factor, split, dividend } = row.event;
+        words.clear();
+        words.extend([ns.cast_unsigned(), row.line << 1 | is_utc]);
+        let mut push = |numbers: &[f64]| words.extend(numbers.iter().map(|number| number.to_bits()));
+        push(&[row.open, row.high, row.low, row.close, row.volume, row.spread]);
+        if self.are_adjusted {
+            push(&[factor, split, dividend]);
+        }
+        push(&row.columns);
+    }
+
+    fn row(&self, words: &[u64]) -> BarRow {
+        let number = |place: usize| f64::from_bits(words[place]);
+        let event = match self.are_adjusted {
+            false => RowAdjustment::NONE,
+            true => RowAdjustment { factor: number(8), split: number(9), dividend: number(10) },
+        };
+        BarRow {
+            stamp: stamp_of(words),
+            open: number(2),
+            high: number(3),
+            low: number(4),
+            close: number(5),
+            volume: number(6),
+            spread: number(7),
+            columns: words[self.first_column()..].iter().map(|&word| f64::from_bits(word)).collect(),
+            event,
+            line: words[1] >> 1,
+        }
+    }
 }
 
 fn stamp_of(words: &[u64]) -> RowTime {
@@ -124,29 +191,12 @@ fn stamp_of(words: &[u64]) -> RowTime {
     if words[1] & 1 == 1 { RowTime::Utc(ns) } else { RowTime::Wall(ns) }
 }
 
-fn from_words(words: &[u64]) -> BarRow {
-    let number = |place: usize| f64::from_bits(words[place]);
-    let event = match words.len() {
-        WORDS => RowAdjustment::NONE,
-        _ => RowAdjustment { factor: number(8), split: number(9), dividend: number(10) },
-    };
-    BarRow {
-        stamp: stamp_of(words),
-        open: number(2),
-        high: number(3),
-        low: number(4),
-        close: number(5),
-        volume: number(6),
-        spread: number(7),
-        event,
-        line: words[1] >> 1,
-    }
-}
-
 #[cfg(test)]
 impl From<&[BarRow]> for RowStore {
     fn from(rows: &[BarRow]) -> Self {
-        let mut store = RowStore::new(None, true);
+        let names = 0..rows.first().map_or(0, |row| row.columns.len());
+        let columns = names.map(|k| format!("c{k}")).collect();
+        let mut store = RowStore::new(None, RowShape { are_adjusted: true, columns });
         rows.iter().for_each(|row| store.push(row).expect("memory takes all"));
         store
     }
@@ -159,16 +209,23 @@ mod tests {
     #[test]
     fn rows_come_back_whole_and_in_either_order() {
         let event = RowAdjustment { factor: 0.25, split: 4.0, dividend: 0.1 };
-        let first =
-            BarRow { volume: 7.5, spread: 0.125, ..BarRow::new(RowTime::Utc(-5), 1.0, 3.0, 0.5, 2.0, u64::MAX >> 1) };
-        let second = BarRow { event, ..BarRow::flat(RowTime::Wall(9), 4.0, 8) };
+        let columns: Box<[f64]> = Box::new([-0.5, 1e300]);
+        let first = BarRow {
+            volume: 7.5,
+            spread: 0.125,
+            columns: columns.clone(),
+            ..BarRow::new(RowTime::Utc(-5), 1.0, 3.0, 0.5, 2.0, u64::MAX >> 1)
+        };
+        let second = BarRow { event, columns, ..BarRow::flat(RowTime::Wall(9), 4.0, 8) };
         for are_adjusted in [true, false] {
-            let mut store = RowStore::new(None, are_adjusted);
-            [first, second].iter().for_each(|row| store.push(row).unwrap());
-            let second = if are_adjusted { second } else { BarRow { event: RowAdjustment::NONE, ..second } };
-            assert_eq!(store.iter().collect::<Vec<_>>(), [first, second]);
+            let columns = vec!["a".to_owned(), "b".to_owned()];
+            let mut store = RowStore::new(None, RowShape { are_adjusted, columns });
+            [&first, &second].into_iter().for_each(|row| store.push(row).unwrap());
+            let event = if are_adjusted { event } else { RowAdjustment::NONE };
+            let second = BarRow { event, ..second.clone() };
+            assert_eq!(store.iter().collect::<Vec<_>>(), [first.clone(), second.clone()]);
             store.reverse();
-            assert_eq!(store.iter().collect::<Vec<_>>(), [second, first]);
+            assert_eq!(store.iter().collect::<Vec<_>>(), [second.clone(), first.clone()]);
             store.update(|row| row.spread += 1.0).unwrap();
             assert_eq!(store.get(1).spread, 1.125);
             assert_eq!(store.stamps().collect::<Vec<_>>(), [RowTime::Wall(9), RowTime::Utc(-5)]);

@@ -60,13 +60,14 @@ impl OtherFuture {
         other.unwrap_or(if may_be(&soonest) { soonest } else { earliest })
     }
 
-    fn other_values(&mut self, bar: Bar) -> Bar {
+    fn other_values(&mut self, mut bar: Bar) -> Bar {
         let mut factor = || (self.random.unit() - 0.5).exp();
         let (open, close) = (bar.open * factor(), bar.close * factor());
         let high = open.max(close) * factor().max(1.0);
         let low = open.min(close) * factor().min(1.0);
         let (volume, spread) = ((bar.volume + 1.0) * factor(), (bar.spread + bar.close * 1e-4) * factor());
-        Bar { open_time: bar.open_time, open, high, low, close, volume, spread }
+        bar.columns.iter_mut().for_each(|value| *value = *value * factor() + factor());
+        Bar { open, high, low, close, volume, spread, ..bar }
     }
 }
 
@@ -111,6 +112,7 @@ mod tests {
                 close,
                 volume: 3.0,
                 spread: 0.1,
+                columns: Box::new([-2.0, 0.0]),
             });
         }
         bars

@@ -137,7 +137,8 @@ impl Sight {
         let pairs = self.timeframes.iter().zip(self.windows.iter().zip(&after.windows));
         pairs.into_iter().find_map(|(&timeframe, (window, after_window))| {
             let place = window.iter().zip(after_window).position(|(a, b)| a.to_bits() != b.to_bits())?;
-            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()].name());
+            let row = place / self.features.len();
+            let feature = self.features[place % self.features.len()].name().to_owned();
             Some(LookAheadEffect::Value { timeframe, row, feature, before: window[place], after: after_window[place] })
         })
     }

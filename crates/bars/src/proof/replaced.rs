@@ -33,6 +33,10 @@ impl BarSource for ReplacedEnd<'_> {
         self.first + self.end.len()
     }
 
+    fn columns(&self) -> usize {
+        self.source.columns()
+    }
+
     fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()> {
         let (before, after) = self.parts(range);
         self.source.read(before, out)?;

@@ -148,9 +148,6 @@ fn a_bar_looked_up_by_its_open_time_is_caught() {
     };
     let leak = leak(&|bars| Ok(Some(sight(&rows(bars, &held()), has_opened))));
     assert_eq!(leak.perturbation, Perturbation::Values);
-    let LookAheadEffect::Value { timeframe: Timeframe::H1, row: 3, feature: "body", .. } = leak.difference else {
-        panic!("{leak}")
-    };
     let text = leak.to_string();
     assert!(
         text.starts_with("WAVE looks ahead: when the bars that close after 1970-01-02T12:30:00Z have other values, body in row 3 of the window of H1 is "),
@@ -179,7 +176,6 @@ fn a_hole_seen_before_it_comes_is_caught() {
     };
     let leak = leak(&tells_holes);
     assert_eq!(leak.perturbation, Perturbation::Times);
-    assert!(matches!(leak.difference, LookAheadEffect::Value { row: 9, feature: "log_volume", .. }), "{leak}");
     assert!(
         leak.to_string().contains("have other values and times, log_volume in row 9 of the window of M1"),
         "{leak}"
@@ -193,7 +189,7 @@ fn a_sample_that_the_future_takes_away_is_caught() {
         Ok((bars.close[next] == self::bars().close[next]).then(|| honest(bars)))
     };
     let leak = leak(&picky);
-    assert_eq!((leak.difference, leak.perturbation), (LookAheadEffect::Gone, Perturbation::Values));
+    assert_eq!((&leak.difference, leak.perturbation), (&LookAheadEffect::Gone, Perturbation::Values));
     assert!(leak.to_string().ends_with("the sample at that time is gone"), "{leak}");
 }
 
@@ -211,9 +207,7 @@ fn the_past_is_carried_to_recent_bars_and_no_further() {
         other => panic!("no leak was found: {other:?}"),
     };
     let later = caught(&|recent, bars| recent.sight_at(recent.sample + 1, bars, &spec));
-    let LookAheadEffect::Value { timeframe: Timeframe::M1, row: 9, feature: "body", .. } = later.difference else {
-        panic!("{later}")
-    };
+    assert!(later.to_string().contains("body in row 9 of the window of M1 is "), "{later}");
     let levelled = caught(&|recent, bars| {
         let mut sight = recent.sight(bars, &spec)?;
         let highest = bars.high.iter().copied().fold(0.0, f64::max) as f32;
@@ -268,8 +262,6 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     let given = ahead(instrument(&bars)).unwrap();
     let error = prove_scalers_by(&ahead, &[instrument(&bars)], &spec, &given, future).unwrap_err();
     let Error::LookAhead(leak) = error else { panic!("{error}") };
-    let LookAheadEffect::Scaler { timeframe: Timeframe::M1, feature: "body", .. } = leak.difference else {
-        panic!("{leak}")
-    };
+    assert!(leak.to_string().contains("body of M1 has centre "), "{leak}");
     assert!(leak.to_string().starts_with("WAVE looks ahead: when the bars that close after"), "{leak}");
 }

@@ -15,6 +15,7 @@ use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
 use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
+use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol_column::SymbolColumn;
@@ -46,6 +47,9 @@ pub struct BarLines {
     open_close: OpenClose,
     symbol_column: SymbolColumn,
     own_zone: Option<OwnZone>,
+    own_columns: OwnColumns,
+    /// True once all further columns had a value.
+    have_values: bool,
     /// True once a row had a volume.
     has_volume: bool,
     fillers: FillerFinder,
@@ -80,6 +84,8 @@ impl BarLines {
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             own_zone: None,
+            own_columns: OwnColumns::without_header(&options.columns),
+            have_values: false,
             has_volume: false,
             fillers: FillerFinder::new(base),
             header: Vec::new(),
@@ -101,8 +107,8 @@ impl BarLines {
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
     /// [`Error::UnknownDateOrder`], [`Error::NoAdjustedClose`], [`Error::UnclearColumns`],
     /// [`Error::AnotherHeader`], [`Error::ExchangedOpenClose`], [`Error::SymbolColumns`],
-    /// [`Error::SymbolRows`]; [`Error::Invalid`] where a timestamp needs a zone and none was
-    /// stated.
+    /// [`Error::SymbolRows`], [`Error::NoColumn`]; [`Error::Invalid`] where a timestamp needs a
+    /// zone and none was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();
@@ -160,12 +166,17 @@ impl BarLines {
         self.adjusted_column = AdjustedColumn::from_format(&format);
         self.assumed_volume = AssumedVolume::new(&format);
         self.format = Some(format);
+        if format.header_line.is_none() {
+            self.own_columns.check(&self.name)?;
+        }
         let mut bars = Vec::new();
         for (line, text) in std::mem::take(&mut self.head) {
             match format.header_line {
                 Some(header_line) if line < header_line => {}
                 Some(header_line) if line == header_line => {
                     self.own_zone = OwnZone::in_header(&text, &format);
+                    self.own_columns = OwnColumns::in_header(&text, &format, &self.options.columns);
+                    self.own_columns.check(&self.name)?;
                     self.header = text;
                 }
                 _ => bars.extend(self.row(&format, line, &text)?),
@@ -194,7 +205,8 @@ impl BarLines {
             column.add(&fields, format, line);
             column.check(&self.name, format)?;
         }
-        let row = BarRow::parse(&fields, format, line);
+        let row = BarRow::parse(&fields, format, line)
+            .and_then(|mut row| self.own_columns.read_into(&mut row, &fields).map(|()| row));
         let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
@@ -308,32 +320,34 @@ impl BarLines {
             self.reached = Some(open_time);
             return Ok(None);
         }
-        match self.last {
-            Some((last, earlier)) if last == open_time && earlier.is_copy_of(&row) => {
+        match &self.last {
+            Some((last, earlier)) if *last == open_time && earlier.is_copy_of(&row) => {
                 let expected = format!("a row of its own (line {} says the same)", earlier.line);
                 return Err(RowFault { kind: RowError::Copy, expected });
             }
-            Some((last, earlier)) if last == open_time => {
+            Some((last, earlier)) if *last == open_time => {
                 let time = display_utc(open_time);
                 let line = earlier.line;
                 let expected = format!("one row for the bar that opens at {time}, and line {line} is another");
                 return Err(RowFault { kind: RowError::Duplicate, expected });
             }
-            Some((last, _)) if open_time < last => {
-                let (found, last) = (display_utc(open_time), display_utc(last));
+            Some((last, _)) if open_time < *last => {
+                let (found, last) = (display_utc(open_time), display_utc(*last));
                 let expected = format!("a bar that opens after {last} (this one would open at {found})");
                 return Err(RowFault { kind: RowError::Backward, expected });
             }
             _ => {}
         }
+        row.check_columns(&self.options.columns, &mut self.have_values)?;
+        let bar = row.bar(open_time);
         (self.reached, self.last) = (Some(open_time), Some((open_time, row)));
-        Ok(Some(row.bar(open_time)))
+        Ok(Some(bar))
     }
 
     fn refuse(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<()> {
         let RowFault { kind, expected } = &fault;
         let is_chosen_between = *kind == RowError::Duplicate && self.options.repeats != Repeats::Refuse;
-        if is_chosen_between || *kind == RowError::Copy {
+        if is_chosen_between || matches!(kind, RowError::Copy | RowError::WarmUp) {
             self.ledger.drop_row(line, *kind);
             return Ok(());
         }

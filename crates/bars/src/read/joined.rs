@@ -76,26 +76,26 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
     let mut next: BinaryHeap<Reverse<(i64, usize)>> = begins.iter().enumerate().filter_map(next_of).collect();
     let mut cursors: Vec<Option<BarCursor<'_>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
-    let mut whole = lines.place.sink(lines.base)?;
+    let mut whole = lines.place.sink(lines.base, lines.options.columns.len())?;
     let mut taken: Option<(usize, Bar)> = None;
     while let Some(mut first) = next.peek_mut() {
         let Reverse((time, file)) = *first;
         let cursor = cursors[file].get_or_insert_with(|| BarCursor::new(&pieces[file].bars));
         let bar = cursor.next()?.expect("a file in the heap has a next bar");
-        match cursor.peek()? {
-            Some(following) => *first = Reverse((following.open_time, file)),
+        match cursor.peek_open_time()? {
+            Some(following) => *first = Reverse((following, file)),
             None => {
                 cursors[file] = None;
                 PeekMut::pop(first);
             }
         }
-        let Some((earlier, expected)) = taken.filter(|(_, taken)| taken.open_time == time) else {
-            whole.push(bar)?;
+        let Some((earlier, expected)) = taken.as_ref().filter(|(_, taken)| taken.open_time == time) else {
+            whole.push(bar.clone())?;
             taken = Some((file, bar));
             continue;
         };
-        if !is_equal(&bar, &expected) {
-            let (summary, other) = (&pieces[file].summary, pieces[earlier].summary.path.clone());
+        if !is_equal(&bar, expected) {
+            let (summary, other) = (&pieces[file].summary, pieces[*earlier].summary.path.clone());
             let line = lines.line_of(file, summary, time)?;
             return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });
         }
@@ -122,7 +122,9 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
 }
 
 fn is_equal(one: &Bar, other: &Bar) -> bool {
-    let numbers = |bar: &Bar| [bar.volume, bar.spread].map(f64::to_bits);
+    let numbers = |bar: &Bar| -> Vec<u64> {
+        [bar.volume, bar.spread].iter().chain(&bar.columns).map(|number| number.to_bits()).collect()
+    };
     let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
     is_same(prices(one), prices(other)) && numbers(one) == numbers(other)
 }

@@ -38,7 +38,7 @@ pub fn read_pair_spooled<B: AsRef<Path>, A: AsRef<Path>>(
     let (bids, asks) = (read_in(bid, options, place)?, read_in(ask, options, place)?);
     refuse_strangers(&bids, &asks)?;
     refuse_wrong_sides(&bids, &asks)?;
-    let mut sink = place.sink(bids.bars.timeframe())?;
+    let mut sink = place.sink(bids.bars.timeframe(), 0)?;
     let pair = join(&bids, &asks, options.on_error, &mut sink)?;
     let bars = sink.finish()?;
     if bars.is_empty() {
@@ -113,8 +113,7 @@ struct SideStep {
 fn side_by_side(bid: &dyn BarSource, ask: &dyn BarSource, mut visit: impl FnMut(SideStep) -> Result<()>) -> Result<()> {
     let (mut bids, mut asks) = (BarCursor::new(bid), BarCursor::new(ask));
     loop {
-        let opens = |bar: Option<Bar>| bar.map(|bar| bar.open_time);
-        let (bid_opens, ask_opens) = (opens(bids.peek()?), opens(asks.peek()?));
+        let (bid_opens, ask_opens) = (bids.peek_open_time()?, asks.peek_open_time()?);
         let takes_bid = bid_opens.is_some_and(|bid| ask_opens.is_none_or(|ask| bid <= ask));
         let takes_ask = ask_opens.is_some_and(|ask| bid_opens.is_none_or(|bid| ask <= bid));
         if !takes_bid && !takes_ask {
@@ -170,5 +169,5 @@ fn mean_of(pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<Bar> {
     let high = mean(bid.high, ask.high).max(open).max(close);
     let low = mean(bid.low, ask.low).min(open).min(close);
     let volume = (bid.volume + ask.volume).min(f64::MAX);
-    Some(Bar { open_time: bid.open_time, open, high, low, close, volume, spread })
+    Some(Bar { open_time: bid.open_time, open, high, low, close, volume, spread, ..Bar::default() })
 }

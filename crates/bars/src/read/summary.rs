@@ -99,6 +99,9 @@ pub struct FileSummary {
     pub fixed: Vec<RowCount<RowFix>>,
     /// Adjustments of its prices; `None` if they are read as quoted.
     pub adjusted: Option<Adjustments>,
+    /// Columns that the header names and that are not read.
+    #[serde(default)]
+    pub unused_columns: Vec<String>,
 }
 
 impl ReadSummary {

@@ -2,10 +2,13 @@
 //!
 //! Bins start at multiples of the timeframe since 1970 UTC, those of weeks on Mondays. A bin's open
 //! is its first bar's, its close and spread its last bar's, its high and low are the extremes, its
-//! volume is the sum. A bin without any bar does not exist, nor does one that has not closed.
+//! volume is the sum; a further column follows its [`ColumnRule`]. A bin without any bar does not
+//! exist, nor does one that has not closed.
 
 use crate::bars::Bar;
 use crate::error::{Error, Result};
+use crate::series::column_feature::{ColumnFeature, ColumnRule};
+use crate::series::feature::Feature;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
@@ -14,24 +17,29 @@ use crate::time::timestamp::display_utc;
 pub(crate) struct Binning {
     timeframe: Timeframe,
     base: Timeframe,
+    /// Rules of further columns.
+    rules: Vec<ColumnRule>,
     open: Option<Bar>,
+    /// Base bars in it.
+    bars: usize,
 }
 
 impl Binning {
-    /// Nothing so far.
+    /// Nothing so far. The columns among `features` are those of the bars.
     ///
     /// # Errors
     /// [`Error::NotAMultiple`].
-    pub(crate) fn new(timeframe: Timeframe, base: Timeframe) -> Result<Self> {
+    pub(crate) fn new(timeframe: Timeframe, base: Timeframe, features: &[Feature]) -> Result<Self> {
+        let rules = features.iter().filter_map(Feature::as_column).map(ColumnFeature::rule).collect();
         match timeframe.duration_ns() % base.duration_ns() {
-            0 => Ok(Binning { timeframe, base, open: None }),
+            0 => Ok(Binning { timeframe, base, rules, open: None, bars: 0 }),
             _ => Err(Error::NotAMultiple { timeframe, base }),
         }
     }
 
     /// Forgets the open bin: its segment ended.
     pub(crate) fn restart(&mut self) {
-        self.open = None;
+        (self.open, self.bars) = (None, 0);
     }
 
     /// Takes the next base bar. Returns the bins that have closed by its close, in order of time:
@@ -42,7 +50,7 @@ impl Binning {
     /// [`Error::Straddles`].
     pub(crate) fn push(&mut self, bar: &Bar) -> Result<[Option<Bar>; 2]> {
         if self.timeframe == self.base {
-            return Ok([None, Some(*bar)]);
+            return Ok([None, Some(bar.clone())]);
         }
         let (bin_ns, close_time) = (self.timeframe.duration_ns(), bar.open_time + self.base.duration_ns());
         let open_time = self.timeframe.bin_open_time(bar.open_time);
@@ -50,24 +58,36 @@ impl Binning {
             let (timeframe, base, open_time) = (self.timeframe, self.base, display_utc(bar.open_time));
             return Err(Error::Straddles { timeframe, base, open_time });
         }
-        let before = self.open.take_if(|bin| bin.open_time != open_time);
+        let before = self.close_if(|bin| bin.open_time != open_time);
         match &mut self.open {
-            Some(bin) => bin.extend(bar),
-            bin => *bin = Some(Bar { open_time, ..*bar }),
+            Some(bin) => bin.extend(bar, &self.rules),
+            bin => *bin = Some(Bar { open_time, ..bar.clone() }),
         }
-        let own = self.open.take_if(|_| close_time == open_time + bin_ns);
+        self.bars += 1;
+        let own = self.close_if(|_| close_time == open_time + bin_ns);
         Ok([before, own])
+    }
+
+    /// Closes the open bin if it is such a one.
+    fn close_if(&mut self, is_closed: impl Fn(&Bar) -> bool) -> Option<Bar> {
+        let mut bin = self.open.take_if(|bin| is_closed(bin))?;
+        let bars = std::mem::take(&mut self.bars);
+        bin.columns.iter_mut().zip(&self.rules).for_each(|(value, rule)| *value = rule.close(*value, bars));
+        Some(bin)
     }
 }
 
 impl Bar {
     /// Takes in one more bar, the next of the same bin.
-    fn extend(&mut self, bar: &Bar) {
+    fn extend(&mut self, bar: &Bar, rules: &[ColumnRule]) {
         self.high = self.high.max(bar.high);
         self.low = self.low.min(bar.low);
         self.close = bar.close;
         self.volume += bar.volume;
         self.spread = bar.spread;
+        for ((value, next), rule) in self.columns.iter_mut().zip(&bar.columns).zip(rules) {
+            rule.extend(value, *next);
+        }
     }
 }
 
@@ -88,6 +108,7 @@ mod tests {
             close: price + 1.0,
             volume: 1.0,
             spread: price / 1e4,
+            columns: Box::new([price; 6]),
         }
     }
 
@@ -99,7 +120,9 @@ mod tests {
 
     /// The bins that have closed by the close of the last bar.
     fn closed(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
-        let (mut binning, mut bins) = (Binning::new(timeframe, bars.timeframe)?, Bars::with_capacity(timeframe, 0));
+        let features = ColumnRule::ALL.map(|rule| Feature::Column(ColumnFeature::new("x", rule)));
+        let (mut binning, mut bins) =
+            (Binning::new(timeframe, bars.timeframe, &features)?, Bars::with_capacity(timeframe, 0));
         for index in 0..bars.len() {
             binning.push(&bars.bar(index))?.into_iter().flatten().for_each(|bin| bins.push(bin));
         }
@@ -111,8 +134,16 @@ mod tests {
         // Two bars of the bin [0, 5), none of [5, 10), all of [10, 15), and the start of [15, 20).
         let bins = closed(&minutes([3, 4, 10, 11, 12, 13, 14, 15]), Timeframe::M5).unwrap();
         assert_eq!(bins.open_time, [0, 10 * MINUTE_NS]);
-        let first =
-            Bar { open_time: 0, open: 103.0, high: 106.0, low: 101.0, close: 105.0, volume: 2.0, spread: 104.0 / 1e4 };
+        let first = Bar {
+            open_time: 0,
+            open: 103.0,
+            high: 106.0,
+            low: 101.0,
+            close: 105.0,
+            volume: 2.0,
+            spread: 104.0 / 1e4,
+            columns: Box::new([104.0, 103.0, 207.0, 103.5, 103.0, 104.0]),
+        };
         assert_eq!(bins.bar(0), first);
         assert_eq!((bins.bar(1).open, bins.bar(1).close, bins.bar(1).volume), (110.0, 115.0, 5.0));
     }
@@ -176,6 +207,17 @@ mod tests {
                 prop_assert_eq!(bins.low[bin], inside.iter().map(|&k| bars.low[k]).fold(f64::MAX, f64::min));
                 prop_assert_eq!(bins.volume[bin], inside.len() as f64);
                 prop_assert_eq!(bins.spread[bin], bars.spread[inside[inside.len() - 1]]);
+                let prices: Vec<f64> = inside.iter().map(|&k| bars.open[k]).collect();
+                let sum: f64 = prices.iter().sum();
+                let expected = [
+                    prices[prices.len() - 1],
+                    prices[0],
+                    sum,
+                    sum / prices.len() as f64,
+                    prices.iter().copied().fold(f64::MAX, f64::min),
+                    prices.iter().copied().fold(f64::MIN, f64::max),
+                ];
+                prop_assert_eq!(&*bins.bar(bin).columns, &expected);
             }
         }
     }

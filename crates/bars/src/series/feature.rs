@@ -1,13 +1,14 @@
+use crate::series::column_feature::{ColumnFeature, PREFIX};
 use crate::unknown_name::UnknownName;
 use std::fmt;
 use std::str::FromStr;
 
-/// A number that is computed for each bar from that bar and earlier ones.
+/// A number of each bar: computed from that bar and earlier ones, or a column of its file.
 ///
 /// In the formulas `o`, `h`, `l`, `c`, `v` are open, high, low, close and volume of the bar, an
 /// index `[-1]` is the bar before, and "last n" includes the bar itself. Bars are neighbours
 /// whether or not there is a gap between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Feature {
     /// `log_return`: ln(c / c\[-1\]).
@@ -68,6 +69,8 @@ pub enum Feature {
     WeekSin,
     /// `week_cos`: cos of the same.
     WeekCos,
+    /// `column:NAME`: a column of the bars' files, known when its bar closes.
+    Column(ColumnFeature),
 }
 
 /// Properties of a feature that need no computation.
@@ -77,7 +80,7 @@ struct Facts {
 }
 
 impl Feature {
-    /// Every feature.
+    /// Every feature that is computed.
     pub const ALL: [Feature; 26] = [
         Feature::LogReturn,
         Feature::LogReturn12,
@@ -128,22 +131,30 @@ impl Feature {
     ];
 
     /// The name in configurations and files.
-    pub const fn name(self) -> &'static str {
-        self.facts().name
+    pub fn name(&self) -> &str {
+        match self {
+            Feature::Column(column) => column.written(),
+            computed => computed.facts().name,
+        }
+    }
+
+    /// The column that it is, if it is one.
+    pub fn as_column(&self) -> Option<&ColumnFeature> {
+        if let Feature::Column(column) = self { Some(column) } else { None }
     }
 
     /// Number of bars from the start of a series at which the feature is not defined yet.
-    pub const fn warm_up(self) -> usize {
+    pub fn warm_up(&self) -> usize {
         self.facts().warm_up
     }
 
     /// True if it is a sine or cosine of the time. Those keep their scale: they lie in -1..1, and a
     /// stretched circle would no longer be one.
-    pub const fn is_cyclic(self) -> bool {
+    pub fn is_cyclic(&self) -> bool {
         matches!(self, Feature::DaySin | Feature::DayCos | Feature::WeekSin | Feature::WeekCos)
     }
 
-    const fn facts(self) -> Facts {
+    fn facts(&self) -> Facts {
         let (name, warm_up) = match self {
             Feature::LogReturn => ("log_return", 1),
             Feature::LogReturn12 => ("log_return_12", 12),
@@ -171,6 +182,7 @@ impl Feature {
             Feature::DayCos => ("day_cos", 0),
             Feature::WeekSin => ("week_sin", 0),
             Feature::WeekCos => ("week_cos", 0),
+            Feature::Column(_) => (PREFIX, 0),
         };
         Facts { name, warm_up }
     }
@@ -186,13 +198,26 @@ impl FromStr for Feature {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
+        if let Some(column) = ColumnFeature::parse(name) {
+            return match column.column() {
+                "" => Err(UnknownName::new("feature", name, "column:NAME, with the name in the header".to_owned())),
+                _ => Ok(Feature::Column(column)),
+            };
+        }
         Feature::ALL.into_iter().find(|feature| feature.name() == name).ok_or_else(|| {
-            let all = Feature::ALL.map(Feature::name).join(", ");
+            let all = Feature::ALL.each_ref().map(Feature::name).join(", ");
             let alike = Feature::alike(name).join(" or ");
-            let expected = if alike.is_empty() { all } else { format!("{alike}, or another of {all}") };
+            let computed = if alike.is_empty() { all } else { format!("{alike}, or another of {all}") };
+            let expected = format!("{computed}, or column:{name} for the column of the bars that has this name");
             UnknownName::new("feature", name, expected)
         })
     }
+}
+
+/// The place of each feature among the columns of the bars; `None` for one that is computed.
+pub(crate) fn column_places(features: &[Feature]) -> Vec<Option<usize>> {
+    let mut columns = 0..;
+    features.iter().map(|feature| feature.as_column().and_then(|_| columns.next())).collect()
 }
 
 impl Feature {
@@ -200,7 +225,7 @@ impl Feature {
     fn alike(name: &str) -> Vec<&'static str> {
         let name = name.to_lowercase();
         let wanted = name.trim_end_matches(|c: char| c == '_' || c.is_ascii_digit());
-        let names = Feature::ALL.map(Feature::name);
+        let names = Feature::ALL.each_ref().map(|feature| feature.facts().name);
         names.into_iter().filter(|name| !wanted.is_empty() && name.starts_with(wanted)).collect()
     }
 }

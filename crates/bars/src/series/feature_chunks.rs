@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! recursive features (EMA, Wilder's mean):  from means that go on from chunk to chunk
+//! columns of the bars:                      as they are
 //! all others:                               as columns of the chunk and the bars before it that
 //!                                           they read
 //! ```
 
 use crate::bars::Bars;
-use crate::series::feature::Feature;
+use crate::series::feature::{Feature, column_places};
 use crate::series::feature_column::column;
 use crate::series::feature_stream::Means;
 use crate::time::timeframe::Timeframe;
@@ -17,6 +18,8 @@ use crate::time::timeframe::Timeframe;
 #[derive(Clone, Debug)]
 pub(crate) struct FeatureChunks {
     features: Vec<Feature>,
+    /// Places among the columns of the bars.
+    column_places: Vec<Option<usize>>,
     pip_size: f64,
     /// Bars without a row at the start of a segment: the longest warm-up.
     warm_up: usize,
@@ -33,13 +36,14 @@ impl FeatureChunks {
     pub(crate) fn new(timeframe: Timeframe, features: &[Feature], pip_size: f64) -> Self {
         FeatureChunks {
             features: features.to_vec(),
+            column_places: column_places(features),
             pip_size,
-            warm_up: features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0),
+            warm_up: features.iter().map(Feature::warm_up).max().unwrap_or(0),
             count: 0,
             recent: Bars::with_capacity(timeframe, 0),
             last_close: None,
             means: Means::new(),
-            has_recursive: features.iter().any(|&feature| is_recursive(feature)),
+            has_recursive: features.iter().any(is_recursive),
         }
     }
 
@@ -61,9 +65,16 @@ impl FeatureChunks {
         if self.has_recursive {
             self.push_recursive(bars, without_row, new);
         }
-        for (place, &feature) in self.features.iter().enumerate().filter(|(_, feature)| !is_recursive(**feature)) {
-            let column = column(&self.recent, feature, self.pip_size);
-            for (row, value) in new.chunks_exact_mut(width).zip(&column[before + without_row..]) {
+        for (place, feature) in self.features.iter().enumerate().filter(|(_, feature)| !is_recursive(feature)) {
+            let computed;
+            let values = match self.column_places[place] {
+                Some(own) => &self.recent.columns[own],
+                None => {
+                    computed = column(&self.recent, feature, self.pip_size);
+                    &computed
+                }
+            };
+            for (row, value) in new.chunks_exact_mut(width).zip(&values[before + without_row..]) {
                 row[place] = *value as f32;
             }
         }
@@ -95,8 +106,8 @@ impl FeatureChunks {
 
     fn push_recursive(&mut self, bars: &Bars, without_row: usize, rows: &mut [f32]) {
         let width = self.features.len();
-        let recursive: Vec<(usize, Feature)> =
-            self.features.iter().copied().enumerate().filter(|(_, feature)| is_recursive(*feature)).collect();
+        let recursive: Vec<(usize, &Feature)> =
+            self.features.iter().enumerate().filter(|(_, feature)| is_recursive(feature)).collect();
         for index in 0..bars.len() {
             let bar = bars.bar(index);
             self.means.push(&bar, self.last_close);
@@ -110,7 +121,7 @@ impl FeatureChunks {
     }
 }
 
-fn is_recursive(feature: Feature) -> bool {
+fn is_recursive(feature: &Feature) -> bool {
     Means::new().value(feature, 1.0).is_some()
 }
 
@@ -120,7 +131,7 @@ mod tests {
 
     use super::*;
     use crate::series::feature_column::tests::FeatureTable;
-    use crate::series::feature_stream::tests::bars;
+    use crate::series::feature_stream::tests::{bars, with_column};
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -128,10 +139,10 @@ mod tests {
         /// Chunk by chunk as in a table of all, bit for bit, wherever the chunks end.
         #[test]
         fn agrees_with_a_table(
-            steps in prop::collection::vec(any::<(i8, u8, u8)>(), 0..300), one in 0..Feature::ALL.len(), all in any::<bool>(),
+            steps in prop::collection::vec(any::<(i8, u8, u8)>(), 0..300), one in 0..=Feature::ALL.len(), all in any::<bool>(),
             chunks in prop::collection::vec(1usize..90, 1..9),
         ) {
-            let features = if all { Feature::ALL.to_vec() } else { vec![Feature::ALL[one]] };
+            let features = if all { with_column() } else { vec![with_column().swap_remove(one)] };
             let bars = bars(&steps);
             let table = FeatureTable::new(&bars, &features, 1e-4);
             let mut stream = FeatureChunks::new(bars.timeframe, &features, 1e-4);

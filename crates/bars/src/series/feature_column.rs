@@ -12,8 +12,9 @@ const MONDAY_NS: i64 = 4 * DAY_NS;
 /// One feature of every bar, NaN during its warm-up.
 ///
 /// # Panics
-/// For a recursive feature: [`Means`](crate::series::feature_stream::Means) computes those.
-pub(crate) fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
+/// For a recursive feature: [`Means`](crate::series::feature_stream::Means) computes those. For a
+/// column of the bars.
+pub(crate) fn column(bars: &Bars, feature: &Feature, pip_size: f64) -> Vec<f64> {
     let close = &bars.close;
     match feature {
         Feature::LogReturn => log_return(close, 1),
@@ -44,7 +45,8 @@ pub(crate) fn column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
         | Feature::MacdSignal
         | Feature::MacdHistogram
         | Feature::Ema20Distance
-        | Feature::Ema50Distance => panic!("{feature} is recursive"),
+        | Feature::Ema50Distance
+        | Feature::Column(_) => panic!("{feature} is not computed from the bars at hand"),
     }
 }
 
@@ -102,17 +104,16 @@ pub(super) mod tests {
 
     impl FeatureTable {
         pub(in crate::series) fn new(bars: &Bars, features: &[Feature], pip_size: f64) -> Self {
-            let longest = features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0);
+            let longest = features.iter().map(Feature::warm_up).max().unwrap_or(0);
             let warm_up = longest.min(bars.len());
-            let columns: Vec<Vec<f64>> =
-                features.iter().map(|&feature| whole_column(bars, feature, pip_size)).collect();
+            let columns: Vec<Vec<f64>> = features.iter().map(|feature| whole_column(bars, feature, pip_size)).collect();
             let rows = (warm_up..bars.len()).flat_map(|t| columns.iter().map(move |column| column[t] as f32));
             FeatureTable { warm_up, values: rows.collect() }
         }
     }
 
     /// One feature of every bar, recursive ones too.
-    fn whole_column(bars: &Bars, feature: Feature, pip_size: f64) -> Vec<f64> {
+    fn whole_column(bars: &Bars, feature: &Feature, pip_size: f64) -> Vec<f64> {
         let close = &bars.close;
         match feature {
             Feature::Atr14 => over_close(bars, &wilder_mean(&true_range(bars), 14)),
@@ -126,6 +127,8 @@ pub(super) mod tests {
             }
             Feature::Ema20Distance => distance(close, &exponential_mean(close, 20)),
             Feature::Ema50Distance => distance(close, &exponential_mean(close, 50)),
+            // Bars of tests have no other.
+            Feature::Column(_) => bars.columns[0].clone(),
             _ => column(bars, feature, pip_size),
         }
     }
@@ -157,7 +160,16 @@ pub(super) mod tests {
             let open = close + open - 0.5;
             let (high, low) = (open.max(close) + up, open.min(close) - down);
             let open_time = minute as i64 * MINUTE_NS;
-            bars.push(Bar { open_time, open, high, low, close, volume: (volume * 10.0).floor(), spread: up / 10.0 });
+            bars.push(Bar {
+                open_time,
+                open,
+                high,
+                low,
+                close,
+                volume: (volume * 10.0).floor(),
+                spread: up / 10.0,
+                ..Bar::default()
+            });
         }
         bars
     }
@@ -167,7 +179,7 @@ pub(super) mod tests {
     }
 
     /// Each windowed feature straight from its formula, at one place.
-    fn naive(bars: &Bars, feature: Feature, t: usize) -> Option<f64> {
+    fn naive(bars: &Bars, feature: &Feature, t: usize) -> Option<f64> {
         let Bars { open: o, high: h, low: l, close: c, volume: v, .. } = bars;
         let last = |n: usize| t + 1 - n..t + 1;
         let mean = |n: usize, x: &dyn Fn(usize) -> f64| last(n).map(x).sum::<f64>() / n as f64;
@@ -216,6 +228,7 @@ pub(super) mod tests {
             Feature::RelativeVolume => v[t] / mean(20, &|k| v[k]),
             Feature::SpreadPips => bars.spread[t] * 100.0,
             Feature::DaySin | Feature::DayCos | Feature::WeekSin | Feature::WeekCos => return None,
+            Feature::Column(_) => return None,
         })
     }
 
@@ -223,7 +236,7 @@ pub(super) mod tests {
         #[test]
         fn agrees_with_the_formulas(numbers in numbers(1..90)) {
             let bars = bars(&numbers);
-            for feature in Feature::ALL {
+            for feature in &Feature::ALL {
                 let column = whole_column(&bars, feature, PIP);
                 for (t, &found) in column.iter().enumerate() {
                     prop_assert_eq!(found.is_nan(), t < feature.warm_up(), "{} at {}", feature, t);
@@ -241,7 +254,7 @@ pub(super) mod tests {
             let mut changed = numbers.clone();
             changed[t + 1..].copy_from_slice(&other[t + 1..numbers.len()]);
             let (bars, changed) = (bars(&numbers), bars(&changed));
-            for feature in Feature::ALL {
+            for feature in &Feature::ALL {
                 let (a, b) = (whole_column(&bars, feature, PIP), whole_column(&changed, feature, PIP));
                 for k in 0..=t {
                     prop_assert_eq!(a[k].to_bits(), b[k].to_bits(), "{} at {}", feature, k);
@@ -278,9 +291,9 @@ pub(super) mod tests {
         for open_time in [4 * DAY_NS + 5 * DAY_NS / 24, 5 * DAY_NS + 17 * DAY_NS / 24] {
             bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, ..Bar::default() });
         }
-        let at = |feature, t: usize| column(&bars, feature, PIP)[t];
-        assert!((at(Feature::DaySin, 0) - 1.0).abs() < 1e-12 && at(Feature::DayCos, 0).abs() < 1e-12);
-        assert!((at(Feature::WeekSin, 1) - 1.0).abs() < 1e-12 && at(Feature::WeekCos, 1).abs() < 1e-12);
+        let at = |feature: &Feature, t: usize| column(&bars, feature, PIP)[t];
+        assert!((at(&Feature::DaySin, 0) - 1.0).abs() < 1e-12 && at(&Feature::DayCos, 0).abs() < 1e-12);
+        assert!((at(&Feature::WeekSin, 1) - 1.0).abs() < 1e-12 && at(&Feature::WeekCos, 1).abs() < 1e-12);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! recursive features (EMA, Wilder's mean):  from means that go on from bar to bar
+//! columns of the bars:                      as they are
 //! all others:                               as columns of the last warm_up + 1 bars, which are all
 //!                                           that they read
 //! ```
@@ -10,7 +11,7 @@
 //! same operations in the same order.
 
 use crate::bars::{Bar, Bars};
-use crate::series::feature::Feature;
+use crate::series::feature::{Feature, column_places};
 use crate::series::feature_column::{column, ratio_or};
 use crate::series::rolling::Smoothed;
 use crate::time::timeframe::Timeframe;
@@ -19,6 +20,8 @@ use crate::time::timeframe::Timeframe;
 #[derive(Clone, Debug)]
 pub(crate) struct FeatureStream {
     features: Vec<Feature>,
+    /// Places among the columns of the bars.
+    column_places: Vec<Option<usize>>,
     pip_size: f64,
     /// Bars without a row at the start of a segment: the longest warm-up.
     warm_up: usize,
@@ -33,8 +36,9 @@ impl FeatureStream {
     pub(crate) fn new(timeframe: Timeframe, features: &[Feature], pip_size: f64) -> Self {
         FeatureStream {
             features: features.to_vec(),
+            column_places: column_places(features),
             pip_size,
-            warm_up: features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0),
+            warm_up: features.iter().map(Feature::warm_up).max().unwrap_or(0),
             count: 0,
             recent: Bars::with_capacity(timeframe, 0),
             means: Means::new(),
@@ -59,14 +63,18 @@ impl FeatureStream {
         self.count += 1;
         let has_row = self.count > self.warm_up;
         if has_row {
-            row.extend(self.features.iter().map(|&feature| self.last_of(feature) as f32));
+            let together = self.features.iter().zip(&self.column_places);
+            row.extend(together.map(|(feature, &place)| self.last_of(feature, place) as f32));
         }
         self.forget();
         has_row
     }
 
-    fn last_of(&self, feature: Feature) -> f64 {
+    fn last_of(&self, feature: &Feature, column_place: Option<usize>) -> f64 {
         let len = self.recent.len();
+        if let Some(place) = column_place {
+            return self.recent.columns[place][len - 1];
+        }
         self.means.value(feature, self.recent.close[len - 1]).unwrap_or_else(|| {
             let read = self.recent.part(len - 1 - feature.warm_up()..len);
             column(&read, feature, self.pip_size)[feature.warm_up()]
@@ -128,7 +136,7 @@ impl Means {
 
     /// A recursive feature of the last bar, which closed at `close`; `None` for one that is not
     /// recursive.
-    pub(crate) fn value(&self, feature: Feature, close: f64) -> Option<f64> {
+    pub(crate) fn value(&self, feature: &Feature, close: f64) -> Option<f64> {
         Some(match feature {
             Feature::Atr14 => self.true_range.mean() / close,
             Feature::Rsi14 => 100.0 * ratio_or(self.rise.mean(), self.rise.mean() + self.fall.mean(), 0.5),
@@ -147,6 +155,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::series::column_feature::{ColumnFeature, ColumnRule};
     use crate::series::feature_column::tests::FeatureTable;
     use crate::time::timestamp::MINUTE_NS;
 
@@ -161,9 +170,24 @@ pub(super) mod tests {
             let (high, low) =
                 (open.max(close) + f64::from(range) * 1e-6, open.min(close) - f64::from(range / 2) * 1e-6);
             let (volume, spread) = (f64::from(volume / 64), f64::from(volume % 3) * 1e-5);
-            bars.push(Bar { open_time: 5 * k as i64 * MINUTE_NS, open, high, low, close, volume, spread });
+            bars.push(Bar {
+                open_time: 5 * k as i64 * MINUTE_NS,
+                open,
+                high,
+                low,
+                close,
+                volume,
+                spread,
+                columns: Box::new([close - 1.25]),
+            });
         }
         bars
+    }
+
+    /// Every feature, and a column.
+    pub(in crate::series) fn with_column() -> Vec<Feature> {
+        let column = Feature::Column(ColumnFeature::new("own", ColumnRule::Last));
+        Feature::ALL.into_iter().chain([column]).collect()
     }
 
     proptest! {
@@ -172,9 +196,9 @@ pub(super) mod tests {
         /// Bar by bar as in a table of all, bit for bit, for features alone and all together.
         #[test]
         fn agrees_with_a_table(
-            steps in prop::collection::vec(any::<(i8, u8, u8)>(), 0..400), one in 0..Feature::ALL.len(), all in any::<bool>(),
+            steps in prop::collection::vec(any::<(i8, u8, u8)>(), 0..400), one in 0..=Feature::ALL.len(), all in any::<bool>(),
         ) {
-            let features = if all { Feature::ALL.to_vec() } else { vec![Feature::ALL[one]] };
+            let features = if all { with_column() } else { vec![with_column().swap_remove(one)] };
             let bars = bars(&steps);
             let table = FeatureTable::new(&bars, &features, 1e-4);
             let mut stream = FeatureStream::new(bars.timeframe, &features, 1e-4);

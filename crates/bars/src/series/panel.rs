@@ -140,7 +140,8 @@ pub fn spool_common_times(
     merge(streams, |time, group| if 2 * group.len() >= listed(time) { Ok(()) } else { excluded.push(time) })?;
     let excluded = excluded.finish()?;
     let keep = |((_, bars), path): (&(&str, &SpooledBars), &PathBuf)| {
-        let (mut writer, mut cursor) = (SpoolWriter::create(path, bars.timeframe())?, TimesCursor::new(&excluded));
+        let (mut writer, mut cursor) =
+            (SpoolWriter::create(path, bars.timeframe(), bars.columns())?, TimesCursor::new(&excluded));
         for_each_bar(*bars, |bar| if cursor.contains(bar.open_time)? { Ok(()) } else { writer.push(bar) })?;
         let dropped = bars.len() - writer.len();
         Ok(CommonSpool { bars: writer.finish()?, dropped })
@@ -300,7 +301,7 @@ mod tests {
     fn common_times(all: &[&Bars]) -> CommonTimes {
         let folder = tempfile::tempdir().unwrap();
         let spool = |(k, bars): (usize, &&Bars)| {
-            let mut writer = SpoolWriter::create(&folder.path().join(k.to_string()), bars.timeframe).unwrap();
+            let mut writer = SpoolWriter::create(&folder.path().join(k.to_string()), bars.timeframe, 0).unwrap();
             (0..bars.len()).for_each(|index| writer.push(bars.bar(index)).unwrap());
             writer.finish().unwrap()
         };

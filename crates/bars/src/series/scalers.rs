@@ -39,10 +39,7 @@ impl Scalers {
     pub(crate) fn chosen(&self, names: &[&str], spec: &SeriesSpec) -> Result<Self> {
         self.check()?;
         if self.features != spec.features {
-            return Err(mismatch(
-                listed(&self.features, |feature| feature.name()),
-                listed(&spec.features, |f| f.name()),
-            ));
+            return Err(mismatch(listed(&self.features, Feature::name), listed(&spec.features, Feature::name)));
         }
         let rows = names.iter().map(|name| self.row_of(name)).collect::<Result<Vec<usize>>>()?;
         let chosen = |timeframe: Timeframe| {
@@ -87,7 +84,7 @@ impl Scalers {
     }
 }
 
-fn listed<T>(items: &[T], name: impl Fn(&T) -> &'static str) -> String {
+fn listed<T>(items: &[T], name: impl Fn(&T) -> &str) -> String {
     items.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 

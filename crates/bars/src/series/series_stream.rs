@@ -67,7 +67,7 @@ impl SeriesStream {
         let stream = |(window, scaler): (Window, TimeframeScaler)| {
             Ok(TimeframeStream {
                 window,
-                binning: Binning::new(window.timeframe, base)?,
+                binning: Binning::new(window.timeframe, base, &spec.features)?,
                 features: FeatureStream::new(window.timeframe, &spec.features, instrument.pip_size),
                 center: scaler.center,
                 scale: scaler.scale,
@@ -90,7 +90,7 @@ impl SeriesStream {
     /// [`Error::Straddles`](crate::Error::Straddles); the stream then cannot go on.
     ///
     /// # Panics
-    /// When the bar does not open after the last one.
+    /// When the bar does not open after the last one, or has not the columns among the features.
     pub fn push(&mut self, bar: &Bar) -> Result<SeriesStep> {
         let duration_ns = self.base.duration_ns();
         let gap = self.last_close_time.map(|last| {

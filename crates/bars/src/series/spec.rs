@@ -21,7 +21,8 @@ pub struct Window {
 pub struct SeriesSpec {
     /// The timeframes, in any order.
     pub windows: Vec<Window>,
-    /// The features, the same for every timeframe.
+    /// The features, the same for every timeframe. Columns among them are the columns of the bars,
+    /// in their order.
     pub features: Vec<Feature>,
     /// Number of future base bars K to be predicted.
     pub horizon: usize,
@@ -67,9 +68,15 @@ impl SeriesSpec {
         self.target_kind != TargetKind::LogReturn || self.features.iter().any(|feature| in_pips.contains(feature))
     }
 
+    /// Names of the columns among the features, in their order: bars of the series have these, see
+    /// [`ReadOptions::columns`](crate::ReadOptions::columns).
+    pub fn columns(&self) -> Vec<String> {
+        self.features.iter().filter_map(Feature::as_column).map(|column| column.column().to_owned()).collect()
+    }
+
     /// Number of bars before a row that its features read: the longest warm-up among them.
     pub(crate) fn look_back(&self) -> usize {
-        self.features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0)
+        self.features.iter().map(Feature::warm_up).max().unwrap_or(0)
     }
 
     /// The windows, shortest timeframe first, once every value is known to be in range.
@@ -81,7 +88,7 @@ impl SeriesSpec {
         let shown_timeframe = twice.map_or_else(|| "empty".to_owned(), |window| format!("{} twice", window.timeframe));
         let shortest = windows.iter().map(|window| window.seq_len).min().unwrap_or(1);
         let distinct = self.features.iter().enumerate().all(|(k, feature)| !self.features[..k].contains(feature));
-        let features = self.features.iter().map(|feature| feature.name()).collect::<Vec<_>>().join(", ");
+        let features = self.features.iter().map(Feature::name).collect::<Vec<_>>().join(", ");
 
         in_range("timeframes", &shown_timeframe, "at least one timeframe, each once", unique && !windows.is_empty())?;
         in_range("seq_len", &shortest, "at least 1 bar", shortest >= 1)?;

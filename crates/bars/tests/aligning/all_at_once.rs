@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use megabatch_bars::{
-    Bar, Bars, Error, Feature, GapPolicy, Instrument, Result, SampleInstants, Scalers, Scaling, Segment, SeriesPiece,
-    SeriesPlan, SeriesSpec, SeriesStream, StreamedInstrument, TargetKind, Timeframe, TimeframeScaler, Weekends, Window,
+    Bar, Bars, ColumnFeature, ColumnRule, Error, Feature, GapPolicy, Instrument, Result, SampleInstants, Scalers,
+    Scaling, Segment, SeriesPiece, SeriesPlan, SeriesSpec, SeriesStream, StreamedInstrument, TargetKind, Timeframe,
+    TimeframeScaler, Weekends, Window,
 };
 use proptest::prelude::*;
 
@@ -53,7 +54,7 @@ impl PlainTimeframe {
 }
 
 fn look_back(spec: &SeriesSpec) -> usize {
-    spec.features.iter().map(|feature| feature.warm_up()).max().unwrap()
+    spec.features.iter().map(Feature::warm_up).max().unwrap()
 }
 
 /// The windows, shortest timeframe first.
@@ -199,7 +200,7 @@ fn lacking(all: &[PlainInstrument<'_>], spec: &SeriesSpec) -> Vec<String> {
 }
 
 /// Centre and scale of a feature by sorting.
-fn plain_scaler(scaling: Scaling, feature: Feature, mut values: Vec<f64>) -> (f64, f64) {
+fn plain_scaler(scaling: Scaling, feature: &Feature, mut values: Vec<f64>) -> (f64, f64) {
     if values.is_empty() {
         return (0.0, 1.0);
     }
@@ -230,7 +231,7 @@ fn require_scalers(found: &Scalers, all: &[PlainInstrument<'_>], spec: &SeriesSp
     for (k, timeframe) in found.timeframes.iter().enumerate() {
         for (row, one) in all.iter().enumerate() {
             let rows = one.rows_to_fit(k, found.fit_end_time, spec);
-            for (place, &feature) in spec.features.iter().enumerate() {
+            for (place, feature) in spec.features.iter().enumerate() {
                 let values = rows.iter().skip(place).step_by(width).map(|&value| f64::from(value)).collect();
                 let (center, scale) = plain_scaler(spec.scaling, feature, values);
                 let found = [timeframe.center[row * width + place], timeframe.scale[row * width + place]];
@@ -385,8 +386,15 @@ fn bars(count: usize, begins: i64, gaps: &Gaps, seed: u32) -> Bars {
         let (high, low) = (open.max(close) + 1e-5 * next(), open.min(close) - 1e-5 * next());
         // Most spreads are zero, so that their quartiles are one.
         let spread = if next() > 0.8 { 1e-5 * next() } else { 0.0 };
-        bars.push(Bar { open_time, open, high, low, close, volume: (9.0 * next()).floor(), spread });
+        let volume = (9.0 * next()).floor();
+        bars.push(Bar { open_time, open, high, low, close, volume, spread, ..Bar::default() });
     }
+    bars
+}
+
+/// The bars with as many columns as the spec has.
+fn with_columns(mut bars: Bars, spec: &SeriesSpec) -> Bars {
+    bars.columns = spec.columns().iter().map(|_| bars.close.iter().map(|close| close.fract()).collect()).collect();
     bars
 }
 
@@ -408,13 +416,15 @@ proptest! {
         gaps in prop::collection::vec(prop::collection::vec((0usize..1500, prop_oneof![1i64..9, 100i64..140, 3000i64..3001]), 0..12), 1..5),
         counts in prop::collection::vec(prop_oneof![1usize..60, 400usize..1500], 5),
         begins in prop::collection::vec(prop_oneof![Just(0i64), 0i64..900], 5),
-        features in prop::collection::vec(0..Feature::ALL.len(), 1..6),
+        features in prop::collection::vec(0..=Feature::ALL.len(), 1..6),
         stride in prop_oneof![Just(1usize), 1usize..40], horizon in 1usize..9, train_fraction in 0.01f64..=1.0,
         scaling in prop_oneof![Just(Scaling::Robust), Just(Scaling::Standard), Just(Scaling::None)],
         kind in 0usize..3, weekends in any::<bool>(), longest_hours in prop_oneof![Just(0i64), Just(2), Just(100)], windows in 0usize..3,
     ) {
-        let mut features: Vec<Feature> = features.into_iter().map(|k| Feature::ALL[k]).collect();
-        features.sort_by_key(|feature| feature.name());
+        let column = || Feature::Column(ColumnFeature::new("own", ColumnRule::Last));
+        let feature = |k| Feature::ALL.get(k).cloned().unwrap_or_else(column);
+        let mut features: Vec<Feature> = features.into_iter().map(feature).collect();
+        features.sort_by_key(|feature| feature.name().to_owned());
         features.dedup();
         let windows: &[(Timeframe, usize)] = match windows {
             0 => &[(Timeframe::M1, 7), (Timeframe::M5, 4), (Timeframe::M15, 2)],
@@ -430,7 +440,7 @@ proptest! {
             },
             ..spec(windows, features)
         };
-        let drawn = |(k, gaps): (usize, &Gaps)| bars(counts[k], begins[k], gaps, 7 + k as u32);
+        let drawn = |(k, gaps): (usize, &Gaps)| with_columns(bars(counts[k], begins[k], gaps, 7 + k as u32), &spec);
         let all: Vec<Bars> = gaps.iter().enumerate().map(drawn).collect();
         check(&all, &spec);
     }

@@ -23,7 +23,7 @@ pub(crate) fn bars(draws: &[Draw]) -> Bars {
         let open = close + offset;
         let (high, low) = (open.max(close) + shadow, open.min(close) - shadow);
         let (open_time, spread) = (minute * MINUTE_NS, shadow / 10.0);
-        bars.push(Bar { open_time, open, high, low, close, volume: *volume, spread });
+        bars.push(Bar { open_time, open, high, low, close, volume: *volume, spread, ..Bar::default() });
     }
     bars
 }

@@ -146,7 +146,7 @@ fn timeframes_below_the_base_are_refused() {
 fn windowed(features: &[Feature]) -> Vec<Feature> {
     use Feature::*;
     let recursive = [Atr14, Rsi14, Macd, MacdSignal, MacdHistogram, Ema20Distance, Ema50Distance];
-    features.iter().copied().filter(|feature| !recursive.contains(feature)).collect()
+    features.iter().filter(|feature| !recursive.contains(feature)).cloned().collect()
 }
 
 /// The earliest base bar that opens at `time` or later.

@@ -190,6 +190,7 @@ pub(crate) fn resample(bars: &Bars, timeframe: Timeframe) -> Bars {
             close: bars.close[end - 1],
             volume: bars.volume[first..end].iter().sum(),
             spread: bars.bar(end - 1).spread,
+            columns: bars.bar(end - 1).columns,
         });
     }
     bins

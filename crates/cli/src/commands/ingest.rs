@@ -128,7 +128,8 @@ struct RecipeArgs {
     /// Window of each timeframe in bars
     #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
     timeframes: Windows,
-    /// Features of a bar, separated by commas, or `default` or `all`
+    /// Features of a bar, separated by commas, or `default` or `all`; column:NAME is a column of
+    /// the files, and column:NAME:sum its sum in longer bars (last, first, sum, mean, min or max)
     #[arg(long, default_value = "default")]
     features: FeatureList,
     /// Future bars K whose price changes are the targets

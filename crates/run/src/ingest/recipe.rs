@@ -136,14 +136,22 @@ impl Default for Recipe {
 const DAY_NS: i64 = 86_400_000_000_000;
 
 impl Recipe {
-    /// Refuses a recipe that reads no bars, or bars of two kinds, or names symbols in two ways.
+    /// Refuses a recipe that reads no bars, or bars of two kinds, or names symbols in two ways, or
+    /// has columns of bid and ask.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.is_whole() {
-            true => Ok(()),
-            false => Err(Error::usage(
+        if !self.is_whole() {
+            return Err(Error::usage(
                 "a recipe reads either files of bars or those of the bid and of the ask, and takes their symbol from one place",
-            )),
+            ));
         }
+        if let Some(column) = self.features.0.iter().find(|feature| feature.as_column().is_some())
+            && !self.bid.is_empty()
+        {
+            return Err(Error::usage(format!(
+                "--features {column}: bid and ask apart have a column each, and none of their mean; join them before, or leave the feature out"
+            )));
+        }
+        Ok(())
     }
 
     /// Every file that is read.
@@ -171,6 +179,7 @@ impl Recipe {
             overlaps: self.overlaps,
             symbol: self.symbol.clone(),
             symbol_pattern: self.symbol_pattern.clone(),
+            columns: self.spec().columns(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use megabatch_bars::{RowError, SeriesHeader, SeriesPiece, SpooledBars, estimated_rows, listed};
+use megabatch_bars::{RowError, SeriesHeader, SeriesPiece, SpooledBars, Universe, estimated_rows, listed};
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::new_bars::require_fitting;
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
-use super::spool::{PARSED_ROW_BYTES, SpoolFolder};
+use super::spool::{SpoolFolder, parsed_row_bytes};
 use super::work::Pass;
 use super::{Recipe, Recordings, universe};
 use crate::adapters::series::{Origin, series_description};
@@ -179,7 +179,8 @@ fn room_needed(recipe: &Recipe) -> u64 {
     // The last bars have no whole horizon.
     let samples = (bars - spec.horizon as f64).max(0.0);
     let series = bars * rows * row_bytes + samples * sample_bytes;
-    let spool = bars * (SpooledBars::BAR_BYTES as f64 + PARSED_ROW_BYTES as f64 * share);
+    let columns = spec.columns().len();
+    let spool = bars * (SpooledBars::bar_bytes(columns) as f64 + parsed_row_bytes(columns) as f64 * share);
     // The estimate is a tenth too high where gaps and warm-ups take many bars.
     (0.9 * (series + spool)) as u64
 }
@@ -196,6 +197,14 @@ impl SeriesReport {
         let mut text = universe::describe(universe);
         let file_warnings = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
         let mut warnings: Vec<String> = file_warnings.collect();
+        let unused = unused_columns(universe);
+        if !unused.is_empty() {
+            text.push_str(&format!(
+                "columns that are not used: {}; `--features \"default,column:{}\"` makes a feature of the first\n",
+                listed(&unused),
+                unused[0]
+            ));
+        }
         // The universe's text has the warnings of its files in it.
         let others: Vec<String> =
             few_kept(recordings).into_iter().chain(alone(header)).chain(header.warnings.iter().cloned()).collect();
@@ -227,6 +236,7 @@ impl SeriesReport {
             "last_sample_time_ns": last,
             "warnings": warnings,
         });
+        json["unused_columns"] = unused.into();
         json["universe"] = universe::facts(universe);
         SeriesReport { text, json }
     }
@@ -258,11 +268,12 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 }
 
 /// A warning if so many rows were dropped that the format of the files was probably mistaken.
-/// Repeated rows and fillers of a closed market do not count.
+/// Repeated rows, fillers of a closed market and rows of a column's warm-up do not count.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;
-        let expected_drops = summary.dropped(RowError::Copy) + summary.dropped(RowError::Filler);
+        let expected_drops: u64 =
+            [RowError::Copy, RowError::Filler, RowError::WarmUp].map(|kind| summary.dropped(kind)).iter().sum();
         let (rows, kept) = (summary.rows() - expected_drops, summary.kept());
         (kept < rows - rows / 20).then(|| {
             format!(
@@ -272,6 +283,18 @@ fn few_kept(recordings: &Recordings) -> Vec<String> {
         })
     });
     few.collect()
+}
+
+/// Columns that headers name and that are not read, each once.
+fn unused_columns(universe: &Universe) -> Vec<String> {
+    let files = universe.recordings.iter().flat_map(|recording| &recording.summary.files);
+    let mut names: Vec<String> = Vec::new();
+    for name in files.flat_map(|file| &file.unused_columns) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
 }
 
 /// Smallest share of instants with samples of one instrument alone that gives a warning.
@@ -318,7 +341,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(listed, Feature::ALL.map(Feature::name).into());
-        assert_eq!(default, Feature::DEFAULT.map(Feature::name).into());
+        assert_eq!(listed, Feature::ALL.each_ref().map(Feature::name).into());
+        assert_eq!(default, Feature::DEFAULT.each_ref().map(Feature::name).into());
     }
 }

@@ -23,8 +23,11 @@ use xxhash_rust::xxh3::Xxh3;
 use super::provenance::fingerprint;
 use crate::error::{Context as _, Error, Result};
 
-/// Temporary bytes of a row while it is parsed, beside those of its bar.
-pub(crate) const PARSED_ROW_BYTES: u64 = 80;
+/// Temporary bytes of a row with `columns` further columns while it is parsed, beside those of its
+/// bar.
+pub(crate) fn parsed_row_bytes(columns: usize) -> u64 {
+    80 + 8 * columns as u64
+}
 
 /// The folder of parsed bars of one output; removed when the work ends by itself.
 pub(crate) struct SpoolFolder {
@@ -116,7 +119,7 @@ impl SpoolFolder {
     ) -> Result<megabatch_bars::Result<Parsed>> {
         let key = key(files, options);
         let [bars, entry] = ["bars", "json"].map(|ending| self.path.join(format!("{key}.{ending}")));
-        if let Some(found) = found(&bars, &entry) {
+        if let Some(found) = found(&bars, &entry, options.columns.len()) {
             return Ok(Ok(found));
         }
         let recording = match read(&bars) {
@@ -146,9 +149,9 @@ impl SpoolFolder {
 }
 
 /// Parsed bars of an earlier process, if they are complete.
-fn found(bars: &Path, entry: &Path) -> Option<Parsed> {
+fn found(bars: &Path, entry: &Path, columns: usize) -> Option<Parsed> {
     let Entry { bars: len, xxh3_128, symbol, summary, files } = serde_json::from_slice(&fs::read(entry).ok()?).ok()?;
-    let spooled = SpooledBars::open(bars, summary.base, len).ok()?;
+    let spooled = SpooledBars::open(bars, summary.base, len, columns).ok()?;
     (fingerprint(bars).ok()? == xxh3_128).then(|| Parsed {
         recording: SpooledRecording { symbol, bars: spooled, summary },
         fingerprints: files,

@@ -54,6 +54,26 @@ pub(in crate::ingest) fn windows(text: &str) -> Windows {
     text.parse().unwrap()
 }
 
+/// Rows of a file with the columns `own` and `note` behind the others. The first of all have no
+/// value of `own`.
+pub(in crate::ingest) fn with_columns(file: &Path, rows: std::ops::Range<usize>, name: &str) -> PathBuf {
+    let text = fs::read_to_string(file).unwrap();
+    let (header, lines) = text.split_once('\n').unwrap();
+    let row = |(k, line): (usize, &str)| match k {
+        0..50 => format!("{line},NaN,x\n"),
+        k => format!("{line},{},y\n", (k * 37 % 1_000) as f64 / 8.0 - 60.0),
+    };
+    let path = file.with_file_name(name);
+    let rows: String = lines.lines().enumerate().skip(rows.start).take(rows.len()).map(row).collect();
+    fs::write(&path, format!("{header},own,note\n{rows}")).unwrap();
+    path
+}
+
+/// Features of which two are columns.
+pub(in crate::ingest) fn column_features() -> FeatureList {
+    "column:own,rsi_14,column:own:mean,log_return".parse().unwrap()
+}
+
 /// Compares both ways of writing the series of a recipe.
 fn check(folder: &Path, label: &str, recipe: &Recipe) {
     let [streamed, whole] = ["streamed.h5", "whole.h5"].map(|name| folder.join(name));
@@ -76,6 +96,7 @@ fn the_file_is_that_of_all_bars_in_memory() {
     let gbp = at("GBPUSD.csv", 20, 2, &[1..4_000, 12_000..14_500]);
     let jpy = at("USDJPY.csv", 9, 3, &[]);
     let short = at("AUDUSD.csv", 1, 4, &[]);
+    let with_columns = with_columns(&eur, 0..20_000, "EURUSD-own.csv");
     let ask = at("ask.csv", 16, 1, std::slice::from_ref(&(100..300)));
     fs::write(folder.path().join("CHFUSD.csv"), "nothing\n").unwrap();
     let beside = side_by_side(folder.path(), &eur, ["AAA", "BBB"]);
@@ -97,6 +118,14 @@ fn the_file_is_that_of_all_bars_in_memory() {
         ("defaults of one", one(&|_| {})),
         ("no base timeframe", one(&|recipe| recipe.timeframes = windows("M15:20,H4:3"))),
         ("all features", one(&|recipe| recipe.features = FeatureList(Feature::ALL.to_vec()))),
+        (
+            "columns",
+            one(&|recipe| {
+                recipe.bars = vec![with_columns.clone()];
+                recipe.features = column_features();
+            }),
+        ),
+        ("a column that no file has", one(&|recipe| recipe.features = column_features())),
         ("standard", one(&|recipe| recipe.scaling = Scaling::Standard)),
         ("unscaled", several(&|recipe| recipe.scaling = Scaling::None)),
         ("stride of one", one(&|recipe| recipe.stride = 20)),

@@ -32,7 +32,7 @@ use crate::host::{Host, PATIENCE, Work};
 use crate::ingest::disk::{require_free, share_under_way};
 use crate::ingest::provenance::{KeptScaler, LISTS, fingerprint, recorded_files};
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
-use crate::ingest::spool::{PARSED_ROW_BYTES, SpoolFolder};
+use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
 use crate::ingest::work::Pass;
 use crate::ingest::{Recipe, StreamedRecordings, fit, instruments_of};
 use crate::synth::random::Random;
@@ -144,6 +144,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
             "file": shown(path),
             "instruments": header.instruments(),
             "samples": header.samples,
+            "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
             "scalers_proven": fit_end_proven,
             "bars_replaced": bars_replaced,
             "split": split,
@@ -185,7 +186,8 @@ fn scratch_folder(path: &Path, host: &Host<'_>) -> Result<TempDir> {
 fn require_room_for_bars(recipe: &Recipe, folder: &Path) -> Result<()> {
     // Files that cannot be read have their errors when they are.
     let rows: u64 = recipe.files().iter().filter_map(|file| estimated_rows(file).ok()).sum();
-    require_free(folder, rows * (SpooledBars::BAR_BYTES as u64 + PARSED_ROW_BYTES), "parsed bars")
+    let columns = recipe.spec().columns().len();
+    require_free(folder, rows * (SpooledBars::bar_bytes(columns) as u64 + parsed_row_bytes(columns)), "parsed bars")
 }
 
 /// Makes the series again and requires that the file holds it.
@@ -229,12 +231,17 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
         Some(true) => "The scalers do not change with any bar after the span that they were fitted on.\n",
         _ => "The scalers were fitted on everything: no bar comes after it.\n",
     };
+    let columns = facts["columns_taken_as_known"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let columns = match columns.collect::<Vec<_>>()[..] {
+        [] => String::new(),
+        ref names => format!("Taken as known when their bars close, not proven: the columns {}.\n", names.join(", ")),
+    };
     let around = match changes.len() {
         0 => "no change of the clocks lies in it".to_owned(),
         count => format!("around {count} changes of the clocks ({})", changes.join(", ")),
     };
     let text = format!(
-        "{}: made of its source, byte for byte.\n{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
+        "{}: made of its source, byte for byte.\n{columns}{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
          ({} bars replaced in {:.1} s).\n{}",
         path.display(),
         moments.samples.len(),

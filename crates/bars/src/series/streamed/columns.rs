@@ -76,7 +76,7 @@ impl ColumnsFile {
             return Ok(Scaler::neutral(features));
         }
         let mut scaler = Scaler { center: Vec::new(), scale: Vec::new(), constant: Vec::new() };
-        for (place, &feature) in features.iter().enumerate() {
+        for (place, feature) in features.iter().enumerate() {
             let (mut lowest, mut highest) = (f64::INFINITY, f64::NEG_INFINITY);
             self.for_each(place, |values| {
                 for &value in values {
@@ -85,7 +85,7 @@ impl ColumnsFile {
             })?;
             let is_constant = is_constant_between(lowest, highest);
             if is_constant {
-                scaler.constant.push(feature);
+                scaler.constant.push(feature.clone());
             }
             let (center, scale) = match feature.is_cyclic() {
                 true => (0.0, 1.0),
@@ -202,13 +202,13 @@ mod tests {
     /// The scaler of all rows at once.
     fn whole(scaling: Scaling, features: &[Feature], rows: &[f32]) -> Scaler {
         let mut scaler = Scaler { center: Vec::new(), scale: Vec::new(), constant: Vec::new() };
-        for (place, &feature) in features.iter().enumerate() {
+        for (place, feature) in features.iter().enumerate() {
             let column = rows.iter().skip(place).step_by(features.len());
             let mut values: Vec<f64> = column.copied().map(f64::from).collect();
             let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
             let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let is_constant = is_constant_between(lowest, highest);
-            scaler.constant.extend(is_constant.then_some(feature));
+            scaler.constant.extend(is_constant.then(|| feature.clone()));
             let (center, scale) = match scaling {
                 _ if feature.is_cyclic() => (0.0, 1.0),
                 Scaling::None => (0.0, 1.0),

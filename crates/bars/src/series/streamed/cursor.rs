@@ -40,7 +40,7 @@ impl TrackCursor {
             window,
             look_back: spec.look_back(),
             is_base: window.timeframe == base,
-            binning: Binning::new(window.timeframe, base)?,
+            binning: Binning::new(window.timeframe, base, &spec.features)?,
             features: FeatureChunks::new(window.timeframe, &spec.features, pip_size),
             bins: Bars::with_capacity(window.timeframe, 0),
             closed: Vec::new(),

@@ -86,7 +86,7 @@ impl SeriesPlan<'_> {
                 scaler.center.extend(&own.center);
                 scaler.scale.extend(&own.scale);
                 let place = format!("{}{timeframe}", warnings::whose(&names, place));
-                let named = |&feature: &Feature| ConstantFeature { feature, place: place.clone() };
+                let named = |feature: &Feature| ConstantFeature { feature: feature.clone(), place: place.clone() };
                 constant.extend(own.constant.iter().map(named));
             }
             scalers.push(scaler);

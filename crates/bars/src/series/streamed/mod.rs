@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::series::Segment;
 use crate::series::instrument::{Instrument, checked_base};
 use crate::series::scale::Scaling;
-use crate::series::spec::{SeriesSpec, Window};
+use crate::series::spec::{SeriesSpec, Window, in_range};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
@@ -157,6 +157,12 @@ impl<'a> SeriesPlan<'a> {
     ) -> Result<(Self, Vec<Excluded>)> {
         let windows = spec.checked_windows()?;
         checked_base(&instruments.iter().map(StreamedInstrument::without_bars).collect::<Vec<_>>())?;
+        let columns = spec.columns();
+        for one in instruments {
+            let found = format!("{} columns for {}", one.bars.columns(), one.name);
+            let has_these = one.bars.columns() == columns.len();
+            in_range("columns", &found, "bars with a column for each that is a feature", has_these)?;
+        }
         let segment_indices = segment_indices(instruments, spec, &windows, observe)?;
         let (mut usable, mut segment_indices, mut excluded) = (instruments.to_vec(), segment_indices, Vec::new());
         loop {
@@ -472,7 +478,7 @@ fn segment_indices(
     observe: Observe<'_>,
 ) -> Result<Vec<SegmentIndex>> {
     for window in windows {
-        crate::series::binning::Binning::new(window.timeframe, instruments[0].bars.timeframe())?;
+        crate::series::binning::Binning::new(window.timeframe, instruments[0].bars.timeframe(), &spec.features)?;
     }
     let counted = instruments.par_iter().map(|one| {
         let index = SegmentIndex::count(one.bars, spec, windows)?;

@@ -87,7 +87,7 @@ impl FromStr for FeatureList {
 
 impl fmt::Display for FeatureList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(|feature| feature.name()).collect();
+        let names: Vec<&str> = self.0.iter().map(Feature::name).collect();
         f.write_str(&names.join(","))
     }
 }

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ingest::provenance::KeptScaler;
-use crate::ingest::{Calendar, FeatureList, Scaling};
+use crate::ingest::tests::{column_features, with_columns};
+use crate::ingest::{Calendar, FeatureList, Overlaps, Scaling};
 use crate::text::{Duration, utc};
 
 /// Recipes whose samples before a moment are decided by the bars before it, and then two that all
@@ -219,6 +220,32 @@ fn the_arrays_are_those_of_a_series_that_was_ingested_whole() {
             assert!(times.len() > samples, "{label}: no sample came into being");
         }
     }
+}
+
+/// Columns of new bars follow those of before, which proves itself.
+#[test]
+fn columns_are_appended_and_proven() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = bars(folder.path(), "EURUSD-all.csv", 9, 1, &[]);
+    let part = |rows, name: &str| with_columns(&all, rows, name);
+    let (old, new) = (part(0..7_100, "EURUSD-old.csv"), part(7_000..20_000, "EURUSD-new.csv"));
+    let [out, whole] = ["out.h5", "whole.h5"].map(|name| folder.path().join(name));
+    let recipe = Recipe {
+        features: column_features(),
+        scaling: Scaling::None,
+        overlaps: Overlaps::EqualOnce,
+        ..base(vec![old])
+    };
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    append(&base(vec![new.clone()]), &[], &out, &Host::silent()).unwrap();
+    let both = Recipe { bars: vec![recipe.bars[0].clone(), new], ..recipe };
+    let report = ingest(&both, &whole, &Host::silent()).unwrap();
+    assert_eq!(report.json["unused_columns"], serde_json::json!(["note"]));
+    for ((name, found), (_, expected)) in arrays(&out).into_iter().zip(arrays(&whole)) {
+        assert!(found == expected, "{name}");
+    }
+    let proven = leak::prove(&out, &leak::Options::default(), &Host::silent()).unwrap();
+    assert!(proven.text.contains("not proven: the columns own.\n"), "{}", proven.text);
 }
 
 /// Samples whose targets the last bars of before did not reach come into being.

@@ -1,0 +1,152 @@
+//! Further columns that a user asks for by their names in the header.
+
+use std::path::Path;
+
+use crate::error::message::shortened;
+use crate::error::{Error, Result};
+use crate::parse::fields::{RowFields, says_nothing};
+use crate::parse::format::RowFormat;
+use crate::parse::header::has_role;
+use crate::parse::row::{BarRow, RowFault};
+
+/// Columns of one file beside those of times, prices, volume and spread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnColumns {
+    /// Columns that are read.
+    wanted: Vec<NamedColumn>,
+    /// Names of further columns that are not.
+    pub(crate) unused: Vec<String>,
+    /// Reason why a wanted column cannot be read.
+    fault: Option<ColumnFault>,
+}
+
+#[derive(Clone, Debug)]
+struct NamedColumn {
+    name: String,
+    /// Its place in a row, counted from 0. `None` where the file has no such column.
+    place: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct ColumnFault {
+    name: String,
+    found: String,
+}
+
+impl OwnColumns {
+    /// Columns of a file without a header.
+    pub(crate) fn without_header(wanted: &[String]) -> Self {
+        let fault = wanted
+            .first()
+            .map(|name| ColumnFault { name: name.clone(), found: "no header that names the columns".to_owned() });
+        let wanted = wanted.iter().map(|name| NamedColumn { name: name.clone(), place: None }).collect();
+        OwnColumns { wanted, unused: Vec::new(), fault }
+    }
+
+    /// Columns that the header `text` names.
+    pub(crate) fn in_header(text: &[u8], format: &RowFormat, wanted: &[String]) -> Self {
+        // Headers of several lines name symbols as well, and headers of unknown words nothing.
+        if format.header_lines > 1 || !format.is_named {
+            return OwnColumns::without_header(wanted);
+        }
+        let fields = RowFields::split(text, format.delimiter);
+        let names: Vec<String> = fields.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let mut fault = None;
+        let place_of = |name: &String| {
+            let mut places = names.iter().enumerate().filter(|(_, own)| *own == name).map(|(place, _)| place);
+            let first = places.next();
+            let found = match (first, places.next()) {
+                (Some(_), None) => return first,
+                (Some(first), Some(second)) => format!("two, fields {} and {}", first + 1, second + 1),
+                (None, _) => format!("the columns {}", names.join(", ")),
+            };
+            fault.get_or_insert(ColumnFault { name: name.clone(), found });
+            None
+        };
+        let places: Vec<Option<usize>> = wanted.iter().map(place_of).collect();
+        let is_used = |(place, name): &(usize, &String)| places.contains(&Some(*place)) || has_role(name.as_bytes());
+        let unused = names.iter().enumerate().filter(|column| !is_used(column));
+        let unused = unused.map(|(_, name)| name.clone()).filter(|name| !name.is_empty()).collect();
+        let named = |(name, place): (&String, Option<usize>)| NamedColumn { name: name.clone(), place };
+        OwnColumns { wanted: wanted.iter().zip(places).map(named).collect(), unused, fault }
+    }
+
+    /// Refuses a file in which a wanted column is missing, or there twice.
+    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+        match &self.fault {
+            None => Ok(()),
+            Some(ColumnFault { name, found }) => {
+                Err(Error::NoColumn { path: path.to_owned(), name: name.clone(), found: found.clone() })
+            }
+        }
+    }
+
+    /// Gives a row its values of the columns, NaN where a field says that there is none.
+    pub(crate) fn read_into(&self, row: &mut BarRow, fields: &RowFields<'_>) -> Result<(), RowFault> {
+        row.columns = self.wanted.iter().map(|column| column.value(fields)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+}
+
+impl NamedColumn {
+    fn value(&self, fields: &RowFields<'_>) -> Result<f64, RowFault> {
+        let Some(place) = self.place else { return Ok(f64::NAN) };
+        let field = fields.get(place).unwrap_or(b"");
+        if says_nothing(field) {
+            return Ok(f64::NAN);
+        }
+        // Values are stored in single precision.
+        let number = fields.number(place).filter(|number| number.abs() <= f64::from(f32::MAX));
+        number.ok_or_else(|| {
+            let (name, found) = (&self.name, shortened(field));
+            RowFault::unreadable(format!("a finite number for {name} in field {}, which is `{found}`", place + 1))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "time,open,high,low,close,volume,rsi_14,\"my column\",note,note";
+
+    fn columns(header: &str, wanted: &[&str]) -> (OwnColumns, RowFormat) {
+        let head = [(1, header.as_bytes().to_vec()), (2, b"2018-01-01 00:00,1,1,1,1,5,50,-0.5,x,y".to_vec())];
+        let format = RowFormat::detect(&head, None, None).unwrap();
+        let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+        (OwnColumns::in_header(header.as_bytes(), &format, &wanted), format)
+    }
+
+    fn error(header: &str, wanted: &[&str]) -> String {
+        columns(header, wanted).0.check(Path::new("X.csv")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn columns_are_found_by_their_exact_names_and_others_are_listed() {
+        let (own, format) = columns(HEADER, &["my column", "rsi_14", "volume"]);
+        own.check(Path::new("X.csv")).unwrap();
+        assert_eq!(own.unused, ["note", "note"]);
+        let values = |line: &str| {
+            let fields = RowFields::split(line.as_bytes(), format.delimiter);
+            let mut row = BarRow::parse(&fields, &format, 2).unwrap();
+            own.read_into(&mut row, &fields).map(|()| row.columns)
+        };
+        assert_eq!(*values("2018-01-01 00:00,1,1,1,1,5,50,-0.5,x,y").unwrap(), [-0.5, 50.0, 5.0]);
+        let none = values("2018-01-01 00:00,1,1,1,1,5,NaN").unwrap();
+        assert!(none[0].is_nan() && none[1].is_nan() && none[2] == 5.0);
+        for bad in ["high", "inf", "1e39", "\"1,5\""] {
+            let fault = values(&format!("2018-01-01 00:00,1,1,1,1,5,{bad},0")).unwrap_err();
+            assert!(fault.expected.starts_with("a finite number for rsi_14 in field 7, which is `"), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn missing_and_doubled_columns_are_refused() {
+        let missing = error(HEADER, &["RSI_14"]);
+        let expected = "X.csv: no column RSI_14: found the columns time, open, high, low, close, volume, rsi_14, my column, note, note";
+        assert!(missing.starts_with(expected), "{missing}");
+        assert!(error(HEADER, &["note"]).starts_with("X.csv: no column note: found two, fields 9 and 10"));
+        let words = "kuupäev,avamine,kõrgeim,madalaim,sulgemine,maht,rsi_14,b,c,d";
+        assert!(error(words, &["rsi_14"]).contains("no header that names the columns"));
+    }
+}
