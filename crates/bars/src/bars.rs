@@ -87,6 +87,7 @@ impl Bars {
     ///
     /// # Panics
     /// When there is no such bar.
+    #[inline]
     pub fn bar(&self, index: usize) -> Bar {
         Bar {
             open_time: self.open_time[index],
@@ -96,8 +97,18 @@ impl Bars {
             close: self.close[index],
             volume: self.volume[index],
             spread: self.spread.get(index).copied().unwrap_or(0.0),
-            columns: self.columns.iter().map(|column| column[index]).collect(),
+            columns: self.values(index),
         }
+    }
+
+    /// The further columns of bar `index`.
+    #[inline]
+    fn values(&self, index: usize) -> Box<[f64]> {
+        // Most bars have none, and are made often.
+        if self.columns.is_empty() {
+            return Box::default();
+        }
+        self.columns.iter().map(|column| column[index]).collect()
     }
 
     /// Adds a bar at the end. The first one with a spread begins the column of spreads, with 0 for
@@ -118,7 +129,9 @@ impl Bars {
         self.low.push(bar.low);
         self.close.push(bar.close);
         self.volume.push(bar.volume);
-        self.columns.iter_mut().zip(bar.columns).for_each(|(column, value)| column.push(value));
+        for (column, value) in self.columns.iter_mut().zip(bar.columns) {
+            column.push(value);
+        }
     }
 
     /// Adds bars at the end.

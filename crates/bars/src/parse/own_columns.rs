@@ -83,6 +83,9 @@ impl OwnColumns {
 
     /// Gives a row its values of the columns, NaN where a field says that there is none.
     pub(crate) fn read_into(&self, row: &mut BarRow, fields: &RowFields<'_>) -> Result<(), RowFault> {
+        if self.wanted.is_empty() {
+            return Ok(());
+        }
         row.columns = self.wanted.iter().map(|column| column.value(fields)).collect::<Result<_, _>>()?;
         Ok(())
     }

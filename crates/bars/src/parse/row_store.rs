@@ -165,6 +165,16 @@ impl RowShape {
         push(&row.columns);
     }
 
+    /// The further columns of a row.
+    #[inline]
+    fn values(&self, words: &[u64]) -> Box<[f64]> {
+        // Most rows have none, and are read often.
+        if self.columns.is_empty() {
+            return Box::default();
+        }
+        words[self.first_column()..].iter().map(|&word| f64::from_bits(word)).collect()
+    }
+
     fn row(&self, words: &[u64]) -> BarRow {
         let number = |place: usize| f64::from_bits(words[place]);
         let event = match self.are_adjusted {
@@ -179,7 +189,7 @@ impl RowShape {
             close: number(5),
             volume: number(6),
             spread: number(7),
-            columns: words[self.first_column()..].iter().map(|&word| f64::from_bits(word)).collect(),
+            columns: self.values(words),
             event,
             line: words[1] >> 1,
         }

@@ -42,15 +42,16 @@ impl Binning {
         (self.open, self.bars) = (None, 0);
     }
 
-    /// Takes the next base bar. Returns the bins that have closed by its close, in order of time:
-    /// the bin of the bars before it, if the last bars of that bin were missing, and its own, if it
-    /// is the last bar in it.
+    /// Takes the next base bar. Hands the bins that have closed by its close to `take`, in order of
+    /// time: the bin of the bars before it, if the last bars of that bin were missing, and its own,
+    /// if it is the last bar in it.
     ///
     /// # Errors
     /// [`Error::Straddles`].
-    pub(crate) fn push(&mut self, bar: &Bar) -> Result<[Option<Bar>; 2]> {
+    pub(crate) fn push(&mut self, bar: &Bar, mut take: impl FnMut(Bar)) -> Result<()> {
         if self.timeframe == self.base {
-            return Ok([None, Some(bar.clone())]);
+            take(bar.clone());
+            return Ok(());
         }
         let (bin_ns, close_time) = (self.timeframe.duration_ns(), bar.open_time + self.base.duration_ns());
         let open_time = self.timeframe.bin_open_time(bar.open_time);
@@ -58,22 +59,27 @@ impl Binning {
             let (timeframe, base, open_time) = (self.timeframe, self.base, display_utc(bar.open_time));
             return Err(Error::Straddles { timeframe, base, open_time });
         }
-        let before = self.close_if(|bin| bin.open_time != open_time);
+        if self.open.as_ref().is_some_and(|bin| bin.open_time != open_time) {
+            self.close(&mut take);
+        }
         match &mut self.open {
             Some(bin) => bin.extend(bar, &self.rules),
             bin => *bin = Some(Bar { open_time, ..bar.clone() }),
         }
         self.bars += 1;
-        let own = self.close_if(|_| close_time == open_time + bin_ns);
-        Ok([before, own])
+        if close_time == open_time + bin_ns {
+            self.close(&mut take);
+        }
+        Ok(())
     }
 
-    /// Closes the open bin if it is such a one.
-    fn close_if(&mut self, is_closed: impl Fn(&Bar) -> bool) -> Option<Bar> {
-        let mut bin = self.open.take_if(|bin| is_closed(bin))?;
-        let bars = std::mem::take(&mut self.bars);
-        bin.columns.iter_mut().zip(&self.rules).for_each(|(value, rule)| *value = rule.close(*value, bars));
-        Some(bin)
+    /// Closes the open bin.
+    fn close(&mut self, take: &mut impl FnMut(Bar)) {
+        let (Some(mut bin), bars) = (self.open.take(), std::mem::take(&mut self.bars)) else { return };
+        for (value, rule) in bin.columns.iter_mut().zip(&self.rules) {
+            *value = rule.close(*value, bars);
+        }
+        take(bin);
     }
 }
 
@@ -124,7 +130,7 @@ mod tests {
         let (mut binning, mut bins) =
             (Binning::new(timeframe, bars.timeframe, &features)?, Bars::with_capacity(timeframe, 0));
         for index in 0..bars.len() {
-            binning.push(&bars.bar(index))?.into_iter().flatten().for_each(|bin| bins.push(bin));
+            binning.push(&bars.bar(index), |bin| bins.push(bin))?;
         }
         Ok(bins)
     }

@@ -145,9 +145,8 @@ impl TimeframeStream {
 
     fn push(&mut self, bar: &Bar) -> Result<()> {
         self.closed.clear();
-        for bar in self.binning.push(bar)?.into_iter().flatten() {
-            self.rows += usize::from(self.features.push(bar, &mut self.closed));
-        }
+        let TimeframeStream { binning, features, closed, rows, .. } = self;
+        binning.push(bar, |bin| *rows += usize::from(features.push(bin, closed)))?;
         scale_rows(&mut self.closed, &self.center, &self.scale);
         Ok(())
     }

@@ -93,9 +93,7 @@ impl TrackCursor {
             self.closed.extend(before + 1..=before + count);
         } else {
             for index in 0..count {
-                for bin in self.binning.push(&bars.bar(index))?.into_iter().flatten() {
-                    self.bins.push(bin);
-                }
+                self.binning.push(&bars.bar(index), |bin| self.bins.push(bin))?;
                 self.closed.push(before + self.bins.len());
             }
         }
