@@ -1,4 +1,4 @@
-"""Columns of frames as features, compared with a plain pandas computation."""
+"""Columns of frames as features and targets, compared with a plain pandas computation."""
 
 from __future__ import annotations
 
@@ -98,14 +98,16 @@ class Columns(InFolder):
     def test_columns_that_cannot_be_features_are_refused(self) -> None:
         frame = self.frame(2)
         cases: list[tuple[pandas.DataFrame, dict[str, Any], type[Exception], str]] = [
-            (frame, {"features": ["rsii"]}, mb.ConfigError, "'rsii' is no built-in feature .* did you mean 'rsi'"),
-            (frame.assign(rsi_14=1.0), {"features": ["rsi_14"]}, mb.ConfigError, "'rsi_14' is a built-in feature, and a col"),
+            (frame, {"features": ["rsii"]}, mb.ConfigError, "'rsii' is not built in, and no column of the frame: did you mean 'rsi'"),
+            (frame.assign(rsi_14=1.0), {"features": ["rsi_14"]}, mb.ConfigError, "'rsi_14' is built in, and a column of the frame"),
             (frame, {"features": ["note"]}, mb.DataError, "column note is of dtype .*: expected numbers"),
             (frame, {"features": ["rsi"], "columns": {"rsi": "median"}}, mb.ConfigError, "expected last, first, sum"),
             (frame, {"features": ["rsi"], "columns": RULES}, mb.ConfigError, "'imbalance' is no column among the features"),
             (frame, {"columns": RULES}, mb.ConfigError, "'imbalance' is no column among the features"),
-            (frame.assign(**{"a,b": 1.0}), {"features": "a,b"}, mb.ConfigError, "'a' is no built-in"),
+            (frame.assign(**{"a,b": 1.0}), {"features": "a,b"}, mb.ConfigError, "'a' is not built in"),
             (frame.assign(**{"a,b": 1.0}), {"features": ["a,b"]}, mb.ConfigError, "the column 'a,b' has a comma"),
+            (frame, {"target": "labels"}, mb.ConfigError, "target: 'labels' is not built in, and no column"),
+            (frame.assign(log_return=0.0), {}, mb.ConfigError, "target: 'log_return' is built in, and a column"),
             (frame.assign(rsi=np.inf), {"features": ["rsi"]}, mb.DataError, "row 0 of the frame: .* a finite number for rsi"),
         ]
         for own, options, kind, message in cases:
@@ -121,3 +123,55 @@ class Columns(InFolder):
         both = frame.assign(rsi_14=frame["close"])
         ds = mb.ingest(both, symbol="EURUSD", features=["column:rsi_14", "body"], **OPTIONS)
         self.assertEqual(ds.features["M1"], ("column:rsi_14", "body"))
+
+    def test_targets_are_columns(self) -> None:
+        frame = self.frame()
+        later = frame["close"].shift(-20) / frame["close"] - 1
+        label = pandas.cut(later, [-1, -1e-4, 1e-4, 1], labels=False)
+        frame = frame.assign(label=label.astype("float64"), later=later)
+        options = {**OPTIONS, "features": FEATURES, "columns": RULES, "horizon": 20}
+        ds = mb.ingest(frame, symbol="EURUSD", out=self.folder / "own.h5", **{**options, "target": ["label", "later"]})
+        self.assertEqual((ds.targets, ds.facts["target_kind"]), (2, "column:label,column:later"))
+        assert ds.report is not None
+        self.assertEqual(ds.report.unused_columns, ["note"])
+        minutes = frame.set_index(frame["time"] + pandas.Timedelta("1min"))
+        found = ds[: len(ds)]["targets"]
+        expected = minutes.loc[pandas.to_datetime(ds.times, utc=True), ["label", "later"]]
+        np.testing.assert_array_equal(found, expected.to_numpy("float32"))
+        self.assertGreater(len({*found[:, 0]}), 2)
+        # The labels of the last samples end with the horizon, and a split leaves them out.
+        train, validation, _ = ds.split()
+        assert train.times is not None and validation.times is not None
+        self.assertGreaterEqual(validation.times.min() - train.times.max(), np.timedelta64(20, "m"))
+        self.assertIn("Taken as decided by the 20 bars after a sample, not proven: the targets label, later.",
+                      str(mb.leak(ds, samples=2)))
+        # A label that is not known stays so, and is no fault.
+        holed = frame.assign(label=frame["label"].where(frame.index % 3 > 0))
+        classes = mb.ingest(holed, symbol="EURUSD", **{**options, "target": "label"})
+        self.assertAlmostEqual(float(np.isnan(classes[: len(classes)]["targets"]).mean()), 1 / 3, places=2)
+        settings = {**MODEL, "training": {"loss": "cross_entropy", "classes": 3}}
+        run = mb.train(classes, settings, out=self.folder / "run", max_steps=20)
+        self.assertIn("accuracy", str(run.evaluate()))
+        written = self.folder / "own.csv"
+        holed.to_csv(written, index=False)
+        again = mb.ingest(written, symbol="EURUSD", **{**options, "features": ["log_return", "column:rsi", "column:imbalance"],
+                                                       "target": "column:label"})
+        self.assertEqual(again.fingerprint(), classes.fingerprint())
+        # Bars that come have no label.
+        self.assertGreater(len(list(run.follow(frame.drop(columns=["label", "later"])[-300:], cold=True))), 250)
+
+    def test_targets_are_appended(self) -> None:
+        frame = self.frame()
+        frame = frame.assign(later=frame["close"].shift(-20) / frame["close"] - 1)
+        # What is the future of the past was not known then.
+        past, coming = frame[:9000].assign(later=frame["later"][:8980]), frame[8000:]
+        options = {**OPTIONS, "features": FEATURES, "columns": RULES, "horizon": 20, "target": "later"}
+        ds = mb.ingest(past, symbol="EURUSD", out=self.folder / "own.h5", **options)
+        whole = mb.ingest(frame, symbol="EURUSD", **options)
+        longer = ds.append(coming)
+        self.assertEqual(len(longer), len(whole))
+        np.testing.assert_array_equal(longer[: len(longer)]["targets"], whole[: len(whole)]["targets"])
+        np.testing.assert_array_equal(longer[: len(longer)]["M5"], whole[: len(whole)]["M5"])
+        mb.leak(longer, samples=2)
+        with self.assertRaisesRegex(mb.DataError, "own.h5|another|line"):
+            ds.append(coming.assign(later=coming["later"] + 1))

@@ -148,12 +148,13 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
         // Files that are compared need no further columns.
-        if !options.columns.is_empty() {
+        if !options.own_columns().is_empty() {
             sources
                 .iter_mut()
                 .try_for_each(|source| source.file.rows.without_columns().map(|rows| source.file.rows = rows))?;
         }
-        let own_options = ReadOptions { base: Some(timeframe), columns: Vec::new(), ..options.clone() };
+        let own_options =
+            ReadOptions { base: Some(timeframe), columns: Vec::new(), target_columns: Vec::new(), ..options.clone() };
         let bars = read_sources(recording.symbol.clone(), sources, &own_options, place)?.bars;
         let compared = ComparedFiles::new(paths, &bars, &recording.bars)?;
         recording.summary.warnings.extend(compared.warning());
@@ -266,7 +267,7 @@ fn read_sources(
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
-    if !options.columns.is_empty() {
+    if !options.own_columns().is_empty() {
         sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
     }
     let stamp_delay_ns = match options.stamped_at {
@@ -349,7 +350,7 @@ impl FileBars {
             false => (None, "each timestamp tells its own offset from UTC".to_owned()),
         };
         let BarFile { path, format, rows, row_count, preamble, newest_first, mut ledger, own_columns, .. } = source;
-        let mut sink = place.sink(clock.base, rows.columns().len())?;
+        let mut sink = place.sink(clock.base, rows.width())?;
         in_order(&rows, clock, &mut ledger, place.rows(), |_, bar| sink.push(bar))?;
         let bars = sink.finish()?;
         let (dropped, fixed) = ledger.close();

@@ -1,5 +1,6 @@
 //! Names of samples, rows and targets of each kind of data, for plans, tables and reports.
 
+use megabatch_chunk_io::{AttributeValue, Source};
 use megabatch_nn::graph::{GraphTargets, Graphs};
 use megabatch_nn::loss::Loss;
 
@@ -42,10 +43,21 @@ impl UnitNames {
     /// The nouns of `data`.
     pub(crate) fn for_data(data: &Data) -> UnitNames {
         match data {
-            Data::Samples(_) => UnitNames::SAMPLES,
-            Data::CrossSections(_) => UnitNames::CROSS_SECTIONS,
+            Data::Samples(_) => UnitNames::SAMPLES.with_targets(data),
+            Data::CrossSections(_) => UnitNames::CROSS_SECTIONS.with_targets(data),
             Data::Graphs(graphs) if graphs.targets_of() == Some(GraphTargets::Graphs) => UnitNames::for_graphs("graph"),
             Data::Graphs(_) => UnitNames::for_graphs("node"),
+        }
+    }
+
+    /// The names with targets that are moves of prices only where the file computed them.
+    fn with_targets(self, data: &Data) -> UnitNames {
+        let kind = data.source().and_then(Source::series).map(|series| series.file().attribute("target_kind"));
+        match kind {
+            Some(Ok(Some(AttributeValue::Text(kind)))) if kind.starts_with("column:") => {
+                UnitNames { target: "target", targets: TargetKind::Quantities, ..self }
+            }
+            _ => self,
         }
     }
 

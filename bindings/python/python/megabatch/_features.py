@@ -1,4 +1,4 @@
-"""Names of features: built-in ones, and columns of frames."""
+"""Names of features and targets: built-in ones, and columns of frames."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .errors import ConfigError
 
 _PREFIX = "column:"
 _RULES = ("last", "first", "sum", "mean", "min", "max")
+_TARGETS = ("cumulative", "increment", "log_return")
 
 
 def named(
@@ -32,39 +33,78 @@ def named(
     return found
 
 
+def targets(target: Sequence[str] | str | None, known: Sequence[str] | None) -> list[str] | None:
+    """The targets as `ingest` takes them: a column is `column:NAME`."""
+    if target is None:
+        return None
+    names = [target] if isinstance(target, str) else [str(name) for name in target]
+    return [_target(name.strip(), known) for name in names]
+
+
+def _target(name: str, known: Sequence[str] | None) -> str:
+    if known is None or name.startswith(_PREFIX):
+        return name
+    if name in _TARGETS:
+        if name in known:
+            raise _doubled("target", name)
+        return name
+    if name not in known:
+        raise _unknown("target", name, known, _TARGETS)
+    _check(name, "target")
+    return f"{_PREFIX}{name}"
+
+
+def columns_of(features: Sequence[str], target: Sequence[str] | str | None) -> list[str]:
+    """The columns that are features or targets, as they are called in frames."""
+    names = target.split(",") if isinstance(target, str) else list(target or [])
+    return [*_megabatch.feature_columns(list(features)), *(name[len(_PREFIX) :] for name in names if name.startswith(_PREFIX))]
+
+
 def _named(name: str, rules: dict[str, str], known: Sequence[str] | None) -> str:
     computed = _megabatch.feature_names()
     is_column = known is not None and name in known
     if is_column and name in computed:
-        raise ConfigError(
-            f"features: {name!r} is a built-in feature, and a column of the frame: write 'column:{name}' for the column; for "
-            f"the feature that is computed from prices, leave the column out of the frame or rename it",
-            key="features",
-            found=name,
-        )
+        raise _doubled("features", name)
     if name.startswith(_PREFIX):
         own = _megabatch.feature_columns([name])
         if own and own[0] in rules:
             return f"{_PREFIX}{own[0]}:{rules.pop(own[0])}"
         return name
     if is_column:
-        if any(character in name for character in ',"\r\n') or name != name.strip():
-            raise ConfigError(
-                f"features: the column {name!r} has a comma, a quote, a line's end or blanks around it in its name; rename it",
-                key="features",
-                found=name,
-            )
+        _check(name, "features")
         return f"{_PREFIX}{name}:{rules.pop(name, 'last')}"
     if known is not None and name not in computed:
-        near = difflib.get_close_matches(name, [*known, *computed], n=3)
+        raise _unknown("features", name, known, computed)
+    return name
+
+
+def _doubled(key: str, name: str) -> ConfigError:
+    return ConfigError(
+        f"{key}: {name!r} is built in, and a column of the frame: write 'column:{name}' for the column; for what is computed "
+        f"from prices, leave the column out of the frame or rename it",
+        key=key,
+        found=name,
+    )
+
+
+def _unknown(key: str, name: str, known: Sequence[str], computed: Sequence[str]) -> ConfigError:
+    near = difflib.get_close_matches(name, [*known, *computed], n=3)
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return ConfigError(
+        f"{key}: {name!r} is not built in, and no column of the frame{meant}; the frame's own columns are "
+        f"{', '.join(known) or 'none'}",
+        key=key,
+        found=name,
+    )
+
+
+def _check(name: str, key: str) -> None:
+    if any(character in name for character in ',"\r\n') or name != name.strip():
         raise ConfigError(
-            f"features: {name!r} is no built-in feature and no column of the frame"
-            f"{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else ''}; the frame's own columns are "
-            f"{', '.join(known) or 'none'}",
-            key="features",
+            f"{key}: the column {name!r} has a comma, a quote, a line's end or blanks around it in its name; rename it",
+            key=key,
             found=name,
         )
-    return name
 
 
 def _require_none(rules: Mapping[str, str]) -> None:

@@ -209,8 +209,8 @@ def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGet
 
 def bar_columns(names: SupportsGetItem[int, str]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]], list[int]]:
     """
-    Places of stamp, date, clock, numbers and other columns in a table with columns of these names, as
-    a file has them; numbers with the names that a header may have.
+    Places of stamp, date, clock, numbers and other columns in a table with columns of these names,
+    as a file has them; numbers with the names that a header may have.
     """
 
 def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -243,7 +243,7 @@ class Dataset:
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
-        columns = _megabatch.feature_columns(list(next(iter(self.features.values()))))
+        columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
         by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), columns, unnamed)
         strange = [name for name in by_symbol if name not in known]
         if strange:
@@ -321,7 +321,7 @@ def ingest(
     bars: _Bars,
     *,
     timeframes: Mapping[str, int] | str | None = None,
-    target: str | None = None,
+    target: Sequence[str] | str | None = None,
     horizon: int | None = None,
     out: StrPath | None = None,
     symbol: str | None = None,
@@ -341,13 +341,18 @@ def ingest(
     `columns` says: `columns={"imbalance": "sum"}` (last, first, sum, mean, min, max). Rows before a column's first value
     are dropped; a value that is missing later is a fault of its row.
 
+    `target` is `"cumulative"`, `"increment"` or `"log_return"` of the next `horizon` bars, or a column of numbers, or
+    several: its value at a bar is the target of the sample at that bar's close, NaN where it is not known, and the
+    `horizon` bars after it decide it.
+
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
     own_columns = _frames.own_columns(bars) if _is_frames(bars) else None
     names = _features.named(features, columns, own_columns)
-    named.update({"timeframes": timeframes, "target": target, "horizon": horizon, "features": names})
+    aims = _features.targets(target, own_columns)
+    named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names})
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
     if not _is_frames(bars):
@@ -355,7 +360,7 @@ def ingest(
         report = _told(_megabatch.ingest(_paths(bars), _options(named), file))
         return Dataset(file, _keeps=keeps, _report=report)
     zone = options.get("zone")
-    read = _megabatch.feature_columns(names or [])
+    read = _features.columns_of(names or [], aims)
     by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), read)
     folder = BarsFolder(file)
     before = folder.files()

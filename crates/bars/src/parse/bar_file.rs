@@ -79,7 +79,11 @@ impl BarFile {
             format,
             rows: RowStore::new(
                 place.rows(),
-                RowShape { are_adjusted: format.columns.adjusted.is_some(), columns: options.columns.clone() },
+                RowShape {
+                    are_adjusted: format.columns.adjusted.is_some(),
+                    columns: options.columns.clone(),
+                    targets: options.target_columns.len(),
+                },
             ),
             row_count: 0,
             preamble: 0,
@@ -93,7 +97,7 @@ impl BarFile {
             quiet: QuietTimes::default(),
             warnings: Vec::new(),
             own_zone: None,
-            own_columns: OwnColumns::without_header(&options.columns),
+            own_columns: OwnColumns::without_header(options.own_columns()),
             header: Vec::new(),
             column_order: ColumnOrder::default(),
             open_close: OpenClose::default(),
@@ -139,7 +143,7 @@ impl BarFile {
             Some(header_line) if line == header_line => {
                 self.header = text.to_vec();
                 self.own_zone = OwnZone::in_header(text, &self.format);
-                self.own_columns = OwnColumns::in_header(text, &self.format, self.rows.columns());
+                self.own_columns = OwnColumns::in_header(text, &self.format, self.own_columns.wanted());
             }
             // Concatenated files repeat their header.
             Some(_) if text == self.header => {}

@@ -52,9 +52,17 @@ pub struct ReadOptions {
     /// file in which a column has none yet are dropped, whatever [`OnError`] says: its values begin
     /// later. A later row without a value cannot be used as it stands.
     pub columns: Vec<String>,
+    /// Columns of numbers that are read as well and may be without a value, NaN in the bars. They
+    /// come after the others.
+    pub target_columns: Vec<String>,
 }
 
 impl ReadOptions {
+    /// Names of all further columns.
+    pub(crate) fn own_columns(&self) -> Vec<String> {
+        self.columns.iter().chain(&self.target_columns).cloned().collect()
+    }
+
     /// The symbol whose bars a file holds: the one that is stated, or what its name stands for.
     ///
     /// # Errors

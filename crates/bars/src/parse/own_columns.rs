@@ -35,16 +35,16 @@ struct ColumnFault {
 
 impl OwnColumns {
     /// Columns of a file without a header.
-    pub(crate) fn without_header(wanted: &[String]) -> Self {
+    pub(crate) fn without_header(wanted: Vec<String>) -> Self {
         let fault = wanted
             .first()
             .map(|name| ColumnFault { name: name.clone(), found: "no header that names the columns".to_owned() });
-        let wanted = wanted.iter().map(|name| NamedColumn { name: name.clone(), place: None }).collect();
+        let wanted = wanted.into_iter().map(|name| NamedColumn { name, place: None }).collect();
         OwnColumns { wanted, unused: Vec::new(), fault }
     }
 
     /// Columns that the header `text` names.
-    pub(crate) fn in_header(text: &[u8], format: &RowFormat, wanted: &[String]) -> Self {
+    pub(crate) fn in_header(text: &[u8], format: &RowFormat, wanted: Vec<String>) -> Self {
         // Headers of several lines name symbols as well, and headers of unknown words nothing.
         if format.header_lines > 1 || !format.is_named {
             return OwnColumns::without_header(wanted);
@@ -67,8 +67,13 @@ impl OwnColumns {
         let is_used = |(place, name): &(usize, &String)| places.contains(&Some(*place)) || has_role(name.as_bytes());
         let unused = names.iter().enumerate().filter(|column| !is_used(column));
         let unused = unused.map(|(_, name)| name.clone()).filter(|name| !name.is_empty()).collect();
-        let named = |(name, place): (&String, Option<usize>)| NamedColumn { name: name.clone(), place };
-        OwnColumns { wanted: wanted.iter().zip(places).map(named).collect(), unused, fault }
+        let named = |(name, place)| NamedColumn { name, place };
+        OwnColumns { wanted: wanted.into_iter().zip(places).map(named).collect(), unused, fault }
+    }
+
+    /// Names of the columns that are read.
+    pub(crate) fn wanted(&self) -> Vec<String> {
+        self.wanted.iter().map(|column| column.name.clone()).collect()
     }
 
     /// Refuses a file in which a wanted column is missing, or there twice.
@@ -117,7 +122,7 @@ mod tests {
         let head = [(1, header.as_bytes().to_vec()), (2, b"2018-01-01 00:00,1,1,1,1,5,50,-0.5,x,y".to_vec())];
         let format = RowFormat::detect(&head, None, None).unwrap();
         let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
-        (OwnColumns::in_header(header.as_bytes(), &format, &wanted), format)
+        (OwnColumns::in_header(header.as_bytes(), &format, wanted), format)
     }
 
     fn error(header: &str, wanted: &[&str]) -> String {

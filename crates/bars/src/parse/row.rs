@@ -114,10 +114,10 @@ impl BarRow {
         }
     }
 
-    /// Makes sure that every further column, one of each of `names`, has a value. The first row of
+    /// Makes sure that the first further columns, those of `names`, have values. The first row of
     /// a file that does sets `have_values`; rows before it are of the columns' warm-up.
     pub(crate) fn check_columns(&self, names: &[String], have_values: &mut bool) -> Result<(), RowFault> {
-        let Some(place) = self.columns.iter().position(|value| value.is_nan()) else {
+        let Some(place) = self.columns.iter().zip(names).position(|(value, _)| value.is_nan()) else {
             *have_values = true;
             return Ok(());
         };

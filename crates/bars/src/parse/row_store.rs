@@ -27,13 +27,15 @@ pub(crate) struct RowStore {
 pub(crate) struct RowShape {
     /// True if they keep the adjustment of their prices.
     pub(crate) are_adjusted: bool,
-    /// Names of further columns.
+    /// Names of further columns that must have values.
     pub(crate) columns: Vec<String>,
+    /// Number of further columns behind them, which may have none.
+    pub(crate) targets: usize,
 }
 
 impl RowShape {
     fn words(&self) -> usize {
-        self.first_column() + self.columns.len()
+        self.first_column() + self.columns.len() + self.targets
     }
 
     /// Place of the first further column among the words of a row.
@@ -48,9 +50,14 @@ impl RowStore {
         RowStore { records: Spilled::new(shape.words(), file), shape, is_backward: false, words: Vec::new() }
     }
 
-    /// Names of further columns.
+    /// Names of further columns that must have values.
     pub(crate) fn columns(&self) -> &[String] {
         &self.shape.columns
+    }
+
+    /// Number of further columns.
+    pub(crate) fn width(&self) -> usize {
+        self.shape.columns.len() + self.shape.targets
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -124,7 +131,7 @@ impl RowStore {
 
     /// The rows without further columns.
     pub(crate) fn without_columns(&self) -> Result<RowStore> {
-        let shape = RowShape { columns: Vec::new(), ..self.shape };
+        let shape = RowShape { columns: Vec::new(), targets: 0, ..self.shape };
         let records = self.records.empty_with_words(shape.words());
         let mut kept = RowStore { records, shape, is_backward: false, words: Vec::new() };
         self.iter().try_for_each(|row| kept.push(&BarRow { columns: Box::default(), ..row }))?;
@@ -169,7 +176,7 @@ impl RowShape {
     #[inline]
     fn values(&self, words: &[u64]) -> Box<[f64]> {
         // Most rows have none, and are read often.
-        if self.columns.is_empty() {
+        if self.words() == self.first_column() {
             return Box::default();
         }
         words[self.first_column()..].iter().map(|&word| f64::from_bits(word)).collect()
@@ -206,7 +213,7 @@ impl From<&[BarRow]> for RowStore {
     fn from(rows: &[BarRow]) -> Self {
         let names = 0..rows.first().map_or(0, |row| row.columns.len());
         let columns = names.map(|k| format!("c{k}")).collect();
-        let mut store = RowStore::new(None, RowShape { are_adjusted: true, columns });
+        let mut store = RowStore::new(None, RowShape { are_adjusted: true, columns, targets: 0 });
         rows.iter().for_each(|row| store.push(row).expect("memory takes all"));
         store
     }
@@ -228,8 +235,8 @@ mod tests {
         };
         let second = BarRow { event, columns, ..BarRow::flat(RowTime::Wall(9), 4.0, 8) };
         for are_adjusted in [true, false] {
-            let columns = vec!["a".to_owned(), "b".to_owned()];
-            let mut store = RowStore::new(None, RowShape { are_adjusted, columns });
+            let columns = vec!["a".to_owned()];
+            let mut store = RowStore::new(None, RowShape { are_adjusted, columns, targets: 1 });
             [&first, &second].into_iter().for_each(|row| store.push(row).unwrap());
             let event = if are_adjusted { event } else { RowAdjustment::NONE };
             let second = BarRow { event, ..second.clone() };

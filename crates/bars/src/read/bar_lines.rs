@@ -84,7 +84,7 @@ impl BarLines {
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             own_zone: None,
-            own_columns: OwnColumns::without_header(&options.columns),
+            own_columns: OwnColumns::without_header(options.own_columns()),
             have_values: false,
             has_volume: false,
             fillers: FillerFinder::new(base),
@@ -175,7 +175,7 @@ impl BarLines {
                 Some(header_line) if line < header_line => {}
                 Some(header_line) if line == header_line => {
                     self.own_zone = OwnZone::in_header(&text, &format);
-                    self.own_columns = OwnColumns::in_header(&text, &format, &self.options.columns);
+                    self.own_columns = OwnColumns::in_header(&text, &format, self.options.own_columns());
                     self.own_columns.check(&self.name)?;
                     self.header = text;
                 }

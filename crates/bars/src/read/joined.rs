@@ -3,6 +3,7 @@
 //! ```text
 //! next bars of all files, in a heap by time, then by the order in which the files are named
 //! the first bar of a time is taken; the others of that time must be the same, and count a copy
+//! a target that an earlier file did not know yet is taken from the one that does
 //! ```
 
 use std::cmp::Reverse;
@@ -76,7 +77,7 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
     let mut next: BinaryHeap<Reverse<(i64, usize)>> = begins.iter().enumerate().filter_map(next_of).collect();
     let mut cursors: Vec<Option<BarCursor<'_>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
-    let mut whole = lines.place.sink(lines.base, lines.options.columns.len())?;
+    let mut whole = lines.place.sink(lines.base, lines.options.own_columns().len())?;
     let mut taken: Option<(usize, Bar)> = None;
     while let Some(mut first) = next.peek_mut() {
         let Reverse((time, file)) = *first;
@@ -89,12 +90,14 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
                 PeekMut::pop(first);
             }
         }
-        let Some((earlier, expected)) = taken.as_ref().filter(|(_, taken)| taken.open_time == time) else {
-            whole.push(bar.clone())?;
-            taken = Some((file, bar));
+        let Some((earlier, expected)) = taken.as_mut().filter(|(_, taken)| taken.open_time == time) else {
+            if let Some((_, before)) = taken.replace((file, bar)) {
+                whole.push(before)?;
+            }
             continue;
         };
-        if !is_equal(&bar, expected) {
+        let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.target_columns.len());
+        if !is_equal {
             let (summary, other) = (&pieces[file].summary, pieces[*earlier].summary.path.clone());
             let line = lines.line_of(file, summary, time)?;
             return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });
@@ -104,6 +107,9 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
             copies.first = time;
         }
         copies.rows += 1;
+    }
+    if let Some((_, last)) = taken {
+        whole.push(last)?;
     }
     drop(cursors);
     let mut in_time: Vec<usize> = (0..pieces.len()).collect();
@@ -121,10 +127,20 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
     Ok(JoinedFiles { bars: whole.finish()?, files })
 }
 
+/// Takes the last `count` columns, the targets, that only `other` knows. False where both know
+/// other values, or other columns differ.
+fn take_targets(bar: &mut Bar, other: &Bar, count: usize) -> bool {
+    let targets = bar.columns.len() - count;
+    bar.columns.iter_mut().zip(&other.columns).enumerate().all(|(place, (own, other))| {
+        if place >= targets && own.is_nan() {
+            *own = *other;
+        }
+        own.to_bits() == other.to_bits() || (place >= targets && other.is_nan())
+    })
+}
+
 fn is_equal(one: &Bar, other: &Bar) -> bool {
-    let numbers = |bar: &Bar| -> Vec<u64> {
-        [bar.volume, bar.spread].iter().chain(&bar.columns).map(|number| number.to_bits()).collect()
-    };
+    let numbers = |bar: &Bar| [bar.volume, bar.spread].map(f64::to_bits);
     let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
     is_same(prices(one), prices(other)) && numbers(one) == numbers(other)
 }

@@ -24,9 +24,10 @@ pub struct SeriesSpec {
     /// The features, the same for every timeframe. Columns among them are the columns of the bars,
     /// in their order.
     pub features: Vec<Feature>,
-    /// Number of future base bars K to be predicted.
+    /// Number of base bars after a sample that decide its targets: one target each, unless targets
+    /// are columns.
     pub horizon: usize,
-    /// Kind of target.
+    /// Kind of target. Columns among them are the last columns of the bars.
     pub target_kind: TargetKind,
     /// Every how many base bars there is a sample. One instrument counts the bars of each segment;
     /// several count the instants at which any of them has a bar, so that all have their samples at
@@ -65,13 +66,22 @@ impl SeriesSpec {
     /// True if the size of a pip has a part in the series: in its targets or in a feature.
     pub fn uses_pips(&self) -> bool {
         let in_pips = [Feature::PipChange, Feature::SpreadPips];
-        self.target_kind != TargetKind::LogReturn || self.features.iter().any(|feature| in_pips.contains(feature))
+        matches!(self.target_kind, TargetKind::Cumulative | TargetKind::Increment)
+            || self.features.iter().any(|feature| in_pips.contains(feature))
     }
 
     /// Names of the columns among the features, in their order: bars of the series have these, see
-    /// [`ReadOptions::columns`](crate::ReadOptions::columns).
+    /// [`ReadOptions::columns`](crate::ReadOptions::columns), and behind them those of the targets.
     pub fn columns(&self) -> Vec<String> {
         self.features.iter().filter_map(Feature::as_column).map(|column| column.column().to_owned()).collect()
+    }
+
+    /// Number of targets K of a sample.
+    pub fn targets(&self) -> usize {
+        match self.target_kind.columns().len() {
+            0 => self.horizon,
+            columns => columns,
+        }
     }
 
     /// Number of bars before a row that its features read: the longest warm-up among them.
@@ -93,6 +103,9 @@ impl SeriesSpec {
         in_range("timeframes", &shown_timeframe, "at least one timeframe, each once", unique && !windows.is_empty())?;
         in_range("seq_len", &shortest, "at least 1 bar", shortest >= 1)?;
         in_range("features", &features, "at least one feature, each once", distinct && !self.features.is_empty())?;
+        let targets = self.target_kind.columns();
+        let are_distinct = targets.iter().enumerate().all(|(k, name)| !targets[..k].contains(name));
+        in_range("target", &self.target_kind, "each column once", are_distinct)?;
         in_range("horizon", &self.horizon, "at least 1 bar", self.horizon >= 1)?;
         in_range("stride", &self.stride, "at least 1 bar", self.stride >= 1)?;
         let fraction = self.train_fraction;

@@ -246,13 +246,15 @@ fn require_scalers(found: &Scalers, all: &[PlainInstrument<'_>], spec: &SeriesSp
 }
 
 /// Targets of one sample.
-fn plain_targets(close: &[f64], bar: usize, pip_size: f64, spec: &SeriesSpec) -> Vec<f32> {
-    let target = |k: usize| match spec.target_kind {
+fn plain_targets(bars: &Bars, bar: usize, pip_size: f64, spec: &SeriesSpec) -> Vec<f32> {
+    let close = &bars.close;
+    let target = |k: usize| match &spec.target_kind {
         TargetKind::Cumulative => (close[bar + k] - close[bar]) / pip_size,
         TargetKind::Increment => (close[bar + k] - close[bar + k - 1]) / pip_size,
         TargetKind::LogReturn => (close[bar + k] / close[bar]).ln(),
+        TargetKind::Columns(names) => bars.columns[bars.columns.len() - names.len() + k - 1][bar],
     };
-    (1..=spec.horizon).map(|k| target(k) as f32).collect()
+    (1..=spec.targets()).map(|k| target(k) as f32).collect()
 }
 
 /// Compares the arrays of samples.
@@ -268,7 +270,7 @@ fn require_samples(series: &WholeSeries, all: &[PlainInstrument<'_>], spec: &Ser
                 times.push(time);
                 instruments.push(place as i32);
                 labels.push(one.bars.close_time(bar + spec.horizon));
-                targets.extend(plain_targets(&one.bars.close, bar, one.pip_size, spec));
+                targets.extend(plain_targets(one.bars, bar, one.pip_size, spec));
                 let earliest = segment.timeframes.iter().zip(windows(spec)).map(|(timeframe, window)| {
                     timeframe.open_time[timeframe.closed(time) - window.seq_len - look_back(spec)]
                 });
@@ -392,10 +394,18 @@ fn bars(count: usize, begins: i64, gaps: &Gaps, seed: u32) -> Bars {
     bars
 }
 
-/// The bars with as many columns as the spec has.
+/// The bars with as many columns as the spec has. Some values of targets are not known.
 fn with_columns(mut bars: Bars, spec: &SeriesSpec) -> Bars {
-    bars.columns = spec.columns().iter().map(|_| bars.close.iter().map(|close| close.fract()).collect()).collect();
+    let features = spec.columns().into_iter().map(|_| bars.close.iter().map(|close| close.fract()).collect());
+    let known = |close: f64| if close.to_bits() % 7 == 0 { f64::NAN } else { 1e4 * (close - 1.2) };
+    let targets = spec.target_kind.columns().iter().enumerate();
+    let targets = targets.map(|(k, _)| bars.close.iter().map(|close| known(close + k as f64)).collect());
+    bars.columns = features.chain(targets).collect();
     bars
+}
+
+fn column_targets(count: usize) -> TargetKind {
+    TargetKind::Columns((0..count).map(|k| format!("y{k}")).collect())
 }
 
 fn spec(windows: &[(Timeframe, usize)], features: Vec<Feature>) -> SeriesSpec {
@@ -419,7 +429,7 @@ proptest! {
         features in prop::collection::vec(0..=Feature::ALL.len(), 1..6),
         stride in prop_oneof![Just(1usize), 1usize..40], horizon in 1usize..9, train_fraction in 0.01f64..=1.0,
         scaling in prop_oneof![Just(Scaling::Robust), Just(Scaling::Standard), Just(Scaling::None)],
-        kind in 0usize..3, weekends in any::<bool>(), longest_hours in prop_oneof![Just(0i64), Just(2), Just(100)], windows in 0usize..3,
+        kind in 0usize..5, weekends in any::<bool>(), longest_hours in prop_oneof![Just(0i64), Just(2), Just(100)], windows in 0usize..3,
     ) {
         let column = || Feature::Column(ColumnFeature::new("own", ColumnRule::Last));
         let feature = |k| Feature::ALL.get(k).cloned().unwrap_or_else(column);
@@ -433,7 +443,7 @@ proptest! {
         };
         let spec = SeriesSpec {
             stride, horizon, train_fraction, scaling,
-            target_kind: TargetKind::ALL[kind],
+            target_kind: TargetKind::ALL.get(kind).cloned().unwrap_or_else(|| column_targets(kind - 2)),
             holes: GapPolicy {
                 longest_ns: longest_hours * HOUR_NS,
                 weekends: if weekends { Weekends::Spanned } else { Weekends::NotSpanned },

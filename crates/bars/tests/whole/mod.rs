@@ -123,7 +123,7 @@ pub(crate) fn align_until(
 ) -> Result<WholeSeries> {
     let folder = tempfile::tempdir().unwrap();
     let plan = SeriesPlan::new(instruments, spec, fit_end_time, folder.path(), &go_on)?;
-    Ok(written(&plan, &plan.fit(&go_on)?, spec.horizon))
+    Ok(written(&plan, &plan.fit(&go_on)?, spec.targets()))
 }
 
 /// The series of all the instruments.
@@ -138,7 +138,7 @@ pub(crate) fn align_usable(
 ) -> Result<(WholeSeries, Vec<Excluded>)> {
     let folder = tempfile::tempdir().unwrap();
     let (plan, excluded) = SeriesPlan::from_usable(instruments, spec, None, folder.path(), &go_on)?;
-    Ok((written(&plan, &plan.fit(&go_on)?, spec.horizon), excluded))
+    Ok((written(&plan, &plan.fit(&go_on)?, spec.targets()), excluded))
 }
 
 /// The series of all the instruments, scaled by given scalers.
@@ -151,7 +151,7 @@ pub(crate) fn align_with(
     // Nothing is fitted, so that no instrument has too few bars to fit on.
     let spec = SeriesSpec { scaling: Scaling::None, ..spec.clone() };
     let plan = SeriesPlan::new(instruments, &spec, Some(scalers.fit_end_time), folder.path(), &go_on)?;
-    Ok(written(&plan, &plan.with_scalers(scalers, Vec::new())?, spec.horizon))
+    Ok(written(&plan, &plan.with_scalers(scalers, Vec::new())?, spec.targets()))
 }
 
 /// The proof of one sample.

@@ -132,11 +132,12 @@ struct RecipeArgs {
     /// the files, and column:NAME:sum its sum in longer bars (last, first, sum, mean, min or max)
     #[arg(long, default_value = "default")]
     features: FeatureList,
-    /// Future bars K whose price changes are the targets
+    /// Future bars that decide the targets: K price changes, or the values of columns
     #[arg(long, default_value_t = 36)]
     horizon: usize,
     /// Target: change in pips up to each future bar (cumulative) or within it (increment), or log
-    /// return up to it (log_return)
+    /// return up to it (log_return); or column:NAME, a column of the files that the bars of the
+    /// horizon decide, several separated by commas
     #[arg(long, default_value = "cumulative")]
     target: TargetKind,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
@@ -290,7 +291,7 @@ impl RecipeArgs {
             timeframes: self.timeframes.clone(),
             features: self.features.clone(),
             horizon: self.horizon,
-            target: self.target,
+            target: self.target.clone(),
             stride: self.stride,
             longest_hole: self.longest_hole,
             weekends: self.weekends.into(),

@@ -51,7 +51,7 @@ impl LabelSpans {
         let bars = |target: usize| if horizon == targets { target + 1 } else { horizon };
         Ok(LabelSpans {
             ends: LabelEnds::Rows((0..targets).map(|target| rows(bars(target))).collect()),
-            are_increments: horizon == targets && kind.as_deref() == Some(TargetKind::Increment.name()),
+            are_increments: horizon == targets && kind == Some(TargetKind::Increment.to_string()),
         })
     }
 

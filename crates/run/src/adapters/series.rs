@@ -45,7 +45,7 @@ pub(crate) fn scalers_of(
 pub(crate) fn series_description(header: &SeriesHeader, origin: Origin<'_>) -> SeriesDescription {
     let scalers = &header.scalers;
     let several = scalers.instruments.len() > 1;
-    let horizons = origin.spec.horizon;
+    let horizons = origin.spec.targets();
     let timeframe = |(timeframe, scaler): (&TimeframeHeader, &TimeframeScaler)| {
         let (mut instrument_start, mut segment_start) =
             (timeframe.instrument_start.clone(), timeframe.segment_start.clone());
@@ -90,7 +90,7 @@ pub(crate) fn attributes(
     let attributes: [(&str, AttributeValue); 5] = [
         ("base", base.name().into()),
         ("builder", concat!("megabatch ", env!("CARGO_PKG_VERSION")).into()),
-        ("target_kind", spec.target_kind.name().into()),
+        ("target_kind", spec.target_kind.to_string().into()),
         ("horizon_bars", horizon.into()),
         ("source", source.into()),
     ];

@@ -71,9 +71,9 @@ pub struct Recipe {
     pub timeframes: Windows,
     /// Features of a bar.
     pub features: FeatureList,
-    /// Future bars whose price changes are the targets.
+    /// Future bars that decide the targets.
     pub horizon: usize,
-    /// The quantity that is predicted for each future bar.
+    /// The quantity that is predicted for each future bar, or columns.
     pub target: TargetKind,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
     /// and each has samples at those at which it has a bar.
@@ -144,11 +144,10 @@ impl Recipe {
                 "a recipe reads either files of bars or those of the bid and of the ask, and takes their symbol from one place",
             ));
         }
-        if let Some(column) = self.features.0.iter().find(|feature| feature.as_column().is_some())
-            && !self.bid.is_empty()
-        {
+        let columns = self.spec().columns();
+        if let Some(column) = columns.iter().chain(self.target.columns()).next().filter(|_| !self.bid.is_empty()) {
             return Err(Error::usage(format!(
-                "--features {column}: bid and ask apart have a column each, and none of their mean; join them before, or leave the feature out"
+                "column:{column}: bid and ask apart have a column each, and none of their mean; join them before, or leave the column out"
             )));
         }
         Ok(())
@@ -180,6 +179,7 @@ impl Recipe {
             symbol: self.symbol.clone(),
             symbol_pattern: self.symbol_pattern.clone(),
             columns: self.spec().columns(),
+            target_columns: self.target.columns().to_vec(),
         }
     }
 
@@ -190,7 +190,7 @@ impl Recipe {
             windows: self.timeframes.0.iter().map(window).collect(),
             features: self.features.0.clone(),
             horizon: self.horizon,
-            target_kind: self.target,
+            target_kind: self.target.clone(),
             stride: self.stride,
             scaling: self.scaling,
             train_fraction: self.train_fraction,

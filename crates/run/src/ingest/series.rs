@@ -174,12 +174,12 @@ fn room_needed(recipe: &Recipe) -> u64 {
     let shortest = spec.windows.iter().map(|window| window.timeframe.duration_ns()).min().unwrap_or(1) as f64;
     let row_bytes = (4 * spec.features.len() + 8) as f64;
     let rows: f64 = spec.windows.iter().map(|window| shortest / window.timeframe.duration_ns() as f64).sum();
-    let sample_bytes = (28 + 8 * spec.windows.len() + 4 * spec.horizon) as f64 / spec.stride.max(1) as f64;
+    let sample_bytes = (28 + 8 * spec.windows.len() + 4 * spec.targets()) as f64 / spec.stride.max(1) as f64;
     let share = share_under_way(files.len());
     // The last bars have no whole horizon.
     let samples = (bars - spec.horizon as f64).max(0.0);
     let series = bars * rows * row_bytes + samples * sample_bytes;
-    let columns = spec.columns().len();
+    let columns = spec.columns().len() + spec.target_kind.columns().len();
     let spool = bars * (SpooledBars::bar_bytes(columns) as f64 + parsed_row_bytes(columns) as f64 * share);
     // The estimate is a tenth too high where gaps and warm-ups take many bars.
     (0.9 * (series + spool)) as u64

@@ -30,7 +30,7 @@ use crate::config::{Config, SettingSources};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::{Host, PATIENCE, Work};
 use crate::ingest::disk::{require_free, share_under_way};
-use crate::ingest::provenance::{KeptScaler, LISTS, fingerprint, recorded_files};
+use crate::ingest::provenance::{KeptScaler, LISTS, fingerprint, listed, recorded_files};
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
 use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
 use crate::ingest::work::Pass;
@@ -145,6 +145,8 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
             "instruments": header.instruments(),
             "samples": header.samples,
             "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
+            "target_columns": spec.target_kind.columns(),
+            "horizon": spec.horizon,
             "scalers_proven": fit_end_proven,
             "bars_replaced": bars_replaced,
             "split": split,
@@ -186,7 +188,8 @@ fn scratch_folder(path: &Path, host: &Host<'_>) -> Result<TempDir> {
 fn require_room_for_bars(recipe: &Recipe, folder: &Path) -> Result<()> {
     // Files that cannot be read have their errors when they are.
     let rows: u64 = recipe.files().iter().filter_map(|file| estimated_rows(file).ok()).sum();
-    let columns = recipe.spec().columns().len();
+    let spec = recipe.spec();
+    let columns = spec.columns().len() + spec.target_kind.columns().len();
     require_free(folder, rows * (SpooledBars::bar_bytes(columns) as u64 + parsed_row_bytes(columns)), "parsed bars")
 }
 
@@ -231,11 +234,16 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
         Some(true) => "The scalers do not change with any bar after the span that they were fitted on.\n",
         _ => "The scalers were fitted on everything: no bar comes after it.\n",
     };
-    let columns = facts["columns_taken_as_known"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let columns = match columns.collect::<Vec<_>>()[..] {
-        [] => String::new(),
-        ref names => format!("Taken as known when their bars close, not proven: the columns {}.\n", names.join(", ")),
+    let named = |list: &str| {
+        let names: Vec<&str> = listed(facts, list).filter_map(Value::as_str).collect();
+        (!names.is_empty()).then(|| names.join(", "))
     };
+    let columns = named("columns_taken_as_known")
+        .map(|names| format!("Taken as known when their bars close, not proven: the columns {names}.\n"));
+    let targets = named("target_columns").map(|names| {
+        format!("Taken as decided by the {} bars after a sample, not proven: the targets {names}.\n", facts["horizon"])
+    });
+    let columns = columns.unwrap_or_default() + &targets.unwrap_or_default();
     let around = match changes.len() {
         0 => "no change of the clocks lies in it".to_owned(),
         count => format!("around {count} changes of the clocks ({})", changes.join(", ")),

@@ -247,6 +247,8 @@ impl StreamingModel {
             symbol: Some(self.symbol.clone()),
             symbol_pattern: None,
             base: Some(self.base),
+            // Targets of bars that come are not known.
+            target_columns: Vec::new(),
             ..self.recipe.read_options()
         }
     }

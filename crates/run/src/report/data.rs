@@ -73,8 +73,8 @@ impl DataFacts {
         Ok(DataFacts {
             unit: match has("target_kind") {
                 Some("log_return") => "log return",
-                Some(_) => "pips",
-                None => "units of the targets",
+                Some("cumulative" | "increment") => "pips",
+                _ => "units of the targets",
             },
             bar: format!("bars of {base}"),
             holds: "",

@@ -46,7 +46,7 @@ pub struct SeriesPiece {
     pub receptive_start: Vec<i64>,
     /// Close time of the last base bar that each sample's targets read: `[n]`.
     pub label_end_time: Vec<i64>,
-    /// Changes of the price over the base bars after each sample: `[n, K]`.
+    /// Targets of each sample, NaN where they are not known: `[n, K]`.
     pub targets: Vec<f32>,
 }
 
@@ -192,7 +192,8 @@ impl<'a> InstrumentWriter<'a> {
             tracks: plan.cursors(place)?.into_iter().zip(scalers).map(track).collect(),
             selector: plan.selector(place),
             horizon: Horizon {
-                kind: plan.spec.target_kind,
+                kind: plan.spec.target_kind.clone(),
+                first_column: plan.spec.columns().len(),
                 len: plan.spec.horizon,
                 pip_size: plan.instruments[place].pip_size,
             },
@@ -219,9 +220,9 @@ impl<'a> InstrumentWriter<'a> {
     fn push(&mut self, segment: usize, first: usize, bars: &Bars, count: usize) -> Result<(), Error> {
         self.chosen.clear();
         self.selector.choose(segment, &(first..first + count), &bars.open_time, &mut self.chosen)?;
-        let (piece, chosen, horizon) = (&mut self.piece, &self.chosen, self.horizon);
+        let (piece, chosen, horizon) = (&mut self.piece, &self.chosen, &self.horizon);
         let (targets, tracks, timeframes) = (&mut piece.targets, &mut self.tracks, &mut piece.timeframes);
-        let mut add_targets = || horizon.extend(targets, &bars.close, chosen.iter().copied());
+        let mut add_targets = || horizon.extend(targets, bars, chosen.iter().copied());
         if self.plan.is_spread() {
             let push = || {
                 let together = tracks.par_iter_mut().with_max_len(1).zip(timeframes.par_iter_mut());

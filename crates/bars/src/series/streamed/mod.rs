@@ -157,11 +157,11 @@ impl<'a> SeriesPlan<'a> {
     ) -> Result<(Self, Vec<Excluded>)> {
         let windows = spec.checked_windows()?;
         checked_base(&instruments.iter().map(StreamedInstrument::without_bars).collect::<Vec<_>>())?;
-        let columns = spec.columns();
+        let columns = spec.columns().len() + spec.target_kind.columns().len();
         for one in instruments {
             let found = format!("{} columns for {}", one.bars.columns(), one.name);
-            let has_these = one.bars.columns() == columns.len();
-            in_range("columns", &found, "bars with a column for each that is a feature", has_these)?;
+            let has_these = one.bars.columns() == columns;
+            in_range("columns", &found, "bars with a column for each that is a feature or a target", has_these)?;
         }
         let segment_indices = segment_indices(instruments, spec, &windows, observe)?;
         let (mut usable, mut segment_indices, mut excluded) = (instruments.to_vec(), segment_indices, Vec::new());
@@ -226,7 +226,7 @@ impl<'a> SeriesPlan<'a> {
     pub fn array_bytes(&self) -> usize {
         let width = self.spec.features.len();
         let rows: usize = (0..self.windows.len()).map(|timeframe| self.rows(timeframe)).sum();
-        let sample_bytes = 3 * 8 + 4 + self.windows.len() * 8 + self.spec.horizon * 4;
+        let sample_bytes = 3 * 8 + 4 + self.windows.len() * 8 + self.spec.targets() * 4;
         rows * (4 * width + 8) + self.samples() * sample_bytes
     }
 
