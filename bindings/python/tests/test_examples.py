@@ -14,7 +14,8 @@ from shared import InFolder
 
 ROOT = pathlib.Path(__file__).parent.parent
 FAKES = ROOT / "tests" / "fakes"
-GUIDE = ROOT.parent.parent / "docs" / "guide" / "python.md"
+GUIDES = ROOT.parent.parent / "docs" / "guide"
+GUIDE = GUIDES / "python.md"
 
 
 def has(module: str) -> bool:
@@ -80,6 +81,10 @@ class Guide(InFolder):
         code = "\n".join(blocks)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
+        code = "\n".join(re.findall(r"^```python\n(.*?)^```", (GUIDES / "own-features.md").read_text(), re.M | re.S))
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("not proven: the targets label", done.stdout)
         self.bars(42).rename(self.folder / "bars.csv")
         for page in (ROOT / "README.md", ROOT.parent.parent / "README.md"):
             code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))

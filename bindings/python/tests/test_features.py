@@ -175,3 +175,36 @@ class Columns(InFolder):
         mb.leak(longer, samples=2)
         with self.assertRaisesRegex(mb.DataError, "own.h5|another|line"):
             ds.append(coming.assign(later=coming["later"] + 1))
+
+    def test_a_triple_barrier_is_what_a_search_says(self) -> None:
+        frame = self.frame(7)
+        options = {**OPTIONS, "features": ["log_return", "body"]}
+        target = mb.triple_barrier(9.0, 6.0, horizon=40, unit="pips")
+        ds = mb.ingest(frame, symbol="EURUSD", **{**options, "target": target, "horizon": None})
+        bars = frame.set_index(frame["time"] + pandas.Timedelta("1min"))
+        close, high, low = (bars[name].to_numpy() for name in ("close", "high", "low"))
+        place = {time: row for row, time in enumerate(bars.index)}
+        expected = []
+        assert ds.times is not None
+        for time in pandas.to_datetime(ds.times, utc=True):
+            row = place[time]
+            after = slice(row + 1, row + 41)
+            up, down = high[after] >= close[row] + 9.0 * 1e-4, low[after] <= close[row] - 6.0 * 1e-4
+            first = [int(side.argmax()) if side.any() else 99 for side in (up, down)]
+            expected.append(0 if first == [99, 99] else np.nan if first[0] == first[1] else 1 if first[0] < first[1] else -1)
+        found = ds[: len(ds)]["targets"][:, 0]
+        self.assertEqual({-1.0, 0.0, 1.0} - {*found}, set())
+        # No bar of this week opens beyond a barrier.
+        np.testing.assert_array_equal(found, np.array(expected, dtype="float32"))
+        self.assertIn("No label of training", str(mb.leak(ds, samples=2)))
+        by_return = mb.triple_barrier(0.0003, 0.0002, 40)
+        self.assertEqual(str(by_return), "triple_barrier:0.0003:0.0002:return")
+        settings = {**MODEL, "training": {"loss": "cross_entropy", "thresholds": [-0.5, 0.5]}}
+        run = mb.train(ds, settings, out=self.folder / "run", max_steps=20)
+        self.assertIn("accuracy", str(run.evaluate()))
+        with self.assertRaisesRegex(mb.ConfigError, "expected return, pips, atr"):
+            mb.triple_barrier(1, 1, 5, unit="points")
+        with self.assertRaisesRegex(mb.ConfigError, "up=0: expected a number above 0"):
+            mb.triple_barrier(0, 1, 5)
+        with self.assertRaisesRegex(mb.ConfigError, "horizon=3: triple_barrier has a horizon of 40"):
+            mb.ingest(frame, symbol="EURUSD", **{**options, "target": target})

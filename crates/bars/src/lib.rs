@@ -59,6 +59,7 @@ pub use series::streamed::{
     TimeframePiece, bars_before,
 };
 pub use series::target::TargetKind;
+pub use series::triple_barrier::{BarrierUnit, TripleBarrier};
 pub use spool::SpooledBars;
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;

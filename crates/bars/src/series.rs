@@ -13,6 +13,7 @@ pub(crate) mod series_stream;
 pub(crate) mod spec;
 pub(crate) mod streamed;
 pub(crate) mod target;
+pub(crate) mod triple_barrier;
 pub(crate) mod warnings;
 
 use std::ops::Range;

@@ -6,6 +6,9 @@ use megabatch_nn::loss::Loss;
 
 use crate::adapters::data::Data;
 
+/// Kinds of targets of a series that are moves of a price.
+const MOVES: [&str; 3] = ["cumulative", "increment", "log_return"];
+
 /// Names for one kind of data and one kind of model, each the singular of a regular plural.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitNames {
@@ -50,11 +53,11 @@ impl UnitNames {
         }
     }
 
-    /// The names with targets that are moves of prices only where the file computed them.
+    /// The names with targets that are no moves of prices where the file says so.
     fn with_targets(self, data: &Data) -> UnitNames {
         let kind = data.source().and_then(Source::series).map(|series| series.file().attribute("target_kind"));
         match kind {
-            Some(Ok(Some(AttributeValue::Text(kind)))) if kind.starts_with("column:") => {
+            Some(Ok(Some(AttributeValue::Text(kind)))) if !MOVES.contains(&kind.as_str()) => {
                 UnitNames { target: "target", targets: TargetKind::Quantities, ..self }
             }
             _ => self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import graph, memory, synth
 from ._ingest_report import IngestReport
 from ._megabatch import __version__
-from .dataset import Dataset, LeakProof, Timeframe, ingest, leak, open
+from .dataset import Dataset, LeakProof, Timeframe, ingest, leak, open, triple_barrier
 from .errors import (
     CapacityError,
     ConfigError,
@@ -80,6 +80,7 @@ __all__ = [
     "plan",
     "synth",
     "train",
+    "triple_barrier",
 ]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
+from typing import Union
 
 from . import _megabatch
 from .errors import ConfigError
@@ -11,6 +13,40 @@ from .errors import ConfigError
 _PREFIX = "column:"
 _RULES = ("last", "first", "sum", "mean", "min", "max")
 _TARGETS = ("cumulative", "increment", "log_return")
+_UNITS = ("return", "pips", "atr")
+
+
+@dataclasses.dataclass(frozen=True)
+class TripleBarrier:
+    """A target, see `triple_barrier`."""
+
+    up: float
+    down: float
+    horizon: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"triple_barrier:{self.up!r}:{self.down!r}:{self.unit}"
+
+
+def triple_barrier(up: float, down: float, horizon: int, *, unit: str = "return") -> TripleBarrier:
+    """A target for `ingest`: the class 1 where the price rises by `up` from a sample's close first, -1 where it falls by
+    `down` first, 0 where it does neither within `horizon` base bars (López de Prado, Advances in Financial Machine
+    Learning, 2018, section 3.4, there by closes).
+
+    A high reaches the upper price, a low the lower one; a bar that opens beyond one reaches that first. Where one bar
+    reaches both, the target is not known (NaN). The label ends with the bar that decides it, and the purge of splits
+    goes by that. `unit` is `"return"` (0.002 is 0.2 %), `"pips"` or `"atr"` (Wilder's mean of 14 bars).
+    """
+    if unit not in _UNITS:
+        raise ConfigError(f"triple_barrier: unit={unit!r}: expected {', '.join(_UNITS)}", key="unit", found=unit)
+    for name, distance in (("up", up), ("down", down)):
+        if not 0 < distance < float("inf"):
+            raise ConfigError(f"triple_barrier: {name}={distance}: expected a number above 0", key=name, found=distance)
+    return TripleBarrier(float(up), float(down), horizon, unit)
+
+
+Target = Union[str, Sequence[str], TripleBarrier]
 
 
 def named(
@@ -33,16 +69,16 @@ def named(
     return found
 
 
-def targets(target: Sequence[str] | str | None, known: Sequence[str] | None) -> list[str] | None:
+def targets(target: Target | None, known: Sequence[str] | None) -> list[str] | None:
     """The targets as `ingest` takes them: a column is `column:NAME`."""
     if target is None:
         return None
-    names = [target] if isinstance(target, str) else [str(name) for name in target]
+    names = [str(target)] if isinstance(target, (str, TripleBarrier)) else [str(name) for name in target]
     return [_target(name.strip(), known) for name in names]
 
 
 def _target(name: str, known: Sequence[str] | None) -> str:
-    if known is None or name.startswith(_PREFIX):
+    if known is None or name.startswith((_PREFIX, "triple_barrier:")):
         return name
     if name in _TARGETS:
         if name in known:

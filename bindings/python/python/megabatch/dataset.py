@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _features, _frames, _megabatch, _settings
+from ._features import triple_barrier
 from ._bars_folder import BarsFolder
 from ._ingest_report import IngestReport
 from .errors import ConfigError, DataError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 StrPath = Union[str, "os.PathLike[str]"]
 _Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
 
-__all__ = ["Dataset", "LeakProof", "Timeframe", "ingest", "leak", "open"]
+__all__ = ["Dataset", "LeakProof", "Timeframe", "ingest", "leak", "open", "triple_barrier"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,7 +322,7 @@ def ingest(
     bars: _Bars,
     *,
     timeframes: Mapping[str, int] | str | None = None,
-    target: Sequence[str] | str | None = None,
+    target: _features.Target | None = None,
     horizon: int | None = None,
     out: StrPath | None = None,
     symbol: str | None = None,
@@ -341,8 +342,8 @@ def ingest(
     `columns` says: `columns={"imbalance": "sum"}` (last, first, sum, mean, min, max). Rows before a column's first value
     are dropped; a value that is missing later is a fault of its row.
 
-    `target` is `"cumulative"`, `"increment"` or `"log_return"` of the next `horizon` bars, or a column of numbers, or
-    several: its value at a bar is the target of the sample at that bar's close, NaN where it is not known, and the
+    `target` is `"cumulative"`, `"increment"` or `"log_return"` of the next `horizon` bars, `triple_barrier(…)`, or a
+    column of numbers, or several: its value at a bar is the target of the sample at that bar's close, NaN where it is not known, and the
     `horizon` bars after it decide it.
 
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
@@ -352,6 +353,10 @@ def ingest(
     own_columns = _frames.own_columns(bars) if _is_frames(bars) else None
     names = _features.named(features, columns, own_columns)
     aims = _features.targets(target, own_columns)
+    if isinstance(target, _features.TripleBarrier):
+        if horizon not in (None, target.horizon):
+            raise ConfigError(f"horizon={horizon}: triple_barrier has a horizon of {target.horizon}", key="horizon")
+        horizon = target.horizon
     named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names})
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))

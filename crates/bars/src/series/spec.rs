@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::series::feature::Feature;
 use crate::series::scale::Scaling;
 use crate::series::target::TargetKind;
+use crate::series::triple_barrier::BarrierUnit;
 use crate::time::timeframe::Timeframe;
 
 /// One timeframe of a series, and how many of its bars a sample sees.
@@ -24,8 +25,8 @@ pub struct SeriesSpec {
     /// The features, the same for every timeframe. Columns among them are the columns of the bars,
     /// in their order.
     pub features: Vec<Feature>,
-    /// Number of base bars after a sample that decide its targets: one target each, unless targets
-    /// are columns.
+    /// Number of base bars after a sample that decide its targets: one target each, or a class, or
+    /// the values of columns.
     pub horizon: usize,
     /// Kind of target. Columns among them are the last columns of the bars.
     pub target_kind: TargetKind,
@@ -66,8 +67,12 @@ impl SeriesSpec {
     /// True if the size of a pip has a part in the series: in its targets or in a feature.
     pub fn uses_pips(&self) -> bool {
         let in_pips = [Feature::PipChange, Feature::SpreadPips];
-        matches!(self.target_kind, TargetKind::Cumulative | TargetKind::Increment)
-            || self.features.iter().any(|feature| in_pips.contains(feature))
+        let has_pips = match &self.target_kind {
+            TargetKind::Cumulative | TargetKind::Increment => true,
+            TargetKind::TripleBarrier(barrier) => barrier.unit == BarrierUnit::Pips,
+            TargetKind::LogReturn | TargetKind::Columns(_) => false,
+        };
+        has_pips || self.features.iter().any(|feature| in_pips.contains(feature))
     }
 
     /// Names of the columns among the features, in their order: bars of the series have these, see
@@ -78,9 +83,10 @@ impl SeriesSpec {
 
     /// Number of targets K of a sample.
     pub fn targets(&self) -> usize {
-        match self.target_kind.columns().len() {
-            0 => self.horizon,
-            columns => columns,
+        match &self.target_kind {
+            TargetKind::Columns(names) => names.len(),
+            TargetKind::TripleBarrier(_) => 1,
+            TargetKind::Cumulative | TargetKind::Increment | TargetKind::LogReturn => self.horizon,
         }
     }
 

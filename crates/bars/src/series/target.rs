@@ -1,11 +1,13 @@
 use crate::bars::Bars;
 use crate::series::column_feature::PREFIX;
+use crate::series::rolling::Smoothed;
+use crate::series::triple_barrier::{BarrierUnit, TRIPLE_BARRIER, TripleBarrier};
 use crate::unknown_name::UnknownName;
 use std::fmt;
 use std::str::FromStr;
 
 /// Targets of a sample.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum TargetKind {
     /// close\[t + k\] - close\[t\]: the change from now, in pips.
     #[default]
@@ -18,6 +20,8 @@ pub enum TargetKind {
     /// `column:NAME`, or several of them: the values of columns in the bar at whose close a sample
     /// stands, decided by the bars of the horizon after it. One that has no value is not known.
     Columns(Vec<String>),
+    /// `triple_barrier:UP:DOWN:UNIT`: the class -1, 0 or 1 of the price that is reached first.
+    TripleBarrier(TripleBarrier),
 }
 
 impl TargetKind {
@@ -40,6 +44,7 @@ impl fmt::Display for TargetKind {
                 let written: Vec<String> = names.iter().map(|name| format!("{PREFIX}{name}")).collect();
                 f.pad(&written.join(","))
             }
+            TargetKind::TripleBarrier(barrier) => f.pad(&barrier.to_string()),
         }
     }
 }
@@ -53,33 +58,80 @@ impl FromStr for TargetKind {
         if let Some(columns) = columns.filter(|columns| columns.iter().all(|name| !name.is_empty())) {
             return Ok(TargetKind::Columns(columns));
         }
+        if name.starts_with(TRIPLE_BARRIER) {
+            return name.parse().map(TargetKind::TripleBarrier).map_err(|()| {
+                let expected = "triple_barrier:UP:DOWN:UNIT with two numbers above 0 and return, pips or atr";
+                UnknownName::new("kind of target", name, expected.to_owned())
+            });
+        }
         TargetKind::ALL.into_iter().find(|kind| kind.to_string() == name).ok_or_else(|| {
-            let expected = format!("cumulative, increment or log_return, or column:{name} for the column of the bars");
+            let expected = format!(
+                "cumulative, increment, log_return or {TRIPLE_BARRIER}UP:DOWN:UNIT, or {PREFIX}{name} for the column of the bars"
+            );
             UnknownName::new("kind of target", name, expected)
         })
     }
 }
 
-/// Computation of targets.
+/// Computation of the targets of a segment's samples, a piece of bars at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Horizon {
-    pub(crate) kind: TargetKind,
+pub(crate) struct Labels {
+    kind: TargetKind,
     /// Place of the first target among the columns of the bars, if targets are columns.
-    pub(crate) first_column: usize,
-    /// Number of future bars K.
-    pub(crate) len: usize,
-    pub(crate) pip_size: f64,
+    first_column: usize,
+    /// Number of future bars.
+    horizon: usize,
+    pip_size: f64,
+    /// Mean of the true range, and the last close that it has seen.
+    true_range: Smoothed,
+    last_close: Option<f64>,
+    /// The mean at each bar of the piece.
+    ranges: Vec<f64>,
 }
 
-impl Horizon {
-    /// Adds the targets of the samples at the given places: `[samples, K]`.
+impl Labels {
+    /// Targets of `kind`; if they are columns, the first is that at place `first_column`.
+    pub(crate) fn new(kind: TargetKind, first_column: usize, horizon: usize, pip_size: f64) -> Self {
+        let (true_range, last_close, ranges) = (Smoothed::wilder(14), None, Vec::new());
+        Labels { kind, first_column, horizon, pip_size, true_range, last_close, ranges }
+    }
+
+    /// Forgets all bars: a segment begins.
+    pub(crate) fn restart(&mut self) {
+        (self.true_range, self.last_close) = (Smoothed::wilder(14), None);
+    }
+
+    /// Takes the first `count` of `bars`, whose horizon follows them. Adds the targets of the
+    /// samples at the places `samples` among these, `[samples, K]`, and the close times of the bars
+    /// that decide them.
     ///
     /// # Panics
-    /// When a sample has fewer than K bars after it.
-    pub(crate) fn extend(&self, targets: &mut Vec<f32>, bars: &Bars, samples: impl Iterator<Item = usize>) {
-        let &Horizon { ref kind, first_column, len, pip_size } = self;
-        for t in samples {
-            let future = &bars.close[t..=t + len];
+    /// When a sample has fewer bars after it.
+    pub(crate) fn extend(
+        &mut self,
+        bars: &Bars,
+        count: usize,
+        samples: &[usize],
+        targets: &mut Vec<f32>,
+        label_end_time: &mut Vec<i64>,
+    ) {
+        if let TargetKind::TripleBarrier(barrier) = self.kind {
+            self.take_ranges(bars, count, barrier);
+            for &t in samples {
+                let unit = match barrier.unit {
+                    BarrierUnit::Return => bars.close[t],
+                    BarrierUnit::Pips => self.pip_size,
+                    BarrierUnit::Atr => self.ranges[t],
+                };
+                let decision = barrier.decide(bars, t, self.horizon, unit);
+                targets.push(decision.class as f32);
+                label_end_time.push(bars.close_time(t + decision.bars));
+            }
+            return;
+        }
+        let &mut Labels { ref kind, first_column, horizon, pip_size, .. } = self;
+        for &t in samples {
+            let future = &bars.close[t..=t + horizon];
             let now = future[0];
             let next = &future[1..];
             match kind {
@@ -90,7 +142,23 @@ impl Horizon {
                 }
                 TargetKind::LogReturn => targets.extend(next.iter().map(|then| (then / now).ln() as f32)),
                 TargetKind::Columns(_) => targets.extend(bars.columns[first_column..].iter().map(|own| own[t] as f32)),
+                TargetKind::TripleBarrier(_) => unreachable!("its labels are decided above"),
             }
+            label_end_time.push(bars.close_time(t + horizon));
+        }
+    }
+
+    /// Goes on with the mean of the true range, where it is a unit.
+    fn take_ranges(&mut self, bars: &Bars, count: usize, barrier: TripleBarrier) {
+        self.ranges.clear();
+        if barrier.unit != BarrierUnit::Atr {
+            return;
+        }
+        for index in 0..count {
+            let (high, low) = (bars.high[index], bars.low[index]);
+            let range = self.last_close.map_or(f64::NAN, |last| high.max(last) - low.min(last));
+            self.ranges.push(self.true_range.next(range));
+            self.last_close = Some(bars.close[index]);
         }
     }
 }
@@ -122,17 +190,18 @@ mod tests {
             (TargetKind::Columns(vec!["y".to_owned()]), &[9.0, 0.0, 2.0]),
         ] {
             let mut targets = vec![9.0];
-            let horizon = Horizon { kind, first_column: 1, len: 2, pip_size: 0.25 };
-            horizon.extend(&mut targets, &bars, [0, 2].into_iter());
-            assert_eq!(targets, expected, "{}", horizon.kind);
+            let mut ends = Vec::new();
+            let mut labels = Labels::new(kind, 1, 2, 0.25);
+            labels.extend(&bars, 3, &[0, 2], &mut targets, &mut ends);
+            assert_eq!((&targets[..], &ends[..]), (expected, &[bars.close_time(2), bars.close_time(4)][..]));
         }
     }
 
     #[test]
     #[should_panic(expected = "range end index")]
     fn a_sample_without_a_full_horizon_is_a_bug() {
-        let horizon = Horizon { kind: TargetKind::Cumulative, first_column: 0, len: 2, pip_size: 1.0 };
-        horizon.extend(&mut Vec::new(), &bars(&[1.0, 1.0]), [0].into_iter());
+        let mut labels = Labels::new(TargetKind::Cumulative, 0, 2, 1.0);
+        labels.extend(&bars(&[1.0, 1.0]), 1, &[0], &mut Vec::new(), &mut Vec::new());
     }
 
     #[test]
@@ -142,9 +211,9 @@ mod tests {
         for kind in TargetKind::ALL.into_iter().chain([columns]) {
             assert_eq!(kind.to_string().parse::<TargetKind>().unwrap(), kind);
         }
-        for wrong in ["total", "column:", "column:y,cumulative"] {
+        for wrong in ["total", "column:", "column:y,cumulative", "triple_barrier:1"] {
             let error = wrong.parse::<TargetKind>().unwrap_err().to_string();
-            assert!(error.contains("cumulative, increment or log_return, or column:"), "{error}");
+            assert!(error.contains("triple_barrier:UP:DOWN:UNIT"), "{error}");
         }
     }
 }

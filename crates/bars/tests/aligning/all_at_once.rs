@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use megabatch_bars::{
-    Bar, Bars, ColumnFeature, ColumnRule, Error, Feature, GapPolicy, Instrument, Result, SampleInstants, Scalers,
-    Scaling, Segment, SeriesPiece, SeriesPlan, SeriesSpec, SeriesStream, StreamedInstrument, TargetKind, Timeframe,
-    TimeframeScaler, Weekends, Window,
+    Bar, BarrierUnit, Bars, ColumnFeature, ColumnRule, Error, Feature, GapPolicy, Instrument, Result, SampleInstants,
+    Scalers, Scaling, Segment, SeriesPiece, SeriesPlan, SeriesSpec, SeriesStream, StreamedInstrument, TargetKind,
+    Timeframe, TimeframeScaler, TripleBarrier, Weekends, Window,
 };
 use proptest::prelude::*;
 
@@ -253,8 +253,43 @@ fn plain_targets(bars: &Bars, bar: usize, pip_size: f64, spec: &SeriesSpec) -> V
         TargetKind::Increment => (close[bar + k] - close[bar + k - 1]) / pip_size,
         TargetKind::LogReturn => (close[bar + k] / close[bar]).ln(),
         TargetKind::Columns(names) => bars.columns[bars.columns.len() - names.len() + k - 1][bar],
+        other => panic!("{other} has a decision"),
     };
     (1..=spec.targets()).map(|k| target(k) as f32).collect()
+}
+
+/// Class of a sample, and the bar that decides it.
+fn plain_decision(
+    one: &PlainInstrument<'_>,
+    first: usize,
+    bar: usize,
+    horizon: usize,
+    barrier: TripleBarrier,
+) -> (f32, usize) {
+    let bars = one.bars;
+    let range = |k: usize| bars.high[k].max(bars.close[k - 1]) - bars.low[k].min(bars.close[k - 1]);
+    let unit = match barrier.unit {
+        BarrierUnit::Return => bars.close[bar],
+        BarrierUnit::Pips => one.pip_size,
+        BarrierUnit::Atr if bar < first + 14 => return (f32::NAN, bar + horizon),
+        BarrierUnit::Atr => {
+            let seed = (first + 1..=first + 14).map(range).sum::<f64>() / 14.0;
+            (first + 15..=bar).map(range).fold(seed, |mean, range| mean + 1.0 / 14.0 * (range - mean))
+        }
+    };
+    let (upper, lower) = (bars.close[bar] + barrier.up * unit, bars.close[bar] - barrier.down * unit);
+    let up = (bar + 1..=bar + horizon).find(|&k| bars.high[k] >= upper);
+    let down = (bar + 1..=bar + horizon).find(|&k| bars.low[k] <= lower);
+    match (up, down) {
+        (None, None) => (0.0, bar + horizon),
+        (Some(up), down) if down.is_none_or(|down| up < down) => (1.0, up),
+        (up, Some(down)) if up.is_none_or(|up| down < up) => (-1.0, down),
+        (_, down) => {
+            let bar = down.unwrap();
+            let class = if bars.open[bar] >= upper { 1.0 } else { -1.0 };
+            (if bars.open[bar] >= upper || bars.open[bar] <= lower { class } else { f32::NAN }, bar)
+        }
+    }
 }
 
 /// Compares the arrays of samples.
@@ -269,8 +304,14 @@ fn require_samples(series: &WholeSeries, all: &[PlainInstrument<'_>], spec: &Ser
                 let time = one.bars.close_time(bar);
                 times.push(time);
                 instruments.push(place as i32);
-                labels.push(one.bars.close_time(bar + spec.horizon));
-                targets.extend(plain_targets(one.bars, bar, one.pip_size, spec));
+                if let TargetKind::TripleBarrier(barrier) = spec.target_kind {
+                    let (class, end) = plain_decision(one, segment.bars.start, bar, spec.horizon, barrier);
+                    labels.push(one.bars.close_time(end));
+                    targets.push(class);
+                } else {
+                    labels.push(one.bars.close_time(bar + spec.horizon));
+                    targets.extend(plain_targets(one.bars, bar, one.pip_size, spec));
+                }
                 let earliest = segment.timeframes.iter().zip(windows(spec)).map(|(timeframe, window)| {
                     timeframe.open_time[timeframe.closed(time) - window.seq_len - look_back(spec)]
                 });
@@ -397,15 +438,23 @@ fn bars(count: usize, begins: i64, gaps: &Gaps, seed: u32) -> Bars {
 /// The bars with as many columns as the spec has. Some values of targets are not known.
 fn with_columns(mut bars: Bars, spec: &SeriesSpec) -> Bars {
     let features = spec.columns().into_iter().map(|_| bars.close.iter().map(|close| close.fract()).collect());
-    let known = |close: f64| if close.to_bits() % 7 == 0 { f64::NAN } else { 1e4 * (close - 1.2) };
+    let known = |close: f64| if close.to_bits().is_multiple_of(7) { f64::NAN } else { 1e4 * (close - 1.2) };
     let targets = spec.target_kind.columns().iter().enumerate();
     let targets = targets.map(|(k, _)| bars.close.iter().map(|close| known(close + k as f64)).collect());
     bars.columns = features.chain(targets).collect();
     bars
 }
 
-fn column_targets(count: usize) -> TargetKind {
-    TargetKind::Columns((0..count).map(|k| format!("y{k}")).collect())
+/// Targets that are columns, or classes.
+fn own_targets(which: usize) -> TargetKind {
+    let names = [
+        "column:y0",
+        "column:y0,column:y1",
+        "triple_barrier:1.5:1:atr",
+        "triple_barrier:1:2:pips",
+        "triple_barrier:0.00004:0.00004:return",
+    ];
+    names[which].parse().unwrap()
 }
 
 fn spec(windows: &[(Timeframe, usize)], features: Vec<Feature>) -> SeriesSpec {
@@ -429,7 +478,7 @@ proptest! {
         features in prop::collection::vec(0..=Feature::ALL.len(), 1..6),
         stride in prop_oneof![Just(1usize), 1usize..40], horizon in 1usize..9, train_fraction in 0.01f64..=1.0,
         scaling in prop_oneof![Just(Scaling::Robust), Just(Scaling::Standard), Just(Scaling::None)],
-        kind in 0usize..5, weekends in any::<bool>(), longest_hours in prop_oneof![Just(0i64), Just(2), Just(100)], windows in 0usize..3,
+        kind in 0usize..8, weekends in any::<bool>(), longest_hours in prop_oneof![Just(0i64), Just(2), Just(100)], windows in 0usize..3,
     ) {
         let column = || Feature::Column(ColumnFeature::new("own", ColumnRule::Last));
         let feature = |k| Feature::ALL.get(k).cloned().unwrap_or_else(column);
@@ -443,7 +492,7 @@ proptest! {
         };
         let spec = SeriesSpec {
             stride, horizon, train_fraction, scaling,
-            target_kind: TargetKind::ALL.get(kind).cloned().unwrap_or_else(|| column_targets(kind - 2)),
+            target_kind: TargetKind::ALL.get(kind).cloned().unwrap_or_else(|| own_targets(kind - 3)),
             holes: GapPolicy {
                 longest_ns: longest_hours * HOUR_NS,
                 weekends: if weekends { Weekends::Spanned } else { Weekends::NotSpanned },

@@ -136,8 +136,9 @@ struct RecipeArgs {
     #[arg(long, default_value_t = 36)]
     horizon: usize,
     /// Target: change in pips up to each future bar (cumulative) or within it (increment), or log
-    /// return up to it (log_return); or column:NAME, a column of the files that the bars of the
-    /// horizon decide, several separated by commas
+    /// return up to it (log_return); or triple_barrier:UP:DOWN:UNIT, the class -1, 0 or 1 of the
+    /// price that is reached first (UNIT: return, pips or atr); or column:NAME, a column of the
+    /// files that the bars of the horizon decide, several separated by commas
     #[arg(long, default_value = "cumulative")]
     target: TargetKind,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,

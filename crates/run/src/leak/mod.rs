@@ -14,8 +14,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use megabatch_bars::{
-    Moment, Proof, Scalers, Segment, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, bar_files,
-    estimated_rows, prove_samples, prove_scalers,
+    Moment, Proof, Scalers, Segment, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, TargetKind,
+    bar_files, estimated_rows, prove_samples, prove_scalers,
 };
 use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
@@ -39,7 +39,7 @@ use crate::synth::random::Random;
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
 use comparison::{Comparison, different_attribute};
-use split_proof::{ExactSpans, SplitProof, SplitSource, prove_splits};
+use split_proof::{ExactSpans, LabelEnds, SplitProof, SplitSource, prove_splits};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -132,8 +132,11 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let fit_end_proven = proofs.prove_scalers(spool.path())?;
     let bars_replaced = proofs.prove(&moments)?;
     let (config, asked) = split_config(&options.settings, spec.train_fraction, host)?;
-    let (segments, horizon) = (&header.segments, spec.horizon);
-    let exact = ExactSpans { file: file.file(), instruments: &instruments, segments, horizon };
+    let ends = match spec.target_kind {
+        TargetKind::TripleBarrier(_) => LabelEnds::Stored,
+        _ => LabelEnds::Horizon(spec.horizon),
+    };
+    let exact = ExactSpans { file: file.file(), instruments: &instruments, segments: &header.segments, ends };
     let split = prove_splits(&source, &config, &exact, asked)?;
     spool.remove();
     Ok(describe(

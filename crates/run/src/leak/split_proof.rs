@@ -19,14 +19,23 @@ pub(super) struct ExactSpans<'a> {
     pub(super) instruments: &'a [StreamedInstrument<'a>],
     /// Segments that have samples, in the order of these.
     pub(super) segments: &'a [Segment],
-    /// Bars that a label counts.
-    pub(super) horizon: usize,
+    pub(super) ends: LabelEnds,
+}
+
+/// Ends of the labels of samples.
+#[derive(Clone, Copy)]
+pub(super) enum LabelEnds {
+    /// So many bars after each sample.
+    Horizon(usize),
+    /// As the file has them, which were proven to be those of its bars. They have no order.
+    Stored,
 }
 
 impl ExactSpans<'_> {
-    /// Close of the last bar that a label of `samples` reads. Labels of an instrument end in the
-    /// order of its samples, so that the last sample of each counts.
+    /// Close of the last bar that a label of `samples` reads. With a horizon, labels of an
+    /// instrument end in the order of its samples, so that the last sample of each counts.
     fn last_label_end_ns(&self, samples: &SampleRanges) -> Result<i64> {
+        let LabelEnds::Horizon(horizon) = self.ends else { return self.last_stored_end_ns(samples) };
         let mut last = vec![None; self.instruments.len()];
         for run in samples.runs() {
             let first = self.segments.partition_point(|segment| segment.samples.end <= run.start);
@@ -39,19 +48,30 @@ impl ExactSpans<'_> {
         let mut last_ns = i64::MIN;
         for (instrument, sample) in self.instruments.iter().zip(last) {
             if let Some(sample) = sample {
-                last_ns = last_ns.max(self.label_end_ns(instrument.bars, sample)?);
+                last_ns = last_ns.max(self.label_end_ns(instrument.bars, sample, horizon)?);
             }
         }
         Ok(last_ns)
     }
 
     /// Looks a sample's base bar up by its close, and counts the horizon on from there.
-    fn label_end_ns(&self, bars: &dyn BarSource, sample: usize) -> Result<i64> {
+    fn label_end_ns(&self, bars: &dyn BarSource, sample: usize, horizon: usize) -> Result<i64> {
         let mut time = [0];
         self.file.read_column(SeriesColumn::SampleTime, sample..sample + 1, &mut time)?;
-        let (last, mut open_time) = (bars_before(bars, time[0])? + self.horizon, Vec::new());
+        let (last, mut open_time) = (bars_before(bars, time[0])? + horizon, Vec::new());
         bars.read_open_times(last..last + 1, &mut open_time)?;
         Ok(open_time[0] + bars.timeframe().duration_ns())
+    }
+
+    fn last_stored_end_ns(&self, samples: &SampleRanges) -> Result<i64> {
+        let mut last_ns = i64::MIN;
+        for run in samples.runs() {
+            self.file.scan_column(SeriesColumn::LabelEndTime, run, |_, ends_ns| {
+                last_ns = ends_ns.iter().copied().fold(last_ns, i64::max);
+                Ok::<(), Error>(())
+            })?;
+        }
+        Ok(last_ns)
     }
 
     /// Samples of `later` that look back to before the end of a label of `earlier`, and the last of

@@ -184,7 +184,7 @@ fn exact_spans_are_those_of_every_sample() {
     let file = SeriesFile::open(&path, &Device::cpu().scope("test")).unwrap();
     let (segments, horizon) = (&aligned.header.segments, recipe.horizon);
     assert!(segments.len() > 2, "{segments:?}");
-    let exact = ExactSpans { file: &file, instruments: &instruments, segments, horizon };
+    let exact = ExactSpans { file: &file, instruments: &instruments, segments, ends: LabelEnds::Horizon(horizon) };
     let (samples, mut random) = (&aligned.arrays, Random::new(3));
     let mut below = |end: usize| (random.uniform() * end as f64) as usize % end;
     for case in 0..200 {

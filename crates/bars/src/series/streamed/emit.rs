@@ -8,7 +8,7 @@ use crate::bar_source::{PIECE_BARS, pieces_of_len};
 use crate::bars::Bars;
 use crate::error::Error;
 use crate::series::scale::scale_rows;
-use crate::series::target::Horizon;
+use crate::series::target::Labels;
 
 /// Targets, or features of one timeframe, that are held at once.
 const PIECE_NUMBERS: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub struct SeriesPiece {
     /// and removes all but that share of recursive ones. No look-back lets a later bar into an
     /// earlier sample.
     pub receptive_start: Vec<i64>,
-    /// Close time of the last base bar that each sample's targets read: `[n]`.
+    /// Close time of the last base bar that decides each sample's targets: `[n]`.
     pub label_end_time: Vec<i64>,
     /// Targets of each sample, NaN where they are not known: `[n, K]`.
     pub targets: Vec<f32>,
@@ -149,7 +149,7 @@ struct InstrumentWriter<'a> {
     place: usize,
     tracks: Vec<ScaledTrack<'a>>,
     selector: SampleSelector<'a>,
-    horizon: Horizon,
+    labels: Labels,
     piece: SeriesPiece,
     chosen: Vec<usize>,
 }
@@ -191,12 +191,12 @@ impl<'a> InstrumentWriter<'a> {
             place,
             tracks: plan.cursors(place)?.into_iter().zip(scalers).map(track).collect(),
             selector: plan.selector(place),
-            horizon: Horizon {
-                kind: plan.spec.target_kind.clone(),
-                first_column: plan.spec.columns().len(),
-                len: plan.spec.horizon,
-                pip_size: plan.instruments[place].pip_size,
-            },
+            labels: Labels::new(
+                plan.spec.target_kind.clone(),
+                plan.spec.columns().len(),
+                plan.spec.horizon,
+                plan.instruments[place].pip_size,
+            ),
             piece,
             chosen: Vec::new(),
         })
@@ -209,6 +209,7 @@ impl<'a> InstrumentWriter<'a> {
     }
 
     fn begin(&mut self) {
+        self.labels.restart();
         for timeframe in 0..self.tracks.len() {
             self.tracks[timeframe].segment_row = self.next_row(timeframe);
             self.tracks[timeframe].cursor.restart();
@@ -220,9 +221,10 @@ impl<'a> InstrumentWriter<'a> {
     fn push(&mut self, segment: usize, first: usize, bars: &Bars, count: usize) -> Result<(), Error> {
         self.chosen.clear();
         self.selector.choose(segment, &(first..first + count), &bars.open_time, &mut self.chosen)?;
-        let (piece, chosen, horizon) = (&mut self.piece, &self.chosen, &self.horizon);
-        let (targets, tracks, timeframes) = (&mut piece.targets, &mut self.tracks, &mut piece.timeframes);
-        let mut add_targets = || horizon.extend(targets, bars, chosen.iter().copied());
+        let (piece, chosen, labels) = (&mut self.piece, &self.chosen, &mut self.labels);
+        let (tracks, timeframes) = (&mut self.tracks, &mut piece.timeframes);
+        let (targets, ends) = (&mut piece.targets, &mut piece.label_end_time);
+        let mut add_targets = || labels.extend(bars, count, chosen, targets, ends);
         if self.plan.is_spread() {
             let push = || {
                 let together = tracks.par_iter_mut().with_max_len(1).zip(timeframes.par_iter_mut());
@@ -239,7 +241,6 @@ impl<'a> InstrumentWriter<'a> {
             let earliest = self.tracks.iter().map(|track| track.cursor.reach(index).open_time).min();
             self.piece.receptive_start.push(earliest.map_or(segment_open, |time| time.max(segment_open)));
             self.piece.sample_time.push(bars.close_time(index));
-            self.piece.label_end_time.push(bars.close_time(index + self.horizon.len));
             self.piece.sample_instrument.push(self.place as i32);
         }
         self.tracks.iter_mut().for_each(|track| track.cursor.forget());
