@@ -208,3 +208,19 @@ class Columns(InFolder):
             mb.triple_barrier(0, 1, 5)
         with self.assertRaisesRegex(mb.ConfigError, "horizon=3: triple_barrier has a horizon of 40"):
             mb.ingest(frame, symbol="EURUSD", **{**options, "target": target})
+
+    def test_a_column_that_looks_ahead_is_doubted(self) -> None:
+        frame = self.frame()
+        next_return = frame["close"].shift(-1) / frame["close"] - 1
+        leaky = frame.assign(peek=next_return.fillna(0), tomorrow=frame["close"].shift(-1).ffill())
+        options = {**OPTIONS, "features": ["rsi", "peek", "tomorrow"]}
+        with self.assertLogs("megabatch", "WARNING") as log:
+            ds = mb.ingest(leaky, symbol="EURUSD", **options)
+        doubts = [
+            "EURUSD: does column:peek look ahead? it has a correlation of 1.00 with the return of the next bar",
+            "EURUSD: does column:tomorrow look ahead? its change has a correlation of 1.00 with the return of the next bar",
+        ]
+        assert ds.report is not None
+        self.assertEqual(ds.report.warnings, doubts)
+        self.assertTrue(all(any(doubt in line for line in log.output) for doubt in doubts))
+        self.assertTrue(all(f"warning: {doubt}" in str(mb.leak(ds, samples=2)) for doubt in doubts))

@@ -48,6 +48,7 @@ pub use read::{Recording, SpooledRecording, read, read_spooled};
 pub use series::Segment;
 pub use series::column_feature::{ColumnFeature, ColumnRule};
 pub use series::feature::Feature;
+pub use series::foresight::{Foresight, foresight};
 pub use series::instrument::Instrument;
 pub use series::panel::{CommonSpool, ReturnPanel, WithoutReturns, return_panel, spool_common_times};
 pub use series::scale::Scaling;

@@ -24,4 +24,5 @@ pub use megabatch_bars::{
 };
 pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, symbol_name};
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
+pub(crate) use series::implausible_columns;
 pub use series::ingest;

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use megabatch_bars::{RowError, SeriesHeader, SeriesPiece, SpooledBars, Universe, estimated_rows, listed};
+use megabatch_bars::{
+    RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, StreamedInstrument, Universe, estimated_rows,
+    foresight, listed,
+};
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
@@ -114,7 +117,7 @@ pub(super) fn write(
         kept_scaler: kept_scaler.as_ref(),
     };
     let source = provenance_json(recipe, &recordings, series, &fingerprints)?;
-    let mut report = SeriesReport::new(out, &recordings, &header);
+    let mut report = SeriesReport::new(out, &recordings, &header, implausible_columns(&instruments, &spec)?);
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() };
     report.json["source"] = source;
     let description = series_description(&header, origin);
@@ -191,7 +194,7 @@ pub(super) struct SeriesReport {
 }
 
 impl SeriesReport {
-    fn new(out: &Path, recordings: &Recordings, header: &SeriesHeader) -> Self {
+    fn new(out: &Path, recordings: &Recordings, header: &SeriesHeader, implausible: Vec<String>) -> Self {
         let (first, last, instants) = (header.instants.first, header.instants.last, header.instants.count);
         let universe = &recordings.universe;
         let mut text = universe::describe(universe);
@@ -206,8 +209,12 @@ impl SeriesReport {
             ));
         }
         // The universe's text has the warnings of its files in it.
-        let others: Vec<String> =
-            few_kept(recordings).into_iter().chain(alone(header)).chain(header.warnings.iter().cloned()).collect();
+        let others: Vec<String> = few_kept(recordings)
+            .into_iter()
+            .chain(alone(header))
+            .chain(header.warnings.iter().cloned())
+            .chain(implausible)
+            .collect();
         others.iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
         warnings.extend(others);
         for timeframe in &header.timeframes {
@@ -283,6 +290,19 @@ fn few_kept(recordings: &Recordings) -> Vec<String> {
         })
     });
     few.collect()
+}
+
+/// Warnings about columns that correlate with returns to come as no honest feature does.
+pub(crate) fn implausible_columns(instruments: &[StreamedInstrument<'_>], spec: &SeriesSpec) -> Result<Vec<String>> {
+    let columns = spec.columns();
+    let mut warnings = Vec::new();
+    for one in instruments.iter().filter(|_| !columns.is_empty()) {
+        for found in foresight(one.bars, columns.len())? {
+            let (symbol, name) = (one.name, &columns[found.column]);
+            warnings.push(format!("{symbol}: does column:{name} look ahead? {found}"));
+        }
+    }
+    Ok(warnings)
 }
 
 /// Columns that headers name and that are not read, each once.

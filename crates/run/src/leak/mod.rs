@@ -30,6 +30,7 @@ use crate::config::{Config, SettingSources};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::{Host, PATIENCE, Work};
 use crate::ingest::disk::{require_free, share_under_way};
+use crate::ingest::implausible_columns;
 use crate::ingest::provenance::{KeptScaler, LISTS, fingerprint, listed, recorded_files};
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
 use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
@@ -147,6 +148,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
             "file": shown(path),
             "instruments": header.instruments(),
             "samples": header.samples,
+            "warnings": implausible_columns(&instruments, &spec)?,
             "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
             "target_columns": spec.target_kind.columns(),
             "horizon": spec.horizon,
@@ -246,7 +248,9 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
     let targets = named("target_columns").map(|names| {
         format!("Taken as decided by the {} bars after a sample, not proven: the targets {names}.\n", facts["horizon"])
     });
-    let columns = columns.unwrap_or_default() + &targets.unwrap_or_default();
+    let doubts: String =
+        listed(facts, "warnings").filter_map(Value::as_str).map(|doubt| format!("warning: {doubt}\n")).collect();
+    let columns = columns.unwrap_or_default() + &targets.unwrap_or_default() + &doubts;
     let around = match changes.len() {
         0 => "no change of the clocks lies in it".to_owned(),
         count => format!("around {count} changes of the clocks ({})", changes.join(", ")),
