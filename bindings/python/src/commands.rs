@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
-use megabatch_run::ingest::{BarColumn, BarColumns, BarTimes, Feature, Recipe, TableColumns};
+use megabatch_run::ingest::{BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, Recipe, TableColumns};
 use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
 use megabatch_run::text::ByteSize;
@@ -18,26 +18,31 @@ use crate::host::PythonHost;
 use crate::process;
 use crate::training::{Told, told};
 
-/// Bars in columns: 64-bit integers of time, and floats by the names that a header may have.
+/// Bars in columns: 64-bit integers of times, and floats by the names that a header may have.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Columns {
     time_ns: Vec<u8>,
     is_utc: bool,
     columns: Vec<(String, Vec<u8>)>,
+    time_columns: Vec<(String, Vec<u8>)>,
 }
 
 /// Writes bars as CSV.
 #[pyfunction]
 pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>) -> PyResult<()> {
     process::check(py)?;
-    let Named(Columns { time_ns, is_utc, columns }) = columns;
+    let Named(Columns { time_ns, is_utc, columns, time_columns }) = columns;
     let time_ns: Vec<i64> = numbers(&time_ns)?;
     let columns = columns.into_iter().map(|(name, bytes)| Ok((name, numbers::<f64>(&bytes)?)));
     let columns: Vec<(String, Vec<f64>)> = columns.collect::<PyResult<_>>()?;
     let columns: Vec<BarColumn<'_>> = columns.iter().map(|(name, values)| BarColumn { name, values }).collect();
+    let time_columns = time_columns.into_iter().map(|(name, bytes)| Ok((name, numbers::<i64>(&bytes)?)));
+    let time_columns: Vec<(String, Vec<i64>)> = time_columns.collect::<PyResult<_>>()?;
+    let time_columns: Vec<BarTimeColumn<'_>> =
+        time_columns.iter().map(|(name, time_ns)| BarTimeColumn { name, time_ns }).collect();
     let times = if is_utc { BarTimes::Utc } else { BarTimes::Wall };
-    let bars = BarColumns { time_ns: &time_ns, times, columns: &columns };
+    let bars = BarColumns { time_ns: &time_ns, times, columns: &columns, time_columns: &time_columns };
     py.detach(|| bars.write_csv(&path)).or_raise(py)
 }
 

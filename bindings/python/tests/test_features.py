@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import h5py
 import megabatch as mb
 import numpy as np
 import pandas
@@ -224,3 +225,45 @@ class Columns(InFolder):
         self.assertEqual(ds.report.warnings, doubts)
         self.assertTrue(all(any(doubt in line for line in log.output) for doubt in doubts))
         self.assertTrue(all(f"warning: {doubt}" in str(mb.leak(ds, samples=2)) for doubt in doubts))
+
+    def test_labels_end_where_a_column_says(self) -> None:
+        frame = self.frame()
+        ahead = 1 + np.arange(len(frame)) % 30
+        time = frame["time"]
+        end = (time + pandas.to_timedelta(ahead, unit="min")).where(frame.index % 5 > 0)
+        label = pandas.Series(np.arange(len(frame)) % 3, dtype="float64")
+        frame = frame.assign(label=label, known=end)
+        options = {**OPTIONS, "features": ["log_return", "rsi"], "target": "label", "label_end": "known", "horizon": 1}
+        ds = mb.ingest(frame[:9000], symbol="EURUSD", out=self.folder / "own.h5", **options)
+        self.assertIsNone(ds.facts["horizon"])
+        with h5py.File(ds.path) as file:
+            times, ends = file["samples/time"][:], file["samples/label_end_time"][:]
+            targets = file["targets"][:, 0]
+        rows = frame.set_index(time.astype("datetime64[ns, UTC]").astype("int64") + 60 * 10**9).loc[times]
+        is_known = rows["known"].notna().to_numpy()
+        decided = rows["known"].astype("datetime64[ns, UTC]").astype("int64").to_numpy() + 60 * 10**9
+        np.testing.assert_array_equal(ends, np.where(is_known, decided, times))
+        np.testing.assert_array_equal(targets, np.where(is_known, rows["label"], np.nan).astype("float32"))
+        train, validation, _ = ds.split()
+        limit = ends[train.indices].max()
+        with h5py.File(ds.path) as file:
+            self.assertGreaterEqual(file["samples/reach_time"][:][validation.indices].min(), limit)
+        self.assertIn("Taken as decided when the column known says, not proven: the targets label.", str(mb.leak(ds, samples=2)))
+        longer = ds.append(frame[8900:])
+        self.assertGreater(len(longer), len(ds))
+        mb.leak(longer, samples=2)
+        written = self.folder / "written.csv"
+        frame[:9000].to_csv(written, index=False)
+        files = {**options, "features": ["log_return", "column:rsi"], "target": "column:label", "label_end": "column:known"}
+        again = mb.ingest(written, symbol="EURUSD", **files)
+        with h5py.File(again.path) as file:
+            np.testing.assert_array_equal(file["samples/label_end_time"][:], ends)
+        backward = frame.assign(known=time - pandas.Timedelta("1min"))
+        with self.assertRaisesRegex(mb.DataError, "row .* of the frame: .* a label that ends with its bar"):
+            mb.ingest(backward, symbol="EURUSD", **options)
+        with self.assertRaisesRegex(mb.DataError, "the times of the frame have a zone, and known has none"):
+            mb.ingest(frame.assign(known=frame["known"].dt.tz_localize(None)), symbol="EURUSD", **options)
+        with self.assertRaisesRegex(mb.ConfigError, "label_end: 'knwn' is not built in, and no column"):
+            mb.ingest(frame, symbol="EURUSD", **{**options, "label_end": "knwn"})
+        with self.assertRaisesRegex(mb.ConfigError, "it goes with --target column:NAME"):
+            mb.ingest(frame, symbol="EURUSD", **{**options, "target": "log_return"})

@@ -59,7 +59,7 @@ pub use series::streamed::{
     Observe, SampleInstants, SeriesHeader, SeriesPiece, SeriesPlan, StreamedInstrument, TimeframeHeader,
     TimeframePiece, bars_before,
 };
-pub use series::target::TargetKind;
+pub use series::target::{ColumnTargets, TargetKind};
 pub use series::triple_barrier::{BarrierUnit, TripleBarrier};
 pub use spool::SpooledBars;
 pub use time::date_order::DateOrder;

@@ -153,8 +153,13 @@ pub(crate) fn read_in<P: AsRef<Path>>(
                 .iter_mut()
                 .try_for_each(|source| source.file.rows.without_columns().map(|rows| source.file.rows = rows))?;
         }
-        let own_options =
-            ReadOptions { base: Some(timeframe), columns: Vec::new(), target_columns: Vec::new(), ..options.clone() };
+        let own_options = ReadOptions {
+            base: Some(timeframe),
+            columns: Vec::new(),
+            target_columns: Vec::new(),
+            label_end_column: None,
+            ..options.clone()
+        };
         let bars = read_sources(recording.symbol.clone(), sources, &own_options, place)?.bars;
         let compared = ComparedFiles::new(paths, &bars, &recording.bars)?;
         recording.summary.warnings.extend(compared.warning());

@@ -90,6 +90,21 @@ def _target(name: str, known: Sequence[str] | None) -> str:
     return f"{_PREFIX}{name}"
 
 
+def label_end(name: str | None, known: Sequence[str] | None) -> str | None:
+    """The column of the times of the bars that decide targets, as `ingest` takes it."""
+    if name is None or known is None or name.startswith(_PREFIX):
+        return name
+    if name not in known:
+        raise _unknown("label_end", name, known, ())
+    _check(name, "label_end")
+    return f"{_PREFIX}{name}"
+
+
+def column_name(written: str | None) -> str | None:
+    """The name in `column:NAME`."""
+    return None if written is None else written[len(_PREFIX) :]
+
+
 def columns_of(features: Sequence[str], target: Sequence[str] | str | None) -> list[str]:
     """The columns that are features or targets, as they are called in frames."""
     names = target.split(",") if isinstance(target, str) else list(target or [])

@@ -32,11 +32,14 @@ class Bars:
     """Numbers by the names that a header of a file may have."""
     rows: npt.NDArray[np.int64]
     """The rows of the frame that they are, counted from 0."""
+    time_columns: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
+    """Further columns of times on the same clock, ns since 1970."""
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
         columns = [(name, values.tobytes()) for name, values in self.columns.items()]
-        return {"time_ns": self.time_ns.tobytes(), "is_utc": self.is_utc, "columns": columns}
+        times = [(name, values.tobytes()) for name, values in self.time_columns.items()]
+        return {"time_ns": self.time_ns.tobytes(), "is_utc": self.is_utc, "columns": columns, "time_columns": times}
 
     def with_row(self, error: DataError, lines_before: int = 0, name: str = "the frame") -> DataError:
         """An error in a file of these bars, which stand after a header and as many other lines, with the row that it
@@ -52,7 +55,8 @@ class Bars:
     def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
         """The bars in some of these rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
-        return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows])
+        times = {name: values[rows] for name, values in self.time_columns.items()}
+        return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,18 +88,23 @@ def library(frame: object) -> str:
 
 
 def by_symbol(
-    frame: Any, symbol: str | None, zone: str | None, columns: Sequence[str] | None = (), unnamed: str = "BARS"
+    frame: Any,
+    symbol: str | None,
+    zone: str | None,
+    columns: Sequence[str] | None = (),
+    unnamed: str = "BARS",
+    label_end: str | None = None,
 ) -> dict[str, Bars]:
-    """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`; those of
-    `unnamed` where nothing tells the instrument."""
+    """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
+    column of times `label_end`; those of `unnamed` where nothing tells the instrument."""
     if isinstance(frame, Mapping):
         all_bars: dict[str, Bars] = {}
         for name, own in frame.items():
-            all_bars.update(by_symbol(own, str(name), zone, columns))
+            all_bars.update(by_symbol(own, str(name), zone, columns, label_end=label_end))
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
-        return _by_rows(_Table.open(frame), symbol, zone, columns, unnamed)
+        return _by_rows(_Table.open(frame), symbol, zone, columns, unnamed, label_end)
     if symbol is not None and symbol not in tables:
         raise DataError(
             f"no column of the frame has the symbol {symbol}; there are {', '.join(tables)}",
@@ -103,7 +112,7 @@ def by_symbol(
             found=symbol,
         )
     chosen = tables if symbol is None else {symbol: tables[symbol]}
-    found = {name: _bars(_Table.open(own), zone, columns) for name, own in chosen.items()}
+    found = {name: _bars(_Table.open(own), zone, columns, label_end) for name, own in chosen.items()}
     # Tickers share the rows, and one that was not traded has no bar in its.
     return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
 
@@ -116,9 +125,14 @@ def own_columns(frame: Any) -> list[str]:
 
 
 def _by_rows(
-    table: _Table, symbol: str | None, zone: str | None, columns: Sequence[str] | None, unnamed: str
+    table: _Table,
+    symbol: str | None,
+    zone: str | None,
+    columns: Sequence[str] | None,
+    unnamed: str,
+    label_end: str | None,
 ) -> dict[str, Bars]:
-    bars = _bars(table, zone, columns)
+    bars = _bars(table, zone, columns, label_end)
     symbols = table.symbols()
     if symbols is None:
         return {symbol or unnamed: bars}
@@ -131,7 +145,7 @@ def _by_rows(
     return found
 
 
-def _bars(table: _Table, zone: str | None, further: Sequence[str] | None) -> Bars:
+def _bars(table: _Table, zone: str | None, further: Sequence[str] | None, label_end: str | None) -> Bars:
     columns = {**table.numbers(), **table.further_numbers(further)}
     times, name_of_time = table.times()
     missing = np.flatnonzero(times.time_ns == _NAT)
@@ -143,7 +157,8 @@ def _bars(table: _Table, zone: str | None, further: Sequence[str] | None) -> Bar
             row=row,
         )
     # With a zone, times without one are a clock on a wall; else they are UTC.
-    return Bars(times.time_ns, times.is_utc or zone is None, columns, np.arange(len(times.time_ns)))
+    ends = {label_end: table.further_times(label_end, times)} if label_end is not None else {}
+    return Bars(times.time_ns, times.is_utc or zone is None, columns, np.arange(len(times.time_ns)), ends)
 
 
 def _known_rows(bars: Bars) -> npt.NDArray[np.int64]:
@@ -240,13 +255,7 @@ class _Table:
             return {name: _floats(values) for name, values in every.items() if values.dtype.kind in "fiub"}
         found = {}
         for name in dict.fromkeys(wanted):
-            places = [place for place, own in enumerate(self._names) if own == name]
-            if len(places) != 1 or name.lower() in _SYMBOLS:
-                reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
-                raise DataError(
-                    f"the frame {reason} {name}; it has {', '.join(self._names)}", column=name, found=", ".join(self._names)
-                )
-            values = self._values(places[0])
+            values = self._values(self._place(name))
             if values.dtype.kind not in "fiub":
                 raise _no_numbers(name, values.dtype)
             found[name] = _floats(values)
@@ -258,6 +267,24 @@ class _Table:
                     column=role,
                 )
         return found
+
+    def further_times(self, name: str, own: _Times) -> npt.NDArray[np.int64]:
+        """A column of times, on the clock of the bars' `own`."""
+        found = self._times(self._place(name), name)
+        if found.is_utc != own.is_utc:
+            known, other = ("have a zone", "has none") if own.is_utc else ("have no zone", "has one")
+            raise DataError(f"the times of the frame {known}, and {name} {other}; give both the same", column=name)
+        return found.time_ns
+
+    def _place(self, name: str) -> int:
+        """The place of the one column with this name."""
+        places = [place for place, own in enumerate(self._names) if own == name]
+        if len(places) != 1 or name.lower() in _SYMBOLS:
+            reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
+            raise DataError(
+                f"the frame {reason} {name}; it has {', '.join(self._names)}", column=name, found=", ".join(self._names)
+            )
+        return places[0]
 
     def times(self) -> tuple[_Times, str]:
         """The times, and the name of their column."""

@@ -245,7 +245,10 @@ class Dataset:
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
         columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
-        by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), columns, unnamed)
+        end_column = self._facts["label_end_column"]
+        by_symbol = _frames.by_symbol(
+            bars, symbol, None if zone is None else str(zone), columns, unnamed, label_end=end_column
+        )
         strange = [name for name in by_symbol if name not in known]
         if strange:
             raise DataError(
@@ -324,6 +327,7 @@ def ingest(
     timeframes: Mapping[str, int] | str | None = None,
     target: _features.Target | None = None,
     horizon: int | None = None,
+    label_end: str | None = None,
     out: StrPath | None = None,
     symbol: str | None = None,
     features: Sequence[str] | str | None = None,
@@ -344,7 +348,8 @@ def ingest(
 
     `target` is `"cumulative"`, `"increment"` or `"log_return"` of the next `horizon` bars, `triple_barrier(…)`, or a
     column of numbers, or several: its value at a bar is the target of the sample at that bar's close, NaN where it is not known, and the
-    `horizon` bars after it decide it.
+    `horizon` bars after it decide it. With `label_end`, a column of times, the bar of that time does: splits go by it,
+    and a target without one is not known.
 
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
@@ -357,7 +362,8 @@ def ingest(
         if horizon not in (None, target.horizon):
             raise ConfigError(f"horizon={horizon}: triple_barrier has a horizon of {target.horizon}", key="horizon")
         horizon = target.horizon
-    named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names})
+    ends = _features.label_end(label_end, own_columns)
+    named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names, "label-end": ends})
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
     if not _is_frames(bars):
@@ -366,7 +372,8 @@ def ingest(
         return Dataset(file, _keeps=keeps, _report=report)
     zone = options.get("zone")
     read = _features.columns_of(names or [], aims)
-    by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), read)
+    end_column = _features.column_name(ends)
+    by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), read, label_end=end_column)
     folder = BarsFolder(file)
     before = folder.files()
     if len(by_symbol) == 1:
@@ -377,7 +384,9 @@ def ingest(
     with folder.with_files(by_symbol) as paths:
         answer = _megabatch.ingest(paths, _options(named), file)
     folder.keep_only(name for name in folder.files() if name not in before)
-    answer[1]["unused_columns"] = [name for name in own_columns or [] if name not in read]
+    answer[1]["unused_columns"] = [
+        name for name in own_columns or [] if name not in read and name != end_column
+    ]
     return Dataset(file, _keeps=keeps, _report=_told(answer))
 
 

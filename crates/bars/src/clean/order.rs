@@ -49,14 +49,37 @@ impl RowClock<'_> {
 
     /// When the bar of a row opens, in UTC, where its time occurs once.
     pub(crate) fn open_time(&self, row: &BarRow) -> i64 {
-        if let Some(open_time) = self.session_open(row.stamp) {
+        self.stamped_open(row.stamp)
+    }
+
+    /// When the bar that is stamped so opens, in UTC.
+    fn stamped_open(&self, stamp: RowTime) -> i64 {
+        if let Some(open_time) = self.session_open(stamp) {
             return open_time;
         }
-        let utc_ns = match row.stamp {
+        let utc_ns = match stamp {
             RowTime::Utc(ns) => ns,
             RowTime::Wall(ns) => self.zone.utc_ns(ns),
         };
         utc_ns - self.stamp_delay_ns
+    }
+
+    /// Turns the last column of `bar`, the time in `row` of the bar that decides the targets, into
+    /// the close time of that bar.
+    fn close_label(&self, row: &BarRow, bar: &mut Bar) -> Result<(), RowFault> {
+        let Some(end) = bar.columns.last_mut().filter(|end| !end.is_nan()) else { return Ok(()) };
+        let stamp = match row.stamp {
+            RowTime::Utc(_) => RowTime::Utc(*end as i64),
+            RowTime::Wall(_) => RowTime::Wall(*end as i64),
+        };
+        let end_open = self.stamped_open(stamp);
+        if end_open < bar.open_time {
+            let (found, own) = (display_utc(end_open), display_utc(bar.open_time));
+            let expected = format!("a label that ends with its bar, of {own}, or later, and not with that of {found}");
+            return Err(RowFault { kind: RowError::Inconsistent, expected });
+        }
+        *end = (end_open + self.base.duration_ns()) as f64;
+        Ok(())
     }
 }
 
@@ -80,7 +103,14 @@ pub(crate) fn in_order(
         let PlacedRow { open_time, row: index } = order.placed.get(place);
         let row = rows.get(index);
         match row.check_columns(rows.columns(), &mut have_values) {
-            Ok(()) => take(&row, row.bar(open_time))?,
+            Ok(()) => {
+                let mut bar = row.bar(open_time);
+                let label = if rows.has_label_end() { clock.close_label(&row, &mut bar) } else { Ok(()) };
+                match label {
+                    Ok(()) => take(&row, bar)?,
+                    Err(fault) => order.refuse(index, fault)?,
+                }
+            }
             Err(fault) if fault.kind == RowError::WarmUp => order.ledger.drop_row(row.line, fault.kind),
             Err(fault) => order.refuse(index, fault)?,
         }

@@ -82,7 +82,8 @@ impl BarFile {
                 RowShape {
                     are_adjusted: format.columns.adjusted.is_some(),
                     columns: options.columns.clone(),
-                    targets: options.target_columns.len(),
+                    targets: options.targets(),
+                    has_label_end: options.label_end_column.is_some(),
                 },
             ),
             row_count: 0,
@@ -164,7 +165,7 @@ impl BarFile {
             return Ok(());
         }
         let row = BarRow::parse(&fields, &self.format, line)
-            .and_then(|mut row| self.own_columns.read_into(&mut row, &fields).map(|()| row));
+            .and_then(|mut row| self.own_columns.read_into(&mut row, &fields, self.format.style).map(|()| row));
         let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, &self.format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {

@@ -10,7 +10,7 @@ const FIELDS_INLINE: usize = 12;
 /// Bytes of the longest number with thousands groups that is read.
 const GROUPED_MAX: usize = 32;
 /// Fields that say that there is no number. Of a volume, -1 says so too.
-const NOTHING: [&[u8]; 8] = [b"", b"-", b"--", b"null", b"nan", b"n/a", b"na", b"none"];
+const NOTHING: [&[u8]; 9] = [b"", b"-", b"--", b"null", b"nan", b"nat", b"n/a", b"na", b"none"];
 const QUOTE: &[u8] = b"\"";
 /// A quote within a field that is itself quoted.
 const DOUBLED: &[u8] = b"\"\"";

@@ -55,12 +55,23 @@ pub struct ReadOptions {
     /// Columns of numbers that are read as well and may be without a value, NaN in the bars. They
     /// come after the others.
     pub target_columns: Vec<String>,
+    /// Column of times, by the clock of the rows: that of the bar which decides the targets of its
+    /// row. It comes last in the bars, as the close time of that bar in nanoseconds since 1970 UTC,
+    /// rounded up to whole seconds, which are exact in 64 bits; NaN where a field is empty.
+    pub label_end_column: Option<String>,
 }
 
 impl ReadOptions {
-    /// Names of all further columns.
-    pub(crate) fn own_columns(&self) -> Vec<String> {
-        self.columns.iter().chain(&self.target_columns).cloned().collect()
+    /// All further columns.
+    pub(crate) fn own_columns(&self) -> Vec<WantedColumn> {
+        let numbers = self.columns.iter().chain(&self.target_columns).map(|name| (name, false));
+        let all = numbers.chain(self.label_end_column.iter().map(|name| (name, true)));
+        all.map(|(name, is_time)| WantedColumn { name: name.clone(), is_time }).collect()
+    }
+
+    /// Number of further columns that may be without a value.
+    pub(crate) fn targets(&self) -> usize {
+        self.target_columns.len() + usize::from(self.label_end_column.is_some())
     }
 
     /// The symbol whose bars a file holds: the one that is stated, or what its name stands for.
@@ -76,6 +87,15 @@ impl ReadOptions {
                 .ok_or_else(|| Error::UnlikeName { path: path.to_owned(), pattern: pattern.to_string() }),
         }
     }
+}
+
+/// A further column of the files.
+#[derive(Clone, Debug)]
+pub(crate) struct WantedColumn {
+    /// Name in the header.
+    pub(crate) name: String,
+    /// True for times, false for numbers.
+    pub(crate) is_time: bool,
 }
 
 /// End of the bar that a timestamp stands for. Every known format stamps the open.

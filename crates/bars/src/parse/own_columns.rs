@@ -7,13 +7,16 @@ use crate::error::{Error, Result};
 use crate::parse::fields::{RowFields, says_nothing};
 use crate::parse::format::RowFormat;
 use crate::parse::header::has_role;
+use crate::parse::options::WantedColumn;
 use crate::parse::row::{BarRow, RowFault};
+use crate::time::numbers::SECOND_NS;
+use crate::time::timestamp::{DateStyle, RowTime, parse_stamp};
 
 /// Columns of one file beside those of times, prices, volume and spread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnColumns {
     /// Columns that are read.
-    wanted: Vec<NamedColumn>,
+    wanted: Vec<PlacedColumn>,
     /// Names of further columns that are not.
     pub(crate) unused: Vec<String>,
     /// Reason why a wanted column cannot be read.
@@ -21,8 +24,8 @@ pub(crate) struct OwnColumns {
 }
 
 #[derive(Clone, Debug)]
-struct NamedColumn {
-    name: String,
+struct PlacedColumn {
+    wanted: WantedColumn,
     /// Its place in a row, counted from 0. `None` where the file has no such column.
     place: Option<usize>,
 }
@@ -35,16 +38,17 @@ struct ColumnFault {
 
 impl OwnColumns {
     /// Columns of a file without a header.
-    pub(crate) fn without_header(wanted: Vec<String>) -> Self {
-        let fault = wanted
-            .first()
-            .map(|name| ColumnFault { name: name.clone(), found: "no header that names the columns".to_owned() });
-        let wanted = wanted.into_iter().map(|name| NamedColumn { name, place: None }).collect();
+    pub(crate) fn without_header(wanted: Vec<WantedColumn>) -> Self {
+        let fault = wanted.first().map(|column| ColumnFault {
+            name: column.name.clone(),
+            found: "no header that names the columns".to_owned(),
+        });
+        let wanted = wanted.into_iter().map(|wanted| PlacedColumn { wanted, place: None }).collect();
         OwnColumns { wanted, unused: Vec::new(), fault }
     }
 
     /// Columns that the header `text` names.
-    pub(crate) fn in_header(text: &[u8], format: &RowFormat, wanted: Vec<String>) -> Self {
+    pub(crate) fn in_header(text: &[u8], format: &RowFormat, wanted: Vec<WantedColumn>) -> Self {
         // Headers of several lines name symbols as well, and headers of unknown words nothing.
         if format.header_lines > 1 || !format.is_named {
             return OwnColumns::without_header(wanted);
@@ -52,7 +56,8 @@ impl OwnColumns {
         let fields = RowFields::split(text, format.delimiter);
         let names: Vec<String> = fields.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         let mut fault = None;
-        let place_of = |name: &String| {
+        let place_of = |column: &WantedColumn| {
+            let name = &column.name;
             let mut places = names.iter().enumerate().filter(|(_, own)| *own == name).map(|(place, _)| place);
             let first = places.next();
             let found = match (first, places.next()) {
@@ -67,13 +72,13 @@ impl OwnColumns {
         let is_used = |(place, name): &(usize, &String)| places.contains(&Some(*place)) || has_role(name.as_bytes());
         let unused = names.iter().enumerate().filter(|column| !is_used(column));
         let unused = unused.map(|(_, name)| name.clone()).filter(|name| !name.is_empty()).collect();
-        let named = |(name, place)| NamedColumn { name, place };
-        OwnColumns { wanted: wanted.into_iter().zip(places).map(named).collect(), unused, fault }
+        let placed = |(wanted, place)| PlacedColumn { wanted, place };
+        OwnColumns { wanted: wanted.into_iter().zip(places).map(placed).collect(), unused, fault }
     }
 
-    /// Names of the columns that are read.
-    pub(crate) fn wanted(&self) -> Vec<String> {
-        self.wanted.iter().map(|column| column.name.clone()).collect()
+    /// The columns that are read.
+    pub(crate) fn wanted(&self) -> Vec<WantedColumn> {
+        self.wanted.iter().map(|column| column.wanted.clone()).collect()
     }
 
     /// Refuses a file in which a wanted column is missing, or there twice.
@@ -86,30 +91,45 @@ impl OwnColumns {
         }
     }
 
-    /// Gives a row its values of the columns, NaN where a field says that there is none.
-    pub(crate) fn read_into(&self, row: &mut BarRow, fields: &RowFields<'_>) -> Result<(), RowFault> {
+    /// Gives a row its values of the columns, NaN where a field says that there is none. Dates have
+    /// the `style` of the file.
+    pub(crate) fn read_into(&self, row: &mut BarRow, fields: &RowFields<'_>, style: DateStyle) -> Result<(), RowFault> {
         if self.wanted.is_empty() {
             return Ok(());
         }
-        row.columns = self.wanted.iter().map(|column| column.value(fields)).collect::<Result<_, _>>()?;
+        let stamp = row.stamp;
+        let values = self.wanted.iter().map(|column| column.value(fields, stamp, style));
+        row.columns = values.collect::<Result<_, _>>()?;
         Ok(())
     }
 }
 
-impl NamedColumn {
-    fn value(&self, fields: &RowFields<'_>) -> Result<f64, RowFault> {
+impl PlacedColumn {
+    fn value(&self, fields: &RowFields<'_>, stamp: RowTime, style: DateStyle) -> Result<f64, RowFault> {
         let Some(place) = self.place else { return Ok(f64::NAN) };
         let field = fields.get(place).unwrap_or(b"");
         if says_nothing(field) {
             return Ok(f64::NAN);
         }
-        // Values are stored in single precision.
-        let number = fields.number(place).filter(|number| number.abs() <= f64::from(f32::MAX));
-        number.ok_or_else(|| {
-            let (name, found) = (&self.name, shortened(field));
-            RowFault::unreadable(format!("a finite number for {name} in field {}, which is `{found}`", place + 1))
+        let value = match self.wanted.is_time {
+            true => parse_stamp(field, style)
+                .filter(|time| time.is_on_the_clock_of(stamp))
+                .map(|time| whole_seconds_ns(time.ns()) as f64),
+            // Values are stored in single precision.
+            false => fields.number(place).filter(|number| number.abs() <= f64::from(f32::MAX)),
+        };
+        value.ok_or_else(|| {
+            let (name, found) = (&self.wanted.name, shortened(field));
+            let kind = if self.wanted.is_time { "a time, written as that of the row," } else { "a finite number" };
+            RowFault::unreadable(format!("{kind} for {name} in field {}, which is `{found}`", place + 1))
         })
     }
+}
+
+/// The time, or the next whole second after it. In multiples of 2^9 ns it is exact in 64 bits.
+fn whole_seconds_ns(ns: i64) -> i64 {
+    let early = ns.rem_euclid(SECOND_NS);
+    if early == 0 { ns } else { ns - early + SECOND_NS }
 }
 
 #[cfg(test)]
@@ -121,7 +141,8 @@ mod tests {
     fn columns(header: &str, wanted: &[&str]) -> (OwnColumns, RowFormat) {
         let head = [(1, header.as_bytes().to_vec()), (2, b"2018-01-01 00:00,1,1,1,1,5,50,-0.5,x,y".to_vec())];
         let format = RowFormat::detect(&head, None, None).unwrap();
-        let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+        let column = |&name: &&str| WantedColumn { name: name.to_owned(), is_time: name == "end" };
+        let wanted = wanted.iter().map(column).collect();
         (OwnColumns::in_header(header.as_bytes(), &format, wanted), format)
     }
 
@@ -137,7 +158,7 @@ mod tests {
         let values = |line: &str| {
             let fields = RowFields::split(line.as_bytes(), format.delimiter);
             let mut row = BarRow::parse(&fields, &format, 2).unwrap();
-            own.read_into(&mut row, &fields).map(|()| row.columns)
+            own.read_into(&mut row, &fields, format.style).map(|()| row.columns)
         };
         assert_eq!(*values("2018-01-01 00:00,1,1,1,1,5,50,-0.5,x,y").unwrap(), [-0.5, 50.0, 5.0]);
         let none = values("2018-01-01 00:00,1,1,1,1,5,NaN").unwrap();

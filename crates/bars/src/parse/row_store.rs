@@ -31,6 +31,8 @@ pub(crate) struct RowShape {
     pub(crate) columns: Vec<String>,
     /// Number of further columns behind them, which may have none.
     pub(crate) targets: usize,
+    /// True if the last of these is the time of the bar that decides the targets.
+    pub(crate) has_label_end: bool,
 }
 
 impl RowShape {
@@ -53,6 +55,12 @@ impl RowStore {
     /// Names of further columns that must have values.
     pub(crate) fn columns(&self) -> &[String] {
         &self.shape.columns
+    }
+
+    /// True if the last column is the time of the bar that decides the targets, as it stands in the
+    /// file.
+    pub(crate) fn has_label_end(&self) -> bool {
+        self.shape.has_label_end
     }
 
     /// Number of further columns.
@@ -131,7 +139,7 @@ impl RowStore {
 
     /// The rows without further columns.
     pub(crate) fn without_columns(&self) -> Result<RowStore> {
-        let shape = RowShape { columns: Vec::new(), targets: 0, ..self.shape };
+        let shape = RowShape { columns: Vec::new(), targets: 0, has_label_end: false, ..self.shape };
         let records = self.records.empty_with_words(shape.words());
         let mut kept = RowStore { records, shape, is_backward: false, words: Vec::new() };
         self.iter().try_for_each(|row| kept.push(&BarRow { columns: Box::default(), ..row }))?;
@@ -213,7 +221,7 @@ impl From<&[BarRow]> for RowStore {
     fn from(rows: &[BarRow]) -> Self {
         let names = 0..rows.first().map_or(0, |row| row.columns.len());
         let columns = names.map(|k| format!("c{k}")).collect();
-        let mut store = RowStore::new(None, RowShape { are_adjusted: true, columns, targets: 0 });
+        let mut store = RowStore::new(None, RowShape { columns, are_adjusted: true, ..RowShape::default() });
         rows.iter().for_each(|row| store.push(row).expect("memory takes all"));
         store
     }
@@ -236,7 +244,7 @@ mod tests {
         let second = BarRow { event, columns, ..BarRow::flat(RowTime::Wall(9), 4.0, 8) };
         for are_adjusted in [true, false] {
             let columns = vec!["a".to_owned()];
-            let mut store = RowStore::new(None, RowShape { are_adjusted, columns, targets: 1 });
+            let mut store = RowStore::new(None, RowShape { are_adjusted, columns, targets: 1, has_label_end: false });
             [&first, &second].into_iter().for_each(|row| store.push(row).unwrap());
             let event = if are_adjusted { event } else { RowAdjustment::NONE };
             let second = BarRow { event, ..second.clone() };

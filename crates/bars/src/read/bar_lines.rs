@@ -76,7 +76,8 @@ impl BarLines {
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {
             name: name.to_owned(),
-            options: options.clone(),
+            // Targets of bars that come are not known.
+            options: ReadOptions { target_columns: Vec::new(), label_end_column: None, ..options.clone() },
             base,
             format: None,
             adjusted_column: None,
@@ -84,7 +85,7 @@ impl BarLines {
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             own_zone: None,
-            own_columns: OwnColumns::without_header(options.own_columns()),
+            own_columns: OwnColumns::default(),
             have_values: false,
             has_volume: false,
             fillers: FillerFinder::new(base),
@@ -167,7 +168,7 @@ impl BarLines {
         self.assumed_volume = AssumedVolume::new(&format);
         self.format = Some(format);
         if format.header_line.is_none() {
-            self.own_columns.check(&self.name)?;
+            OwnColumns::without_header(self.options.own_columns()).check(&self.name)?;
         }
         let mut bars = Vec::new();
         for (line, text) in std::mem::take(&mut self.head) {
@@ -206,7 +207,7 @@ impl BarLines {
             column.check(&self.name, format)?;
         }
         let row = BarRow::parse(&fields, format, line)
-            .and_then(|mut row| self.own_columns.read_into(&mut row, &fields).map(|()| row));
+            .and_then(|mut row| self.own_columns.read_into(&mut row, &fields, format.style).map(|()| row));
         let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {

@@ -96,7 +96,7 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
             }
             continue;
         };
-        let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.target_columns.len());
+        let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.targets());
         if !is_equal {
             let (summary, other) = (&pieces[file].summary, pieces[*earlier].summary.path.clone());
             let line = lines.line_of(file, summary, time)?;

@@ -122,8 +122,11 @@ mod tests {
     use crate::bars::Bar;
     use crate::time::timeframe::Timeframe;
 
-    /// A random walk of 40,000 bars, and columns that `column` makes of its closes.
-    fn walk(columns: &[&dyn Fn(&[f64], usize) -> f64]) -> Bars {
+    /// A column of closes at a place.
+    type Column<'a> = &'a dyn Fn(&[f64], usize) -> f64;
+
+    /// A random walk of 40,000 bars with these columns.
+    fn walk(columns: &[Column<'_>]) -> Bars {
         let (mut state, mut close) = (9_u64, vec![1.2]);
         for _ in 0..40_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -160,7 +163,7 @@ mod tests {
 
     #[test]
     fn columns_of_the_past_are_plausible_and_few_bars_say_nothing() {
-        let columns: [&dyn Fn(&[f64], usize) -> f64; 6] = [
+        let columns: [Column<'_>; 6] = [
             &|close, t| close[t] / close[t - 1],
             &|close, t| close[t],
             &|close, t| mean(&close[t - 49..=t]),

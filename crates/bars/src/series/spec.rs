@@ -81,10 +81,16 @@ impl SeriesSpec {
         self.features.iter().filter_map(Feature::as_column).map(|column| column.column().to_owned()).collect()
     }
 
+    /// Number of columns of the bars: those of features and targets, and of the label's end.
+    pub fn all_columns(&self) -> usize {
+        let label_ends = usize::from(self.target_kind.label_end().is_some());
+        self.columns().len() + self.target_kind.columns().len() + label_ends
+    }
+
     /// Number of targets K of a sample.
     pub fn targets(&self) -> usize {
         match &self.target_kind {
-            TargetKind::Columns(names) => names.len(),
+            TargetKind::Columns(targets) => targets.names.len(),
             TargetKind::TripleBarrier(_) => 1,
             TargetKind::Cumulative | TargetKind::Increment | TargetKind::LogReturn => self.horizon,
         }

@@ -19,9 +19,18 @@ pub enum TargetKind {
     LogReturn,
     /// `column:NAME`, or several of them: the values of columns in the bar at whose close a sample
     /// stands, decided by the bars of the horizon after it. One that has no value is not known.
-    Columns(Vec<String>),
+    Columns(ColumnTargets),
     /// `triple_barrier:UP:DOWN:UNIT`: the class -1, 0 or 1 of the price that is reached first.
     TripleBarrier(TripleBarrier),
+}
+
+/// Targets that are columns of the bars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnTargets {
+    /// Names in the header.
+    pub names: Vec<String>,
+    /// Column of the times of the bars that decide them; the horizon does where there is none.
+    pub label_end: Option<String>,
 }
 
 impl TargetKind {
@@ -30,7 +39,12 @@ impl TargetKind {
 
     /// The columns of the bars that are targets.
     pub fn columns(&self) -> &[String] {
-        if let TargetKind::Columns(names) = self { names } else { &[] }
+        if let TargetKind::Columns(targets) = self { &targets.names } else { &[] }
+    }
+
+    /// The column of the bars that decide the targets.
+    pub fn label_end(&self) -> Option<&String> {
+        if let TargetKind::Columns(targets) = self { targets.label_end.as_ref() } else { None }
     }
 }
 
@@ -40,8 +54,8 @@ impl fmt::Display for TargetKind {
             TargetKind::Cumulative => f.pad("cumulative"),
             TargetKind::Increment => f.pad("increment"),
             TargetKind::LogReturn => f.pad("log_return"),
-            TargetKind::Columns(names) => {
-                let written: Vec<String> = names.iter().map(|name| format!("{PREFIX}{name}")).collect();
+            TargetKind::Columns(targets) => {
+                let written: Vec<String> = targets.names.iter().map(|name| format!("{PREFIX}{name}")).collect();
                 f.pad(&written.join(","))
             }
             TargetKind::TripleBarrier(barrier) => f.pad(&barrier.to_string()),
@@ -56,7 +70,7 @@ impl FromStr for TargetKind {
         let columns: Option<Vec<String>> =
             name.split(',').map(|name| name.trim().strip_prefix(PREFIX).map(str::to_owned)).collect();
         if let Some(columns) = columns.filter(|columns| columns.iter().all(|name| !name.is_empty())) {
-            return Ok(TargetKind::Columns(columns));
+            return Ok(TargetKind::Columns(ColumnTargets { names: columns, label_end: None }));
         }
         if name.starts_with(TRIPLE_BARRIER) {
             return name.parse().map(TargetKind::TripleBarrier).map_err(|()| {
@@ -141,10 +155,23 @@ impl Labels {
                     targets.extend(changes);
                 }
                 TargetKind::LogReturn => targets.extend(next.iter().map(|then| (then / now).ln() as f32)),
-                TargetKind::Columns(_) => targets.extend(bars.columns[first_column..].iter().map(|own| own[t] as f32)),
+                TargetKind::Columns(columns) => {
+                    let columns = first_column..first_column + columns.names.len();
+                    targets.extend(bars.columns[columns].iter().map(|own| own[t] as f32));
+                }
                 TargetKind::TripleBarrier(_) => unreachable!("its labels are decided above"),
             }
-            label_end_time.push(bars.close_time(t + horizon));
+            let stated = kind.label_end().map(|_| bars.columns[bars.columns.len() - 1][t]);
+            match stated {
+                None => label_end_time.push(bars.close_time(t + horizon)),
+                Some(end) if end.is_nan() => {
+                    // Nobody says when it is known, so that it is not.
+                    let last = targets.len() - kind.columns().len();
+                    targets[last..].fill(f32::NAN);
+                    label_end_time.push(bars.close_time(t));
+                }
+                Some(end) => label_end_time.push(end as i64),
+            }
         }
     }
 
@@ -179,6 +206,23 @@ mod tests {
         bars
     }
 
+    fn columns(names: &[&str], label_end: Option<&str>) -> TargetKind {
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        TargetKind::Columns(ColumnTargets { names, label_end: label_end.map(str::to_owned) })
+    }
+
+    #[test]
+    fn a_label_ends_where_its_column_says() {
+        let mut bars = bars(&[1.0; 4]);
+        let end = bars.close_time(3);
+        bars.columns.push(vec![end as f64, f64::NAN, end as f64, f64::NAN]);
+        let mut labels = Labels::new(columns(&["y"], Some("end")), 1, 1, 1.0);
+        let (mut targets, mut ends) = (Vec::new(), Vec::new());
+        labels.extend(&bars, 3, &[0, 1, 2], &mut targets, &mut ends);
+        assert!(targets[0] == 0.0 && targets[1].is_nan() && targets[2] == 2.0, "{targets:?}");
+        assert_eq!(ends, [end, bars.close_time(1), end]);
+    }
+
     #[test]
     fn changes_are_in_pips_and_returns_are_not() {
         let bars = bars(&[1.0, 1.5, 1.25, 2.0, 2.0]);
@@ -187,7 +231,7 @@ mod tests {
             (TargetKind::Cumulative, &[9.0, 2.0, 1.0, 3.0, 3.0][..]),
             (TargetKind::Increment, &[9.0, 2.0, -1.0, 3.0, 0.0]),
             (TargetKind::LogReturn, &[9.0, returns[0], returns[1], returns[2], returns[3]]),
-            (TargetKind::Columns(vec!["y".to_owned()]), &[9.0, 0.0, 2.0]),
+            (columns(&["y"], None), &[9.0, 0.0, 2.0]),
         ] {
             let mut targets = vec![9.0];
             let mut ends = Vec::new();
@@ -206,7 +250,7 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        let columns = TargetKind::Columns(vec!["y".to_owned(), "label 2".to_owned()]);
+        let columns = columns(&["y", "label 2"], None);
         assert_eq!(columns.to_string(), "column:y,column:label 2");
         for kind in TargetKind::ALL.into_iter().chain([columns]) {
             assert_eq!(kind.to_string().parse::<TargetKind>().unwrap(), kind);

@@ -28,6 +28,11 @@ impl RowTime {
         }
     }
 
+    /// True if both are UTC, or both on the wall clock.
+    pub(crate) fn is_on_the_clock_of(self, other: RowTime) -> bool {
+        matches!((self, other), (RowTime::Wall(_), RowTime::Wall(_)) | (RowTime::Utc(_), RowTime::Utc(_)))
+    }
+
     /// The time on the same clock that is `ns` before.
     pub(crate) fn earlier_by(self, ns: i64) -> Self {
         match self {

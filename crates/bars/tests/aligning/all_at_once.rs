@@ -252,7 +252,7 @@ fn plain_targets(bars: &Bars, bar: usize, pip_size: f64, spec: &SeriesSpec) -> V
         TargetKind::Cumulative => (close[bar + k] - close[bar]) / pip_size,
         TargetKind::Increment => (close[bar + k] - close[bar + k - 1]) / pip_size,
         TargetKind::LogReturn => (close[bar + k] / close[bar]).ln(),
-        TargetKind::Columns(names) => bars.columns[bars.columns.len() - names.len() + k - 1][bar],
+        TargetKind::Columns(targets) => bars.columns[bars.columns.len() - targets.names.len() + k - 1][bar],
         other => panic!("{other} has a decision"),
     };
     (1..=spec.targets()).map(|k| target(k) as f32).collect()

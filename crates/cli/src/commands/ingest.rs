@@ -7,7 +7,7 @@ use clap::{ArgMatches, Command, FromArgMatches, ValueEnum};
 use megabatch_run::Result;
 use megabatch_run::ingest::{
     Calendar, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe, Repeats, Scaling,
-    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, ingest, symbol_name,
+    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, column_name, ingest, symbol_name,
 };
 use megabatch_run::text::Duration;
 
@@ -141,6 +141,10 @@ struct RecipeArgs {
     /// files that the bars of the horizon decide, several separated by commas
     #[arg(long, default_value = "cumulative")]
     target: TargetKind,
+    /// Column, as column:NAME, of the times of the bars that decide targets which are columns
+    /// [default: the horizon decides]
+    #[arg(long, value_parser = column_name)]
+    label_end: Option<String>,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
     /// and each has samples at those at which it has a bar
     #[arg(long, default_value_t = 1)]
@@ -293,6 +297,7 @@ impl RecipeArgs {
             features: self.features.clone(),
             horizon: self.horizon,
             target: self.target.clone(),
+            label_end: self.label_end.clone(),
             stride: self.stride,
             longest_hole: self.longest_hole,
             weekends: self.weekends.into(),

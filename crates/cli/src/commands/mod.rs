@@ -55,7 +55,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Demo(demo::Args),
     Doctor(doctor::Args),
-    Ingest(ingest::Args),
+    Ingest(Box<ingest::Args>),
     Synth(synth::Args),
     Inspect(inspect::Args),
     Leak(leak::Args),

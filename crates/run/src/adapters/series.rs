@@ -87,15 +87,19 @@ pub(crate) fn attributes(
     Origin { spec, pip_sizes, source }: Origin<'_>,
 ) -> BTreeMap<String, AttributeValue> {
     let horizon = i64::try_from(spec.horizon).expect("a horizon that fits in memory");
-    let attributes: [(&str, AttributeValue); 5] = [
+    let attributes: [(&str, AttributeValue); 4] = [
         ("base", base.name().into()),
         ("builder", concat!("megabatch ", env!("CARGO_PKG_VERSION")).into()),
         ("target_kind", spec.target_kind.to_string().into()),
-        ("horizon_bars", horizon.into()),
         ("source", source.into()),
     ];
     let mut attributes: BTreeMap<String, AttributeValue> =
         attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    // Labels with a column of their ends have no common horizon.
+    match spec.target_kind.label_end() {
+        Some(column) => attributes.insert("label_end_column".to_owned(), column.as_str().into()),
+        None => attributes.insert("horizon_bars".to_owned(), horizon.into()),
+    };
     // Of several instruments each has its own, in `source`.
     if let ([symbol], [pip_size]) = (instruments, pip_sizes) {
         attributes.insert("symbol".to_owned(), symbol.as_str().into());

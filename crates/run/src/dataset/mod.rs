@@ -60,6 +60,8 @@ pub struct Facts {
     pub base: Option<String>,
     /// Kind of the targets, such as `log_return`, where the file tells it.
     pub target_kind: Option<String>,
+    /// Column of the bars that says when its targets are known, where the file tells one.
+    pub label_end_column: Option<String>,
     /// Horizon of the farthest target in bars, where the file tells it.
     pub horizon: Option<i64>,
     /// Earliest sample, ns since 1970 UTC, where the file has times.
@@ -138,6 +140,7 @@ impl Dataset {
             symbol: self.text("symbol")?,
             base: self.text("base")?,
             target_kind: self.text("target_kind")?,
+            label_end_column: self.text("label_end_column")?,
             horizon: match self.attribute("horizon_bars")? {
                 Some(AttributeValue::Int(bars)) => Some(bars),
                 _ => None,

@@ -17,6 +17,17 @@ pub struct BarColumns<'a> {
     pub times: BarTimes,
     /// Prices, and other numbers that a file may have.
     pub columns: &'a [BarColumn<'a>],
+    /// Further columns of times, on the same clock.
+    pub time_columns: &'a [BarTimeColumn<'a>],
+}
+
+/// Times of bars, beside their own.
+#[derive(Clone, Copy, Debug)]
+pub struct BarTimeColumn<'a> {
+    /// Name in a header.
+    pub name: &'a str,
+    /// A time a bar, ns since 1970; the least number where there is none.
+    pub time_ns: &'a [i64],
 }
 
 /// Numbers of bars.
@@ -39,7 +50,8 @@ pub enum BarTimes {
 
 impl BarColumns<'_> {
     /// Writes the bars to `path` as CSV. Each number is written in the fewest digits that read back
-    /// as itself, NaN as an empty field, and each time to the nanosecond.
+    /// as itself, NaN as an empty field, and each time to the nanosecond. Columns of times come
+    /// last.
     ///
     /// # Errors
     /// A data error for columns of different lengths or no rows; errors of writing.
@@ -59,20 +71,31 @@ impl BarColumns<'_> {
     fn to_csv(self) -> io::Result<Vec<u8>> {
         let mut text = Vec::with_capacity(self.time_ns.len() * (24 + 9 * self.columns.len()));
         text.extend_from_slice(b"datetime");
-        self.columns.iter().try_for_each(|column| write!(text, ",{}", column.name))?;
+        let names = self.columns.iter().map(|column| column.name);
+        let names = names.chain(self.time_columns.iter().map(|column| column.name));
+        names.into_iter().try_for_each(|name| write!(text, ",{name}"))?;
         for (row, &time_ns) in self.time_ns.iter().enumerate() {
-            let time = Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
-            match self.times {
-                BarTimes::Utc => write!(text, "\n{time}")?,
-                BarTimes::Wall => write!(text, "\n{}", time.to_string().trim_end_matches('Z'))?,
-            }
+            write!(text, "\n{}", self.time(time_ns))?;
             self.columns.iter().map(|column| column.values[row]).try_for_each(|number| match number.is_nan() {
                 true => text.write_all(b","),
                 false => write!(text, ",{number}"),
             })?;
+            self.time_columns.iter().map(|column| column.time_ns[row]).try_for_each(|time_ns| match time_ns {
+                i64::MIN => text.write_all(b","),
+                time_ns => write!(text, ",{}", self.time(time_ns)),
+            })?;
         }
         text.push(b'\n');
         Ok(text)
+    }
+
+    fn time(self, time_ns: i64) -> String {
+        let mut time =
+            Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time").to_string();
+        if self.times == BarTimes::Wall {
+            time.truncate(time.trim_end_matches('Z').len());
+        }
+        time
     }
 }
 
@@ -93,7 +116,7 @@ mod tests {
         let volume: Vec<f64> = (0..200).map(|n| n as f64 + 1.0).collect();
         let columns = [("open", &open), ("high", &high), ("low", &low), ("close", &open), ("volume", &volume)]
             .map(|(name, values)| BarColumn { name, values });
-        let columns = BarColumns { time_ns: &time_ns, times: BarTimes::Utc, columns: &columns };
+        let columns = BarColumns { time_ns: &time_ns, times: BarTimes::Utc, columns: &columns, time_columns: &[] };
         columns.write_csv(&path).unwrap();
         let bars = megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap().bars;
         assert_eq!((bars.timeframe, &bars.open_time), (Timeframe::M1, &time_ns));

@@ -17,12 +17,12 @@ pub(crate) mod universe;
 pub(crate) mod work;
 
 pub use append::append;
-pub use bar_columns::{BarColumn, BarColumns, BarTimes};
+pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
 pub use megabatch_bars::{
     DateOrder, Feature, FormatName, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern,
     TableColumns, TargetKind, Timeframe, Weekends, Zone,
 };
-pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, symbol_name};
+pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name};
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub(crate) use series::implausible_columns;
 pub use series::ingest;

@@ -6,17 +6,18 @@ use std::str::FromStr;
 
 use megabatch_bars::{TargetKind, Timeframe, Zone};
 
-use super::{FeatureList, PipSizes, Recipe, Windows, symbol_name};
+use super::{FeatureList, PipSizes, Recipe, Windows, column_name, symbol_name};
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "base",
     "calendar",
     "date-order",
     "features",
     "format",
     "horizon",
+    "label-end",
     "longest-hole",
     "on-error",
     "overlaps",
@@ -78,6 +79,7 @@ fn reason(name: &str, value: &str) -> Option<String> {
         "base" => written::<Timeframe>(value),
         "target" => written::<TargetKind>(value),
         "zone" => written::<Zone>(value),
+        "label-end" => column_name(value).err(),
         "symbol" => symbol_name(value).err(),
         _ => None,
     }

@@ -14,8 +14,8 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions, Repeats, Scaling, SeriesSpec,
-    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
+    ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions, Repeats, Scaling,
+    SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
 };
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::text::Duration;
 
-pub use lists::{FeatureList, PipSizes, symbol_name};
+pub use lists::{FeatureList, PipSizes, column_name, symbol_name};
 pub(crate) use recordings::Recordings;
 pub(crate) use streamed::{StreamedRecordings, fit, instruments_of};
 pub use windows::{SampleRange, Windows};
@@ -75,6 +75,9 @@ pub struct Recipe {
     pub horizon: usize,
     /// The quantity that is predicted for each future bar, or columns.
     pub target: TargetKind,
+    /// Column of the times of the bars that decide targets which are columns; the horizon does if
+    /// `None`.
+    pub label_end: Option<String>,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
     /// and each has samples at those at which it has a bar.
     pub stride: usize,
@@ -124,6 +127,7 @@ impl Default for Recipe {
             features: FeatureList(Feature::DEFAULT.to_vec()),
             horizon: 36,
             target: TargetKind::Cumulative,
+            label_end: None,
             stride: 1,
             longest_hole: Duration { ns: 4 * DAY_NS },
             weekends: Weekends::Spanned,
@@ -143,6 +147,12 @@ impl Recipe {
             return Err(Error::usage(
                 "a recipe reads either files of bars or those of the bid and of the ask, and takes their symbol from one place",
             ));
+        }
+        if self.label_end.is_some() && self.target.columns().is_empty() {
+            return Err(Error::usage(format!(
+                "--label-end: the labels of --target {} end by themselves; it goes with --target column:NAME",
+                self.target
+            )));
         }
         let columns = self.spec().columns();
         if let Some(column) = columns.iter().chain(self.target.columns()).next().filter(|_| !self.bid.is_empty()) {
@@ -180,6 +190,7 @@ impl Recipe {
             symbol_pattern: self.symbol_pattern.clone(),
             columns: self.spec().columns(),
             target_columns: self.target.columns().to_vec(),
+            label_end_column: self.label_end.clone(),
         }
     }
 
@@ -190,7 +201,12 @@ impl Recipe {
             windows: self.timeframes.0.iter().map(window).collect(),
             features: self.features.0.clone(),
             horizon: self.horizon,
-            target_kind: self.target.clone(),
+            target_kind: match &self.target {
+                TargetKind::Columns(targets) => {
+                    TargetKind::Columns(ColumnTargets { label_end: self.label_end.clone(), ..targets.clone() })
+                }
+                computed => computed.clone(),
+            },
             stride: self.stride,
             scaling: self.scaling,
             train_fraction: self.train_fraction,

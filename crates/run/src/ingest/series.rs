@@ -182,7 +182,7 @@ fn room_needed(recipe: &Recipe) -> u64 {
     // The last bars have no whole horizon.
     let samples = (bars - spec.horizon as f64).max(0.0);
     let series = bars * rows * row_bytes + samples * sample_bytes;
-    let columns = spec.columns().len() + spec.target_kind.columns().len();
+    let columns = spec.all_columns();
     let spool = bars * (SpooledBars::bar_bytes(columns) as f64 + parsed_row_bytes(columns) as f64 * share);
     // The estimate is a tenth too high where gaps and warm-ups take many bars.
     (0.9 * (series + spool)) as u64

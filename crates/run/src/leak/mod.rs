@@ -135,6 +135,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let (config, asked) = split_config(&options.settings, spec.train_fraction, host)?;
     let ends = match spec.target_kind {
         TargetKind::TripleBarrier(_) => LabelEnds::Stored,
+        _ if spec.target_kind.label_end().is_some() => LabelEnds::Stored,
         _ => LabelEnds::Horizon(spec.horizon),
     };
     let exact = ExactSpans { file: file.file(), instruments: &instruments, segments: &header.segments, ends };
@@ -151,6 +152,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
             "warnings": implausible_columns(&instruments, &spec)?,
             "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
             "target_columns": spec.target_kind.columns(),
+            "label_end_column": spec.target_kind.label_end(),
             "horizon": spec.horizon,
             "scalers_proven": fit_end_proven,
             "bars_replaced": bars_replaced,
@@ -194,7 +196,7 @@ fn require_room_for_bars(recipe: &Recipe, folder: &Path) -> Result<()> {
     // Files that cannot be read have their errors when they are.
     let rows: u64 = recipe.files().iter().filter_map(|file| estimated_rows(file).ok()).sum();
     let spec = recipe.spec();
-    let columns = spec.columns().len() + spec.target_kind.columns().len();
+    let columns = spec.all_columns();
     require_free(folder, rows * (SpooledBars::bar_bytes(columns) as u64 + parsed_row_bytes(columns)), "parsed bars")
 }
 
@@ -246,7 +248,11 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
     let columns = named("columns_taken_as_known")
         .map(|names| format!("Taken as known when their bars close, not proven: the columns {names}.\n"));
     let targets = named("target_columns").map(|names| {
-        format!("Taken as decided by the {} bars after a sample, not proven: the targets {names}.\n", facts["horizon"])
+        let decided = match facts["label_end_column"].as_str() {
+            Some(column) => format!("when the column {column} says"),
+            None => format!("by the {} bars after a sample", facts["horizon"]),
+        };
+        format!("Taken as decided {decided}, not proven: the targets {names}.\n")
     });
     let doubts: String =
         listed(facts, "warnings").filter_map(Value::as_str).map(|doubt| format!("warning: {doubt}\n")).collect();

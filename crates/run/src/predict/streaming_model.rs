@@ -249,6 +249,7 @@ impl StreamingModel {
             base: Some(self.base),
             // Targets of bars that come are not known.
             target_columns: Vec::new(),
+            label_end_column: None,
             ..self.recipe.read_options()
         }
     }

@@ -157,7 +157,7 @@ impl<'a> SeriesPlan<'a> {
     ) -> Result<(Self, Vec<Excluded>)> {
         let windows = spec.checked_windows()?;
         checked_base(&instruments.iter().map(StreamedInstrument::without_bars).collect::<Vec<_>>())?;
-        let columns = spec.columns().len() + spec.target_kind.columns().len();
+        let columns = spec.all_columns();
         for one in instruments {
             let found = format!("{} columns for {}", one.bars.columns(), one.name);
             let has_these = one.bars.columns() == columns;

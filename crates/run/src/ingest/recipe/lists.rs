@@ -33,6 +33,17 @@ pub fn symbol_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name in `column:NAME`.
+///
+/// # Errors
+/// The expected form.
+pub fn column_name(text: &str) -> Result<String, String> {
+    match text.trim().strip_prefix("column:") {
+        Some(name) if !name.is_empty() => Ok(name.to_owned()),
+        _ => Err(format!("`{text}` is no column; expected column:NAME, with the name in the header")),
+    }
+}
+
 impl FromStr for PipSizes {
     type Err = String;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use megabatch_bars::{Overlaps, Prices, Repeats, StampedAt, Weekends};
 
-use super::{Calendar, Recipe, symbol_name};
+use super::{Calendar, Recipe, column_name, symbol_name};
 
 /// Words of a choice, each with its value.
 type Words<T, const N: usize> = [(&'static str, T); N];
@@ -40,6 +40,7 @@ impl Recipe {
             ("features", Some(self.features.to_string())),
             ("horizon", Some(self.horizon.to_string())),
             ("target", Some(self.target.to_string())),
+            ("label-end", self.label_end.as_ref().map(|name| format!("column:{name}"))),
             ("stride", Some(self.stride.to_string())),
             ("longest-hole", Some(self.longest_hole.to_string())),
             ("weekends", Some(word(&WEEKENDS, &self.weekends))),
@@ -101,6 +102,7 @@ impl Recipe {
             "features" => self.features = value.parse().ok()?,
             "horizon" => self.horizon = value.parse().ok()?,
             "target" => self.target = value.parse().ok()?,
+            "label-end" => self.label_end = Some(column_name(value).ok()?),
             "stride" => self.stride = value.parse().ok()?,
             "longest-hole" => self.longest_hole = value.parse().ok()?,
             "weekends" => self.weekends = value_of(&WEEKENDS, value)?,
