@@ -101,6 +101,32 @@ impl Bars {
         }
     }
 
+    /// Makes `bar` the bar `index`, in its memory.
+    ///
+    /// # Panics
+    /// When there is no such bar.
+    #[inline]
+    pub(crate) fn copy_into(&self, index: usize, bar: &mut Bar) {
+        if bar.columns.len() != self.columns.len() {
+            *bar = self.bar(index);
+            return;
+        }
+        let mut columns = std::mem::take(&mut bar.columns);
+        for (value, column) in columns.iter_mut().zip(&self.columns) {
+            *value = column[index];
+        }
+        *bar = Bar {
+            open_time: self.open_time[index],
+            open: self.open[index],
+            high: self.high[index],
+            low: self.low[index],
+            close: self.close[index],
+            volume: self.volume[index],
+            spread: self.spread.get(index).copied().unwrap_or(0.0),
+            columns,
+        };
+    }
+
     /// The further columns of bar `index`.
     #[inline]
     fn values(&self, index: usize) -> Box<[f64]> {

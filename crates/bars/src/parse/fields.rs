@@ -6,7 +6,7 @@ use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_sta
 /// Most fields of a row that are kept; further ones are ignored.
 const FIELDS_MAX: usize = 4096;
 /// Fields of a row that need no memory of their own.
-const FIELDS_INLINE: usize = 12;
+const FIELDS_INLINE: usize = 24;
 /// Bytes of the longest number with thousands groups that is read.
 const GROUPED_MAX: usize = 32;
 /// Fields that say that there is no number. Of a volume, -1 says so too.

@@ -1,6 +1,6 @@
 //! One timeframe of one instrument, computed as its base bars come.
 
-use crate::bars::Bars;
+use crate::bars::{Bar, Bars};
 use crate::error::Result;
 use crate::series::binning::Binning;
 use crate::series::feature_chunks::FeatureChunks;
@@ -14,6 +14,8 @@ pub(crate) struct TrackCursor {
     look_back: usize,
     is_base: bool,
     binning: Binning,
+    /// The base bar that goes into a bin.
+    bar: Bar,
     features: FeatureChunks,
     /// Bars of the timeframe that closed with the last piece.
     bins: Bars,
@@ -41,6 +43,7 @@ impl TrackCursor {
             look_back: spec.look_back(),
             is_base: window.timeframe == base,
             binning: Binning::new(window.timeframe, base, &spec.features)?,
+            bar: Bar::default(),
             features: FeatureChunks::new(window.timeframe, &spec.features, pip_size),
             bins: Bars::with_capacity(window.timeframe, 0),
             closed: Vec::new(),
@@ -93,7 +96,8 @@ impl TrackCursor {
             self.closed.extend(before + 1..=before + count);
         } else {
             for index in 0..count {
-                self.binning.push(&bars.bar(index), |bin| self.bins.push(bin))?;
+                bars.copy_into(index, &mut self.bar);
+                self.binning.push(&self.bar, |bin| self.bins.push(bin))?;
                 self.closed.push(before + self.bins.len());
             }
         }
