@@ -89,16 +89,7 @@ impl Bars {
     /// When there is no such bar.
     #[inline]
     pub fn bar(&self, index: usize) -> Bar {
-        Bar {
-            open_time: self.open_time[index],
-            open: self.open[index],
-            high: self.high[index],
-            low: self.low[index],
-            close: self.close[index],
-            volume: self.volume[index],
-            spread: self.spread.get(index).copied().unwrap_or(0.0),
-            columns: self.values(index),
-        }
+        Bar { columns: self.values(index), ..self.without_columns(index) }
     }
 
     /// Makes `bar` the bar `index`, in its memory.
@@ -107,15 +98,19 @@ impl Bars {
     /// When there is no such bar.
     #[inline]
     pub(crate) fn copy_into(&self, index: usize, bar: &mut Bar) {
-        if bar.columns.len() != self.columns.len() {
-            *bar = self.bar(index);
-            return;
-        }
         let mut columns = std::mem::take(&mut bar.columns);
+        if columns.len() != self.columns.len() {
+            columns = vec![0.0; self.columns.len()].into();
+        }
         for (value, column) in columns.iter_mut().zip(&self.columns) {
             *value = column[index];
         }
-        *bar = Bar {
+        *bar = Bar { columns, ..self.without_columns(index) };
+    }
+
+    #[inline]
+    fn without_columns(&self, index: usize) -> Bar {
+        Bar {
             open_time: self.open_time[index],
             open: self.open[index],
             high: self.high[index],
@@ -123,8 +118,8 @@ impl Bars {
             close: self.close[index],
             volume: self.volume[index],
             spread: self.spread.get(index).copied().unwrap_or(0.0),
-            columns,
-        };
+            columns: Box::default(),
+        }
     }
 
     /// The further columns of bar `index`.
