@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use bytemuck::Pod;
 use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, Recipe, TableColumns};
@@ -28,17 +29,20 @@ pub(crate) struct Columns {
     time_columns: Vec<(String, Vec<u8>)>,
 }
 
+/// Columns of numbers by name, from the bytes of numpy arrays.
+fn named_numbers<T: Pod>(columns: Vec<(String, Vec<u8>)>) -> PyResult<Vec<(String, Vec<T>)>> {
+    columns.into_iter().map(|(name, bytes)| Ok((name, numbers(&bytes)?))).collect()
+}
+
 /// Writes bars as CSV.
 #[pyfunction]
 pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>) -> PyResult<()> {
     process::check(py)?;
     let Named(Columns { time_ns, is_utc, columns, time_columns }) = columns;
     let time_ns: Vec<i64> = numbers(&time_ns)?;
-    let columns = columns.into_iter().map(|(name, bytes)| Ok((name, numbers::<f64>(&bytes)?)));
-    let columns: Vec<(String, Vec<f64>)> = columns.collect::<PyResult<_>>()?;
+    let columns: Vec<(String, Vec<f64>)> = named_numbers(columns)?;
     let columns: Vec<BarColumn<'_>> = columns.iter().map(|(name, values)| BarColumn { name, values }).collect();
-    let time_columns = time_columns.into_iter().map(|(name, bytes)| Ok((name, numbers::<i64>(&bytes)?)));
-    let time_columns: Vec<(String, Vec<i64>)> = time_columns.collect::<PyResult<_>>()?;
+    let time_columns: Vec<(String, Vec<i64>)> = named_numbers(time_columns)?;
     let time_columns: Vec<BarTimeColumn<'_>> =
         time_columns.iter().map(|(name, time_ns)| BarTimeColumn { name, time_ns }).collect();
     let times = if is_utc { BarTimes::Utc } else { BarTimes::Wall };

@@ -148,18 +148,9 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
         // Files that are compared need no further columns.
-        if !options.own_columns().is_empty() {
-            sources
-                .iter_mut()
-                .try_for_each(|source| source.file.rows.without_columns().map(|rows| source.file.rows = rows))?;
-        }
-        let own_options = ReadOptions {
-            base: Some(timeframe),
-            columns: Vec::new(),
-            target_columns: Vec::new(),
-            label_end_column: None,
-            ..options.clone()
-        };
+        sources.iter_mut().try_for_each(|source| source.file.forget_columns())?;
+        let own_options =
+            ReadOptions { base: Some(timeframe), columns: Vec::new(), ..options.clone().without_targets() };
         let bars = read_sources(recording.symbol.clone(), sources, &own_options, place)?.bars;
         let compared = ComparedFiles::new(paths, &bars, &recording.bars)?;
         recording.summary.warnings.extend(compared.warning());
@@ -272,9 +263,7 @@ fn read_sources(
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
-    if !options.own_columns().is_empty() {
-        sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
-    }
+    sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
     let stamp_delay_ns = match options.stamped_at {
         StampedAt::Open => 0,
         StampedAt::Close => base.duration_ns(),

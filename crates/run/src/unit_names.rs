@@ -6,9 +6,6 @@ use megabatch_nn::loss::Loss;
 
 use crate::adapters::data::Data;
 
-/// Kinds of targets of a series that are moves of a price.
-const MOVES: [&str; 3] = ["cumulative", "increment", "log_return"];
-
 /// Names for one kind of data and one kind of model, each the singular of a regular plural.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitNames {
@@ -57,7 +54,9 @@ impl UnitNames {
     fn with_targets(self, data: &Data) -> UnitNames {
         let kind = data.source().and_then(Source::series).map(|series| series.file().attribute("target_kind"));
         match kind {
-            Some(Ok(Some(AttributeValue::Text(kind)))) if !MOVES.contains(&kind.as_str()) => {
+            Some(Ok(Some(AttributeValue::Text(kind))))
+                if megabatch_bars::TargetKind::ALL.iter().all(|moves| moves.to_string() != kind) =>
+            {
                 UnitNames { target: "target", targets: TargetKind::Quantities, ..self }
             }
             _ => self,

@@ -11,6 +11,7 @@ from . import _megabatch
 from .errors import ConfigError
 
 _PREFIX = "column:"
+# As `ColumnRule`, `TargetKind` and `BarrierUnit` of crates/bars/src/series.
 _RULES = ("last", "first", "sum", "mean", "min", "max")
 _TARGETS = ("cumulative", "increment", "log_return")
 _UNITS = ("return", "pips", "atr")
@@ -102,13 +103,17 @@ def label_end(name: str | None, known: Sequence[str] | None) -> str | None:
 
 def column_name(written: str | None) -> str | None:
     """The name in `column:NAME`."""
-    return None if written is None else written[len(_PREFIX) :]
+    return None if written is None else _column(written)
+
+
+def _column(written: str) -> str:
+    return written[len(_PREFIX) :]
 
 
 def columns_of(features: Sequence[str], target: Sequence[str] | str | None) -> list[str]:
     """The columns that are features or targets, as they are called in frames."""
     names = target.split(",") if isinstance(target, str) else list(target or [])
-    return [*_megabatch.feature_columns(list(features)), *(name[len(_PREFIX) :] for name in names if name.startswith(_PREFIX))]
+    return [*_megabatch.feature_columns(list(features)), *(_column(name) for name in names if name.startswith(_PREFIX))]
 
 
 def _named(name: str, rules: dict[str, str], known: Sequence[str] | None) -> str:

@@ -347,9 +347,9 @@ def ingest(
     are dropped; a value that is missing later is a fault of its row.
 
     `target` is `"cumulative"`, `"increment"` or `"log_return"` of the next `horizon` bars, `triple_barrier(…)`, or a
-    column of numbers, or several: its value at a bar is the target of the sample at that bar's close, NaN where it is not known, and the
-    `horizon` bars after it decide it. With `label_end`, a column of times, the bar of that time does: splits go by it,
-    and a target without one is not known.
+    column of numbers, or several: its value at a bar is the target of the sample at that bar's close, NaN where it is
+    not known, and the `horizon` bars after it decide it. With `label_end`, a column of times, the bar of that time does:
+    splits go by it, and a target without one is not known.
 
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.

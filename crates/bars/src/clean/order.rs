@@ -102,15 +102,13 @@ pub(crate) fn in_order(
     for place in 0..order.placed.len() {
         let PlacedRow { open_time, row: index } = order.placed.get(place);
         let row = rows.get(index);
-        match row.check_columns(rows.columns(), &mut have_values) {
-            Ok(()) => {
-                let mut bar = row.bar(open_time);
-                let label = if rows.has_label_end() { clock.close_label(&row, &mut bar) } else { Ok(()) };
-                match label {
-                    Ok(()) => take(&row, bar)?,
-                    Err(fault) => order.refuse(index, fault)?,
-                }
-            }
+        let mut bar = row.bar(open_time);
+        let checked = row.check_columns(rows.columns(), &mut have_values).and_then(|()| match rows.has_label_end() {
+            true => clock.close_label(&row, &mut bar),
+            false => Ok(()),
+        });
+        match checked {
+            Ok(()) => take(&row, bar)?,
             Err(fault) if fault.kind == RowError::WarmUp => order.ledger.drop_row(row.line, fault.kind),
             Err(fault) => order.refuse(index, fault)?,
         }

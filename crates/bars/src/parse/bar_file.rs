@@ -135,6 +135,15 @@ impl BarFile {
         Ok(source)
     }
 
+    /// Drops the further columns of the rows.
+    pub(crate) fn forget_columns(&mut self) -> Result<()> {
+        if self.rows.width() > 0 {
+            self.rows = self.rows.without_columns()?;
+            self.own_columns = OwnColumns::default();
+        }
+        Ok(())
+    }
+
     fn add(&mut self, line: u64, text: &[u8]) -> Result<()> {
         match self.format.header_line {
             Some(header_line) if line + self.format.header_lines <= header_line => {

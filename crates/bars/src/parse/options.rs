@@ -69,6 +69,17 @@ impl ReadOptions {
         all.map(|(name, is_time)| WantedColumn { name: name.clone(), is_time }).collect()
     }
 
+    /// Number of all further columns.
+    pub fn all_columns(&self) -> usize {
+        self.columns.len() + self.targets()
+    }
+
+    /// The options without columns of targets: those of bars that come are not known.
+    #[must_use]
+    pub fn without_targets(self) -> Self {
+        ReadOptions { target_columns: Vec::new(), label_end_column: None, ..self }
+    }
+
     /// Number of further columns that may be without a value.
     pub(crate) fn targets(&self) -> usize {
         self.target_columns.len() + usize::from(self.label_end_column.is_some())

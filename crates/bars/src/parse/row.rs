@@ -153,8 +153,8 @@ impl BarRow {
     /// True if both have the same values.
     pub(crate) fn is_copy_of(&self, other: &BarRow) -> bool {
         let numbers = |row: &BarRow| [row.open, row.high, row.low, row.close, row.volume, row.spread];
-        let own = |row: &BarRow| -> Vec<u64> { row.columns.iter().map(|value| value.to_bits()).collect() };
-        numbers(self) == numbers(other) && own(self) == own(other)
+        let own = self.columns.iter().map(|value| value.to_bits());
+        numbers(self) == numbers(other) && own.eq(other.columns.iter().map(|value| value.to_bits()))
     }
 }
 

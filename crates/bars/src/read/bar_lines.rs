@@ -76,8 +76,7 @@ impl BarLines {
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {
             name: name.to_owned(),
-            // Targets of bars that come are not known.
-            options: ReadOptions { target_columns: Vec::new(), label_end_column: None, ..options.clone() },
+            options: options.clone().without_targets(),
             base,
             format: None,
             adjusted_column: None,

@@ -77,7 +77,7 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
     let mut next: BinaryHeap<Reverse<(i64, usize)>> = begins.iter().enumerate().filter_map(next_of).collect();
     let mut cursors: Vec<Option<BarCursor<'_>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
-    let mut whole = lines.place.sink(lines.base, lines.options.own_columns().len())?;
+    let mut whole = lines.place.sink(lines.base, lines.options.all_columns())?;
     let mut taken: Option<(usize, Bar)> = None;
     while let Some(mut first) = next.peek_mut() {
         let Reverse((time, file)) = *first;

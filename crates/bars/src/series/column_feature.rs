@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 /// Begins the name of a feature that is a column of the bars.
@@ -108,12 +107,6 @@ impl ColumnFeature {
 fn split_rule(text: &str) -> Option<(&str, ColumnRule)> {
     let (name, rule) = text.rsplit_once(':')?;
     Some((name, ColumnRule::from_name(rule)?))
-}
-
-impl fmt::Display for ColumnFeature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.written)
-    }
 }
 
 #[cfg(test)]

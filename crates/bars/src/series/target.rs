@@ -129,25 +129,13 @@ impl Labels {
         targets: &mut Vec<f32>,
         label_end_time: &mut Vec<i64>,
     ) {
-        if let TargetKind::TripleBarrier(barrier) = self.kind {
-            self.take_ranges(bars, count, barrier);
-            for &t in samples {
-                let unit = match barrier.unit {
-                    BarrierUnit::Return => bars.close[t],
-                    BarrierUnit::Pips => self.pip_size,
-                    BarrierUnit::Atr => self.ranges[t],
-                };
-                let decision = barrier.decide(bars, t, self.horizon, unit);
-                targets.push(decision.class as f32);
-                label_end_time.push(bars.close_time(t + decision.bars));
-            }
-            return;
-        }
-        let &mut Labels { ref kind, first_column, horizon, pip_size, .. } = self;
+        self.take_ranges(bars, count);
+        let &mut Labels { ref kind, first_column, horizon, pip_size, ref ranges, .. } = self;
         for &t in samples {
             let future = &bars.close[t..=t + horizon];
             let now = future[0];
             let next = &future[1..];
+            let mut end = bars.close_time(t + horizon);
             match kind {
                 TargetKind::Cumulative => targets.extend(next.iter().map(|then| ((then - now) / pip_size) as f32)),
                 TargetKind::Increment => {
@@ -156,29 +144,34 @@ impl Labels {
                 }
                 TargetKind::LogReturn => targets.extend(next.iter().map(|then| (then / now).ln() as f32)),
                 TargetKind::Columns(columns) => {
-                    let columns = first_column..first_column + columns.names.len();
-                    targets.extend(bars.columns[columns].iter().map(|own| own[t] as f32));
+                    let (values, after) = bars.columns[first_column..].split_at(columns.names.len());
+                    let stated = columns.label_end.as_ref().map(|_| after[0][t]);
+                    // Where nobody says when a target is known, it is not.
+                    let is_known = !stated.is_some_and(f64::is_nan);
+                    targets.extend(values.iter().map(|own| if is_known { own[t] as f32 } else { f32::NAN }));
+                    if let Some(stated) = stated {
+                        end = if is_known { stated as i64 } else { bars.close_time(t) };
+                    }
                 }
-                TargetKind::TripleBarrier(_) => unreachable!("its labels are decided above"),
-            }
-            let stated = kind.label_end().map(|_| bars.columns[bars.columns.len() - 1][t]);
-            match stated {
-                None => label_end_time.push(bars.close_time(t + horizon)),
-                Some(end) if end.is_nan() => {
-                    // Nobody says when it is known, so that it is not.
-                    let last = targets.len() - kind.columns().len();
-                    targets[last..].fill(f32::NAN);
-                    label_end_time.push(bars.close_time(t));
+                TargetKind::TripleBarrier(barrier) => {
+                    let unit = match barrier.unit {
+                        BarrierUnit::Return => now,
+                        BarrierUnit::Pips => pip_size,
+                        BarrierUnit::Atr => ranges[t],
+                    };
+                    let decision = barrier.decide(bars, t, horizon, unit);
+                    targets.push(decision.class as f32);
+                    end = bars.close_time(t + decision.bars);
                 }
-                Some(end) => label_end_time.push(end as i64),
             }
+            label_end_time.push(end);
         }
     }
 
     /// Goes on with the mean of the true range, where it is a unit.
-    fn take_ranges(&mut self, bars: &Bars, count: usize, barrier: TripleBarrier) {
+    fn take_ranges(&mut self, bars: &Bars, count: usize) {
         self.ranges.clear();
-        if barrier.unit != BarrierUnit::Atr {
+        if !matches!(self.kind, TargetKind::TripleBarrier(TripleBarrier { unit: BarrierUnit::Atr, .. })) {
             return;
         }
         for index in 0..count {

@@ -75,27 +75,29 @@ impl BarColumns<'_> {
         let names = names.chain(self.time_columns.iter().map(|column| column.name));
         names.into_iter().try_for_each(|name| write!(text, ",{name}"))?;
         for (row, &time_ns) in self.time_ns.iter().enumerate() {
-            write!(text, "\n{}", self.time(time_ns))?;
+            text.push(b'\n');
+            self.write_time(&mut text, time_ns)?;
             self.columns.iter().map(|column| column.values[row]).try_for_each(|number| match number.is_nan() {
                 true => text.write_all(b","),
                 false => write!(text, ",{number}"),
             })?;
-            self.time_columns.iter().map(|column| column.time_ns[row]).try_for_each(|time_ns| match time_ns {
-                i64::MIN => text.write_all(b","),
-                time_ns => write!(text, ",{}", self.time(time_ns)),
-            })?;
+            for time_ns in self.time_columns.iter().map(|column| column.time_ns[row]) {
+                text.push(b',');
+                if time_ns != i64::MIN {
+                    self.write_time(&mut text, time_ns)?;
+                }
+            }
         }
         text.push(b'\n');
         Ok(text)
     }
 
-    fn time(self, time_ns: i64) -> String {
-        let mut time =
-            Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time").to_string();
-        if self.times == BarTimes::Wall {
-            time.truncate(time.trim_end_matches('Z').len());
+    fn write_time(self, text: &mut Vec<u8>, time_ns: i64) -> io::Result<()> {
+        let time = Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
+        match self.times {
+            BarTimes::Utc => write!(text, "{time}"),
+            BarTimes::Wall => write!(text, "{}", time.to_string().trim_end_matches('Z')),
         }
-        time
     }
 }
 

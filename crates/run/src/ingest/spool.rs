@@ -119,11 +119,7 @@ impl SpoolFolder {
     ) -> Result<megabatch_bars::Result<Parsed>> {
         let key = key(files, options);
         let [bars, entry] = ["bars", "json"].map(|ending| self.path.join(format!("{key}.{ending}")));
-        if let Some(found) = found(
-            &bars,
-            &entry,
-            options.columns.len() + options.target_columns.len() + usize::from(options.label_end_column.is_some()),
-        ) {
+        if let Some(found) = found(&bars, &entry, options.all_columns()) {
             return Ok(Ok(found));
         }
         let recording = match read(&bars) {

@@ -241,6 +241,28 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
         Some(true) => "The scalers do not change with any bar after the span that they were fitted on.\n",
         _ => "The scalers were fitted on everything: no bar comes after it.\n",
     };
+    let around = match changes.len() {
+        0 => "no change of the clocks lies in it".to_owned(),
+        count => format!("around {count} changes of the clocks ({})", changes.join(", ")),
+    };
+    let text = format!(
+        "{}: made of its source, byte for byte.\n{}{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
+         ({} bars replaced in {:.1} s).\n{}",
+        path.display(),
+        taken_as_known(facts),
+        moments.samples.len(),
+        moments.random,
+        facts["bars_replaced"],
+        facts["seconds"].as_f64().unwrap_or_default(),
+        split_text(split),
+    );
+    let report = CommandReport::new(text, &json);
+    // A file without a proven split is not one that was found good.
+    if split.none_because.is_some() { report.with_verdict(Kind::Data) } else { report }
+}
+
+/// Sentences about columns and targets that are not proven, and doubts about them.
+fn taken_as_known(facts: &Value) -> String {
     let named = |list: &str| {
         let names: Vec<&str> = listed(facts, list).filter_map(Value::as_str).collect();
         (!names.is_empty()).then(|| names.join(", "))
@@ -256,24 +278,7 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
     });
     let doubts: String =
         listed(facts, "warnings").filter_map(Value::as_str).map(|doubt| format!("warning: {doubt}\n")).collect();
-    let columns = columns.unwrap_or_default() + &targets.unwrap_or_default() + &doubts;
-    let around = match changes.len() {
-        0 => "no change of the clocks lies in it".to_owned(),
-        count => format!("around {count} changes of the clocks ({})", changes.join(", ")),
-    };
-    let text = format!(
-        "{}: made of its source, byte for byte.\n{columns}{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
-         ({} bars replaced in {:.1} s).\n{}",
-        path.display(),
-        moments.samples.len(),
-        moments.random,
-        facts["bars_replaced"],
-        facts["seconds"].as_f64().unwrap_or_default(),
-        split_text(split),
-    );
-    let report = CommandReport::new(text, &json);
-    // A file without a proven split is not one that was found good.
-    if split.none_because.is_some() { report.with_verdict(Kind::Data) } else { report }
+    columns.unwrap_or_default() + &targets.unwrap_or_default() + &doubts
 }
 
 fn split_text(split: &SplitProof) -> String {

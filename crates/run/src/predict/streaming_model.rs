@@ -247,10 +247,7 @@ impl StreamingModel {
             symbol: Some(self.symbol.clone()),
             symbol_pattern: None,
             base: Some(self.base),
-            // Targets of bars that come are not known.
-            target_columns: Vec::new(),
-            label_end_column: None,
-            ..self.recipe.read_options()
+            ..self.recipe.read_options().without_targets()
         }
     }
 
