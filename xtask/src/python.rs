@@ -1,5 +1,5 @@
-//! The Python module in `bindings/python`: `cargo xtask python build | test | stubs | measure`, and
-//! the gate `python`.
+//! The Python module in `bindings/python`: `cargo xtask python build | test | stubs | measure |
+//! leakbench`, and the gate `python`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,13 +52,19 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 _ => module.measure(&environment(&workspace)?, "measure_loader.py", rest),
             }
         }
+        ("leakbench", rest) => {
+            let module = Module::build_with(&workspace, Profile::Release)?;
+            let folder = workspace.root.join("benches/leakbench");
+            let mut leakbench = module.python(&environment(&workspace)?);
+            succeed_without_limit(leakbench.args(["-B", "-W", "ignore"]).arg(folder).args(rest))
+        }
         ("stubs", []) => {
             let module = Module::build(&workspace)?;
             module.write_stubs()?;
             module.check_types(&environment(&workspace)?)
         }
         _ => bail!(
-            "expected `python build`, `python test [--torch] [NAME…]`, `python stubs` or `python measure [--torch]`"
+            "expected `python build`, `python test [--torch] [NAME…]`, `python stubs`, `python measure [--torch]` or `python leakbench`"
         ),
     }
 }
@@ -68,7 +74,8 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     let workspace = &session.workspace;
     let package = workspace.packages.iter().find(|package| package.name == PACKAGE);
     let package = package.context("the Python module is a member of the workspace")?;
-    let pages = ["docs/guide/python.md", "README.md"].map(|page| session.sources.page_key(page));
+    let pages =
+        ["docs/guide/python.md", "docs/guide/own-features.md", "README.md"].map(|page| session.sources.page_key(page));
     let key = hash_of(&(session.sources.package_key(workspace, package), pages));
     session.passed.unless_unchanged("python", key, || {
         let module = Module::build(workspace)?;

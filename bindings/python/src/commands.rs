@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use bytemuck::Pod;
 use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
-use megabatch_run::ingest::{BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, Recipe, TableColumns};
+use megabatch_run::ingest::{
+    BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, FeatureList, FunctionInputs, Recipe, TableColumns,
+};
 use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
 use megabatch_run::text::ByteSize;
@@ -15,6 +17,7 @@ use pyo3::prelude::*;
 
 use crate::convert::{Facts, Named, facts, numbers};
 use crate::failure::{OrRaise as _, exception};
+use crate::functions::{FunctionsCall, PythonFunctions};
 use crate::host::PythonHost;
 use crate::process;
 use crate::training::{Told, told};
@@ -75,6 +78,14 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
     features.filter_map(|feature| feature.as_column().map(|column| column.column().to_owned())).collect()
 }
 
+/// Columns of the bars of a series file that only functions see, and the library of their frames.
+#[pyfunction]
+pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, Option<String>)> {
+    process::check(py)?;
+    let FunctionInputs { columns, frames } = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
+    Ok((columns, frames))
+}
+
 /// Recipe of a series of files of bars.
 fn recipe(py: Python<'_>, bars: Vec<PathBuf>, options: &[(String, String)]) -> PyResult<Recipe> {
     Recipe::from_options(bars, options.iter().map(|(name, value)| (name.as_str(), value.as_str()))).or_raise(py)
@@ -87,11 +98,15 @@ pub(crate) fn ingest<'py>(
     bars: Vec<PathBuf>,
     options: Vec<(String, String)>,
     out: PathBuf,
+    functions: Option<Named<FunctionsCall>>,
 ) -> PyResult<Told<'py>> {
     process::check(py)?;
-    let recipe = recipe(py, bars, &options)?;
-    let host = PythonHost::new(None, None);
-    let report = host.run(py, |host| megabatch_run::ingest::ingest(&recipe, &out, host))?.or_raise(py)?;
+    let mut recipe = recipe(py, bars, &options)?;
+    if functions.is_some() && options.iter().all(|(name, _)| name != "features") {
+        recipe.features = FeatureList(Vec::new());
+    }
+    let host = PythonHost::new(None, None).with_functions(functions.map(PythonFunctions::new));
+    let report = host.run_on_bars(py, |host| megabatch_run::ingest::ingest(&recipe, &out, host))?;
     told(py, &report)
 }
 
@@ -102,12 +117,13 @@ pub(crate) fn append<'py>(
     bars: Vec<PathBuf>,
     options: Vec<(String, String)>,
     out: PathBuf,
+    functions: Option<Named<FunctionsCall>>,
 ) -> PyResult<Told<'py>> {
     process::check(py)?;
     let stated: Vec<String> = options.iter().map(|(name, _)| name.clone()).collect();
     let recipe = recipe(py, bars, &options)?;
-    let host = PythonHost::new(None, None);
-    let appended = host.run(py, |host| megabatch_run::ingest::append(&recipe, &stated, &out, host))?.or_raise(py)?;
+    let host = PythonHost::new(None, None).with_functions(functions.map(PythonFunctions::new));
+    let appended = host.run_on_bars(py, |host| megabatch_run::ingest::append(&recipe, &stated, &out, host))?;
     told(py, &appended)
 }
 
@@ -120,11 +136,12 @@ pub(crate) fn leak<'py>(
     samples: usize,
     seed: u64,
     set: Vec<String>,
+    functions: Option<Named<FunctionsCall>>,
 ) -> PyResult<Told<'py>> {
     process::check(py)?;
     let options = proof::Options { source, samples, seed, settings: SettingSources { file: None, set } };
-    let host = PythonHost::new(None, None);
-    let report = host.run(py, |host| proof::prove(&path, &options, host))?.or_raise(py)?;
+    let host = PythonHost::new(None, None).with_functions(functions.map(PythonFunctions::new));
+    let report = host.run_on_bars(py, |host| proof::prove(&path, &options, host))?;
     told(py, &report)
 }
 

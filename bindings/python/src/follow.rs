@@ -108,7 +108,7 @@ impl Follower {
         let ((lines, from), (to, said)) = (channel(), channel());
         let work = move || {
             let notes = Notes(Mutex::new(to.clone()));
-            let host = Host { environment: Vec::new(), cache_folder: None, observer: &notes, cancel: &Silent };
+            let host = Host { observer: &notes, ..Host::silent() };
             let reader = Lines { from, said: to.clone(), buffer: Vec::new(), at: 0 };
             let refusals = to.clone();
             let source = BarSource::Lines {

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use megabatch_run::ingest::BarFunctions;
 use megabatch_run::train::Event;
 use megabatch_run::{Cancel, Host, Milestone, Observer, Progress, Work, cache_folder};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::convert::serialized;
+use crate::failure::exception;
+use crate::functions::PythonFunctions;
 
 /// Interval of checks for a signal, and of display updates. Both take Python's lock.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -26,12 +29,32 @@ pub(crate) struct PythonHost {
     end: Arc<EndRequest>,
     /// Time of the last check for a signal.
     looked: Mutex<Instant>,
+    functions: Option<PythonFunctions>,
 }
 
 impl PythonHost {
     /// A host whose callbacks are `on_event` and `display`.
     pub(crate) fn new(on_event: Option<Py<PyAny>>, display: Option<Py<PyAny>>) -> Self {
-        PythonHost { on_event, display, end: Arc::default(), looked: Mutex::new(Instant::now()) }
+        PythonHost { on_event, display, end: Arc::default(), looked: Mutex::new(Instant::now()), functions: None }
+    }
+
+    /// The host with functions of bars.
+    pub(crate) fn with_functions(self, functions: Option<PythonFunctions>) -> Self {
+        PythonHost { functions, ..self }
+    }
+
+    /// Runs `work` on bars without Python's lock. Where a function of bars failed, its exception is
+    /// raised.
+    pub(crate) fn run_on_bars<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Host<'_>) -> megabatch_run::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.run(py, work)?.map_err(|error| {
+            let is_failure = error.fields().iter().any(|(name, _)| *name == "failed");
+            let raised = self.functions.as_ref().and_then(PythonFunctions::take_raised);
+            raised.filter(|_| is_failure).unwrap_or_else(|| exception(py, &error))
+        })
     }
 
     /// Runs `work` without Python's lock. An exception of a callback or a signal goes over its
@@ -44,6 +67,7 @@ impl PythonHost {
                 cache_folder: cache_folder(|name| std::env::var_os(name)),
                 observer: self,
                 cancel: self,
+                functions: self.functions.as_ref().map(|functions| functions as &dyn BarFunctions),
             };
             work(&host)
         });

@@ -11,6 +11,7 @@ mod convert;
 mod dataset;
 mod failure;
 mod follow;
+mod functions;
 mod graph;
 mod host;
 mod loader;
@@ -24,8 +25,8 @@ mod training;
 mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
-        append, bar_columns, build_graphs, doctor, feature_columns, feature_names, ingest, leak, replay_memory,
-        synthesize, write_bars,
+        append, bar_columns, build_graphs, doctor, feature_columns, feature_names, function_inputs, ingest, leak,
+        replay_memory, synthesize, write_bars,
     };
     #[pymodule_export]
     use crate::dataset::Dataset;

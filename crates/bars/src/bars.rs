@@ -109,7 +109,7 @@ impl Bars {
     }
 
     #[inline]
-    fn without_columns(&self, index: usize) -> Bar {
+    pub(crate) fn without_columns(&self, index: usize) -> Bar {
         Bar {
             open_time: self.open_time[index],
             open: self.open[index],

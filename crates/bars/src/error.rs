@@ -1,4 +1,5 @@
 pub(crate) mod excluded;
+pub(crate) mod function_fault;
 pub(crate) mod look_ahead;
 pub(crate) mod message;
 pub(crate) mod row_error;
@@ -7,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::excluded::{Excluded, ExcludedLines};
+use crate::error::function_fault::FunctionFault;
 use crate::error::look_ahead::LookAhead;
 use crate::error::message::{BarShortage, LongestOf, Percent, Shortages};
 use crate::error::row_error::RowError;
@@ -63,6 +65,19 @@ pub enum Error {
         action: &'static str,
         /// Error of the system.
         source: io::Error,
+    },
+
+    /// A function of the user cannot be a feature of these bars.
+    #[error("{function}: {instrument}, {timeframe}: {fault}")]
+    Function {
+        /// Name of the function.
+        function: String,
+        /// The instrument.
+        instrument: String,
+        /// Timeframe of the bars that it was called with.
+        timeframe: Timeframe,
+        /// Reason.
+        fault: Box<FunctionFault>,
     },
 
     /// The observer ended the work.
@@ -496,6 +511,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Reason why a function of the user cannot be a feature, if it is that.
+    pub fn function_fault(&self) -> Option<&FunctionFault> {
+        if let Error::Function { fault, .. } = self { Some(fault) } else { None }
+    }
+
     /// The one file that is at fault.
     fn path(&self) -> Option<&Path> {
         match self {

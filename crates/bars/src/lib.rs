@@ -22,6 +22,7 @@ pub use clean::gap::{GapPolicy, Weekends};
 pub use clean::gaps::{Gap, GapCount, GapKind, Gaps};
 pub use clean::jumps::Jump;
 pub use error::excluded::Excluded;
+pub use error::function_fault::FunctionFault;
 pub use error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
 pub use error::message::BarShortage;
 pub use error::row_error::{OnError, RowError, RowFix};
@@ -35,6 +36,7 @@ pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
 pub use parse::symbol::pip_size_of;
 pub use parse::symbol_pattern::SymbolPattern;
 pub use place::ObserveBytes;
+pub use proof::functions::{FunctionProof, prove_functions};
 pub use proof::{Moment, Proof, prove_samples, prove_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
@@ -49,6 +51,9 @@ pub use series::Segment;
 pub use series::column_feature::{ColumnFeature, ColumnRule};
 pub use series::feature::Feature;
 pub use series::foresight::{Foresight, foresight};
+pub use series::functions::{
+    BarFunctions, FunctionAnswers, FunctionBars, FunctionCall, FunctionColumn, FunctionTargets, WithFunctions,
+};
 pub use series::instrument::Instrument;
 pub use series::panel::{CommonSpool, ReturnPanel, WithoutReturns, return_panel, spool_common_times};
 pub use series::scale::Scaling;
@@ -59,7 +64,7 @@ pub use series::streamed::{
     Observe, SampleInstants, SeriesHeader, SeriesPiece, SeriesPlan, StreamedInstrument, TimeframeHeader,
     TimeframePiece, bars_before,
 };
-pub use series::target::{ColumnTargets, TargetKind};
+pub use series::target::{ColumnTargets, TargetKind, TargetOrigin};
 pub use series::triple_barrier::{BarrierUnit, TripleBarrier};
 pub use spool::SpooledBars;
 pub use time::date_order::DateOrder;

@@ -10,6 +10,7 @@
 //! by no future: what they leave behind, the state of the features, is carried to the first bar
 //! that a window of the sample reads.
 
+pub(crate) mod functions;
 pub(crate) mod perturb;
 mod recent;
 mod replaced;

@@ -5,6 +5,7 @@ pub(crate) mod feature_chunks;
 pub(crate) mod feature_column;
 pub(crate) mod feature_stream;
 pub(crate) mod foresight;
+pub(crate) mod functions;
 pub(crate) mod instrument;
 pub(crate) mod panel;
 pub(crate) mod rolling;

@@ -16,6 +16,7 @@ pub(crate) fn host() -> Host<'static> {
         cache_folder: cache_folder(|name| std::env::var_os(name)),
         observer: &StandardError,
         cancel: &Signals,
+        functions: None,
     }
 }
 

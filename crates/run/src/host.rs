@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use megabatch_bars::BarFunctions;
 use megabatch_trainer::Event;
 
 use crate::error::Result;
@@ -20,12 +21,14 @@ pub struct Host<'a> {
     pub observer: &'a dyn Observer,
     /// Source of requests to end it.
     pub cancel: &'a dyn Cancel,
+    /// Functions of the program that are features of bars, if it has any.
+    pub functions: Option<&'a dyn BarFunctions>,
 }
 
 impl Host<'static> {
     /// No environment, no cache, no observer and no cancellation.
     pub fn silent() -> Self {
-        Host { environment: Vec::new(), cache_folder: None, observer: &Silent, cancel: &Silent }
+        Host { environment: Vec::new(), cache_folder: None, observer: &Silent, cancel: &Silent, functions: None }
     }
 }
 

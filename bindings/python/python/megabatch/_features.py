@@ -51,9 +51,13 @@ Target = Union[str, Sequence[str], TripleBarrier]
 
 
 def named(
-    features: Sequence[str] | str | None, columns: Mapping[str, str] | None, known: Sequence[str] | None
-) -> list[str] | None:
-    """The features as `ingest` takes them: a name of a column is `column:NAME:RULE`.
+    features: Sequence[str] | str | None,
+    columns: Mapping[str, str] | None,
+    known: Sequence[str] | None,
+    seen: Sequence[str] = (),
+) -> tuple[list[str] | None, list[str]]:
+    """The features as `ingest` takes them: a name of a column is `column:NAME:RULE`. Then, in the same form, those of
+    the columns `seen` that are no features.
 
     `known` are the columns of the frame that have no role of their own; `None` for bars that are files.
     """
@@ -61,13 +65,12 @@ def named(
     for name, rule in rules.items():
         if rule not in _RULES:
             raise ConfigError(f"columns: {name!r}: {rule!r}: expected {', '.join(_RULES)}", key="columns", found=rule)
-    if features is None:
-        _require_none(rules)
-        return None
-    names = features.split(",") if isinstance(features, str) else list(features)
+    names = features.split(",") if isinstance(features, str) else list(features or [])
     found = [_named(str(name).strip(), rules, known) for name in names]
+    own = _megabatch.feature_columns(found)
+    others = [f"{_PREFIX}{name}:{rules.pop(name, 'last')}" for name in seen if name not in own]
     _require_none(rules)
-    return found
+    return None if features is None else found, others
 
 
 def targets(target: Target | None, known: Sequence[str] | None) -> list[str] | None:

@@ -117,6 +117,48 @@ def by_symbol(
     return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
 
 
+def columns(frame: Any) -> dict[str, npt.NDArray[Any]]:
+    """Every column of a frame by its name."""
+    table = _Table.open(frame)
+    return {name: table._values(place) for place, name in enumerate(table._names)}
+
+
+def column(series: Any, name: str) -> npt.NDArray[Any]:
+    """The values of a series or an array of pandas, polars or pyarrow."""
+    module = library(series)
+    if module == "pandas":
+        import pandas
+
+        return _Pandas(pandas.DataFrame({name: series}))._values(0)
+    if module == "polars":
+        return _Polars(series.to_frame())._values(0)
+    import pyarrow
+
+    return _Arrow(pyarrow.table({name: series}))._values(0)
+
+
+def times(series: Any, name: str) -> npt.NDArray[np.int64]:
+    """The times in a series or an array, ns since 1970; those without a zone are UTC."""
+    module = library(series)
+    if module == "pandas":
+        return _Pandas._from_series(series, name).time_ns
+    if module == "polars":
+        return _Polars(series.to_frame())._times(0, name).time_ns
+    if module == "pyarrow":
+        import pyarrow
+
+        return _Arrow(pyarrow.table({name: series}))._times(0, name).time_ns
+    raise _no_times(name, getattr(series, "dtype", type(series).__name__))
+
+
+def number_columns(frame: Any) -> list[str]:
+    """Names of the columns of numbers without a role that every frame has."""
+    frames = list(frame.values()) if isinstance(frame, Mapping) else [frame]
+    tables = [_Table.open(table) for own in frames for table in (_by_ticker(own) or {"": own}).values()]
+    found = [list(table.further_numbers(None)) for table in tables]
+    return [name for name in dict.fromkeys(found[0]) if all(name in own for own in found)] if found else []
+
+
 def own_columns(frame: Any) -> list[str]:
     """Names of the columns that have no role of their own, each once."""
     frames = list(frame.values()) if isinstance(frame, Mapping) else [frame]

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "feature_columns", "feature_names", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -202,7 +202,7 @@ class TorchPool:
         Ends a step.
         """
 
-def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Adds the bars of files to the series `out`. `options` must be those that it was made with.
     """
@@ -243,12 +243,17 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None]:
+    """
+    Columns of the bars of a series file that only functions see, and the library of their frames.
+    """
+
+def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Makes a series file from files of bars, with options named as in `megabatch ingest`.
     """
 
-def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str]) -> tuple[str, dict[str, Any]]:
+def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Proves that no sample of a series file sees the future.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _features, _frames, _megabatch, _settings
+from . import _features, _frames, _functions, _megabatch, _settings
 from ._features import triple_barrier
 from ._bars_folder import BarsFolder
 from ._ingest_report import IngestReport
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 StrPath = Union[str, "os.PathLike[str]"]
+_Features = Union[Sequence[Union[str, _functions.BarFunction]], str, _functions.BarFunction]
 _Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
 
 __all__ = ["Dataset", "LeakProof", "Timeframe", "ingest", "leak", "open", "triple_barrier"]
@@ -227,9 +228,20 @@ class Dataset:
         }
         return [self._parts(fold) for fold in self._native.walk_forward(*_settings.sources(settings, {}))]
 
-    def append(self, bars: _Bars, *, symbol: str | None = None, **options: Any) -> Dataset:
+    def append(
+        self,
+        bars: _Bars,
+        *,
+        symbol: str | None = None,
+        features: _Features | None = None,
+        target: _functions.BarFunction | None = None,
+        **options: Any,
+    ) -> Dataset:
         """Adds bars that came since to a series file, and gives the dataset of the longer file; this one stays as it
         was.
+
+        A series with functions needs these again, as `features=[function]` and `target=function`. They are called with
+        all bars, and must give the values that the series has.
 
         `bars` are those of `ingest`. They may overlap the bars of before, where they are equal. Scalers and options
         stay, and none need be stated again but the `zone` of times that have none. The files that the series was made
@@ -237,14 +249,16 @@ class Dataset:
         """
         self._require_whole("append")
         named = _named(options)
+        functions = _functions_again(features, target, self._path)
         if not _is_frames(bars):
-            answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path)
+            answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path, functions)
             return self._again(_told(answer))
         zone = options.get("zone")
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
         columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
+        columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         end_column = self._facts["label_end_column"]
         by_symbol = _frames.by_symbol(
             bars, symbol, None if zone is None else str(zone), columns, unnamed, label_end=end_column
@@ -259,7 +273,7 @@ class Dataset:
         folder = BarsFolder(self._path)
         before = folder.files()
         with folder.with_files(by_symbol) as paths:
-            answer = _megabatch.append(paths, _options(named), self._path)
+            answer = _megabatch.append(paths, _options(named), self._path, functions)
         report = _told(answer)
         if not report.facts["appended"]["files"]:
             folder.keep_only(before)
@@ -325,12 +339,12 @@ def ingest(
     bars: _Bars,
     *,
     timeframes: Mapping[str, int] | str | None = None,
-    target: _features.Target | None = None,
+    target: _features.Target | _functions.BarFunction | None = None,
     horizon: int | None = None,
     label_end: str | None = None,
     out: StrPath | None = None,
     symbol: str | None = None,
-    features: Sequence[str] | str | None = None,
+    features: _Features | None = None,
     columns: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Dataset:
@@ -356,22 +370,30 @@ def ingest(
     """
     named = _named(options)
     own_columns = _frames.own_columns(bars) if _is_frames(bars) else None
-    names = _features.named(features, columns, own_columns)
-    aims = _features.targets(target, own_columns)
+    stated_target, label = _functions.split_target(target)
+    aims = _features.targets(stated_target, own_columns)
+    stated, called = _functions.split(features)
+    calls = called or label is not None
+    functions = _functions.Functions(called, label, _library(bars)).native() if calls else None
+    seen = _seen(bars, columns, aims) if calls else []
+    if calls and features is None:
+        stated = "default"
+    names, others = _features.named(stated, columns, own_columns, seen)
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
             raise ConfigError(f"horizon={horizon}: triple_barrier has a horizon of {target.horizon}", key="horizon")
         horizon = target.horizon
     ends = _features.label_end(label_end, own_columns)
-    named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names, "label-end": ends})
+    named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names or None, "label-end": ends})
+    named["function-columns"] = others or None
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
     if not _is_frames(bars):
         named["symbol"] = symbol
-        report = _told(_megabatch.ingest(_paths(bars), _options(named), file))
+        report = _told(_megabatch.ingest(_paths(bars), _options(named), file, functions))
         return Dataset(file, _keeps=keeps, _report=report)
     zone = options.get("zone")
-    read = _features.columns_of(names or [], aims)
+    read = [*_features.columns_of(names or [], aims), *_features.columns_of(others, None)]
     end_column = _features.column_name(ends)
     by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), read, label_end=end_column)
     folder = BarsFolder(file)
@@ -382,12 +404,41 @@ def ingest(
         named["symbol-pattern"] = "{}"
     named.setdefault("format", "iso")
     with folder.with_files(by_symbol) as paths:
-        answer = _megabatch.ingest(paths, _options(named), file)
+        answer = _megabatch.ingest(paths, _options(named), file, functions)
     folder.keep_only(name for name in folder.files() if name not in before)
     answer[1]["unused_columns"] = [
         name for name in own_columns or [] if name not in read and name != end_column
     ]
     return Dataset(file, _keeps=keeps, _report=_told(answer))
+
+
+def _library(bars: _Bars) -> str | None:
+    """The library of frames; `None` for files."""
+    own = next(iter(bars.values()), None) if isinstance(bars, Mapping) else bars
+    found = _frames.library(own)
+    return found if found in ("pandas", "polars", "pyarrow") else None
+
+
+def _seen(bars: _Bars, columns: Mapping[str, str] | None, aims: Sequence[str] | None) -> list[str]:
+    """Columns that functions see: of frames all numbers that are no targets, of files those of `columns`."""
+    if not _is_frames(bars):
+        return list(columns or [])
+    targets = _features.columns_of([], aims)
+    return [name for name in _frames.number_columns(bars) if name not in targets]
+
+
+def _functions_again(
+    features: _Features | None, target: _functions.BarFunction | None, path: pathlib.Path
+) -> dict[str, Any] | None:
+    """Functions of the series at `path`, given again."""
+    stated, called = _functions.split(features)
+    if stated:
+        raise ConfigError(
+            f"features: {', '.join(map(str, stated))}: a series keeps its features; give its functions alone", key="features"
+        )
+    if not called and target is None:
+        return None
+    return _functions.Functions(called, target, _megabatch.function_inputs(path)[1]).native()
 
 
 def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
@@ -454,16 +505,23 @@ def leak(
     seed: int = 0,
     source: Sequence[StrPath] = (),
     config: Mapping[str, Any] | None = None,
+    features: _Features | None = None,
+    target: _functions.BarFunction | None = None,
 ) -> LeakProof:
     """Proves that no sample of a series file sees a bar that had not closed, or raises `DataError` with the first one
     that does.
 
     The series is made again from its bars and compared. `source` says where the bars are now, if they were moved.
+
+    A series with functions needs these again, as `features=[function]` and `target=function`. They are replayed on bars
+    that end earlier, and on bars that go on with other values: what they say of the bars before must stay the same, and
+    a target once its label has ended.
     """
     _frames.refuse(dataset, "leak")
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
     _, settings = _settings.sources(config, {})
-    text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], samples, seed, settings)
+    functions = _functions_again(features, target, path)
+    text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], samples, seed, settings, functions)
     return LeakProof(text, facts)

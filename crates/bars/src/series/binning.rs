@@ -7,8 +7,7 @@
 
 use crate::bars::Bar;
 use crate::error::{Error, Result};
-use crate::series::column_feature::{ColumnFeature, ColumnRule};
-use crate::series::feature::Feature;
+use crate::series::column_feature::ColumnRule;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
@@ -25,12 +24,11 @@ pub(crate) struct Binning {
 }
 
 impl Binning {
-    /// Nothing so far. The columns among `features` are those of the bars.
+    /// Nothing so far. The further columns of the bars follow `rules`.
     ///
     /// # Errors
     /// [`Error::NotAMultiple`].
-    pub(crate) fn new(timeframe: Timeframe, base: Timeframe, features: &[Feature]) -> Result<Self> {
-        let rules = features.iter().filter_map(Feature::as_column).map(ColumnFeature::rule).collect();
+    pub(crate) fn new(timeframe: Timeframe, base: Timeframe, rules: Vec<ColumnRule>) -> Result<Self> {
         match timeframe.duration_ns() % base.duration_ns() {
             0 => Ok(Binning { timeframe, base, rules, open: None, bars: 0 }),
             _ => Err(Error::NotAMultiple { timeframe, base }),
@@ -126,9 +124,9 @@ mod tests {
 
     /// The bins that have closed by the close of the last bar.
     fn closed(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
-        let features = ColumnRule::ALL.map(|rule| Feature::Column(ColumnFeature::new("x", rule)));
+        let rules = ColumnRule::ALL.to_vec();
         let (mut binning, mut bins) =
-            (Binning::new(timeframe, bars.timeframe, &features)?, Bars::with_capacity(timeframe, 0));
+            (Binning::new(timeframe, bars.timeframe, rules)?, Bars::with_capacity(timeframe, 0));
         for index in 0..bars.len() {
             binning.push(&bars.bar(index), |bin| bins.push(bin))?;
         }

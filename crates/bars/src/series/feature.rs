@@ -2,6 +2,10 @@ use crate::series::column_feature::{ColumnFeature, PREFIX};
 use crate::unknown_name::UnknownName;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+/// Begins the name of a column of a function.
+pub(crate) const FUNCTION: &str = "function:";
 
 /// A number of each bar: computed from that bar and earlier ones, or a column of its file.
 ///
@@ -71,6 +75,9 @@ pub enum Feature {
     WeekCos,
     /// `column:NAME`: a column of the bars' files, known when its bar closes.
     Column(ColumnFeature),
+    /// `function:NAME`: a column that a function of the user computes from the bars of each
+    /// timeframe, see [`BarFunctions`](crate::BarFunctions).
+    Function(Arc<str>),
 }
 
 /// Properties of a feature that need no computation.
@@ -134,6 +141,7 @@ impl Feature {
     pub fn name(&self) -> &str {
         match self {
             Feature::Column(column) => column.written(),
+            Feature::Function(written) => written,
             computed => computed.facts().name,
         }
     }
@@ -141,6 +149,16 @@ impl Feature {
     /// The column that it is, if it is one.
     pub fn as_column(&self) -> Option<&ColumnFeature> {
         if let Feature::Column(column) = self { Some(column) } else { None }
+    }
+
+    /// The feature that is the column `name` of a function.
+    pub fn from_function(name: &str) -> Self {
+        Feature::Function(format!("{FUNCTION}{name}").into())
+    }
+
+    /// Name of the function's column that it is, if it is one.
+    pub fn as_function(&self) -> Option<&str> {
+        if let Feature::Function(written) = self { written.strip_prefix(FUNCTION) } else { None }
     }
 
     /// Number of bars from the start of a series at which the feature is not defined yet.
@@ -183,6 +201,7 @@ impl Feature {
             Feature::WeekSin => ("week_sin", 0),
             Feature::WeekCos => ("week_cos", 0),
             Feature::Column(_) => (PREFIX, 0),
+            Feature::Function(_) => (FUNCTION, 0),
         };
         Facts { name, warm_up }
     }
@@ -204,6 +223,9 @@ impl FromStr for Feature {
                 _ => Ok(Feature::Column(column)),
             };
         }
+        if let Some(column) = name.strip_prefix(FUNCTION).filter(|column| !column.is_empty()) {
+            return Ok(Feature::from_function(column));
+        }
         Feature::ALL.into_iter().find(|feature| feature.name() == name).ok_or_else(|| {
             let all = Feature::ALL.each_ref().map(Feature::name).join(", ");
             let alike = Feature::alike(name).join(" or ");
@@ -212,12 +234,6 @@ impl FromStr for Feature {
             UnknownName::new("feature", name, expected)
         })
     }
-}
-
-/// The place of each feature among the columns of the bars; `None` for one that is computed.
-pub(crate) fn column_places(features: &[Feature]) -> Vec<Option<usize>> {
-    let mut columns = 0..;
-    features.iter().map(|feature| feature.as_column().and_then(|_| columns.next())).collect()
 }
 
 impl Feature {

@@ -9,9 +9,10 @@
 //! ```
 
 use crate::bars::Bars;
-use crate::series::feature::{Feature, column_places};
+use crate::series::feature::Feature;
 use crate::series::feature_column::column;
 use crate::series::feature_stream::Means;
+use crate::series::spec::SeriesSpec;
 use crate::time::timeframe::Timeframe;
 
 /// The features of one segment of one timeframe.
@@ -33,23 +34,24 @@ pub(crate) struct FeatureChunks {
 }
 
 impl FeatureChunks {
-    pub(crate) fn new(timeframe: Timeframe, features: &[Feature], pip_size: f64) -> Self {
+    pub(crate) fn new(timeframe: Timeframe, spec: &SeriesSpec, pip_size: f64) -> Self {
         FeatureChunks {
-            features: features.to_vec(),
-            column_places: column_places(features),
+            features: spec.features.clone(),
+            column_places: spec.column_places(timeframe),
             pip_size,
-            warm_up: features.iter().map(Feature::warm_up).max().unwrap_or(0),
+            warm_up: spec.look_back(),
             count: 0,
             recent: Bars::with_capacity(timeframe, 0),
             last_close: None,
             means: Means::new(),
-            has_recursive: features.iter().any(is_recursive),
+            has_recursive: spec.features.iter().any(is_recursive),
         }
     }
 
     /// Forgets all bars: a segment begins.
     pub(crate) fn restart(&mut self) {
-        *self = FeatureChunks::new(self.recent.timeframe, &self.features, self.pip_size);
+        self.recent.truncate(0);
+        (self.count, self.last_close, self.means) = (0, None, Means::new());
     }
 
     /// Takes the next bars of the segment and adds the rows of those after the warm-up to `rows`.
@@ -65,7 +67,10 @@ impl FeatureChunks {
         if self.has_recursive {
             self.push_recursive(bars, without_row, new);
         }
-        for (place, feature) in self.features.iter().enumerate().filter(|(_, feature)| !is_recursive(feature)) {
+        // Before its first bar a segment has no columns either.
+        let has_rows = !new.is_empty();
+        let others = self.features.iter().enumerate().filter(|(_, feature)| has_rows && !is_recursive(feature));
+        for (place, feature) in others {
             let computed;
             let values = match self.column_places[place] {
                 Some(own) => &self.recent.columns[own],
@@ -131,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::series::feature_column::tests::FeatureTable;
-    use crate::series::feature_stream::tests::{bars, with_column};
+    use crate::series::feature_stream::tests::{bars, spec, with_column};
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -145,7 +150,7 @@ mod tests {
             let features = if all { with_column() } else { vec![with_column().swap_remove(one)] };
             let bars = bars(&steps);
             let table = FeatureTable::new(&bars, &features, 1e-4);
-            let mut stream = FeatureChunks::new(bars.timeframe, &features, 1e-4);
+            let mut stream = FeatureChunks::new(bars.timeframe, &spec(&features), 1e-4);
             // What came before a restart leaves no trace.
             stream.push(&bars, &mut Vec::new());
             stream.restart();

@@ -13,7 +13,7 @@ const MONDAY_NS: i64 = 4 * DAY_NS;
 ///
 /// # Panics
 /// For a recursive feature: [`Means`](crate::series::feature_stream::Means) computes those. For a
-/// column of the bars.
+/// column of the bars or of a function.
 pub(crate) fn column(bars: &Bars, feature: &Feature, pip_size: f64) -> Vec<f64> {
     let close = &bars.close;
     match feature {
@@ -46,7 +46,8 @@ pub(crate) fn column(bars: &Bars, feature: &Feature, pip_size: f64) -> Vec<f64> 
         | Feature::MacdHistogram
         | Feature::Ema20Distance
         | Feature::Ema50Distance
-        | Feature::Column(_) => panic!("{feature} is not computed from the bars at hand"),
+        | Feature::Column(_)
+        | Feature::Function(_) => panic!("{feature} is not computed from the bars at hand"),
     }
 }
 
@@ -128,7 +129,7 @@ pub(super) mod tests {
             Feature::Ema20Distance => distance(close, &exponential_mean(close, 20)),
             Feature::Ema50Distance => distance(close, &exponential_mean(close, 50)),
             // Bars of tests have no other.
-            Feature::Column(_) => bars.columns[0].clone(),
+            Feature::Column(_) | Feature::Function(_) => bars.columns[0].clone(),
             _ => column(bars, feature, pip_size),
         }
     }
@@ -228,7 +229,7 @@ pub(super) mod tests {
             Feature::RelativeVolume => v[t] / mean(20, &|k| v[k]),
             Feature::SpreadPips => bars.spread[t] * 100.0,
             Feature::DaySin | Feature::DayCos | Feature::WeekSin | Feature::WeekCos => return None,
-            Feature::Column(_) => return None,
+            Feature::Column(_) | Feature::Function(_) => return None,
         })
     }
 

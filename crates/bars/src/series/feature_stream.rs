@@ -11,9 +11,10 @@
 //! same operations in the same order.
 
 use crate::bars::{Bar, Bars};
-use crate::series::feature::{Feature, column_places};
+use crate::series::feature::Feature;
 use crate::series::feature_column::{column, ratio_or};
 use crate::series::rolling::Smoothed;
+use crate::series::spec::SeriesSpec;
 use crate::time::timeframe::Timeframe;
 
 /// The features of one segment of one timeframe.
@@ -33,12 +34,12 @@ pub(crate) struct FeatureStream {
 }
 
 impl FeatureStream {
-    pub(crate) fn new(timeframe: Timeframe, features: &[Feature], pip_size: f64) -> Self {
+    pub(crate) fn new(timeframe: Timeframe, spec: &SeriesSpec, pip_size: f64) -> Self {
         FeatureStream {
-            features: features.to_vec(),
-            column_places: column_places(features),
+            features: spec.features.clone(),
+            column_places: spec.column_places(timeframe),
             pip_size,
-            warm_up: features.iter().map(Feature::warm_up).max().unwrap_or(0),
+            warm_up: spec.look_back(),
             count: 0,
             recent: Bars::with_capacity(timeframe, 0),
             means: Means::new(),
@@ -52,7 +53,8 @@ impl FeatureStream {
 
     /// Forgets all bars: a segment begins.
     pub(crate) fn restart(&mut self) {
-        *self = FeatureStream::new(self.recent.timeframe, &self.features, self.pip_size);
+        self.recent.truncate(0);
+        (self.count, self.means) = (0, Means::new());
     }
 
     /// Takes the next bar and adds its features to `row`, none during the warm-up. True if there
@@ -157,6 +159,7 @@ pub(super) mod tests {
     use super::*;
     use crate::series::column_feature::{ColumnFeature, ColumnRule};
     use crate::series::feature_column::tests::FeatureTable;
+    use crate::series::spec::Window;
     use crate::time::timestamp::MINUTE_NS;
 
     /// Bars of which many are equal to the one before, as in thin markets, and some have neither
@@ -184,6 +187,12 @@ pub(super) mod tests {
         bars
     }
 
+    /// A series of `features` in the timeframe of [`bars`].
+    pub(in crate::series) fn spec(features: &[Feature]) -> SeriesSpec {
+        let windows = vec![Window { timeframe: Timeframe::M5, seq_len: 1 }];
+        SeriesSpec { windows, features: features.to_vec(), ..SeriesSpec::default() }
+    }
+
     /// Every feature, and a column.
     pub(in crate::series) fn with_column() -> Vec<Feature> {
         let column = Feature::Column(ColumnFeature::new("own", ColumnRule::Last));
@@ -201,7 +210,7 @@ pub(super) mod tests {
             let features = if all { with_column() } else { vec![with_column().swap_remove(one)] };
             let bars = bars(&steps);
             let table = FeatureTable::new(&bars, &features, 1e-4);
-            let mut stream = FeatureStream::new(bars.timeframe, &features, 1e-4);
+            let mut stream = FeatureStream::new(bars.timeframe, &spec(&features), 1e-4);
             // What came before a restart leaves no trace.
             for k in 0..bars.len() {
                 stream.push(bars.bar(k), &mut Vec::new());

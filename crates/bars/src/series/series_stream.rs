@@ -67,8 +67,8 @@ impl SeriesStream {
         let stream = |(window, scaler): (Window, TimeframeScaler)| {
             Ok(TimeframeStream {
                 window,
-                binning: Binning::new(window.timeframe, base, &spec.features)?,
-                features: FeatureStream::new(window.timeframe, &spec.features, instrument.pip_size),
+                binning: Binning::new(window.timeframe, base, spec.column_rules())?,
+                features: FeatureStream::new(window.timeframe, spec, instrument.pip_size),
                 center: scaler.center,
                 scale: scaler.scale,
                 closed: Vec::new(),

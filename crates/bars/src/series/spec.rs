@@ -2,6 +2,7 @@ use std::fmt::Display;
 
 use crate::clean::gap::GapPolicy;
 use crate::error::{Error, Result};
+use crate::series::column_feature::{ColumnFeature, ColumnRule};
 use crate::series::feature::Feature;
 use crate::series::scale::Scaling;
 use crate::series::target::TargetKind;
@@ -81,10 +82,44 @@ impl SeriesSpec {
         self.features.iter().filter_map(Feature::as_column).map(|column| column.column().to_owned()).collect()
     }
 
+    /// Names of the columns of functions among the features, in their order. Bars of the series
+    /// have one of each for each timeframe, behind the columns of the files.
+    pub fn functions(&self) -> Vec<String> {
+        self.features.iter().filter_map(Feature::as_function).map(str::to_owned).collect()
+    }
+
     /// Number of columns of the bars: those of features and targets, and of the label's end.
     pub fn all_columns(&self) -> usize {
         let label_ends = usize::from(self.target_kind.label_end().is_some());
-        self.columns().len() + self.target_kind.columns().len() + label_ends
+        self.feature_columns() + self.target_kind.columns().len() + label_ends
+    }
+
+    /// Number of columns of the bars that are features.
+    pub(crate) fn feature_columns(&self) -> usize {
+        self.columns().len() + self.functions().len() * self.windows.len()
+    }
+
+    /// Rule of each column of the bars that is a feature.
+    pub(crate) fn column_rules(&self) -> Vec<ColumnRule> {
+        let own = self.features.iter().filter_map(Feature::as_column).map(ColumnFeature::rule);
+        let mut rules: Vec<ColumnRule> = own.collect();
+        rules.resize(self.feature_columns(), ColumnRule::Last);
+        rules
+    }
+
+    /// The place of each feature of a timeframe among the columns of the bars; `None` for one that
+    /// is computed from prices.
+    pub(crate) fn column_places(&self, timeframe: Timeframe) -> Vec<Option<usize>> {
+        let mut own = 0..;
+        let mut functions = 0..;
+        let shorter = self.windows.iter().filter(|window| window.timeframe < timeframe).count();
+        let first = self.columns().len() + shorter;
+        let place = |feature: &Feature| match feature {
+            Feature::Column(_) => own.next(),
+            Feature::Function(_) => functions.next().map(|function: usize| first + function * self.windows.len()),
+            _ => None,
+        };
+        self.features.iter().map(place).collect()
     }
 
     /// Number of targets K of a sample.
@@ -101,10 +136,16 @@ impl SeriesSpec {
         self.features.iter().map(Feature::warm_up).max().unwrap_or(0)
     }
 
-    /// The windows, shortest timeframe first, once every value is known to be in range.
-    pub(crate) fn checked_windows(&self) -> Result<Vec<Window>> {
+    /// The windows, shortest timeframe first.
+    pub(crate) fn sorted_windows(&self) -> Vec<Window> {
         let mut windows = self.windows.clone();
         windows.sort_by_key(|window| window.timeframe);
+        windows
+    }
+
+    /// The windows, shortest timeframe first, once every value is known to be in range.
+    pub(crate) fn checked_windows(&self) -> Result<Vec<Window>> {
+        let windows = self.sorted_windows();
         let twice = windows.windows(2).find(|pair| pair[0].timeframe == pair[1].timeframe).map(|pair| pair[0]);
         let unique = twice.is_none();
         let shown_timeframe = twice.map_or_else(|| "empty".to_owned(), |window| format!("{} twice", window.timeframe));

@@ -1,5 +1,6 @@
 use crate::bars::Bars;
 use crate::series::column_feature::PREFIX;
+use crate::series::feature::FUNCTION;
 use crate::series::rolling::Smoothed;
 use crate::series::triple_barrier::{BarrierUnit, TRIPLE_BARRIER, TripleBarrier};
 use crate::unknown_name::UnknownName;
@@ -17,8 +18,9 @@ pub enum TargetKind {
     /// ln(close\[t + k\] / close\[t\]): the log return from now, which is the same of a share at
     /// any price.
     LogReturn,
-    /// `column:NAME`, or several of them: the values of columns in the bar at whose close a sample
-    /// stands, decided by the bars of the horizon after it. One that has no value is not known.
+    /// `column:NAME` or `function:NAME`, or several of them: the values of columns in the bar at
+    /// whose close a sample stands, decided by the bars of the horizon after it. One that has no
+    /// value is not known.
     Columns(ColumnTargets),
     /// `triple_barrier:UP:DOWN:UNIT`: the class -1, 0 or 1 of the price that is reached first.
     TripleBarrier(TripleBarrier),
@@ -27,10 +29,34 @@ pub enum TargetKind {
 /// Targets that are columns of the bars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnTargets {
-    /// Names in the header.
+    /// Names in the header, or those that a function gave.
     pub names: Vec<String>,
     /// Column of the times of the bars that decide them; the horizon does where there is none.
     pub label_end: Option<String>,
+    /// Origin of the columns.
+    pub origin: TargetOrigin,
+}
+
+/// Origin of the columns that are targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetOrigin {
+    /// The bars' files.
+    #[default]
+    Files,
+    /// A function of the user, see [`BarFunctions`](crate::BarFunctions).
+    Function,
+}
+
+impl TargetOrigin {
+    const ALL: [TargetOrigin; 2] = [TargetOrigin::Files, TargetOrigin::Function];
+
+    /// Begins the name of a target.
+    fn prefix(self) -> &'static str {
+        match self {
+            TargetOrigin::Files => PREFIX,
+            TargetOrigin::Function => FUNCTION,
+        }
+    }
 }
 
 impl TargetKind {
@@ -40,6 +66,16 @@ impl TargetKind {
     /// The columns of the bars that are targets.
     pub fn columns(&self) -> &[String] {
         if let TargetKind::Columns(targets) = self { &targets.names } else { &[] }
+    }
+
+    /// The targets that are columns of the bars' files.
+    pub fn file_columns(&self) -> &[String] {
+        if self.is_function() { &[] } else { self.columns() }
+    }
+
+    /// True for targets that a function gave.
+    pub fn is_function(&self) -> bool {
+        matches!(self, TargetKind::Columns(ColumnTargets { origin: TargetOrigin::Function, .. }))
     }
 
     /// The column of the bars that decide the targets.
@@ -55,7 +91,8 @@ impl fmt::Display for TargetKind {
             TargetKind::Increment => f.pad("increment"),
             TargetKind::LogReturn => f.pad("log_return"),
             TargetKind::Columns(targets) => {
-                let written: Vec<String> = targets.names.iter().map(|name| format!("{PREFIX}{name}")).collect();
+                let prefix = targets.origin.prefix();
+                let written: Vec<String> = targets.names.iter().map(|name| format!("{prefix}{name}")).collect();
                 f.pad(&written.join(","))
             }
             TargetKind::TripleBarrier(barrier) => f.pad(&barrier.to_string()),
@@ -67,10 +104,12 @@ impl FromStr for TargetKind {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let columns: Option<Vec<String>> =
-            name.split(',').map(|name| name.trim().strip_prefix(PREFIX).map(str::to_owned)).collect();
-        if let Some(columns) = columns.filter(|columns| columns.iter().all(|name| !name.is_empty())) {
-            return Ok(TargetKind::Columns(ColumnTargets { names: columns, label_end: None }));
+        for origin in TargetOrigin::ALL {
+            let column = |name: &str| name.trim().strip_prefix(origin.prefix()).map(str::to_owned);
+            let names: Option<Vec<String>> = name.split(',').map(column).collect();
+            if let Some(names) = names.filter(|names| names.iter().all(|name| !name.is_empty())) {
+                return Ok(TargetKind::Columns(ColumnTargets { names, label_end: None, origin }));
+            }
         }
         if name.starts_with(TRIPLE_BARRIER) {
             return name.parse().map(TargetKind::TripleBarrier).map_err(|()| {
@@ -201,7 +240,8 @@ mod tests {
 
     fn columns(names: &[&str], label_end: Option<&str>) -> TargetKind {
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        TargetKind::Columns(ColumnTargets { names, label_end: label_end.map(str::to_owned) })
+        let origin = TargetOrigin::Files;
+        TargetKind::Columns(ColumnTargets { names, label_end: label_end.map(str::to_owned), origin })
     }
 
     #[test]
@@ -245,10 +285,12 @@ mod tests {
     fn names_are_read_back() {
         let columns = columns(&["y", "label 2"], None);
         assert_eq!(columns.to_string(), "column:y,column:label 2");
-        for kind in TargetKind::ALL.into_iter().chain([columns]) {
+        let function = "function:y,function:z".parse::<TargetKind>().unwrap();
+        assert!(function.is_function() && function.file_columns().is_empty() && function.columns() == ["y", "z"]);
+        for kind in TargetKind::ALL.into_iter().chain([columns, function]) {
             assert_eq!(kind.to_string().parse::<TargetKind>().unwrap(), kind);
         }
-        for wrong in ["total", "column:", "column:y,cumulative", "triple_barrier:1"] {
+        for wrong in ["total", "column:", "column:y,cumulative", "column:y,function:z", "triple_barrier:1"] {
             let error = wrong.parse::<TargetKind>().unwrap_err().to_string();
             assert!(error.contains("triple_barrier:UP:DOWN:UNIT"), "{error}");
         }

@@ -3,6 +3,7 @@
 
 mod all_at_once;
 mod drawn;
+mod functions;
 mod instruments;
 mod proof;
 mod samples;

@@ -295,6 +295,7 @@ impl RecipeArgs {
             calendar: self.calendar.into(),
             timeframes: self.timeframes.clone(),
             features: self.features.clone(),
+            function_columns: Vec::new(),
             horizon: self.horizon,
             target: self.target.clone(),
             label_end: self.label_end.clone(),

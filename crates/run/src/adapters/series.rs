@@ -97,6 +97,7 @@ pub(crate) fn attributes(
         attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     // Labels with a column of their ends have no common horizon.
     match spec.target_kind.label_end() {
+        Some(_) if spec.target_kind.is_function() => None,
         Some(column) => attributes.insert("label_end_column".to_owned(), column.as_str().into()),
         None => attributes.insert("horizon_bars".to_owned(), horizon.into()),
     };

@@ -4,7 +4,7 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use megabatch_bars::{Error as BarsError, Excluded, RowError};
+use megabatch_bars::{Error as BarsError, Excluded, FunctionFault, RowError};
 use megabatch_chunk_io::Error as FileError;
 use megabatch_nn::Error as ModelError;
 use megabatch_trainer::Error as TrainerError;
@@ -52,6 +52,9 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::TooShort { .. } => "use `--timeframes` or `--features`",
         BarsError::TooFewToFit { .. } => {
             "use `--on-error skip`, which leaves it out, `--train-fraction` or `--scaling none`"
+        }
+        BarsError::Function { fault, .. } if matches!(**fault, FunctionFault::Value { .. }) => {
+            "`--on-error skip` drops such bars"
         }
         BarsError::Invalid { key: "zone", .. } => "use `--zone`",
         _ => return None,

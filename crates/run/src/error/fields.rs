@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use megabatch_bars::Error as BarsError;
+use megabatch_bars::{Error as BarsError, FunctionFault};
 use megabatch_chunk_io::Error as FileError;
 use megabatch_gpu_core::Error as DeviceError;
 use megabatch_trainer::Error as TrainerError;
@@ -96,6 +96,16 @@ fn bars_fields(error: &BarsError) -> Fields {
             ("expected", json!(expected)),
             ("found", json!(text)),
         ],
+        BarsError::Function { function, instrument, timeframe, fault } => {
+            let mut fields = vec![
+                ("function", json!(function)),
+                ("instrument", json!(instrument)),
+                ("timeframe", json!(timeframe.name())),
+            ];
+            fields.extend(matches!(**fault, FunctionFault::Failed(_)).then(|| ("failed", json!(true))));
+            fields.extend(fault.column().map(|column| ("column", json!(column))));
+            fields
+        }
         BarsError::NotAFile { path: file, .. }
         | BarsError::Open { path: file, .. }
         | BarsError::UnknownFormat { path: file, .. }

@@ -4,6 +4,7 @@ mod append;
 mod bar_columns;
 pub(crate) mod disk;
 mod existing_series;
+mod functions;
 mod named_options;
 mod new_bars;
 pub(crate) mod provenance;
@@ -18,9 +19,13 @@ pub(crate) mod work;
 
 pub use append::append;
 pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
+pub use functions::FunctionInputs;
+pub(crate) use functions::{FunctionUse, ReadBars};
+pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
-    DateOrder, Feature, FormatName, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern,
-    TableColumns, TargetKind, Timeframe, Weekends, Zone,
+    BarFunctions, Bars, ColumnFeature, DateOrder, Feature, FormatName, FunctionCall, FunctionColumn, FunctionFault,
+    FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TableColumns, TargetKind,
+    Timeframe, Weekends, Zone,
 };
 pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name};
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};

@@ -10,12 +10,13 @@ use super::{FeatureList, PipSizes, Recipe, Windows, column_name, symbol_name};
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "base",
     "calendar",
     "date-order",
     "features",
     "format",
+    "function-columns",
     "horizon",
     "label-end",
     "longest-hole",

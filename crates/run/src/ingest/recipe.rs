@@ -14,8 +14,8 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions, Repeats, Scaling,
-    SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
+    ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions,
+    Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
 };
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
@@ -69,8 +69,10 @@ pub struct Recipe {
     pub calendar: Calendar,
     /// Window of each timeframe in bars.
     pub timeframes: Windows,
-    /// Features of a bar.
+    /// Features of a bar. Columns of functions come last, and are known once these were called.
     pub features: FeatureList,
+    /// Columns that functions see and that are no features.
+    pub function_columns: Vec<ColumnFeature>,
     /// Future bars that decide the targets.
     pub horizon: usize,
     /// The quantity that is predicted for each future bar, or columns.
@@ -125,6 +127,7 @@ impl Default for Recipe {
             calendar: Calendar::All,
             timeframes: Windows::default(),
             features: FeatureList(Feature::DEFAULT.to_vec()),
+            function_columns: Vec::new(),
             horizon: 36,
             target: TargetKind::Cumulative,
             label_end: None,
@@ -148,14 +151,14 @@ impl Recipe {
                 "a recipe reads either files of bars or those of the bid and of the ask, and takes their symbol from one place",
             ));
         }
-        if self.label_end.is_some() && self.target.columns().is_empty() {
+        if self.label_end.is_some() && self.target.file_columns().is_empty() {
             return Err(Error::usage(format!(
                 "--label-end: the labels of --target {} end by themselves; it goes with --target column:NAME",
                 self.target
             )));
         }
         let columns = self.spec().columns();
-        if let Some(column) = columns.iter().chain(self.target.columns()).next().filter(|_| !self.bid.is_empty()) {
+        if let Some(column) = columns.iter().chain(self.target.file_columns()).next().filter(|_| !self.bid.is_empty()) {
             return Err(Error::usage(format!(
                 "column:{column}: bid and ask apart have a column each, and none of their mean; join them before, or leave the column out"
             )));
@@ -189,9 +192,25 @@ impl Recipe {
             symbol: self.symbol.clone(),
             symbol_pattern: self.symbol_pattern.clone(),
             columns: self.spec().columns(),
-            target_columns: self.target.columns().to_vec(),
-            label_end_column: self.label_end.clone(),
+            target_columns: self.lenient_columns(),
+            label_end_column: self.label_end.clone().filter(|_| !self.target.is_function()),
         }
+    }
+
+    /// Columns that may be without a value: targets, and those that only functions see.
+    fn lenient_columns(&self) -> Vec<String> {
+        let seen = self.function_columns.iter().map(|column| column.column().to_owned());
+        self.target.file_columns().iter().cloned().chain(seen).collect()
+    }
+
+    /// The recipe without features and targets of functions.
+    pub(crate) fn without_functions(&self) -> Self {
+        let mut recipe = self.clone();
+        recipe.features.0.retain(|feature| feature.as_function().is_none());
+        if recipe.target.is_function() {
+            (recipe.target, recipe.label_end) = (TargetKind::default(), None);
+        }
+        recipe
     }
 
     /// Definition of the series.

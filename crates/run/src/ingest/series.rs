@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
+use super::functions::{FunctionUse, ReadBars};
 use super::new_bars::require_fitting;
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
@@ -90,14 +91,16 @@ pub(super) fn write(
     kept: Option<ExistingSeries>,
 ) -> Result<SeriesReport> {
     require_room(recipe, folder)?;
-    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(folder, host)?;
+    let usage = kept.as_ref().map_or(FunctionUse::New, |_| FunctionUse::Kept(out));
+    let ReadBars { recipe, recordings, functions } = recipe.read_with_functions(usage, folder, host)?;
+    let StreamedRecordings { mut recordings, bars, fingerprints } = recordings;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
     if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
     }
     let kept_scaler = kept.as_ref().map(ExistingSeries::kept_scaler);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
-    let plan = recordings.plan(recipe, &instruments, &spec, kept_scaler.as_ref(), folder, host)?;
+    let plan = recordings.plan(&recipe, &instruments, &spec, kept_scaler.as_ref(), folder, host)?;
     // Beside the series, the features that scalers are fitted on, of the instruments under way.
     let share = share_under_way(recordings.pip_sizes.len());
     let to_fit = if kept.is_some() { 0 } else { plan.bars_to_fit()? };
@@ -116,8 +119,17 @@ pub(super) fn write(
         warnings: &header.warnings,
         kept_scaler: kept_scaler.as_ref(),
     };
-    let source = provenance_json(recipe, &recordings, series, &fingerprints)?;
+    let mut source = provenance_json(&recipe, &recordings, series, &fingerprints)?;
     let mut report = SeriesReport::new(out, &recordings, &header, implausible_columns(&instruments, &spec)?);
+    if let Some(functions) = &functions {
+        source["functions"] = functions.provenance();
+        report.json["functions"] = functions.facts();
+        report.text.insert_str(0, &functions.text());
+        if let Some(kept) = &kept {
+            let changed = functions.changed(&kept.provenance);
+            changed.iter().for_each(|name| host.observer.note(&changed_note(name, out)));
+        }
+    }
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() };
     report.json["source"] = source;
     let description = series_description(&header, origin);
@@ -134,6 +146,14 @@ pub(super) fn write(
         written
     })?;
     Ok(report)
+}
+
+/// The remark on a function whose source is not that of when the file at `path` was made.
+fn changed_note(function: &str, path: &Path) -> String {
+    format!(
+        "warning: the source of the function {function} is another one than when {} was made; its values are compared",
+        path.display()
+    )
 }
 
 fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {

@@ -35,7 +35,7 @@ use crate::ingest::provenance::{KeptScaler, LISTS, fingerprint, listed, recorded
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
 use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
 use crate::ingest::work::Pass;
-use crate::ingest::{Recipe, StreamedRecordings, fit, instruments_of};
+use crate::ingest::{FunctionUse, ReadBars, Recipe, StreamedRecordings, fit, instruments_of};
 use crate::synth::random::Random;
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
@@ -105,7 +105,9 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let scratch = scratch_folder(path, host)?;
     let spool = SpoolFolder::open(&scratch.path().join("series"))?;
     require_room_for_bars(&recipe, spool.path())?;
-    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(&spool, host)?;
+    let ReadBars { recipe, recordings, functions } =
+        recipe.read_with_functions(FunctionUse::Proven(path, options.seed), &spool, host)?;
+    let StreamedRecordings { mut recordings, bars, fingerprints } = recordings;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
     let kept_scaler = KeptScaler::recorded(&provenance.json);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
@@ -141,26 +143,31 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let exact = ExactSpans { file: file.file(), instruments: &instruments, segments: &header.segments, ends };
     let split = prove_splits(&source, &config, &exact, asked)?;
     spool.remove();
-    Ok(describe(
-        path,
-        &moments,
-        &split,
-        &json!({
-            "file": shown(path),
-            "instruments": header.instruments(),
-            "samples": header.samples,
-            "warnings": implausible_columns(&instruments, &spec)?,
-            "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
-            "target_columns": spec.target_kind.columns(),
-            "label_end_column": spec.target_kind.label_end(),
-            "horizon": spec.horizon,
-            "scalers_proven": fit_end_proven,
-            "bars_replaced": bars_replaced,
-            "split": split,
-            "seconds": start.elapsed().as_secs_f64(),
-            "peak_rss_bytes": peak_rss_bytes(),
-        }),
-    ))
+    let mut warnings = implausible_columns(&instruments, &spec)?;
+    for name in functions.iter().flat_map(|functions| functions.changed(&provenance.json)) {
+        warnings.push(format!(
+            "the source of the function {name} is another one than when the file was made, and gives the same values"
+        ));
+    }
+    let mut facts = json!({
+        "file": shown(path),
+        "instruments": header.instruments(),
+        "samples": header.samples,
+        "warnings": warnings,
+        "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
+        "target_columns": spec.target_kind.file_columns(),
+        "label_end_column": spec.target_kind.label_end(),
+        "horizon": spec.horizon,
+        "scalers_proven": fit_end_proven,
+        "bars_replaced": bars_replaced,
+        "split": split,
+        "seconds": start.elapsed().as_secs_f64(),
+        "peak_rss_bytes": peak_rss_bytes(),
+    });
+    if let Some(functions) = &functions {
+        facts["functions"] = functions.proven_facts();
+    }
+    Ok(describe(path, &moments, &split, &facts))
 }
 
 /// The refusal of a windows file, with the origin of the purge of its splits.
@@ -245,8 +252,9 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
         0 => "no change of the clocks lies in it".to_owned(),
         count => format!("around {count} changes of the clocks ({})", changes.join(", ")),
     };
+    let functions = functions_text(&facts["functions"]);
     let text = format!(
-        "{}: made of its source, byte for byte.\n{}{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
+        "{}: made of its source, byte for byte.\n{functions}{}{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
          ({} bars replaced in {:.1} s).\n{}",
         path.display(),
         taken_as_known(facts),
@@ -259,6 +267,20 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
     let report = CommandReport::new(text, &json);
     // A file without a proven split is not one that was found good.
     if split.none_because.is_some() { report.with_verdict(Kind::Data) } else { report }
+}
+
+/// A sentence about functions that were replayed.
+fn functions_text(facts: &Value) -> String {
+    let names: Vec<&str> = facts["columns"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(
+            "The columns {} of functions stay the same where bars after them are missing or others ({} comparisons, {} calls).\n",
+            names.join(", "),
+            facts["cuts"],
+            facts["calls"]
+        ),
+    }
 }
 
 /// Sentences about columns and targets that are not proven, and doubts about them.
@@ -357,6 +379,7 @@ impl<'a> Provenance<'a> {
         let mut said = self.json.clone();
         for provenance in [&mut said, &mut found] {
             provenance["recipe"] = Value::Null;
+            provenance["functions"] = Value::Null;
             for list in LISTS {
                 for instrument in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                     // Why an instrument is left out is told with its path.

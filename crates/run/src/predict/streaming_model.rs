@@ -130,6 +130,13 @@ impl StreamingModel {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
+        let functions = spec.functions();
+        if !functions.is_empty() {
+            return Err(refuse(&format!(
+                "the features {} are columns of functions, which are called with whole series and not yet with bars as they come; ingest or append the new bars and predict the series",
+                functions.join(", ")
+            )));
+        }
         if recipe.calendar == Calendar::Common {
             return Err(refuse(
                 "the data were made with --calendar common, and bars of one instrument do not show which times are common; make them with --calendar all",

@@ -165,7 +165,7 @@ mod tests {
 
     impl Listener {
         fn host(&self) -> Host<'_> {
-            Host { environment: environment(), cache_folder: None, observer: self, cancel: self }
+            Host { environment: environment(), cache_folder: None, observer: self, cancel: self, functions: None }
         }
     }
 

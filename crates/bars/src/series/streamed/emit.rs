@@ -193,7 +193,7 @@ impl<'a> InstrumentWriter<'a> {
             selector: plan.selector(place),
             labels: Labels::new(
                 plan.spec.target_kind.clone(),
-                plan.spec.columns().len(),
+                plan.spec.feature_columns(),
                 plan.spec.horizon,
                 plan.instruments[place].pip_size,
             ),

@@ -478,7 +478,7 @@ fn segment_indices(
     observe: Observe<'_>,
 ) -> Result<Vec<SegmentIndex>> {
     for window in windows {
-        crate::series::binning::Binning::new(window.timeframe, instruments[0].bars.timeframe(), &spec.features)?;
+        crate::series::binning::Binning::new(window.timeframe, instruments[0].bars.timeframe(), spec.column_rules())?;
     }
     let counted = instruments.par_iter().map(|one| {
         let index = SegmentIndex::count(one.bars, spec, windows)?;

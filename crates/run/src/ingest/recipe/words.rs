@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use megabatch_bars::{Overlaps, Prices, Repeats, StampedAt, Weekends};
+use megabatch_bars::{ColumnFeature, Feature, Overlaps, Prices, Repeats, StampedAt, Weekends};
 
 use super::{Calendar, Recipe, column_name, symbol_name};
 
@@ -38,9 +38,10 @@ impl Recipe {
             ("calendar", Some(word(&CALENDAR, &self.calendar))),
             ("timeframes", Some(self.timeframes.to_string())),
             ("features", Some(self.features.to_string())),
+            ("function-columns", (!self.function_columns.is_empty()).then(|| columns_text(&self.function_columns))),
             ("horizon", Some(self.horizon.to_string())),
             ("target", Some(self.target.to_string())),
-            ("label-end", self.label_end.as_ref().map(|name| format!("column:{name}"))),
+            ("label-end", self.label_end.as_ref().map(|name| format!("{}:{name}", self.label_origin()))),
             ("stride", Some(self.stride.to_string())),
             ("longest-hole", Some(self.longest_hole.to_string())),
             ("weekends", Some(word(&WEEKENDS, &self.weekends))),
@@ -100,8 +101,12 @@ impl Recipe {
             "calendar" => self.calendar = value_of(&CALENDAR, value)?,
             "timeframes" => self.timeframes = value.parse().ok()?,
             "features" => self.features = value.parse().ok()?,
+            "function-columns" => self.function_columns = columns_of(value)?,
             "horizon" => self.horizon = value.parse().ok()?,
             "target" => self.target = value.parse().ok()?,
+            "label-end" if self.target.is_function() => {
+                self.label_end = Some(value.strip_prefix("function:")?.to_owned());
+            }
             "label-end" => self.label_end = Some(column_name(value).ok()?),
             "stride" => self.stride = value.parse().ok()?,
             "longest-hole" => self.longest_hole = value.parse().ok()?,
@@ -115,6 +120,11 @@ impl Recipe {
         Some(())
     }
 
+    /// Origin of the column of the ends of labels.
+    fn label_origin(&self) -> &'static str {
+        if self.target.is_function() { "function" } else { "column" }
+    }
+
     /// True if it reads bars in one way, with symbols from one source.
     pub(in crate::ingest) fn is_whole(&self) -> bool {
         let has_pairs = !self.bid.is_empty() && !self.ask.is_empty();
@@ -123,6 +133,16 @@ impl Recipe {
         let has_paths = self.files().iter().all(|path| !path.as_os_str().is_empty());
         reads_one_kind && has_paths && (self.symbol.is_none() || self.symbol_pattern.is_none())
     }
+}
+
+/// Columns as `column:NAME:RULE,column:NAME`.
+fn columns_text(columns: &[ColumnFeature]) -> String {
+    let written: Vec<&str> = columns.iter().map(ColumnFeature::written).collect();
+    written.join(",")
+}
+
+fn columns_of(text: &str) -> Option<Vec<ColumnFeature>> {
+    text.split(',').map(|name| name.parse::<Feature>().ok()?.as_column().cloned()).collect()
 }
 
 /// Word of a value.
@@ -153,6 +173,8 @@ mod tests {
             "folder --symbol-pattern DA-{}-T-* --target log_return --prices quoted --calendar common",
             "a.csv --longest-hole 90m --weekends split --scaling none --train-fraction 0.123456789 --prices adjusted --target increment",
             "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
+            "a.csv --features body,function:strength --function-columns=column:flow:sum,column:depth",
+            "a.csv --target function:up,function:down --label-end function:label_end",
         ] {
             let recipe = parsed(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!(Recipe::from_words(&recipe.to_words()), Some(recipe), "{text}");

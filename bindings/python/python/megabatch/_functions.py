@@ -1,0 +1,243 @@
+"""Functions of bars: called with frames, their columns checked."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _frames
+from .errors import ConfigError, DataError
+
+BarFunction = Callable[[Any], Any]
+"""Takes a frame of closed bars, and gives as many rows: a frame, a series or arrays by name."""
+
+_LIBRARIES = ("pandas", "polars", "pyarrow")
+_TIMES = ("time", "close_time")
+_LABEL_END = "label_end"
+_Column = tuple[str, str, bytes, bool]
+"""Function, name, 64-bit floats, and whether they had 32 bits or fewer."""
+
+
+class Functions:
+    """Functions that are features, called with frames of one library."""
+
+    def __init__(self, features: Sequence[BarFunction], target: BarFunction | None, library: str | None) -> None:
+        self._library = library or _first_library()
+        self._features = _by_name(features)
+        self._target = target
+
+    def native(self) -> dict[str, Any]:
+        """As the native part takes them."""
+        fingerprints = [(name, _fingerprint(own)) for name, own in self._features.items()]
+        if self._target is not None:
+            fingerprints.append((f"target {_name(self._target)}", _fingerprint(self._target)))
+        return {"call": self, "frames": self._library, "fingerprints": fingerprints}
+
+    def features(self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]) -> list[_Column]:
+        """The columns of all features for bars of one timeframe, as the native part takes them."""
+        call = _Call(self._library, instrument, timeframe, duration_ns, bars)
+        return [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
+
+    def targets(
+        self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]
+    ) -> tuple[list[_Column], _Column | None] | None:
+        """The targets of base bars and the ends of their labels, as the native part takes them."""
+        if self._target is None:
+            return None
+        call = _Call(self._library, instrument, timeframe, duration_ns, bars)
+        return call.columns(self._target, _name(self._target), ends=True)
+
+
+class _Call:
+    """Bars with which functions are called."""
+
+    def __init__(self, library: str, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]) -> None:
+        self._library = library
+        self._place = (instrument, timeframe)
+        self._duration_ns = duration_ns
+        self._given = {name: np.frombuffer(values, np.float64) for name, values in bars.items() if name != "time"}
+        time_ns = np.frombuffer(bars["time"], np.int64)
+        self._times = {"time": time_ns, "close_time": time_ns + duration_ns}
+
+    def columns(self, function: BarFunction, name: str, ends: bool = False) -> tuple[list[_Column], _Column | None]:
+        """The columns of a function, and with `ends` the column of the ends of labels."""
+        # A function may write into its frame.
+        frame = _frame(self._library, self._times, self._given)
+        instrument, timeframe = self._place
+        facts = {"function": name, "instrument": instrument, "timeframe": timeframe}
+        place = f"{name}: {instrument}, {timeframe}"
+        try:
+            answer = function(frame)
+        except Exception as error:
+            raise DataError(f"{place}: {type(error).__name__}: {error}", **facts) from error
+        try:
+            arrays = _arrays(answer, name, frame)
+            label_end = self._label_end(answer, arrays) if ends and _LABEL_END in arrays else None
+            found = _columns(arrays, {**self._times, **self._given}, len(self._times["time"]))
+        except DataError as error:
+            error.fields.update(facts)
+            error.args = (f"{place}: {error}",)
+            raise
+        return [_native(name, column, values) for column, values in found.items()], (
+            None if label_end is None else _native(name, _LABEL_END, label_end)
+        )
+
+    def _label_end(self, answer: Any, arrays: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+        """When the bars close at whose times labels end, ns in whole seconds; NaN where there is none."""
+        values = arrays.pop(_LABEL_END)
+        time_ns = _frames.times(answer[_LABEL_END], _LABEL_END) if not values.dtype.kind == "M" else (
+            values.astype("datetime64[ns]").view(np.int64)
+        )
+        seconds = -(-(time_ns + self._duration_ns) // 1_000_000_000)
+        return np.where(time_ns == np.iinfo(np.int64).min, np.nan, seconds * 1e9)
+
+
+def _native(function: str, column: str, values: npt.NDArray[Any]) -> _Column:
+    single = values.dtype in (np.float32, np.float16)
+    return function, column, np.ascontiguousarray(values, np.float64).tobytes(), single
+
+
+def split_target(target: Any) -> tuple[Any, BarFunction | None]:
+    """A target that is named, and one that is a function."""
+    return (None, target) if callable(target) else (target, None)
+
+
+def split(features: Any) -> tuple[Any, list[BarFunction]]:
+    """Names of features, and functions among them."""
+    if callable(features):
+        return [], [features]
+    if features is None or isinstance(features, str):
+        return features, []
+    named = [own for own in features if not callable(own)]
+    return named, [own for own in features if callable(own)]
+
+
+def _first_library() -> str:
+    found = next((name for name in _LIBRARIES if importlib.util.find_spec(name)), None)
+    if found is None:
+        raise ConfigError("functions of bars are called with frames: install pandas, polars or pyarrow", key="features")
+    return found
+
+
+def _by_name(functions: Sequence[BarFunction]) -> dict[str, BarFunction]:
+    found: dict[str, BarFunction] = {}
+    for own in functions:
+        name = _name(own)
+        if name in found:
+            raise ConfigError(
+                f"features: two functions are called {name}; give each a name of its own, such as with def", key="features"
+            )
+        found[name] = own
+    return found
+
+
+def _name(function: BarFunction) -> str:
+    if isinstance(function, functools.partial):
+        return _name(function.func)
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _fingerprint(function: BarFunction) -> str:
+    """A hash of the source, as far as it can be found."""
+    if isinstance(function, functools.partial):
+        text = f"{_fingerprint(function.func)} {function.args!r} {sorted(function.keywords.items())!r}"
+    else:
+        try:
+            text = inspect.getsource(function if hasattr(function, "__code__") else type(function))
+        except (OSError, TypeError):
+            code = getattr(function, "__code__", None)
+            text = f"{code.co_code!r} {code.co_names}" if code is not None else _name(function)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _frame(library: str, times: Mapping[str, npt.NDArray[np.int64]], given: Mapping[str, npt.NDArray[np.float64]]) -> Any:
+    """Bars as a frame, times first."""
+    if library == "pandas":
+        import pandas
+
+        clock = {name: pandas.DatetimeIndex(values.view("datetime64[ns]"), tz="UTC") for name, values in times.items()}
+        return pandas.DataFrame({**clock, **{name: values.copy() for name, values in given.items()}})
+    if library == "polars":
+        import polars
+
+        own = [polars.Series(name, values).cast(polars.Datetime("ns", "UTC")) for name, values in times.items()]
+        return polars.DataFrame([*own, *(polars.Series(name, values) for name, values in given.items())])
+    import pyarrow
+
+    clock = {name: pyarrow.array(values).cast(pyarrow.timestamp("ns", "UTC")) for name, values in times.items()}
+    return pyarrow.table({**clock, **given})
+
+
+def _columns(
+    arrays: Mapping[str, npt.NDArray[Any]], given: Mapping[str, npt.NDArray[Any]], rows: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of numbers, without those that the frame had already."""
+    found = {}
+    for name, values in arrays.items():
+        if len(values) != rows:
+            raise DataError(
+                f"column {name} has {len(values)} values for {rows} bars: expected one a bar, NaN where there is none",
+                column=name,
+            )
+        if name in given:
+            if name not in _TIMES and not np.array_equal(values, given[name], equal_nan=values.dtype.kind == "f"):
+                raise DataError(f"column {name} is one of the bars, with other values: give it a name of its own", column=name)
+            continue
+        if values.dtype.kind not in "fiub":
+            raise DataError(f"column {name} is of dtype {values.dtype}: expected numbers", column=name)
+        if not name or name != name.strip() or any(character in name for character in ',"\r\n'):
+            raise DataError(
+                f"column {name!r} has no name, or a comma, a quote, a line's end or blanks around it in its name; rename it",
+                column=name,
+            )
+        found[name] = values
+    if not found:
+        raise DataError("the answer has no column that the bars do not have already: expected numbers under names of their own")
+    return found
+
+
+def _arrays(answer: Any, function: str, frame: Any) -> dict[str, npt.NDArray[Any]]:
+    """The columns of an answer of any kind by their names."""
+    if isinstance(answer, Mapping):
+        return {str(name): _array(own, str(name), frame) for name, own in answer.items()}
+    library = _frames.library(answer)
+    if library == "pandas" and hasattr(answer, "columns"):
+        _require_index(answer, frame)
+    if hasattr(answer, "columns") and library in _LIBRARIES:
+        return _frames.columns(answer)
+    name = getattr(answer, "name", None)
+    own = _array(answer, function, frame)
+    if own.ndim != 1:
+        raise DataError(
+            f"the answer is a {type(answer).__name__} of {own.ndim} dimensions: expected a frame, a series, or arrays by name"
+        )
+    # `frame["close"].diff()` is still called close.
+    return {function if name is None or str(name) in _names(frame) else str(name): own}
+
+
+def _array(values: Any, name: str, frame: Any) -> npt.NDArray[Any]:
+    if _frames.library(values) == "pandas":
+        _require_index(values, frame)
+    if _frames.library(values) in _LIBRARIES:
+        return _frames.column(values, name)
+    return np.asarray(values)
+
+
+def _names(frame: Any) -> list[str]:
+    return list(frame.column_names if _frames.library(frame) == "pyarrow" else frame.columns)
+
+
+def _require_index(answer: Any, frame: Any) -> None:
+    """Requires the rows of the frame in its order."""
+    if _frames.library(frame) == "pandas" and len(answer) == len(frame) and not answer.index.equals(frame.index):
+        raise DataError(
+            "the rows of the answer are in another order than those of the bars, or have another index: give the bars' own "
+            "index back, such as with .sort_index() or .reindex(frame.index)"
+        )

@@ -1,0 +1,126 @@
+//! Functions of a Python program that compute features from bars.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytemuck::Pod;
+use megabatch_run::ingest::{
+    BarFunctions, Bars, BarsError, FunctionCall, FunctionColumn, FunctionFault, FunctionTargets,
+};
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::convert::Named;
+
+/// Functions, as `megabatch._functions` gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct FunctionsCall {
+    /// An object with the methods `features` and `targets`, which take what [`arguments`] gives.
+    call: Py<PyAny>,
+    frames: String,
+    fingerprints: Vec<(String, String)>,
+}
+
+/// A column that a function gave: function, name, 64-bit floats, and whether they had 32 bits.
+type Column = (String, String, Vec<u8>, bool);
+
+pub(crate) struct PythonFunctions {
+    call: Py<PyAny>,
+    frames: String,
+    fingerprints: Vec<(String, String)>,
+    /// The last exception.
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl PythonFunctions {
+    pub(crate) fn new(functions: Named<FunctionsCall>) -> Self {
+        let Named(FunctionsCall { call, frames, fingerprints }) = functions;
+        PythonFunctions { call, frames, fingerprints, raised: Mutex::new(None) }
+    }
+
+    /// The last exception of a function.
+    pub(crate) fn take_raised(&self) -> Option<PyErr> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Answer of a method of `megabatch._functions` for bars.
+    fn called<T: for<'a> FromPyObjectOwned<'a>>(&self, method: &str, call: &FunctionCall<'_>) -> Result<T, BarsError> {
+        Python::attach(|py| {
+            let found = arguments(py, call).and_then(|arguments| self.call.bind(py).call_method1(method, arguments));
+            found.and_then(|found| found.extract().map_err(Into::into)).map_err(|raised| {
+                let fault = FunctionFault::Failed(raised.to_string());
+                *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+                BarsError::Function {
+                    function: "functions".to_owned(),
+                    instrument: call.instrument.to_owned(),
+                    timeframe: call.bars.timeframe,
+                    fault: Box::new(fault),
+                }
+            })
+        })
+    }
+}
+
+/// Instrument, timeframe, its length in nanoseconds, and the columns of bars.
+fn arguments<'py>(
+    py: Python<'py>,
+    call: &FunctionCall<'_>,
+) -> PyResult<(String, &'static str, i64, Bound<'py, PyDict>)> {
+    let bars = call.bars;
+    let columns = PyDict::new(py);
+    columns.set_item("time", bytes(py, &bars.open_time))?;
+    let own = [
+        ("open", &bars.open),
+        ("high", &bars.high),
+        ("low", &bars.low),
+        ("close", &bars.close),
+        ("volume", &bars.volume),
+        ("spread", &spread(bars)),
+    ];
+    let further = call.columns.iter().map(String::as_str).zip(&bars.columns);
+    for (name, values) in own.into_iter().chain(further) {
+        columns.set_item(name, bytes(py, values))?;
+    }
+    Ok((call.instrument.to_owned(), bars.timeframe.name(), bars.timeframe.duration_ns(), columns))
+}
+
+fn column(given: Column) -> FunctionColumn {
+    let (function, name, values, is_single) = given;
+    let (values, _) = values.as_chunks();
+    FunctionColumn { function, name, values: values.iter().copied().map(f64::from_ne_bytes).collect(), is_single }
+}
+
+fn bytes<'py, T: Pod>(py: Python<'py>, values: &[T]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, bytemuck::cast_slice(values))
+}
+
+/// The spread of each bar, 0 where it is not known.
+fn spread(bars: &Bars) -> Vec<f64> {
+    let mut spread = bars.spread.clone();
+    spread.resize(bars.len(), 0.0);
+    spread
+}
+
+impl BarFunctions for PythonFunctions {
+    fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>, BarsError> {
+        let columns: Vec<Column> = self.called("features", call)?;
+        Ok(columns.into_iter().map(column).collect())
+    }
+
+    fn targets(&self, call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>, BarsError> {
+        let found: Option<(Vec<Column>, Option<Column>)> = self.called("targets", call)?;
+        Ok(found.map(|(columns, label_end)| FunctionTargets {
+            columns: columns.into_iter().map(column).collect(),
+            label_end: label_end.map(column),
+        }))
+    }
+
+    fn frames(&self) -> &str {
+        &self.frames
+    }
+
+    fn fingerprints(&self) -> Vec<(String, String)> {
+        self.fingerprints.clone()
+    }
+}

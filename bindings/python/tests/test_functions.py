@@ -1,0 +1,217 @@
+"""Functions as features and targets, compared with a plain pandas computation."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import megabatch as mb
+import numpy as np
+import pandas
+import polars
+import pyarrow
+from shared import BARS, MODEL, InFolder
+
+OPTIONS: dict[str, Any] = {**BARS, "stride": 1, "scaling": "none", "symbol": "EURUSD"}
+
+
+def indicators(bars: Any) -> Any:
+    """Two columns, of which one warms up for 13 bars, beside those of the frame."""
+    change = bars["close"].diff()
+    rise, size = change.clip(lower=0).rolling(14).mean(), change.abs().rolling(14).mean()
+    return bars.assign(strength=rise / (size + 1e-12), flow3=bars["flow"].rolling(3, min_periods=1).sum())
+
+
+def label(bars: Any) -> Any:
+    """The class of the change over 20 bars, known with the last of them."""
+    change = bars["close"].shift(-20) / bars["close"] - 1
+    classes = pandas.cut(change, [-1, -1e-4, 1e-4, 1], labels=False).astype("float64")
+    return pandas.DataFrame({"up": classes, "label_end": bars["time"].shift(-20)})
+
+
+def tomorrow(bars: Any) -> Any:
+    """Looks ahead by one bar."""
+    return bars["close"].shift(-1).ffill() / bars["close"]
+
+
+class Functions(InFolder):
+    def frame(self, days: int = 14) -> pandas.DataFrame:
+        frame = pandas.read_csv(self.bars(days))
+        time = pandas.to_datetime(frame.iloc[:, 0], utc=True)
+        frame = frame.assign(time=time, flow=np.cos(np.arange(len(frame))))
+        # Functions may see columns with holes.
+        frame.loc[3000:3100, "flow"] = np.nan
+        return frame[["time", "open", "high", "low", "close", "volume", "flow"]].assign(flow=frame["flow"].ffill(), note="x")
+
+    def test_values_are_those_of_pandas(self) -> None:
+        frame = self.frame()
+        rules = {"flow": "sum"}
+        options = {**OPTIONS, "target": label, "horizon": 20}
+        ds = mb.ingest(frame, features=["log_return", indicators], columns=rules, out=self.folder / "own.h5", **options)
+        names = ("log_return", "function:strength", "function:flow3")
+        self.assertEqual((ds.features["M5"], ds.facts["target_kind"]), (names, "function:up"))
+        assert ds.report is not None and ds.times is not None
+        self.assertEqual(ds.report.facts["functions"]["columns"], {"indicators": ["strength", "flow3"]})
+        self.assertEqual(ds.report.unused_columns, ["note"])
+        batch, times = ds[: len(ds)], pandas.to_datetime(ds.times, utc=True)
+        aggregation = {"time": "last", "close": "last", "flow": "sum"}
+        for name in ("M1", "M5"):
+            minutes = pandas.Timedelta(name[1:] + "min")
+            bins = frame.set_index(frame["time"]).resample(minutes).agg(aggregation).dropna()
+            expected = indicators(bins)
+            expected.index += minutes
+            expected = expected.reindex(times, method="ffill")
+            np.testing.assert_array_equal(batch[name][:, -1, 1], expected["strength"].astype("float32"))
+            np.testing.assert_allclose(batch[name][:, -1, 2], expected["flow3"], rtol=1e-5, atol=1e-5)
+        labels = label(frame).set_index(frame["time"] + pandas.Timedelta("1min")).loc[times, "up"]
+        np.testing.assert_array_equal(batch["targets"][:, 0], labels.astype("float32"))
+        train, validation, _ = ds.split()
+        assert train.times is not None and validation.times is not None
+        self.assertGreaterEqual(validation.times.min() - train.times.max(), np.timedelta64(20, "m"))
+        proof = mb.leak(ds, samples=4, features=[indicators], target=label)
+        self.assertIn("The columns strength, flow3, up of functions stay the same", str(proof))
+        self.assertEqual(proof.facts["columns_taken_as_known"], [])
+        self.assertGreater(proof.facts["functions"]["cuts"], 500)
+        run = mb.train(ds, {**MODEL, "training": {"loss": "cross_entropy", "classes": 3}}, out=self.folder / "run", max_steps=5)
+        self.assertIn("accuracy", str(run.evaluate()))
+        with self.assertRaisesRegex(mb.ConfigError, "columns of functions"):
+            list(run.follow(frame[-300:]))
+
+    def test_every_library_gives_the_same(self) -> None:
+        frame = self.frame()
+        options = {**OPTIONS, "columns": {"flow": "sum"}}
+
+        def moves(bars: pandas.DataFrame) -> dict[str, Any]:
+            return {"move": bars["close"].diff(4).to_numpy(), "heavy": bars["volume"] > 50, "flow2": bars["flow"] * 2}
+
+        expected = mb.ingest(frame, features=moves, **options).fingerprint()
+
+        def of_polars(bars: polars.DataFrame) -> polars.DataFrame:
+            move = polars.col("close") - polars.col("close").shift(4)
+            return bars.with_columns(move.alias("move"), (polars.col("volume") > 50).alias("heavy"),
+                                     (polars.col("flow") * 2).alias("flow2"))
+
+        def of_arrow(bars: pyarrow.Table) -> pyarrow.Table:
+            self.assertIsInstance(bars, pyarrow.Table)
+            own = moves(bars.to_pandas())
+            return pyarrow.table({name: pyarrow.array(np.asarray(values)) for name, values in own.items()})
+
+        table = pyarrow.table({name: pyarrow.array(frame[name]) for name in frame})
+        for own, function in ((polars.from_arrow(table), of_polars), (table, of_arrow)):
+            ds = mb.ingest(own, features=[function], out=self.folder / "own.h5", **options)
+            self.assertEqual(ds.fingerprint(), expected)
+            # The function gets frames of its library again.
+            mb.leak(self.folder / "own.h5", samples=1, features=[function])
+            (self.folder / "own.h5").unlink()
+        path = self.folder / "file.csv"
+        frame.to_csv(path, index=False)
+        # Of files, functions see the columns that are named.
+        ds = mb.ingest(path, features=[moves], **options)
+        self.assertEqual(ds.fingerprint(), expected)
+
+    def test_they_are_called_once_a_timeframe_and_instrument(self) -> None:
+        calls: list[tuple[str, int]] = []
+
+        def seen(bars: pandas.DataFrame) -> pandas.Series:
+            minutes = int((bars["close_time"] - bars["time"]).iloc[0] / pandas.Timedelta("1min"))
+            calls.append((f"M{minutes}", len(bars)))
+            return bars["close"].rename("last")
+
+        frame = self.frame(7)
+        options = {key: value for key, value in OPTIONS.items() if key != "symbol"}
+        ds = mb.ingest({"AAA": frame, "BBB": frame[:5000]}, features=[seen, "body"], **options)
+        self.assertEqual([name for name, _ in calls], ["M1", "M5"] * 2)
+        self.assertEqual([calls[0][1], calls[2][1]], [len(frame), 5000])
+        self.assertEqual(ds.features["M1"], ("body", "function:last"))
+
+    def test_bars_are_appended(self) -> None:
+        frame = self.frame()
+        options = {**OPTIONS, "features": ["body", indicators], "horizon": 20, "target": label}
+        ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **options)
+        whole = mb.ingest(frame, **options)
+        with self.assertRaisesRegex(mb.ConfigError, "the features strength, flow3 and the targets up are columns of functions"):
+            ds.append(frame[8900:])
+        with self.assertRaisesRegex(mb.DataError, "made with the features strength, flow3 and the targets up of functions, and the ones given have the features tomorrow"):
+            ds.append(frame[8900:], features=[tomorrow])
+        with self.assertRaisesRegex(mb.ConfigError, "features: body: a series keeps its features"):
+            ds.append(frame[8900:], features=["body", indicators], target=label)
+
+        def scaled(bars: pandas.DataFrame) -> pandas.DataFrame:
+            return indicators(bars).assign(strength=lambda own: own["strength"] * 2)
+
+        with self.assertRaisesRegex(mb.DataError, "would become another one.*or a function that gives other values"):
+            ds.append(frame[8900:], features=[scaled], target=label)
+        longer = ds.append(frame[8900:], features=[indicators], target=label)
+        self.assertEqual(len(longer), len(whole))
+        # Scalers stay those of before, and these have none.
+        np.testing.assert_array_equal(longer[: len(longer)]["M5"], whole[: len(whole)]["M5"])
+        mb.leak(longer, samples=2, features=[indicators], target=label)
+        with self.assertRaisesRegex(mb.ConfigError, "are columns of functions"):
+            mb.leak(longer)
+
+    def test_what_looks_ahead_is_named(self) -> None:
+        frame = self.frame()
+
+        def early(bars: pandas.DataFrame) -> pandas.DataFrame:
+            return label(bars).assign(label_end=bars["time"].shift(-19))
+
+        def drawn(bars: pandas.DataFrame) -> Any:
+            return np.random.default_rng().normal(size=len(bars))
+
+        cases: list[tuple[dict[str, Any], str, str]] = [
+            ({"features": [tomorrow]}, "tomorrow", "tomorrow: EURUSD, M1: column tomorrow looks ahead: where the bars end after"),
+            ({"features": [drawn]}, "drawn", "gives? another|is .* when it is called again with the same bars"),
+            ({"target": early}, "early", "early: EURUSD, M1: column up looks ahead"),
+        ]
+        for functions, name, message in cases:
+            ds = mb.ingest(frame, **{**OPTIONS, **functions})
+            with self.assertRaisesRegex(mb.DataError, message) as caught:
+                mb.leak(ds, samples=1, **functions)
+            self.assertEqual((caught.exception.function, caught.exception.timeframe), (name, "M1"))
+
+        def once(bars: pandas.DataFrame, factor: float) -> pandas.Series:
+            return (bars["close"] * factor).rename("scaled")
+
+        # Its values are those of then, and its source is not.
+        ds = mb.ingest(frame, features=[functools.partial(once, factor=2.0)], **OPTIONS)
+        proof = mb.leak(ds, samples=1, features=[functools.partial(once, factor=4.0 / 2)])
+        self.assertEqual(proof.facts["warnings"], [])
+        ds = mb.ingest(frame, features=[lambda bars: {"close2": bars["close"] + bars["close"]}], **OPTIONS)
+        proof = mb.leak(ds, samples=1, features=[lambda bars: {"close2": 2 * bars["close"]}])
+        self.assertIn("the source of the function <lambda> is another one", proof.facts["warnings"][0])
+
+    def test_answers_that_are_no_features_are_refused(self) -> None:
+        frame = self.frame(2)
+
+        def holed(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].where(bars.index != 400).rename("holed")
+
+        def failing(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["rsi"]
+
+        answers: list[tuple[Any, str]] = [
+            (failing, "failing: EURUSD, M1: KeyError: 'rsi'"),
+            (holed, "holed: EURUSD, M1: column holed is NaN at bar 400, which opens at "),
+            (lambda bars: bars["close"][1:], "another order|has .* values for .* bars"),
+            (lambda bars: bars.sort_values("close")[["close"]].rename(columns={"close": "x"}), "in another order than those of the bars"),
+            (lambda bars: {"x": np.zeros(3)}, "column x has 3 values for .* bars: expected one a bar"),
+            (lambda bars: bars.assign(volume=1.0), "column volume is one of the bars, with other values"),
+            (lambda bars: {"x": ["a"] * len(bars)}, "column x is of dtype .*: expected numbers"),
+            (lambda bars: {"a,b": bars["close"]}, "has no name, or a comma"),
+            (lambda bars: np.zeros((len(bars), 2)), "of 2 dimensions: expected a frame, a series, or arrays by name"),
+            (lambda bars: bars["close"] * np.nan, "has no value at any bar"),
+            (lambda bars: bars[["close"]], "no column that the bars do not have already"),
+        ]
+        for function, message in answers:
+            with self.assertRaisesRegex((mb.DataError, mb.ConfigError), message):
+                mb.ingest(frame, features=[function], **OPTIONS)
+        with self.assertRaises(mb.DataError) as caught:
+            mb.ingest(frame, features=[failing], **OPTIONS)
+        self.assertIsInstance(caught.exception.__cause__, KeyError)
+        self.assertEqual((caught.exception.function, caught.exception.instrument), ("failing", "EURUSD"))
+        with self.assertRaisesRegex(mb.ConfigError, "two functions are called <lambda>"):
+            mb.ingest(frame, features=[lambda bars: bars["close"], lambda bars: bars["open"]], **OPTIONS)
+        ds = mb.ingest(frame, features=[holed], on_error="skip", **OPTIONS)
+        assert ds.report is not None
+        # Bar 400 of M1; M5 has fewer bars than that, or one that goes with its minutes.
+        self.assertIn(ds.report.facts["functions"]["dropped_bars"]["EURUSD"], (1, 6))

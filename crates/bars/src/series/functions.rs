@@ -1,0 +1,341 @@
+//! Columns that functions of the user compute from the bars of each timeframe.
+//!
+//! ```text
+//! base bars  | | | | | | | | | |
+//! bins       [ bin 0 ] [ bin 1 ]      the function is called with all bins of a timeframe
+//! values         a         b          it gives one value a bin
+//! column     a a a a a b b b b b      all base bars of a bin have its value, which is read where
+//!                                     the bin closes
+//! ```
+//!
+//! Base bars before every column has a value are the warm-up. They are dropped up to a bar at which
+//! a bin of every timeframe begins, so that the bins after it are those that the functions saw.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::bar_source::BarSource;
+use crate::bars::{Bar, Bars};
+use crate::error::function_fault::FunctionFault;
+use crate::error::row_error::OnError;
+use crate::error::{Error, Result};
+use crate::series::binning::Binning;
+use crate::series::column_feature::{ColumnFeature, ColumnRule};
+use crate::series::spec::{SeriesSpec, Window};
+use crate::spool::{SpoolWriter, SpooledBars};
+use crate::time::timeframe::Timeframe;
+
+/// Functions of a user's program, which compute features from bars.
+pub trait BarFunctions: Sync {
+    /// The columns of all functions for the bars of one timeframe of one instrument, always in the
+    /// same order: one value a bar, NaN where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Function`] with the reason.
+    fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>>;
+
+    /// Targets of base bars, if a function gives them.
+    ///
+    /// # Errors
+    /// [`Error::Function`] with the reason.
+    fn targets(&self, call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>>;
+
+    /// Library of the frames in which they get bars, such as `pandas`.
+    fn frames(&self) -> &str;
+
+    /// Name of each function, and a fingerprint of its source.
+    fn fingerprints(&self) -> Vec<(String, String)>;
+}
+
+/// Bars with which functions are called.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCall<'a> {
+    /// The instrument.
+    pub instrument: &'a str,
+    /// The bars, which have closed.
+    pub bars: &'a Bars,
+    /// Names of the further columns of the bars.
+    pub columns: &'a [String],
+}
+
+/// A column that a function gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionColumn {
+    /// Name of the function.
+    pub function: String,
+    /// Name of the column.
+    pub name: String,
+    /// A value a bar.
+    pub values: Vec<f64>,
+    /// True for numbers of single precision.
+    pub is_single: bool,
+}
+
+/// Targets that a function gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionTargets {
+    /// A value a base bar each, NaN where it is not known.
+    pub columns: Vec<FunctionColumn>,
+    /// When the bar closes that decides them, in nanoseconds since 1970 UTC and whole seconds; NaN
+    /// where nobody knows. The horizon says it where there is none.
+    pub label_end: Option<FunctionColumn>,
+}
+
+/// Everything that functions gave for the bars of one instrument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionAnswers {
+    /// Columns of features by timeframe, shortest first.
+    pub features: Vec<Vec<FunctionColumn>>,
+    /// Targets of base bars.
+    pub targets: Option<FunctionTargets>,
+}
+
+impl FunctionTargets {
+    /// All columns, the end of labels last.
+    pub(crate) fn all(&self) -> Vec<FunctionColumn> {
+        self.columns.iter().chain(&self.label_end).cloned().collect()
+    }
+}
+
+/// All bars of one instrument, as functions see them.
+#[derive(Debug)]
+pub struct FunctionBars {
+    instrument: String,
+    /// Names of the further columns that functions see.
+    columns: Vec<String>,
+    base: Bars,
+    /// Columns of `base` that functions do not see.
+    hidden: Range<usize>,
+    segments: Vec<Range<usize>>,
+    /// Bins of each timeframe, shortest first.
+    timeframes: Vec<Bins>,
+}
+
+/// Closed bars of one timeframe.
+#[derive(Debug)]
+struct Bins {
+    bars: Bars,
+    /// Base bars of each.
+    places: Vec<Range<usize>>,
+}
+
+/// Bars with the columns of functions.
+#[derive(Debug)]
+pub struct WithFunctions {
+    /// The bars.
+    pub bars: SpooledBars,
+    /// Base bars of the warm-up, which were dropped.
+    pub warm_up: usize,
+    /// Base bars that were dropped later, as they have no value.
+    pub without_value: usize,
+}
+
+impl FunctionBars {
+    /// Reads all bars of `source`. They have the columns of `spec`, of which functions see those
+    /// among the features, and between its targets and the end of labels those that only functions
+    /// see, `seen`.
+    ///
+    /// # Errors
+    /// Those of reading; [`Error::NotAMultiple`] and [`Error::Straddles`].
+    pub fn read(instrument: &str, source: &dyn BarSource, spec: &SeriesSpec, seen: &[ColumnFeature]) -> Result<Self> {
+        let mut base = Bars::with_capacity(source.timeframe(), source.len());
+        source.read(0..source.len(), &mut base)?;
+        let segments = spec.holes.segments(&base);
+        let own = spec.columns().len();
+        let targets = own..own + spec.target_kind.columns().len();
+        let mut rules = spec.column_rules();
+        rules.resize(targets.end, ColumnRule::Last);
+        rules.extend(seen.iter().map(ColumnFeature::rule));
+        let mut columns = spec.columns();
+        columns.extend(seen.iter().map(|column| column.column().to_owned()));
+        let bins = |window: &Window| {
+            let mut bins = Bins::new(&base, window.timeframe, &segments, &rules)?;
+            bins.bars.columns.truncate(rules.len());
+            bins.bars.columns.drain(targets.clone());
+            Ok(bins)
+        };
+        let timeframes = spec.sorted_windows().iter().map(bins).collect::<Result<_>>()?;
+        let instrument = instrument.to_owned();
+        Ok(FunctionBars { instrument, columns, base, hidden: targets.clone(), segments, timeframes })
+    }
+
+    /// The base bars as a function of targets sees them.
+    pub(crate) fn base_bars(&self) -> Bars {
+        let mut bars = self.base.clone();
+        bars.columns.drain(self.hidden.clone());
+        bars.columns.truncate(self.columns.len());
+        bars
+    }
+
+    /// The call of a function of targets with `bars`.
+    pub(crate) fn base_call<'a>(&'a self, bars: &'a Bars) -> FunctionCall<'a> {
+        FunctionCall { instrument: &self.instrument, bars, columns: &self.columns }
+    }
+
+    /// The call of functions for each timeframe, shortest first.
+    pub(crate) fn calls(&self) -> impl ExactSizeIterator<Item = FunctionCall<'_>> {
+        self.timeframes.iter().map(|bins| FunctionCall {
+            instrument: &self.instrument,
+            bars: &bins.bars,
+            columns: &self.columns,
+        })
+    }
+
+    /// Calls `functions` once a timeframe, and for targets.
+    ///
+    /// # Errors
+    /// [`Error::Function`], also where timeframes give different columns.
+    pub fn call(&self, functions: &dyn BarFunctions) -> Result<FunctionAnswers> {
+        let mut all: Vec<Vec<FunctionColumn>> = Vec::with_capacity(self.timeframes.len());
+        for call in self.calls() {
+            let columns = functions.columns(&call)?;
+            if let Some(first) = all.first() {
+                call.require_same_columns(&columns, first)?;
+            }
+            all.push(columns);
+        }
+        let base = self.base_bars();
+        let call = self.base_call(&base);
+        let targets = functions.targets(&call)?;
+        for column in targets.iter().flat_map(FunctionTargets::all) {
+            call.first_value(&column)?;
+            if let Some(place) = column.values.iter().position(|value| value.is_infinite()) {
+                call.require_dropped(&column, place, OnError::Fail)?;
+            }
+        }
+        Ok(FunctionAnswers { features: all, targets })
+    }
+
+    /// Puts the columns that [`FunctionBars::call`] gave into the bars, those of features behind
+    /// those of the files, and takes out those that only functions see. The bars lie in a temporary
+    /// file of `folder`. Bars without a value after the warm-up are dropped, unless `on_error`
+    /// fails.
+    ///
+    /// # Errors
+    /// [`Error::Function`] for a column without values, or with a bar without one;
+    /// [`Error::Spool`].
+    pub fn with_columns(
+        self,
+        answers: &FunctionAnswers,
+        spec: &SeriesSpec,
+        on_error: OnError,
+        folder: &Path,
+    ) -> Result<WithFunctions> {
+        let mut slots: Vec<Vec<f64>> = Vec::new();
+        let mut is_kept = vec![true; self.base.len()];
+        let mut first = 0;
+        let functions = answers.features.first().map_or(0, Vec::len);
+        for place in 0..functions {
+            for (bins, (call, columns)) in self.timeframes.iter().zip(self.calls().zip(&answers.features)) {
+                let column = &columns[place];
+                let begin = call.first_value(column)?;
+                // Bars before the first bin of all are no warm-up.
+                first = first.max(if begin == 0 { 0 } else { bins.places[begin].start });
+                let mut slot = vec![f64::NAN; self.base.len()];
+                for (bin, range) in bins.places.iter().enumerate().skip(begin) {
+                    slot[range.clone()].fill(column.values[bin]);
+                    if !column.values[bin].is_finite() {
+                        call.require_dropped(column, bin, on_error)?;
+                        is_kept[range.clone()].fill(false);
+                    }
+                }
+                slots.push(slot);
+            }
+        }
+        let begin = self.common_start(first);
+        let all = self.base.columns.len();
+        let label_end = all - usize::from(spec.target_kind.label_end().is_some());
+        let base = |columns: Range<usize>| self.base.columns[columns].iter();
+        let targets = answers.targets.iter().flat_map(|targets| targets.columns.iter().chain(&targets.label_end));
+        let columns: Vec<&Vec<f64>> = base(0..self.hidden.start)
+            .chain(&slots)
+            .chain(base(self.hidden.clone()))
+            .chain(base(label_end..all))
+            .chain(targets.map(|column| &column.values))
+            .collect();
+        let mut writer = SpoolWriter::unnamed(folder, self.base.timeframe, columns.len())?;
+        for index in (begin..self.base.len()).filter(|&index| is_kept[index]) {
+            let columns = columns.iter().map(|column| column[index]).collect();
+            writer.push(Bar { columns, ..self.base.without_columns(index) })?;
+        }
+        let without_value = self.base.len() - begin - writer.len();
+        Ok(WithFunctions { bars: writer.finish()?, warm_up: begin, without_value })
+    }
+
+    /// The first base bar from `first` on with which a bin of every timeframe begins.
+    fn common_start(&self, first: usize) -> usize {
+        if first == 0 {
+            return 0;
+        }
+        let times = &self.base.open_time;
+        let begins = |&place: &usize| {
+            let begins_segment = self.segments.iter().any(|segment| segment.start == place);
+            let bin = |bins: &Bins, place: usize| bins.bars.timeframe.bin_open_time(times[place]);
+            let begins_bins = || self.timeframes.iter().all(|bins| bin(bins, place) != bin(bins, place - 1));
+            begins_segment || begins_bins()
+        };
+        (first..self.base.len()).find(begins).unwrap_or(self.base.len())
+    }
+}
+
+impl Bins {
+    fn new(base: &Bars, timeframe: Timeframe, segments: &[Range<usize>], rules: &[ColumnRule]) -> Result<Self> {
+        let mut binning = Binning::new(timeframe, base.timeframe, rules.to_vec())?;
+        let mut bars = Bars::with_capacity(timeframe, 0);
+        bars.ensure_columns(base.columns.len());
+        let (mut places, mut bar) = (Vec::new(), Bar::default());
+        for segment in segments {
+            binning.restart();
+            let before = bars.len();
+            for index in segment.clone() {
+                base.copy_into(index, &mut bar);
+                binning.push(&bar, |bin| bars.push(bin))?;
+            }
+            let times = &base.open_time[segment.clone()];
+            let place = |time: i64| segment.start + times.partition_point(|&open_time| open_time < time);
+            let opens = &bars.open_time[before..];
+            places.extend(opens.iter().map(|&open| place(open)..place(open + timeframe.duration_ns())));
+        }
+        Ok(Bins { bars, places })
+    }
+}
+
+impl FunctionCall<'_> {
+    pub(crate) fn fault(&self, function: &str, fault: FunctionFault) -> Error {
+        let (function, instrument) = (function.to_owned(), self.instrument.to_owned());
+        Error::Function { function, instrument, timeframe: self.bars.timeframe, fault: Box::new(fault) }
+    }
+
+    /// The first bar with a value, if the column has a value a bar and any.
+    fn first_value(&self, column: &FunctionColumn) -> Result<usize> {
+        let name = || column.name.clone();
+        if column.values.len() != self.bars.len() {
+            let (found, bars) = (column.values.len(), self.bars.len());
+            return Err(self.fault(&column.function, FunctionFault::Len { column: name(), found, bars }));
+        }
+        let first = column.values.iter().position(|value| !value.is_nan());
+        first.ok_or_else(|| self.fault(&column.function, FunctionFault::NoValue { column: name() }))
+    }
+
+    fn require_dropped(&self, column: &FunctionColumn, place: usize, on_error: OnError) -> Result<()> {
+        if on_error != OnError::Fail {
+            return Ok(());
+        }
+        let (open_time, found) = (self.bars.open_time[place], column.values[place]);
+        let fault = FunctionFault::Value { column: column.name.clone(), place, open_time, found };
+        Err(self.fault(&column.function, fault))
+    }
+
+    pub(crate) fn require_same_columns(&self, found: &[FunctionColumn], expected: &[FunctionColumn]) -> Result<()> {
+        let names =
+            |columns: &[FunctionColumn]| -> Vec<String> { columns.iter().map(|column| column.name.clone()).collect() };
+        let [found_names, expected_names] = [found, expected].map(names);
+        if found_names == expected_names {
+            return Ok(());
+        }
+        let differs = found.iter().zip(&expected_names).find(|(column, expected)| column.name != **expected);
+        let function = differs.map(|(column, _)| column).or(found.last()).or(expected.last());
+        let function = function.map_or("functions", |column| column.function.as_str());
+        Err(self.fault(function, FunctionFault::Columns { found: found_names, expected: expected_names }))
+    }
+}

@@ -1,0 +1,288 @@
+//! Functions as features: their values stand where they belong, and those that look ahead are
+//! found.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use megabatch_bars::{
+    BarFunctions, BarSource as _, Bars, ColumnTargets, Error, Feature, FunctionBars, FunctionCall, FunctionColumn,
+    FunctionFault, FunctionProof, FunctionTargets, OnError, Result, Scaling, SeriesSpec, TargetKind, TargetOrigin,
+    Timeframe, WithFunctions, prove_functions,
+};
+use proptest::prelude::*;
+
+use crate::drawn::{Draw, bars, bits, draws, instrument, torn_draws, torn_spec};
+use crate::whole::{align, go_on};
+
+type Values = Box<dyn Fn(&Bars) -> Vec<f64> + Sync>;
+
+/// A function of features, and perhaps one of targets with the ends of labels.
+struct Given {
+    feature: Values,
+    target: Option<[Values; 2]>,
+}
+
+impl Given {
+    fn feature(feature: impl Fn(&Bars) -> Vec<f64> + Sync + 'static) -> Self {
+        Given { feature: Box::new(feature), target: None }
+    }
+
+    fn bars(&self, bars: &Bars, spec: &SeriesSpec, on_error: OnError) -> Result<WithFunctions> {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = FunctionBars::read("DRAWN", bars, spec, &[])?;
+        let answers = seen.call(self)?;
+        seen.with_columns(&answers, spec, on_error, folder.path())
+    }
+
+    fn prove(&self, bars: &Bars) -> Result<FunctionProof> {
+        let seen = FunctionBars::read("DRAWN", bars, &plain_spec(), &[])?;
+        let answers = seen.call(self)?;
+        prove_functions(&seen, &answers, self, 5, 1, 7, &go_on)
+    }
+}
+
+fn column(name: &str, values: Vec<f64>) -> FunctionColumn {
+    FunctionColumn { function: "given".to_owned(), name: name.to_owned(), values, is_single: false }
+}
+
+impl BarFunctions for Given {
+    fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>> {
+        Ok(vec![column("x", (self.feature)(call.bars))])
+    }
+
+    fn targets(&self, call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>> {
+        Ok(self.target.as_ref().map(|[target, end]| FunctionTargets {
+            columns: vec![column("y", target(call.bars))],
+            label_end: Some(column("label_end", end(call.bars))),
+        }))
+    }
+
+    fn frames(&self) -> &str {
+        "bars"
+    }
+
+    fn fingerprints(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
+
+/// Two features that read one bar each, without functions.
+fn plain_spec() -> SeriesSpec {
+    SeriesSpec { features: vec![Feature::Range, Feature::Body], ..torn_spec(Scaling::None) }
+}
+
+fn with_function(spec: &SeriesSpec) -> SeriesSpec {
+    let features = spec.features.iter().cloned().chain([Feature::from_function("x")]).collect();
+    SeriesSpec { features, ..spec.clone() }
+}
+
+/// The range of each bar after the first `warm_up`, as a function computes it; in longer
+/// timeframes than `longest`, of every bar.
+fn range_after(warm_up: usize, longest: Timeframe) -> impl Fn(&Bars) -> Vec<f64> + Sync {
+    move |bars| {
+        let warm_up = if bars.timeframe > longest { 0 } else { warm_up };
+        let range = |t: usize| (bars.high[t] - bars.low[t]) / bars.close[t];
+        (0..bars.len()).map(|t| if t < warm_up { f64::NAN } else { range(t) }).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A function that computes a built-in feature gives its values, bit for bit, in every
+    /// timeframe and around every hole. Only bars of the warm-up are missing.
+    #[test]
+    fn values_stand_at_their_bars(draws in torn_draws(), warm_up in 0usize..6, only_base in any::<bool>()) {
+        let function = range_after(warm_up, if only_base { Timeframe::M1 } else { Timeframe::M15 });
+        let bars = bars(&draws);
+        let (plain, spec) = (plain_spec(), with_function(&plain_spec()));
+        let (Ok(before), Ok(with)) =
+            (align(&[instrument(&bars)], &plain), Given::feature(function).bars(&bars, &plain, OnError::Fail))
+        else {
+            return Ok(());
+        };
+        prop_assert_eq!(with.warm_up + with.bars.len(), bars.len());
+        prop_assert!(with.warm_up >= warm_up && (warm_up > 0 || with.warm_up == 0));
+        let mut rest = Bars::with_capacity(Timeframe::M1, 0);
+        with.bars.read(0..with.bars.len(), &mut rest).unwrap();
+        let Ok(series) = align(&[instrument(&rest)], &spec) else { return Ok(()) };
+        for (own, all) in series.timeframes.iter().zip(&before.timeframes) {
+            for (row, close_time) in own.values.chunks_exact(3).zip(&own.close_time) {
+                prop_assert_eq!(row[2].to_bits(), row[0].to_bits());
+                // Segments without samples have no rows before.
+                if let Ok(place) = all.close_time.binary_search(close_time) {
+                    prop_assert_eq!(bits(&row[..2]), bits(&all.values[2 * place..2 * place + 2]));
+                }
+            }
+        }
+    }
+
+    /// A target of a function is the target of its bar, and its label ends where it says.
+    #[test]
+    fn targets_stand_at_their_bars(draws in draws(400)) {
+        let bars = bars(&draws);
+        let target: Values = Box::new(|bars| next_change(bars, 1));
+        let end: Values = Box::new(|bars| close_times(bars, 1));
+        let given = Given { target: Some([target, end]), ..Given::feature(range_after(0, Timeframe::M1)) };
+        let plain = SeriesSpec { horizon: 1, ..plain_spec() };
+        let with = given.bars(&bars, &plain, OnError::Fail).unwrap();
+        let mut rest = Bars::with_capacity(Timeframe::M1, 0);
+        with.bars.read(0..with.bars.len(), &mut rest).unwrap();
+        let (names, label_end) = (vec!["y".to_owned()], Some("label_end".to_owned()));
+        let target_kind = TargetKind::Columns(ColumnTargets { names, label_end, origin: TargetOrigin::Function });
+        let found = align(&[instrument(&rest)], &SeriesSpec { target_kind, ..with_function(&plain) });
+        let expected = align(&[instrument(&bars)], &plain);
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => {
+                prop_assert_eq!(bits(&found.targets), bits(&expected.targets));
+                prop_assert_eq!(found.label_end_time, expected.label_end_time);
+            }
+            (found, expected) => prop_assert_eq!(found.is_err(), expected.is_err()),
+        }
+    }
+}
+
+/// The change of the close `after` bars later, in the pips of drawn bars.
+fn next_change(bars: &Bars, after: usize) -> Vec<f64> {
+    let change =
+        |t: usize| bars.close.get(t + after).map_or(f64::NAN, |next| (next - bars.close[t]) / crate::drawn::PIP);
+    (0..bars.len()).map(change).collect()
+}
+
+fn close_times(bars: &Bars, after: usize) -> Vec<f64> {
+    (0..bars.len()).map(|t| if t + after < bars.len() { bars.close_time(t + after) as f64 } else { f64::NAN }).collect()
+}
+
+/// Bars without any hole.
+fn steady() -> Bars {
+    let draw = |k: usize| -> Draw { (1, ((k * 7919) % 101) as f64 / 100.0 - 0.5, 0.1, 0.2, (k % 13) as f64) };
+    bars(&(0..900).map(draw).collect::<Vec<_>>())
+}
+
+fn fault(result: Result<impl std::fmt::Debug>) -> FunctionFault {
+    match result.unwrap_err() {
+        Error::Function { function, instrument, fault, .. } => {
+            assert_eq!((function.as_str(), instrument.as_str()), ("given", "DRAWN"));
+            *fault
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn answers_that_are_no_features_are_named() {
+    let bars = steady();
+    let add = |feature: fn(&Bars) -> Vec<f64>| Given::feature(feature).bars(&bars, &plain_spec(), OnError::Fail);
+    let short = fault(add(|bars| vec![0.0; bars.len() - 1]));
+    assert_eq!(short, FunctionFault::Len { column: "x".to_owned(), found: 899, bars: 900 });
+    assert_eq!(fault(add(|bars| vec![f64::NAN; bars.len()])), FunctionFault::NoValue { column: "x".to_owned() });
+    for wrong in [f64::NAN, f64::INFINITY] {
+        let given = Given::feature(move |bars| (0..bars.len()).map(|t| if t == 30 { wrong } else { 1.0 }).collect());
+        match fault(given.bars(&bars, &plain_spec(), OnError::Fail)) {
+            FunctionFault::Value { place: 30, open_time, found, .. } => {
+                assert_eq!((open_time, found.to_bits()), (bars.open_time[30], wrong.to_bits()));
+            }
+            other => panic!("{other}"),
+        }
+        // Bar 30 of M1, and all base bars of bar 30 of M5 and M15.
+        let with = given.bars(&bars, &plain_spec(), OnError::Skip).unwrap();
+        assert_eq!((with.warm_up, with.without_value), (0, 1 + 5 + 15));
+    }
+    let other_names = |call: &FunctionCall<'_>| column(call.bars.timeframe.name(), vec![0.0; call.bars.len()]);
+    struct Named<F>(F);
+    impl<F: Fn(&FunctionCall<'_>) -> FunctionColumn + Sync> BarFunctions for Named<F> {
+        fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>> {
+            Ok(vec![self.0(call)])
+        }
+        fn targets(&self, _call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>> {
+            Ok(None)
+        }
+        fn frames(&self) -> &str {
+            "bars"
+        }
+        fn fingerprints(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+    }
+    let seen = FunctionBars::read("DRAWN", &bars, &plain_spec(), &[]).unwrap();
+    let (found, expected) = (vec!["M5".to_owned()], vec!["M1".to_owned()]);
+    assert_eq!(fault(seen.call(&Named(other_names))), FunctionFault::Columns { found, expected });
+}
+
+#[test]
+fn functions_that_look_ahead_are_found() {
+    let bars = steady();
+    let looks_ahead: [fn(&Bars) -> Vec<f64>; 6] = [
+        // The next close, the last close of all, the number of bars, a mean of all.
+        |bars| (0..bars.len()).map(|t| bars.close[(t + 1).min(bars.len() - 1)]).collect(),
+        |bars| bars.close.iter().map(|close| close / bars.close[bars.len() - 1]).collect(),
+        |bars| (0..bars.len()).map(|t| t as f64 / bars.len() as f64).collect(),
+        |bars| {
+            let mean = bars.close.iter().sum::<f64>() / bars.len() as f64;
+            bars.close.iter().map(|close| close - mean).collect()
+        },
+        // One bar of a hundred.
+        |bars| {
+            let next = |t: usize| bars.close.get(t + 1).copied().unwrap_or(0.0);
+            (0..bars.len()).map(|t| if bars.volume[t] == 12.0 { next(t) } else { 0.0 }).collect()
+        },
+        // Sums from the end.
+        |bars| {
+            bars.close
+                .iter()
+                .rev()
+                .scan(0.0, |sum, close| {
+                    *sum += close;
+                    Some(*sum)
+                })
+                .collect()
+        },
+    ];
+    for (place, feature) in looks_ahead.into_iter().enumerate() {
+        let found = fault(Given::feature(feature).prove(&bars));
+        assert!(matches!(found, FunctionFault::LookAhead { .. }), "{place}: {found}");
+    }
+}
+
+#[test]
+fn functions_that_do_not_are_not() {
+    let honest: [fn(&Bars) -> Vec<f64>; 3] = [
+        |bars| (0..bars.len()).map(|t| if t < 9 { f64::NAN } else { bars.close[t] / bars.close[t - 9] }).collect(),
+        |bars| {
+            bars.close
+                .iter()
+                .scan(0.0, |mean, close| {
+                    *mean += 0.1 * (close - *mean);
+                    Some(*mean)
+                })
+                .collect()
+        },
+        // Rounding that depends on the number of bars.
+        |bars| bars.close.iter().map(|close| close * (1.0 + bars.len() as f64 * 1e-14)).collect(),
+    ];
+    for feature in honest {
+        let proof = Given::feature(feature).prove(&steady()).unwrap();
+        assert!(proof.cuts > 300 && proof.calls > proof.cuts, "{proof:?}");
+    }
+}
+
+#[test]
+fn two_answers_are_named() {
+    let calls = AtomicUsize::new(0);
+    let given = Given::feature(move |bars| vec![calls.fetch_add(1, Relaxed) as f64; bars.len()]);
+    assert!(matches!(fault(given.prove(&steady())), FunctionFault::TwoAnswers { .. }));
+}
+
+#[test]
+fn targets_end_with_their_labels() {
+    let given = |after: usize, ends: usize| {
+        let target: Values = Box::new(move |bars| next_change(bars, after));
+        let end: Values = Box::new(move |bars| close_times(bars, ends));
+        Given { target: Some([target, end]), ..Given::feature(range_after(0, Timeframe::M1)) }
+    };
+    given(20, 20).prove(&steady()).unwrap();
+    given(20, 25).prove(&steady()).unwrap();
+    match fault(given(20, 19).prove(&steady())) {
+        FunctionFault::LookAhead { column, .. } => assert_eq!(column, "y"),
+        other => panic!("{other}"),
+    }
+}

@@ -1,0 +1,326 @@
+//! Functions of the program, whose columns are features of a series.
+//!
+//! Files keep the names of their columns and a fingerprint of their source, and not the functions:
+//! `append` and `leak` are given them again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use megabatch_bars::{
+    BarFunctions, BarSource as _, ColumnTargets, Error as BarsError, Excluded, Feature, FunctionAnswers, FunctionBars,
+    FunctionColumn, FunctionFault, FunctionProof, OnError, SpooledBars, TargetKind, TargetOrigin, WithFunctions,
+    prove_functions,
+};
+use megabatch_chunk_io::SeriesFile;
+use megabatch_gpu_core::Device;
+use serde_json::{Value, json};
+
+use super::Recipe;
+use super::recipe::StreamedRecordings;
+use super::spool::SpoolFolder;
+use super::work::Pass;
+use crate::error::{Error, Result};
+use crate::host::Host;
+
+/// The bars of a series, and the recipe with all its features.
+pub(crate) struct ReadBars {
+    pub(crate) recipe: Recipe,
+    pub(crate) recordings: StreamedRecordings,
+    /// Account of functions, where the program has any.
+    pub(crate) functions: Option<FunctionAccount>,
+}
+
+/// Functions of a series, and the bars that their columns cost.
+#[derive(Default)]
+pub(crate) struct FunctionAccount {
+    /// Columns of features, and the function of each.
+    columns: Vec<(String, String)>,
+    /// Columns of targets, and whether the ends of labels come with them.
+    targets: Option<(Vec<String>, bool)>,
+    /// Library of the frames in which they get bars.
+    frames: String,
+    /// Fingerprints of the functions' sources, by name.
+    fingerprints: BTreeMap<String, String>,
+    /// Bars of the warm-up, by symbol.
+    warm_up: BTreeMap<String, usize>,
+    /// Bars that were dropped because a function gave no value.
+    without_value: BTreeMap<String, usize>,
+    /// Replayed calls.
+    proof: FunctionProof,
+}
+
+/// Inputs of the functions of a series file, as it tells them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionInputs {
+    /// Columns of the bars that only functions see, as `column:NAME:RULE`.
+    pub columns: Vec<String>,
+    /// Library of their frames; `None` for a series without functions.
+    pub frames: Option<String>,
+}
+
+impl FunctionInputs {
+    /// Reads the account in the series file at `path`.
+    ///
+    /// # Errors
+    /// A data error for a file that `ingest` did not write.
+    pub fn read(path: &Path) -> Result<Self> {
+        let file = SeriesFile::open(path, &Device::cpu().scope("functions"))?;
+        let (provenance, recipe) = Recipe::recorded(path, file.attribute("source")?.as_ref())?;
+        Ok(FunctionInputs {
+            columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
+            frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
+        })
+    }
+}
+
+/// The use that is made of functions.
+#[derive(Clone, Copy)]
+pub(crate) enum FunctionUse<'a> {
+    /// A series is made: its features are what they give.
+    New,
+    /// The series in a file goes on: they must give what it has.
+    Kept(&'a Path),
+    /// The series in a file is proven: they are replayed, too, with this seed.
+    Proven(&'a Path, u64),
+}
+
+impl Recipe {
+    /// Reads the bars into `folder`, and puts in the columns that functions of the host compute
+    /// from the bars of each timeframe. These are called for one instrument after the other, each
+    /// with all its bars in memory.
+    ///
+    /// # Errors
+    /// A usage error for a recipe with columns of functions where the host has none; data errors
+    /// for columns that are not those of the file, and values that cannot be features.
+    pub(crate) fn read_with_functions(
+        &self,
+        usage: FunctionUse<'_>,
+        folder: &SpoolFolder,
+        host: &Host<'_>,
+    ) -> Result<ReadBars> {
+        let known = Known { features: self.spec().functions(), target: self.target.clone() };
+        let recordings = self.read_streamed(folder, host)?;
+        let Some(functions) = host.functions else {
+            return match known.is_empty() {
+                true => Ok(ReadBars { recipe: self.clone(), recordings, functions: None }),
+                false => Err(Error::usage(format!(
+                    "{known} are columns of functions: give these in Python, as mb.ingest(…, features=[function]) or mb.leak(dataset, features=[function])"
+                ))),
+            };
+        };
+        let mut adding = Adding {
+            recipe: self.without_functions(),
+            functions,
+            folder,
+            host,
+            account: FunctionAccount {
+                frames: functions.frames().to_owned(),
+                fingerprints: functions.fingerprints().into_iter().collect(),
+                ..FunctionAccount::default()
+            },
+        };
+        let recordings = adding.all(recordings, usage)?;
+        let Adding { mut recipe, account, .. } = adding;
+        let features: Vec<String> = account.columns.iter().map(|(name, _)| name.clone()).collect();
+        recipe.features.0.extend(features.iter().map(|name| Feature::from_function(name)));
+        if let Some((names, has_label_end)) = &account.targets {
+            let (names, origin) = (names.clone(), TargetOrigin::Function);
+            recipe.target = TargetKind::Columns(ColumnTargets { names, label_end: None, origin });
+            recipe.label_end = has_label_end.then(|| LABEL_END.to_owned());
+        }
+        let found = Known { features, target: recipe.target.clone() };
+        if let FunctionUse::Kept(path) | FunctionUse::Proven(path, _) = usage
+            && found != known
+        {
+            return Err(Error::data(format!(
+                "{}: it was made with {known} of functions, and the ones given have {found}: give the functions of then, in the same order",
+                path.display(),
+            )));
+        }
+        Ok(ReadBars { recipe, recordings, functions: Some(account) })
+    }
+}
+
+/// Name of the column of the ends of labels.
+const LABEL_END: &str = "label_end";
+
+/// Columns of functions in a series.
+#[derive(PartialEq)]
+struct Known {
+    features: Vec<String>,
+    target: TargetKind,
+}
+
+impl Known {
+    fn is_empty(&self) -> bool {
+        self.features.is_empty() && !self.target.is_function()
+    }
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = if self.target.is_function() { self.target.columns() } else { &[] };
+        let named = [("features", &self.features[..]), ("targets", target)];
+        let named: Vec<String> = named
+            .iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("the {what} {}", names.join(", ")))
+            .collect();
+        if named.is_empty() { f.write_str("no columns") } else { f.write_str(&named.join(" and ")) }
+    }
+}
+
+/// Work of adding the columns of functions to bars.
+struct Adding<'a> {
+    /// Without functions.
+    recipe: Recipe,
+    functions: &'a dyn BarFunctions,
+    folder: &'a SpoolFolder,
+    host: &'a Host<'a>,
+    account: FunctionAccount,
+}
+
+impl Adding<'_> {
+    /// Adds the columns to every instrument. With errors skipped, one for which a function has no
+    /// value at all is excluded.
+    fn all(&mut self, read: StreamedRecordings, usage: FunctionUse<'_>) -> Result<StreamedRecordings> {
+        let StreamedRecordings { mut recordings, bars, fingerprints } = read;
+        let (symbols, count) = (recordings.symbols(), bars.len());
+        let pass = Pass::begin(self.host, "functions", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
+        let (mut kept, mut excluded) = (Vec::with_capacity(count), Vec::new());
+        for (symbol, bars) in symbols.iter().zip(bars) {
+            let len = bars.len();
+            match self.one(symbol, bars, usage, count) {
+                Ok(bars) => kept.push(bars),
+                Err(reason)
+                    if self.recipe.on_error != OnError::Fail
+                        && matches!(reason.function_fault(), Some(FunctionFault::NoValue { .. })) =>
+                {
+                    excluded.push(Excluded { symbol: symbol.clone(), reason });
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if pass.advance(len as u64).is_break() {
+                return Err(BarsError::Interrupted.into());
+            }
+        }
+        recordings.exclude(excluded);
+        Ok(StreamedRecordings { recordings, bars: kept, fingerprints })
+    }
+
+    fn one(
+        &mut self,
+        symbol: &str,
+        bars: SpooledBars,
+        usage: FunctionUse<'_>,
+        instruments: usize,
+    ) -> Result<SpooledBars, BarsError> {
+        let spec = self.recipe.spec();
+        let seen = FunctionBars::read(symbol, &bars, &spec, &self.recipe.function_columns)?;
+        drop(bars);
+        let answers = seen.call(self.functions)?;
+        self.require_same(symbol, &spec, &answers)?;
+        if let FunctionUse::Proven(_, seed) = usage {
+            let observe = |_| match self.host.cancel.is_requested() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            let proof = prove_functions(&seen, &answers, self.functions, spec.horizon, instruments, seed, &observe)?;
+            self.account.proof.calls += proof.calls;
+            self.account.proof.cuts += proof.cuts;
+        }
+        let WithFunctions { bars, warm_up, without_value } =
+            seen.with_columns(&answers, &spec, self.recipe.on_error, self.folder.path())?;
+        self.account.warm_up.insert(symbol.to_owned(), warm_up);
+        self.account.without_value.insert(symbol.to_owned(), without_value);
+        Ok(bars)
+    }
+
+    /// Requires the columns of the instruments before.
+    fn require_same(
+        &mut self,
+        symbol: &str,
+        spec: &megabatch_bars::SeriesSpec,
+        answers: &FunctionAnswers,
+    ) -> Result<(), BarsError> {
+        let name = |column: &FunctionColumn| column.name.clone();
+        let columns: Vec<(String, String)> =
+            answers.features[0].iter().map(|column| (name(column), column.function.clone())).collect();
+        let targets =
+            answers.targets.as_ref().map(|own| (own.columns.iter().map(name).collect(), own.label_end.is_some()));
+        let own = &mut self.account;
+        if own.warm_up.is_empty() {
+            (own.columns, own.targets) = (columns, targets);
+            return Ok(());
+        }
+        if own.columns == columns && own.targets == targets {
+            return Ok(());
+        }
+        let names = |columns: &[(String, String)], targets: &Option<(Vec<String>, bool)>| {
+            let label_end = targets.iter().filter(|(_, has)| *has).map(|_| LABEL_END.to_owned());
+            let targets = targets.iter().flat_map(|(names, _)| names.clone()).chain(label_end);
+            columns.iter().map(|(name, _)| name.clone()).chain(targets).collect()
+        };
+        Err(BarsError::Function {
+            function: own.fingerprints.keys().next().cloned().unwrap_or_default(),
+            instrument: symbol.to_owned(),
+            timeframe: spec.windows[0].timeframe,
+            fault: Box::new(FunctionFault::Columns {
+                found: names(&columns, &targets),
+                expected: names(&own.columns, &own.targets),
+            }),
+        })
+    }
+}
+
+impl FunctionAccount {
+    /// Columns of features and targets.
+    fn names(&self) -> Vec<&str> {
+        let features = self.columns.iter().map(|(name, _)| name.as_str());
+        features.chain(self.targets.iter().flat_map(|(names, _)| names.iter().map(String::as_str))).collect()
+    }
+
+    /// Account of functions that a file keeps.
+    pub(crate) fn provenance(&self) -> Value {
+        json!({ "frames": self.frames, "fingerprints": self.fingerprints, "warm_up_bars": self.warm_up })
+    }
+
+    /// Functions whose source is another one than `provenance`, the account in a file, has.
+    pub(crate) fn changed(&self, provenance: &Value) -> Vec<String> {
+        let was = &provenance["functions"]["fingerprints"];
+        let differs = |(name, now): &(&String, &String)| was[name.as_str()].as_str() != Some(now.as_str());
+        self.fingerprints.iter().filter(differs).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Functions, their columns and dropped bars, as a report has them.
+    pub(crate) fn facts(&self) -> Value {
+        let mut columns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, function) in &self.columns {
+            columns.entry(function).or_default().push(name);
+        }
+        json!({ "columns": columns, "targets": self.targets.as_ref().map(|(names, _)| names), "warm_up_bars": self.warm_up, "dropped_bars": self.without_value })
+    }
+
+    /// Columns and replayed calls, as a proof has them.
+    pub(crate) fn proven_facts(&self) -> Value {
+        json!({ "columns": self.names(), "calls": self.proof.calls, "cuts": self.proof.cuts })
+    }
+
+    /// The same in words.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("columns of functions: {}\n", self.names().join(", "));
+        for (what, bars) in [("their warm-up", &self.warm_up), ("without a value", &self.without_value)] {
+            let some: Vec<String> = bars
+                .iter()
+                .filter(|(_, count)| **count > 0)
+                .map(|(symbol, count)| format!("{symbol} {count}"))
+                .collect();
+            if !some.is_empty() {
+                text.push_str(&format!("bars dropped as {what}: {}\n", some.join(", ")));
+            }
+        }
+        text
+    }
+}
