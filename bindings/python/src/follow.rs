@@ -7,13 +7,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use megabatch_run::ingest::FormatName;
+use megabatch_run::ingest::{BarFunctions, FormatName};
 use megabatch_run::predict::{BarSource, FollowRequest, History, LineForm, LineOutput, follow};
 use megabatch_run::{CheckpointChoice, CommandReport, Error, Host, Instruments, Observer, Progress, Silent, Work};
 use pyo3::prelude::*;
 
 use crate::convert::Named;
 use crate::failure::{OrRaise as _, exception};
+use crate::functions::{FunctionsCall, PythonFunctions};
 use crate::process;
 use crate::training::{Told, told};
 
@@ -56,6 +57,7 @@ pub(crate) struct FollowCall {
     history: Vec<PathBuf>,
     symbol: Option<String>,
     zone: Option<String>,
+    functions: Option<Named<FunctionsCall>>,
 }
 
 impl FollowCall {
@@ -104,11 +106,14 @@ impl Follower {
     #[new]
     fn new(py: Python<'_>, call: Named<FollowCall>) -> PyResult<Self> {
         process::check(py)?;
-        let request = call.0.request().or_raise(py)?;
+        let Named(mut call) = call;
+        let functions = call.functions.take().map(PythonFunctions::new);
+        let request = call.request().or_raise(py)?;
         let ((lines, from), (to, said)) = (channel(), channel());
         let work = move || {
             let notes = Notes(Mutex::new(to.clone()));
-            let host = Host { observer: &notes, ..Host::silent() };
+            let functions = functions.as_ref().map(|functions| functions as &dyn BarFunctions);
+            let host = Host { observer: &notes, functions, ..Host::silent() };
             let reader = Lines { from, said: to.clone(), buffer: Vec::new(), at: 0 };
             let refusals = to.clone();
             let source = BarSource::Lines {

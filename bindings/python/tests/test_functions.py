@@ -74,8 +74,15 @@ class Functions(InFolder):
         self.assertGreater(proof.facts["functions"]["cuts"], 500)
         run = mb.train(ds, {**MODEL, "training": {"loss": "cross_entropy", "classes": 3}}, out=self.folder / "run", max_steps=5)
         self.assertIn("accuracy", str(run.evaluate()))
-        with self.assertRaisesRegex(mb.ConfigError, "columns of functions"):
-            list(run.follow(frame[-300:]))
+        for options, message in (
+            ({}, "the features strength, flow3 are columns of functions: give these in Python"),
+            ({"features": [indicators], "cold": True}, "a cold start has none"),
+            ({"features": ["body", indicators]}, "features: body: give the functions alone"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, message):
+                run.follow(frame[-300:], **options)
+        with self.assertRaisesRegex(mb.DataError, "its features are the columns strength, flow3 of functions, and the ones given have tomorrow"):
+            run.follow(frame[-300:], features=tomorrow)
 
     def test_every_library_gives_the_same(self) -> None:
         frame = self.frame()
@@ -148,6 +155,45 @@ class Functions(InFolder):
         mb.leak(longer, samples=2, features=[indicators], target=label)
         with self.assertRaisesRegex(mb.ConfigError, "are columns of functions"):
             mb.leak(longer)
+
+    def test_bars_that_come_are_followed(self) -> None:
+        frame = self.frame(21)
+        lengths: list[int] = []
+
+        def smooth(bars: pandas.DataFrame) -> dict[str, Any]:
+            lengths.append(len(bars))
+            close = bars["close"]
+            return {"fast": close / close.ewm(span=5, adjust=False).mean() - 1, "flow9": bars["flow"].rolling(9).sum()}
+
+        def total(bars: pandas.DataFrame) -> Any:
+            return (np.sign(bars["close"].diff().fillna(0)) * bars["volume"]).cumsum().rename("total")
+
+        for functions, most in (([smooth], 2 * 256), ([smooth, total], 10**9)):
+            past, coming = frame[:9000], frame[9000:]
+            options = {**OPTIONS, "features": ["body", *functions], "columns": {"flow": "sum"}}
+            ds = mb.ingest(past, out=self.folder / "own.h5", **options)
+            run = mb.train(ds, MODEL, out=self.folder / f"run-{most}", max_steps=3)
+            follower = run.follow(coming[:400], features=functions)
+            lengths.clear()
+            followed = {one.time: one.values for one in follower}
+            self.assertGreater(len(lengths), 400)
+            # Sums that never forget need all bars.
+            self.assertLessEqual(max(lengths), most)
+            longer = ds.append(coming, features=functions)
+            predicted = run.predict(longer, changed_data=True)
+            assert predicted.times is not None
+            times = {time: place for place, time in enumerate(predicted.times)}
+            seen = [time for time in followed if time in times]
+            self.assertGreater(len(seen), 300)
+            for time in seen:
+                np.testing.assert_allclose(followed[time], predicted.values[times[time]], rtol=1e-4, atol=1e-6)
+        again = mb.ingest(past, out=self.folder / "again.h5", **options)
+        pushed = run.follow(features=functions, data=again)
+        row = coming.iloc[0].to_dict() | {"time": coming["time"].iloc[0].to_pydatetime()}
+        del row["note"]
+        forecast = pushed.push(row)
+        assert forecast is not None
+        np.testing.assert_allclose(forecast.values, followed[forecast.time], rtol=1e-5)
 
     def test_what_looks_ahead_is_named(self) -> None:
         frame = self.frame()

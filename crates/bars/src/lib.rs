@@ -51,6 +51,7 @@ pub use series::Segment;
 pub use series::column_feature::{ColumnFeature, ColumnRule};
 pub use series::feature::Feature;
 pub use series::foresight::{Foresight, foresight};
+pub use series::function_tail::FunctionTail;
 pub use series::functions::{
     BarFunctions, FunctionAnswers, FunctionBars, FunctionCall, FunctionColumn, FunctionTargets, WithFunctions,
 };

@@ -17,7 +17,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _frames, _megabatch, _settings
+from . import _frames, _functions, _megabatch, _settings
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._tabular import Tabular
@@ -422,9 +422,14 @@ class Run:
         zone: str | None = None,
         checkpoint: str = "best",
         other_instruments: bool = False,
+        features: Sequence[_functions.BarFunction] | _functions.BarFunction | None = None,
     ) -> Follower:
         """A model that predicts bars as they come, after the bars that its data were made of, those of `history`, or
         none (`cold=True`).
+
+        Data with features of functions need these again, as `features=[function]`. A function is called with all bars
+        of the history, and then for each bar that closes with the shortest tail that gave the values of all; its frames
+        are of the library of `bars`, or of that of `data`.
 
         Iterating over the answer gives the forecasts for `bars`, a frame or bars one by one; without them, `push`
         takes the next bar.
@@ -439,8 +444,22 @@ class Run:
             "history": files,
             "symbol": symbol,
             "zone": zone,
+            "functions": _functions_of(features, bars, data),
         }
         return Follower(_megabatch.Follower(call), bars, symbol, zone)
+
+
+def _functions_of(features: Any, bars: Any, data: _Data) -> dict[str, Any] | None:
+    """The functions among the features of bars that come."""
+    stated, called = _functions.split(features)
+    if stated:
+        raise ConfigError(f"features: {', '.join(map(str, stated))}: give the functions alone", key="features")
+    if not called:
+        return None
+    library = _frames.library(bars) if _frames.is_frame(bars) else None
+    if library is None and data is not None:
+        library = _megabatch.function_inputs(_path_of(data, "follow") or "")[1]
+    return _functions.Functions(called, None, library).native()
 
 
 def _check_part(part: str | None) -> None:

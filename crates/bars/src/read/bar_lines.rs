@@ -76,7 +76,7 @@ impl BarLines {
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {
             name: name.to_owned(),
-            options: options.clone().without_targets(),
+            options: options.clone(),
             base,
             format: None,
             adjusted_column: None,

@@ -119,6 +119,16 @@ struct Bins {
     places: Vec<Range<usize>>,
 }
 
+/// Values of functions by base bar.
+struct Placed {
+    /// One entry a column and timeframe.
+    slots: Vec<Vec<f64>>,
+    /// The first bar after the warm-up.
+    begin: usize,
+    /// False for bars without a value.
+    is_kept: Vec<bool>,
+}
+
 /// Bars with the columns of functions.
 #[derive(Debug)]
 pub struct WithFunctions {
@@ -157,6 +167,20 @@ impl FunctionBars {
         let timeframes = spec.sorted_windows().iter().map(bins).collect::<Result<_>>()?;
         let instrument = instrument.to_owned();
         Ok(FunctionBars { instrument, columns, base, hidden: targets.clone(), segments, timeframes })
+    }
+
+    pub(crate) fn instrument(&self) -> &str {
+        &self.instrument
+    }
+
+    /// Names of the further columns that functions see.
+    pub(crate) fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Number of those that are features.
+    pub(crate) fn own_columns(&self) -> usize {
+        self.hidden.start
     }
 
     /// The base bars as a function of targets sees them.
@@ -221,28 +245,7 @@ impl FunctionBars {
         on_error: OnError,
         folder: &Path,
     ) -> Result<WithFunctions> {
-        let mut slots: Vec<Vec<f64>> = Vec::new();
-        let mut is_kept = vec![true; self.base.len()];
-        let mut first = 0;
-        let functions = answers.features.first().map_or(0, Vec::len);
-        for place in 0..functions {
-            for (bins, (call, columns)) in self.timeframes.iter().zip(self.calls().zip(&answers.features)) {
-                let column = &columns[place];
-                let begin = call.first_value(column)?;
-                // Bars before the first bin of all are no warm-up.
-                first = first.max(if begin == 0 { 0 } else { bins.places[begin].start });
-                let mut slot = vec![f64::NAN; self.base.len()];
-                for (bin, range) in bins.places.iter().enumerate().skip(begin) {
-                    slot[range.clone()].fill(column.values[bin]);
-                    if !column.values[bin].is_finite() {
-                        call.require_dropped(column, bin, on_error)?;
-                        is_kept[range.clone()].fill(false);
-                    }
-                }
-                slots.push(slot);
-            }
-        }
-        let begin = self.common_start(first);
+        let Placed { slots, begin, is_kept } = self.placed(&answers.features, on_error)?;
         let all = self.base.columns.len();
         let label_end = all - usize::from(spec.target_kind.label_end().is_some());
         let base = |columns: Range<usize>| self.base.columns[columns].iter();
@@ -260,6 +263,50 @@ impl FunctionBars {
         }
         let without_value = self.base.len() - begin - writer.len();
         Ok(WithFunctions { bars: writer.finish()?, warm_up: begin, without_value })
+    }
+
+    /// The bars with the columns of features that [`FunctionBars::call`] gave, between those of the
+    /// files and those that only functions see, as [`FunctionTail`](crate::FunctionTail) goes on
+    /// with them.
+    ///
+    /// # Errors
+    /// [`Error::Function`] for a column without values, or with a bar without one.
+    pub fn followed(&self, features: &[Vec<FunctionColumn>], spec: &SeriesSpec, on_error: OnError) -> Result<Bars> {
+        let Placed { slots, begin, is_kept } = self.placed(features, on_error)?;
+        let (own, seen) = self.base.columns.split_at(spec.columns().len());
+        let columns: Vec<&Vec<f64>> = own.iter().chain(&slots).chain(seen).collect();
+        let mut bars = Bars::with_capacity(self.base.timeframe, self.base.len() - begin);
+        for index in (begin..self.base.len()).filter(|&index| is_kept[index]) {
+            let columns = columns.iter().map(|column| column[index]).collect();
+            bars.push(Bar { columns, ..self.base.without_columns(index) });
+        }
+        Ok(bars)
+    }
+
+    /// Places the values of features at base bars.
+    fn placed(&self, features: &[Vec<FunctionColumn>], on_error: OnError) -> Result<Placed> {
+        let mut slots: Vec<Vec<f64>> = Vec::new();
+        let mut is_kept = vec![true; self.base.len()];
+        let mut first = 0;
+        let functions = features.first().map_or(0, Vec::len);
+        for place in 0..functions {
+            for (bins, (call, columns)) in self.timeframes.iter().zip(self.calls().zip(features)) {
+                let column = &columns[place];
+                let begin = call.first_value(column)?;
+                // Bars before the first bin of all are no warm-up.
+                first = first.max(if begin == 0 { 0 } else { bins.places[begin].start });
+                let mut slot = vec![f64::NAN; self.base.len()];
+                for (bin, range) in bins.places.iter().enumerate().skip(begin) {
+                    slot[range.clone()].fill(column.values[bin]);
+                    if !column.values[bin].is_finite() {
+                        call.require_dropped(column, bin, on_error)?;
+                        is_kept[range.clone()].fill(false);
+                    }
+                }
+                slots.push(slot);
+            }
+        }
+        Ok(Placed { slots, begin: self.common_start(first), is_kept })
     }
 
     /// The first base bar from `first` on with which a bin of every timeframe begins.
@@ -315,6 +362,16 @@ impl FunctionCall<'_> {
         }
         let first = column.values.iter().position(|value| !value.is_nan());
         first.ok_or_else(|| self.fault(&column.function, FunctionFault::NoValue { column: name() }))
+    }
+
+    /// The value of the last bar.
+    pub(crate) fn last_value(&self, column: &FunctionColumn) -> Result<f64> {
+        self.first_value(column)?;
+        let place = self.bars.len() - 1;
+        if !column.values[place].is_finite() {
+            self.require_dropped(column, place, OnError::Fail)?;
+        }
+        Ok(column.values[place])
     }
 
     fn require_dropped(&self, column: &FunctionColumn, place: usize, on_error: OnError) -> Result<()> {

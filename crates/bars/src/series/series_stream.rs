@@ -3,6 +3,7 @@ use crate::clean::gap::GapPolicy;
 use crate::clean::gaps::Gap;
 use crate::error::Result;
 use crate::series::binning::Binning;
+use crate::series::column_feature::ColumnFeature;
 use crate::series::feature_stream::FeatureStream;
 use crate::series::instrument::{Instrument, checked_base};
 use crate::series::scale::scale_rows;
@@ -62,12 +63,27 @@ impl SeriesStream {
     /// [`Error::NotAMultiple`](crate::Error::NotAMultiple) for a timeframe that cannot be made of
     /// the bars; [`Error::Scalers`](crate::Error::Scalers) for scalers of something else.
     pub fn new(instrument: Instrument<'_>, spec: &SeriesSpec, scalers: &Scalers) -> Result<Self> {
+        SeriesStream::with_columns(instrument, spec, scalers, &[])
+    }
+
+    /// The same of bars with further columns behind those of features, which functions see.
+    ///
+    /// # Errors
+    /// As [`SeriesStream::new`].
+    pub fn with_columns(
+        instrument: Instrument<'_>,
+        spec: &SeriesSpec,
+        scalers: &Scalers,
+        further: &[ColumnFeature],
+    ) -> Result<Self> {
+        let mut rules = spec.column_rules();
+        rules.extend(further.iter().map(ColumnFeature::rule));
         let base = checked_base(&[instrument])?;
         let scalers = scalers.chosen(&[instrument.name], spec)?;
         let stream = |(window, scaler): (Window, TimeframeScaler)| {
             Ok(TimeframeStream {
                 window,
-                binning: Binning::new(window.timeframe, base, spec.column_rules())?,
+                binning: Binning::new(window.timeframe, base, rules.clone())?,
                 features: FeatureStream::new(window.timeframe, spec, instrument.pip_size),
                 center: scaler.center,
                 scale: scaler.scale,
@@ -92,6 +108,22 @@ impl SeriesStream {
     /// # Panics
     /// When the bar does not open after the last one, or has not the columns among the features.
     pub fn push(&mut self, bar: &Bar) -> Result<SeriesStep> {
+        self.push_with(bar, &mut |_, _| Ok(()))
+    }
+
+    /// Takes the next base bar, and has `complete` set columns of each bar of a timeframe that
+    /// closes with it: it gets the timeframe's place, and the bar.
+    ///
+    /// # Errors
+    /// As [`SeriesStream::push`], and those of `complete`.
+    ///
+    /// # Panics
+    /// As [`SeriesStream::push`].
+    pub fn push_with(
+        &mut self,
+        bar: &Bar,
+        complete: &mut dyn FnMut(usize, &mut Bar) -> Result<()>,
+    ) -> Result<SeriesStep> {
         let duration_ns = self.base.duration_ns();
         let gap = self.last_close_time.map(|last| {
             assert!(last - duration_ns < bar.open_time, "bars are in order of time");
@@ -101,11 +133,11 @@ impl SeriesStream {
         let begins_segment = gap.is_none() || hole.is_some();
         let close_time = bar.open_time + duration_ns;
         self.last_close_time = Some(close_time);
-        for timeframe in &mut self.timeframes {
+        for (place, timeframe) in self.timeframes.iter_mut().enumerate() {
             if begins_segment {
                 timeframe.restart();
             }
-            timeframe.push(bar)?;
+            timeframe.push(bar, &mut |bin| complete(place, bin))?;
         }
         let has_full_windows = self.timeframes.iter().all(|timeframe| timeframe.rows >= timeframe.window.seq_len);
         Ok(SeriesStep { begins_segment, hole, close_time, has_full_windows })
@@ -143,10 +175,15 @@ impl TimeframeStream {
         self.rows = 0;
     }
 
-    fn push(&mut self, bar: &Bar) -> Result<()> {
+    fn push(&mut self, bar: &Bar, complete: &mut dyn FnMut(&mut Bar) -> Result<()>) -> Result<()> {
         self.closed.clear();
         let TimeframeStream { binning, features, closed, rows, .. } = self;
-        binning.push(bar, |bin| *rows += usize::from(features.push(bin, closed)))?;
+        let mut completed = Ok(());
+        binning.push(bar, |mut bin| {
+            completed = std::mem::replace(&mut completed, Ok(())).and_then(|()| complete(&mut bin));
+            *rows += usize::from(features.push(bin, closed));
+        })?;
+        completed?;
         scale_rows(&mut self.closed, &self.center, &self.scale);
         Ok(())
     }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_bars::{
     BarFunctions, BarSource as _, Bars, ColumnTargets, Error, Feature, FunctionBars, FunctionCall, FunctionColumn,
-    FunctionFault, FunctionProof, FunctionTargets, OnError, Result, Scaling, SeriesSpec, TargetKind, TargetOrigin,
-    Timeframe, WithFunctions, prove_functions,
+    FunctionFault, FunctionProof, FunctionTail, FunctionTargets, Instrument, OnError, Result, Scaling, SeriesSpec,
+    SeriesStream, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions,
 };
 use proptest::prelude::*;
 
-use crate::drawn::{Draw, bars, bits, draws, instrument, torn_draws, torn_spec};
+use crate::drawn::{Draw, bars, bits, draws, instrument, part, torn_draws, torn_spec};
 use crate::whole::{align, go_on};
 
 type Values = Box<dyn Fn(&Bars) -> Vec<f64> + Sync>;
@@ -285,4 +285,68 @@ fn targets_end_with_their_labels() {
         FunctionFault::LookAhead { column, .. } => assert_eq!(column, "y"),
         other => panic!("{other}"),
     }
+}
+
+/// Bars that come one by one give the rows of all bars at once, with tails as short as the
+/// function allows.
+#[test]
+fn bars_that_come_give_the_same_rows() {
+    let bars = steady();
+    // A mean of ten bars, one that forgets half in seven, and a sum of all: each with its longest
+    // call, where one is known.
+    type Feature = fn(&Bars) -> Vec<f64>;
+    let cases: [(Feature, usize); 3] = [
+        (
+            |bars| {
+                let mean = |t: usize| bars.close[t - 9..=t].iter().sum::<f64>() / 10.0;
+                (0..bars.len()).map(|t| if t < 9 { f64::NAN } else { mean(t) }).collect()
+            },
+            2 * 64,
+        ),
+        (|bars| smoothed(bars, 0.05), 2 * 256 + 64),
+        (|bars| smoothed(bars, 1.0), usize::MAX),
+    ];
+    let (plain, spec) = (plain_spec(), with_function(&plain_spec()));
+    for (feature, longest) in cases {
+        let seen = FunctionBars::read("DRAWN", &part(&bars, 0..800), &plain, &[]).unwrap();
+        let calls = std::sync::Arc::new(AtomicUsize::new(0));
+        let counted = std::sync::Arc::clone(&calls);
+        let given = Given::feature(move |bars| {
+            counted.fetch_max(bars.len(), Relaxed);
+            feature(bars)
+        });
+        let features = seen.call(&given).unwrap().features;
+        let mut tail = FunctionTail::new(&seen, &features, &given).unwrap();
+        let all = FunctionBars::read("DRAWN", &bars, &plain, &[]).unwrap();
+        let expected = all.followed(&all.call(&given).unwrap().features, &plain, OnError::Fail).unwrap();
+        let series = align(&[instrument(&expected)], &spec).unwrap();
+        let drawn = Instrument { name: "DRAWN", base: Timeframe::M1, pip_size: crate::drawn::PIP };
+        let mut stream = SeriesStream::with_columns(drawn, &spec, series.scalers(), &[]).unwrap();
+        let history = seen.followed(&features, &plain, OnError::Fail).unwrap();
+        for index in 0..history.len() {
+            stream.push(&history.bar(index)).unwrap();
+        }
+        calls.store(0, Relaxed);
+        for index in 800..bars.len() {
+            let mut bar = bars.bar(index);
+            tail.widen(&mut bar);
+            let step = stream.push_with(&bar, &mut |timeframe, closed| tail.complete(timeframe, closed)).unwrap();
+            for (place, timeframe) in series.timeframes.iter().enumerate() {
+                let Ok(row) = timeframe.close_time.binary_search(&step.close_time) else { continue };
+                let (found, expected) = (stream.closed(place), &timeframe.values[3 * row..3 * row + 3]);
+                assert_eq!(bits(&found[..2]), bits(&expected[..2]));
+                assert!((found[2] - expected[2]).abs() <= 1e-5 * expected[2].abs(), "{found:?} {expected:?}");
+            }
+        }
+        assert!(calls.load(Relaxed) <= longest, "{}", calls.load(Relaxed));
+    }
+}
+
+/// A value that moves by a part of the distance to each close; with the part 1, the sum of closes.
+fn smoothed(bars: &Bars, part: f64) -> Vec<f64> {
+    let next = |state: &mut f64, close: &f64| {
+        *state += if part == 1.0 { *close } else { part * (close - *state) };
+        Some(*state)
+    };
+    bars.close.iter().scan(bars.close[0], next).collect()
 }

@@ -74,7 +74,7 @@ pub fn follow(options: &FollowOptions) -> Result<CommandReport> {
 
 /// The microseconds that a line takes, by part, and whether there is a prediction for it; `None`
 /// for a line without a bar.
-fn timed(live: &mut BarStream, lines: &mut BarLines, line: &[u8]) -> Result<Option<([f64; PARTS.len()], bool)>> {
+fn timed(live: &mut BarStream<'_>, lines: &mut BarLines, line: &[u8]) -> Result<Option<([f64; PARTS.len()], bool)>> {
     let start = Instant::now();
     let bars: Vec<Bar> = lines.push(line)?;
     let read = Instant::now();
@@ -88,7 +88,7 @@ fn timed(live: &mut BarStream, lines: &mut BarLines, line: &[u8]) -> Result<Opti
 }
 
 /// A model with the weights that training begins with, and synthetic scalers, before the first bar.
-fn live(options: &FollowOptions) -> Result<BarStream> {
+fn live(options: &FollowOptions) -> Result<BarStream<'static>> {
     let device = Device::cpu();
     let windows = match options.model {
         ModelKind::Multi => SeriesSpec::default().windows,

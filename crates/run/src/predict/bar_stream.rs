@@ -1,7 +1,7 @@
 //! A model that predicts the bars of one instrument as they come. Series and states advance
 //! together, a bar at a time.
 
-use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStep, SeriesStream};
+use megabatch_bars::{Bar, Bars, FunctionTail, GapPolicy, SeriesStep, SeriesStream};
 use megabatch_nn_cpu::StreamingPredictor;
 
 use crate::error::Result;
@@ -21,20 +21,27 @@ pub(crate) enum Streaming {
 }
 
 /// The series of an instrument and the model's states after its last bar.
-pub(crate) struct BarStream {
+pub(crate) struct BarStream<'a> {
     series: SeriesStream,
+    /// Functions among the features.
+    functions: Option<FunctionTail<'a>>,
     follower: StreamingPredictor,
     /// The last rows of each timeframe, `[T, F]` at most, where windows are computed anew.
     windows: Option<Vec<Vec<f32>>>,
 }
 
-impl BarStream {
+impl<'a> BarStream<'a> {
     /// A stream without bars. The model's timeframes are those of the series.
     pub(crate) fn new(series: SeriesStream, follower: StreamingPredictor, streaming: Streaming) -> Self {
         let count = series.windows().len();
         assert_eq!(count, follower.model().shape().timeframes.len(), "a state a timeframe");
         let windows = (streaming == Streaming::Windows).then(|| vec![Vec::new(); count]);
-        BarStream { series, follower, windows }
+        BarStream { series, functions: None, follower, windows }
+    }
+
+    /// The stream with functions among its features; bars that are replayed have their columns.
+    pub(crate) fn with_functions(self, functions: Option<FunctionTail<'a>>) -> Self {
+        BarStream { functions, ..self }
     }
 
     /// Replays bars of the past. The states depend on the last segment alone. Nothing is predicted.
@@ -62,7 +69,10 @@ impl BarStream {
 
     /// Takes the next bar into the series: resampling, features and scaling.
     pub(crate) fn close(&mut self, bar: &Bar) -> Result<SeriesStep> {
-        Ok(self.series.push(bar)?)
+        let Some(functions) = &mut self.functions else { return Ok(self.series.push(bar)?) };
+        let mut bar = bar.clone();
+        functions.widen(&mut bar);
+        Ok(self.series.push_with(&bar, &mut |timeframe, closed| functions.complete(timeframe, closed))?)
     }
 
     /// Advances the states by the rows that closed with the bar of `step`, the last one. Returns

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use megabatch_bars::{BarLines, Error as BarsError, SeriesStream};
+use megabatch_bars::{BarLines, Error as BarsError};
 use megabatch_gpu_core::Device;
 use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::json;
@@ -84,7 +84,7 @@ pub fn follow(
         )));
     }
     let subject = StreamingModel::open(request, host)?;
-    let (mut live, history) = begin(&subject, request)?;
+    let (mut live, history) = begin(&subject, request, host)?;
     let mut tail = Tail::open(source)?;
     let mut lines = BarLines::new(tail.name(), &subject.line_options(request), subject.base, history.last_open_time);
     let (writer, keeps_old): (Box<dyn Write + '_>, bool) = match output {
@@ -121,13 +121,18 @@ struct SeenBars {
 }
 
 /// The model with the states after its history.
-fn begin(subject: &StreamingModel, request: &FollowRequest) -> Result<(BarStream, SeenBars)> {
-    let bars = subject.history(&request.history)?;
-    let series = SeriesStream::new(subject.instrument(bars.timeframe), &subject.spec, &subject.scalers)?;
+fn begin<'a>(subject: &StreamingModel, request: &FollowRequest, host: &Host<'a>) -> Result<(BarStream<'a>, SeenBars)> {
+    let mut bars = subject.history(&request.history)?;
+    let mut functions = None;
+    if let Some(given) = host.functions {
+        let (with_columns, tail) = subject.with_functions(&bars, given)?;
+        (bars, functions) = (with_columns, Some(tail));
+    }
+    let series = subject.series(bars.timeframe)?;
     subject.require_same_windows(&series)?;
     let follower =
         StreamingPredictor::open_in(subject.precision(), &Device::cpu(), subject.model()?, &subject.weights)?;
-    let mut live = BarStream::new(series, follower, subject.streaming());
+    let mut live = BarStream::new(series, follower, subject.streaming()).with_functions(functions);
     live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
     Ok((live, SeenBars { bars: bars.len(), last_open_time: bars.open_time.last().copied(), closes }))
@@ -155,7 +160,7 @@ fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String
 
 /// A model that follows bars.
 struct Stream<'s, 'o> {
-    live: &'s mut BarStream,
+    live: &'s mut BarStream<'o>,
     lines: &'s mut BarLines,
     progress: &'s mut StreamProgress<'o>,
     totals: StreamTotals,

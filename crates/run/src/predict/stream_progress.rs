@@ -41,7 +41,7 @@ impl<'s> StreamProgress<'s> {
     }
 
     /// Says how many bars are needed before the first prediction, where there are any.
-    pub(super) fn begin(&mut self, live: &BarStream) {
+    pub(super) fn begin(&mut self, live: &BarStream<'_>) {
         let needed = live.bars_needed();
         self.predicts = needed.is_empty();
         if !self.predicts {
@@ -50,7 +50,7 @@ impl<'s> StreamProgress<'s> {
     }
 
     /// Counts a bar, after its prediction.
-    pub(super) fn see(&mut self, step: SeriesStep, live: &BarStream, tally: &StreamTotals) {
+    pub(super) fn see(&mut self, step: SeriesStep, live: &BarStream<'_>, tally: &StreamTotals) {
         if let Some(hole) = step.hole {
             let (from, to) = (utc(hole.from), utc(hole.to));
             let needed = needed_text(&live.bars_needed());

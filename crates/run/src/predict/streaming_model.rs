@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::Precision;
 use megabatch_bars::{
-    Bars, DateOrder, Feature, FormatName, Instrument, OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream,
-    Timeframe, Zone, bar_files, read,
+    BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionTail, Instrument, OnError, ReadOptions,
+    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, read,
 };
 use megabatch_chunk_io::SeriesFile;
 use megabatch_gpu_core::Device;
@@ -130,13 +130,7 @@ impl StreamingModel {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
-        let functions = spec.functions();
-        if !functions.is_empty() {
-            return Err(refuse(&format!(
-                "the features {} are columns of functions, which are called with whole series and not yet with bars as they come; ingest or append the new bars and predict the series",
-                functions.join(", ")
-            )));
-        }
+        require_functions(&spec.functions(), request, host)?;
         if recipe.calendar == Calendar::Common {
             return Err(refuse(
                 "the data were made with --calendar common, and bars of one instrument do not show which times are common; make them with --calendar all",
@@ -231,6 +225,34 @@ impl StreamingModel {
         Ok(recording.bars)
     }
 
+    /// The series before its first bar.
+    pub(super) fn series(&self, base: Timeframe) -> Result<SeriesStream> {
+        let further = &self.recipe.function_columns;
+        Ok(SeriesStream::with_columns(self.instrument(base), &self.spec, &self.scalers, further)?)
+    }
+
+    /// The bars of the history with the columns of `functions`, and these as they go on.
+    pub(super) fn with_functions<'a>(
+        &self,
+        bars: &Bars,
+        functions: &'a dyn BarFunctions,
+    ) -> Result<(Bars, FunctionTail<'a>)> {
+        let plain = SeriesSpec { target_kind: TargetKind::default(), ..self.recipe.without_functions().spec() };
+        let seen = FunctionBars::read(&self.symbol, bars, &plain, &self.recipe.function_columns)?;
+        let features = seen.call(functions)?.features;
+        let names: Vec<String> = features[0].iter().map(|column| column.name.clone()).collect();
+        if names != self.spec.functions() {
+            return Err(Error::data(format!(
+                "{}: its features are the columns {} of functions, and the ones given have {}: give the functions that it was made with, in the same order",
+                self.data.display(),
+                self.spec.functions().join(", "),
+                names.join(", ")
+            )));
+        }
+        let tail = FunctionTail::new(&seen, &features, functions)?;
+        Ok((seen.followed(&features, &plain, self.recipe.on_error)?, tail))
+    }
+
     /// Options of reading the lines that come.
     pub(super) fn line_options(&self, options: &FollowRequest) -> ReadOptions {
         let reading = self.reading();
@@ -254,6 +276,7 @@ impl StreamingModel {
             symbol: Some(self.symbol.clone()),
             symbol_pattern: None,
             base: Some(self.base),
+            target_columns: self.recipe.function_columns.iter().map(|column| column.column().to_owned()).collect(),
             ..self.recipe.read_options().without_targets()
         }
     }
@@ -276,6 +299,24 @@ impl StreamingModel {
             "{data}: the model of {run} takes {}; name the data that it was trained on with --data",
             model.shape()
         )))
+    }
+}
+
+/// Refuses to follow without the functions that `names` are columns of, or without the bars that
+/// these need.
+fn require_functions(names: &[String], request: &FollowRequest, host: &Host<'_>) -> Result<()> {
+    let is_given = host.functions.is_some();
+    match (names.is_empty(), is_given) {
+        (true, false) => Ok(()),
+        (true, true) => Err(refuse("no feature of the data is a column of a function, and functions were given")),
+        (false, false) => Err(refuse(&format!(
+            "the features {} are columns of functions: give these in Python, as run.follow(…, features=[function])",
+            names.join(", ")
+        ))),
+        (false, true) if request.history == History::Cold => {
+            Err(refuse("functions among the features need the bars before those that come, and a cold start has none"))
+        }
+        (false, true) => Ok(()),
     }
 }
 
