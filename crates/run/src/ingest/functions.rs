@@ -10,8 +10,8 @@ use std::path::Path;
 
 use megabatch_bars::{
     BarFunctions, BarSource as _, ColumnTargets, Error as BarsError, Excluded, Feature, FunctionAnswers, FunctionBars,
-    FunctionColumn, FunctionFault, FunctionProof, OnError, SpooledBars, TargetKind, TargetOrigin, WithFunctions,
-    prove_functions,
+    FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec, SpooledBars, TargetKind, TargetOrigin,
+    WithFunctions, prove_functions,
 };
 use megabatch_chunk_io::SeriesFile;
 use megabatch_gpu_core::Device;
@@ -100,7 +100,8 @@ impl Recipe {
         folder: &SpoolFolder,
         host: &Host<'_>,
     ) -> Result<ReadBars> {
-        let known = Known { features: self.spec().functions(), target: self.target.clone() };
+        let targets = if self.target.is_function() { self.target.columns().to_vec() } else { Vec::new() };
+        let known = Known { features: self.spec().functions(), targets };
         let recordings = self.read_streamed(folder, host)?;
         let Some(functions) = host.functions else {
             return match known.is_empty() {
@@ -110,11 +111,16 @@ impl Recipe {
                 ))),
             };
         };
+        let expected = match usage {
+            FunctionUse::New => None,
+            FunctionUse::Kept(path) | FunctionUse::Proven(path, _) => Some((path, known)),
+        };
         let mut adding = Adding {
             recipe: self.without_functions(),
             functions,
             folder,
             host,
+            expected,
             account: FunctionAccount {
                 frames: functions.frames().to_owned(),
                 fingerprints: functions.fingerprints().into_iter().collect(),
@@ -123,21 +129,11 @@ impl Recipe {
         };
         let recordings = adding.all(recordings, usage)?;
         let Adding { mut recipe, account, .. } = adding;
-        let features: Vec<String> = account.columns.iter().map(|(name, _)| name.clone()).collect();
-        recipe.features.0.extend(features.iter().map(|name| Feature::from_function(name)));
+        recipe.features.0.extend(account.columns.iter().map(|(name, _)| Feature::from_function(name)));
         if let Some((names, has_label_end)) = &account.targets {
             let (names, origin) = (names.clone(), TargetOrigin::Function);
             recipe.target = TargetKind::Columns(ColumnTargets { names, label_end: None, origin });
             recipe.label_end = has_label_end.then(|| LABEL_END.to_owned());
-        }
-        let found = Known { features, target: recipe.target.clone() };
-        if let FunctionUse::Kept(path) | FunctionUse::Proven(path, _) = usage
-            && found != known
-        {
-            return Err(Error::data(format!(
-                "{}: it was made with {known} of functions, and the ones given have {found}: give the functions of then, in the same order",
-                path.display(),
-            )));
         }
         Ok(ReadBars { recipe, recordings, functions: Some(account) })
     }
@@ -150,25 +146,37 @@ const LABEL_END: &str = "label_end";
 #[derive(PartialEq)]
 struct Known {
     features: Vec<String>,
-    target: TargetKind,
+    targets: Vec<String>,
 }
 
 impl Known {
     fn is_empty(&self) -> bool {
-        self.features.is_empty() && !self.target.is_function()
+        self.features.is_empty() && self.targets.is_empty()
     }
 }
 
 impl fmt::Display for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let target = if self.target.is_function() { self.target.columns() } else { &[] };
-        let named = [("features", &self.features[..]), ("targets", target)];
+        let named = [("features", &self.features), ("targets", &self.targets)];
         let named: Vec<String> = named
             .iter()
             .filter(|(_, names)| !names.is_empty())
             .map(|(what, names)| format!("the {what} {}", names.join(", ")))
             .collect();
         if named.is_empty() { f.write_str("no columns") } else { f.write_str(&named.join(" and ")) }
+    }
+}
+
+/// Failure for one instrument.
+enum Failure {
+    /// Its bars, or functions of them.
+    Bars(BarsError),
+    Other(Error),
+}
+
+impl From<BarsError> for Failure {
+    fn from(error: BarsError) -> Self {
+        Failure::Bars(error)
     }
 }
 
@@ -179,6 +187,8 @@ struct Adding<'a> {
     functions: &'a dyn BarFunctions,
     folder: &'a SpoolFolder,
     host: &'a Host<'a>,
+    /// Columns of the series at a path, which goes on or is proven.
+    expected: Option<(&'a Path, Known)>,
     account: FunctionAccount,
 }
 
@@ -194,17 +204,23 @@ impl Adding<'_> {
             let len = bars.len();
             match self.one(symbol, bars, usage, count) {
                 Ok(bars) => kept.push(bars),
-                Err(reason)
+                Err(Failure::Bars(reason))
                     if self.recipe.on_error != OnError::Fail
                         && matches!(reason.function_fault(), Some(FunctionFault::NoValue { .. })) =>
                 {
                     excluded.push(Excluded { symbol: symbol.clone(), reason });
                 }
-                Err(error) => return Err(error.into()),
+                Err(Failure::Bars(error)) => return Err(error.into()),
+                Err(Failure::Other(error)) => return Err(error),
             }
             if pass.advance(len as u64).is_break() {
                 return Err(BarsError::Interrupted.into());
             }
+        }
+        if kept.is_empty()
+            && let Some(first) = excluded.pop()
+        {
+            return Err(first.reason.into());
         }
         recordings.exclude(excluded);
         Ok(StreamedRecordings { recordings, bars: kept, fingerprints })
@@ -216,7 +232,7 @@ impl Adding<'_> {
         bars: SpooledBars,
         usage: FunctionUse<'_>,
         instruments: usize,
-    ) -> Result<SpooledBars, BarsError> {
+    ) -> Result<SpooledBars, Failure> {
         let spec = self.recipe.spec();
         let seen = FunctionBars::read(symbol, &bars, &spec, &self.recipe.function_columns)?;
         drop(bars);
@@ -239,12 +255,7 @@ impl Adding<'_> {
     }
 
     /// Requires the columns of the instruments before.
-    fn require_same(
-        &mut self,
-        symbol: &str,
-        spec: &megabatch_bars::SeriesSpec,
-        answers: &FunctionAnswers,
-    ) -> Result<(), BarsError> {
+    fn require_same(&mut self, symbol: &str, spec: &SeriesSpec, answers: &FunctionAnswers) -> Result<(), Failure> {
         let name = |column: &FunctionColumn| column.name.clone();
         let columns: Vec<(String, String)> =
             answers.features[0].iter().map(|column| (name(column), column.function.clone())).collect();
@@ -252,6 +263,16 @@ impl Adding<'_> {
             answers.targets.as_ref().map(|own| (own.columns.iter().map(name).collect(), own.label_end.is_some()));
         let own = &mut self.account;
         if own.warm_up.is_empty() {
+            let found = Known {
+                features: columns.iter().map(|(name, _)| name.clone()).collect(),
+                targets: targets.iter().flat_map(|(names, _): &(Vec<String>, bool)| names.clone()).collect(),
+            };
+            if let Some((path, expected)) = self.expected.as_ref().filter(|(_, expected)| *expected != found) {
+                return Err(Failure::Other(Error::data(format!(
+                    "{}: it was made with {expected} of functions, and the ones given have {found}: give the functions of then, in the same order",
+                    path.display(),
+                ))));
+            }
             (own.columns, own.targets) = (columns, targets);
             return Ok(());
         }
@@ -263,7 +284,7 @@ impl Adding<'_> {
             let targets = targets.iter().flat_map(|(names, _)| names.clone()).chain(label_end);
             columns.iter().map(|(name, _)| name.clone()).chain(targets).collect()
         };
-        Err(BarsError::Function {
+        Err(Failure::Bars(BarsError::Function {
             function: own.fingerprints.keys().next().cloned().unwrap_or_default(),
             instrument: symbol.to_owned(),
             timeframe: spec.windows[0].timeframe,
@@ -271,7 +292,7 @@ impl Adding<'_> {
                 found: names(&columns, &targets),
                 expected: names(&own.columns, &own.targets),
             }),
-        })
+        }))
     }
 }
 
@@ -303,11 +324,6 @@ impl FunctionAccount {
         json!({ "columns": columns, "targets": self.targets.as_ref().map(|(names, _)| names), "warm_up_bars": self.warm_up, "dropped_bars": self.without_value })
     }
 
-    /// Columns and replayed calls, as a proof has them.
-    pub(crate) fn proven_facts(&self) -> Value {
-        json!({ "columns": self.names(), "calls": self.proof.calls, "cuts": self.proof.cuts })
-    }
-
     /// The same in words.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("columns of functions: {}\n", self.names().join(", "));
@@ -322,5 +338,10 @@ impl FunctionAccount {
             }
         }
         text
+    }
+
+    /// Columns and replayed calls, as a proof has them.
+    pub(crate) fn proven_facts(&self) -> Value {
+        json!({ "columns": self.names(), "calls": self.proof.calls, "cuts": self.proof.cuts })
     }
 }
