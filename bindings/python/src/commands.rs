@@ -78,12 +78,13 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
     features.filter_map(|feature| feature.as_column().map(|column| column.column().to_owned())).collect()
 }
 
-/// Columns of the bars of a series file that only functions see, and the library of their frames.
+/// Columns of the bars of a series file that only functions see, the library of their frames, and
+/// the features that are of no function.
 #[pyfunction]
-pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, Option<String>)> {
+pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, Option<String>, Vec<String>)> {
     process::check(py)?;
-    let FunctionInputs { columns, frames } = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
-    Ok((columns, frames))
+    let FunctionInputs { columns, frames, features } = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
+    Ok((columns, frames, features))
 }
 
 /// Recipe of a series of files of bars.

@@ -7,6 +7,7 @@
 
 mod arrays;
 mod commands;
+mod context;
 mod convert;
 mod dataset;
 mod failure;
@@ -28,6 +29,8 @@ mod _megabatch {
         append, bar_columns, build_graphs, doctor, feature_columns, feature_names, function_inputs, ingest, leak,
         replay_memory, synthesize, write_bars,
     };
+    #[pymodule_export]
+    use crate::context::context_bars;
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

@@ -195,6 +195,57 @@ class Functions(InFolder):
         assert forecast is not None
         np.testing.assert_allclose(forecast.values, followed[forecast.time], rtol=1e-5)
 
+    def test_other_instruments_are_context(self) -> None:
+        frame = self.frame()
+        # Bars of five minutes that begin late, end early and have a hole.
+        five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
+        five = (five.dropna() * 80).iloc[40:-300]
+        dollar = pandas.concat([five[:800], five[1000:]]).rename_axis("time").reset_index()
+        dollar["flow"] = np.arange(len(dollar)) % 7.0
+
+        def change(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].diff(3).rename("change")
+
+        options = {**OPTIONS, "features": ["range", "flow", "day_sin", change], "context": {"DXY": dollar}, "columns": {"flow": "sum"}}
+        ds = mb.ingest(frame, out=self.folder / "own.h5", **options)
+        names = ["range", "column:flow:sum", "day_sin", "function:change"]
+        names += [f"function:DXY.{name}" for name in ("range", "flow", "change", "age")]
+        self.assertEqual(ds.features["M1"], tuple(names))
+        assert ds.times is not None
+        batch, times = ds[: len(ds)], pandas.to_datetime(ds.times, utc=True)
+        # The M1 bars look up bars of five minutes, as there are no shorter ones.
+        own = dollar.assign(close_time=dollar["time"] + pandas.Timedelta("5min"), change=dollar["close"].diff(3))
+        own["close_time"] = own["close_time"].astype("datetime64[ns, UTC]")
+        own["range"] = (own["high"] - own["low"]) / own["close"]
+        for name, minutes in (("M1", 1), ("M5", 5)):
+            ends = pandas.DatetimeIndex(frame["time"].dt.floor(f"{minutes}min").unique()) + pandas.Timedelta(f"{minutes}min")
+            closes = pandas.DataFrame({"time": ends[ends.searchsorted(times, side="right") - 1].astype("datetime64[ns, UTC]")})
+            expected = pandas.merge_asof(closes, own.drop(columns="time"), left_on="time", right_on="close_time")
+            age = (expected["time"] - expected["close_time"]) / pandas.Timedelta(f"{minutes}min")
+            found = batch[name][:, -1, 4:]
+            for place, values in enumerate((expected["range"], expected["flow"], expected["change"], age)):
+                np.testing.assert_allclose(found[:, place], values, rtol=1e-4, atol=1e-6)
+            self.assertGreater(found[:, 3].max(), 900 / minutes)
+        again = {"features": change, "context": {"DXY": dollar}}
+        self.assertIn("DXY.age of functions stay the same", str(mb.leak(ds, samples=2, **again)))
+        with self.assertRaisesRegex(mb.DataError, "and the ones given have the features change: give the functions of then"):
+            mb.leak(ds, samples=2, features=change)
+        with self.assertRaisesRegex(mb.DataError, "context DXY: row 5 is not later than the row before it"):
+            mb.ingest(frame, **{**options, "context": {"DXY": dollar.iloc[[0, 1, 2, 3, 4, 4, 6]]}})
+        with self.assertRaisesRegex(mb.DataError, "context DXY: row 0: close is nan: expected a price above 0"):
+            mb.ingest(frame, **{**options, "context": {"DXY": dollar.assign(close=np.nan)}})
+
+        def of_context(bars: pandas.DataFrame) -> pandas.Series:
+            ahead = -1 if len(bars) and bars["close"].iloc[0] > 50 else 1
+            return bars["close"].shift(ahead).ffill().bfill().rename("ahead") if ahead < 0 else bars["close"].rename("ahead")
+
+        ds = mb.ingest(frame, **{**options, "features": [of_context]})
+        with self.assertRaisesRegex(mb.DataError, "context DXY: EURUSD, M1: column DXY.ahead looks ahead"):
+            mb.leak(ds, samples=1, features=of_context, context={"DXY": dollar})
+        # Longer bars of the past stay, and those that came since add to them.
+        ds = mb.ingest(frame[:9000], **{**options, "out": self.folder / "longer.h5"})
+        self.assertGreater(len(ds.append(frame[8990:], **again)), len(ds))
+
     def test_what_looks_ahead_is_named(self) -> None:
         frame = self.frame()
 

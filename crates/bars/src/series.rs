@@ -1,5 +1,6 @@
 pub(crate) mod binning;
 pub(crate) mod column_feature;
+pub(crate) mod context;
 pub(crate) mod feature;
 pub(crate) mod feature_chunks;
 pub(crate) mod feature_column;

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _frames
+from ._context import Context
 from .errors import ConfigError, DataError
 
 BarFunction = Callable[[Any], Any]
@@ -28,22 +29,46 @@ _Column = tuple[str, str, bytes, bool]
 class Functions:
     """Functions that are features, called with frames of one library."""
 
-    def __init__(self, features: Sequence[BarFunction], target: BarFunction | None, library: str | None) -> None:
+    def __init__(
+        self,
+        features: Sequence[BarFunction],
+        target: BarFunction | None,
+        library: str | None,
+        context: Sequence[Context] = (),
+    ) -> None:
         self._library = library or _first_library()
         self._features = _by_name(features)
         self._target = target
+        self._context = context
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
         fingerprints = [(name, _fingerprint(own)) for name, own in self._features.items()]
         if self._target is not None:
             fingerprints.append((f"target {_name(self._target)}", _fingerprint(self._target)))
+        fingerprints += [(f"context {own.symbol}", own.fingerprint()) for own in self._context]
         return {"call": self, "frames": self._library, "fingerprints": fingerprints}
 
     def features(self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]) -> list[_Column]:
         """The columns of all features for bars of one timeframe, as the native part takes them."""
         call = _Call(self._library, instrument, timeframe, duration_ns, bars)
-        return [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
+        found = [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
+        return [*found, *(column for own in self._context for column in self._context_columns(own, call))]
+
+    def _context_columns(self, context: Context, call: _Call) -> list[_Column]:
+        """The features of another instrument at each bar of a call. Its bars begin and end with those of the call, so
+        that nothing else is seen where these end earlier."""
+        bars = context.bars(int(call.open_ns[0]), int(call.close_ns[-1]), call.duration_ns) if len(call.open_ns) else None
+        if bars is None:
+            return []
+        columns = dict(bars.features)
+        own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, bars.given)
+        for name, function in self._features.items():
+            for _, column, values, _ in own.columns(function, name)[0]:
+                columns[column] = np.frombuffer(values, np.float64)
+        looked_up = bars.looked_up(columns, call.close_ns, call.duration_ns)
+        place = f"context {context.symbol}"
+        return [_native(place, f"{context.symbol}.{name}", values) for name, values in looked_up.items()]
 
     def targets(
         self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]
@@ -61,10 +86,12 @@ class _Call:
     def __init__(self, library: str, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]) -> None:
         self._library = library
         self._place = (instrument, timeframe)
-        self._duration_ns = duration_ns
+        self.timeframe = timeframe
+        self.duration_ns = duration_ns
         self._given = {name: np.frombuffer(values, np.float64) for name, values in bars.items() if name != "time"}
         time_ns = np.frombuffer(bars["time"], np.int64)
         self._times = {"time": time_ns, "close_time": time_ns + duration_ns}
+        self.open_ns, self.close_ns = self._times["time"], self._times["close_time"]
 
     def columns(self, function: BarFunction, name: str, ends: bool = False) -> tuple[list[_Column], _Column | None]:
         """The columns of a function, and with `ends` the column of the ends of labels."""
@@ -95,7 +122,7 @@ class _Call:
         time_ns = _frames.times(answer[_LABEL_END], _LABEL_END) if not values.dtype.kind == "M" else (
             values.astype("datetime64[ns]").view(np.int64)
         )
-        seconds = -(-(time_ns + self._duration_ns) // 1_000_000_000)
+        seconds = -(-(time_ns + self.duration_ns) // 1_000_000_000)
         return np.where(time_ns == np.iinfo(np.int64).min, np.nan, seconds * 1e9)
 
 

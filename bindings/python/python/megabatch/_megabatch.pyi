@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -218,6 +218,13 @@ def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     Builds graphs into a file.
     """
 
+def context_bars(call: Mapping[str, Any]) -> tuple[bytes, int, list[tuple[str, bytes]], list[tuple[str, bytes]]]:
+    """
+    Open times of the closed bars of a timeframe, their length, their columns, and those of the
+    features that another instrument has too: computed ones that are neither of the clock nor in
+    pips, and columns that it has.
+    """
+
 def doctor(python: str | PathLike[str] | None) -> tuple[bool, str, dict[str, Any]]:
     """
     Faults of a GPU set-up, and whether training on a GPU is possible.
@@ -243,9 +250,10 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None]:
+def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str]]:
     """
-    Columns of the bars of a series file that only functions see, and the library of their frames.
+    Columns of the bars of a series file that only functions see, the library of their frames, and
+    the features that are of no function.
     """
 
 def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:

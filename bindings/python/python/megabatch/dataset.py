@@ -17,6 +17,7 @@ import numpy.typing as npt
 from . import _features, _frames, _functions, _megabatch, _settings
 from ._features import triple_barrier
 from ._bars_folder import BarsFolder
+from ._context import Context
 from ._ingest_report import IngestReport
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
@@ -235,6 +236,7 @@ class Dataset:
         symbol: str | None = None,
         features: _Features | None = None,
         target: _functions.BarFunction | None = None,
+        context: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Dataset:
         """Adds bars that came since to a series file, and gives the dataset of the longer file; this one stays as it
@@ -249,7 +251,7 @@ class Dataset:
         """
         self._require_whole("append")
         named = _named(options)
-        functions = _functions_again(features, target, self._path)
+        functions = _functions_again(features, target, context, self._path)
         if not _is_frames(bars):
             answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path, functions)
             return self._again(_told(answer))
@@ -346,6 +348,7 @@ def ingest(
     symbol: str | None = None,
     features: _Features | None = None,
     columns: Mapping[str, str] | None = None,
+    context: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Dataset:
     """Makes a dataset of aligned series of bars.
@@ -365,6 +368,11 @@ def ingest(
     not known, and the `horizon` bars after it decide it. With `label_end`, a column of times, the bar of that time does:
     splits go by it, and a target without one is not known.
 
+    `context` are frames of other instruments by their names: `context={"DXY": dxy}`. Their features, the functions among
+    `features` and the columns that they have stand beside those of each bar, as the last of their bars that had closed by
+    its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars, `DXY.age`. Their bars
+    count from the first of the instrument on.
+
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
@@ -373,12 +381,15 @@ def ingest(
     stated_target, label = _functions.split_target(target)
     aims = _features.targets(stated_target, own_columns)
     stated, called = _functions.split(features)
-    calls = called or label is not None
-    functions = _functions.Functions(called, label, _library(bars)).native() if calls else None
+    calls = called or label is not None or context
     seen = _seen(bars, columns, aims) if calls else []
     if calls and features is None:
         stated = "default"
     names, others = _features.named(stated, columns, own_columns, seen)
+    functions = None
+    if calls:
+        others_bars = [Context(name, frame, names or []) for name, frame in (context or {}).items()]
+        functions = _functions.Functions(called, label, _library(bars), others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
             raise ConfigError(f"horizon={horizon}: triple_barrier has a horizon of {target.horizon}", key="horizon")
@@ -428,7 +439,10 @@ def _seen(bars: _Bars, columns: Mapping[str, str] | None, aims: Sequence[str] | 
 
 
 def _functions_again(
-    features: _Features | None, target: _functions.BarFunction | None, path: pathlib.Path
+    features: _Features | None,
+    target: _functions.BarFunction | None,
+    context: Mapping[str, Any] | None,
+    path: pathlib.Path,
 ) -> dict[str, Any] | None:
     """Functions of the series at `path`, given again."""
     stated, called = _functions.split(features)
@@ -436,9 +450,11 @@ def _functions_again(
         raise ConfigError(
             f"features: {', '.join(map(str, stated))}: a series keeps its features; give its functions alone", key="features"
         )
-    if not called and target is None:
+    if not called and target is None and not context:
         return None
-    return _functions.Functions(called, target, _megabatch.function_inputs(path)[1]).native()
+    _, library, names = _megabatch.function_inputs(path)
+    others = [Context(name, frame, names) for name, frame in (context or {}).items()]
+    return _functions.Functions(called, target, library, others).native()
 
 
 def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
@@ -507,6 +523,7 @@ def leak(
     config: Mapping[str, Any] | None = None,
     features: _Features | None = None,
     target: _functions.BarFunction | None = None,
+    context: Mapping[str, Any] | None = None,
 ) -> LeakProof:
     """Proves that no sample of a series file sees a bar that had not closed, or raises `DataError` with the first one
     that does.
@@ -522,6 +539,6 @@ def leak(
         dataset._require_whole("leak")
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
     _, settings = _settings.sources(config, {})
-    functions = _functions_again(features, target, path)
+    functions = _functions_again(features, target, context, path)
     text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], samples, seed, settings, functions)
     return LeakProof(text, facts)

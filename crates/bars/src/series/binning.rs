@@ -71,6 +71,14 @@ impl Binning {
         Ok(())
     }
 
+    /// Hands the open bin to `take` if it ends by `time`: later bars are of other bins.
+    pub(crate) fn close_by(&mut self, time: i64, mut take: impl FnMut(Bar)) {
+        let bin_ns = self.timeframe.duration_ns();
+        if self.open.as_ref().is_some_and(|bin| bin.open_time + bin_ns <= time) {
+            self.close(&mut take);
+        }
+    }
+
     /// Closes the open bin.
     fn close(&mut self, take: &mut impl FnMut(Bar)) {
         let (Some(mut bin), bars) = (self.open.take(), std::mem::take(&mut self.bars)) else { return };

@@ -58,6 +58,8 @@ pub struct FunctionInputs {
     pub columns: Vec<String>,
     /// Library of their frames; `None` for a series without functions.
     pub frames: Option<String>,
+    /// The other features, which other instruments have too.
+    pub features: Vec<String>,
 }
 
 impl FunctionInputs {
@@ -71,6 +73,7 @@ impl FunctionInputs {
         Ok(FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
+            features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
         })
     }
 }
@@ -139,6 +142,8 @@ impl Recipe {
     }
 }
 
+/// Instruments that a report names one by one.
+const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.
 const LABEL_END: &str = "label_end";
 
@@ -328,11 +333,14 @@ impl FunctionAccount {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("columns of functions: {}\n", self.names().join(", "));
         for (what, bars) in [("their warm-up", &self.warm_up), ("without a value", &self.without_value)] {
-            let some: Vec<String> = bars
+            let mut some: Vec<String> = bars
                 .iter()
                 .filter(|(_, count)| **count > 0)
                 .map(|(symbol, count)| format!("{symbol} {count}"))
                 .collect();
+            let more = some.len().saturating_sub(NAMED_MAX);
+            some.truncate(NAMED_MAX);
+            some.extend((more > 0).then(|| format!("and of {more} more")));
             if !some.is_empty() {
                 text.push_str(&format!("bars dropped as {what}: {}\n", some.join(", ")));
             }

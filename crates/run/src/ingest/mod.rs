@@ -23,9 +23,9 @@ pub use functions::FunctionInputs;
 pub(crate) use functions::{FunctionUse, ReadBars};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
-    BarFunctions, Bars, ColumnFeature, DateOrder, Feature, FormatName, FunctionCall, FunctionColumn, FunctionFault,
-    FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TableColumns, TargetKind,
-    Timeframe, Weekends, Zone,
+    BarFunctions, Bars, ColumnFeature, ContextBars, DateOrder, Feature, FormatName, FunctionCall, FunctionColumn,
+    FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern,
+    TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars,
 };
 pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name};
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};

@@ -1,0 +1,108 @@
+//! Bars of other instruments beside those of a series.
+
+use std::collections::BTreeMap;
+
+use megabatch_run::Error;
+use megabatch_run::ingest::{
+    Bars, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, context_bars as closed_bars,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::convert::{Named, numbers};
+use crate::failure::{OrRaise as _, exception};
+use crate::process;
+
+/// Base bars of an instrument in order of time, numbers by the names of their columns.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ContextCall {
+    time_ns: Vec<u8>,
+    columns: BTreeMap<String, Vec<u8>>,
+    /// Length of a base bar.
+    base_ns: i64,
+    /// Length of the bars to make.
+    timeframe_ns: i64,
+    /// As `ingest` takes them.
+    features: Vec<String>,
+    /// When the last bar ends.
+    until_ns: i64,
+}
+
+/// Columns of numbers by name, 64 bits each.
+type Arrays<'py> = Vec<(String, Bound<'py, PyBytes>)>;
+
+/// Names of the columns that every bar has.
+const PRICES: [&str; 6] = ["open", "high", "low", "close", "volume", "spread"];
+
+/// Open times of the closed bars of a timeframe, their length, their columns, and those of the
+/// features that another instrument has too: computed ones that are neither of the clock nor in
+/// pips, and columns that it has.
+#[pyfunction]
+pub(crate) fn context_bars<'py>(
+    py: Python<'py>,
+    call: Named<ContextCall>,
+) -> PyResult<(Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>)> {
+    process::check(py)?;
+    let Named(call) = call;
+    let usage = |message: String| exception(py, &Error::usage(message));
+    let named = match call.features.is_empty() {
+        true => FeatureList(Vec::new()),
+        false => call.features.join(",").parse().map_err(usage)?,
+    };
+    let features: Vec<Feature> = named.0.into_iter().filter(|feature| is_shared(feature, &call.columns)).collect();
+    let timeframe = |duration_ns: i64| {
+        let found = Timeframe::from_duration_ns(duration_ns);
+        found.ok_or_else(|| usage(format!("bars of {duration_ns} ns are of no timeframe")))
+    };
+    let own: Vec<&str> = features.iter().filter_map(Feature::as_column).map(ColumnFeature::column).collect();
+    let is_other = |name: &&str| !PRICES.contains(name) && !own.contains(name);
+    let further: Vec<&str> = call.columns.keys().map(String::as_str).filter(is_other).collect();
+    let names: Vec<&str> = own.iter().chain(&further).copied().collect();
+    let open_time: Vec<i64> = numbers(&call.time_ns)?;
+    let column = |name: &str| match call.columns.get(name) {
+        Some(own) => numbers(own),
+        None => Ok(vec![0.0; open_time.len()]),
+    };
+    let [open, high, low, close, volume, spread] = PRICES.map(column);
+    let columns = names.iter().map(|name| column(name)).collect::<PyResult<_>>()?;
+    let base = Bars {
+        timeframe: timeframe(call.base_ns)?,
+        open: open?,
+        high: high?,
+        low: low?,
+        close: close?,
+        volume: volume?,
+        spread: spread?,
+        columns,
+        open_time,
+    };
+    let made_of = timeframe(call.timeframe_ns)?;
+    let made = py.detach(|| closed_bars(&base, &features, made_of, call.until_ns));
+    let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
+    let bytes = |values: &[f64]| PyBytes::new(py, bytemuck::cast_slice(values));
+    let mut spread = bars.spread.clone();
+    spread.resize(bars.len(), 0.0);
+    let prices = [&bars.open, &bars.high, &bars.low, &bars.close, &bars.volume, &spread];
+    let own_columns = PRICES.into_iter().zip(prices).chain(names.iter().copied().zip(&bars.columns));
+    Ok((
+        PyBytes::new(py, bytemuck::cast_slice(&bars.open_time)),
+        bars.timeframe.duration_ns(),
+        own_columns.map(|(name, values)| (name.to_owned(), bytes(values))).collect(),
+        features.iter().zip(&values).map(|(feature, values)| (short_name(feature).to_owned(), bytes(values))).collect(),
+    ))
+}
+
+/// True for a feature of a series that another instrument with these columns has too.
+fn is_shared(feature: &Feature, columns: &BTreeMap<String, Vec<u8>>) -> bool {
+    match feature {
+        Feature::Column(column) => columns.contains_key(column.column()),
+        Feature::Function(_) | Feature::PipChange | Feature::SpreadPips => false,
+        computed => !computed.is_cyclic(),
+    }
+}
+
+/// The name behind that of the instrument.
+fn short_name(feature: &Feature) -> &str {
+    feature.as_column().map_or(feature.name(), |column| column.column())
+}

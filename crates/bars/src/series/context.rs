@@ -1,0 +1,102 @@
+//! Bars of another instrument, whose features stand beside those of a series.
+
+use crate::bar_source::partition_point;
+use crate::bars::{Bar, Bars};
+use crate::error::Result;
+use crate::series::binning::Binning;
+use crate::series::column_feature::ColumnRule;
+use crate::series::feature::Feature;
+use crate::series::feature_chunks::FeatureChunks;
+use crate::series::spec::{SeriesSpec, Window};
+use crate::time::timeframe::Timeframe;
+
+/// Closed bars of one timeframe, and their features.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContextBars {
+    /// The bars.
+    pub bars: Bars,
+    /// One entry a feature: its value at each bar, NaN during the longest warm-up.
+    pub features: Vec<Vec<f64>>,
+}
+
+/// The bars of `timeframe` that end by `until`, in nanoseconds since 1970 UTC, made of the bars
+/// `base`, and their `features`. Base bars that are longer stay as they are. Columns among the
+/// features are the first columns of `base`; of its further ones a bar has the last value. Holes
+/// end nothing: features go on across them.
+///
+/// # Errors
+/// [`Error::NotAMultiple`](crate::Error::NotAMultiple) and
+/// [`Error::Straddles`](crate::Error::Straddles).
+///
+/// # Panics
+/// For features in pips, and for columns of functions.
+pub fn context_bars(base: &Bars, features: &[Feature], timeframe: Timeframe, until: i64) -> Result<ContextBars> {
+    let timeframe = timeframe.max(base.timeframe);
+    let windows = vec![Window { timeframe, seq_len: 1 }];
+    let spec = SeriesSpec { windows, features: features.to_vec(), ..SeriesSpec::default() };
+    let mut rules = spec.column_rules();
+    rules.resize(base.columns.len(), ColumnRule::Last);
+    let base_ns = base.timeframe.duration_ns();
+    let closed = partition_point(base, |open_time| open_time + base_ns <= until)?;
+    let mut binning = Binning::new(timeframe, base.timeframe, rules)?;
+    let mut bars = Bars::with_capacity(timeframe, 0);
+    bars.ensure_columns(base.columns.len());
+    let mut bar = Bar::default();
+    for index in 0..closed {
+        base.copy_into(index, &mut bar);
+        binning.push(&bar, |bin| bars.push(bin))?;
+    }
+    binning.close_by(until, |bin| bars.push(bin));
+    let mut rows = Vec::new();
+    let without_row = FeatureChunks::new(timeframe, &spec, 1.0).push(&bars, &mut rows);
+    let column = |place: usize| {
+        let values = rows.iter().skip(place).step_by(features.len()).map(|&value| f64::from(value));
+        std::iter::repeat_n(f64::NAN, without_row).chain(values).collect()
+    };
+    Ok(ContextBars { features: (0..features.len()).map(column).collect(), bars })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::column_feature::ColumnFeature;
+    use crate::time::timestamp::MINUTE_NS;
+
+    /// A bar a minute from minute 0 on, but for those of `missing`.
+    fn minutes(count: i64, missing: &[i64]) -> Bars {
+        let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+        for minute in (0..count).filter(|minute| !missing.contains(minute)) {
+            let (open_time, price) = (minute * MINUTE_NS, 100.0 + minute as f64);
+            let columns = Box::new([minute as f64, -price]);
+            bars.push(Bar { open_time, open: price, high: price, low: price, close: price, columns, ..Bar::default() });
+        }
+        bars
+    }
+
+    #[test]
+    fn a_bin_is_there_once_it_has_ended() {
+        let features = [Feature::Column(ColumnFeature::new("x", ColumnRule::Sum)), Feature::LogReturn];
+        let seen = |bars: &Bars, until: i64| context_bars(bars, &features, Timeframe::M5, until * MINUTE_NS).unwrap();
+        // The last minute of the bin is missing: nothing comes into it once it has ended.
+        for (until, bins) in [(4, 0), (5, 1), (9, 1), (10, 2), (12, 2)] {
+            let found = seen(&minutes(12, &[4]), until);
+            // NaN is equal to nothing.
+            let alone = format!("{:?}", seen(&minutes(until, &[4]), until));
+            assert_eq!((found.bars.len(), format!("{found:?}")), (bins, alone), "{until}");
+        }
+        let ContextBars { bars, features } = seen(&minutes(12, &[4]), 12);
+        assert_eq!((&bars.close[..], &bars.columns[1][..]), (&[103.0, 109.0][..], &[-103.0, -109.0][..]));
+        assert_eq!(features[0][1], 35.0);
+        assert!(features.iter().all(|values| values[0].is_nan()));
+        assert_eq!(features[1][1], f64::from((109.0f64 / 103.0).ln() as f32));
+    }
+
+    #[test]
+    fn longer_bars_stay_as_they_are() {
+        let found = context_bars(&minutes(7, &[]), &[Feature::Body], Timeframe::M1, 3 * MINUTE_NS).unwrap();
+        assert_eq!((found.bars, &found.features[0][..]), (minutes(3, &[]), &[0.0; 3][..]));
+        let five = context_bars(&minutes(7, &[]), &[Feature::Body], Timeframe::M5, 7 * MINUTE_NS).unwrap().bars;
+        let again = context_bars(&five, &[Feature::Body], Timeframe::M1, 7 * MINUTE_NS).unwrap();
+        assert_eq!(again.bars, five);
+    }
+}
