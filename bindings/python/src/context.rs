@@ -11,6 +11,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::{Named, numbers};
 use crate::failure::{OrRaise as _, exception};
+use crate::functions::{Arrays, PRICES, bytes, named_columns};
 use crate::process;
 
 /// Base bars of an instrument in order of time, numbers by the names of their columns.
@@ -29,12 +30,6 @@ pub(crate) struct ContextCall {
     until_ns: i64,
 }
 
-/// Columns of numbers by name, 64 bits each.
-type Arrays<'py> = Vec<(String, Bound<'py, PyBytes>)>;
-
-/// Names of the columns that every bar has.
-const PRICES: [&str; 6] = ["open", "high", "low", "close", "volume", "spread"];
-
 /// Open times of the closed bars of a timeframe, their length, their columns, and those of the
 /// features that another instrument has too: computed ones that are neither of the clock nor in
 /// pips, and columns that it has.
@@ -46,11 +41,11 @@ pub(crate) fn context_bars<'py>(
     process::check(py)?;
     let Named(call) = call;
     let usage = |message: String| exception(py, &Error::usage(message));
-    let named = match call.features.is_empty() {
+    let stated = match call.features.is_empty() {
         true => FeatureList(Vec::new()),
         false => call.features.join(",").parse().map_err(usage)?,
     };
-    let features: Vec<Feature> = named.0.into_iter().filter(|feature| is_shared(feature, &call.columns)).collect();
+    let features: Vec<Feature> = stated.0.into_iter().filter(|feature| is_shared(feature, &call.columns)).collect();
     let timeframe = |duration_ns: i64| {
         let found = Timeframe::from_duration_ns(duration_ns);
         found.ok_or_else(|| usage(format!("bars of {duration_ns} ns are of no timeframe")))
@@ -80,16 +75,12 @@ pub(crate) fn context_bars<'py>(
     let made_of = timeframe(call.timeframe_ns)?;
     let made = py.detach(|| closed_bars(&base, &features, made_of, call.until_ns));
     let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
-    let bytes = |values: &[f64]| PyBytes::new(py, bytemuck::cast_slice(values));
-    let mut spread = bars.spread.clone();
-    spread.resize(bars.len(), 0.0);
-    let prices = [&bars.open, &bars.high, &bars.low, &bars.close, &bars.volume, &spread];
-    let own_columns = PRICES.into_iter().zip(prices).chain(names.iter().copied().zip(&bars.columns));
+    let named = |(feature, values): (&Feature, &Vec<f64>)| (short_name(feature).to_owned(), bytes(py, values));
     Ok((
-        PyBytes::new(py, bytemuck::cast_slice(&bars.open_time)),
+        bytes(py, &bars.open_time),
         bars.timeframe.duration_ns(),
-        own_columns.map(|(name, values)| (name.to_owned(), bytes(values))).collect(),
-        features.iter().zip(&values).map(|(feature, values)| (short_name(feature).to_owned(), bytes(values))).collect(),
+        named_columns(py, &bars, names.iter().copied()),
+        features.iter().zip(&values).map(named).collect(),
     ))
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct FunctionsCall {
     /// An object with the methods `features` and `targets`, which take what [`arguments`] gives.
     call: Py<PyAny>,
     frames: String,
+    has_target: bool,
     fingerprints: Vec<(String, String)>,
 }
 
@@ -28,6 +29,7 @@ type Column = (String, String, Vec<u8>, bool);
 pub(crate) struct PythonFunctions {
     call: Py<PyAny>,
     frames: String,
+    has_target: bool,
     fingerprints: Vec<(String, String)>,
     /// The last exception.
     raised: Mutex<Option<PyErr>>,
@@ -35,8 +37,8 @@ pub(crate) struct PythonFunctions {
 
 impl PythonFunctions {
     pub(crate) fn new(functions: Named<FunctionsCall>) -> Self {
-        let Named(FunctionsCall { call, frames, fingerprints }) = functions;
-        PythonFunctions { call, frames, fingerprints, raised: Mutex::new(None) }
+        let Named(FunctionsCall { call, frames, has_target, fingerprints }) = functions;
+        PythonFunctions { call, frames, has_target, fingerprints, raised: Mutex::new(None) }
     }
 
     /// The last exception of a function.
@@ -70,17 +72,8 @@ fn arguments<'py>(
     let bars = call.bars;
     let columns = PyDict::new(py);
     columns.set_item("time", bytes(py, &bars.open_time))?;
-    let own = [
-        ("open", &bars.open),
-        ("high", &bars.high),
-        ("low", &bars.low),
-        ("close", &bars.close),
-        ("volume", &bars.volume),
-        ("spread", &spread(bars)),
-    ];
-    let further = call.columns.iter().map(String::as_str).zip(&bars.columns);
-    for (name, values) in own.into_iter().chain(further) {
-        columns.set_item(name, bytes(py, values))?;
+    for (name, values) in named_columns(py, bars, call.columns.iter().map(String::as_str)) {
+        columns.set_item(name, values)?;
     }
     Ok((call.instrument.to_owned(), bars.timeframe.name(), bars.timeframe.duration_ns(), columns))
 }
@@ -91,15 +84,28 @@ fn column(given: Column) -> FunctionColumn {
     FunctionColumn { function, name, values: values.iter().copied().map(f64::from_ne_bytes).collect(), is_single }
 }
 
-fn bytes<'py, T: Pod>(py: Python<'py>, values: &[T]) -> Bound<'py, PyBytes> {
+pub(crate) fn bytes<'py, T: Pod>(py: Python<'py>, values: &[T]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, bytemuck::cast_slice(values))
 }
 
-/// The spread of each bar, 0 where it is not known.
-fn spread(bars: &Bars) -> Vec<f64> {
+/// Names of the columns that every bar has.
+pub(crate) const PRICES: [&str; 6] = ["open", "high", "low", "close", "volume", "spread"];
+
+/// Columns of numbers by name, 64 bits each.
+pub(crate) type Arrays<'py> = Vec<(String, Bound<'py, PyBytes>)>;
+
+/// The columns of bars, of which the further ones are called `further`. A spread that is not known
+/// is 0.
+pub(crate) fn named_columns<'py, 'a>(
+    py: Python<'py>,
+    bars: &Bars,
+    further: impl Iterator<Item = &'a str>,
+) -> Arrays<'py> {
     let mut spread = bars.spread.clone();
     spread.resize(bars.len(), 0.0);
-    spread
+    let prices = [&bars.open, &bars.high, &bars.low, &bars.close, &bars.volume, &spread];
+    let columns = PRICES.into_iter().zip(prices).chain(further.zip(&bars.columns));
+    columns.map(|(name, values)| (name.to_owned(), bytes(py, values))).collect()
 }
 
 impl BarFunctions for PythonFunctions {
@@ -108,12 +114,14 @@ impl BarFunctions for PythonFunctions {
         Ok(columns.into_iter().map(column).collect())
     }
 
-    fn targets(&self, call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>, BarsError> {
-        let found: Option<(Vec<Column>, Option<Column>)> = self.called("targets", call)?;
-        Ok(found.map(|(columns, label_end)| FunctionTargets {
-            columns: columns.into_iter().map(column).collect(),
-            label_end: label_end.map(column),
-        }))
+    fn has_targets(&self) -> bool {
+        self.has_target
+    }
+
+    fn targets(&self, call: &FunctionCall<'_>) -> Result<FunctionTargets, BarsError> {
+        let (columns, label_end): (Vec<Column>, Option<Column>) = self.called("targets", call)?;
+        let columns = columns.into_iter().map(column).collect();
+        Ok(FunctionTargets { columns, label_end: label_end.map(column) })
     }
 
     fn frames(&self) -> &str {

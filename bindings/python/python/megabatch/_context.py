@@ -12,8 +12,6 @@ import numpy.typing as npt
 from . import _frames, _megabatch
 from .errors import DataError
 
-_PRICES = ("open", "high", "low", "close")
-
 
 class Context:
     """Base bars of one other instrument."""
@@ -40,7 +38,7 @@ class Context:
                 column="time",
                 row=row,
             )
-        for name in _PRICES:
+        for name in _frames.PRICES:
             missing = np.flatnonzero(~(self._columns[name] > 0) | ~np.isfinite(self._columns[name]))
             if missing.size:
                 row, found = int(missing[0]), self._columns[name][missing[0]]

@@ -157,8 +157,13 @@ def _unknown(key: str, name: str, known: Sequence[str], computed: Sequence[str])
     )
 
 
+def is_plain(name: str) -> bool:
+    """True for a name that a list of names may have, and a header of a file."""
+    return name == name.strip() and not any(character in name for character in ',"\r\n')
+
+
 def _check(name: str, key: str) -> None:
-    if any(character in name for character in ',"\r\n') or name != name.strip():
+    if not is_plain(name):
         raise ConfigError(
             f"{key}: the column {name!r} has a comma, a quote, a line's end or blanks around it in its name; rename it",
             key=key,

@@ -15,7 +15,9 @@ from .errors import ConfigError, DataError
 
 # As `SYMBOLS` of crates/bars/src/parse/header.rs.
 _SYMBOLS = ("symbol", "ticker", "instrument", "tic", "pair", "asset", "name")
-_PRICES = ("open", "high", "low", "close")
+PRICES = ("open", "high", "low", "close")
+LIBRARIES = ("pandas", "polars", "pyarrow")
+"""Libraries whose frames are read, the usual one first."""
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _DAY_NS = 86_400_000_000_000
@@ -69,7 +71,7 @@ class _Times:
 
 def is_frame(data: object) -> bool:
     """True for a table: not for paths."""
-    return hasattr(data, "__arrow_c_stream__") or library(data) in ("pandas", "polars", "pyarrow")
+    return hasattr(data, "__arrow_c_stream__") or library(data) in LIBRARIES
 
 
 def refuse(data: object, purpose: str) -> None:
@@ -153,17 +155,19 @@ def times(series: Any, name: str) -> npt.NDArray[np.int64]:
 
 def number_columns(frame: Any) -> list[str]:
     """Names of the columns of numbers without a role that every frame has."""
-    frames = list(frame.values()) if isinstance(frame, Mapping) else [frame]
-    tables = [_Table.open(table) for own in frames for table in (_by_ticker(own) or {"": own}).values()]
-    found = [list(table.further_numbers(None)) for table in tables]
+    found = [list(table.further_numbers(None)) for table in _tables(frame)]
     return [name for name in dict.fromkeys(found[0]) if all(name in own for own in found)] if found else []
 
 
 def own_columns(frame: Any) -> list[str]:
     """Names of the columns that have no role of their own, each once."""
+    return list(dict.fromkeys(name for table in _tables(frame) for name in table.own_columns()))
+
+
+def _tables(frame: Any) -> list[_Table]:
+    """The table of each instrument that has one of its own."""
     frames = list(frame.values()) if isinstance(frame, Mapping) else [frame]
-    tables = [table for own in frames for table in (_by_ticker(own) or {"": own}).values()]
-    return list(dict.fromkeys(name for table in tables for name in _Table.open(table).own_columns()))
+    return [_Table.open(table) for own in frames for table in (_by_ticker(own) or {"": own}).values()]
 
 
 def _by_rows(
@@ -205,7 +209,7 @@ def _bars(table: _Table, zone: str | None, further: Sequence[str] | None, label_
 
 def _known_rows(bars: Bars) -> npt.NDArray[np.int64]:
     """Rows that have a price."""
-    return np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in _PRICES], axis=0))
+    return np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0))
 
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:
@@ -215,7 +219,7 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
     for level in range(frame.columns.nlevels if frame.columns.nlevels == 2 else 0):
         names = [str(name) for name in frame.columns.get_level_values(level)]
         *_, numbers, _ = _megabatch.bar_columns(names)
-        if not {*_PRICES} <= {name for name, _ in numbers}:
+        if not {*PRICES} <= {name for name, _ in numbers}:
             continue
         tickers = frame.columns.get_level_values(1 - level)
         # `reset_index` gives the time no ticker: it is every one's.
@@ -269,7 +273,7 @@ class _Table:
 
     def numbers(self) -> dict[str, npt.NDArray[np.float64]]:
         """Every column of numbers that a file may have; missing ones are NaN."""
-        for name in _PRICES:
+        for name in PRICES:
             if name not in self._numbers:
                 raise DataError(
                     f"the frame has no column {name}; expected open, high, low and close, and found "

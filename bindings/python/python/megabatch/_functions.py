@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _frames
+from . import _features, _frames
 from ._context import Context
 from .errors import ConfigError, DataError
 
 BarFunction = Callable[[Any], Any]
 """Takes a frame of closed bars, and gives as many rows: a frame, a series or arrays by name."""
 
-_LIBRARIES = ("pandas", "polars", "pyarrow")
 _TIMES = ("time", "close_time")
 _LABEL_END = "label_end"
 _Column = tuple[str, str, bytes, bool]
@@ -47,7 +46,8 @@ class Functions:
         if self._target is not None:
             fingerprints.append((f"target {_name(self._target)}", _fingerprint(self._target)))
         fingerprints += [(f"context {own.symbol}", own.fingerprint()) for own in self._context]
-        return {"call": self, "frames": self._library, "fingerprints": fingerprints}
+        has_target = self._target is not None
+        return {"call": self, "frames": self._library, "has_target": has_target, "fingerprints": fingerprints}
 
     def features(self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]) -> list[_Column]:
         """The columns of all features for bars of one timeframe, as the native part takes them."""
@@ -72,10 +72,9 @@ class Functions:
 
     def targets(
         self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]
-    ) -> tuple[list[_Column], _Column | None] | None:
+    ) -> tuple[list[_Column], _Column | None]:
         """The targets of base bars and the ends of their labels, as the native part takes them."""
-        if self._target is None:
-            return None
+        assert self._target is not None
         call = _Call(self._library, instrument, timeframe, duration_ns, bars)
         return call.columns(self._target, _name(self._target), ends=True)
 
@@ -147,7 +146,7 @@ def split(features: Any) -> tuple[Any, list[BarFunction]]:
 
 
 def _first_library() -> str:
-    found = next((name for name in _LIBRARIES if importlib.util.find_spec(name)), None)
+    found = next((name for name in _frames.LIBRARIES if importlib.util.find_spec(name)), None)
     if found is None:
         raise ConfigError("functions of bars are called with frames: install pandas, polars or pyarrow", key="features")
     return found
@@ -219,7 +218,7 @@ def _columns(
             continue
         if values.dtype.kind not in "fiub":
             raise DataError(f"column {name} is of dtype {values.dtype}: expected numbers", column=name)
-        if not name or name != name.strip() or any(character in name for character in ',"\r\n'):
+        if not name or not _features.is_plain(name):
             raise DataError(
                 f"column {name!r} has no name, or a comma, a quote, a line's end or blanks around it in its name; rename it",
                 column=name,
@@ -237,7 +236,7 @@ def _arrays(answer: Any, function: str, frame: Any) -> dict[str, npt.NDArray[Any
     library = _frames.library(answer)
     if library == "pandas" and hasattr(answer, "columns"):
         _require_index(answer, frame)
-    if hasattr(answer, "columns") and library in _LIBRARIES:
+    if hasattr(answer, "columns") and library in _frames.LIBRARIES:
         return _frames.columns(answer)
     name = getattr(answer, "name", None)
     own = _array(answer, function, frame)
@@ -252,7 +251,7 @@ def _arrays(answer: Any, function: str, frame: Any) -> dict[str, npt.NDArray[Any
 def _array(values: Any, name: str, frame: Any) -> npt.NDArray[Any]:
     if _frames.library(values) == "pandas":
         _require_index(values, frame)
-    if _frames.library(values) in _LIBRARIES:
+    if _frames.library(values) in _frames.LIBRARIES:
         return _frames.column(values, name)
     return np.asarray(values)
 

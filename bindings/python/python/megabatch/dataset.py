@@ -427,7 +427,7 @@ def _library(bars: _Bars) -> str | None:
     """The library of frames; `None` for files."""
     own = next(iter(bars.values()), None) if isinstance(bars, Mapping) else bars
     found = _frames.library(own)
-    return found if found in ("pandas", "polars", "pyarrow") else None
+    return found if found in _frames.LIBRARIES else None
 
 
 def _seen(bars: _Bars, columns: Mapping[str, str] | None, aims: Sequence[str] | None) -> list[str]:

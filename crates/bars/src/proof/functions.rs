@@ -7,12 +7,12 @@
 //! window           ........|.....                     the same within short windows, at many cuts
 //! ```
 //!
-//! What a function says of a bar before a cut must stay the same. A window begins anew for a
-//! function, so that both calls of a comparison begin at the same bar. Short calls are cheap: many
-//! cuts find what looks ahead at few bars only. Some cuts are drawn, and some stand where leaks are
-//! usual: at the end of a day, before a hole, and after the bars of the largest volume, range and
-//! change.
+//! Values of bars before a cut must stay the same. A window begins anew for a function, so that
+//! both calls of a comparison begin at the same bar. Short calls are cheap: many cuts find what
+//! looks ahead at few bars only. Some cuts are drawn, and some stand where leaks are usual: at the
+//! end of a day, before a hole, and after the bars of the largest volume, range and change.
 
+use std::cell::LazyCell;
 use std::ops::Range;
 
 use crate::bars::Bars;
@@ -24,7 +24,7 @@ use crate::proof::perturb::{OtherFuture, SplitMix64};
 use crate::series::functions::{
     BarFunctions, FunctionAnswers, FunctionBars, FunctionCall, FunctionColumn, FunctionTargets,
 };
-use crate::series::rounding::Tolerance;
+use crate::series::rounding::{Tolerance, is_same};
 use crate::series::streamed::Observe;
 use crate::time::timestamp::DAY_NS;
 
@@ -62,14 +62,14 @@ pub fn prove_functions(
     observe: Observe<'_>,
 ) -> Result<FunctionProof> {
     let windows = WINDOWS.div_ceil(instruments).max(2);
-    let base = bars.base_bars();
-    let targets = answers.targets.as_ref().map(FunctionTargets::all);
+    let base = answers.targets.as_ref().map(|_| bars.base_bars());
+    let targets: Option<Vec<FunctionColumn>> = answers.targets.as_ref().map(|own| own.iter().cloned().collect());
     let ends = match &answers.targets {
         Some(FunctionTargets { label_end: None, .. }) => Answer::Targets { horizon: Some(horizon) },
         _ => Answer::Targets { horizon: None },
     };
     let features = bars.calls().zip(&answers.features).map(|(call, known)| (call, known, Answer::Features));
-    let targets = targets.iter().map(|known| (bars.base_call(&base), known, ends));
+    let targets = base.iter().zip(&targets).map(|(base, known)| (bars.base_call(base), known, ends));
     let mut account = FunctionProof::default();
     for (call, known, answer) in features.chain(targets) {
         let random = SplitMix64(seed);
@@ -213,8 +213,12 @@ impl Replay<'_> {
                     let fault = FunctionFault::Len { column: name, found: found_len, bars: other.len() };
                     return Err(self.call.fault(&column.function, fault));
                 }
-                let tolerance = Tolerance::new(column, &found.values);
-                let differs = |&place: &usize| !tolerance.allows(column.values[place], found.values[place]);
+                // Nearly all values are the same to the last bit, and need none.
+                let tolerance = LazyCell::new(|| Tolerance::new(column, &found.values));
+                let differs = |&place: &usize| {
+                    let (before, after) = (column.values[place], found.values[place]);
+                    !is_same(before, after) && !tolerance.allows(before, after)
+                };
                 if let Some(place) = places.iter().copied().find(|place| differs(place)) {
                     let (before, after) = (column.values[place], found.values[place]);
                     return Err(self.call.fault(
@@ -270,7 +274,10 @@ impl Replay<'_> {
         let call = FunctionCall { bars, ..self.call };
         match self.answer {
             Answer::Features => self.functions.columns(&call),
-            Answer::Targets { .. } => Ok(self.functions.targets(&call)?.map_or(Vec::new(), |targets| targets.all())),
+            Answer::Targets { .. } => {
+                let FunctionTargets { columns, label_end } = self.functions.targets(&call)?;
+                Ok(columns.into_iter().chain(label_end).collect())
+            }
         }
     }
 }

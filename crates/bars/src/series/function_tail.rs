@@ -96,9 +96,10 @@ impl<'a> FunctionTail<'a> {
 /// that need them all.
 fn tail_len(call: &FunctionCall<'_>, known: &[FunctionColumn], functions: &dyn BarFunctions) -> Result<usize> {
     let all = call.bars.len();
+    let tolerances: Vec<Tolerance> = known.iter().map(|column| Tolerance::with_share(column, TAIL_SHARE)).collect();
     let mut len = TAIL_BARS_MIN;
     while len < all {
-        if gives_the_same(call, known, functions, len)? {
+        if gives_the_same(call, known, &tolerances, functions, len)? {
             return Ok(len);
         }
         len *= TAIL_GROWTH;
@@ -109,6 +110,7 @@ fn tail_len(call: &FunctionCall<'_>, known: &[FunctionColumn], functions: &dyn B
 fn gives_the_same(
     call: &FunctionCall<'_>,
     known: &[FunctionColumn],
+    tolerances: &[Tolerance],
     functions: &dyn BarFunctions,
     len: usize,
 ) -> Result<bool> {
@@ -122,8 +124,7 @@ fn gives_the_same(
             found => found?,
         };
         call.require_same_columns(&found, known)?;
-        for (column, found) in known.iter().zip(&found) {
-            let tolerance = Tolerance::with_share(column, TAIL_SHARE);
+        for ((column, tolerance), found) in known.iter().zip(tolerances).zip(&found) {
             let is_same = found.values.last().is_some_and(|&last| tolerance.allows(column.values[end - 1], last));
             if !is_same {
                 return Ok(false);

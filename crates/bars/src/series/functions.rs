@@ -34,11 +34,14 @@ pub trait BarFunctions: Sync {
     /// [`Error::Function`] with the reason.
     fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>>;
 
-    /// Targets of base bars, if a function gives them.
+    /// True if one of them gives targets.
+    fn has_targets(&self) -> bool;
+
+    /// Targets of base bars. It is called if [`BarFunctions::has_targets`].
     ///
     /// # Errors
     /// [`Error::Function`] with the reason.
-    fn targets(&self, call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>>;
+    fn targets(&self, call: &FunctionCall<'_>) -> Result<FunctionTargets>;
 
     /// Library of the frames in which they get bars, such as `pandas`.
     fn frames(&self) -> &str;
@@ -92,8 +95,8 @@ pub struct FunctionAnswers {
 
 impl FunctionTargets {
     /// All columns, the end of labels last.
-    pub(crate) fn all(&self) -> Vec<FunctionColumn> {
-        self.columns.iter().chain(&self.label_end).cloned().collect()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FunctionColumn> {
+        self.columns.iter().chain(&self.label_end)
     }
 }
 
@@ -146,7 +149,7 @@ impl FunctionBars {
     /// see, `seen`.
     ///
     /// # Errors
-    /// Those of reading; [`Error::NotAMultiple`] and [`Error::Straddles`].
+    /// Errors of reading; [`Error::NotAMultiple`] and [`Error::Straddles`].
     pub fn read(instrument: &str, source: &dyn BarSource, spec: &SeriesSpec, seen: &[ColumnFeature]) -> Result<Self> {
         let mut base = Bars::with_capacity(source.timeframe(), source.len());
         source.read(0..source.len(), &mut base)?;
@@ -218,16 +221,21 @@ impl FunctionBars {
             }
             all.push(columns);
         }
+        let targets = functions.has_targets().then(|| self.call_for_targets(functions)).transpose()?;
+        Ok(FunctionAnswers { features: all, targets })
+    }
+
+    fn call_for_targets(&self, functions: &dyn BarFunctions) -> Result<FunctionTargets> {
         let base = self.base_bars();
         let call = self.base_call(&base);
         let targets = functions.targets(&call)?;
-        for column in targets.iter().flat_map(FunctionTargets::all) {
-            call.first_value(&column)?;
+        for column in targets.iter() {
+            call.first_value(column)?;
             if let Some(place) = column.values.iter().position(|value| value.is_infinite()) {
-                call.require_dropped(&column, place, OnError::Fail)?;
+                call.require_dropped(column, place, OnError::Fail)?;
             }
         }
-        Ok(FunctionAnswers { features: all, targets })
+        Ok(targets)
     }
 
     /// Puts the columns that [`FunctionBars::call`] gave into the bars, those of features behind
@@ -249,7 +257,7 @@ impl FunctionBars {
         let all = self.base.columns.len();
         let label_end = all - usize::from(spec.target_kind.label_end().is_some());
         let base = |columns: Range<usize>| self.base.columns[columns].iter();
-        let targets = answers.targets.iter().flat_map(|targets| targets.columns.iter().chain(&targets.label_end));
+        let targets = answers.targets.iter().flat_map(FunctionTargets::iter);
         let columns: Vec<&Vec<f64>> = base(0..self.hidden.start)
             .chain(&slots)
             .chain(base(self.hidden.clone()))

@@ -43,7 +43,11 @@ impl Tolerance {
     }
 
     pub(crate) fn allows(&self, one: f64, other: f64) -> bool {
-        let is_same = one == other || (one.is_nan() && other.is_nan());
-        is_same || (one - other).abs() <= self.between(one, other)
+        is_same(one, other) || (one - other).abs() <= self.between(one, other)
     }
+}
+
+/// True for one number, and for two NaN.
+pub(crate) fn is_same(one: f64, other: f64) -> bool {
+    one == other || (one.is_nan() && other.is_nan())
 }

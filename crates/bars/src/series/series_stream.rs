@@ -66,7 +66,7 @@ impl SeriesStream {
         SeriesStream::with_columns(instrument, spec, scalers, &[])
     }
 
-    /// The same of bars with further columns behind those of features, which functions see.
+    /// The series of bars with further columns behind those of features, which functions see.
     ///
     /// # Errors
     /// As [`SeriesStream::new`].

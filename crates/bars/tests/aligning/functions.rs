@@ -49,11 +49,16 @@ impl BarFunctions for Given {
         Ok(vec![column("x", (self.feature)(call.bars))])
     }
 
-    fn targets(&self, call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>> {
-        Ok(self.target.as_ref().map(|[target, end]| FunctionTargets {
+    fn has_targets(&self) -> bool {
+        self.target.is_some()
+    }
+
+    fn targets(&self, call: &FunctionCall<'_>) -> Result<FunctionTargets> {
+        let [target, end] = self.target.as_ref().expect("a function of targets");
+        Ok(FunctionTargets {
             columns: vec![column("y", target(call.bars))],
             label_end: Some(column("label_end", end(call.bars))),
-        }))
+        })
     }
 
     fn frames(&self) -> &str {
@@ -193,8 +198,11 @@ fn answers_that_are_no_features_are_named() {
         fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>> {
             Ok(vec![self.0(call)])
         }
-        fn targets(&self, _call: &FunctionCall<'_>) -> Result<Option<FunctionTargets>> {
-            Ok(None)
+        fn has_targets(&self) -> bool {
+            false
+        }
+        fn targets(&self, _call: &FunctionCall<'_>) -> Result<FunctionTargets> {
+            unreachable!("it gives none")
         }
         fn frames(&self) -> &str {
             "bars"
