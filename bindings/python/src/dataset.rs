@@ -53,6 +53,11 @@ impl Dataset {
         self.file.sample_times().map(|times| bytes_of(py, times))
     }
 
+    /// Weight of each sample, in single precision.
+    fn sample_weights<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyByteArray>> {
+        self.file.sample_weights().map(|weights| bytes_of(py, weights))
+    }
+
     /// Index of each sample's instrument, 32-bit integers.
     fn sample_instruments<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyByteArray>> {
         self.file.sample_instruments().map(|instruments| bytes_of(py, instruments))

@@ -226,6 +226,35 @@ class Columns(InFolder):
         self.assertTrue(all(any(doubt in line for line in log.output) for doubt in doubts))
         self.assertTrue(all(f"warning: {doubt}" in str(mb.leak(ds, samples=2)) for doubt in doubts))
 
+    def test_a_column_is_the_weight_of_samples(self) -> None:
+        frame = self.frame()
+        weight = pandas.Series(1 + np.sin(np.arange(len(frame)))).where(frame.index % 7 > 0)
+        frame = frame.assign(weight=weight)
+        seen: list[str] = []
+
+        def drift(bars: pandas.DataFrame) -> pandas.Series:
+            seen.extend(bars.columns)
+            return bars["close"].diff().fillna(0)
+
+        options = {**OPTIONS, "features": ["log_return", drift], "target": "rsi", "weight": "weight", "horizon": 1}
+        ds = mb.ingest(frame[:9000], symbol="EURUSD", out=self.folder / "own.h5", **options)
+        self.assertEqual(ds.facts["weight_column"], "weight")
+        self.assertTrue("imbalance" in seen and "weight" not in seen and "rsi" not in seen, seen)
+        rows = frame.set_index(frame["time"] + pandas.Timedelta("1min")).loc[pandas.to_datetime(ds.times, utc=True)]
+        assert ds.weights is not None
+        np.testing.assert_array_equal(ds.weights, rows["weight"].fillna(0).astype("float32"))
+        train, *_ = ds.split()
+        assert train.weights is not None
+        np.testing.assert_array_equal(train.weights, ds.weights[train.indices])
+        mb.leak(ds, samples=2, features=[drift])
+        longer = ds.append(frame[8900:], features=[drift])
+        assert longer.weights is not None
+        np.testing.assert_array_equal(longer.weights[: len(ds)], ds.weights)
+        with self.assertRaisesRegex(mb.DataError, "in the column imbalance; expected a number from 0 on"):
+            mb.ingest(frame, symbol="EURUSD", **{**options, "features": ["log_return"], "weight": "imbalance"})
+        with self.assertRaisesRegex(mb.ConfigError, "weight: 'wight' is not built in, and no column"):
+            mb.ingest(frame, symbol="EURUSD", **{**options, "weight": "wight"})
+
     def test_labels_end_where_a_column_says(self) -> None:
         frame = self.frame()
         ahead = 1 + np.arange(len(frame)) % 30

@@ -289,6 +289,21 @@ pub enum Error {
         ask: f64,
     },
 
+    /// A number in the column of weights is none.
+    #[error(
+        "{instrument}: the bar that opens at {open_time} has the weight {weight} in the column {column}; expected a number from 0 on"
+    )]
+    Weight {
+        /// The column.
+        column: String,
+        /// The instrument.
+        instrument: String,
+        /// When the bar opens.
+        open_time: String,
+        /// The number.
+        weight: f64,
+    },
+
     /// No row of the input could be used.
     #[error("{}: nothing is left: none of {rows} rows can be used; first: {first}", path.display())]
     NothingLeft {

@@ -25,6 +25,7 @@ mod storage;
 mod stored;
 mod text;
 mod timeframe;
+mod weights;
 mod windows;
 
 pub use convert::{

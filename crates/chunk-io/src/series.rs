@@ -56,6 +56,9 @@ pub struct Series {
     /// Close time of the last bar that each sample's targets read, `[N]`, ns since 1970 UTC. Empty
     /// if unknown.
     pub sample_label_end_time: Vec<i64>,
+    /// Weight of each sample in the loss of training, `[N]`, finite and at least 0. Empty where all
+    /// count alike.
+    pub sample_weight: Vec<f32>,
     /// `[N, K]`, row-major, K ≥ 1.
     pub targets: Vec<f32>,
     /// Instruments of the file.

@@ -210,6 +210,14 @@ impl Source {
         self.span_times().label_end_times()
     }
 
+    /// Weight of each sample in the loss of training, `[N]`; `None` where all count alike.
+    pub fn sample_weights(&self) -> Option<&[f32]> {
+        match &self.data {
+            SourceData::Series(series) => series.file().sample_weights(),
+            SourceData::Windows(windows) => windows.file().sample_weights(),
+        }
+    }
+
     /// Times of the samples of a list, ns since 1970 UTC; `None` for a windows file without
     /// timestamps.
     ///

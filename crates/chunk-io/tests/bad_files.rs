@@ -379,7 +379,7 @@ fn files_that_break_a_rule() {
 
 #[test]
 fn instruments_that_disagree() {
-    let cases: [(&str, Change, &str); 7] = [
+    let cases: [(&str, Change, &str); 8] = [
         (
             "segments",
             |file| set(file, "/series/M1/segment_start", 1, 39_i64),
@@ -389,6 +389,11 @@ fn instruments_that_disagree() {
             "reach",
             |file| set(file, "/samples/reach_time", 3, i64::MAX),
             "/samples/reach_time[3]: expected a time before the sample's",
+        ),
+        (
+            "weight",
+            |file| set(file, "/samples/weight", 3, -1.0_f32),
+            "/samples/weight[3]: expected a finite number from 0 on, found -1",
         ),
         (
             "label-end",

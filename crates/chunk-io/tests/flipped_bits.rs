@@ -115,7 +115,7 @@ fn extents(dataset: &Dataset) -> Vec<(u64, u64)> {
     }
 }
 
-const ARRAYS: [&str; 10] = [
+const ARRAYS: [&str; 11] = [
     "/series/M1/values",
     "/series/M5/values",
     "/targets",
@@ -126,6 +126,7 @@ const ARRAYS: [&str; 10] = [
     "/samples/reach_time",
     "/samples/label_end_time",
     "/samples/instrument",
+    "/samples/weight",
 ];
 
 fn open(path: &Path, cache_bytes: Option<usize>) -> Result<Source, Error> {
@@ -188,6 +189,7 @@ proptest! {
         let samples = resident.shape().samples;
         let order: Vec<usize> = (0..step).flat_map(|first| (first..samples).step_by(step)).collect();
         let Ok(source) = open(&flipped, Some(cache_bytes)) else { return Ok(()) };
+        prop_assert_eq!(source.sample_weights(), resident.sample_weights());
         for batch in order.chunks(batch) {
             let (expected, times) = read(&resident, batch).unwrap();
             let Ok((found, found_times)) = read(&source, batch) else { return Ok(()) };

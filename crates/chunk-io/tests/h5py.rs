@@ -60,6 +60,7 @@ fn h5py_reads_a_series_as_it_was_written() {
     check("/samples/time", "<i8", &[samples], le(&series.sample_time, i64::to_le_bytes));
     check("/samples/reach_time", "<i8", &[samples], le(&series.sample_reach_time, i64::to_le_bytes));
     check("/samples/label_end_time", "<i8", &[samples], le(&series.sample_label_end_time, i64::to_le_bytes));
+    check("/samples/weight", "<f4", &[samples], le(&series.sample_weight, f32::to_le_bytes));
     check("/targets", "<f4", &[samples, 2], le(&series.targets, f32::to_le_bytes));
     check("/samples/instrument", "<i4", &[samples], le(&instruments.sample_instrument, i32::to_le_bytes));
     assert_eq!(index["datasets"]["/instruments"]["texts"], serde_json::json!(instruments.names));

@@ -25,6 +25,7 @@ fn description(series: &Series) -> SeriesDescription {
         timeframes: series.timeframes.iter().map(description).collect(),
         samples: series.sample_time.len(),
         horizons: series.targets.len() / series.sample_time.len(),
+        has_weights: !series.sample_weight.is_empty(),
         instruments: series.instruments.as_ref().map(|instruments| instruments.names.clone()),
         attributes: series.attributes.clone(),
     }
@@ -97,6 +98,7 @@ fn write_until(
         time: &series.sample_time[samples.clone()],
         reach_time: &series.sample_reach_time[samples.clone()],
         label_end_time: &series.sample_label_end_time[samples.clone()],
+        weight: series.sample_weight.get(samples.clone()).unwrap_or_default(),
         targets: &series.targets[samples.start * horizons..samples.end * horizons],
         instrument: instruments,
     })
@@ -151,10 +153,11 @@ fn what_breaks_a_rule_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("series.h5");
     type Change = fn(&mut Series);
-    let cases: [(Change, &str); 11] = [
+    let cases: [(Change, &str); 12] = [
         (|series| series.timeframes[0].values[5] = f32::NAN, "NaN for"),
         (|series| series.targets[3] = f32::INFINITY, "/targets[1]: expected finite numbers"),
         (|series| series.sample_reach_time[2] = i64::MAX, "/samples/reach_time[2]"),
+        (|series| series.sample_weight[3] = -0.5, "/samples/weight[3]"),
         (|series| series.timeframes[1].steps = 0, "seq_len: expected at least 1"),
         (
             |series| series.timeframes[0].scaler.as_mut().unwrap().scale[0] = f64::NAN,

@@ -11,7 +11,7 @@ type Change = fn(&mut Series);
 
 #[test]
 fn a_series_that_breaks_a_rule_is_not_written() {
-    let cases: [(Change, &str); 19] = [
+    let cases: [(Change, &str); 21] = [
         (|series| series.sample_time.clear(), "/samples/time: expected at least one sample, found none"),
         (
             |series| series.targets.truncate(61),
@@ -64,6 +64,11 @@ fn a_series_that_breaks_a_rule_is_not_written() {
         (
             |series| series.sample_label_end_time = series.sample_time.iter().map(|time| time - 1).collect(),
             "/samples/label_end_time[0]: expected the sample's time, 600000000000, or a later one",
+        ),
+        (|series| series.sample_weight = vec![1.0; 3], "/samples/weight: expected"),
+        (
+            |series| series.sample_weight = series.sample_time.iter().map(|_| f32::NAN).collect(),
+            "/samples/weight[0]: expected a finite number from 0 on, found NaN",
         ),
         (|series| drop(series.attributes.insert("layout".into(), "windows".into())), "found `layout`"),
     ];

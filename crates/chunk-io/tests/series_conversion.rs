@@ -143,6 +143,10 @@ fn memory_of_a_conversion_does_not_grow_with_samples() {
 fn filter_lists(path: &Path) {
     let file = hdf5::File::open_rw(path).unwrap();
     let samples = file.group("samples").unwrap();
+    let weights = samples.dataset("weight").unwrap().read_raw::<f32>().unwrap();
+    samples.unlink("weight").unwrap();
+    let list = samples.new_dataset::<f64>().chunk([64]).deflate(4).fletcher32().shape([weights.len()]);
+    list.create("weight").unwrap().write_raw(&weights.iter().copied().map(f64::from).collect::<Vec<_>>()).unwrap();
     for name in ["label_end_time", "reach_time", "instrument"] {
         let values = samples.dataset(name).unwrap().read_raw::<i64>().unwrap();
         samples.unlink(name).unwrap();
@@ -153,7 +157,7 @@ fn filter_lists(path: &Path) {
     let list = samples.new_dataset::<VarLenUnicode>().chunk([64]).deflate(4).fletcher32().shape([1_000]);
     list.create("note").unwrap().write_raw(&texts).unwrap();
     let list = samples.new_dataset::<f64>().chunk([64, 2]).deflate(4).fletcher32().shape([1_000, 2]);
-    list.create("weight").unwrap().write_raw(&(0..2_000).map(f64::from).collect::<Vec<_>>()).unwrap();
+    list.create("extra").unwrap().write_raw(&(0..2_000).map(f64::from).collect::<Vec<_>>()).unwrap();
     file.unlink("/checksums").unwrap();
 }
 
@@ -171,7 +175,7 @@ fn filtered_lists_of_samples_come_along() {
     {
         run(from, to, &options(layout, 1 << 20, StorageChoice::default())).unwrap();
         let [old, new] = [from, to].map(|path| hdf5::File::open(path).unwrap().group("samples").unwrap());
-        for name in ["label_end_time", "reach_time", "instrument", "weight"] {
+        for name in ["label_end_time", "reach_time", "instrument", "weight", "extra"] {
             let [old, new] = [&old, &new].map(|samples| samples.dataset(name).unwrap().read_raw::<f64>().unwrap());
             assert_eq!((old.len() % 1_000, &old), (0, &new), "{name} of {}", to.display());
         }

@@ -63,6 +63,7 @@ pub const FIELDS: &[&str] = &[
     "purge",
     "readout",
     "run_length",
+    "sample_weights",
     "seed",
     "shape",
     "steps",
@@ -197,6 +198,22 @@ pub enum Error {
         sample: usize,
         /// Number of samples.
         len: usize,
+    },
+
+    /// A weight of a sample is none.
+    #[error("the weight of sample {sample} is {weight}: expected a finite number from 0 on; or `sample_weights`=none")]
+    Weight {
+        /// The sample.
+        sample: usize,
+        /// Its weight.
+        weight: f32,
+    },
+
+    /// All weights of the training samples are 0.
+    #[error("the weights of all {samples} training samples are 0; correct them, or `sample_weights`=none")]
+    NoWeight {
+        /// Number of training samples.
+        samples: usize,
     },
 
     /// A part of a split, or of a run, has no samples.

@@ -16,7 +16,7 @@ pub use config::divergence::{Divergence, DivergenceState};
 pub use config::early_stopping::{EarlyStopping, EarlyStoppingState};
 pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use config::optimizer::{OptimizerConfig, OptimizerKind};
-pub use config::{Config, TargetScaling};
+pub use config::{Config, SampleWeighting, TargetScaling};
 pub use data::evenly_spaced::DrawnSamples;
 pub use data::kept_windows::can_keep_windows;
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};

@@ -94,13 +94,13 @@ def _target(name: str, known: Sequence[str] | None) -> str:
     return f"{_PREFIX}{name}"
 
 
-def label_end(name: str | None, known: Sequence[str] | None) -> str | None:
-    """The column of the times of the bars that decide targets, as `ingest` takes it."""
+def own_column(role: str, name: str | None, known: Sequence[str] | None) -> str | None:
+    """The column of `role`, `label_end` or `weight`, as `ingest` takes it."""
     if name is None or known is None or name.startswith(_PREFIX):
         return name
     if name not in known:
-        raise _unknown("label_end", name, known, ())
-    _check(name, "label_end")
+        raise _unknown(role, name, known, ())
+    _check(name, role)
     return f"{_PREFIX}{name}"
 
 

@@ -39,6 +39,10 @@ class Dataset:
         """
         Time of each sample, 64-bit integers, ns since 1970 UTC.
         """
+    def sample_weights(self, /) -> bytearray | None:
+        """
+        Weight of each sample, in single precision.
+        """
     def split(self, /, file: str | PathLike[str] | None, set: SupportsGetItem[int, str]) -> tuple[bytes, bytes, bytes, int]:
         """
         The split of training with the settings `set`.

@@ -169,6 +169,15 @@ class Dataset:
         own = np.frombuffer(found, dtype=np.int32)
         return own if self._indices is None else own[self._indices]
 
+    @property
+    def weights(self) -> npt.NDArray[np.float32] | None:
+        """Weight of each sample in the loss of training, where the file has weights."""
+        found = self._native.sample_weights()
+        if found is None:
+            return None
+        own = np.frombuffer(found, dtype=np.float32)
+        return own if self._indices is None else own[self._indices]
+
     def fingerprint(self) -> str:
         """A hash of the numbers of the file."""
         return self._native.fingerprint()
@@ -261,6 +270,7 @@ class Dataset:
         unnamed = known[0] if len(known) == 1 else ""
         columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
+        columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
         by_symbol = _frames.by_symbol(
             bars, symbol, None if zone is None else str(zone), columns, unnamed, label_end=end_column
@@ -344,6 +354,7 @@ def ingest(
     target: _features.Target | _functions.BarFunction | None = None,
     horizon: int | None = None,
     label_end: str | None = None,
+    weight: str | None = None,
     out: StrPath | None = None,
     symbol: str | None = None,
     features: _Features | None = None,
@@ -368,6 +379,8 @@ def ingest(
     not known, and the `horizon` bars after it decide it. With `label_end`, a column of times, the bar of that time does:
     splits go by it, and a target without one is not known.
 
+    `weight` is a column of numbers from 0 on: the weight of a sample in the loss of training, 0 where a bar has none.
+
     `context` are frames of other instruments by their names: `context={"DXY": dxy}`. Their features, the functions among
     `features` and the columns that they have stand beside those of each bar, as the last of their bars that had closed by
     its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars, `DXY.age`. Their bars
@@ -382,7 +395,9 @@ def ingest(
     aims = _features.targets(stated_target, own_columns)
     stated, called = _functions.split(features)
     calls = called or label is not None or context
-    seen = _seen(bars, columns, aims) if calls else []
+    weights = _features.own_column("weight", weight, own_columns)
+    weight_column = _features.column_name(weights)
+    seen = _seen(bars, columns, [*_features.columns_of([], aims), weight_column]) if calls else []
     if calls and features is None:
         stated = "default"
     names, others = _features.named(stated, columns, own_columns, seen)
@@ -394,8 +409,9 @@ def ingest(
         if horizon not in (None, target.horizon):
             raise ConfigError(f"horizon={horizon}: triple_barrier has a horizon of {target.horizon}", key="horizon")
         horizon = target.horizon
-    ends = _features.label_end(label_end, own_columns)
-    named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names or None, "label-end": ends})
+    ends = _features.own_column("label_end", label_end, own_columns)
+    named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names or None})
+    named.update({"label-end": ends, "weight": weights})
     named["function-columns"] = others or None
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
@@ -405,6 +421,8 @@ def ingest(
         return Dataset(file, _keeps=keeps, _report=report)
     zone = options.get("zone")
     read = [*_features.columns_of(names or [], aims), *_features.columns_of(others, None)]
+    if weight_column is not None and weight_column not in read:
+        read.append(weight_column)
     end_column = _features.column_name(ends)
     by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), read, label_end=end_column)
     folder = BarsFolder(file)
@@ -430,12 +448,11 @@ def _library(bars: _Bars) -> str | None:
     return found if found in _frames.LIBRARIES else None
 
 
-def _seen(bars: _Bars, columns: Mapping[str, str] | None, aims: Sequence[str] | None) -> list[str]:
-    """Columns that functions see: of frames all numbers that are no targets, of files those of `columns`."""
+def _seen(bars: _Bars, columns: Mapping[str, str] | None, hidden: Sequence[str | None]) -> list[str]:
+    """Columns that functions see: of frames all numbers but the targets and the weight, of files those of `columns`."""
     if not _is_frames(bars):
         return list(columns or [])
-    targets = _features.columns_of([], aims)
-    return [name for name in _frames.number_columns(bars) if name not in targets]
+    return [name for name in _frames.number_columns(bars) if name not in hidden]
 
 
 def _functions_again(

@@ -155,7 +155,7 @@ impl FunctionBars {
         source.read(0..source.len(), &mut base)?;
         let segments = spec.holes.segments(&base);
         let own = spec.columns().len();
-        let targets = own..own + spec.target_kind.columns().len();
+        let targets = own..own + usize::from(spec.weight.is_some()) + spec.target_kind.columns().len();
         let mut rules = spec.column_rules();
         rules.resize(targets.end, ColumnRule::Last);
         rules.extend(seen.iter().map(ColumnFeature::rule));

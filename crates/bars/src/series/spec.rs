@@ -31,6 +31,9 @@ pub struct SeriesSpec {
     pub horizon: usize,
     /// Kind of target. Columns among them are the last columns of the bars.
     pub target_kind: TargetKind,
+    /// Column of the bars that is the weight of a sample in the loss of training: before those of
+    /// the targets. A bar without a value has weight 0.
+    pub weight: Option<String>,
     /// Every how many base bars there is a sample. One instrument counts the bars of each segment;
     /// several count the instants at which any of them has a bar, so that all have their samples at
     /// common ones.
@@ -56,6 +59,7 @@ impl Default for SeriesSpec {
             features: Feature::DEFAULT.to_vec(),
             horizon: 36,
             target_kind: TargetKind::default(),
+            weight: None,
             stride: 1,
             scaling: Scaling::default(),
             train_fraction: 0.7,
@@ -88,10 +92,15 @@ impl SeriesSpec {
         self.features.iter().filter_map(Feature::as_function).map(str::to_owned).collect()
     }
 
-    /// Number of columns of the bars: those of features and targets, and of the label's end.
+    /// Number of columns of the bars: those of features, the weight, targets and the label's end.
     pub fn all_columns(&self) -> usize {
         let label_ends = usize::from(self.target_kind.label_end().is_some());
-        self.feature_columns() + self.target_kind.columns().len() + label_ends
+        self.first_target_column() + self.target_kind.columns().len() + label_ends
+    }
+
+    /// Place of the first target among the columns of the bars, behind that of the weight.
+    pub(crate) fn first_target_column(&self) -> usize {
+        self.feature_columns() + usize::from(self.weight.is_some())
     }
 
     /// Number of columns of the bars that are features.

@@ -296,6 +296,7 @@ fn plain_decision(
 fn require_samples(series: &WholeSeries, all: &[PlainInstrument<'_>], spec: &SeriesSpec) {
     let (mut times, mut instruments, mut labels, mut targets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut starts, mut with_samples, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    let mut weights = Vec::new();
     for (place, one) in all.iter().enumerate() {
         for segment in &one.segments {
             let first = times.len();
@@ -304,6 +305,7 @@ fn require_samples(series: &WholeSeries, all: &[PlainInstrument<'_>], spec: &Ser
                 let time = one.bars.close_time(bar);
                 times.push(time);
                 instruments.push(place as i32);
+                weights.extend(spec.weight.iter().map(|_| plain_weight(one.bars.close[bar])));
                 if let TargetKind::TripleBarrier(barrier) = spec.target_kind {
                     let (class, end) = plain_decision(one, segment.bars.start, bar, spec.horizon, barrier);
                     labels.push(one.bars.close_time(end));
@@ -331,6 +333,7 @@ fn require_samples(series: &WholeSeries, all: &[PlainInstrument<'_>], spec: &Ser
     assert_eq!(series.sample_instrument, instruments);
     assert_eq!(series.label_end_time, labels);
     assert_eq!(series.receptive_start, starts);
+    assert_eq!(series.weight, weights);
     assert_eq!(bits(&series.targets), bits(&targets));
     assert_eq!((&series.header.segments, &series.header.excluded), (&with_samples, &without));
     assert_eq!(series.header.instants, instants(&times, &instruments, all.len()));
@@ -435,13 +438,25 @@ fn bars(count: usize, begins: i64, gaps: &Gaps, seed: u32) -> Bars {
     bars
 }
 
+/// Weight of a bar, by its close; none for some.
+fn weight(close: f64) -> f64 {
+    if close.to_bits().is_multiple_of(5) { f64::NAN } else { 1e3 * close.fract() }
+}
+
+/// Weight of a sample.
+fn plain_weight(close: f64) -> f32 {
+    let weight = weight(close);
+    if weight.is_nan() { 0.0 } else { weight as f32 }
+}
+
 /// The bars with as many columns as the spec has. Some values of targets are not known.
 fn with_columns(mut bars: Bars, spec: &SeriesSpec) -> Bars {
     let features = spec.columns().into_iter().map(|_| bars.close.iter().map(|close| close.fract()).collect());
     let known = |close: f64| if close.to_bits().is_multiple_of(7) { f64::NAN } else { 1e4 * (close - 1.2) };
     let targets = spec.target_kind.columns().iter().enumerate();
     let targets = targets.map(|(k, _)| bars.close.iter().map(|close| known(close + k as f64)).collect());
-    bars.columns = features.chain(targets).collect();
+    let weights = spec.weight.iter().map(|_| bars.close.iter().map(|&close| weight(close)).collect());
+    bars.columns = features.chain(weights).chain(targets).collect();
     bars
 }
 
@@ -479,6 +494,7 @@ proptest! {
         stride in prop_oneof![Just(1usize), 1usize..40], horizon in 1usize..9, train_fraction in 0.01f64..=1.0,
         scaling in prop_oneof![Just(Scaling::Robust), Just(Scaling::Standard), Just(Scaling::None)],
         kind in 0usize..8, weekends in any::<bool>(), longest_hours in prop_oneof![Just(0i64), Just(2), Just(100)], windows in 0usize..3,
+        is_weighted in any::<bool>(),
     ) {
         let column = || Feature::Column(ColumnFeature::new("own", ColumnRule::Last));
         let feature = |k| Feature::ALL.get(k).cloned().unwrap_or_else(column);
@@ -492,6 +508,7 @@ proptest! {
         };
         let spec = SeriesSpec {
             stride, horizon, train_fraction, scaling,
+            weight: is_weighted.then(|| "w".to_owned()),
             target_kind: TargetKind::ALL.get(kind).cloned().unwrap_or_else(|| own_targets(kind - 3)),
             holes: GapPolicy {
                 longest_ns: longest_hours * HOUR_NS,
@@ -538,4 +555,21 @@ fn work_ends_where_its_observer_says_so() {
     let header = plan.fit(&go_on).unwrap();
     let sink = |_: &SeriesPiece| -> Result<()> { Ok(()) };
     assert!(matches!(plan.write(&header, &stop, &sink), Err(Error::Interrupted)));
+}
+
+#[test]
+fn a_weight_that_is_none_is_refused_with_its_bar() {
+    for (weight, shown) in [(-0.5, "-0.5"), (f64::INFINITY, "inf")] {
+        let mut all = bars(2_000, 0, &Vec::new(), 3);
+        all.columns = vec![vec![1.0; 2_000]];
+        all.columns[0][1_000] = weight;
+        let spec = SeriesSpec { weight: Some("w".to_owned()), ..spec(&[(Timeframe::M1, 5)], vec![Feature::Body]) };
+        let (one, folder) = ([instrument("A", &all, 1.0)], tempfile::tempdir().unwrap());
+        let plan = SeriesPlan::new(&one, &spec, None, folder.path(), &go_on).unwrap();
+        let header = plan.fit(&go_on).unwrap();
+        let sink = |_: &SeriesPiece| -> Result<()> { Ok(()) };
+        let error = plan.write(&header, &go_on, &sink).unwrap_err().to_string();
+        let expected = format!("A: the bar that opens at 1970-01-05T16:41:00Z has the weight {shown} in the column w");
+        assert!(error.starts_with(&expected), "{error}");
+    }
 }

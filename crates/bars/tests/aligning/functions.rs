@@ -124,11 +124,12 @@ proptest! {
     /// A target of a function is the target of its bar, and its label ends where it says.
     #[test]
     fn targets_stand_at_their_bars(draws in draws(400)) {
-        let bars = bars(&draws);
+        let mut bars = bars(&draws);
+        bars.columns = vec![bars.close.iter().map(|close| close.fract()).collect()];
         let target: Values = Box::new(|bars| next_change(bars, 1));
         let end: Values = Box::new(|bars| close_times(bars, 1));
         let given = Given { target: Some([target, end]), ..Given::feature(range_after(0, Timeframe::M1)) };
-        let plain = SeriesSpec { horizon: 1, ..plain_spec() };
+        let plain = SeriesSpec { horizon: 1, weight: Some("w".to_owned()), ..plain_spec() };
         let with = given.bars(&bars, &plain, OnError::Fail).unwrap();
         let mut rest = Bars::with_capacity(Timeframe::M1, 0);
         with.bars.read(0..with.bars.len(), &mut rest).unwrap();
@@ -139,6 +140,7 @@ proptest! {
         match (found, expected) {
             (Ok(found), Ok(expected)) => {
                 prop_assert_eq!(bits(&found.targets), bits(&expected.targets));
+                prop_assert_eq!(bits(&found.weight), bits(&expected.weight));
                 prop_assert_eq!(found.label_end_time, expected.label_end_time);
             }
             (found, expected) => prop_assert_eq!(found.is_err(), expected.is_err()),

@@ -26,6 +26,7 @@ fn concatenated(series: &[WholeSeries]) -> WholeSeries {
         whole.sample_time.extend(&next.sample_time);
         whole.sample_instrument.extend(&next.sample_instrument);
         whole.label_end_time.extend(&next.label_end_time);
+        whole.weight.extend(&next.weight);
         whole.targets.extend(&next.targets);
         whole.receptive_start.extend(&next.receptive_start);
         whole.header.segments.extend(next.header.segments.iter().cloned().map(|mut segment| {

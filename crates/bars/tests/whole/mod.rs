@@ -21,6 +21,8 @@ pub(crate) struct WholeSeries {
     pub(crate) sample_instrument: Vec<i32>,
     pub(crate) receptive_start: Vec<i64>,
     pub(crate) label_end_time: Vec<i64>,
+    /// Empty where all samples count alike.
+    pub(crate) weight: Vec<f32>,
     /// `[N, K]`.
     pub(crate) targets: Vec<f32>,
 }
@@ -62,6 +64,7 @@ impl WholeSeries {
             sample_instrument: vec![-1; samples],
             receptive_start: vec![0; samples],
             label_end_time: vec![0; samples],
+            weight: Vec::new(),
             targets: vec![f32::NAN; samples * horizon],
         }
     }
@@ -75,6 +78,10 @@ impl WholeSeries {
         put(&mut self.sample_instrument, first, &piece.sample_instrument);
         put(&mut self.receptive_start, first, &piece.receptive_start);
         put(&mut self.label_end_time, first, &piece.label_end_time);
+        if !piece.weight.is_empty() {
+            self.weight.resize(self.sample_time.len(), f32::NAN);
+            put(&mut self.weight, first, &piece.weight);
+        }
         put(&mut self.targets, first * horizon, &piece.targets);
         for (timeframe, piece) in self.timeframes.iter_mut().zip(&piece.timeframes) {
             put(&mut timeframe.values, piece.first_row * timeframe.width, &piece.values);

@@ -16,6 +16,8 @@ pub struct SeriesDescription {
     pub samples: usize,
     /// Number of targets K of a sample, at least 1.
     pub horizons: usize,
+    /// True if samples have weights.
+    pub has_weights: bool,
     /// Names of the instruments, if the file names them.
     pub instruments: Option<Vec<String>>,
     /// Root attributes besides `layout` and `format_version`.
@@ -52,6 +54,8 @@ pub struct SampleRows<'a> {
     pub reach_time: &'a [i64],
     /// Close times of the last bars that their targets read, `[n]`.
     pub label_end_time: &'a [i64],
+    /// Weights, `[n]`; not written where the file has none.
+    pub weight: &'a [f32],
     /// `[n, K]`.
     pub targets: &'a [f32],
     /// Instruments, `[n]`; not written where the file names none.

@@ -21,6 +21,7 @@ use crate::spans::{LABEL_END, REACH};
 use crate::storage::{OutputFile, Storage};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
+use crate::weights::WEIGHT;
 
 /// Group of the mark.
 pub(crate) const GROUP: &str = "/checksums";
@@ -41,6 +42,7 @@ pub(super) struct MarkedSeries<'a> {
     pub(super) timeframes: Vec<MarkedTimeframe<'a>>,
     pub(super) has_reach: bool,
     pub(super) has_label_end: bool,
+    pub(super) has_weights: bool,
     pub(super) has_instruments: bool,
 }
 
@@ -80,6 +82,7 @@ impl<'a> MarkedSeries<'a> {
             timeframes: timeframes.collect(),
             has_reach: !series.sample_reach_time.is_empty(),
             has_label_end: !series.sample_label_end_time.is_empty(),
+            has_weights: !series.sample_weight.is_empty(),
             has_instruments: series.instruments.is_some(),
         }
     }
@@ -99,6 +102,7 @@ impl<'a> MarkedSeries<'a> {
             timeframes: timeframes.collect(),
             has_reach: true,
             has_label_end: true,
+            has_weights: description.has_weights,
             has_instruments: description.instruments.is_some(),
         }
     }
@@ -129,6 +133,7 @@ impl<'a> MarkedSeries<'a> {
         let spans = spans.iter().filter(|(_, is_there)| *is_there);
         arrays.extend(spans.map(|(object, _)| array((*object).to_owned(), samples, 1, i64_bytes)));
         arrays.extend(self.has_instruments.then(|| array(INSTRUMENT.to_owned(), samples, 1, size_of::<i32>())));
+        arrays.extend(self.has_weights.then(|| array(WEIGHT.to_owned(), samples, 1, f32_bytes)));
         arrays.push(array(TARGETS.to_owned(), samples, self.horizons, f32_bytes));
         arrays
     }
@@ -151,6 +156,10 @@ impl<'a> MarkedSeries<'a> {
             numbers.update(&little_endian(&timeframe.segment_starts()));
         }
         update(&mut numbers, TARGETS)?;
+        if self.has_weights {
+            numbers.update(b"weights\n");
+            update(&mut numbers, WEIGHT)?;
+        }
         let fingerprint = format!("{FINGERPRINT_PREFIX}{:032x}", numbers.digest128());
 
         let mut all = Xxh3::new();

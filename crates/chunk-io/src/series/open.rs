@@ -18,6 +18,7 @@ use crate::shape::Shape;
 use crate::spans::{LABEL_END, REACH, SpanTimes, horizon_bars};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
+use crate::weights::{read_weights, weights_table};
 
 const TARGETS: Expect =
     Expect { what: "numbers [N, K]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=2 };
@@ -37,6 +38,8 @@ pub struct SeriesFile {
     /// Lists of samples in memory, once they were asked for.
     pub(super) index: OnceLock<SampleArrays>,
     targets: NumericDataset,
+    /// Weights of samples, if the file has any.
+    weights: Option<Buffer<f32>>,
     /// Hashes in the mark of verification, if the file has one.
     mark: Option<Hashes>,
     /// Memory of the index.
@@ -49,6 +52,7 @@ pub(super) struct SampleTables {
     pub(super) time: NumericDataset,
     pub(super) reach_time: Option<NumericDataset>,
     pub(super) label_end_time: Option<NumericDataset>,
+    pub(super) weight: Option<NumericDataset>,
     pub(super) instrument: Option<NumericDataset>,
 }
 
@@ -134,12 +138,14 @@ impl SeriesFile {
             samples: SampleTables {
                 reach_time: span_table(&file, REACH, times.rows())?,
                 label_end_time: span_table(&file, LABEL_END, times.rows())?,
+                weight: weights_table(&file, times.rows(), "/samples/time")?,
                 time: times,
                 instrument: None,
             },
             instrument_runs: InstrumentRuns::default(),
             index: OnceLock::new(),
             targets,
+            weights: None,
             file,
             mark: None,
             scope: scope.clone(),
@@ -148,6 +154,8 @@ impl SeriesFile {
         series.open_timeframes()?;
         series.read_mark()?;
         series.instrument_runs = series.read_instrument_runs()?;
+        let table = series.samples.weight.as_ref();
+        series.weights = table.map(|table| read_weights(table, &series.file, scope)).transpose()?;
         Ok(series)
     }
 
@@ -156,8 +164,8 @@ impl SeriesFile {
         let mark = Mark::read(&self.file, &self.marked(), &self.scope.child("checksums"))?;
         let Some(mark) = mark else { return Ok(()) };
         self.timeframes.iter_mut().for_each(|timeframe| timeframe.verify_by(&mark));
-        let SampleTables { time, reach_time, label_end_time, instrument } = &mut self.samples;
-        let lists = [reach_time, label_end_time, instrument].into_iter().flatten();
+        let SampleTables { time, reach_time, label_end_time, weight, instrument } = &mut self.samples;
+        let lists = [reach_time, label_end_time, weight, instrument].into_iter().flatten();
         for table in lists.chain([time, &mut self.targets]) {
             table.set_checksums(mark.checksums_of(&table.object));
         }
@@ -172,6 +180,7 @@ impl SeriesFile {
             timeframes: self.timeframes.iter().map(SeriesTimeframeFile::marked).collect(),
             has_reach: self.samples.reach_time.is_some(),
             has_label_end: self.samples.label_end_time.is_some(),
+            has_weights: self.samples.weight.is_some(),
             has_instruments: self.samples.instrument.is_some(),
         }
     }
@@ -273,6 +282,11 @@ impl SeriesFile {
         self.arrays().sample_instrument.as_ref().map(Buffer::as_slice)
     }
 
+    /// Weight of each sample in the loss of training, `[N]`; `None` where all count alike.
+    pub fn sample_weights(&self) -> Option<&[f32]> {
+        self.weights.as_ref().map(Buffer::as_slice)
+    }
+
     /// Base bars from a sample to the end of its farthest target, if the file has the attribute
     /// `horizon_bars`.
     ///
@@ -322,6 +336,7 @@ impl SeriesFile {
             sample_time: self.sample_times().to_vec(),
             sample_reach_time: self.span_times().reach_times().unwrap_or_default().to_vec(),
             sample_label_end_time: self.span_times().label_end_times().unwrap_or_default().to_vec(),
+            sample_weight: self.sample_weights().unwrap_or_default().to_vec(),
             targets: self.targets.read_f32_vec()?,
             instruments,
             attributes: self.attributes()?,

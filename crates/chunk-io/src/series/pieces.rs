@@ -32,6 +32,7 @@ use crate::spans::{LABEL_END, REACH, check_label_end, check_reach};
 use crate::storage::{OutputFile, Storage};
 use crate::text::AttributeValue;
 use crate::timeframe::name_problem;
+use crate::weights::{WEIGHT, check_weights};
 
 /// Writes a series file of contiguous datasets, whose bars and samples `fill` gives: those of each
 /// instrument in order, window ends after the bars up to the last that had closed, instruments in
@@ -73,6 +74,7 @@ pub struct SeriesWriter<'a> {
     time: Dataset,
     reach_time: Dataset,
     label_end_time: Dataset,
+    weight: Option<Dataset>,
     targets: Dataset,
     instrument: Option<Dataset>,
     samples: AtomicUsize,
@@ -99,6 +101,7 @@ impl<'a> SeriesWriter<'a> {
         let time = place::<i64>(&output, "/samples/time", &samples)?;
         let reach_time = place::<i64>(&output, REACH, &samples)?;
         let label_end_time = place::<i64>(&output, LABEL_END, &samples)?;
+        let weight = description.has_weights.then(|| place::<f32>(&output, WEIGHT, &samples)).transpose()?;
         let targets = place::<f32>(&output, "/targets", &[description.samples, description.horizons])?;
         let instrument = match &description.instruments {
             None => None,
@@ -116,6 +119,7 @@ impl<'a> SeriesWriter<'a> {
             time,
             reach_time,
             label_end_time,
+            weight,
             targets,
             instrument,
             samples,
@@ -169,17 +173,20 @@ impl<'a> SeriesWriter<'a> {
     /// Writes samples.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for infinite targets and spans that cannot be; [`Error::Hdf5`].
+    /// [`Error::Invalid`] for infinite targets, spans that cannot be and weights that are none;
+    /// [`Error::Hdf5`].
     ///
     /// # Panics
     /// When the lengths do not fit together, or there are no such samples.
     pub fn write_samples(&self, rows: &SampleRows<'_>) -> Result<()> {
-        let SampleRows { first, time, reach_time, label_end_time, targets, instrument } = *rows;
+        let SampleRows { first, time, reach_time, label_end_time, weight, targets, instrument } = *rows;
         let horizons = self.description.horizons;
         assert!(targets.len() == time.len() * horizons, "samples have targets");
+        assert!(self.weight.is_none() || weight.len() == time.len(), "samples have weights");
         let in_file = |fault: LayoutFault| LayoutFault { index: fault.index.map(|index| index + first), ..fault };
         let checked = check_reach(reach_time, time, first)
             .and_then(|()| check_label_end(label_end_time, time, first))
+            .and_then(|()| check_weights(weight, first))
             .and_then(|()| check_targets(targets, horizons).map_err(in_file));
         checked.map_err(|fault| Error::invalid(self.output.path, fault))?;
         for (object, dataset, times) in [
@@ -189,6 +196,10 @@ impl<'a> SeriesWriter<'a> {
         ] {
             self.output.write_rows(dataset, first, times)?;
             self.mark.add(object, first, times)?;
+        }
+        if let Some(dataset) = &self.weight {
+            self.output.write_rows(dataset, first, weight)?;
+            self.mark.add(WEIGHT, first, weight)?;
         }
         self.output.write_rows(&self.targets, first, targets)?;
         self.mark.add(TARGETS, first, targets)?;
@@ -275,7 +286,7 @@ fn place<T: Element>(output: &OutputFile<'_>, object: &str, shape: &[usize]) -> 
 }
 
 fn check_description(description: &SeriesDescription) -> Result<(), LayoutFault> {
-    let SeriesDescription { timeframes, samples, horizons, instruments, attributes } = description;
+    let SeriesDescription { timeframes, samples, horizons, has_weights: _, instruments, attributes } = description;
     require(*samples > 0, "/samples/time", "at least one sample", || "none".to_owned())?;
     require(*horizons > 0, "/targets", "[N, K] with K at least 1", || "none".to_owned())?;
     require(!timeframes.is_empty(), "/series", "at least one timeframe", || "none".to_owned())?;

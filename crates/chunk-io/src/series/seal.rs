@@ -46,7 +46,7 @@ impl SeriesFile {
         });
         let samples = &self.samples;
         let lists = [Some(&samples.time), samples.reach_time.as_ref(), samples.label_end_time.as_ref()];
-        let lists = lists.into_iter().flatten().chain(&samples.instrument);
+        let lists = lists.into_iter().flatten().chain(&samples.instrument).chain(&samples.weight);
         timeframes.chain(lists).chain([self.targets_table()])
     }
 

@@ -14,6 +14,7 @@ use crate::spans::{LABEL_END, REACH, check_label_end, check_reach};
 use crate::storage::{OutputFile, WriteOptions};
 use crate::text::AttributeValue;
 use crate::timeframe::name_problem;
+use crate::weights::{WEIGHT, check_weights};
 
 /// Writes `series` in the series layout (docs/reference/formats.md).
 ///
@@ -53,6 +54,9 @@ fn write_mark(output: &OutputFile<'_>, series: &Series) -> Result<()> {
     given.into_iter().try_for_each(|(object, times)| mark.add(object, 0, times))?;
     if let Some(instruments) = &series.instruments {
         mark.add(INSTRUMENT, 0, &instruments.sample_instrument)?;
+    }
+    if !series.sample_weight.is_empty() {
+        mark.add(WEIGHT, 0, &series.sample_weight)?;
     }
     mark.add(TARGETS, 0, &series.targets)?;
     mark.finish(&marked)
@@ -111,6 +115,9 @@ fn write_samples(output: &OutputFile<'_>, series: &Series) -> Result<()> {
             output.write(object, &[samples], times)?;
         }
     }
+    if !series.sample_weight.is_empty() {
+        output.write(WEIGHT, &[samples], &series.sample_weight)?;
+    }
     output.write("/targets", &[samples, series.targets.len() / samples], &series.targets)?;
     if let Some(instruments) = &series.instruments {
         output.write_texts("/instruments", &instruments.names)?;
@@ -152,6 +159,9 @@ fn check_series(series: &Series) -> Result<(), LayoutFault> {
     }
     check_reach(&series.sample_reach_time, &series.sample_time, 0)?;
     check_label_end(&series.sample_label_end_time, &series.sample_time, 0)?;
+    let weights = series.sample_weight.len();
+    require(weights == 0 || weights == samples, WEIGHT, &format!("{samples} entries"), || weights.to_string())?;
+    check_weights(&series.sample_weight, 0)?;
     check_targets(&series.targets, horizons)?;
     for (i, timeframe) in series.timeframes.iter().enumerate() {
         let repeated = series.timeframes[..i].iter().any(|earlier| earlier.name == timeframe.name);

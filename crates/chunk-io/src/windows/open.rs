@@ -11,6 +11,7 @@ use crate::shape::{Shape, TimeframeShape};
 use crate::spans::{SpanTimes, TimeUnit, horizon_bars};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
+use crate::weights::{read_weights, weights_table};
 
 const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[ElementKind::Float], ranks: 3..=3 };
 const TARGETS: Expect =
@@ -32,6 +33,7 @@ pub struct WindowsFile {
     timestamps: Option<Buffer<i64>>,
     span_times: SpanTimes,
     sample_instrument: Option<Buffer<i32>>,
+    weights: Option<Buffer<f32>>,
 }
 
 impl WindowsFile {
@@ -82,6 +84,8 @@ impl WindowsFile {
             }
             false => None,
         };
+        let weights = weights_table(&file, samples, &named[0].1.object)?;
+        let weights = weights.map(|table| read_weights(&table, &file, scope)).transpose()?;
         let shape_of = |(name, table): &(Option<String>, NumericDataset)| TimeframeShape {
             name: name.clone(),
             steps: table.shape[1],
@@ -89,7 +93,7 @@ impl WindowsFile {
         };
         let shape = Shape { samples, timeframes: named.iter().map(shape_of).collect(), horizons: targets.row_len() };
         let features = named.into_iter().map(|(_, table)| table).collect();
-        Ok(WindowsFile { file, shape, features, targets, timestamps, span_times, sample_instrument })
+        Ok(WindowsFile { file, shape, features, targets, timestamps, span_times, sample_instrument, weights })
     }
 
     /// The file.
@@ -125,6 +129,11 @@ impl WindowsFile {
     /// series does.
     pub fn sample_instruments(&self) -> Option<&[i32]> {
         self.sample_instrument.as_ref().map(Buffer::as_slice)
+    }
+
+    /// Weight of each sample in the loss of training, `[N]`; `None` where all count alike.
+    pub fn sample_weights(&self) -> Option<&[f32]> {
+        self.weights.as_ref().map(Buffer::as_slice)
     }
 
     /// A root attribute.

@@ -60,6 +60,7 @@ pub(crate) fn series(plan: &Plan) -> Series {
         let ends = series.sample_time.iter().map(|time| time + plan.horizons as i64 * MINUTE_NS);
         series.sample_label_end_time = ends.collect();
         series.sample_reach_time = series.sample_time.iter().map(|time| time - 20 * MINUTE_NS).collect();
+        series.sample_weight = (0..series.sample_time.len()).map(|i| i as f32 * 0.125).collect();
         series.instruments = Some(Instruments { names, sample_instrument });
     }
     series.attributes.insert("symbol".into(), "EURUSD".into());

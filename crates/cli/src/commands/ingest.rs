@@ -145,6 +145,10 @@ struct RecipeArgs {
     /// [default: the horizon decides]
     #[arg(long, value_parser = column_name)]
     label_end: Option<String>,
+    /// Column, as column:NAME, of the weight of a sample in the loss of training: numbers from 0
+    /// on; a bar without one has weight 0 [default: all samples count alike]
+    #[arg(long, value_parser = column_name)]
+    weight: Option<String>,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
     /// and each has samples at those at which it has a bar
     #[arg(long, default_value_t = 1)]
@@ -299,6 +303,7 @@ impl RecipeArgs {
             horizon: self.horizon,
             target: self.target.clone(),
             label_end: self.label_end.clone(),
+            weight: self.weight.clone(),
             stride: self.stride,
             longest_hole: self.longest_hole,
             weekends: self.weekends.into(),

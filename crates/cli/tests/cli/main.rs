@@ -39,3 +39,4 @@ mod target_scaling;
 mod train;
 mod universe;
 mod walk_forward;
+mod weights;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::Result;
-use megabatch_nn::loss::labelled_rows;
+use megabatch_nn::loss::{labelled_rows, weigh_gradient};
 use megabatch_nn::model::{Model, TensorSet};
 
 use super::{Objective, RoundWork, Totals};
@@ -81,8 +81,10 @@ pub(super) fn loss_gradient(
             (loss.graph_sum(y, targets, outputs), loss.graph_terms(labelled_rows(targets, outputs), outputs))
         }
         None => {
+            let weights = shard.batch.weights().map(|weights| &weights[shard.samples.clone()]);
             loss.gradient(y, targets, count, d_y);
-            (loss.sum(y, targets), loss.terms(targets))
+            weigh_gradient(d_y, weights);
+            (loss.weighted_sum(y, targets, weights), loss.terms(targets))
         }
     };
     if scale != 1.0 {

@@ -43,17 +43,20 @@ pub(super) struct DeviceHead<T: Operand> {
 #[derive(Debug)]
 struct HeadBuffers<T: Operand> {
     samples: usize,
-    read: Buffer<T>,      // [B, W]
-    d_read: Buffer<f32>,  // [B, W]
-    outputs: Buffer<f32>, // [B, K]
-    d_outputs: Buffer<T>, // [B, K]
-    targets: Buffer<f32>, // [B, targets]
+    read: Buffer<T>,              // [B, W]
+    d_read: Buffer<f32>,          // [B, W]
+    outputs: Buffer<f32>,         // [B, K]
+    d_outputs: Buffer<T>,         // [B, K]
+    targets: Buffer<f32>,         // [B, targets]
+    weights: Option<Buffer<f32>>, // [B], in training on weighted samples
 }
 
 /// Loss of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossInput<'a> {
     pub(super) targets: &'a [f32],
+    /// `[B]`, where samples have weights.
+    pub(super) weights: Option<&'a [f32]>,
     pub(super) loss: Loss,
     pub(super) count: usize,
     /// `[1]`: the loss scale.
@@ -112,6 +115,13 @@ impl<T: Operand> DeviceHead<T> {
         estimate.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
         estimate.enqueue(terms);
         estimate.enqueue(samples * targets * size_of::<f32>());
+        if batch.is_weighted {
+            for &samples in &batch.sizes_learnt {
+                let bytes = samples * size_of::<f32>();
+                estimate.put("batches", format!("weights of {samples} samples"), bytes, BOTH);
+            }
+            estimate.enqueue(samples * size_of::<f32>());
+        }
     }
 
     /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
@@ -133,17 +143,24 @@ impl<T: Operand> DeviceHead<T> {
                 outputs: Buffer::zeros(batches, samples * outputs)?,
                 d_outputs: Buffer::zeros(batches, samples * outputs)?,
                 targets: Buffer::zeros(batches, samples * targets)?,
+                weights: None,
             })
         })
     }
 
-    /// Gives `upload` the targets of the batch, and what the terms of their losses are divided by,
-    /// after [`DeviceHead::select_workspace`].
+    /// Gives `upload` the targets and weights of the batch, and the divisor of the terms of their
+    /// losses, after [`DeviceHead::select_workspace`].
     pub(super) fn enqueue<'a>(&'a mut self, loss_input: LossInput<'_>, upload: &mut UploadBatch<'a>) -> Result<()> {
         let workspace = self.workspaces.selected_mut();
         assert_eq!(loss_input.targets.len(), workspace.targets.len(), "targets of the batch's samples");
         upload.put(&mut self.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
-        upload.put(&mut workspace.targets, loss_input.targets)
+        upload.put(&mut workspace.targets, loss_input.targets)?;
+        let Some(weights) = loss_input.weights else { return Ok(()) };
+        let on_device = match &mut workspace.weights {
+            Some(on_device) => on_device,
+            none => none.insert(Buffer::zeros(&self.batches, workspace.samples)?),
+        };
+        upload.put(on_device, weights)
     }
 
     /// Input of the head by sample, `[B, W]`, for writing.
@@ -186,10 +203,10 @@ impl<T: Operand> DeviceHead<T> {
         self.predict(parameters)?;
         let DeviceHead { width, outputs, arithmetic, .. } = *self;
         let (workspace, scratch) = (self.workspaces.selected_mut(), &mut self.scratch);
-        let predictions =
-            Predictions { outputs: &workspace.outputs, targets: &workspace.targets, rows: workspace.samples };
+        let HeadBuffers { samples: rows, outputs: y, targets, weights, d_outputs, .. } = workspace;
+        let predictions = Predictions { outputs: y, targets, weights: weights.as_ref(), rows: *rows };
         let objective = LossScaling { terms: &self.terms, scale };
-        loss(&self.table, predictions, objective, &mut workspace.d_outputs, &mut self.totals, scratch)?;
+        loss(&self.table, predictions, objective, d_outputs, &mut self.totals, scratch)?;
 
         let product = |a, b, shape, layout| Product { a, b, bias: None, shape, layout, arithmetic };
         let weight = TensorSlice::from(&self.weight);

@@ -241,7 +241,8 @@ impl Accelerator {
         let Resident { values, gradients, control, .. } = resident;
         let Objective { loss, count, dropout, position, .. } = objective;
         let dropout_seed = DropoutSeed { dropout: Some(dropout), position };
-        let loss_input = LossInput { targets: batch.targets(), loss, count, scale: control.scale() };
+        let loss_input =
+            LossInput { targets: batch.targets(), weights: batch.weights(), loss, count, scale: control.scale() };
         captures.run(device, || device_model.accumulate_gradients(batch, dropout_seed, loss_input, values, gradients))
     }
 

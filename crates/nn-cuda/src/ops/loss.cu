@@ -24,12 +24,12 @@ struct Terms {
   double factors[8];  // of the groups
 };
 
-// What a slope goes through: the factor of its group, the loss scale, and rounding.
+// What a slope goes through: the factor of its group, the weight of its row, the loss scale, and rounding.
 template <class T>
 struct Slopes {
   T* to;
-  float factor, scale;
-  __device__ void put(unsigned k, float slope) const { narrow(__fmul_rn(__fmul_rn(slope, factor), scale), to[k]); }
+  float factor, weight, scale;
+  __device__ void put(unsigned k, float slope) const { narrow(__fmul_rn(__fmul_rn(__fmul_rn(slope, factor), weight), scale), to[k]); }
 };
 
 // The class that a target names, or -1.
@@ -81,10 +81,10 @@ __device__ inline double of_target(const TargetLoss& of, const float* y, float t
   return sum;
 }
 
-// outputs: [rows, width].  targets: [rows, K], NaN where one is not known.  d_outputs: [rows, width].  parts: [blocks, 2], loss and terms. A thread takes a target of a row.
+// outputs: [rows, width].  targets: [rows, K], NaN where one is not known.  weights: [rows], or null where all are 1.  d_outputs: [rows, width].  parts: [blocks, 2], loss and terms. A thread takes a target of a row.
 template <class T>
-__device__ inline void loss(const TargetLoss* table, unsigned K, const float* outputs, unsigned width, const float* targets, u64 len,
-                            const Terms* terms_of, const float* scale, T* d_outputs, double* parts) {
+__device__ inline void loss(const TargetLoss* table, unsigned K, const float* outputs, unsigned width, const float* targets,
+                            const float* weights, u64 len, const Terms* terms_of, const float* scale, T* d_outputs, double* parts) {
   __shared__ double sums[THREADS][2];
   u64 k = blockIdx.x * (u64)THREADS + threadIdx.x;
   double sum = 0.0, terms = 0.0;
@@ -93,11 +93,12 @@ __device__ inline void loss(const TargetLoss* table, unsigned K, const float* ou
     u64 first = k / K * width + of.first;
     float target = targets[k];
     double factor = terms_of->factors[of.group];
-    Slopes<T> slopes = {d_outputs + first, (float)factor, *scale};
+    float weight = weights ? weights[k / K] : 1.0f;
+    Slopes<T> slopes = {d_outputs + first, (float)factor, weight, *scale};
     if (isnan(target)) {
       for (unsigned c = 0; c < of.outputs; c++) narrow(0.0f, slopes.to[c]);
     } else {
-      sum = factor * of_target(of, outputs + first, target, terms_of->count, slopes);
+      sum = factor * (double)weight * of_target(of, outputs + first, target, terms_of->count, slopes);
       terms = of.kind == QUANTILE ? (double)of.outputs : 1.0;
     }
   }
@@ -114,9 +115,9 @@ __device__ inline void loss(const TargetLoss* table, unsigned K, const float* ou
 
 #define LOSS(name, T)                                                                                                                     \
   extern "C" __global__ void __launch_bounds__(THREADS) name(const TargetLoss* table, unsigned K, const float* outputs, unsigned width,     \
-                                                             const float* targets, u64 len, const Terms* terms, const float* scale,       \
-                                                             T* d_outputs, double* parts) {                                               \
-    loss(table, K, outputs, width, targets, len, terms, scale, d_outputs, parts);                                                         \
+                                                             const float* targets, const float* weights, u64 len, const Terms* terms,    \
+                                                             const float* scale, T* d_outputs, double* parts) {                          \
+    loss(table, K, outputs, width, targets, weights, len, terms, scale, d_outputs, parts);                                                \
   }
 
 LOSS(loss_f32, float)

@@ -57,11 +57,13 @@ pub struct Predictions<'a> {
     pub outputs: &'a Buffer<f32>,
     /// `[B, K]`; NaN for a target that is not known.
     pub targets: &'a Buffer<f32>,
+    /// `[B]`: weights of the rows; `None` where all are 1.
+    pub weights: Option<&'a Buffer<f32>>,
     /// B. Behind the rows, there may be room for more.
     pub rows: usize,
 }
 
-/// Objective of a gradient: Σ factor · term · scale / count.
+/// Objective of a gradient: Σ factor · weight · term · scale / count.
 #[derive(Clone, Copy, Debug)]
 pub struct LossScaling<'a> {
     /// `[1]`: the count and the factors.
@@ -152,9 +154,9 @@ impl Terms {
 }
 
 /// Writes the gradient of the objective by the outputs, `d_outputs` `[B, K · M]`, rounded to `T`;
-/// adds to `totals` `[2]` the sum of all terms, which is neither scaled nor divided, and their
-/// number. Outputs whose target is not known have a gradient of zero. Losses are in f64; their sum
-/// is in a fixed order.
+/// adds to `totals` `[2]` the weighted sum of all terms, which is neither scaled nor divided, and
+/// their number. Outputs whose target is not known have a gradient of zero. Losses are in f64;
+/// their sum is in a fixed order.
 ///
 /// The gradient of squares, Huber's function and quantiles has [`Loss::gradient`]'s bits on every
 /// device. That of classes goes through an exponential, and a sum of losses is added in the
@@ -176,6 +178,8 @@ pub fn loss<T: Operand>(
     scratch: &mut Scratch,
 ) -> Result<()> {
     assert!(predictions.rows * table.targets <= predictions.targets.len(), "rows of {} targets", table.targets);
+    let weights = predictions.weights;
+    assert!(weights.is_none_or(|weights| predictions.rows <= weights.len()), "a weight for each row");
     let len = predictions.rows * table.outputs;
     assert!(len <= predictions.outputs.len() && len <= d_outputs.len(), "rows of {} outputs", table.outputs);
     let singles = [objective.scale.len(), objective.terms.len()];
@@ -190,7 +194,8 @@ pub fn loss<T: Operand>(
         totals.scope(),
         table.on_device.scope(),
     ];
-    scopes.into_iter().for_each(|scope| device.assert_beside(scope.device()));
+    let scopes = scopes.into_iter().chain(weights.map(Buffer::scope));
+    scopes.for_each(|scope| device.assert_beside(scope.device()));
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, table, predictions, objective, d_outputs, totals, scratch),
@@ -220,7 +225,9 @@ fn cuda<T: Operand>(
     let (outputs, known, d_outputs) =
         (predictions.outputs.address(), predictions.targets.address(), d_outputs.address());
     let (terms, scale) = (terms.address(), scale.address());
-    let arguments = arguments![rows, targets, outputs, width, known, len as u64, terms, scale, d_outputs, parts];
+    let weights = predictions.weights.map_or(0, Buffer::address);
+    let arguments =
+        arguments![rows, targets, outputs, width, known, weights, len as u64, terms, scale, d_outputs, parts];
     // SAFETY: a thread reads and writes the outputs of one target of one row, which the buffers
     // were seen to have, and a block its own part; the parts are added after that, in the order of
     // the default stream.
@@ -265,14 +272,14 @@ fn cpu<T: Operand>(
     let (mut sum, mut terms) = (0.0, 0);
     let outputs =
         predictions.outputs.as_slice().chunks_exact(table.outputs).zip(d_outputs.chunks_exact_mut(table.outputs));
-    for ((y, d), targets) in
-        outputs.zip(predictions.targets.as_slice().chunks_exact(table.targets)).take(predictions.rows)
-    {
+    let rows = outputs.zip(predictions.targets.as_slice().chunks_exact(table.targets)).take(predictions.rows);
+    for (row, ((y, d), targets)) in rows.enumerate() {
+        let weight = predictions.weights.map_or(1.0, |weights| weights.as_slice()[row]);
         for (Group { targets: own, outputs: places, loss, .. }, factor) in table.groups.iter().zip(factors) {
             let (y, targets) = (&y[places.clone()], &targets[own.clone()]);
             loss.gradient(y, targets, count as usize, &mut slopes[places.clone()]);
-            slopes[places.clone()].iter_mut().for_each(|slope| *slope *= factor as f32);
-            sum += factor * loss.sum(y, targets);
+            slopes[places.clone()].iter_mut().for_each(|slope| *slope = *slope * factor as f32 * weight);
+            sum += factor * f64::from(weight) * loss.sum(y, targets);
             terms += loss.terms(targets);
         }
         d.iter_mut().zip(&slopes).for_each(|(d, slope)| *d = T::narrow(slope * scale));
@@ -289,7 +296,7 @@ pub(super) fn add_to(totals: &mut Buffer<f64>, sums: [f64; 2]) {
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};
-    use megabatch_nn::loss::{Task, TaskLoss};
+    use megabatch_nn::loss::{Task, TaskLoss, weigh_gradient};
     use megabatch_simt::Arg;
 
     use super::super::harness::{HARNESS, noise};
@@ -317,7 +324,7 @@ mod tests {
         ]
     }
 
-    fn check<T: Operand>(loss_of: Loss, targets: usize, rows: usize) {
+    fn check<T: Operand>(loss_of: Loss, targets: usize, rows: usize, is_weighted: bool) {
         let scope = Device::cpu().scope("test");
         let table = LossTable::new(&scope, loss_of, targets).unwrap();
         let buffer = |values: &[f32]| Buffer::from_slice(&scope, values).unwrap();
@@ -334,13 +341,19 @@ mod tests {
         let (outputs, scale) = (buffer(&y), buffer(&[4.0]));
         let terms = Buffer::from_slice(&scope, &[Terms::new(loss_of, 7, &known)]).unwrap();
         let targets_of = buffer(&known);
-        let predictions = Predictions { outputs: &outputs, targets: &targets_of, rows };
+        // 0 for some rows, and powers of two: their products are exact.
+        let weights: Vec<f32> = (0..rows).map(|row| [1.0, 0.0, 2.0, 0.5][row % 4]).collect();
+        let weights = is_weighted.then_some(weights);
+        let weights_buffer = weights.as_ref().map(|weights| buffer(weights));
+        let predictions =
+            Predictions { outputs: &outputs, targets: &targets_of, weights: weights_buffer.as_ref(), rows };
         let objective = LossScaling { terms: &terms, scale: &scale };
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
         loss(&table, predictions, objective, &mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap())
             .unwrap();
-        assert_near_the_loss(loss_of, &y, &known, expected.0.as_slice(), expected.1.as_slice());
+        let weights = weights.as_deref();
+        assert_near_the_loss(loss_of, &y, &known, weights, expected.0.as_slice(), expected.1.as_slice());
 
         let blocks = known.len().div_ceil(THREADS);
         let (mut d, mut parts, mut totals) = (vec![T::narrow(9.0); y.len()], vec![f64::NAN; 2 * blocks], [1.0, 2.0]);
@@ -350,6 +363,7 @@ mod tests {
             Arg::from(&y[..]),
             Arg::from(table.outputs as u32),
             Arg::from(&known[..]),
+            weights.map_or_else(Arg::null, Arg::from),
             Arg::from(known.len() as u64),
             Arg::from(terms.as_slice()),
             Arg::from(scale.as_slice()),
@@ -369,13 +383,21 @@ mod tests {
     }
 
     /// Value of [`Loss`] itself for the whole batch.
-    fn assert_near_the_loss<T: Operand>(loss: Loss, y: &[f32], targets: &[f32], d: &[T], totals: &[f64]) {
+    fn assert_near_the_loss<T: Operand>(
+        loss: Loss,
+        y: &[f32],
+        targets: &[f32],
+        weights: Option<&[f32]>,
+        d: &[T],
+        totals: &[f64],
+    ) {
         let mut slopes = vec![0.0f32; y.len()];
         loss.gradient(y, targets, 7, &mut slopes);
+        weigh_gradient(&mut slopes, weights);
         for (found, slope) in d.iter().zip(slopes) {
             assert_eq!(found.widen(), T::narrow(slope * 4.0).widen(), "{loss:?}");
         }
-        let (sum, terms) = (1.0 + loss.sum(y, targets), 2.0 + loss.terms(targets) as f64);
+        let (sum, terms) = (1.0 + loss.weighted_sum(y, targets, weights), 2.0 + loss.terms(targets) as f64);
         let [found, count] = [totals[0], totals[1]];
         assert!((found - sum).abs() <= 1e-13 * sum.abs() && count == terms, "{loss:?}: {found} and {count}");
     }
@@ -384,9 +406,11 @@ mod tests {
     fn the_kernels_have_the_cpus_losses_and_gradients() {
         for (loss, targets) in losses() {
             for rows in [0, 1, 5, 300] {
-                check::<f32>(loss, targets, rows);
-                check::<f16>(loss, targets, rows);
-                check::<bf16>(loss, targets, rows);
+                for is_weighted in [false, true] {
+                    check::<f32>(loss, targets, rows, is_weighted);
+                    check::<f16>(loss, targets, rows, is_weighted);
+                    check::<bf16>(loss, targets, rows, is_weighted);
+                }
             }
         }
     }

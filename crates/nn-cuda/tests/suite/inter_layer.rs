@@ -62,7 +62,7 @@ pub(super) fn losses(device: &Device) -> Result<()> {
             let scale = Buffer::from_slice(scope, &[8.0f32])?;
             let (mut d, mut totals) = (Buffer::<f32>::zeros(scope, outputs.len())?, Buffer::zeros(scope, 2)?);
             let mut scratch = Scratch::empty(scope)?;
-            let predictions = Predictions { outputs: &outputs, targets: &targets, rows: ROWS };
+            let predictions = Predictions { outputs: &outputs, targets: &targets, weights: None, rows: ROWS };
             loss(&table, predictions, LossScaling { terms: &terms, scale: &scale }, &mut d, &mut totals, &mut scratch)?;
             all.extend(d.to_vec()?);
             all.extend(totals.to_vec()?.into_iter().map(|total| (total / ROWS as f64) as f32));

@@ -10,7 +10,8 @@ pub struct BatchView<'a> {
     features: Vec<&'a [f32]>,
     offsets: &'a WindowOffsets,
     storage: BatchStorage,
-    targets: &'a [f32], // [B, K]
+    targets: &'a [f32],         // [B, K]
+    weights: Option<&'a [f32]>, // [B]
     graphs: Option<&'a GraphBatch<'a>>,
 }
 
@@ -72,12 +73,21 @@ impl<'a> BatchView<'a> {
         targets: &'a [f32],
     ) -> Self {
         assert_eq!(features.len(), shape.timeframes.len(), "features of each timeframe");
-        BatchView { shape, features, offsets, storage, targets, graphs: None }
+        BatchView { shape, features, offsets, storage, targets, weights: None, graphs: None }
     }
 
     /// The batch whose samples are the nodes of `graphs`, for a model over graphs.
     pub fn with_graphs(self, graphs: Option<&'a GraphBatch<'a>>) -> Self {
         BatchView { graphs, ..self }
+    }
+
+    /// The batch with weights of its samples `[B]`, by which the terms of a loss are multiplied.
+    ///
+    /// # Panics
+    /// If there is not a weight for each sample.
+    pub fn with_weights(self, weights: Option<&'a [f32]>) -> Self {
+        assert!(weights.is_none_or(|weights| weights.len() == self.len()), "a weight for each sample");
+        BatchView { weights, ..self }
     }
 
     /// The graphs that the samples are the nodes of, for a model over graphs.
@@ -117,6 +127,11 @@ impl<'a> BatchView<'a> {
     /// Targets, [B, K].
     pub fn targets(&self) -> &'a [f32] {
         self.targets
+    }
+
+    /// Weights of the samples, `[B]`; `None` where all count alike.
+    pub fn weights(&self) -> Option<&'a [f32]> {
+        self.weights
     }
 
     /// The window of one sample in timeframe `k`, [T, F].

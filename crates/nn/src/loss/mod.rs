@@ -235,7 +235,27 @@ impl Loss {
         }
     }
 
-    /// The same added to `sum` term by term, so that it does not matter where batches end.
+    /// [`Loss::sum`] with the terms of each sample multiplied by its weight, if `weights` `[N]` are
+    /// given.
+    ///
+    /// # Panics
+    /// As [`Loss::sum`].
+    pub fn weighted_sum(self, outputs: &[f32], targets: &[f32], weights: Option<&[f32]>) -> f64 {
+        let Some(weights) = weights else { return self.sum(outputs, targets) };
+        if weights.is_empty() {
+            return 0.0;
+        }
+        // Factors of tasks are those of all samples.
+        let loss = match self {
+            Loss::Tasks(tasks) => Loss::Tasks(tasks.with_counts_from(targets)),
+            loss => loss,
+        };
+        let [outputs_width, width] = [outputs, targets].map(|rows| rows.len() / weights.len());
+        let rows = outputs.chunks_exact(outputs_width).zip(targets.chunks_exact(width)).zip(weights);
+        rows.map(|((y, targets), weight)| f64::from(*weight) * loss.sum(y, targets)).sum()
+    }
+
+    /// [`Loss::sum`] added to `sum` term by term, so that it does not matter where batches end.
     pub fn add_to(self, sum: f64, outputs: &[f32], targets: &[f32]) -> f64 {
         let pairs = outputs.chunks_exact(self.outputs_per_target()).zip(targets);
         let known = pairs.filter(|(_, target)| is_known(**target));
@@ -303,6 +323,16 @@ impl Loss {
                 panic!("{} has no value for one target", self.name())
             }
         }
+    }
+}
+
+/// Multiplies the gradient of each sample's outputs `[N, ..]` by its weight, if `weights` `[N]` are
+/// given.
+pub fn weigh_gradient(d_outputs: &mut [f32], weights: Option<&[f32]>) {
+    let Some(weights) = weights.filter(|weights| !weights.is_empty()) else { return };
+    let width = d_outputs.len() / weights.len();
+    for (row, weight) in d_outputs.chunks_exact_mut(width).zip(weights) {
+        row.iter_mut().for_each(|d| *d *= weight);
     }
 }
 

@@ -199,6 +199,10 @@ impl Samples for CrossSections {
         self.source.read_targets(samples, targets)
     }
 
+    fn weights(&self) -> Option<&[f32]> {
+        self.source.weights()
+    }
+
     fn graphs(&self) -> Option<&dyn Graphs> {
         Some(self)
     }

@@ -175,6 +175,8 @@ impl SourceSamples {
                 self.hash_windows(&mut hash)?;
             }
         }
+        // Files without weights keep the fingerprint that they had.
+        hash_numbers(&mut hash, self.source.sample_weights().unwrap_or_default(), f32::to_le_bytes);
         let fingerprint = format!("{:032x}", hash.digest128());
         if let Some((verified, state)) = self.opened.as_ref().filter(|_| self.source.layout() == Layout::Series) {
             verified.remember(state, &fingerprint);
@@ -270,6 +272,10 @@ impl Samples for SourceSamples {
 
     fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), Box<dyn StdError + Send + Sync>> {
         Ok(self.source.read_targets(samples, targets)?)
+    }
+
+    fn weights(&self) -> Option<&[f32]> {
+        self.source.sample_weights()
     }
 
     fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {

@@ -75,6 +75,7 @@ pub(crate) fn series_description(header: &SeriesHeader, origin: Origin<'_>) -> S
         timeframes: header.timeframes.iter().zip(&scalers.timeframes).map(timeframe).collect(),
         samples: header.samples,
         horizons,
+        has_weights: origin.spec.weight.is_some(),
         instruments: several.then(|| scalers.instruments.clone()),
         attributes: attributes(header.base, &scalers.instruments, origin),
     }
@@ -101,6 +102,9 @@ pub(crate) fn attributes(
         Some(column) => attributes.insert("label_end_column".to_owned(), column.as_str().into()),
         None => attributes.insert("horizon_bars".to_owned(), horizon.into()),
     };
+    if let Some(column) = &spec.weight {
+        attributes.insert("weight_column".to_owned(), column.as_str().into());
+    }
     // Of several instruments each has its own, in `source`.
     if let ([symbol], [pip_size]) = (instruments, pip_sizes) {
         attributes.insert("symbol".to_owned(), symbol.as_str().into());

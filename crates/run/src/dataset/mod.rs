@@ -62,6 +62,8 @@ pub struct Facts {
     pub target_kind: Option<String>,
     /// Column of the bars that says when its targets are known, where the file tells one.
     pub label_end_column: Option<String>,
+    /// Column of the bars that is the weight of a sample, where the file tells one.
+    pub weight_column: Option<String>,
     /// Horizon of the farthest target in bars, where the file tells it.
     pub horizon: Option<i64>,
     /// Earliest sample, ns since 1970 UTC, where the file has times.
@@ -141,6 +143,7 @@ impl Dataset {
             base: self.text("base")?,
             target_kind: self.text("target_kind")?,
             label_end_column: self.text("label_end_column")?,
+            weight_column: self.text("weight_column")?,
             horizon: match self.attribute("horizon_bars")? {
                 Some(AttributeValue::Int(bars)) => Some(bars),
                 _ => None,
@@ -169,6 +172,11 @@ impl Dataset {
     /// Time of each sample, `[N]`, ns since 1970 UTC, where the file has times.
     pub fn sample_times(&self) -> Option<&[i64]> {
         self.data.source()?.sample_times()
+    }
+
+    /// Weight of each sample in the loss of training, `[N]`, where the file has weights.
+    pub fn sample_weights(&self) -> Option<&[f32]> {
+        self.data.source()?.sample_weights()
     }
 
     /// Index of each sample's instrument in [`Facts::instruments`], `[N]`, where the file has

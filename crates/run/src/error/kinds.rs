@@ -74,7 +74,9 @@ fn training_kind(error: &megabatch_trainer::Error) -> Option<Kind> {
         | Error::OtherRun { .. } => Some(Kind::Usage),
         Error::Memory(error) => device_kind(error),
         Error::CannotReduceFurther { .. } | Error::OnRank { is_shortage: true, .. } => Some(Kind::Capacity),
-        Error::SamplesShape { .. } | Error::Checkpoint { .. } => Some(Kind::Data),
+        Error::SamplesShape { .. } | Error::Checkpoint { .. } | Error::Weight { .. } | Error::NoWeight { .. } => {
+            Some(Kind::Data)
+        }
         Error::Interrupted { .. } => Some(Kind::Cancelled),
         Error::NotFinite { .. } | Error::Scale(_) | Error::LossSpike { .. } | Error::Diverged { .. } => {
             Some(Kind::Numeric)

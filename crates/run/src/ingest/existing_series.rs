@@ -312,6 +312,10 @@ impl PrefixCheck {
             let ends = rows.end.iter().map(|end| end - moved);
             first = first.min(first_difference(&column(SeriesColumn::SampleEnd(k))?, ends));
         }
+        if let Some(weights) = file.sample_weights() {
+            let same = |n: &usize| weights[old.start + n].to_bits() == piece.weight[*n].to_bits();
+            first = first.min((0..old.len()).find(|n| !same(n)).unwrap_or(usize::MAX));
+        }
         let horizons = file.shape().horizons;
         let mut targets = vec![0.0; old.len() * horizons];
         series.read_targets(std::slice::from_ref(&old), &mut targets)?;

@@ -10,7 +10,7 @@ use super::{FeatureList, PipSizes, Recipe, Windows, column_name, symbol_name};
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "base",
     "calendar",
     "date-order",
@@ -34,6 +34,7 @@ const NAMES: [&str; 24] = [
     "timeframes",
     "train-fraction",
     "weekends",
+    "weight",
     "zone",
 ];
 
@@ -80,7 +81,7 @@ fn reason(name: &str, value: &str) -> Option<String> {
         "base" => written::<Timeframe>(value),
         "target" => written::<TargetKind>(value),
         "zone" => written::<Zone>(value),
-        "label-end" => column_name(value).err(),
+        "label-end" | "weight" => column_name(value).err(),
         "symbol" => symbol_name(value).err(),
         _ => None,
     }

@@ -80,6 +80,8 @@ pub struct Recipe {
     /// Column of the times of the bars that decide targets which are columns; the horizon does if
     /// `None`.
     pub label_end: Option<String>,
+    /// Column of the weight of a sample in the loss of training; all count alike if `None`.
+    pub weight: Option<String>,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
     /// and each has samples at those at which it has a bar.
     pub stride: usize,
@@ -131,6 +133,7 @@ impl Default for Recipe {
             horizon: 36,
             target: TargetKind::Cumulative,
             label_end: None,
+            weight: None,
             stride: 1,
             longest_hole: Duration { ns: 4 * DAY_NS },
             weekends: Weekends::Spanned,
@@ -158,7 +161,8 @@ impl Recipe {
             )));
         }
         let columns = self.spec().columns();
-        if let Some(column) = columns.iter().chain(self.target.file_columns()).next().filter(|_| !self.bid.is_empty()) {
+        let own = columns.iter().chain(self.target.file_columns()).chain(&self.weight);
+        if let Some(column) = own.into_iter().next().filter(|_| !self.bid.is_empty()) {
             return Err(Error::usage(format!(
                 "column:{column}: bid and ask apart have a column each, and none of their mean; join them before, or leave the column out"
             )));
@@ -197,10 +201,10 @@ impl Recipe {
         }
     }
 
-    /// Columns that may be without a value: targets, and those that only functions see.
+    /// Columns that may be without a value: the weight, targets, and those that only functions see.
     fn lenient_columns(&self) -> Vec<String> {
         let seen = self.function_columns.iter().map(|column| column.column().to_owned());
-        self.target.file_columns().iter().cloned().chain(seen).collect()
+        self.weight.iter().chain(self.target.file_columns()).cloned().chain(seen).collect()
     }
 
     /// The recipe without features and targets of functions.
@@ -226,6 +230,7 @@ impl Recipe {
                 }
                 computed => computed.clone(),
             },
+            weight: self.weight.clone(),
             stride: self.stride,
             scaling: self.scaling,
             train_fraction: self.train_fraction,

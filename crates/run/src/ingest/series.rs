@@ -163,6 +163,7 @@ fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
         time: &piece.sample_time,
         reach_time: &piece.receptive_start,
         label_end_time: &piece.label_end_time,
+        weight: &piece.weight,
         targets: &piece.targets,
         instrument: &piece.sample_instrument,
     })?;
@@ -197,7 +198,9 @@ fn room_needed(recipe: &Recipe) -> u64 {
     let shortest = spec.windows.iter().map(|window| window.timeframe.duration_ns()).min().unwrap_or(1) as f64;
     let row_bytes = (4 * spec.features.len() + 8) as f64;
     let rows: f64 = spec.windows.iter().map(|window| shortest / window.timeframe.duration_ns() as f64).sum();
-    let sample_bytes = (28 + 8 * spec.windows.len() + 4 * spec.targets()) as f64 / spec.stride.max(1) as f64;
+    let weights = usize::from(spec.weight.is_some());
+    let sample_bytes =
+        (28 + 8 * spec.windows.len() + 4 * (weights + spec.targets())) as f64 / spec.stride.max(1) as f64;
     let share = share_under_way(files.len());
     // The last bars have no whole horizon.
     let samples = (bars - spec.horizon as f64).max(0.0);

@@ -18,6 +18,7 @@ enum Object {
     ReachTime,
     LabelEndTime,
     Instrument,
+    Weight,
     Targets,
     Timeframes,
     /// Then, by timeframe, its values, and its index with features and scaler.
@@ -44,6 +45,9 @@ impl<'a> Comparison<'a> {
         }
         if file.instruments() != expected.instruments.as_deref().unwrap_or_default() {
             comparison.differs(Object::Instrument as usize);
+        }
+        if file.sample_weights().is_some() != expected.has_weights {
+            comparison.differs(Object::Weight as usize);
         }
         if file.shape().horizons != expected.horizons {
             comparison.differs(Object::Targets as usize);
@@ -94,6 +98,7 @@ impl<'a> Comparison<'a> {
             let (rank, column) = (Object::LabelEndTime as usize, SeriesColumn::LabelEndTime);
             self.compare_integers(rank, column, first, &piece.label_end_time)?;
         }
+        self.compare_weights(first, &piece.weight);
         self.compare_instruments(first, &piece.sample_instrument);
         let timeframes = piece.timeframes.len();
         // The numbers are nearly all bytes of the file.
@@ -138,6 +143,16 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    fn compare_weights(&self, first: usize, expected: &[f32]) {
+        let Some(weights) = self.file().sample_weights().filter(|_| self.decides(Object::Weight as usize)) else {
+            return;
+        };
+        let found = weights[first..].iter().zip(expected);
+        if found.into_iter().any(|(found, expected)| found.to_bits() != expected.to_bits()) {
+            self.differs(Object::Weight as usize);
+        }
+    }
+
     /// Compares rows from place `first` on that `read` reads, bit for bit.
     fn compare_numbers(&self, rank: usize, read: ReadRows<'_>, first: usize, expected: &[f32]) -> Result<()> {
         if !self.decides(rank) || expected.is_empty() {
@@ -176,6 +191,7 @@ impl<'a> Comparison<'a> {
             (Object::ReachTime, "/samples/reach_time"),
             (Object::LabelEndTime, "/samples/label_end_time"),
             (Object::Instrument, "/samples/instrument"),
+            (Object::Weight, "/samples/weight"),
             (Object::Targets, "/targets"),
             (Object::Timeframes, "/series"),
         ];

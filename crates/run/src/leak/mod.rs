@@ -157,6 +157,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
         "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
         "target_columns": spec.target_kind.file_columns(),
         "label_end_column": spec.target_kind.label_end(),
+        "weight_column": spec.weight,
         "horizon": spec.horizon,
         "scalers_proven": fit_end_proven,
         "bars_replaced": bars_replaced,

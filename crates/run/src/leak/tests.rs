@@ -70,6 +70,7 @@ fn compare_in_memory(path: &Path) -> Result<()> {
         ("/samples/reach_time", file.sample_reach_time == rebuilt.sample_reach_time),
         ("/samples/label_end_time", !tells_labels || file.sample_label_end_time == rebuilt.sample_label_end_time),
         ("/samples/instrument", file.instruments == rebuilt.instruments),
+        ("/samples/weight", bits(&file.sample_weight) == bits(&rebuilt.sample_weight)),
         ("/targets", bits(&file.targets) == bits(&rebuilt.targets)),
         ("/series", file.timeframes.len() == rebuilt.timeframes.len()),
     ];
@@ -94,7 +95,7 @@ fn place(millionths: usize, len: usize) -> usize {
     millionths * len / 1_000_000
 }
 
-const CHANGES: [Change; 14] = [
+const CHANGES: [Change; 16] = [
     |series, at| {
         let n = place(at, series.sample_time.len() - 1);
         series.sample_time[n] += 1;
@@ -108,6 +109,12 @@ const CHANGES: [Change; 14] = [
         series.sample_label_end_time.get_mut(n).into_iter().for_each(|time| *time += 1);
     },
     |series, _| series.sample_label_end_time.clear(),
+    |series, at| {
+        let n = place(at, series.sample_time.len());
+        series.sample_weight.resize(series.sample_time.len(), 1.0);
+        series.sample_weight[n] += 0.5;
+    },
+    |series, _| series.sample_weight = vec![1.0; series.sample_time.len()],
     |series, _| series.sample_reach_time.clear(),
     |series, _| series.instruments.as_mut().unwrap().names[1].push('X'),
     |series, at| {

@@ -14,6 +14,7 @@ use crate::config;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::setup::settings::{precision, streams};
+use crate::text::number::{grouped, significant};
 
 /// Remarks on a run: sentences without their full stop.
 pub(crate) struct Remarks {
@@ -29,6 +30,7 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
         ineffective.iter().map(|setting| format!("{} has no effect{}", setting.path, setting.unmet.reason())).collect();
     notes.extend(odd_settings(setup, steps));
     notes.extend(setup.data.notes());
+    notes.extend(note_on_weights(setup));
     notes.extend(setup.temperature.map(|temperature| {
         format!(
             "training.rank_temperature is {temperature}, the deviation of targets within a graph of the training part"
@@ -56,6 +58,24 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     };
     notes.extend(purge.notes);
     Ok(Remarks { warnings: purge.warnings, notes })
+}
+
+/// The weights of the training samples, where they have a part in the loss.
+fn note_on_weights(setup: &TrainingSetup) -> Option<String> {
+    let samples = setup.data.samples();
+    let weights = samples.weights().filter(|_| setup.training.is_weighted(samples))?;
+    let train = &setup.split.train;
+    let (mut sum, mut zeros) = (0.0, 0);
+    for sample in train.iter() {
+        sum += f64::from(weights[sample]);
+        zeros += usize::from(weights[sample] == 0.0);
+    }
+    Some(format!(
+        "the loss of training weights samples by /samples/weight: their mean is {}, and {} of {} are 0",
+        significant(sum / train.len() as f64, 3),
+        grouped(zeros as u64),
+        grouped(train.len() as u64)
+    ))
 }
 
 /// A line for each export and each way of streaming that the model allows with these settings.

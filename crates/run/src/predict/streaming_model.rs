@@ -237,7 +237,8 @@ impl StreamingModel {
         bars: &Bars,
         functions: &'a dyn BarFunctions,
     ) -> Result<(Bars, FunctionTail<'a>)> {
-        let plain = SeriesSpec { target_kind: TargetKind::default(), ..self.recipe.without_functions().spec() };
+        let plain =
+            SeriesSpec { target_kind: TargetKind::default(), weight: None, ..self.recipe.without_functions().spec() };
         let seen = FunctionBars::read(&self.symbol, bars, &plain, &self.recipe.function_columns)?;
         let features = seen.call(functions)?.features;
         let names: Vec<String> = features[0].iter().map(|column| column.name.clone()).collect();

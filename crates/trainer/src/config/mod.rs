@@ -50,6 +50,9 @@ pub struct Config {
     /// Scaling of the targets, of which the loss is then.
     #[serde(default)]
     pub target_scaling: TargetScaling,
+    /// Use of the weights of samples.
+    #[serde(default)]
+    pub sample_weights: SampleWeighting,
     /// Passes over the training samples.
     pub epochs: u64,
     /// Optimizer steps after which training ends; takes precedence over `epochs`.
@@ -135,6 +138,18 @@ pub enum TargetScaling {
     None,
 }
 
+/// Use of the weights of samples ([`Samples::weights`](crate::Samples::weights)) in training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SampleWeighting {
+    /// The terms of a sample in the loss are multiplied by its weight over the mean weight of the
+    /// training samples. Validations, errors and baselines count all samples alike.
+    Auto,
+    /// All samples count alike.
+    #[default]
+    None,
+}
+
 /// Lower bound of the loss scale: gradients are divided in single precision by the loss scale times
 /// the share of known targets.
 const LOSS_SCALE_MIN: f32 = 1e-18;
@@ -149,6 +164,7 @@ impl Default for Config {
             clip_norm: Some(1.0),
             loss: Loss::Mse,
             target_scaling: TargetScaling::None,
+            sample_weights: SampleWeighting::None,
             epochs: 1,
             max_steps: None,
             batch_size: 128,

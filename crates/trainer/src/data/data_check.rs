@@ -27,6 +27,10 @@ impl Config {
         self.loss.check_readout(self.model.readout)?;
         self.loss.check_groups(width)?;
         check_readout_of(samples, self.model.readout)?;
+        if self.is_weighted(samples) && self.model.is_over_graphs() {
+            let expected = "none for a model over graphs, which learns whole graphs";
+            return Err(Error::Setting { setting: "sample_weights", value: "auto".to_owned(), expected });
+        }
         let targets = samples.targets();
         if self.loss.takes_any_number(width) {
             return Ok(());

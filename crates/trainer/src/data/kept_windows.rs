@@ -74,6 +74,10 @@ impl Samples for KeptWindows<'_> {
         self.targets.as_ref().map(Buffer::as_slice).or_else(|| self.samples.targets())
     }
 
+    fn weights(&self) -> Option<&[f32]> {
+        self.samples.weights()
+    }
+
     fn graphs(&self) -> Option<&dyn Graphs> {
         self.samples.graphs()
     }

@@ -8,6 +8,7 @@ pub(crate) mod level;
 pub(crate) mod prefetch;
 pub(crate) mod prefetching;
 pub(crate) mod sample_ranges;
+pub(crate) mod sample_weights;
 pub(crate) mod samples;
 pub(crate) mod schedule;
 pub(crate) mod series_in_memory;

@@ -14,8 +14,8 @@ use megabatch_nn::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
 use megabatch_nn::model::SampleShape;
 
 use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
+use crate::data::sample_weights::LossInputs;
 use crate::data::samples::{Batch, Samples, StreamedSeries};
-use crate::data::target_scales::TargetScales;
 use crate::error::{Error, Result};
 
 /// Source of batches, and the memory that they take.
@@ -32,8 +32,8 @@ pub(crate) struct Source<'a> {
     /// Size of the chunks that samples load ahead, in percent of the plan.
     pub(crate) chunk_percent: u32,
     pub(crate) gather_mode: GatherMode,
-    /// The scales by which the targets of batches are scaled, for training.
-    pub(crate) target_scales: Option<&'a TargetScales>,
+    /// Scales of targets and weights of samples, for training.
+    pub(crate) loss_inputs: LossInputs<'a>,
 }
 
 /// Gathering of the windows of samples.
@@ -54,12 +54,6 @@ impl Source<'_> {
     /// The series in a file that bars are read from.
     fn streamed(&self) -> Option<&dyn StreamedSeries> {
         self.samples.streamed_series().filter(|_| self.gather_mode == GatherMode::Bars)
-    }
-
-    fn scale_targets(&self, batch: &mut Batch) {
-        if let Some(scales) = self.target_scales {
-            scales.scale(batch.targets_mut());
-        }
     }
 
     /// A batch with capacity for the largest.
@@ -132,12 +126,13 @@ fn read<'a>(
 fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Result<Ready<'a>> {
     let Some(graphs) = source.graphs else {
         gather(source, indices, &mut batch)?;
-        source.scale_targets(&mut batch);
+        source.loss_inputs.apply(indices, &mut batch);
         return Ok(Ready { batch, graphs: None });
     };
     let views = GraphBatch::read(graphs, indices, source.seen)?;
-    gather(source, &samples_of(graphs, indices), &mut batch)?;
-    source.scale_targets(&mut batch);
+    let nodes = samples_of(graphs, indices);
+    gather(source, &nodes, &mut batch)?;
+    source.loss_inputs.apply(&nodes, &mut batch);
     Ok(Ready { batch, graphs: Some(views) })
 }
 
@@ -260,16 +255,18 @@ pub(crate) struct Loaded<'a> {
     /// The graphs of the current batch.
     current: Option<GraphBatch<'a>>,
     offsets: WindowOffsets,
-    target_scales: Option<&'a TargetScales>,
+    loss_inputs: LossInputs<'a>,
     /// The targets of the current batch, where they are scaled.
     scaled: Vec<f32>,
+    /// The weights of the current batch, where samples have weights.
+    weights: Vec<f32>,
     /// Waits reported so far.
     reported: Waits,
 }
 
 impl<'a> Loaded<'a> {
     fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, requested: RequestedGraphs) -> Self {
-        let Source { samples, graphs, seen, target_scales, .. } = source;
+        let Source { samples, graphs, seen, loss_inputs, .. } = source;
         let (shape, reported) = (samples.shape(), Waits::default());
         Loaded {
             batches,
@@ -279,8 +276,9 @@ impl<'a> Loaded<'a> {
             requested,
             current: None,
             offsets: WindowOffsets::with_capacity(shape, 0),
-            target_scales,
+            loss_inputs,
             scaled: Vec::new(),
+            weights: Vec::new(),
             reported,
         }
     }
@@ -294,7 +292,8 @@ impl<'a> Loaded<'a> {
         let windows = (0..self.shape.timeframes.len()).map(|k| samples.len() * self.shape.window_len(k));
         assert_eq!(lent, windows.collect::<Vec<_>>(), "a source lends the windows of the samples in its own shape");
         assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
-        let targets = match self.target_scales {
+        let LossInputs { target_scales, weights } = self.loss_inputs;
+        let targets = match target_scales {
             Some(scales) => {
                 self.scaled.clear();
                 self.scaled.extend_from_slice(targets);
@@ -307,8 +306,13 @@ impl<'a> Loaded<'a> {
         self.offsets.end_at_samples(samples);
         let read = |graphs| GraphBatch::read(graphs, &self.requested.next(), self.seen);
         self.current = self.graphs.map(read).transpose()?;
+        let weights = weights.map(|weights| {
+            self.weights.clear();
+            weights.gather(samples, &mut self.weights);
+            self.weights.as_slice()
+        });
         let view = BatchView::new(self.shape, features, &self.offsets, BatchStorage::Windows, targets);
-        Ok(Some(view.with_graphs(self.current.as_ref())))
+        Ok(Some(view.with_weights(weights).with_graphs(self.current.as_ref())))
     }
 
     fn take_waits(&mut self) -> Waits {
@@ -372,7 +376,7 @@ mod tests {
             batch_size: 3,
             chunk_percent: 100,
             gather_mode: GatherMode::Bars,
-            target_scales: None,
+            loss_inputs: LossInputs::default(),
         };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
@@ -401,7 +405,7 @@ mod tests {
             batch_size: 1,
             chunk_percent: 100,
             gather_mode: GatherMode::Bars,
-            target_scales: None,
+            loss_inputs: LossInputs::default(),
         };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));

@@ -55,6 +55,12 @@ pub trait Samples: Sync {
         self.series().map(|series| series.targets)
     }
 
+    /// The weights `[N]` of all samples in the loss of training, finite and at least 0; `None`
+    /// where all count alike.
+    fn weights(&self) -> Option<&[f32]> {
+        None
+    }
+
     /// Writes the targets of `samples` to `targets`, `[.., K]`. All are samples of the source. By
     /// default they come from [`targets`](Samples::targets), or else with their windows from
     /// [`gather`](Samples::gather).
@@ -134,6 +140,8 @@ pub struct Batch {
     offsets: WindowOffsets,
     storage: BatchStorage,
     targets: Buffer<f32>, // [B, K]
+    /// `[B]`; empty where all samples count alike.
+    weights: Vec<f32>,
 }
 
 impl Batch {
@@ -158,6 +166,7 @@ impl Batch {
             offsets: WindowOffsets::with_capacity(shape, capacity),
             storage: BatchStorage::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
+            weights: Vec::new(),
             shape: shape.clone(),
         })
     }
@@ -170,6 +179,7 @@ impl Batch {
         let capacity = self.targets.len() / self.shape.outputs;
         assert!(samples <= capacity, "{samples} samples in a batch for {capacity}");
         self.samples = samples;
+        self.weights.clear();
         self.storage = BatchStorage::Windows;
         self.offsets.lay_windows(&self.shape, samples);
     }
@@ -193,7 +203,8 @@ impl Batch {
     pub fn view(&self) -> BatchView<'_> {
         let targets = &self.targets.as_slice()[..self.samples * self.shape.outputs];
         let features = self.features.iter().map(Buffer::as_slice).collect();
-        BatchView::new(&self.shape, features, &self.offsets, self.storage, targets)
+        let weights = (!self.weights.is_empty()).then_some(self.weights.as_slice());
+        BatchView::new(&self.shape, features, &self.offsets, self.storage, targets).with_weights(weights)
     }
 
     /// Windows of the k-th timeframe for writing, [B, T, F].
@@ -204,6 +215,11 @@ impl Batch {
     /// Targets for writing, [B, K].
     pub fn targets_mut(&mut self) -> &mut [f32] {
         &mut self.targets.as_mut_slice()[..self.samples * self.shape.outputs]
+    }
+
+    /// Weights of the samples for writing: none yet, or one a sample.
+    pub(crate) fn weights_mut(&mut self) -> &mut Vec<f32> {
+        &mut self.weights
     }
 
     /// All windows, [B, T, F] a timeframe, and the targets [B, K] for writing at once.

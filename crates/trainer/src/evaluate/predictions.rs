@@ -13,6 +13,7 @@ use super::selection::{Selection, check_shape, graphs_of};
 use crate::data::carried_rows::{SlicedSeries, piece_of_batches};
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::data::sample_ranges::Remaining;
+use crate::data::sample_weights::LossInputs;
 use crate::data::target_scales::TargetScales;
 use crate::error::Result;
 
@@ -137,7 +138,7 @@ impl Predictions<'_> {
             chunk_percent,
             gather_mode,
             // Errors are those of the targets as they are.
-            target_scales: None,
+            loss_inputs: LossInputs::default(),
         };
         let schedule = selection.indices.chunks(batch_size).map(|batch| batch.iter().collect());
         match &mut self.backend {

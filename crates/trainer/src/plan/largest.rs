@@ -38,7 +38,7 @@ pub(crate) fn largest_batch(
     let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
         let windows = vec![largest; shape.timeframes.len()];
         let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
-        let kept_windows = kept_windows(config, samples);
+        let (kept_windows, is_weighted) = (kept_windows(config, samples), config.is_weighted(samples));
         return Ok(LargestBatch {
             sizes,
             sizes_learnt,
@@ -48,12 +48,14 @@ pub(crate) fn largest_batch(
             series: None,
             kept_windows,
             graphs: None,
+            is_weighted,
         });
     };
     view.check(shape)?;
     let pieces = Pieces::new(config, train.len());
     if let Some(runs) = config.purpose().runs() {
-        return Ok(largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt));
+        let largest = largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt);
+        return Ok(LargestBatch { is_weighted: config.is_weighted(samples), ..largest });
     }
     let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
@@ -64,7 +66,8 @@ pub(crate) fn largest_batch(
         bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
         all.push(rows);
     }
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), kept_windows: 0, graphs: None })
+    let (series, is_weighted) = (Some(all), config.is_weighted(samples));
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows: 0, graphs: None, is_weighted })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
@@ -86,7 +89,9 @@ fn largest_batch_of_runs(
     let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
     let bars = steps.iter().enumerate().map(covered).collect();
     let series = Some(rows);
-    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series, kept_windows: 0, graphs: None }
+    let sizes_learnt = sizes.clone();
+    let (kept_windows, graphs, is_weighted) = (0, None, false);
+    LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs, is_weighted }
 }
 
 /// Bound of a run on graphs: the graphs with most nodes may come together, and share no windows.
@@ -120,8 +125,8 @@ fn largest_batch_of_graphs(
     }
     let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
-    let kept_windows = kept_windows(config, samples);
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs })
+    let (kept_windows, is_weighted) = (kept_windows(config, samples), false);
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs, is_weighted })
 }
 
 /// Stored windows of each timeframe that a GPU keeps.

@@ -36,6 +36,7 @@ use crate::data::evenly_spaced::{Choice, DrawnSamples};
 use crate::data::kept_windows::{KeptWindows, can_keep_windows};
 use crate::data::prefetch::{Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
+use crate::data::sample_weights::{LossInputs, SampleWeights};
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
 use crate::data::target_scales::{TargetScales, tensors_in_target_units};
@@ -369,9 +370,10 @@ impl Trainer {
         self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;
         self.make_room_for_blocks(schedule)?;
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
-        let target_scales = self.target_scales.clone();
+        let (target_scales, weights) = (self.target_scales.clone(), self.sample_weights(run)?);
+        let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
         let largest = if resident.is_some() { self.largest_batch(run)? } else { None };
-        let source = self.source(run, graphs, &scope, schedule.capacity(), target_scales.as_ref());
+        let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
         let outcome = with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };
             *is_ready = true;
@@ -398,7 +400,7 @@ impl Trainer {
     /// that was planned.
     fn keep_windows<'a>(&mut self, run: &Run<'a>, scope: &'a Scope) -> Result<Option<KeptWindows<'a>>> {
         let MemoryLimits { keep_windows, batch_size, .. } = self.fallback.limits();
-        let source = self.source(run, None, scope, batch_size, None);
+        let source = self.source(run, None, scope, batch_size, LossInputs::default());
         let are_read = !self.model.recurrent_layers().is_empty();
         match self.backend.accelerator_mut() {
             Some(gpu) if keep_windows && are_read && can_keep_windows(run.samples) => {
@@ -420,19 +422,24 @@ impl Trainer {
         largest_batch(&self.config, run.samples, run.train, &validation).map(Some)
     }
 
-    /// Source of the batches of a run, of up to `batch_size` samples, or graphs, with targets that
-    /// are scaled by `target_scales`, if given.
+    /// The weights of the samples of a run, where it uses them.
+    fn sample_weights<'a>(&self, run: &Run<'a>) -> Result<Option<SampleWeights<'a>>> {
+        let is_weighted = self.config.is_weighted(run.samples);
+        if is_weighted { SampleWeights::new(run.samples, run.train) } else { Ok(None) }
+    }
+
+    /// Source of the batches of a run, of up to `batch_size` samples, or graphs.
     fn source<'a>(
         &self,
         run: &Run<'a>,
         graphs: Option<&'a dyn Graphs>,
         scope: &'a Scope,
         batch_size: usize,
-        target_scales: Option<&'a TargetScales>,
+        loss_inputs: LossInputs<'a>,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
         let (seen, gather_mode) = (self.backend.seen_edges(&self.model), self.backend.gather_mode());
-        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode, target_scales }
+        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode, loss_inputs }
     }
 
     /// Notes on the choice of kernels and on a capture that the driver refused.

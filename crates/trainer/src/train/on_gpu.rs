@@ -27,6 +27,7 @@ use crate::config::Config;
 use crate::config::divergence::DivergenceState;
 use crate::config::optimizer::OptimizerConfig;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::sample_weights::LossInputs;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::predictions::PredictionBackend;
@@ -201,9 +202,11 @@ impl Trainer {
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
         let target_scales = self.target_scales.clone();
+        let weights = self.sample_weights(run).ok().flatten();
+        let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
         let source = Source {
             gather_mode: GatherMode::Bars,
-            ..self.source(run, None, &scope, schedule.capacity(), target_scales.as_ref())
+            ..self.source(run, None, &scope, schedule.capacity(), loss_inputs)
         };
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;

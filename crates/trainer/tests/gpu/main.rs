@@ -18,6 +18,8 @@ mod runs;
 mod shapes;
 mod submitting;
 mod tuning;
+#[path = "../weighted/mod.rs"]
+mod weighted;
 
 use std::ops::ControlFlow;
 
@@ -31,8 +33,9 @@ use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::{
     Batch, Checkpoints, Config, End, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Outcome, Run,
-    SampleRanges, Samples, SeriesInMemory, StepEvent, TargetScaling, Trainer,
+    SampleRanges, SampleWeighting, Samples, SeriesInMemory, StepEvent, TargetScaling, Trainer,
 };
+use weighted::Weighted;
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn-cuda/src/ops");
@@ -211,6 +214,8 @@ fn trains_as_the_processor_does(gpu: &Device) {
             check(gpu, &config(precision, layers), &series());
         }
         check(gpu, &config(precision, 1), &windows());
+        let weighted = Config { sample_weights: SampleWeighting::Auto, ..config(precision, 1) };
+        check(gpu, &weighted, &Weighted::by_turns(&series()));
         check(gpu, &whole(precision, 2), &series());
     }
 }
@@ -244,6 +249,8 @@ fn by_the_plain_forms_of_the_operations() {
         let scaled = Config { loss, target_scaling: TargetScaling::Auto, batch_size: 49, ..config(Precision::Fp32, 1) };
         check(&Device::cpu(), &scaled, &series());
         goes_on(&Device::cpu(), &scaled, &windows());
+        let weighted = Config { sample_weights: SampleWeighting::Auto, ..scaled };
+        check(&Device::cpu(), &weighted, &Weighted::by_turns(&windows()));
     }
 }
 

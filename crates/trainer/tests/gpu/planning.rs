@@ -7,12 +7,13 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_trainer::{
-    Config, Event, GpuFootprint, InMemory, LastBatch, OptimizerKind, Run, SampleRanges, Samples, SeriesInMemory,
-    Trainer,
+    Config, Event, GpuFootprint, InMemory, LastBatch, OptimizerKind, Run, SampleRanges, SampleWeighting, Samples,
+    SeriesInMemory, Trainer,
 };
 
 use crate::dense::{in_runs, normed, with_gaps};
 use crate::keeping::wide;
+use crate::weighted::Weighted;
 use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};
 
 static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([50, 55, 59]));
@@ -62,6 +63,8 @@ fn a_run_takes_what_was_planned_to_the_byte() {
     let model = ModelConfig { layer_norm: true, ..base.model };
     check(&gpu, &Config { model, ..base.clone() }, &windows());
     check(&gpu, &Config { model, dropout: 0.0, ..base.clone() }, &windows());
+    let weighted = Config { sample_weights: SampleWeighting::Auto, ..base.clone() };
+    check(&gpu, &weighted, &Weighted::by_turns(&windows()));
     let model = ModelConfig { bias: false, ..base.model };
     let mut accumulated = Config { model, accumulation_steps: 2, batch_size: 7, ..base };
     accumulated.optimizer.kind = OptimizerKind::Sgd;

@@ -13,3 +13,5 @@ mod refusing;
 #[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
 mod thread_peers;
 mod training;
+#[path = "../weighted/mod.rs"]
+mod weighted;

@@ -8,9 +8,10 @@ use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, GraphConfig, Model, ModelConfig, Readout, SampleShape};
 use megabatch_nn_cpu::StreamingPredictor;
-use megabatch_trainer::{Batch, Config, Run, SampleRanges, Samples, Trainer};
+use megabatch_trainer::{Batch, Config, Run, SampleRanges, SampleWeighting, Samples, Trainer};
 
 use crate::made_up::{GraphSamples, market};
+use crate::weighted::Weighted;
 
 fn config() -> Config {
     let graph = Some(GraphConfig { heads: 2, hidden: 3, ..GraphConfig::default() });
@@ -24,6 +25,14 @@ fn refusal(config: &Config, samples: &dyn Samples, train: &[usize]) -> String {
     let trained = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone())
         .and_then(|mut trainer| trainer.train(&run, &mut |_| ControlFlow::Continue(())));
     trained.unwrap_err().to_string()
+}
+
+#[test]
+fn weights_of_samples_are_not_for_graphs() {
+    let config = Config { sample_weights: SampleWeighting::Auto, ..config() };
+    let market = market(8);
+    let error = refusal(&config, &Weighted::by_turns(&market), &[0, 1]);
+    assert!(error.starts_with("`sample_weights` is auto: expected none for a model over graphs"), "{error}");
 }
 
 #[test]

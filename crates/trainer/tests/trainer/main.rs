@@ -31,3 +31,6 @@ mod tasks;
 mod thread_peers;
 mod threads;
 mod training;
+#[path = "../weighted/mod.rs"]
+mod weighted;
+mod weights;

@@ -21,9 +21,9 @@ use crate::tasks::two;
 const TRAIN: usize = 80;
 
 /// Samples with other targets.
-struct WithTargets<'a> {
-    inner: &'a dyn Samples,
-    targets: Vec<f32>,
+pub(crate) struct WithTargets<'a> {
+    pub(crate) inner: &'a dyn Samples,
+    pub(crate) targets: Vec<f32>,
 }
 
 impl Samples for WithTargets<'_> {

@@ -9,6 +9,7 @@ use crate::bars::Bars;
 use crate::error::Error;
 use crate::series::scale::scale_rows;
 use crate::series::target::Labels;
+use crate::time::timestamp::display_utc;
 
 /// Targets, or features of one timeframe, that are held at once.
 const PIECE_NUMBERS: usize = 1 << 20;
@@ -46,6 +47,8 @@ pub struct SeriesPiece {
     pub receptive_start: Vec<i64>,
     /// Close time of the last base bar that decides each sample's targets: `[n]`.
     pub label_end_time: Vec<i64>,
+    /// Weight of each sample: `[n]`; empty where all count alike.
+    pub weight: Vec<f32>,
     /// Targets of each sample, NaN where they are not known: `[n, K]`.
     pub targets: Vec<f32>,
 }
@@ -78,6 +81,7 @@ impl SeriesPiece {
         self.sample_instrument.clear();
         self.receptive_start.clear();
         self.label_end_time.clear();
+        self.weight.clear();
         self.targets.clear();
     }
 
@@ -193,7 +197,7 @@ impl<'a> InstrumentWriter<'a> {
             selector: plan.selector(place),
             labels: Labels::new(
                 plan.spec.target_kind.clone(),
-                plan.spec.feature_columns(),
+                plan.spec.first_target_column(),
                 plan.spec.horizon,
                 plan.instruments[place].pip_size,
             ),
@@ -236,6 +240,7 @@ impl<'a> InstrumentWriter<'a> {
             together.try_for_each(|(track, piece)| track.push(bars, count, chosen, piece))?;
             add_targets();
         }
+        self.push_weights(bars)?;
         let segment_open = self.plan.segment_indices[self.place].segments[segment].open_time;
         for &index in &self.chosen {
             let earliest = self.tracks.iter().map(|track| track.cursor.reach(index).open_time).min();
@@ -244,6 +249,25 @@ impl<'a> InstrumentWriter<'a> {
             self.piece.sample_instrument.push(self.place as i32);
         }
         self.tracks.iter_mut().for_each(|track| track.cursor.forget());
+        Ok(())
+    }
+
+    /// Adds the weights of the chosen samples.
+    fn push_weights(&mut self, bars: &Bars) -> Result<(), Error> {
+        let Some(name) = &self.plan.spec.weight else { return Ok(()) };
+        let column = &bars.columns[self.plan.spec.first_target_column() - 1];
+        for &index in &self.chosen {
+            let weight = column[index];
+            if weight < 0.0 || weight.is_infinite() {
+                return Err(Error::Weight {
+                    column: name.clone(),
+                    instrument: self.plan.instruments[self.place].name.to_owned(),
+                    open_time: display_utc(bars.open_time[index]),
+                    weight,
+                });
+            }
+            self.piece.weight.push(if weight.is_nan() { 0.0 } else { weight as f32 });
+        }
         Ok(())
     }
 

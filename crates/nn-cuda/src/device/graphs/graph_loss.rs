@@ -107,7 +107,9 @@ impl GraphLoss {
         let objective = LossScaling { terms, scale };
         let to = (d_outputs, &mut self.totals, scratch);
         match &self.table {
-            Some(table) => loss(table, Predictions { outputs, targets, rows }, objective, to.0, to.1, to.2),
+            Some(table) => {
+                loss(table, Predictions { outputs, targets, weights: None, rows }, objective, to.0, to.1, to.2)
+            }
             None => graph_loss(
                 self.loss,
                 GraphRows { lists, by_node, outputs, targets, width },

@@ -163,6 +163,12 @@ impl Tasks {
         Tasks { counts: Some(counts), ..self }
     }
 
+    /// The same as all of a step, whose targets are `targets` `[.., K]`, unless the terms of the
+    /// step are known.
+    pub(super) fn with_counts_from(self, targets: &[f32]) -> Self {
+        Tasks { counts: self.counts.or_else(|| Some(self.count(targets))), ..self }
+    }
+
     /// Factor of each group's terms, so that the mean over the terms of all is Σ wᵢ · Lᵢ.
     pub fn factors(&self, targets: &[f32]) -> Vec<f64> {
         let counts = self.counts.unwrap_or_else(|| self.count(targets));

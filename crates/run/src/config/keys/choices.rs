@@ -4,7 +4,7 @@ use megabatch_amp::Precision;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{AttentionKind, Cell, Encoder, GraphActivation, GraphOutput, Readout};
 use megabatch_nn_cuda::Tuning;
-use megabatch_trainer::{IdleRanks, OptimizerKind, TargetScaling, TrainingWindow};
+use megabatch_trainer::{IdleRanks, OptimizerKind, SampleWeighting, TargetScaling, TrainingWindow};
 
 use crate::config::value::{Choice, Read, Value};
 
@@ -87,6 +87,7 @@ words!(Precision: "fp32" => Fp32, "bf16" => Bf16, "fp16" => Fp16, "bf16-mixed" =
 words!(Tuning: "off" => Off, "deterministic" => Deterministic, "fast" => Fast);
 words!(LossOn: "last_step" => LastStep, "every_step" => EveryStep);
 words!(TargetScaling: "auto" => Auto, "none" => None);
+words!(SampleWeighting: "auto" => Auto, "none" => None);
 words!(IdleRanks: "refuse" => Refuse, "allow" => Allow);
 
 /// Number of samples that errors are computed from, at most.

@@ -4,7 +4,7 @@ use megabatch_amp::Precision;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::loss::{Ascending, Classes};
 use megabatch_nn_cuda::Tuning;
-use megabatch_trainer::{OptimizerKind, TargetScaling};
+use megabatch_trainer::{OptimizerKind, SampleWeighting, TargetScaling};
 
 use super::choices::{LossKind, LrCurve, OnNan, RunLength, SampleLimit};
 use super::setting::{Setting, auto_or_choice, choice, setting, settings};
@@ -111,6 +111,11 @@ settings! {
     /// errors and saved weights keep the targets' unit. `none` with `--init` and in `import`.
     TARGET_SCALING: TargetScaling => target_scaling = choice("training.target_scaling", "auto")
         .only(&[LOSS.is(&["auto", "mse", "huber", "quantile"])]);
+
+    /// Use of the weights of samples (`/samples/weight`) in training. `auto`: the loss of a sample
+    /// is multiplied by its weight over the mean weight of the training samples; validations,
+    /// errors and baselines count all samples alike.
+    SAMPLE_WEIGHTS: SampleWeighting => sample_weights = choice("training.sample_weights", "auto");
 
     /// Reaction to an infinite or NaN loss or gradient, or a loss spike. `rollback`: back to the
     /// last checkpoint, with half the learning rate; a checkpoint is saved before the first step.

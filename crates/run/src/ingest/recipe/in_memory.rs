@@ -58,6 +58,7 @@ impl WholeSeries {
             arrays.sample_instrument.extend(piece.sample_instrument);
             arrays.receptive_start.extend(piece.receptive_start);
             arrays.label_end_time.extend(piece.label_end_time);
+            arrays.weight.extend(piece.weight);
             arrays.targets.extend(piece.targets);
         }
         Ok(WholeSeries { header, arrays })
@@ -166,6 +167,7 @@ pub(crate) fn series_file(series: WholeSeries, origin: Origin<'_>) -> Series {
         sample_time: arrays.sample_time,
         sample_reach_time: arrays.receptive_start,
         sample_label_end_time: arrays.label_end_time,
+        sample_weight: arrays.weight,
         targets: arrays.targets,
         instruments,
         attributes,

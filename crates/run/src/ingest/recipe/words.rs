@@ -42,6 +42,7 @@ impl Recipe {
             ("horizon", Some(self.horizon.to_string())),
             ("target", Some(self.target.to_string())),
             ("label-end", self.label_end.as_ref().map(|name| format!("{}:{name}", self.label_origin()))),
+            ("weight", self.weight.as_ref().map(|name| format!("column:{name}"))),
             ("stride", Some(self.stride.to_string())),
             ("longest-hole", Some(self.longest_hole.to_string())),
             ("weekends", Some(word(&WEEKENDS, &self.weekends))),
@@ -108,6 +109,7 @@ impl Recipe {
                 self.label_end = Some(value.strip_prefix("function:")?.to_owned());
             }
             "label-end" => self.label_end = Some(column_name(value).ok()?),
+            "weight" => self.weight = Some(column_name(value).ok()?),
             "stride" => self.stride = value.parse().ok()?,
             "longest-hole" => self.longest_hole = value.parse().ok()?,
             "weekends" => self.weekends = value_of(&WEEKENDS, value)?,
@@ -174,6 +176,7 @@ mod tests {
             "a.csv --longest-hole 90m --weekends split --scaling none --train-fraction 0.123456789 --prices adjusted --target increment",
             "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
             "a.csv --features body,function:strength --function-columns=column:flow:sum,column:depth",
+            "a.csv --target column:y --label-end column:known --weight column:uniqueness",
             "a.csv --target function:up,function:down --label-end function:label_end",
         ] {
             let recipe = parsed(text).unwrap_or_else(|| panic!("{text}"));

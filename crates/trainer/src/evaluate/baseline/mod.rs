@@ -13,6 +13,7 @@ use megabatch_nn_cpu::matmul::{Matrix, Output, multiply};
 
 use crate::data::level::Level;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::sample_weights::LossInputs;
 use crate::error::{Error, Result};
 use crate::evaluate::selection::{EvaluationProgress, Selection, unwatched};
 use most_frequent::{ClassCounts, ProbabilitySums};
@@ -228,7 +229,7 @@ fn for_each_batch(
         batch_size,
         chunk_percent: 100,
         gather_mode: GatherMode::Bars,
-        target_scales: None,
+        loss_inputs: LossInputs::default(),
     };
     with_batches(source, indices.chunks(batch_size).map(|batch| batch.iter().collect()), |feed| {
         let mut done = 0;

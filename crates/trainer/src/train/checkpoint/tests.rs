@@ -132,6 +132,7 @@ fn state(step: u64) -> State {
             tf32: false,
             tuning: Tuning::Off,
             loss_scale: megabatch_amp::ScalerConfig::default(),
+            is_weighted: false,
         },
         arithmetic: Arithmetic::here(Precision::Fp32),
         best: Some(Best { step: 1, loss: 0.5 }),

@@ -125,6 +125,7 @@ fn arrays(path: &Path) -> Vec<(String, Vec<u8>)> {
         ("/samples/time".to_owned(), bytes(&series.sample_time)),
         ("/samples/reach_time".to_owned(), bytes(&series.sample_reach_time)),
         ("/samples/label_end_time".to_owned(), bytes(&series.sample_label_end_time)),
+        ("/samples/weight".to_owned(), bits(&series.sample_weight)),
         ("/targets".to_owned(), bits(&series.targets)),
     ];
     if let Some(instruments) = &series.instruments {

@@ -77,6 +77,9 @@ pub struct RunSettings {
     pub tuning: Tuning,
     /// Settings of the loss scale, in fp16.
     pub loss_scale: ScalerConfig,
+    /// True if samples have weights.
+    #[serde(default)]
+    pub is_weighted: bool,
 }
 
 /// A setting that a resumed run has changed.
@@ -124,6 +127,8 @@ impl RunSettings {
             tf32,
             tuning,
             loss_scale,
+            // As `is_weighted`.
+            sample_weights: _,
             // As the checkpoint's scales of targets, which the run goes on with.
             target_scaling: _,
             // As `steps`.
@@ -160,6 +165,7 @@ impl RunSettings {
             tf32: *tf32,
             tuning: *tuning,
             loss_scale: *loss_scale,
+            is_weighted: config.is_weighted(run.samples),
         }
     }
 
@@ -199,6 +205,7 @@ impl RunSettings {
             tf32,
             tuning,
             loss_scale,
+            is_weighted,
         } = self;
         let ModelConfig {
             encoder,
@@ -253,6 +260,7 @@ impl RunSettings {
             ("precision", precision.to_string()),
             ("tf32", tf32.to_string()),
             ("tuning", lower(tuning)),
+            ("sample_weights", if *is_weighted { "auto" } else { "none" }.to_owned()),
             ("optimizer.lr", lr.to_string()),
             ("optimizer.weight_decay", weight_decay.to_string()),
             ("clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),

@@ -30,6 +30,7 @@ fn settings() -> RunSettings {
         tf32: false,
         tuning: Tuning::Deterministic,
         loss_scale: ScalerConfig::default(),
+        is_weighted: false,
     }
 }
 

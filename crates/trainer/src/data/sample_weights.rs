@@ -1,0 +1,78 @@
+#![forbid(unsafe_code)]
+
+//! Weights of samples in the loss of training.
+//!
+//! ```text
+//! wᵢ    the weight of sample i over the mean weight of the training samples
+//! loss  Σ wᵢ · Σₖ L(yᵢₖ, tᵢₖ) / number of known targets of the step
+//! ```
+//!
+//! The divisor of a step does not depend on its weights: the gradients of the steps of an epoch
+//! have the gradient of the weighted loss of all training samples as their mean.
+
+use crate::config::{Config, SampleWeighting};
+use crate::data::sample_ranges::SampleRanges;
+use crate::data::samples::{Batch, Samples};
+use crate::data::target_scales::TargetScales;
+use crate::error::{Error, Result};
+
+impl Config {
+    /// True if the weights of `samples` have a part in the loss of training.
+    pub fn is_weighted(&self, samples: &dyn Samples) -> bool {
+        self.sample_weights == SampleWeighting::Auto && samples.weights().is_some()
+    }
+}
+
+/// Weights of the samples of a source, and their mean in training.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleWeights<'a> {
+    /// `[N]`.
+    weights: &'a [f32],
+    mean: f64,
+}
+
+/// Scales of targets and weights of samples, by which batches of training differ from others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LossInputs<'a> {
+    pub(crate) target_scales: Option<&'a TargetScales>,
+    pub(crate) weights: Option<SampleWeights<'a>>,
+}
+
+impl<'a> SampleWeights<'a> {
+    /// The weights of `samples`, which is trained on `train`; `None` where it has none.
+    ///
+    /// # Errors
+    /// [`Error::Weight`] for a weight that is none, and [`Error::NoWeight`] where all are 0.
+    pub(crate) fn new(samples: &'a dyn Samples, train: &SampleRanges) -> Result<Option<Self>> {
+        let Some(weights) = samples.weights() else { return Ok(None) };
+        let mut sum = 0.0;
+        for sample in train.iter() {
+            let weight = weights[sample];
+            if !(weight >= 0.0 && weight.is_finite()) {
+                return Err(Error::Weight { sample, weight });
+            }
+            sum += f64::from(weight);
+        }
+        match sum > 0.0 {
+            true => Ok(Some(SampleWeights { weights, mean: sum / train.len() as f64 })),
+            false => Err(Error::NoWeight { samples: train.len() }),
+        }
+    }
+
+    /// Adds the weights of `samples` to `to`.
+    pub(crate) fn gather(&self, samples: &[usize], to: &mut Vec<f32>) {
+        to.extend(samples.iter().map(|&sample| (f64::from(self.weights[sample]) / self.mean) as f32));
+    }
+}
+
+impl LossInputs<'_> {
+    /// Scales the targets of `batch` and gives it the weights of its samples, `samples`.
+    pub(crate) fn apply(&self, samples: &[usize], batch: &mut Batch) {
+        if let Some(scales) = self.target_scales {
+            scales.scale(batch.targets_mut());
+        }
+        if let Some(weights) = self.weights {
+            weights.gather(samples, batch.weights_mut());
+        }
+    }
+}
