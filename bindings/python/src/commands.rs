@@ -134,13 +134,17 @@ pub(crate) fn leak<'py>(
     py: Python<'py>,
     path: PathBuf,
     source: Vec<PathBuf>,
+    context: Vec<String>,
     samples: usize,
     seed: u64,
     set: Vec<String>,
     functions: Option<Named<FunctionsCall>>,
 ) -> PyResult<Told<'py>> {
     process::check(py)?;
-    let options = proof::Options { source, samples, seed, settings: SettingSources { file: None, set } };
+    let context =
+        context.iter().map(|file| file.parse().map_err(|message: String| exception(py, &Error::usage(message))));
+    let context = context.collect::<PyResult<_>>()?;
+    let options = proof::Options { source, context, samples, seed, settings: SettingSources { file: None, set } };
     let host = PythonHost::new(None, None).with_functions(functions.map(PythonFunctions::new));
     let report = host.run_on_bars(py, |host| proof::prove(&path, &options, host))?;
     told(py, &report)

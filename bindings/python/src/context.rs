@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use megabatch_run::Error;
 use megabatch_run::ingest::{
-    Bars, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, context_bars as closed_bars,
+    Bars, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, context_bars as closed_bars, name_in_context,
+    shared_features,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -45,7 +46,7 @@ pub(crate) fn context_bars<'py>(
         true => FeatureList(Vec::new()),
         false => call.features.join(",").parse().map_err(usage)?,
     };
-    let features: Vec<Feature> = stated.0.into_iter().filter(|feature| is_shared(feature, &call.columns)).collect();
+    let features = shared_features(&stated.0, &|column| call.columns.contains_key(column));
     let timeframe = |duration_ns: i64| {
         let found = Timeframe::from_duration_ns(duration_ns);
         found.ok_or_else(|| usage(format!("bars of {duration_ns} ns are of no timeframe")))
@@ -75,25 +76,11 @@ pub(crate) fn context_bars<'py>(
     let made_of = timeframe(call.timeframe_ns)?;
     let made = py.detach(|| closed_bars(&base, &features, made_of, call.until_ns));
     let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
-    let named = |(feature, values): (&Feature, &Vec<f64>)| (short_name(feature).to_owned(), bytes(py, values));
+    let named = |(feature, values): (&Feature, &Vec<f64>)| (name_in_context(feature).to_owned(), bytes(py, values));
     Ok((
         bytes(py, &bars.open_time),
         bars.timeframe.duration_ns(),
         named_columns(py, &bars, names.iter().copied()),
         features.iter().zip(&values).map(named).collect(),
     ))
-}
-
-/// True for a feature of a series that another instrument with these columns has too.
-fn is_shared(feature: &Feature, columns: &BTreeMap<String, Vec<u8>>) -> bool {
-    match feature {
-        Feature::Column(column) => columns.contains_key(column.column()),
-        Feature::Function(_) | Feature::PipChange | Feature::SpreadPips => false,
-        computed => !computed.is_cyclic(),
-    }
-}
-
-/// The name behind that of the instrument.
-fn short_name(feature: &Feature) -> &str {
-    feature.as_column().map_or(feature.name(), |column| column.column())
 }

@@ -246,6 +246,35 @@ class Functions(InFolder):
         ds = mb.ingest(frame[:9000], **{**options, "out": self.folder / "longer.h5"})
         self.assertGreater(len(ds.append(frame[8990:], **again)), len(ds))
 
+    def test_context_in_files_is_that_of_frames(self) -> None:
+        frame = self.frame()
+        five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
+        dollar = (five.dropna() * 80).iloc[40:-300].rename_axis("time").reset_index()
+        dollar["flow"], path = np.arange(len(dollar)) % 7.0, self.folder / "dollar.csv"
+        dollar.to_csv(path, index=False)
+        options = {**OPTIONS, "features": ["range", "flow", "day_sin"], "columns": {"flow": "sum"}}
+        by_frame = mb.ingest(frame[:9000], **{**options, "context": {"DXY": dollar}})
+        ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **{**options, "context": {"DXY": path}})
+        self.assertEqual(ds.features, by_frame.features)
+        self.assertEqual(ds.features["M1"][-3:], ("function:DXY.range", "function:DXY.flow", "function:DXY.age"))
+        self.assertEqual(ds.fingerprint(), by_frame.fingerprint())
+        # The file keeps where the bars are.
+        self.assertIn("DXY.age of functions stay the same", str(mb.leak(ds, samples=2)))
+        longer = ds.append(frame[8990:])
+        self.assertGreater(len(longer), len(ds))
+        moved = path.rename(self.folder / "moved.csv")
+        with self.assertRaisesRegex(mb.DataError, "context DXY: .*dollar.csv: cannot be opened"):
+            mb.leak(longer, samples=1)
+        mb.leak(longer, samples=1, context={"DXY": moved})
+        with self.assertRaisesRegex(mb.ConfigError, "has no features of EUR; ingest all files anew"):
+            mb.leak(longer, samples=1, context={"EUR": moved})
+        other = dollar.assign(high=dollar["high"] * 2)
+        other.to_csv(moved, index=False)
+        with self.assertRaisesRegex(mb.DataError, "is not what the bars give|not what its bars give|differ"):
+            mb.leak(longer, samples=1, context={"DXY": moved})
+        with self.assertRaisesRegex(mb.ConfigError, "functions and frames do not go together with files"):
+            mb.ingest(frame, **{**options, "features": [lambda bars: bars["close"]], "context": {"DXY": moved}})
+
     def test_what_looks_ahead_is_named(self) -> None:
         frame = self.frame()
 

@@ -265,7 +265,7 @@ def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGet
     Makes a series file from files of bars, with options named as in `megabatch ingest`.
     """
 
-def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], context: SupportsGetItem[int, str], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Proves that no sample of a series file sees the future.
     """

@@ -259,7 +259,7 @@ class Dataset:
         of are read again; a frame adds one to the folder beside the series.
         """
         self._require_whole("append")
-        named = _named(options)
+        named = {**_named(options), "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if not _is_frames(bars):
             answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path, functions)
@@ -381,7 +381,7 @@ def ingest(
 
     `weight` is a column of numbers from 0 on: the weight of a sample in the loss of training, 0 where a bar has none.
 
-    `context` are frames of other instruments by their names: `context={"DXY": dxy}`. Their features, the functions among
+    `context` are frames or files of other instruments by their names: `context={"DXY": dxy}`. Their features, the functions among
     `features` and the columns that they have stand beside those of each bar, as the last of their bars that had closed by
     its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars, `DXY.age`. Their bars
     count from the first of the instrument on.
@@ -394,7 +394,12 @@ def ingest(
     stated_target, label = _functions.split_target(target)
     aims = _features.targets(stated_target, own_columns)
     stated, called = _functions.split(features)
-    calls = called or label is not None or context
+    files, others_frames = _context(context)
+    calls = called or label is not None or others_frames
+    if calls and files:
+        raise ConfigError(
+            f"context {files[0]}: functions and frames do not go together with files: read its bars and give the frame", key="context"
+        )
     weights = _features.own_column("weight", weight, own_columns)
     weight_column = _features.column_name(weights)
     seen = _seen(bars, columns, [*_features.columns_of([], aims), weight_column]) if calls else []
@@ -403,7 +408,7 @@ def ingest(
     names, others = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        others_bars = [Context(name, frame, names or []) for name, frame in (context or {}).items()]
+        others_bars = [Context(name, frame, names or []) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, _library(bars), others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -411,7 +416,7 @@ def ingest(
         horizon = target.horizon
     ends = _features.own_column("label_end", label_end, own_columns)
     named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names or None})
-    named.update({"label-end": ends, "weight": weights})
+    named.update({"label-end": ends, "weight": weights, "context": files})
     named["function-columns"] = others or None
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
@@ -441,6 +446,14 @@ def ingest(
     return Dataset(file, _keeps=keeps, _report=_told(answer))
 
 
+def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, Any]]:
+    """Files of other instruments, as `ingest` takes them, and frames."""
+    own = dict(context or {})
+    paths = {name: one for name, one in own.items() if isinstance(one, (str, os.PathLike))}
+    frames = {name: one for name, one in own.items() if name not in paths}
+    return [f"{name}={os.path.abspath(path)}" for name, path in paths.items()], frames
+
+
 def _library(bars: _Bars) -> str | None:
     """The library of frames; `None` for files."""
     own = next(iter(bars.values()), None) if isinstance(bars, Mapping) else bars
@@ -467,10 +480,11 @@ def _functions_again(
         raise ConfigError(
             f"features: {', '.join(map(str, stated))}: a series keeps its features; give its functions alone", key="features"
         )
-    if not called and target is None and not context:
+    _, frames = _context(context)
+    if not called and target is None and not frames:
         return None
     _, library, names = _megabatch.function_inputs(path)
-    others = [Context(name, frame, names) for name, frame in (context or {}).items()]
+    others = [Context(name, frame, names) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others).native()
 
 
@@ -509,6 +523,9 @@ def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, value in named.items():
         if value is None:
             continue
+        if name == "context":
+            found += [(name, one) for one in value]
+            continue
         if isinstance(value, Mapping):
             joined = ":" if name == "timeframes" else "="
             text = ",".join(f"{key}{joined}{own}" for key, own in value.items())
@@ -545,7 +562,8 @@ def leak(
     """Proves that no sample of a series file sees a bar that had not closed, or raises `DataError` with the first one
     that does.
 
-    The series is made again from its bars and compared. `source` says where the bars are now, if they were moved.
+    The series is made again from its bars and compared. `source` says where the bars are now, if they were moved, and
+    `context` where the files of other instruments are.
 
     A series with functions needs these again, as `features=[function]` and `target=function`. They are replayed on bars
     that end earlier, and on bars that go on with other values: what they say of the bars before must stay the same, and
@@ -557,5 +575,5 @@ def leak(
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
-    text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], samples, seed, settings, functions)
+    text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], _context(context)[0], samples, seed, settings, functions)
     return LeakProof(text, facts)

@@ -19,6 +19,36 @@ pub struct ContextBars {
     pub features: Vec<Vec<f64>>,
 }
 
+impl ContextBars {
+    /// The last bar that had closed at each of `close_times`, which ascend.
+    pub fn last_closed(&self, close_times: &[i64]) -> Vec<Option<usize>> {
+        let mut closed = 0;
+        let last = |&time: &i64| {
+            while closed < self.bars.len() && self.bars.close_time(closed) <= time {
+                closed += 1;
+            }
+            closed.checked_sub(1)
+        };
+        close_times.iter().map(last).collect()
+    }
+}
+
+/// The features of a series that another instrument has too: computed ones that are neither of the
+/// clock nor in pips, and the columns that it has.
+pub fn shared_features(features: &[Feature], has_column: &dyn Fn(&str) -> bool) -> Vec<Feature> {
+    let is_shared = |feature: &&Feature| match feature {
+        Feature::Column(column) => has_column(column.column()),
+        Feature::Function(_) | Feature::PipChange | Feature::SpreadPips => false,
+        computed => !computed.is_cyclic(),
+    };
+    features.iter().filter(is_shared).cloned().collect()
+}
+
+/// Name of a feature behind that of its instrument: that of the column, or its own.
+pub fn name_in_context(feature: &Feature) -> &str {
+    feature.as_column().map_or(feature.name(), |column| column.column())
+}
+
 /// The bars of `timeframe` that end by `until`, in nanoseconds since 1970 UTC, made of the bars
 /// `base`, and their `features`. Base bars that are longer stay as they are. Columns among the
 /// features are the first columns of `base`; of its further ones a bar has the last value. Holes
@@ -89,6 +119,13 @@ mod tests {
         assert_eq!(features[0][1], 35.0);
         assert!(features.iter().all(|values| values[0].is_nan()));
         assert_eq!(features[1][1], f64::from((109.0f64 / 103.0).ln() as f32));
+    }
+
+    #[test]
+    fn a_bar_is_looked_up_once_it_has_closed() {
+        let context = context_bars(&minutes(12, &[]), &[Feature::Body], Timeframe::M5, 12 * MINUTE_NS).unwrap();
+        let close_times = [4, 5, 9, 10, 12].map(|minute| minute * MINUTE_NS);
+        assert_eq!(context.last_closed(&close_times), [None, Some(0), Some(0), Some(1), Some(1)]);
     }
 
     #[test]

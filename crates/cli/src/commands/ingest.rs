@@ -6,8 +6,9 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches, ValueEnum};
 use megabatch_run::Result;
 use megabatch_run::ingest::{
-    Calendar, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe, Repeats, Scaling,
-    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, column_name, ingest, symbol_name,
+    Calendar, ContextFile, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe, Repeats,
+    Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, column_name, ingest,
+    symbol_name,
 };
 use megabatch_run::text::Duration;
 
@@ -132,6 +133,11 @@ struct RecipeArgs {
     /// the files, and column:NAME:sum its sum in longer bars (last, first, sum, mean, min or max)
     #[arg(long, default_value = "default")]
     features: FeatureList,
+    /// Bars of another instrument, as SYMBOL=FILE; may be repeated. The features that it has too
+    /// stand beside those of each bar, by its last bar that had closed, with the age of that bar:
+    /// SYMBOL.log_return, SYMBOL.age
+    #[arg(long, value_name = "SYMBOL=FILE")]
+    context: Vec<ContextFile>,
     /// Future bars that decide the targets: K price changes, or the values of columns
     #[arg(long, default_value_t = 36)]
     horizon: usize,
@@ -299,6 +305,7 @@ impl RecipeArgs {
             calendar: self.calendar.into(),
             timeframes: self.timeframes.clone(),
             features: self.features.clone(),
+            context: self.context.clone(),
             function_columns: Vec::new(),
             horizon: self.horizon,
             target: self.target.clone(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use megabatch_run::Result;
+use megabatch_run::ingest::ContextFile;
 use megabatch_run::leak::{Options, prove};
 
 use super::settings;
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// New location of the files of bars, or of their folders, if they were moved
     #[arg(long, num_args = 1..)]
     source: Vec<PathBuf>,
+    /// New location of the bars of an instrument of the context, as SYMBOL=FILE; may be repeated
+    #[arg(long, value_name = "SYMBOL=FILE")]
+    context: Vec<ContextFile>,
     /// Samples drawn at random
     #[arg(long, default_value_t = 32)]
     samples: usize,
@@ -44,6 +48,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let options = Options {
         source: args.source.clone(),
+        context: args.context.clone(),
         samples: args.samples,
         seed: args.seed,
         settings: settings(args.config.as_deref(), &args.set),

@@ -5,6 +5,7 @@ mod bad_input;
 mod capacity;
 mod compare;
 mod config;
+mod context;
 mod convert;
 mod data;
 mod devices;

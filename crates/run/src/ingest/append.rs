@@ -76,6 +76,7 @@ fn append_in(
     recipe.bars.extend(added.bars.iter().cloned());
     recipe.bid.extend(added.bid.iter().cloned());
     recipe.ask.extend(added.ask.iter().cloned());
+    recipe.context = recipe.context_with(&new.context, out)?;
     // Few bars do not show their timeframe.
     recipe.base = Some(base);
     if !stated.iter().any(|name| name == "overlaps") {
@@ -112,7 +113,7 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
     let (was, given) = (choices(recorded), choices(new));
     // Files that may overlap do when bars are appended.
     let is_free = |name: &str| match name {
-        "bars" | "bid" | "ask" => true,
+        "bars" | "bid" | "ask" | "context" => true,
         "overlaps" => new.overlaps == Overlaps::EqualOnce,
         _ => false,
     };

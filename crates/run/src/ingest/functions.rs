@@ -18,6 +18,7 @@ use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
 use super::Recipe;
+use super::context::ContextInstruments;
 use super::recipe::StreamedRecordings;
 use super::spool::SpoolFolder;
 use super::work::Pass;
@@ -106,7 +107,17 @@ impl Recipe {
         let targets = if self.target.is_function() { self.target.columns().to_vec() } else { Vec::new() };
         let known = Known { features: self.spec().functions(), targets };
         let recordings = self.read_streamed(folder, host)?;
-        let Some(functions) = host.functions else {
+        let context = match (self.context.is_empty(), host.functions) {
+            (true, _) => None,
+            (false, None) => Some(ContextInstruments::read(self, folder, host)?),
+            (false, Some(_)) => {
+                return Err(Error::usage(
+                    "context in files and functions do not go together: give the bars of other instruments as frames beside functions",
+                ));
+            }
+        };
+        let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
+        let Some(functions) = functions else {
             return match known.is_empty() {
                 true => Ok(ReadBars { recipe: self.clone(), recordings, functions: None }),
                 false => Err(Error::usage(format!(
@@ -144,6 +155,8 @@ impl Recipe {
 
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
+/// Begins the name of what gives the features of another instrument.
+pub(super) const CONTEXT: &str = "context ";
 /// Name of the column of the ends of labels.
 const LABEL_END: &str = "label_end";
 
@@ -331,7 +344,16 @@ impl FunctionAccount {
 
     /// The same in words.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("columns of functions: {}\n", self.names().join(", "));
+        let is_context = |(_, function): &&(String, String)| function.starts_with(CONTEXT);
+        let context = self.columns.iter().filter(is_context).map(|(name, _)| name.as_str());
+        let context: Vec<&str> = context.collect();
+        let own: Vec<&str> = self.names().into_iter().filter(|name| !context.contains(name)).collect();
+        let mut text = String::new();
+        for (what, names) in [("columns of functions", own), ("features of other instruments", context)] {
+            if !names.is_empty() {
+                text.push_str(&format!("{what}: {}\n", names.join(", ")));
+            }
+        }
         for (what, bars) in [("their warm-up", &self.warm_up), ("without a value", &self.without_value)] {
             let mut some: Vec<String> = bars
                 .iter()

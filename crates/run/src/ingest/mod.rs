@@ -2,6 +2,7 @@
 
 mod append;
 mod bar_columns;
+mod context;
 pub(crate) mod disk;
 mod existing_series;
 mod functions;
@@ -19,13 +20,14 @@ pub(crate) mod work;
 
 pub use append::append;
 pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
+pub use context::ContextFile;
 pub use functions::FunctionInputs;
 pub(crate) use functions::{FunctionUse, ReadBars};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
     BarFunctions, Bars, ColumnFeature, ContextBars, DateOrder, Feature, FormatName, FunctionCall, FunctionColumn,
     FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern,
-    TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars,
+    TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, name_in_context, shared_features,
 };
 pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name};
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};

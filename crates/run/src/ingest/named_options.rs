@@ -6,13 +6,14 @@ use std::str::FromStr;
 
 use megabatch_bars::{TargetKind, Timeframe, Zone};
 
-use super::{FeatureList, PipSizes, Recipe, Windows, column_name, symbol_name};
+use super::{ContextFile, FeatureList, PipSizes, Recipe, Windows, column_name, symbol_name};
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "base",
     "calendar",
+    "context",
     "date-order",
     "features",
     "format",
@@ -80,6 +81,7 @@ fn reason(name: &str, value: &str) -> Option<String> {
         "pip-size" => written::<PipSizes>(value),
         "base" => written::<Timeframe>(value),
         "target" => written::<TargetKind>(value),
+        "context" => written::<ContextFile>(value),
         "zone" => written::<Zone>(value),
         "label-end" | "weight" => column_name(value).err(),
         "symbol" => symbol_name(value).err(),

@@ -20,6 +20,7 @@ use megabatch_bars::{
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
 
+use super::context::ContextFile;
 use crate::error::{Error, Result};
 use crate::text::Duration;
 
@@ -71,6 +72,8 @@ pub struct Recipe {
     pub timeframes: Windows,
     /// Features of a bar. Columns of functions come last, and are known once these were called.
     pub features: FeatureList,
+    /// Bars of other instruments, whose features stand beside those of each.
+    pub context: Vec<ContextFile>,
     /// Columns that functions see and that are no features.
     pub function_columns: Vec<ColumnFeature>,
     /// Future bars that decide the targets.
@@ -129,6 +132,7 @@ impl Default for Recipe {
             calendar: Calendar::All,
             timeframes: Windows::default(),
             features: FeatureList(Feature::DEFAULT.to_vec()),
+            context: Vec::new(),
             function_columns: Vec::new(),
             horizon: 36,
             target: TargetKind::Cumulative,
@@ -159,6 +163,11 @@ impl Recipe {
                 "--label-end: the labels of --target {} end by themselves; it goes with --target column:NAME",
                 self.target
             )));
+        }
+        let mut symbols: Vec<&str> = self.context.iter().map(|file| file.symbol.as_str()).collect();
+        symbols.sort_unstable();
+        if let Some(twice) = symbols.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::usage(format!("--context: {} is there twice; give each instrument once", twice[0])));
         }
         let columns = self.spec().columns();
         let own = columns.iter().chain(self.target.file_columns()).chain(&self.weight);
@@ -215,6 +224,26 @@ impl Recipe {
             (recipe.target, recipe.label_end) = (TargetKind::default(), None);
         }
         recipe
+    }
+
+    /// The context of the series at `path`, with the files `given` in place of those of the same
+    /// instruments.
+    ///
+    /// # Errors
+    /// A usage error for an instrument that the series does not have.
+    pub(crate) fn context_with(&self, given: &[ContextFile], path: &Path) -> Result<Vec<ContextFile>> {
+        let mut context = self.context.clone();
+        for file in given {
+            let own = context.iter_mut().find(|own| own.symbol == file.symbol).ok_or_else(|| {
+                Error::usage(format!(
+                    "--context {file}: {} has no features of {}; ingest all files anew",
+                    path.display(),
+                    file.symbol
+                ))
+            })?;
+            own.path.clone_from(&file.path);
+        }
+        Ok(context)
     }
 
     /// Definition of the series.

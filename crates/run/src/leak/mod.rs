@@ -35,7 +35,7 @@ use crate::ingest::provenance::{KeptScaler, LISTS, fingerprint, listed, recorded
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
 use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
 use crate::ingest::work::Pass;
-use crate::ingest::{FunctionUse, ReadBars, Recipe, StreamedRecordings, fit, instruments_of};
+use crate::ingest::{ContextFile, FunctionUse, ReadBars, Recipe, StreamedRecordings, fit, instruments_of};
 use crate::synth::random::Random;
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
@@ -51,6 +51,8 @@ pub struct Options {
     /// The files of bars that the series was made of, or folders with them, where they are not
     /// where they were.
     pub source: Vec<PathBuf>,
+    /// New files of the context, for those that were moved.
+    pub context: Vec<ContextFile>,
     /// Samples drawn at random.
     pub samples: usize,
     /// Seed of the random samples and of the replacement bars.
@@ -61,7 +63,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { source: Vec::new(), samples: 32, seed: 0, settings: SettingSources::default() }
+        Options { source: Vec::new(), context: Vec::new(), samples: 32, seed: 0, settings: SettingSources::default() }
     }
 }
 
@@ -101,7 +103,8 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let Some(file) = source.series() else { return Err(windows_unproven(&source, options, host)?) };
     let provenance = Provenance::read(path, file.file().attribute("source")?.as_ref())?;
     let moved = options.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
-    let recipe = provenance.recipe_with(&moved)?;
+    let mut recipe = provenance.recipe_with(&moved)?;
+    recipe.context = recipe.context_with(&options.context, path)?;
     let scratch = scratch_folder(path, host)?;
     let spool = SpoolFolder::open(&scratch.path().join("series"))?;
     require_room_for_bars(&recipe, spool.path())?;

@@ -130,6 +130,7 @@ impl StreamingModel {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
+        refuse_context(&recipe)?;
         require_functions(&spec.functions(), request, host)?;
         if recipe.calendar == Calendar::Common {
             return Err(refuse(
@@ -300,6 +301,17 @@ impl StreamingModel {
             "{data}: the model of {run} takes {}; name the data that it was trained on with --data",
             model.shape()
         )))
+    }
+}
+
+/// Refuses features of other instruments, whose bars a stream of one instrument does not have.
+fn refuse_context(recipe: &Recipe) -> Result<()> {
+    match recipe.context.first() {
+        None => Ok(()),
+        Some(file) => Err(refuse(&format!(
+            "its data have features of {}, another instrument, whose bars do not come with these",
+            file.symbol
+        ))),
     }
 }
 

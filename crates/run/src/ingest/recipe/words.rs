@@ -50,6 +50,7 @@ impl Recipe {
             ("train-fraction", Some(self.train_fraction.to_string())),
         ];
         words.extend(given.into_iter().filter_map(|(name, value)| value.map(|value| format!("--{name}={value}"))));
+        words.extend(self.context.iter().map(|file| format!("--context={file}")));
         for (side, paths) in [("bid", &self.bid), ("ask", &self.ask)] {
             words.extend(paths.iter().map(|path| format!("--{side}={}", path.display())));
         }
@@ -102,6 +103,7 @@ impl Recipe {
             "calendar" => self.calendar = value_of(&CALENDAR, value)?,
             "timeframes" => self.timeframes = value.parse().ok()?,
             "features" => self.features = value.parse().ok()?,
+            "context" => self.context.push(value.parse().ok()?),
             "function-columns" => self.function_columns = columns_of(value)?,
             "horizon" => self.horizon = value.parse().ok()?,
             "target" => self.target = value.parse().ok()?,
@@ -176,6 +178,7 @@ mod tests {
             "a.csv --longest-hole 90m --weekends split --scaling none --train-fraction 0.123456789 --prices adjusted --target increment",
             "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
             "a.csv --features body,function:strength --function-columns=column:flow:sum,column:depth",
+            "a.csv --context DXY=dxy.csv --context=X=a=b.csv --features body,function:DXY.body",
             "a.csv --target column:y --label-end column:known --weight column:uniqueness",
             "a.csv --target function:up,function:down --label-end function:label_end",
         ] {

@@ -1,0 +1,35 @@
+//! Features of other instruments, from files of their bars.
+
+use crate::stage::{SMALL, Stage};
+
+const RECIPE: &str =
+    "--timeframes M1:8,M5:4 --features log_return,body,day_sin --target log_return --horizon 2 --stride 8";
+
+#[test]
+fn another_instrument_stands_beside_each_bar() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 8 --seed 5");
+    stage.succeeds("synth dxy.csv --days 8 --seed 6");
+    let answer = stage.succeeds(&format!("ingest bars.csv --out series.h5 --context DXY=dxy.csv {RECIPE}"));
+    let recipe = answer["source"]["recipe"].to_string();
+    assert!(recipe.contains("function:DXY.log_return,function:DXY.body,function:DXY.age"), "{recipe}");
+    assert!(recipe.contains("--context=DXY=dxy.csv"), "{recipe}");
+    stage.succeeds("leak series.h5 --samples 2");
+    stage.succeeds(&format!("train --data series.h5 --out run {SMALL} --max-steps 4"));
+    stage.succeeds("predict --run run --data series.h5 --out predictions.csv");
+
+    let [_, error] = stage.fails("predict --run run --follow bars.csv --out live.csv", 2);
+    assert!(error.contains("features of DXY, another instrument, whose bars do not come with these"), "{error}");
+    std::fs::rename(stage.path("dxy.csv"), stage.path("moved.csv")).unwrap();
+    let [_, error] = stage.fails("leak series.h5 --samples 2", 3);
+    assert!(error.contains("context DXY: ") && error.contains("dxy.csv: cannot be opened"), "{error}");
+    stage.succeeds("leak series.h5 --samples 2 --context DXY=moved.csv");
+
+    // The context of another week has no value at any bar.
+    stage.write("early.csv", &stage.text("moved.csv").replace("2018-01", "2001-01"));
+    let [_, error] = stage.fails(&format!("ingest bars.csv --out other.h5 --context DXY=early.csv {RECIPE}"), 3);
+    assert!(error.contains("context DXY") && error.contains("DXY.log_return"), "{error}");
+    let twice = format!("ingest bars.csv --out other.h5 --context DXY=moved.csv --context DXY=moved.csv {RECIPE}");
+    let [_, error] = stage.fails(&twice, 2);
+    assert!(error.contains("--context: DXY is there twice"), "{error}");
+}

@@ -1,0 +1,210 @@
+//! Bars of other instruments in files, whose features stand beside those of a series.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use megabatch_bars::{
+    self as bars, BarFunctions, BarSource as _, Bars, ContextBars, Feature, FunctionCall, FunctionColumn,
+    FunctionTargets, TargetKind, context_bars, name_in_context, shared_features,
+};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::functions::CONTEXT;
+use super::recipe::{Calendar, FeatureList, PipSizes, Recipe, StreamedRecordings};
+use super::spool::SpoolFolder;
+use crate::error::{Context as _, Error, Result};
+use crate::host::Host;
+
+/// A file of bars of another instrument, written `SYMBOL=FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextFile {
+    /// Name of the instrument.
+    pub symbol: String,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl FromStr for ContextFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("`{text}` is no context; expected SYMBOL=FILE, such as DXY=dxy.csv");
+        let (symbol, path) = text.split_once('=').ok_or_else(expected)?;
+        let is_plain = !symbol.trim().is_empty() && !symbol.contains([',', '"', '\n']) && symbol.trim() == symbol;
+        if !is_plain || path.is_empty() {
+            return Err(expected());
+        }
+        Ok(ContextFile { symbol: symbol.to_owned(), path: path.into() })
+    }
+}
+
+impl fmt::Display for ContextFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.symbol, self.path.display())
+    }
+}
+
+/// Instruments whose bars are in memory.
+pub(super) struct ContextInstruments(Vec<ContextInstrument>);
+
+struct ContextInstrument {
+    symbol: String,
+    bars: Bars,
+    /// Features that a series of this recipe and the instrument have in common.
+    features: Vec<Feature>,
+}
+
+impl ContextInstruments {
+    /// Reads the files of `recipe`, by its rules for rows.
+    ///
+    /// # Errors
+    /// Errors of reading, which name the instrument.
+    pub(super) fn read(recipe: &Recipe, folder: &SpoolFolder, host: &Host<'_>) -> Result<Self> {
+        let read = |file: &ContextFile| {
+            let instrument = ContextInstrument::read(recipe, file, folder, host);
+            instrument.with_context(|| format!("{CONTEXT}{}", file.symbol))
+        };
+        recipe.context.iter().map(read).collect::<Result<_>>().map(ContextInstruments)
+    }
+}
+
+impl ContextInstrument {
+    fn read(recipe: &Recipe, file: &ContextFile, folder: &SpoolFolder, host: &Host<'_>) -> Result<Self> {
+        let without_columns = |feature: &&Feature| feature.as_column().is_none();
+        let own = &recipe.without_functions().features.0;
+        let plain: Vec<Feature> = own.iter().filter(without_columns).cloned().collect();
+        let mut read = read_bars(recipe, file, &plain, folder, host)?;
+        let named = read.recordings.universe.recordings[0].summary.files.iter();
+        let columns: Vec<String> = named.flat_map(|file| file.unused_columns.clone()).collect();
+        let features = shared_features(own, &|column| columns.iter().any(|known| known == column));
+        if features.iter().any(|feature| feature.as_column().is_some()) {
+            read = read_bars(recipe, file, &features, folder, host)?;
+        }
+        let spooled = &read.bars[0];
+        let mut bars = Bars::with_capacity(spooled.timeframe(), spooled.len());
+        spooled.read(0..spooled.len(), &mut bars)?;
+        Ok(ContextInstrument { symbol: file.symbol.clone(), bars, features })
+    }
+
+    /// The features at each bar of a call. The instrument's bars begin and end with those of the
+    /// call, so that nothing else is seen where these end earlier.
+    fn columns(&self, call: &FunctionCall<'_>) -> bars::Result<Vec<FunctionColumn>> {
+        let own = call.bars;
+        let (first_ns, until_ns) = (own.open_time[0], own.close_time(own.len() - 1));
+        let opens = &self.bars.open_time;
+        let seen = opens.partition_point(|&time| time < first_ns)..opens.partition_point(|&time| time < until_ns);
+        let mut part = Bars::with_capacity(self.bars.timeframe, seen.len());
+        self.bars.read(seen, &mut part)?;
+        let context = context_bars(&part, &self.features, own.timeframe, until_ns)?;
+        let close_times: Vec<i64> = (0..own.len()).map(|bar| own.close_time(bar)).collect();
+        let places = context.last_closed(&close_times);
+        let ContextBars { bars, features } = &context;
+        let column = |name: &str, values: Vec<f64>| FunctionColumn {
+            function: format!("{CONTEXT}{}", self.symbol),
+            name: format!("{}.{name}", self.symbol),
+            values,
+            is_single: false,
+        };
+        let looked_up = |(feature, values): (&Feature, &Vec<f64>)| {
+            let values = places.iter().map(|place| place.map_or(f64::NAN, |place| values[place]));
+            column(name_in_context(feature), values.collect())
+        };
+        let mut columns: Vec<FunctionColumn> = self.features.iter().zip(features).map(looked_up).collect();
+        let bar_ns = own.timeframe.duration_ns() as f64;
+        let ages = places.iter().zip(&close_times).map(|(place, close_time)| match place {
+            Some(place) => (close_time - bars.close_time(*place)) as f64 / bar_ns,
+            None => f64::NAN,
+        });
+        columns.push(column("age", ages.collect()));
+        Ok(columns)
+    }
+
+    /// A hash of the bars.
+    fn fingerprint(&self) -> String {
+        let Bars { open, high, low, close, volume, spread, columns, open_time, .. } = &self.bars;
+        let mut hash = Xxh3::new();
+        open_time.iter().for_each(|time| hash.update(&time.to_le_bytes()));
+        for numbers in [open, high, low, close, volume, spread].into_iter().chain(columns) {
+            numbers.iter().for_each(|number| hash.update(&number.to_le_bytes()));
+        }
+        format!("{:032x}", hash.digest128())
+    }
+}
+
+/// Reads the bars of `file`, with the columns among `features`.
+fn read_bars(
+    recipe: &Recipe,
+    file: &ContextFile,
+    features: &[Feature],
+    folder: &SpoolFolder,
+    host: &Host<'_>,
+) -> Result<StreamedRecordings> {
+    let reading = Recipe {
+        bars: vec![file.path.clone()],
+        bid: Vec::new(),
+        ask: Vec::new(),
+        symbol: Some(file.symbol.clone()),
+        symbol_pattern: None,
+        pip_size: Some(PipSizes::All(1.0)),
+        format: None,
+        date_order: None,
+        base: None,
+        calendar: Calendar::All,
+        features: FeatureList(features.to_vec()),
+        function_columns: Vec::new(),
+        target: TargetKind::LogReturn,
+        label_end: None,
+        weight: None,
+        context: Vec::new(),
+        ..recipe.clone()
+    };
+    let mut read = reading.read_streamed(folder, host)?;
+    match (read.bars.is_empty(), read.recordings.universe.excluded.pop()) {
+        (true, Some(excluded)) => Err(excluded.reason.into()),
+        (true, None) => Err(Error::data(format!("{}: expected bars, found none", file.path.display()))),
+        (false, _) => Ok(read),
+    }
+}
+
+impl BarFunctions for ContextInstruments {
+    fn columns(&self, call: &FunctionCall<'_>) -> bars::Result<Vec<FunctionColumn>> {
+        if call.bars.is_empty() {
+            return Ok(Vec::new());
+        }
+        let columns = self.0.iter().map(|instrument| instrument.columns(call));
+        Ok(columns.collect::<bars::Result<Vec<_>>>()?.concat())
+    }
+
+    fn has_targets(&self) -> bool {
+        false
+    }
+
+    fn targets(&self, call: &FunctionCall<'_>) -> bars::Result<FunctionTargets> {
+        panic!("{} is asked for targets of context", call.instrument)
+    }
+
+    fn frames(&self) -> &str {
+        "files"
+    }
+
+    fn fingerprints(&self) -> Vec<(String, String)> {
+        self.0.iter().map(|own| (format!("{CONTEXT}{}", own.symbol), own.fingerprint())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_a_symbol_and_a_file() {
+        for text in ["DXY=dxy.csv", "US 500=a=b.csv"] {
+            assert_eq!(text.parse::<ContextFile>().unwrap().to_string(), text);
+        }
+        for text in ["DXY", "=dxy.csv", "DXY=", "A,B=x.csv", " DXY=x.csv"] {
+            let expected = format!("`{text}` is no context; expected SYMBOL=FILE, such as DXY=dxy.csv");
+            assert_eq!(text.parse::<ContextFile>().unwrap_err(), expected);
+        }
+    }
+}
