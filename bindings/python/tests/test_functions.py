@@ -246,6 +246,33 @@ class Functions(InFolder):
         ds = mb.ingest(frame[:9000], **{**options, "out": self.folder / "longer.h5"})
         self.assertGreater(len(ds.append(frame[8990:], **again)), len(ds))
 
+    def test_context_is_followed(self) -> None:
+        frame = self.frame(21)
+        five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
+        dollar = (five.dropna() * 80).iloc[:-30].rename_axis("time").reset_index()
+        # A hole that is longer than a tail of bars, and an end before that of the bars.
+        dollar = pandas.concat([dollar[:1850], dollar[1870:]])
+
+        def change(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].ewm(span=30, adjust=False).mean().rename("smooth") / bars["close"] - 1
+
+        past, coming = frame[:9000], frame[9000:]
+        context = {"DXY": dollar}
+        options = {**OPTIONS, "features": ["body", "rsi_14", change], "context": context}
+        ds = mb.ingest(past, out=self.folder / "own.h5", **options)
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=3)
+        followed = {one.time: one.values for one in run.follow(coming, features=change, context=context)}
+        longer = ds.append(coming, features=change, context=context)
+        predicted = run.predict(longer, changed_data=True)
+        assert predicted.times is not None
+        times = {time: place for place, time in enumerate(predicted.times)}
+        seen = [time for time in followed if time in times]
+        self.assertGreater(len(seen), 0.9 * (len(longer) - len(ds)))
+        for time in seen:
+            np.testing.assert_allclose(followed[time], predicted.values[times[time]], rtol=1e-4, atol=1e-6)
+        with self.assertRaisesRegex(mb.DataError, "its features are the columns .*DXY.age of functions"):
+            run.follow(coming, features=change)
+
     def test_context_in_files_is_that_of_frames(self) -> None:
         frame = self.frame()
         five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})

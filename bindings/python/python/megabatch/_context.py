@@ -48,6 +48,11 @@ class Context:
                     row=row,
                 )
 
+    @property
+    def until_ns(self) -> int:
+        """When the last bar closes."""
+        return int(self._time_ns[-1]) + self._base_ns
+
     def fingerprint(self) -> str:
         """A hash of the bars."""
         found = hashlib.sha256(self._time_ns.tobytes())

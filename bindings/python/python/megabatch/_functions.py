@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _features, _frames
-from ._context import Context
+from ._context import Context, ContextBars
 from .errors import ConfigError, DataError
 
 BarFunction = Callable[[Any], Any]
@@ -21,12 +21,13 @@ BarFunction = Callable[[Any], Any]
 
 _TIMES = ("time", "close_time")
 _LABEL_END = "label_end"
+_Arrays = dict[str, npt.NDArray[np.float64]]
 _Column = tuple[str, str, bytes, bool]
 """Function, name, 64-bit floats, and whether they had 32 bits or fewer."""
 
 
 class Functions:
-    """Functions that are features, called with frames of one library."""
+    """Functions that are features, called with frames of one library, and other instruments beside them."""
 
     def __init__(
         self,
@@ -34,11 +35,15 @@ class Functions:
         target: BarFunction | None,
         library: str | None,
         context: Sequence[Context] = (),
+        *,
+        context_is_whole: bool = False,
     ) -> None:
         self._library = library or _first_library()
         self._features = _by_name(features)
         self._target = target
         self._context = context
+        # For bars that come one by one: the features of each timeframe of another instrument, all that are known.
+        self._whole: dict[tuple[str, str], tuple[ContextBars, _Arrays]] | None = {} if context_is_whole else None
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
@@ -58,17 +63,29 @@ class Functions:
     def _context_columns(self, context: Context, call: _Call) -> list[_Column]:
         """The features of another instrument at each bar of a call. Its bars begin and end with those of the call, so
         that nothing else is seen where these end earlier."""
-        bars = context.bars(int(call.open_ns[0]), int(call.close_ns[-1]), call.duration_ns) if len(call.open_ns) else None
-        if bars is None:
+        if not len(call.open_ns):
             return []
+        if self._whole is None:
+            bars, columns = self._context_bars(context, call, int(call.close_ns[-1]))
+        else:
+            # The first call has the history.
+            place = (context.symbol, call.timeframe)
+            if place not in self._whole:
+                self._whole[place] = self._context_bars(context, call, context.until_ns)
+            bars, columns = self._whole[place]
+        looked_up = bars.looked_up(columns, call.close_ns, call.duration_ns)
+        name_of = f"context {context.symbol}"
+        return [_native(name_of, f"{context.symbol}.{name}", values) for name, values in looked_up.items()]
+
+    def _context_bars(self, context: Context, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
+        """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
+        bars = context.bars(int(call.open_ns[0]), until_ns, call.duration_ns)
         columns = dict(bars.features)
         own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, bars.given)
         for name, function in self._features.items():
             for _, column, values, _ in own.columns(function, name)[0]:
                 columns[column] = np.frombuffer(values, np.float64)
-        looked_up = bars.looked_up(columns, call.close_ns, call.duration_ns)
-        place = f"context {context.symbol}"
-        return [_native(place, f"{context.symbol}.{name}", values) for name, values in looked_up.items()]
+        return bars, columns
 
     def targets(
         self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]

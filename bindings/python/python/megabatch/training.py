@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _frames, _functions, _megabatch, _settings
+from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._tabular import Tabular
@@ -411,6 +412,13 @@ class Run:
         }
         return _megabatch.export(call)[1]
 
+    def _data_path(self, data: _Data) -> str | None:
+        """The file of `data`, or that of the run."""
+        if data is not None:
+            return os.fspath(_path_of(data, "follow") or "")
+        plan = self.path / "plan.json"
+        return str(json.loads(plan.read_text())["data"]["path"]) if plan.is_file() else None
+
     def follow(
         self,
         bars: Any = None,
@@ -423,6 +431,7 @@ class Run:
         checkpoint: str = "best",
         other_instruments: bool = False,
         features: Sequence[_functions.BarFunction] | _functions.BarFunction | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> Follower:
         """A model that predicts bars as they come, after the bars that its data were made of, those of `history`, or
         none (`cold=True`).
@@ -430,6 +439,9 @@ class Run:
         Data with features of functions need these again, as `features=[function]`. A function is called with all bars
         of the history, and then for each bar that closes with the shortest tail that gave the values of all; its frames
         are of the library of `bars`, or of that of `data`.
+
+        `context` are frames of the other instruments among the data's features, from the first bar of the history on.
+        Bars that come after their last see its values.
 
         Iterating over the answer gives the forecasts for `bars`, a frame or bars one by one; without them, `push`
         takes the next bar.
@@ -444,22 +456,29 @@ class Run:
             "history": files,
             "symbol": symbol,
             "zone": zone,
-            "functions": _functions_of(features, bars, data),
+            "functions": _functions_of(features, bars, self._data_path(data), context),
         }
         return Follower(_megabatch.Follower(call), bars, symbol, zone)
 
 
-def _functions_of(features: Any, bars: Any, data: _Data) -> dict[str, Any] | None:
-    """The functions among the features of bars that come."""
+def _functions_of(
+    features: Any, bars: Any, data: str | None, context: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """The functions among the features of bars that come, and other instruments."""
     stated, called = _functions.split(features)
     if stated:
         raise ConfigError(f"features: {', '.join(map(str, stated))}: give the functions alone", key="features")
-    if not called:
+    if not called and not context:
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
-    if library is None and data is not None:
-        library = _megabatch.function_inputs(_path_of(data, "follow") or "")[1]
-    return _functions.Functions(called, None, library).native()
+    names: list[str] = []
+    if data is not None:
+        _, of_data, names = _megabatch.function_inputs(data)
+        library = library or of_data
+    if library not in _frames.LIBRARIES:
+        library = None
+    others = [Context(name, frame, names) for name, frame in (context or {}).items()]
+    return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 
 def _check_part(part: str | None) -> None:

@@ -130,7 +130,9 @@ impl StreamingModel {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
-        refuse_context(&recipe)?;
+        if host.functions.is_none() {
+            refuse_context(&recipe)?;
+        }
         require_functions(&spec.functions(), request, host)?;
         if recipe.calendar == Calendar::Common {
             return Err(refuse(
@@ -304,12 +306,12 @@ impl StreamingModel {
     }
 }
 
-/// Refuses features of other instruments, whose bars a stream of one instrument does not have.
+/// Refuses features of other instruments, whose bars do not come with those of one.
 fn refuse_context(recipe: &Recipe) -> Result<()> {
     match recipe.context.first() {
         None => Ok(()),
         Some(file) => Err(refuse(&format!(
-            "its data have features of {}, another instrument, whose bars do not come with these",
+            "its data have features of {0}, another instrument, whose bars do not come with these: give them in Python, as run.follow(…, context={{\"{0}\": frame}})",
             file.symbol
         ))),
     }
