@@ -1,49 +1,18 @@
 //! Bars of other instruments in files, whose features stand beside those of a series.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
-
 use megabatch_bars::{
     self as bars, BarFunctions, BarSource as _, Bars, ContextBars, Feature, FunctionCall, FunctionColumn,
     FunctionTargets, TargetKind, context_bars, name_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use super::functions::CONTEXT;
-use super::recipe::{Calendar, FeatureList, PipSizes, Recipe, StreamedRecordings};
+use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, StreamedRecordings};
 use super::spool::SpoolFolder;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
 
-/// A file of bars of another instrument, written `SYMBOL=FILE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContextFile {
-    /// Name of the instrument.
-    pub symbol: String,
-    /// The file.
-    pub path: PathBuf,
-}
-
-impl FromStr for ContextFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("`{text}` is no context; expected SYMBOL=FILE, such as DXY=dxy.csv");
-        let (symbol, path) = text.split_once('=').ok_or_else(expected)?;
-        let is_plain = !symbol.trim().is_empty() && !symbol.contains([',', '"', '\n']) && symbol.trim() == symbol;
-        if !is_plain || path.is_empty() {
-            return Err(expected());
-        }
-        Ok(ContextFile { symbol: symbol.to_owned(), path: path.into() })
-    }
-}
-
-impl fmt::Display for ContextFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.symbol, self.path.display())
-    }
-}
+/// Begins the name of what gives the features of another instrument.
+pub(super) const CONTEXT: &str = "context ";
 
 /// Instruments whose bars are in memory.
 pub(super) struct ContextInstruments(Vec<ContextInstrument>);
@@ -190,21 +159,5 @@ impl BarFunctions for ContextInstruments {
 
     fn fingerprints(&self) -> Vec<(String, String)> {
         self.0.iter().map(|own| (format!("{CONTEXT}{}", own.symbol), own.fingerprint())).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_context_is_a_symbol_and_a_file() {
-        for text in ["DXY=dxy.csv", "US 500=a=b.csv"] {
-            assert_eq!(text.parse::<ContextFile>().unwrap().to_string(), text);
-        }
-        for text in ["DXY", "=dxy.csv", "DXY=", "A,B=x.csv", " DXY=x.csv"] {
-            let expected = format!("`{text}` is no context; expected SYMBOL=FILE, such as DXY=dxy.csv");
-            assert_eq!(text.parse::<ContextFile>().unwrap_err(), expected);
-        }
     }
 }

@@ -18,7 +18,7 @@ use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
 use super::Recipe;
-use super::context::ContextInstruments;
+use super::context::{CONTEXT, ContextInstruments};
 use super::recipe::StreamedRecordings;
 use super::spool::SpoolFolder;
 use super::work::Pass;
@@ -155,8 +155,6 @@ impl Recipe {
 
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
-/// Begins the name of what gives the features of another instrument.
-pub(super) const CONTEXT: &str = "context ";
 /// Name of the column of the ends of labels.
 const LABEL_END: &str = "label_end";
 

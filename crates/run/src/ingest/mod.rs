@@ -20,7 +20,6 @@ pub(crate) mod work;
 
 pub use append::append;
 pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
-pub use context::ContextFile;
 pub use functions::FunctionInputs;
 pub(crate) use functions::{FunctionUse, ReadBars};
 pub use megabatch_bars::Error as BarsError;
@@ -29,7 +28,9 @@ pub use megabatch_bars::{
     FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern,
     TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, name_in_context, shared_features,
 };
-pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name};
+pub use recipe::{
+    Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
+};
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub(crate) use series::implausible_columns;
 pub use series::ingest;

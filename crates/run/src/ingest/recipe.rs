@@ -20,11 +20,10 @@ use megabatch_bars::{
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
 
-use super::context::ContextFile;
 use crate::error::{Error, Result};
 use crate::text::Duration;
 
-pub use lists::{FeatureList, PipSizes, column_name, symbol_name};
+pub use lists::{ContextFile, FeatureList, PipSizes, column_name, symbol_name};
 pub(crate) use recordings::Recordings;
 pub(crate) use streamed::{StreamedRecordings, fit, instruments_of};
 pub use windows::{SampleRange, Windows};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use megabatch_bars::Feature;
@@ -21,6 +22,35 @@ pub struct FeatureList(
     /// The features.
     pub Vec<Feature>,
 );
+
+/// A file of bars of another instrument, written `SYMBOL=FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextFile {
+    /// Name of the instrument.
+    pub symbol: String,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl FromStr for ContextFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("`{text}` is no context; expected SYMBOL=FILE, such as DXY=dxy.csv");
+        let (symbol, path) = text.split_once('=').ok_or_else(expected)?;
+        let is_plain = !symbol.trim().is_empty() && !symbol.contains([',', '"', '\n']) && symbol.trim() == symbol;
+        if !is_plain || path.is_empty() {
+            return Err(expected());
+        }
+        Ok(ContextFile { symbol: symbol.to_owned(), path: path.into() })
+    }
+}
+
+impl fmt::Display for ContextFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.symbol, self.path.display())
+    }
+}
 
 /// The name of an instrument, which is not empty.
 ///
@@ -106,6 +136,17 @@ impl fmt::Display for FeatureList {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_context_is_a_symbol_and_a_file() {
+        for text in ["DXY=dxy.csv", "US 500=a=b.csv"] {
+            assert_eq!(text.parse::<ContextFile>().unwrap().to_string(), text);
+        }
+        for text in ["DXY", "=dxy.csv", "DXY=", "A,B=x.csv", " DXY=x.csv"] {
+            let expected = format!("`{text}` is no context; expected SYMBOL=FILE, such as DXY=dxy.csv");
+            assert_eq!(text.parse::<ContextFile>().unwrap_err(), expected);
+        }
+    }
 
     #[test]
     fn features_are_chosen_by_name() {
