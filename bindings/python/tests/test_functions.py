@@ -232,6 +232,8 @@ class Functions(InFolder):
             mb.leak(ds, samples=2, features=change)
         with self.assertRaisesRegex(mb.DataError, "context DXY: row 5 is not later than the row before it"):
             mb.ingest(frame, **{**options, "context": {"DXY": dollar.iloc[[0, 1, 2, 3, 4, 4, 6]]}})
+        with self.assertRaisesRegex(mb.DataError, ": DXY, M1: column range is a feature of other instruments already"):
+            mb.ingest(frame, **{**options, "features": ["range", lambda bars: change(bars).rename("range")]})
         with self.assertRaisesRegex(mb.DataError, "context DXY: row 0: close is nan: expected a price above 0"):
             mb.ingest(frame, **{**options, "context": {"DXY": dollar.assign(close=np.nan)}})
 

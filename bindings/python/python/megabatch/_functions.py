@@ -84,6 +84,13 @@ class Functions:
         own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, bars.given)
         for name, function in self._features.items():
             for _, column, values, _ in own.columns(function, name)[0]:
+                if column in columns:
+                    raise DataError(
+                        f"{name}: {context.symbol}, {call.timeframe}: column {column} is a feature of other instruments already: give "
+                        f"it a name of its own",
+                        function=name,
+                        column=column,
+                    )
                 columns[column] = np.frombuffer(values, np.float64)
         return bars, columns
 
