@@ -52,10 +52,10 @@ class InFolder(unittest.TestCase):
         mb.synth.samples(self.folder / name, **given)
         return mb.open(self.folder / name)
 
-    def program(self, *arguments: object) -> None:
-        """Runs the program `megabatch`."""
+    def program(self, *arguments: object) -> str:
+        """The output of the program `megabatch`."""
         command = [PROGRAM, *map(str, arguments)]
-        subprocess.run(command, check=True, capture_output=True, timeout=CHILD_SECONDS_MAX)
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=CHILD_SECONDS_MAX).stdout
 
     def python(self, code: str, *arguments: object) -> str:
         """The output of another Python."""

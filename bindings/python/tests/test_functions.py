@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 from typing import Any
 
+import h5py
 import megabatch as mb
 import numpy as np
 import pandas
@@ -303,6 +305,30 @@ class Functions(InFolder):
             mb.leak(longer, samples=1, context={"DXY": moved})
         with self.assertRaisesRegex(mb.ConfigError, "functions and frames do not go together with files"):
             mb.ingest(frame, **{**options, "features": [lambda bars: bars["close"]], "context": {"DXY": moved}})
+
+    def test_the_program_proves_what_no_function_gave(self) -> None:
+        def strength(bars: pandas.DataFrame) -> pandas.Series:
+            return (bars["close"].diff(7) > 0).astype("float64").where(bars["close"].shift(7).notna()).rename("strength")
+
+        frame = self.frame()
+        one = {**OPTIONS, "features": ["range", strength, "flow"], "columns": {"flow": "sum"}}
+        for name, options in (("features", one), ("targets", {**one, "target": label, "horizon": 20})):
+            path = mb.ingest(frame, out=self.folder / f"{name}.h5", **options).path
+            text = self.program("leak", path, "--samples", 4)
+            columns = "strength" if name == "features" else "strength, up"
+            self.assertIn(f"Not proven, for want of their functions: the columns {columns}.", text)
+            self.assertIn("4 samples, 4 at random", text)
+            # What is no function's is compared.
+            with h5py.File(path, "r+") as file:
+                del file["checksums"]
+                file["series/M5/values"][100, 1] += 1
+            with self.assertRaises(subprocess.CalledProcessError) as error:
+                self.program("leak", path, "--samples", 1)
+            self.assertIn("/series/M5/values is not what its bars give", error.exception.stderr)
+        dropped = mb.ingest(frame, out=self.folder / "dropped.h5", **one, on_error="skip")
+        with self.assertRaises(subprocess.CalledProcessError) as error:
+            self.program("leak", dropped.path)
+        self.assertIn("prove it in Python, as mb.leak(dataset, features=[function])", error.exception.stderr)
 
     def test_what_looks_ahead_is_named(self) -> None:
         frame = self.frame()

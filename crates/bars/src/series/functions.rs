@@ -273,6 +273,28 @@ impl FunctionBars {
         Ok(WithFunctions { bars: writer.finish()?, warm_up: begin, without_value })
     }
 
+    /// The bars from place `begin` on as [`FunctionBars::with_columns`] gives them, for functions
+    /// that are not at hand: 0 for each of their features, and targets that are not known.
+    ///
+    /// # Errors
+    /// [`Error::Spool`].
+    pub fn with_unknown_columns(self, begin: usize, spec: &SeriesSpec, folder: &Path) -> Result<SpooledBars> {
+        let slots = vec![0.0; spec.functions().len() * self.timeframes.len()];
+        let all = self.base.columns.len();
+        let is_given = spec.target_kind.is_function();
+        let has_label_end = spec.target_kind.label_end().is_some();
+        let own_end = all - usize::from(has_label_end && !is_given);
+        let targets = if is_given { spec.target_kind.columns().len() + usize::from(has_label_end) } else { 0 };
+        let mut writer = SpoolWriter::unnamed(folder, self.base.timeframe, spec.all_columns())?;
+        for index in begin..self.base.len() {
+            let base = |columns: Range<usize>| self.base.columns[columns].iter().map(move |column| column[index]);
+            let known = base(0..self.hidden.start).chain(slots.iter().copied()).chain(base(self.hidden.clone()));
+            let columns = known.chain(base(own_end..all)).chain(std::iter::repeat_n(f64::NAN, targets)).collect();
+            writer.push(Bar { columns, ..self.base.without_columns(index) })?;
+        }
+        writer.finish()
+    }
+
     /// The bars with the columns of features that [`FunctionBars::call`] gave, between those of the
     /// files and those that only functions see, as [`FunctionTail`](crate::FunctionTail) goes on
     /// with them.

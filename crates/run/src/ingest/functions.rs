@@ -153,6 +153,47 @@ impl Recipe {
     }
 }
 
+impl Recipe {
+    /// Reads the bars into `folder`, for a proof without the functions of the series at `path`,
+    /// whose account is `provenance`: 0 stands in the place of each of their features, and no
+    /// target of theirs is known.
+    ///
+    /// # Errors
+    /// A usage error for a series whose dropped bars only functions tell; those of reading.
+    pub(crate) fn read_without_functions(
+        &self,
+        path: &Path,
+        provenance: &Value,
+        folder: &SpoolFolder,
+        host: &Host<'_>,
+    ) -> Result<ReadBars> {
+        let account = &provenance["functions"];
+        if self.on_error != OnError::Fail {
+            return Err(Error::usage(format!(
+                "{}: bars without a value of its functions were dropped: prove it in Python, as mb.leak(dataset, features=[function])",
+                path.display()
+            )));
+        }
+        let StreamedRecordings { recordings, bars, fingerprints } = self.read_streamed(folder, host)?;
+        let (plain, spec) = (self.without_functions().spec(), self.spec());
+        let begin = |symbol: &str| account["warm_up_bars"][symbol].as_u64().unwrap_or(0) as usize;
+        let one = |(symbol, bars): (String, SpooledBars)| -> Result<SpooledBars> {
+            let seen = FunctionBars::read(&symbol, &bars, &plain, &self.function_columns)?;
+            drop(bars);
+            Ok(seen.with_unknown_columns(begin(&symbol), &spec, folder.path())?)
+        };
+        let bars = recordings.symbols().into_iter().zip(bars).map(one).collect::<Result<_>>()?;
+        let recordings = StreamedRecordings { recordings, bars, fingerprints };
+        Ok(ReadBars { recipe: self.clone(), recordings, functions: None })
+    }
+
+    /// Names of the columns of functions among features and targets.
+    pub(crate) fn function_names(&self) -> Vec<String> {
+        let targets = if self.target.is_function() { self.target.columns() } else { &[] };
+        self.spec().functions().into_iter().chain(targets.iter().cloned()).collect()
+    }
+}
+
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_bars::SeriesPiece;
-use megabatch_chunk_io::{SeriesColumn, SeriesDescription, SeriesFile, SeriesSource, SeriesTimeframeFile};
+use megabatch_chunk_io::{
+    AttributeValue, Scaler, SeriesColumn, SeriesDescription, SeriesFile, SeriesSource, SeriesTimeframeFile,
+};
 use rayon::prelude::*;
 
 use crate::error::Result;
@@ -25,11 +27,32 @@ enum Object {
     FirstTimeframe,
 }
 
+/// Columns whose values are known when a series is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownColumns {
+    All,
+    /// All but the features and targets of functions, which are not at hand.
+    WithoutFunctions,
+}
+
+impl KnownColumns {
+    /// True for each feature of these names whose values are known.
+    pub(super) fn mask(self, names: &[String]) -> Vec<bool> {
+        names.iter().map(|name| self == KnownColumns::All || !name.starts_with(FUNCTION)).collect()
+    }
+}
+
+/// Begins the name of a feature of a function.
+pub(super) const FUNCTION: &str = "function:";
+
 /// Comparison of the series in `source` with pieces that come in any order and from any thread.
 pub(super) struct Comparison<'a> {
     source: &'a SeriesSource,
     /// Rank of the first object that differs so far. Later ones do not matter.
     first_different: AtomicUsize,
+    known: KnownColumns,
+    /// True if the targets are known.
+    has_targets: bool,
 }
 
 /// Reads rows of an object.
@@ -37,9 +60,12 @@ type ReadRows<'a> = &'a dyn Fn(Range<usize>, &mut [f32]) -> megabatch_chunk_io::
 
 impl<'a> Comparison<'a> {
     /// Compares everything in `source` except bars and samples with `expected`.
-    pub(super) fn begin(source: &'a SeriesSource, expected: &SeriesDescription) -> Self {
-        let comparison = Comparison { source, first_different: AtomicUsize::new(usize::MAX) };
+    pub(super) fn begin(source: &'a SeriesSource, expected: &SeriesDescription, known: KnownColumns) -> Self {
         let file = source.file();
+        let kind = expected.attributes.get("target_kind");
+        let is_of_function = matches!(kind, Some(AttributeValue::Text(kind)) if kind.starts_with(FUNCTION));
+        let has_targets = known == KnownColumns::All || !is_of_function;
+        let comparison = Comparison { source, first_different: AtomicUsize::new(usize::MAX), known, has_targets };
         if file.shape().samples != expected.samples {
             comparison.differs(Object::SampleTime as usize);
         }
@@ -64,7 +90,7 @@ impl<'a> Comparison<'a> {
                 && found.feature_names() == expected.feature_names
                 && found.instrument_starts() == expected.instrument_start
                 && found.segment_starts() == expected.segment_start
-                && found.scaler() == expected.scaler.as_ref();
+                && is_same_scaler(found.scaler(), expected.scaler.as_ref(), &known.mask(&expected.feature_names));
             if !is_same {
                 comparison.differs(index_of(k));
             }
@@ -94,7 +120,7 @@ impl<'a> Comparison<'a> {
         self.compare_integers(Object::SampleTime as usize, SeriesColumn::SampleTime, first, &piece.sample_time)?;
         self.compare_integers(Object::ReachTime as usize, SeriesColumn::ReachTime, first, &piece.receptive_start)?;
         // A file of before does not tell it.
-        if self.file().has_column(SeriesColumn::LabelEndTime) {
+        if self.has_targets && self.file().has_column(SeriesColumn::LabelEndTime) {
             let (rank, column) = (Object::LabelEndTime as usize, SeriesColumn::LabelEndTime);
             self.compare_integers(rank, column, first, &piece.label_end_time)?;
         }
@@ -103,6 +129,7 @@ impl<'a> Comparison<'a> {
         let timeframes = piece.timeframes.len();
         // The numbers are nearly all bytes of the file.
         (0..timeframes + 1).into_par_iter().with_max_len(1).try_for_each(|k| match piece.timeframes.get(k) {
+            None if !self.has_targets => Ok(()),
             None => {
                 let read = |rows: Range<usize>, out: &mut [f32]| self.source.read_targets(&[rows], out).map(drop);
                 self.compare_numbers(Object::Targets as usize, &read, first, &piece.targets)
@@ -159,12 +186,17 @@ impl<'a> Comparison<'a> {
             return Ok(());
         }
         let width = self.width(rank);
+        let is_known = match rank.checked_sub(Object::FirstTimeframe as usize) {
+            Some(place) => self.known.mask(self.file().timeframes()[place / 2].feature_names()),
+            None => vec![true; width],
+        };
         let mut found = vec![0.0; ROWS.min(expected.len() / width) * width];
         for (place, expected) in expected.chunks(found.len()).enumerate() {
             let first = first + place * ROWS;
             let found = &mut found[..expected.len()];
             read(first..first + expected.len() / width, found)?;
-            if found.iter().zip(expected).any(|(a, b)| a.to_bits() != b.to_bits()) {
+            let pairs = found.iter().zip(expected).zip(is_known.iter().cycle());
+            if pairs.into_iter().any(|((a, b), is_known)| *is_known && a.to_bits() != b.to_bits()) {
                 self.differs(rank);
                 return Ok(());
             }
@@ -204,6 +236,19 @@ impl<'a> Comparison<'a> {
             None => named.into_iter().find(|&(object, _)| object as usize == rank)?.1.to_owned(),
         })
     }
+}
+
+/// True for scalers that are equal in the features that are known.
+fn is_same_scaler(found: Option<&Scaler>, expected: Option<&Scaler>, is_known: &[bool]) -> bool {
+    let (Some(found), Some(expected)) = (found, expected) else { return found.is_none() && expected.is_none() };
+    let is_same = |found: &[f64], expected: &[f64]| {
+        let mut pairs = found.iter().zip(expected).zip(is_known.iter().cycle());
+        found.len() == expected.len() && pairs.all(|((a, b), is_known)| !is_known || a == b)
+    };
+    found.kind == expected.kind
+        && found.fit_end_time == expected.fit_end_time
+        && is_same(&found.center, &expected.center)
+        && is_same(&found.scale, &expected.scale)
 }
 
 /// Rows that are compared at once.

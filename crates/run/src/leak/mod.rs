@@ -39,7 +39,7 @@ use crate::ingest::{ContextFile, FunctionUse, ReadBars, Recipe, StreamedRecordin
 use crate::synth::random::Random;
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
-use comparison::{Comparison, different_attribute};
+use comparison::{Comparison, FUNCTION, KnownColumns, different_attribute};
 use split_proof::{ExactSpans, LabelEnds, SplitProof, SplitSource, prove_splits};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
@@ -108,8 +108,15 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let scratch = scratch_folder(path, host)?;
     let spool = SpoolFolder::open(&scratch.path().join("series"))?;
     require_room_for_bars(&recipe, spool.path())?;
-    let ReadBars { recipe, recordings, functions } =
-        recipe.read_with_functions(FunctionUse::Proven(path, options.seed), &spool, host)?;
+    let unproven = match (host.functions, recipe.context.is_empty()) {
+        (None, true) => recipe.function_names(),
+        _ => Vec::new(),
+    };
+    let ReadBars { recipe, recordings, functions } = match unproven.is_empty() {
+        true => recipe.read_with_functions(FunctionUse::Proven(path, options.seed), &spool, host)?,
+        false => recipe.read_without_functions(path, &provenance.json, &spool, host)?,
+    };
+    let known = if unproven.is_empty() { KnownColumns::All } else { KnownColumns::WithoutFunctions };
     let StreamedRecordings { mut recordings, bars, fingerprints } = recordings;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
     let kept_scaler = KeptScaler::recorded(&provenance.json);
@@ -127,14 +134,15 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
         warnings: &header.warnings,
         kept_scaler: kept_scaler.as_ref(),
     };
-    provenance.require_same_provenance(provenance_json(&recipe, &recordings, series, &fingerprints)?)?;
+    provenance.require_same_provenance(provenance_json(&recipe, &recordings, series, &fingerprints)?, known)?;
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() };
-    require_same(file, &plan, &header, origin, host)?;
+    require_same(file, &plan, &header, origin, known, host)?;
 
     let kept = |one: &&StreamedInstrument<'_>| header.instruments().iter().any(|name| name == one.name);
     let instruments: Vec<StreamedInstrument<'_>> = instruments.iter().filter(kept).copied().collect();
     let moments = Moments::choose(options, file, &header, &provenance.zones())?;
-    let proofs = Proofs { file, seed: options.seed, instruments: &instruments, spec: &spec, header: &header, host };
+    let proofs =
+        Proofs { file, seed: options.seed, instruments: &instruments, spec: &spec, header: &header, known, host };
     let fit_end_proven = proofs.prove_scalers(spool.path())?;
     let bars_replaced = proofs.prove(&moments)?;
     let (config, asked) = split_config(&options.settings, spec.train_fraction, host)?;
@@ -146,7 +154,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let exact = ExactSpans { file: file.file(), instruments: &instruments, segments: &header.segments, ends };
     let split = prove_splits(&source, &config, &exact, asked)?;
     spool.remove();
-    let mut warnings = implausible_columns(&instruments, &spec)?;
+    let mut warnings = if unproven.is_empty() { implausible_columns(&instruments, &spec)? } else { Vec::new() };
     for name in functions.iter().flat_map(|functions| functions.changed(&provenance.json)) {
         warnings.push(format!(
             "the source of the function {name} is another one than when the file was made, and gives the same values"
@@ -158,6 +166,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
         "samples": header.samples,
         "warnings": warnings,
         "columns_taken_as_known": BTreeSet::from_iter(spec.columns()),
+        "functions_not_proven": unproven,
         "target_columns": spec.target_kind.file_columns(),
         "label_end_column": spec.target_kind.label_end(),
         "weight_column": spec.weight,
@@ -217,6 +226,7 @@ fn require_same(
     plan: &SeriesPlan<'_>,
     header: &SeriesHeader,
     origin: Origin<'_>,
+    known: KnownColumns,
     host: &Host<'_>,
 ) -> Result<()> {
     let path = file.file().path();
@@ -224,7 +234,7 @@ fn require_same(
     if let Some(name) = different_attribute(file.file(), &expected)? {
         return Err(not_what_its_bars_give(path, &format!("the attribute {name}")));
     }
-    let comparison = Comparison::begin(file, &expected);
+    let comparison = Comparison::begin(file, &expected, known);
     let comparing = Pass::begin(host, "compare", "bars", plan.bars() as u64);
     plan.write(header, &|bars| comparing.advance(bars as u64), &|piece| comparison.compare(piece))?;
     comparison.difference().map_or(Ok(()), |object| Err(not_what_its_bars_give(path, &object)))
@@ -256,7 +266,7 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
         0 => "no change of the clocks lies in it".to_owned(),
         count => format!("around {count} changes of the clocks ({})", changes.join(", ")),
     };
-    let functions = functions_text(&facts["functions"]);
+    let functions = functions_text(facts);
     let text = format!(
         "{}: made of its source, byte for byte.\n{functions}{}{scalers}{} samples, {} at random and {around}: each is the same, bit for bit, whatever follows it \
          ({} bars replaced in {:.1} s).\n{}",
@@ -275,6 +285,14 @@ fn describe(path: &Path, moments: &Moments, split: &SplitProof, facts: &Value) -
 
 /// A sentence about functions that were replayed.
 fn functions_text(facts: &Value) -> String {
+    let unproven: Vec<&str> = listed(facts, "functions_not_proven").filter_map(Value::as_str).collect();
+    if !unproven.is_empty() {
+        return format!(
+            "Not proven, for want of their functions: the columns {}. In Python, mb.leak(dataset, features=[function]) replays them.\n",
+            unproven.join(", ")
+        );
+    }
+    let facts = &facts["functions"];
     let names: Vec<&str> = facts["columns"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     match names.is_empty() {
         true => String::new(),
@@ -378,12 +396,16 @@ impl<'a> Provenance<'a> {
         Ok(recipe)
     }
 
-    /// Requires that the file's provenance matches the bars found; the bars' places do not count.
-    fn require_same_provenance(&self, mut found: Value) -> Result<()> {
+    /// Requires that the file's provenance matches the bars found; the bars' places do not count,
+    /// nor do warnings about columns that are not known.
+    fn require_same_provenance(&self, mut found: Value, known: KnownColumns) -> Result<()> {
         let mut said = self.json.clone();
         for provenance in [&mut said, &mut found] {
             provenance["recipe"] = Value::Null;
             provenance["functions"] = Value::Null;
+            if let (Some(warnings), KnownColumns::WithoutFunctions) = (provenance["warnings"].as_array_mut(), known) {
+                warnings.retain(|warning| !warning.as_str().is_some_and(|text| text.starts_with(FUNCTION)));
+            }
             for list in LISTS {
                 for instrument in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                     // Why an instrument is left out is told with its path.
@@ -498,6 +520,7 @@ struct Proofs<'a> {
     instruments: &'a [StreamedInstrument<'a>],
     spec: &'a SeriesSpec,
     header: &'a SeriesHeader,
+    known: KnownColumns,
     host: &'a Host<'a>,
 }
 
@@ -564,7 +587,9 @@ impl Proofs<'_> {
             let mut seen = vec![0.0; proven.len()];
             let rows = proven.len() / timeframe.feature_names().len();
             self.file.read_bars(k, std::slice::from_ref(&(end_row - rows..end_row)), &mut seen)?;
-            let same = seen.iter().zip(proven).all(|(a, b)| a.to_bits() == b.to_bits());
+            let is_known = self.known.mask(timeframe.feature_names());
+            let pairs = seen.iter().zip(proven).zip(is_known.iter().cycle());
+            let same = pairs.into_iter().all(|((a, b), is_known)| !is_known || a.to_bits() == b.to_bits());
             if !same {
                 return Err(Error::data(format!(
                     "{}: sample {n}: its window of {} is not the one that was proven",
