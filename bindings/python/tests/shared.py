@@ -65,8 +65,9 @@ class InFolder(unittest.TestCase):
         return done.stdout
 
     @contextlib.contextmanager
-    def child(self, code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-        """Another Python, whose output is a pipe; it is waited for. It hears interrupts, which background jobs ignore."""
+    def child(self, code: str, *arguments: object, returns: int = 0) -> Iterator[subprocess.Popen[str]]:
+        """Another Python, whose output is a pipe; it is waited for, and its exit code is `returns`. It hears interrupts,
+        which background jobs ignore."""
         hears = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         command = [sys.executable, "-c", hears + code, *map(str, arguments)]
 
@@ -85,7 +86,7 @@ class InFolder(unittest.TestCase):
             finally:
                 timer.cancel()
                 child.kill()
-        self.assertEqual(child.returncode, 0, errors.read_text())
+        self.assertEqual(child.returncode, returns, errors.read_text())
 
 
 def resident_bytes() -> int:

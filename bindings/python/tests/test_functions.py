@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import subprocess
 from typing import Any
 
@@ -305,6 +306,35 @@ class Functions(InFolder):
             mb.leak(longer, samples=1, context={"DXY": moved})
         with self.assertRaisesRegex(mb.ConfigError, "functions and frames do not go together with files"):
             mb.ingest(frame, **{**options, "features": [lambda bars: bars["close"]], "context": {"DXY": moved}})
+
+    def test_an_ingest_that_is_killed_in_a_function_leaves_nothing_half(self) -> None:
+        self.bars()
+        code = """
+import sys, threading, pandas, megabatch as mb
+_, path, out, killed_at = sys.argv
+frame = pandas.read_csv(path)
+frame["time"] = pandas.to_datetime(frame.iloc[:, 0], utc=True)
+calls = []
+def drift(bars):
+    calls.append(len(bars))
+    if len(calls) == int(killed_at):
+        print("called", flush=True)
+        threading.Event().wait()
+    return bars["close"].diff(5).rename("drift")
+options = {"timeframes": {"M1": 12, "M5": 6}, "target": "log_return", "horizon": 3, "stride": 20}
+ds = mb.ingest(frame[["time", "open", "high", "low", "close"]], symbol="EURUSD", features=["body", drift], out=out, **options)
+print(ds.fingerprint())
+"""
+        expected = self.python(code, self.folder / "EURUSD.csv", self.folder / "whole.h5", 0)
+        out = self.folder / "own.h5"
+        for killed_at in (1, 2):
+            with self.child(code, self.folder / "EURUSD.csv", out, killed_at, returns=-signal.SIGKILL) as child:
+                assert child.stdout is not None
+                self.assertEqual(child.stdout.readline(), "called\n")
+                child.kill()
+            self.assertFalse(out.exists())
+        self.assertEqual(self.python(code, self.folder / "EURUSD.csv", out, 0), expected)
+        self.assertFalse([path.name for path in self.folder.iterdir() if path.name.startswith(".")])
 
     def test_the_program_proves_what_no_function_gave(self) -> None:
         def strength(bars: pandas.DataFrame) -> pandas.Series:

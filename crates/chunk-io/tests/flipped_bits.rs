@@ -21,7 +21,10 @@ fn series() -> Series {
     let plan = Plan { timeframes, horizons: 3, ..Plan::two_instruments() };
     let mut series = made::series(&Plan { base_bars: vec![1_500, 1_200], ..plan });
     let tables = series.timeframes.iter_mut().flat_map(|timeframe| &mut timeframe.values);
-    tables.chain(&mut series.targets).for_each(|value| *value = f16::from_f32(*value).to_f32());
+    tables
+        .chain(&mut series.targets)
+        .chain(&mut series.sample_weight)
+        .for_each(|value| *value = f16::from_f32(*value).to_f32());
     series
 }
 
@@ -93,7 +96,7 @@ fn store(path: &Path, array: &str, form: &Form) {
     let group = file.group(if parent.is_empty() { "/" } else { parent }).unwrap();
     match form.element {
         _ if array.ends_with("time") => store_as::<i64>(&group, name, form),
-        _ if array.starts_with("/samples") => store_as::<i32>(&group, name, form),
+        _ if array.starts_with("/samples") && !array.ends_with("weight") => store_as::<i32>(&group, name, form),
         ElementType::Half => store_as::<f16>(&group, name, form),
         ElementType::Single => store_as::<f32>(&group, name, form),
         ElementType::Double => store_as::<f64>(&group, name, form),

@@ -30,6 +30,7 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
         ineffective.iter().map(|setting| format!("{} has no effect{}", setting.path, setting.unmet.reason())).collect();
     notes.extend(odd_settings(setup, steps));
     notes.extend(setup.data.notes());
+    setup.training.check_weights(setup.data.samples(), &setup.split.train)?;
     notes.extend(note_on_weights(setup));
     notes.extend(setup.temperature.map(|temperature| {
         format!(

@@ -21,6 +21,14 @@ impl Config {
     pub fn is_weighted(&self, samples: &dyn Samples) -> bool {
         self.sample_weights == SampleWeighting::Auto && samples.weights().is_some()
     }
+
+    /// Refuses weights with which nothing would be learnt from the samples `train`.
+    ///
+    /// # Errors
+    /// [`Error::Weight`] for a weight that is none, and [`Error::NoWeight`] where all are 0.
+    pub fn check_weights(&self, samples: &dyn Samples, train: &SampleRanges) -> Result<()> {
+        if self.is_weighted(samples) { SampleWeights::new(samples, train).map(drop) } else { Ok(()) }
+    }
 }
 
 /// Weights of the samples of a source, and their mean in training.
