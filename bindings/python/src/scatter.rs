@@ -81,7 +81,7 @@ macro_rules! with_element {
 }
 
 /// Numbers from which on threads are worth waking.
-const POOL_NUMBERS: usize = 1 << 16;
+const POOL_NUMBERS: usize = 1 << 19;
 
 /// Numbers from which on other threads of Python go on meanwhile.
 const DETACHED_NUMBERS: usize = 1 << 12;

@@ -242,10 +242,13 @@ class Gradients(unittest.TestCase):
         self.src = (torch.randperm(7 * 3, generator=random).double().view(7, 3) / 5 - 2.1).requires_grad_()
         self.out = (torch.randn(5, 3, generator=random, dtype=torch.float64) + 0.05).requires_grad_()
 
-    def check(self, function: Any, *inputs: Any, second: bool = True) -> None:
+    def check(self, function: Any, *inputs: Any) -> None:
         self.assertTrue(torch.autograd.gradcheck(function, inputs))
-        if second:
-            self.assertTrue(torch.autograd.gradgradcheck(function, inputs))
+        self.assertTrue(torch.autograd.gradgradcheck(function, inputs))
+        # Second derivatives are those of a form that must give the first ones too.
+        weighted = function(*inputs).sin().sum()
+        first = torch.autograd.grad(weighted, inputs, retain_graph=True)
+        torch.testing.assert_close(torch.autograd.grad(weighted, inputs, create_graph=True), first)
 
     def test_src_and_out(self) -> None:
         for name in ("sum", "mean", "min", "max", "mul"):

@@ -5,8 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import os
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 import warnings
 from typing import Any
@@ -172,6 +177,35 @@ class Compilers(unittest.TestCase):
     def test_shapes_without_numbers(self) -> None:
         src, by = example("scatter_sum")
         self.assertEqual(ms.scatter_sum(src.to("meta"), by.to("meta"), 0, None, 4).shape, (4, 2))
+
+
+@needs_torch
+class Pages(unittest.TestCase):
+    def test_the_code_of_the_guide_runs(self) -> None:
+        guide = pathlib.Path(__file__).parents[3] / "docs" / "guide" / "scatter.md"
+        code = "\n".join(re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.M | re.S))
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    @unittest.skipUnless(
+        "TORCH_SCATTER" in os.environ, "TORCH_SCATTER is a checkout of torch_scatter, whose tests are run"
+    )
+    def test_the_tests_of_torch_scatter_pass(self) -> None:
+        plugin = (
+            "import importlib.util, sys\n"
+            "from megabatch import scatter\n"
+            "scatter.install()\n"
+            "place = f'{sys.argv.pop()}/torch_scatter/testing.py'\n"
+            "spec = importlib.util.spec_from_file_location('torch_scatter.testing', place)\n"
+            "sys.modules['torch_scatter.testing'] = testing = importlib.util.module_from_spec(spec)\n"
+            "spec.loader.exec_module(testing)\n"
+            "import pytest\n"
+            "sys.exit(pytest.main(sys.argv[1:]))\n"
+        )
+        checkout = os.environ["TORCH_SCATTER"]
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(pathlib.Path(checkout, "test"), pathlib.Path(folder, "test"))
+            options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "test", checkout]
+            subprocess.run([sys.executable, "-c", plugin, *options], check=True, cwd=folder)
 
 
 @needs_torch

@@ -8,7 +8,7 @@ use std::ops::Range;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 use super::element::{Element, Number};
-use super::parallel::{ColumnTile, Contiguous, Indexed, RowLists, RowOrder};
+use super::parallel::{ColumnTile, Contiguous, Indexed, PREFETCH_ROWS, RowLists, RowOrder};
 use super::segments::SegmentLoop;
 use super::shared_rows::SharedRows;
 use super::{Schedule, Segments, Shape};
@@ -128,6 +128,9 @@ impl<E: Element> SegmentLoop for Backward<'_, E> {
         let (arguments, d_out) = (&self.arguments[found..][..columns], &self.d_out[found..][..columns]);
         for place in self.segments.places(segment) {
             let row = self.segments.row(place);
+            if let Some(&later) = self.segments.order().and_then(|order| order.get(place + PREFETCH_ROWS)) {
+                self.to.prefetch(batch * rows + later as usize);
+            }
             // SAFETY: the row is in this segment alone, and a segment is one task's.
             let d_x = unsafe { self.to.row(batch * rows + row) };
             for ((d_x, &argument), &d_out) in d_x.iter_mut().zip(arguments).zip(d_out) {

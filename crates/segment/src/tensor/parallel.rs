@@ -37,7 +37,13 @@ pub(crate) trait RowOrder: Copy {
     fn row(self, place: usize) -> usize;
 
     /// A row to prefetch, where the hardware prefetcher would not.
-    fn later(self, place: usize) -> Option<usize>;
+    #[inline(always)]
+    fn later(self, place: usize) -> Option<usize> {
+        self.row_after(place, PREFETCH_ROWS)
+    }
+
+    /// The row `distance` places later, where the hardware prefetcher would not fetch it.
+    fn row_after(self, place: usize, distance: usize) -> Option<usize>;
 }
 
 /// Rows in memory order.
@@ -51,7 +57,7 @@ impl RowOrder for Contiguous {
     }
 
     #[inline(always)]
-    fn later(self, _place: usize) -> Option<usize> {
+    fn row_after(self, _place: usize, _distance: usize) -> Option<usize> {
         None
     }
 }
@@ -67,8 +73,8 @@ impl RowOrder for Indexed<'_> {
     }
 
     #[inline(always)]
-    fn later(self, place: usize) -> Option<usize> {
-        self.0.get(place + PREFETCH_ROWS).map(|&row| row as usize)
+    fn row_after(self, place: usize, distance: usize) -> Option<usize> {
+        self.0.get(place + distance).map(|&row| row as usize)
     }
 }
 
@@ -147,17 +153,24 @@ pub(crate) fn row(x: &[f32], row: usize, columns: usize) -> &[f32] {
 
 /// Prefetches `numbers` into the cache.
 #[inline(always)]
-#[allow(unsafe_code, reason = "the instruction is an intrinsic")]
 pub(crate) fn prefetch<T>(numbers: &[T]) {
-    #[cfg(target_arch = "x86_64")]
     for line in numbers.chunks(CACHE_LINE_BYTES / size_of::<T>()) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every CPU has the instruction, which touches no memory that the program sees.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        prefetch_line(line.as_ptr().cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = numbers;
 }
 
-#[cfg(target_arch = "x86_64")]
-const CACHE_LINE_BYTES: usize = 64;
+/// Prefetches the line of an address.
+#[inline(always)]
+#[allow(unsafe_code, reason = "the instruction is an intrinsic")]
+pub(crate) fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every CPU has the instruction, which touches no memory that the program sees.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+pub(crate) const CACHE_LINE_BYTES: usize = 64;

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
+use super::parallel::{CACHE_LINE_BYTES, prefetch_line};
 use super::{Segments, Shape};
 
 /// A tensor `[batches, rows, columns]` whose rows are written by the tasks that have their
@@ -36,6 +37,14 @@ impl<'a, T: Pod> SharedRows<'a, T> {
         assert!(is_partition(segments, rows), "a row is in two segments");
         segments.fill_outside(shape, tensor);
         SharedRows { first: tensor.as_mut_ptr(), rows: batches * rows, columns, tensor: PhantomData }
+    }
+
+    /// Prefetches a row that will be written.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, row: usize) {
+        for line in (0..self.columns * size_of::<T>()).step_by(CACHE_LINE_BYTES) {
+            prefetch_line(self.first.cast::<u8>().wrapping_add(row * self.columns * size_of::<T>() + line));
+        }
     }
 
     /// A row of those of all batches, to be written.
