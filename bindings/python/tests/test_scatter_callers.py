@@ -3,10 +3,12 @@ PyTorch: cargo xtask python test --torch."""
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import multiprocessing
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import subprocess
@@ -174,6 +176,30 @@ class Compilers(unittest.TestCase):
         with self.assertRaisesRegex(mb.ConfigError, "scatter_sum has no rule for torch.vmap"):
             torch.vmap(lambda x: ms.scatter_sum(x, by, 0, None, 4))(src.expand(3, 6, 2))
 
+    def test_derivatives_without_a_rule_are_refused(self) -> None:
+        src, by = example("scatter_sum")
+
+        def loss(x: Any) -> Any:
+            return ms.scatter_sum(x, by, 0, None, 4).sum()
+
+        for transform in (torch.func.grad, torch.func.jacrev, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))):
+            with self.assertRaisesRegex(mb.ConfigError, "scatter_sum has no (rule for transforms|forward)"):
+                transform(loss)(src)
+        with torch.autograd.forward_ad.dual_level():
+            torch.testing.assert_close(loss(src), src.sum())
+            with self.assertRaisesRegex(mb.ConfigError, "no forward derivatives"):
+                loss(torch.autograd.forward_ad.make_dual(src, src))
+
+    def test_tensors_on_a_gpu_are_refused_by_each_operator(self) -> None:
+        from megabatch import _scatter_operators as operators
+
+        for name, operator in vars(operators).items():
+            if isinstance(operator, operators.Operator):
+                registered = operator.registered.name()
+                self.assertTrue(torch._C._dispatch_has_kernel_for_dispatch_key(registered, "CUDA"), name)
+        with self.assertRaisesRegex(mb.DeviceError, r"no CUDA kernels in this version: move the tensors .* \.cpu\(\)"):
+            operators._refuse_cuda()
+
     def test_shapes_without_numbers(self) -> None:
         src, by = example("scatter_sum")
         self.assertEqual(ms.scatter_sum(src.to("meta"), by.to("meta"), 0, None, 4).shape, (4, 2))
@@ -227,8 +253,16 @@ class Plans(unittest.TestCase):
         self.assertEqual(values.grad[:, 0].tolist(), [2, 1, 0, 3, 0])
         self.assertEqual(repr(plan), "Plan(6 rows, 5 segments)")
         self.assertEqual(ms.Plan(index).dim_size, 4)
+        for same in (copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+            self.assertTrue(torch.equal(same.sum(src, 1), plan.sum(src, 1)))
         out = torch.ones(5, 2)
         self.assertTrue(torch.equal(plan.sum(src[0], 0, out), 1 + plan.sum(src[0], 0)))
+
+    def test_inference_mode(self) -> None:
+        with torch.inference_mode():
+            index = torch.tensor([1, 0, 1])
+            self.assertEqual(ms.Plan(index).sum(torch.ones(3)).tolist(), [1, 2])
+            self.assertEqual(ms.scatter_max(torch.ones(3), index)[1].tolist(), [1, 0])
 
     def test_other_tensors_are_refused(self) -> None:
         index = torch.tensor([1, 0, 1])

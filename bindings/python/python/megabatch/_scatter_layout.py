@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _megabatch
 from . import _scatter_operators as operators
@@ -27,10 +28,8 @@ def check(name: str, src: Tensor, index: Tensor, out: Tensor | None) -> None:
         )
     if src.dtype not in KINDS:
         raise ConfigError(f"{name}: tensors of {src.dtype} are not reduced; they may be {', '.join(map(str, KINDS))}")
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        functorch = torch._C._functorch
-        if any(tensor is not None and functorch.is_batchedtensor(tensor) for tensor in (src, index, out)):
-            raise ConfigError(f"{name} has no rule for torch.vmap: give tensors with a dimension for the batch")
+    if not torch.compiler.is_compiling():
+        _refuse_transforms(name, src, index, out)
     if src.device != index.device or (out is not None and out.device != src.device):
         others = f" and out on {out.device}" if out is not None else ""
         raise DeviceError(
@@ -42,6 +41,21 @@ def check(name: str, src: Tensor, index: Tensor, out: Tensor | None) -> None:
         )
     if out is not None and out.dtype != src.dtype:
         raise ConfigError(f"{name}: out is {out.dtype} and src {src.dtype}: give both the same")
+
+
+def _refuse_transforms(name: str, *tensors: Tensor | None) -> None:
+    """Refuses what the operators have no rules for, and what would lose derivatives without a word."""
+    if torch._C._are_functorch_transforms_active():
+        functorch = torch._C._functorch
+        given = [tensor for tensor in tensors if tensor is not None]
+        if any(map(functorch.is_batchedtensor, given)):
+            raise ConfigError(f"{name} has no rule for torch.vmap: give tensors with a dimension for the batch")
+        if any(map(functorch.is_functorch_wrapped_tensor, given)):
+            raise ConfigError(f"{name} has no rule for transforms of torch.func: use torch.autograd.grad or backward()")
+    if forward_ad._current_level >= 0:
+        for tensor in tensors:
+            if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:
+                raise ConfigError(f"{name} has no forward derivatives: use torch.autograd.grad or backward()")
 
 
 def dimension(name: str, dim: int, dims: int) -> int:

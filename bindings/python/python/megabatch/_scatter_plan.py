@@ -22,14 +22,21 @@ class Plan:
         self.index = index
         self.dim_size = segments("Plan", index, index, 0, None, dim_size)
         self._plan: Tensor = operators.plan(index, self.dim_size)
-        self._version = index._version
+        self._version = self._index_version()
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[Tensor, int]]:
+        return Plan, (self.index, self.dim_size)
 
     def __repr__(self) -> str:
         return f"Plan({self.index.shape[0]} rows, {self.dim_size} segments)"
 
+    def _index_version(self) -> int:
+        # Tensors of inference mode count no changes.
+        return 0 if self.index.is_inference() else int(self.index._version)
+
     def _dim(self, name: str, src: Tensor, dim: int, size: int, out: Tensor | None = None) -> int:
         check(name, src, self.index, out)
-        if self.index._version != self._version:
+        if self._index_version() != self._version:
             raise ConfigError(f"{name}: the index has changed since the plan was made: make another")
         dim = dimension(name, dim, src.dim())
         if src.shape[dim] != size:
