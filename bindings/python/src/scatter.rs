@@ -106,6 +106,7 @@ unsafe fn tensor<'a, T: Pod>(address: Address, len: usize) -> &'a [T] {
     if len == 0 {
         return &[];
     }
+    assert_ne!(address, 0, "a tensor with numbers has memory");
     // SAFETY: the caller's promise; every bit pattern is a number.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), len) }
 }
@@ -118,6 +119,7 @@ unsafe fn tensor_mut<'a, T: Pod>(address: Address, len: usize) -> &'a mut [T] {
     if len == 0 {
         return &mut [];
     }
+    assert_ne!(address, 0, "a tensor with numbers has memory");
     advise_huge(address, len * size_of::<T>());
     // SAFETY: the caller's promise. PyTorch's memory that was not written yet has bits that are
     // numbers too.

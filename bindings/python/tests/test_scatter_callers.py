@@ -388,6 +388,27 @@ class Callers(unittest.TestCase):
         child.join(60)
         self.assertEqual(child.exitcode, 0)
 
+    def test_other_default_devices_and_kinds_of_tensors(self) -> None:
+        src, by = example("scatter_sum")
+        expected = ms.scatter_softmax(src, by, 0)
+        with torch.device("meta"):
+            leaf = src.clone().requires_grad_()
+            self.assertTrue(torch.equal(ms.scatter_softmax(leaf, by, 0), expected))
+            gradient = torch.autograd.grad(ms.scatter_max(leaf, by.flip(0), 0)[0].sum(), leaf)[0]
+            self.assertEqual(gradient.sum().item(), 6)
+        parameter = torch.nn.Parameter(src)
+        self.assertTrue(torch.equal(ms.scatter_softmax(parameter, by, 0), expected))
+
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric is not installed: cargo xtask python test --torch")
+    def test_an_index_of_geometric(self) -> None:
+        from torch_geometric.index import Index
+
+        src, by = example("scatter_sum")
+        leaf = src.clone().requires_grad_()
+        found = ms.scatter_mean(leaf, Index(by), 0, None, 4)
+        self.assertTrue(torch.equal(found, ms.scatter_mean(src, by, 0, None, 4)))
+        self.assertEqual(torch.autograd.grad(found.sum(), leaf)[0].sum().item(), 6)
+
     def test_memory_stays_flat(self) -> None:
         src, index = torch.ones(1000, 8, requires_grad=True), torch.arange(1000) % 100
 

@@ -19,6 +19,8 @@ KINDS = {torch.float16: 0, torch.bfloat16: 1, torch.float32: 2, torch.float64: 3
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
+CPU = torch.device("cpu")
+
 SUM, MEAN, PRODUCT = range(3)
 MAX, MIN = range(2)
 WHOLE, EQUAL = range(2)
@@ -28,7 +30,7 @@ def plan(index: Tensor, segments: int) -> Tensor:
     """The plan of rows in any order; row `r` belongs to segment `index[r]`."""
     index = index.contiguous()
     rows = index.shape[0]
-    written = torch.empty(segments + 2 + rows, dtype=torch.int32)
+    written = torch.empty(segments + 2 + rows, dtype=torch.int32, device=CPU)
     _megabatch.scatter_plan(index.data_ptr(), rows, segments, written.data_ptr(), torch.get_num_threads())
     return written
 
@@ -44,7 +46,7 @@ def offsets_plan(indptr: Tensor, rows: int) -> Tensor:
     """The plan of rows in the order of segments; segment `s` has those from `indptr[s]` to before `indptr[s + 1]`."""
     indptr = indptr.contiguous()
     offsets = indptr.shape[0]
-    written = torch.empty(offsets + 1 + rows, dtype=torch.int32)
+    written = torch.empty(offsets + 1 + rows, dtype=torch.int32, device=CPU)
     _megabatch.scatter_plan_from_offsets(indptr.data_ptr(), offsets, rows, written.data_ptr())
     return written
 
@@ -62,7 +64,7 @@ def _segments(
 def _resized(x: Tensor, dim: int, size: int, dtype: torch.dtype | None = None) -> Tensor:
     shape = list(x.shape)
     shape[dim] = size
-    return torch.empty(shape, dtype=dtype or x.dtype)
+    return torch.empty(shape, dtype=dtype or x.dtype, device=CPU)
 
 
 def fold(which: int, src: Tensor, dim: int, plan: Tensor, base: Tensor | None) -> Tensor:

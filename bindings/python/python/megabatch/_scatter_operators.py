@@ -22,8 +22,12 @@ LIBRARY = torch.library.Library("megabatch", "DEF")
 _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
-def is_ordinary(tensor: Tensor) -> bool:
-    """True for a tensor whose memory a kernel may take, seen by no transformation and no dispatch mode."""
+def is_ordinary(tensor: Tensor, *others: Any) -> bool:
+    """True for tensors whose memory a kernel may take, seen by no transformation and no dispatch mode. Of `others` those
+    count that are tensors."""
+    for other in others:
+        if type(other) not in _ORDINARY and isinstance(other, Tensor):
+            return False
     return (
         type(tensor) in _ORDINARY
         and tensor.is_cpu
@@ -69,7 +73,7 @@ class Operator:
         self.function: Any = type(name, (torch.autograd.Function,), members)
 
     def __call__(self, *inputs: Any) -> Any:
-        if torch.compiler.is_compiling() or not is_ordinary(inputs[0]):
+        if torch.compiler.is_compiling() or not is_ordinary(*inputs):
             return self.registered(*inputs)
         if self.differentiable and torch.is_grad_enabled():
             for place in self.differentiable:
