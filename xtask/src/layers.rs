@@ -65,7 +65,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch", &["megabatch-run"]),
     // PyTorch's allocator is of use to a program of Python's alone.
     ("megabatch-torch-pool", &["megabatch-gpu-core"]),
-    ("megabatch-python", &["megabatch-run", "megabatch-torch-pool"]),
+    // Operations on PyTorch's tensors are of use to a program of Python's alone, too.
+    ("megabatch-python", &["megabatch-run", "megabatch-segment", "megabatch-torch-pool"]),
 ];
 
 /// Developers' packages, which nothing depends on.

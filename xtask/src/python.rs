@@ -27,7 +27,7 @@ const MANYLINUX: &str = "manylinux_2_28";
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
 /// Packages of the tests with PyTorch and of the notebook: 6 GB.
 const TORCH_PACKAGES: &[&str] =
-    &["torch", "torch_geometric", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib"];
+    &["torch", "torch_geometric", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib", "pytest"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
@@ -49,6 +49,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 Some((first, rest)) if first == "--torch" => {
                     module.measure(&torch_environment(&workspace)?, "measure_torch.py", rest)
                 }
+                Some((first, rest)) if first == "--scatter" => {
+                    module.measure(&torch_environment(&workspace)?, "measure_scatter.py", rest)
+                }
                 _ => module.measure(&environment(&workspace)?, "measure_loader.py", rest),
             }
         }
@@ -64,7 +67,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             module.check_types(&environment(&workspace)?)
         }
         _ => bail!(
-            "expected `python build`, `python test [--torch] [NAME…]`, `python stubs`, `python measure [--torch]` or `python leakbench`"
+            "expected `python build`, `python test [--torch] [NAME…]`, `python stubs`, `python measure [--torch | --scatter]` or `python leakbench`"
         ),
     }
 }
@@ -211,7 +214,7 @@ impl<'a> Module<'a> {
         succeed(&mut test)
     }
 
-    /// Measures the loader by a script: beside the Rust loop and h5py, or beside PyTorch's.
+    /// Measures the loader or operations on tensors by a script.
     fn measure(&self, venv: &Venv, script: &str, arguments: &[String]) -> Result<()> {
         succeed_without_limit(self.python(venv).arg(script).args(arguments))
     }

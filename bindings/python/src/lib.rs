@@ -1,6 +1,6 @@
 //! The native part of the Python module `megabatch`: functions of `megabatch-run` with Python's
-//! types, and PyTorch's memory from `megabatch-torch-pool`. The interface that people use is in
-//! `python/megabatch`.
+//! types, PyTorch's memory from `megabatch-torch-pool`, and operations on its tensors from
+//! `megabatch-segment`. The interface that people use is in `python/megabatch`.
 
 #![deny(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "arguments come out of Python by value")]
@@ -18,6 +18,8 @@ mod host;
 mod loader;
 mod memory;
 mod process;
+mod scatter;
+mod threads;
 mod torch_pool;
 mod training;
 
@@ -39,6 +41,10 @@ mod _megabatch {
     use crate::graph::{Graphs, verify_graphs};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader, Table};
+    #[pymodule_export]
+    use crate::scatter::{
+        TensorSegments, scatter_check_sorted, scatter_index_bound, scatter_plan, scatter_plan_from_offsets,
+    };
     #[pymodule_export]
     use crate::torch_pool::TorchPool;
     #[pymodule_export]

@@ -66,6 +66,30 @@ pub enum Error {
         count: usize,
     },
 
+    /// An index is negative.
+    #[error("{array}[{position}] is {found}, and no index is negative")]
+    NegativeIndex {
+        /// Name of the array.
+        array: &'static str,
+        /// Position in the array.
+        position: usize,
+        /// The index there.
+        found: i64,
+    },
+
+    /// Rows do not lie in the order of their segments.
+    #[error(
+        "index[{position}] is {found}, less than the {before} before it: this operation takes sorted indices; sort the rows by segment, or take scatter, which needs no order"
+    )]
+    UnsortedIndex {
+        /// The place of the index that is less than the one before it.
+        position: usize,
+        /// The index there.
+        found: i64,
+        /// The index before it.
+        before: i64,
+    },
+
     /// The two ends of the edges are not as many.
     #[error("{rows} edges have a row and {columns} a column: both arrays list the same edges")]
     UnequalEnds {

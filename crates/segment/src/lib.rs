@@ -6,6 +6,7 @@ mod index;
 pub mod ops;
 mod plan;
 mod sort;
+pub mod tensor;
 
 pub use csr::{Compressed, Csc, Csr};
 pub use error::{Error, Result};

@@ -140,23 +140,25 @@ fn check_count(rows: u64, segments: usize) -> Result<()> {
 
 /// The offsets of each reduction, the last of which leaves one row a segment; none where no segment
 /// is longer than a piece.
-fn levels(offsets: &[u32]) -> Vec<Vec<u32>> {
+pub(crate) fn levels(offsets: &[u32]) -> Vec<Vec<u32>> {
+    let has_long = |offsets: &[u32]| offsets.windows(2).any(|segment| segment[1] - segment[0] > PIECE);
+    if !has_long(offsets) {
+        return Vec::new();
+    }
     let (mut levels, mut whole) = (Vec::new(), offsets.to_vec());
-    while whole.windows(2).any(|segment| segment[1] - segment[0] > PIECE) {
+    while has_long(&whole) {
         let (pieces, segment_pieces) = pieces(&whole);
         levels.push(pieces);
         whole = segment_pieces;
     }
-    if !levels.is_empty() {
-        levels.push(whole);
-    }
+    levels.push(whole);
     levels
 }
 
 /// The offsets of the pieces, and of the segments in pieces. An empty segment has one, which is
 /// empty.
 fn pieces(offsets: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let (mut pieces, mut segment_pieces) = (vec![0], vec![0]);
+    let (mut pieces, mut segment_pieces) = (vec![offsets[0]], vec![0]);
     for segment in offsets.windows(2) {
         let ends = (segment[0]..segment[1]).step_by(PIECE as usize).skip(1);
         pieces.extend(ends.chain([segment[1]]));

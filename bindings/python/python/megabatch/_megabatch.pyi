@@ -7,10 +7,10 @@ from _typeshed import SupportsGetItem
 from collections.abc import Mapping
 from numpy.typing import NDArray
 from os import PathLike
-from typing import Any, Final, SupportsIndex, final
+from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -160,6 +160,39 @@ class Table:
         """
 
 @final
+class TensorSegments:
+    """
+    Segments of the rows of tensors `[batches, rows, columns]`, from a plan that
+    [`scatter_plan`] has written.
+    """
+    def __new__(cls, plan: SupportsIndex, segments: SupportsIndex, batches: SupportsIndex, rows: SupportsIndex, columns: SupportsIndex, kind: SupportsIndex, threads: SupportsIndex, /) -> TensorSegments: ...
+    def extremum(self, which: SupportsIndex, x: SupportsIndex, base: SupportsIndex, values: SupportsIndex, arguments: SupportsIndex, /) -> None:
+        """
+        Maximum (0) or minimum (1) of the segments of `x` and of `base`, with its row.
+        """
+    def extremum_backward(self, arguments: SupportsIndex, d_out: SupportsIndex, d_x: SupportsIndex, /) -> None:
+        """
+        The gradient of `extremum`.
+        """
+    def fold(self, which: SupportsIndex, x: SupportsIndex, base: SupportsIndex, out: SupportsIndex, /) -> None:
+        """
+        Sum (0), mean (1) or product (2) of the segments of `x` and of `base`.
+        """
+    def gather(self, share: SupportsIndex, index: SupportsIndex, values: SupportsIndex, out: SupportsIndex, /) -> None:
+        """
+        The numbers of each row's segment (0), or these over the number of its rows (1). Without an
+        index the rows lie in the order of segments.
+        """
+    def softmax(self, eps: SupportsFloat | SupportsIndex | None, x: SupportsIndex, y: SupportsIndex, /) -> None:
+        """
+        Softmax, or with `eps` its logarithm.
+        """
+    def softmax_backward(self, eps: SupportsFloat | SupportsIndex | None, y: SupportsIndex, d_y: SupportsIndex, d_x: SupportsIndex, /) -> None:
+        """
+        The gradient of `softmax`.
+        """
+
+@final
 class TorchPool:
     """
     The pool of this process.
@@ -283,6 +316,27 @@ def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsInde
 def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_split_size: str | None) -> tuple[str, dict[str, Any]]:
     """
     Plays a trace of allocations on memory pools.
+    """
+
+def scatter_check_sorted(index: SupportsIndex, len: SupportsIndex, /) -> None:
+    """
+    Refuses an index of `len` 64-bit integers that decreases.
+    """
+
+def scatter_index_bound(index: SupportsIndex, len: SupportsIndex, /) -> int:
+    """
+    One more than the greatest index of a tensor of 64-bit integers.
+    """
+
+def scatter_plan(index: SupportsIndex, rows: SupportsIndex, segments: SupportsIndex, plan: SupportsIndex, threads: SupportsIndex, /) -> None:
+    """
+    Writes the plan of an index into a tensor of `segments + 2 + rows` 32-bit integers.
+    """
+
+def scatter_plan_from_offsets(indptr: SupportsIndex, offsets: SupportsIndex, rows: SupportsIndex, plan: SupportsIndex, /) -> None:
+    """
+    Writes the plan of `offsets` offsets of `rows` rows into a tensor of `offsets + 1 + rows` 32-bit
+    integers.
     """
 
 def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -70,14 +70,27 @@ fn misfit<'a>(case: &MachineFacts<'_>, python: &Python, torch: &Torch, extension
     }
 }
 
+/// A way to do without an extension.
+fn way_without(extension: &Installed) -> &'static str {
+    match extension.module {
+        "torch_scatter" => {
+            " On the CPU it is not needed: megabatch's Python module has its functions for every PyTorch from 2.4 on, \
+             `import megabatch.scatter as torch_scatter`."
+        }
+        _ => "",
+    }
+}
+
 fn finding(misfit: &Misfit<'_>, is_first: bool, repair: Option<&Repair>) -> Finding {
+    let without = way_without(misfit.extension);
     let Some(repair) = repair else {
         let why = "An extension is compiled for one release of PyTorch and one version of CUDA. Which build fits here is not known: \
                    PyTorch was built without CUDA, or there are no wheels for this CPU.";
-        return Finding::problem(misfit.id, &misfit.seen, why);
+        return Finding::problem(misfit.id, &misfit.seen, format!("{why}{without}"));
     };
     if repair.wheel.is_some() || !is_first {
-        return Finding::problem(misfit.id, &misfit.seen, "The commands of the problem above mend this one too.");
+        let why = format!("The commands of the problem above mend this one too.{without}");
+        return Finding::problem(misfit.id, &misfit.seen, why);
     }
     let on_arm = if repair.builds() {
         format!(
@@ -90,7 +103,9 @@ fn finding(misfit: &Misfit<'_>, is_first: bool, repair: Option<&Repair>) -> Find
         String::new()
     };
     let topic = if repair.builds() { Topic::Arm } else { Topic::Architectures };
-    Finding::problem(misfit.id, &misfit.seen, format!("{WHY}{on_arm}")).mended_by(repair.commands()).explained_by(topic)
+    Finding::problem(misfit.id, &misfit.seen, format!("{WHY}{on_arm}{without}"))
+        .mended_by(repair.commands())
+        .explained_by(topic)
 }
 
 fn repair(

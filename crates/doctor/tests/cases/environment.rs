@@ -42,6 +42,7 @@ fn a_scatter_for_the_cpu_is_replaced_by_two_commands() {
     let examination = cpu_scatter().examine();
     assert!(!examination.is_healthy);
     assert_eq!(ids(&examination), ["extension-without-cuda"]);
+    assert!(examination.findings[0].why.contains("`import megabatch.scatter as torch_scatter`"));
     let (seen, commands) = found(&examination, "extension-without-cuda");
     assert!(seen.starts_with("torch_scatter 2.1.2+pt27cpu was built without CUDA"), "{seen}");
     assert!(seen.ends_with("run on cuda:0, it said: RuntimeError: Not compiled with CUDA support"), "{seen}");

@@ -1,30 +1,18 @@
 //! Maxima and minima of segments, with the rows that they were found in.
 
-use std::marker::PhantomData;
-use std::ops::Range;
-
-use megabatch_gpu_core::isa::{Isa, Loops};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
-use rayon::prelude::*;
 
-use super::parallel::{ColumnTile, Contiguous, Indexed, RowLists, RowOrder};
 use crate::error::Result;
 use crate::plan::{ReductionLevel, SegmentPlan};
+use crate::tensor::extremum::{Greater, Input, Less, pass as reduce};
+use crate::tensor::parallel::RowLists;
+use crate::tensor::{Extremum, ExtremumOutput, Schedule, Shape};
 
-/// Which end of the order of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extremum {
-    Max,
-    Min,
-}
-
-impl Extremum {
-    fn kernel(self) -> &'static str {
-        match self {
-            Extremum::Max => "segment_max",
-            Extremum::Min => "segment_min",
-        }
+fn kernel_name(which: Extremum) -> &'static str {
+    match which {
+        Extremum::Max => "segment_max",
+        Extremum::Min => "segment_min",
     }
 }
 
@@ -109,11 +97,7 @@ fn pass(
     match out.scope().device().clone() {
         Device::Cuda(device) => cuda(&device, which, level, from, out, argument),
         _ => {
-            let (out, argument) = (out.as_mut_slice(), argument.as_mut_slice());
-            match which {
-                Extremum::Max => cpu::<Greater>(level, from, out, argument),
-                Extremum::Min => cpu::<Less>(level, from, out, argument),
-            }
+            cpu(which, level, from, ExtremumOutput { values: out.as_mut_slice(), arguments: argument.as_mut_slice() });
             Ok(())
         }
     }
@@ -127,7 +111,8 @@ fn cuda(
     out: &mut Buffer<f32>,
     argument: &mut Buffer<u32>,
 ) -> Result<()> {
-    let kernel = Kernel { module: "segment/extremum", ptx: megabatch_gpu_core::ptx!("extremum"), name: which.kernel() };
+    let kernel =
+        Kernel { module: "segment/extremum", ptx: megabatch_gpu_core::ptx!("extremum"), name: kernel_name(which) };
     let arguments = arguments![
         level.offsets.address(),
         level.order.map_or(0, Buffer::address),
@@ -145,141 +130,15 @@ fn cuda(
     Ok(unsafe { kernel.submit(device, Launch::for_threads(out.len()), &arguments) }?)
 }
 
-/// Which of two numbers is kept.
-trait Better {
-    /// True if `new`, from a later row, takes the place of `old`. A NaN takes that of every number,
-    /// and keeps it.
-    fn takes(new: f32, old: f32) -> bool;
-}
-
-struct Greater;
-
-impl Better for Greater {
-    #[inline(always)]
-    fn takes(new: f32, old: f32) -> bool {
-        (new > old) | (new.is_nan() & !old.is_nan())
+fn cpu(which: Extremum, level: ReductionLevel<'_>, from: ExtremumInput<'_>, out: ExtremumOutput<'_, f32, u32>) {
+    let lists = RowLists { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
+    let (x, columns) = (from.x.as_slice(), from.columns);
+    let shape = Shape { batches: 1, rows: x.len() / columns.max(1), columns };
+    let input = Input { lists, shape, x, found: from.argument.map(Buffer::as_slice), base: None, none: from.none };
+    match which {
+        Extremum::Max => reduce::<Greater, f32, u32>(input, out, Schedule::Pool),
+        Extremum::Min => reduce::<Less, f32, u32>(input, out, Schedule::Pool),
     }
-}
-
-struct Less;
-
-impl Better for Less {
-    #[inline(always)]
-    fn takes(new: f32, old: f32) -> bool {
-        (new < old) | (new.is_nan() & !old.is_nan())
-    }
-}
-
-fn cpu<B: Better>(level: ReductionLevel<'_>, from: ExtremumInput<'_>, out: &mut [f32], argument: &mut [u32]) {
-    let columns = from.columns;
-    if columns == 0 {
-        return;
-    }
-    let inputs = RowLists { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
-    let (x, found, none) = (from.x.as_slice(), from.argument.map(Buffer::as_slice), from.none);
-    let outputs = inputs.outputs_per_task(columns);
-    let tasks = out.par_chunks_mut(outputs * columns).zip(argument.par_chunks_mut(outputs * columns));
-    tasks.enumerate().for_each(|(task, (out, argument))| {
-        let first = task * outputs;
-        let better = PhantomData;
-        Isa::best().run(ExtremumOutputs::<B> { first, columns, inputs, x, found, none, out, argument, better });
-    });
-}
-
-/// Some of the outputs of a reduction.
-struct ExtremumOutputs<'a, B> {
-    first: usize,
-    columns: usize,
-    inputs: RowLists<'a>,
-    x: &'a [f32],
-    found: Option<&'a [u32]>,
-    none: u32,
-    out: &'a mut [f32],
-    argument: &'a mut [u32],
-    better: PhantomData<B>,
-}
-
-impl<B: Better> Loops for ExtremumOutputs<'_, B> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        match self.inputs.order {
-            None => self.in_order(Contiguous),
-            Some(order) => self.in_order(Indexed(order)),
-        }
-    }
-}
-
-impl<B: Better> ExtremumOutputs<'_, B> {
-    #[inline(always)]
-    fn in_order(self, order: impl RowOrder) {
-        let to = self.out.chunks_exact_mut(self.columns).zip(self.argument.chunks_exact_mut(self.columns));
-        for (output, (out, argument)) in (self.first..).zip(to) {
-            one::<B>(order, self.inputs.range(output), self.x, self.found, self.none, out, argument);
-        }
-    }
-}
-
-/// One output, `[columns]` of values and of arguments. Columns are taken as many at a time as stay
-/// in registers from row to row.
-#[inline(always)]
-fn one<B: Better>(
-    order: impl RowOrder,
-    places: Range<usize>,
-    x: &[f32],
-    found: Option<&[u32]>,
-    none: u32,
-    out: &mut [f32],
-    argument: &mut [u32],
-) {
-    let columns = out.len();
-    if places.is_empty() {
-        out.fill(0.0);
-        argument.fill(none);
-        return;
-    }
-    let mut first = 0;
-    while first < columns {
-        let (from, places) = (ColumnTile { x, columns, first }, places.clone());
-        let (out, argument) = (&mut out[first..], &mut argument[first..]);
-        first += match columns - first {
-            64.. => tile::<B, 64>(order, places, from, out, argument),
-            16.. => tile::<B, 16>(order, places, from, out, argument),
-            4.. => tile::<B, 4>(order, places, from, out, argument),
-            _ => tile::<B, 1>(order, places, from, out, argument),
-        };
-    }
-    if let Some(found) = found {
-        for (column, argument) in argument.iter_mut().enumerate() {
-            *argument = found[*argument as usize * columns + column];
-        }
-    }
-}
-
-/// The arguments are rows of `x`.
-#[inline(always)]
-fn tile<B: Better, const WIDTH: usize>(
-    order: impl RowOrder,
-    mut places: Range<usize>,
-    from: ColumnTile<'_>,
-    out: &mut [f32],
-    argument: &mut [u32],
-) -> usize {
-    let start = places.next().expect("the caller has seen one");
-    let (mut best, mut arguments) = ([0.0; WIDTH], [order.row(start) as u32; WIDTH]);
-    best.copy_from_slice(from.row::<WIDTH>(order, start));
-    for place in places {
-        let (x, row) = (from.row::<WIDTH>(order, place), order.row(place) as u32);
-        for k in 0..WIDTH {
-            let takes = B::takes(x[k], best[k]);
-            best[k] = if takes { x[k] } else { best[k] };
-            arguments[k] = if takes { row } else { arguments[k] };
-        }
-    }
-    out[..WIDTH].copy_from_slice(&best);
-    argument[..WIDTH].copy_from_slice(&arguments);
-    WIDTH
 }
 
 #[cfg(test)]
@@ -307,7 +166,7 @@ mod tests {
                 Arg::from(columns as u64),
                 Arg::from(len as u64),
             ];
-            HARNESS.run(which.kernel(), Launch::for_threads(len), &mut arguments);
+            HARNESS.run(kernel_name(which), Launch::for_threads(len), &mut arguments);
             input = (out, Some(argument));
         }
         (input.0, input.1.unwrap())

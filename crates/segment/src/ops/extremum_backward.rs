@@ -4,9 +4,9 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::fold::sum;
-use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
+use crate::tensor::parallel::{each_row, row};
 
 /// The backward pass of [`max`](super::max) and [`min`](super::min): `argument` and `d_out`
 /// `[segments, D]` → `d_x` `[rows, D]`, where the row that is the argument has all of the gradient

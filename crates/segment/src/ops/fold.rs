@@ -1,16 +1,13 @@
 //! Sums and means of segments, and the maxima that softmax needs.
 
-use std::marker::PhantomData;
-use std::ops::Range;
-
-use megabatch_gpu_core::isa::{Isa, Loops};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
-use rayon::prelude::*;
 
-use super::parallel::{ColumnTile, Contiguous, Indexed, RowLists, RowOrder};
 use crate::error::Result;
 use crate::plan::{ReductionLevel, SegmentPlan};
+use crate::tensor::fold::{Combine, Finish, Sum, pass as reduce};
+use crate::tensor::parallel::RowLists;
+use crate::tensor::{Schedule, Shape};
 
 /// Fold of the rows of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,131 +125,23 @@ fn cuda(
 }
 
 fn cpu(fold: Fold, inputs: RowLists<'_>, x: &[f32], columns: usize, out: &mut [f32], counts: Option<&[u32]>) {
+    let shape = Shape { batches: 1, rows: x.len() / columns.max(1), columns };
+    let end = Finish { base: None, counts };
     match fold {
-        Fold::Sum | Fold::Mean => in_tasks::<Sum>(inputs, x, columns, out, counts),
-        Fold::Greatest => in_tasks::<Greatest>(inputs, x, columns, out, counts),
-    }
-}
-
-fn in_tasks<C: Combine + Sync + Send>(
-    inputs: RowLists<'_>,
-    x: &[f32],
-    columns: usize,
-    out: &mut [f32],
-    counts: Option<&[u32]>,
-) {
-    if columns == 0 {
-        return;
-    }
-    let outputs = inputs.outputs_per_task(columns);
-    out.par_chunks_mut(outputs * columns).enumerate().for_each(|(task, out)| {
-        Isa::best().run(FoldOutputs::<C> {
-            first: task * outputs,
-            inputs,
-            x,
-            columns,
-            counts,
-            out,
-            combine: PhantomData,
-        });
-    });
-}
-
-/// Some of the outputs of a reduction.
-struct FoldOutputs<'a, C> {
-    first: usize,
-    inputs: RowLists<'a>,
-    x: &'a [f32],
-    columns: usize,
-    counts: Option<&'a [u32]>,
-    out: &'a mut [f32],
-    combine: PhantomData<C>,
-}
-
-impl<C: Combine> Loops for FoldOutputs<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        match self.inputs.order {
-            None => self.in_order(Contiguous),
-            Some(order) => self.in_order(Indexed(order)),
-        }
-    }
-}
-
-impl<C: Combine> FoldOutputs<'_, C> {
-    #[inline(always)]
-    fn in_order(self, order: impl RowOrder) {
-        for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(self.columns)) {
-            one::<C>(order, self.inputs.range(output), self.x, out);
-            if let Some(counts) = self.counts {
-                let count = (counts[output + 1] - counts[output]).max(1) as f32;
-                out.iter_mut().for_each(|out| *out /= count);
-            }
-        }
-    }
-}
-
-/// Combination of two numbers.
-trait Combine {
-    const IDENTITY: f32;
-
-    fn combine(a: f32, b: f32) -> f32;
-}
-
-struct Sum;
-
-impl Combine for Sum {
-    const IDENTITY: f32 = 0.0;
-
-    #[inline(always)]
-    fn combine(a: f32, b: f32) -> f32 {
-        a + b
+        Fold::Sum | Fold::Mean => reduce::<Sum, f32, f32>(inputs, shape, x, end, out, Schedule::Pool),
+        Fold::Greatest => reduce::<Greatest, f32, f32>(inputs, shape, x, end, out, Schedule::Pool),
     }
 }
 
 struct Greatest;
 
-impl Combine for Greatest {
+impl Combine<f32> for Greatest {
     const IDENTITY: f32 = f32::NEG_INFINITY;
 
     #[inline(always)]
     fn combine(a: f32, b: f32) -> f32 {
         if b > a || b.is_nan() { b } else { a }
     }
-}
-
-/// One output, `[columns]`. Columns are taken as many at a time as stay in registers from row to
-/// row.
-#[inline(always)]
-fn one<C: Combine>(order: impl RowOrder, places: Range<usize>, x: &[f32], out: &mut [f32]) {
-    let (columns, mut first) = (out.len(), 0);
-    while first < columns {
-        let (from, places) = (ColumnTile { x, columns, first }, places.clone());
-        first += match columns - first {
-            64.. => tile::<C, 64>(order, places, from, &mut out[first..]),
-            16.. => tile::<C, 16>(order, places, from, &mut out[first..]),
-            4.. => tile::<C, 4>(order, places, from, &mut out[first..]),
-            _ => tile::<C, 1>(order, places, from, &mut out[first..]),
-        };
-    }
-}
-
-#[inline(always)]
-fn tile<C: Combine, const WIDTH: usize>(
-    order: impl RowOrder,
-    places: Range<usize>,
-    from: ColumnTile<'_>,
-    out: &mut [f32],
-) -> usize {
-    let mut results = [C::IDENTITY; WIDTH];
-    for place in places {
-        let x = from.row::<WIDTH>(order, place);
-        results.iter_mut().zip(x).for_each(|(result, &x)| *result = C::combine(*result, x));
-    }
-    out[..WIDTH].copy_from_slice(&results);
-    WIDTH
 }
 
 #[cfg(test)]

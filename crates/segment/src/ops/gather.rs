@@ -3,9 +3,9 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
+use crate::tensor::parallel::{each_row, row};
 
 /// The row of each row's segment: `values` `[segments, D]` → `out` `[rows, D]`.
 ///

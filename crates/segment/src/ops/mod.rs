@@ -20,14 +20,12 @@
 //! | [`softmax`] | [`softmax_backward`] |
 
 pub mod conformance;
-mod exp;
 mod extremum;
 mod extremum_backward;
 mod fold;
 mod gather;
 #[cfg(test)]
 mod harness;
-mod parallel;
 mod softmax;
 
 pub use extremum::{max, min};

@@ -3,11 +3,11 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::exp::exp;
 use super::fold::{Fold, fold, sum};
-use super::parallel::{each_row, row};
 use crate::error::Result;
 use crate::plan::SegmentPlan;
+use crate::tensor::exp::exp;
+use crate::tensor::parallel::{each_row, row};
 
 /// The softmax of each segment's rows, each column for itself: `x` `[rows, D]` → `y` `[rows, D]`,
 /// yᵣ = exp(xᵣ − m) / Σ exp(xᵢ − m), where m is the segment's maximum and the sum goes over its

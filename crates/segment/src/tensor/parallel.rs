@@ -9,40 +9,46 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 use rayon::prelude::*;
 
 /// Numbers that a task reads: enough to be worth a thread, few enough to balance the load.
-const TASK_NUMBERS: usize = 1 << 16;
+pub(crate) const TASK_NUMBERS: usize = 1 << 16;
 
 /// The input rows of each output: `offsets` and, if the rows are not sorted, their order.
 #[derive(Clone, Copy)]
-pub(super) struct RowLists<'a> {
-    pub(super) offsets: &'a [u32],
-    pub(super) order: Option<&'a [u32]>,
+pub(crate) struct RowLists<'a> {
+    pub(crate) offsets: &'a [u32],
+    pub(crate) order: Option<&'a [u32]>,
 }
 
 impl RowLists<'_> {
     /// Outputs of a task, by the mean number of their inputs.
-    pub(super) fn outputs_per_task(&self, columns: usize) -> usize {
+    pub(crate) fn outputs_per_task(&self, columns: usize) -> usize {
         let outputs = self.offsets.len() - 1;
         let numbers = (self.offsets[outputs] as usize + outputs) * columns.max(1);
         (outputs * TASK_NUMBERS / numbers.max(1)).max(1)
     }
 
     /// The places of an output's inputs in the order.
-    pub(super) fn range(&self, output: usize) -> Range<usize> {
+    pub(crate) fn range(&self, output: usize) -> Range<usize> {
         self.offsets[output] as usize..self.offsets[output + 1] as usize
     }
 }
 
 /// The order in which rows are taken.
-pub(super) trait RowOrder: Copy {
+pub(crate) trait RowOrder: Copy {
     fn row(self, place: usize) -> usize;
 
     /// A row to prefetch, where the hardware prefetcher would not.
-    fn later(self, place: usize) -> Option<usize>;
+    #[inline(always)]
+    fn later(self, place: usize) -> Option<usize> {
+        self.row_after(place, PREFETCH_ROWS)
+    }
+
+    /// The row `distance` places later, where the hardware prefetcher would not fetch it.
+    fn row_after(self, place: usize, distance: usize) -> Option<usize>;
 }
 
 /// Rows in memory order.
 #[derive(Clone, Copy)]
-pub(super) struct Contiguous;
+pub(crate) struct Contiguous;
 
 impl RowOrder for Contiguous {
     #[inline(always)]
@@ -51,14 +57,14 @@ impl RowOrder for Contiguous {
     }
 
     #[inline(always)]
-    fn later(self, _place: usize) -> Option<usize> {
+    fn row_after(self, _place: usize, _distance: usize) -> Option<usize> {
         None
     }
 }
 
 /// Rows in the order of a list.
 #[derive(Clone, Copy)]
-pub(super) struct Indexed<'a>(pub(super) &'a [u32]);
+pub(crate) struct Indexed<'a>(pub(crate) &'a [u32]);
 
 impl RowOrder for Indexed<'_> {
     #[inline(always)]
@@ -67,26 +73,26 @@ impl RowOrder for Indexed<'_> {
     }
 
     #[inline(always)]
-    fn later(self, place: usize) -> Option<usize> {
-        self.0.get(place + PREFETCH_ROWS).map(|&row| row as usize)
+    fn row_after(self, place: usize, distance: usize) -> Option<usize> {
+        self.0.get(place + distance).map(|&row| row as usize)
     }
 }
 
 /// Rows of prefetching distance: time of a memory access, over the time of a row.
-const PREFETCH_ROWS: usize = 12;
+pub(crate) const PREFETCH_ROWS: usize = 12;
 
 /// The columns of `x`, `[rows, columns]`, from `first` on.
 #[derive(Clone, Copy)]
-pub(super) struct ColumnTile<'a> {
-    pub(super) x: &'a [f32],
-    pub(super) columns: usize,
-    pub(super) first: usize,
+pub(crate) struct ColumnTile<'a, T> {
+    pub(crate) x: &'a [T],
+    pub(crate) columns: usize,
+    pub(crate) first: usize,
 }
 
-impl<'a> ColumnTile<'a> {
+impl<'a, T> ColumnTile<'a, T> {
     /// `WIDTH` columns of one row; prefetches those of a row that comes later.
     #[inline(always)]
-    pub(super) fn row<const WIDTH: usize>(self, order: impl RowOrder, place: usize) -> &'a [f32] {
+    pub(crate) fn row<const WIDTH: usize>(self, order: impl RowOrder, place: usize) -> &'a [T] {
         if let Some(later) = order.later(place) {
             prefetch(&self.x[later * self.columns + self.first..][..WIDTH]);
         }
@@ -97,7 +103,7 @@ impl<'a> ColumnTile<'a> {
 /// Calls `write` for every row of `to`, `[rows, columns]`, with its number, its segment and the row
 /// itself. `write` takes the segment's row from `segment_arrays`, `[segments, columns]`; these rows
 /// are prefetched.
-pub(super) fn each_row(
+pub(crate) fn each_row(
     segment: &[u32],
     columns: usize,
     segment_arrays: &[&[f32]],
@@ -141,23 +147,30 @@ impl<W: Fn(usize, usize, &mut [f32])> Loops for RowTask<'_, W> {
 
 /// Row `row` of `x`, `[rows, columns]`.
 #[inline(always)]
-pub(super) fn row(x: &[f32], row: usize, columns: usize) -> &[f32] {
+pub(crate) fn row(x: &[f32], row: usize, columns: usize) -> &[f32] {
     &x[row * columns..][..columns]
 }
 
 /// Prefetches `numbers` into the cache.
 #[inline(always)]
-#[allow(unsafe_code, reason = "the instruction is an intrinsic")]
-fn prefetch<T>(numbers: &[T]) {
-    #[cfg(target_arch = "x86_64")]
+pub(crate) fn prefetch<T>(numbers: &[T]) {
     for line in numbers.chunks(CACHE_LINE_BYTES / size_of::<T>()) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every CPU has the instruction, which touches no memory that the program sees.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        prefetch_line(line.as_ptr().cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = numbers;
 }
 
-#[cfg(target_arch = "x86_64")]
-const CACHE_LINE_BYTES: usize = 64;
+/// Prefetches the line of an address.
+#[inline(always)]
+#[allow(unsafe_code, reason = "the instruction is an intrinsic")]
+pub(crate) fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every CPU has the instruction, which touches no memory that the program sees.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+pub(crate) const CACHE_LINE_BYTES: usize = 64;

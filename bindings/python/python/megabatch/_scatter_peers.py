@@ -1,0 +1,125 @@
+"""`megabatch.scatter` in the places of torch_scatter and of PyTorch Geometric's own functions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType, TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _scatter_functions as functions
+from . import _scatter_operators as operators
+from ._scatter_kernels import KINDS
+from .errors import ConfigError
+
+_SUBMODULES = ("composite", "scatter", "segment_coo", "segment_csr")
+"""Modules of torch_scatter that programs import its functions from."""
+
+
+def install(module: ModuleType) -> None:
+    """Puts `module` under the name torch_scatter."""
+    present = sys.modules.get("torch_scatter")
+    if present is module:
+        return
+    if present is not None:
+        raise ConfigError("torch_scatter has been imported already: call megabatch.scatter.install() before")
+    if "torch_geometric" in sys.modules:
+        raise ConfigError(
+            "torch_geometric has been imported already and has looked for torch_scatter: call megabatch.scatter.install() "
+            "before, or megabatch.scatter.patch_pyg() now"
+        )
+    sys.modules["torch_scatter"] = module
+    sys.modules.update({f"torch_scatter.{name}": module for name in _SUBMODULES})
+
+
+class PygPatch:
+    """Functions of PyTorch Geometric that are replaced. `with` puts them back at its end, and so does `undo`."""
+
+    def __init__(self) -> None:
+        import torch_geometric.utils as utils
+
+        self._replaced: list[tuple[str, Any, Any]] = []
+        for name, replacement in (("scatter", _scatter), ("softmax", _softmax)):
+            original = getattr(utils, name)
+            if getattr(original, "replaces", None) is not None:
+                raise ConfigError("PyTorch Geometric is patched already: undo the first patch")
+            self._replaced.append((name, original, replacement(original)))
+        for name, original, ours in self._replaced:
+            _replace(name, original, ours)
+
+    def undo(self) -> None:
+        """Puts PyTorch Geometric's functions back."""
+        for name, original, ours in self._replaced:
+            _replace(name, ours, original)
+        self._replaced = []
+
+    def __enter__(self) -> PygPatch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.undo()
+
+
+def _replace(name: str, old: Any, new: Any) -> None:
+    """Replaces a function in all modules that have it: those of PyTorch Geometric import it by name, and so do the ones
+    that it writes for layers."""
+    for module in list(sys.modules.values()):
+        members = getattr(module, "__dict__", {})
+        if members.get(name) is old:
+            members[name] = new
+
+
+def _takes(src: Tensor, index: Tensor) -> bool:
+    """True for tensors that the operators take; others, an `Index` of PyTorch Geometric say, go to its own function."""
+    return (
+        operators.is_ordinary(src)
+        and type(index) is Tensor
+        and index.dim() == 1
+        and index.dtype == torch.int64
+        and src.dtype in KINDS
+        and not torch.compiler.is_compiling()
+    )
+
+
+def _scatter(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    reductions = {
+        "sum": functions.scatter_sum,
+        "add": functions.scatter_sum,
+        "mean": functions.scatter_mean,
+        "mul": functions.scatter_mul,
+        "min": functions.scatter_min,
+        "amin": functions.scatter_min,
+        "max": functions.scatter_max,
+        "amax": functions.scatter_max,
+    }
+
+    def scatter(src: Tensor, index: Tensor, dim: int = 0, dim_size: int | None = None, reduce: str = "sum") -> Tensor:
+        function: Any = reductions.get(reduce)
+        if function is None or not _takes(src, index):
+            return original(src, index, dim, dim_size, reduce)
+        result = function(src, index, dim, None, dim_size)
+        return result[0] if isinstance(result, tuple) else result
+
+    scatter.replaces = original  # type: ignore[attr-defined]
+    return scatter
+
+
+def _softmax(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def softmax(
+        src: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        num_nodes: int | None = None,
+        dim: int = 0,
+    ) -> Tensor:
+        if index is None or ptr is not None or not src.is_floating_point() or not _takes(src, index):
+            return original(src, index, ptr, num_nodes, dim)
+        return functions.scatter_softmax(src, index, dim, num_nodes)
+
+    softmax.replaces = original  # type: ignore[attr-defined]
+    return softmax

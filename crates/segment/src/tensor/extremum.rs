@@ -1,0 +1,332 @@
+//! Maxima and minima of segments with the rows that they were found in, and the backward pass.
+
+#![deny(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use megabatch_gpu_core::isa::{Isa, Loops};
+
+use super::element::{Element, Number};
+use super::parallel::{ColumnTile, Contiguous, Indexed, PREFETCH_ROWS, RowLists, RowOrder};
+use super::segments::SegmentLoop;
+use super::shared_rows::SharedRows;
+use super::{Schedule, Segments, Shape};
+use crate::plan::levels;
+
+/// Which end of the order of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extremum {
+    /// The greatest.
+    Max,
+    /// The least.
+    Min,
+}
+
+/// Results of [`extremum`], both `[batches, segments, columns]`.
+#[derive(Debug)]
+pub struct ExtremumOutput<'a, E, A = i64> {
+    /// The extrema.
+    pub values: &'a mut [E],
+    /// The row of each, or the number of rows where none has it.
+    pub arguments: &'a mut [A],
+}
+
+/// Type that rows are written in as arguments.
+pub(crate) trait RowNumber: Copy + PartialEq + Send + Sync {
+    fn from_row(row: u32) -> Self;
+
+    fn row(self) -> usize;
+}
+
+impl RowNumber for u32 {
+    #[inline(always)]
+    fn from_row(row: u32) -> Self {
+        row
+    }
+
+    #[inline(always)]
+    fn row(self) -> usize {
+        self as usize
+    }
+}
+
+impl RowNumber for i64 {
+    #[inline(always)]
+    fn from_row(row: u32) -> Self {
+        row.into()
+    }
+
+    #[inline(always)]
+    fn row(self) -> usize {
+        self as usize
+    }
+}
+
+/// The extremum of each segment's rows and, where `base` is given, of its number there: `x`
+/// `[batches, rows, columns]`, `base` as the results.
+///
+/// The argument is the first of equal rows. A NaN is beyond all numbers, and the first is the
+/// argument. No row is the argument where the base is at least as good; an empty segment without
+/// base has 0.
+///
+/// # Panics
+/// If the lengths are not those of `shape` and the segments.
+pub fn extremum<E: Element>(
+    which: Extremum,
+    segments: &Segments<'_>,
+    shape: Shape,
+    x: &[E],
+    base: Option<&[E]>,
+    out: ExtremumOutput<'_, E>,
+    schedule: Schedule,
+) {
+    shape.assert(segments, x.len(), out.values.len());
+    assert_eq!(out.arguments.len(), out.values.len(), "there is an argument for each value");
+    assert!(base.is_none_or(|base| base.len() == out.values.len()), "the base is as long as the result");
+    match which {
+        Extremum::Max => in_levels::<Greater, E>(segments, shape, x, base, out, schedule),
+        Extremum::Min => in_levels::<Less, E>(segments, shape, x, base, out, schedule),
+    }
+}
+
+/// The backward pass of [`extremum`]: `arguments` and `d_out` `[batches, segments, columns]` →
+/// `d_x` `[batches, rows, columns]`, where the row that is the argument has all of the gradient and
+/// the others 0.
+///
+/// # Panics
+/// If the lengths are not those of `shape` and the segments, and if a row is in two segments.
+pub fn extremum_backward<E: Element>(
+    segments: &Segments<'_>,
+    shape: Shape,
+    arguments: &[i64],
+    d_out: &[E],
+    d_x: &mut [E],
+    schedule: Schedule,
+) {
+    shape.assert(segments, d_x.len(), d_out.len());
+    assert_eq!(arguments.len(), d_out.len(), "there is an argument for each number of the gradient");
+    let to = SharedRows::new(segments, shape, d_x);
+    segments.run(shape, schedule, &Backward { segments, shape, arguments, d_out, to });
+}
+
+/// Gradients of the rows of segments.
+struct Backward<'a, E> {
+    segments: &'a Segments<'a>,
+    shape: Shape,
+    arguments: &'a [i64],
+    d_out: &'a [E],
+    to: SharedRows<'a, E>,
+}
+
+impl<E: Element> SegmentLoop for Backward<'_, E> {
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "rows are written in the order of a list")]
+    fn run(&self, batch: usize, segment: usize) {
+        let Shape { rows, columns, .. } = self.shape;
+        let found = (batch * self.segments.len() + segment) * columns;
+        let (arguments, d_out) = (&self.arguments[found..][..columns], &self.d_out[found..][..columns]);
+        for place in self.segments.places(segment) {
+            let row = self.segments.row(place);
+            if let Some(&later) = self.segments.order().and_then(|order| order.get(place + PREFETCH_ROWS)) {
+                self.to.prefetch(batch * rows + later as usize);
+            }
+            // SAFETY: the row is in this segment alone, and a segment is one task's.
+            let d_x = unsafe { self.to.row(batch * rows + row) };
+            for ((d_x, &argument), &d_out) in d_x.iter_mut().zip(arguments).zip(d_out) {
+                *d_x = if argument == row as i64 { d_out } else { E::narrow(E::Wide::ZERO) };
+            }
+        }
+    }
+}
+
+/// One reduction after the other, until each segment has one row.
+fn in_levels<B: Better, E: Element>(
+    segments: &Segments<'_>,
+    shape: Shape,
+    x: &[E],
+    base: Option<&[E]>,
+    out: ExtremumOutput<'_, E>,
+    schedule: Schedule,
+) {
+    let (none, levels) = (shape.rows as i64, levels(segments.offsets()));
+    let Some((last, pieces)) = levels.split_last() else {
+        let from = Input { lists: segments.lists(), shape, x, found: None, base, none };
+        return pass::<B, E, i64>(from, out, schedule);
+    };
+    let (mut rows, mut values, mut found) = (shape.rows, Vec::<E>::new(), None::<Vec<i64>>);
+    for (depth, offsets) in pieces.iter().enumerate() {
+        let len = shape.batches * (offsets.len() - 1) * shape.columns;
+        let (mut results, mut arguments) = (vec![E::zeroed(); len], vec![none; len]);
+        let lists = RowLists { offsets, order: segments.order().filter(|_| depth == 0) };
+        let x = if depth == 0 { x } else { &values };
+        let from = Input { lists, shape: Shape { rows, ..shape }, x, found: found.as_deref(), base: None, none };
+        pass::<B, E, i64>(from, ExtremumOutput { values: &mut results, arguments: &mut arguments }, schedule);
+        (rows, values, found) = (offsets.len() - 1, results, Some(arguments));
+    }
+    let lists = RowLists { offsets: last, order: None };
+    let from = Input { lists, shape: Shape { rows, ..shape }, x: &values, found: found.as_deref(), base, none };
+    pass::<B, E, i64>(from, out, schedule);
+}
+
+/// Values and the rows they are in, `[batches, rows, columns]`. Without `found` each number's is
+/// its own row.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a, E, A> {
+    pub(crate) lists: RowLists<'a>,
+    pub(crate) shape: Shape,
+    pub(crate) x: &'a [E],
+    pub(crate) found: Option<&'a [A]>,
+    pub(crate) base: Option<&'a [E]>,
+    /// The argument where no row has the extremum.
+    pub(crate) none: A,
+}
+
+/// One reduction.
+pub(crate) fn pass<B: Better, E: Element, A: RowNumber>(
+    from: Input<'_, E, A>,
+    out: ExtremumOutput<'_, E, A>,
+    schedule: Schedule,
+) {
+    let ExtremumOutput { values, arguments } = out;
+    if values.is_empty() {
+        return;
+    }
+    let columns = from.shape.columns;
+    let outputs = from.lists.outputs_per_task(columns);
+    let values = values.chunks_mut(outputs * columns);
+    let tasks = values.zip(arguments.chunks_mut(outputs * columns)).enumerate();
+    schedule.run(tasks, |(task, (values, arguments))| {
+        let out = ExtremumOutput { values, arguments };
+        Isa::best().run(ExtremumOutputs::<B, E, A> { first: task * outputs, from, out, better: PhantomData });
+    });
+}
+
+/// Which of two numbers is kept.
+pub(crate) trait Better: Send + Sync {
+    /// True if `new`, from a later row, takes the place of `old`. A NaN takes that of every number,
+    /// and keeps it.
+    fn takes<N: Number>(new: N, old: N) -> bool;
+}
+
+pub(crate) struct Greater;
+
+impl Better for Greater {
+    #[inline(always)]
+    fn takes<N: Number>(new: N, old: N) -> bool {
+        (new > old) | (new.is_none() & !old.is_none())
+    }
+}
+
+pub(crate) struct Less;
+
+impl Better for Less {
+    #[inline(always)]
+    fn takes<N: Number>(new: N, old: N) -> bool {
+        (new < old) | (new.is_none() & !old.is_none())
+    }
+}
+
+/// Some of the outputs of a reduction, counted over all batches.
+struct ExtremumOutputs<'a, B, E, A> {
+    first: usize,
+    from: Input<'a, E, A>,
+    out: ExtremumOutput<'a, E, A>,
+    better: PhantomData<B>,
+}
+
+impl<B: Better, E: Element, A: RowNumber> Loops for ExtremumOutputs<'_, B, E, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        match self.from.lists.order {
+            None => self.in_order(Contiguous),
+            Some(order) => self.in_order(Indexed(order)),
+        }
+    }
+}
+
+impl<B: Better, E: Element, A: RowNumber> ExtremumOutputs<'_, B, E, A> {
+    #[inline(always)]
+    fn in_order(self, order: impl RowOrder) {
+        let Input { lists, shape: Shape { rows, columns, .. }, x, found, base, none } = self.from;
+        let segments = lists.offsets.len() - 1;
+        let to = self.out.values.chunks_exact_mut(columns).zip(self.out.arguments.chunks_exact_mut(columns));
+        for (output, (values, arguments)) in (self.first..).zip(to) {
+            let (batch, places) = (output / segments, lists.range(output % segments));
+            let base = base.map(|base| &base[output * columns..][..columns]);
+            if places.is_empty() {
+                arguments.fill(none);
+                match base {
+                    Some(base) => values.copy_from_slice(base),
+                    None => values.fill(E::zeroed()),
+                }
+                continue;
+            }
+            let part = batch * rows * columns..(batch + 1) * rows * columns;
+            one::<B, E, A>(order, places, &x[part.clone()], values, arguments);
+            if let Some(found) = found {
+                let found = &found[part];
+                for (column, argument) in arguments.iter_mut().enumerate() {
+                    *argument = found[argument.row() * columns + column];
+                }
+            }
+            if let Some(base) = base {
+                for ((value, argument), &base) in values.iter_mut().zip(arguments).zip(base) {
+                    // A piece of an empty segment has no row either.
+                    let takes = *argument != none && B::takes(value.widen(), base.widen());
+                    (*value, *argument) = if takes { (*value, *argument) } else { (base, none) };
+                }
+            }
+        }
+    }
+}
+
+/// One output, `[columns]` of values and of arguments, which are rows of `x`. Columns are taken as
+/// many at a time as stay in registers from row to row.
+#[inline(always)]
+fn one<B: Better, E: Element, A: RowNumber>(
+    order: impl RowOrder,
+    places: Range<usize>,
+    x: &[E],
+    values: &mut [E],
+    arguments: &mut [A],
+) {
+    let (columns, mut first) = (values.len(), 0);
+    while first < columns {
+        let (from, places) = (ColumnTile { x, columns, first }, places.clone());
+        let (values, arguments) = (&mut values[first..], &mut arguments[first..]);
+        first += match columns - first {
+            64.. => tile::<B, E, A, 64>(order, places, from, values, arguments),
+            16.. => tile::<B, E, A, 16>(order, places, from, values, arguments),
+            4.. => tile::<B, E, A, 4>(order, places, from, values, arguments),
+            _ => tile::<B, E, A, 1>(order, places, from, values, arguments),
+        };
+    }
+}
+
+#[inline(always)]
+fn tile<B: Better, E: Element, A: RowNumber, const WIDTH: usize>(
+    order: impl RowOrder,
+    mut places: Range<usize>,
+    from: ColumnTile<'_, E>,
+    values: &mut [E],
+    arguments: &mut [A],
+) -> usize {
+    let start = places.next().expect("the caller has seen one");
+    let (mut best, mut rows) = ([E::Wide::ZERO; WIDTH], [order.row(start) as u32; WIDTH]);
+    best.iter_mut().zip(from.row::<WIDTH>(order, start)).for_each(|(best, x)| *best = x.widen());
+    for place in places {
+        let (x, row) = (from.row::<WIDTH>(order, place), order.row(place) as u32);
+        for k in 0..WIDTH {
+            let x = x[k].widen();
+            let takes = B::takes(x, best[k]);
+            best[k] = if takes { x } else { best[k] };
+            rows[k] = if takes { row } else { rows[k] };
+        }
+    }
+    values[..WIDTH].iter_mut().zip(best).for_each(|(value, best)| *value = E::narrow(best));
+    arguments[..WIDTH].iter_mut().zip(rows).for_each(|(argument, row)| *argument = A::from_row(row));
+    WIDTH
+}

@@ -1,0 +1,69 @@
+//! Operations on tensors in memory that somebody else owns, PyTorch's for instance, on the CPU.
+//!
+//! `x` is `[batches, rows, columns]`, row-major, and `out` `[batches, segments, columns]`: the same
+//! [`Segments`] hold for every batch. Elements are those of [`Element`]; 16-bit floats are widened,
+//! reduced in f32 and rounded once.
+//!
+//! Arithmetic is in the order of [`ops`](crate::ops), so that results do not depend on the number
+//! of threads, nor on whether the rows came sorted.
+
+mod element;
+pub(crate) mod exp;
+pub(crate) mod extremum;
+pub(crate) mod fold;
+mod gather;
+pub(crate) mod parallel;
+mod segments;
+mod shared_rows;
+mod softmax;
+#[cfg(test)]
+mod tests;
+
+pub use element::{Element, Float, Number};
+pub use extremum::{Extremum, ExtremumOutput, extremum, extremum_backward};
+pub use fold::{Fold, fold};
+pub use gather::{RowSegments, Share, gather};
+pub use segments::{Segments, check_sorted, index_bound, plan_from_index, plan_from_offsets, plan_len};
+pub use softmax::{Softmax, softmax, softmax_backward};
+
+/// Sizes that an operation's tensors have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Numbers of the dimensions before that of the rows.
+    pub batches: usize,
+    /// Rows of a batch.
+    pub rows: usize,
+    /// Numbers of a row: those of the dimensions after that of the rows.
+    pub columns: usize,
+}
+
+impl Shape {
+    /// # Panics
+    /// If rows and segments have not these sizes.
+    fn assert(self, segments: &Segments<'_>, rows_len: usize, segments_len: usize) {
+        let batch = self.batches * self.columns;
+        assert_eq!(rows_len, batch * self.rows, "the tensor has not {} rows of {batch} numbers", self.rows);
+        assert_eq!(segments_len, batch * segments.len(), "the tensor has not {} segments", segments.len());
+        segments.assert_rows(self.rows);
+    }
+}
+
+/// Threads that an operation runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// The one that calls, which needs no pool: small tensors, and processes that were forked.
+    CallingThread,
+    /// The rayon pool that it is called from.
+    Pool,
+}
+
+impl Schedule {
+    /// Runs `each` on every task.
+    fn run<T: Send>(self, tasks: impl Iterator<Item = T>, each: impl Fn(T) + Send + Sync) {
+        use rayon::prelude::*;
+        match self {
+            Schedule::CallingThread => tasks.for_each(each),
+            Schedule::Pool => tasks.collect::<Vec<T>>().into_par_iter().for_each(each),
+        }
+    }
+}
