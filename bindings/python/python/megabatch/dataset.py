@@ -362,17 +362,22 @@ def ingest(
     context: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Dataset:
-    """Makes a dataset of aligned series of bars.
+    """Makes a dataset of aligned series of bars: `ingest(frame, features=["log_return", indicators], target=label)`,
+    where `indicators` and `label` take closed bars and give as many rows.
 
     `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, or paths of files. A frame has the
     columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have the other columns of a
-    file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside
-    `out`, so that `leak` and `follow` find them. Without `out`, files go with the dataset.
+    file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times
+    without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside `out`, so that `leak`
+    and `follow` find them. Without `out`, files go with the dataset.
 
     `features` are names of built-in features, `"default"`, `"all"`, and columns of numbers of the frame, whose value is
     known when its bar closes (of files: `"column:NAME"`). In longer timeframes a column is its last value, or what
     `columns` says: `columns={"imbalance": "sum"}` (last, first, sum, mean, min, max). Rows before a column's first value
-    are dropped; a value that is missing later is a fault of its row.
+    are dropped; a value that is missing later is a fault of its row. A function among them takes the closed bars of one
+    timeframe, a frame of the kind that was given, and gives a frame, a series or arrays with a row for each bar; its
+    columns are features. As `target` it gives targets of the shortest bars and, in a column `label_end`, the time of the
+    bar that decides each.
 
     `target` is `"cumulative"`, `"increment"` or `"log_return"` of the next `horizon` bars, `triple_barrier(…)`, or a
     column of numbers, or several: its value at a bar is the target of the sample at that bar's close, NaN where it is
@@ -381,10 +386,10 @@ def ingest(
 
     `weight` is a column of numbers from 0 on: the weight of a sample in the loss of training, 0 where a bar has none.
 
-    `context` are frames or files of other instruments by their names: `context={"DXY": dxy}`. Their features, the functions among
-    `features` and the columns that they have stand beside those of each bar, as the last of their bars that had closed by
-    its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars, `DXY.age`. Their bars
-    count from the first of the instrument on.
+    `context` are frames or files of other instruments by their names: `context={"DXY": dxy}`. Their features, the
+    functions among `features` and the columns that they have stand beside those of each bar, as the last of their bars
+    that had closed by its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars,
+    `DXY.age`. Their bars count from the first of the instrument on. Files do not go together with functions.
 
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.

@@ -62,6 +62,6 @@ fn weights_that_are_none_are_refused_by_name() {
         weights.write_raw(&vec![0.0_f32; weights.size()]).unwrap();
     });
     let [_, error] = stage.fails(&format!("train --data series.h5 --out run {SMALL}"), 3);
-    let advice = "training samples are 0; correct them, or `training.sample_weights`=none";
+    let advice = "training samples are 0; correct them, or training.sample_weights=none";
     assert!(error.contains("the weights of all") && error.contains(advice), "{error}");
 }
