@@ -144,7 +144,14 @@ pub(crate) fn leak<'py>(
     let context =
         context.iter().map(|file| file.parse().map_err(|message: String| exception(py, &Error::usage(message))));
     let context = context.collect::<PyResult<_>>()?;
-    let options = proof::Options { source, context, samples, seed, settings: SettingSources { file: None, set } };
+    let options = proof::Options {
+        source,
+        context,
+        leaves_functions: false,
+        samples,
+        seed,
+        settings: SettingSources { file: None, set },
+    };
     let host = PythonHost::new(None, None).with_functions(functions.map(PythonFunctions::new));
     let report = host.run_on_bars(py, |host| proof::prove(&path, &options, host))?;
     told(py, &report)

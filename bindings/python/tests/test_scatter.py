@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 import subprocess
@@ -10,7 +9,8 @@ import sys
 import unittest
 from typing import Any
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+from fake_torch import IS_REAL as HAS_TORCH
+
 if HAS_TORCH:
     import megabatch as mb
     import torch

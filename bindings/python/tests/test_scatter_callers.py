@@ -18,8 +18,9 @@ import unittest
 import warnings
 from typing import Any
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-HAS_PYG = importlib.util.find_spec("torch_geometric") is not None
+from fake_torch import IS_REAL as HAS_TORCH
+
+HAS_PYG = HAS_TORCH and importlib.util.find_spec("torch_geometric") is not None
 if HAS_TORCH:
     import megabatch as mb
     import torch

@@ -49,6 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let options = Options {
         source: args.source.clone(),
         context: args.context.clone(),
+        leaves_functions: true,
         samples: args.samples,
         seed: args.seed,
         settings: settings(args.config.as_deref(), &args.set),

@@ -53,6 +53,9 @@ pub struct Options {
     pub source: Vec<PathBuf>,
     /// New files of the context, for those that were moved.
     pub context: Vec<ContextFile>,
+    /// True if the columns of functions are left unproven where the host has no functions; false if
+    /// that is an error.
+    pub leaves_functions: bool,
     /// Samples drawn at random.
     pub samples: usize,
     /// Seed of the random samples and of the replacement bars.
@@ -63,7 +66,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { source: Vec::new(), context: Vec::new(), samples: 32, seed: 0, settings: SettingSources::default() }
+        Options {
+            source: Vec::new(),
+            context: Vec::new(),
+            leaves_functions: true,
+            samples: 32,
+            seed: 0,
+            settings: SettingSources::default(),
+        }
     }
 }
 
@@ -109,7 +119,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let spool = SpoolFolder::open(&scratch.path().join("series"))?;
     require_room_for_bars(&recipe, spool.path())?;
     let unproven = match (host.functions, recipe.context.is_empty()) {
-        (None, true) => recipe.function_names(),
+        (None, true) if options.leaves_functions => recipe.function_names(),
         _ => Vec::new(),
     };
     let ReadBars { recipe, recordings, functions } = match unproven.is_empty() {
