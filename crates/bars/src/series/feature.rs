@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// Begins the name of a column of a function.
-pub(crate) const FUNCTION: &str = "function:";
+pub const FUNCTION: &str = "function:";
 
 /// A number of each bar: computed from that bar and earlier ones, or a column of its file.
 ///

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use megabatch_bars::SeriesPiece;
+use megabatch_bars::{FUNCTION_PREFIX, SeriesPiece};
 use megabatch_chunk_io::{
     AttributeValue, Scaler, SeriesColumn, SeriesDescription, SeriesFile, SeriesSource, SeriesTimeframeFile,
 };
 use rayon::prelude::*;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Objects of a series file, in the order in which differences are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +37,29 @@ pub(super) enum KnownColumns {
 }
 
 impl KnownColumns {
-    /// True for each feature of these names whose values are known.
-    pub(super) fn mask(self, names: &[String]) -> Vec<bool> {
-        names.iter().map(|name| self == KnownColumns::All || !name.starts_with(FUNCTION)).collect()
+    /// True for each feature of these names whose values are known; `None` where all are.
+    pub(super) fn mask(self, names: &[String]) -> Option<Vec<bool>> {
+        let is_known = |name: &String| !name.starts_with(FUNCTION_PREFIX);
+        (self == KnownColumns::WithoutFunctions).then(|| names.iter().map(is_known).collect())
     }
 }
 
-/// Begins the name of a feature of a function.
-pub(super) const FUNCTION: &str = "function:";
+/// Error for an object of the file at `path` that is another one than its bars give.
+pub(super) fn not_what_its_bars_give(path: &Path, object: &str) -> Error {
+    Error::data(format!(
+        "{}: {object} is not what its bars give; the file was changed, or made by another version: ingest anew",
+        path.display()
+    ))
+}
+
+/// True for rows of the same bits in the columns that are known; in all without a mask.
+pub(super) fn is_same_bits(found: &[f32], expected: &[f32], is_known: Option<&[bool]>) -> bool {
+    let mut pairs = found.iter().zip(expected).map(|(a, b)| a.to_bits() == b.to_bits());
+    match is_known {
+        None => pairs.all(|is_same| is_same),
+        Some(is_known) => pairs.zip(is_known.iter().cycle()).all(|(is_same, is_known)| is_same || !is_known),
+    }
+}
 
 /// Comparison of the series in `source` with pieces that come in any order and from any thread.
 pub(super) struct Comparison<'a> {
@@ -63,7 +79,7 @@ impl<'a> Comparison<'a> {
     pub(super) fn begin(source: &'a SeriesSource, expected: &SeriesDescription, known: KnownColumns) -> Self {
         let file = source.file();
         let kind = expected.attributes.get("target_kind");
-        let is_of_function = matches!(kind, Some(AttributeValue::Text(kind)) if kind.starts_with(FUNCTION));
+        let is_of_function = matches!(kind, Some(AttributeValue::Text(kind)) if kind.starts_with(FUNCTION_PREFIX));
         let has_targets = known == KnownColumns::All || !is_of_function;
         let comparison = Comparison { source, first_different: AtomicUsize::new(usize::MAX), known, has_targets };
         if file.shape().samples != expected.samples {
@@ -90,7 +106,11 @@ impl<'a> Comparison<'a> {
                 && found.feature_names() == expected.feature_names
                 && found.instrument_starts() == expected.instrument_start
                 && found.segment_starts() == expected.segment_start
-                && is_same_scaler(found.scaler(), expected.scaler.as_ref(), &known.mask(&expected.feature_names));
+                && is_same_scaler(
+                    found.scaler(),
+                    expected.scaler.as_ref(),
+                    known.mask(&expected.feature_names).as_deref(),
+                );
             if !is_same {
                 comparison.differs(index_of(k));
             }
@@ -174,8 +194,7 @@ impl<'a> Comparison<'a> {
         let Some(weights) = self.file().sample_weights().filter(|_| self.decides(Object::Weight as usize)) else {
             return;
         };
-        let found = weights[first..].iter().zip(expected);
-        if found.into_iter().any(|(found, expected)| found.to_bits() != expected.to_bits()) {
+        if !is_same_bits(&weights[first..], expected, None) {
             self.differs(Object::Weight as usize);
         }
     }
@@ -188,15 +207,14 @@ impl<'a> Comparison<'a> {
         let width = self.width(rank);
         let is_known = match rank.checked_sub(Object::FirstTimeframe as usize) {
             Some(place) => self.known.mask(self.file().timeframes()[place / 2].feature_names()),
-            None => vec![true; width],
+            None => None,
         };
         let mut found = vec![0.0; ROWS.min(expected.len() / width) * width];
         for (place, expected) in expected.chunks(found.len()).enumerate() {
             let first = first + place * ROWS;
             let found = &mut found[..expected.len()];
             read(first..first + expected.len() / width, found)?;
-            let pairs = found.iter().zip(expected).zip(is_known.iter().cycle());
-            if pairs.into_iter().any(|((a, b), is_known)| *is_known && a.to_bits() != b.to_bits()) {
+            if !is_same_bits(found, expected, is_known.as_deref()) {
                 self.differs(rank);
                 return Ok(());
             }
@@ -239,8 +257,8 @@ impl<'a> Comparison<'a> {
 }
 
 /// True for scalers that are equal in the features that are known.
-fn is_same_scaler(found: Option<&Scaler>, expected: Option<&Scaler>, is_known: &[bool]) -> bool {
-    let (Some(found), Some(expected)) = (found, expected) else { return found.is_none() && expected.is_none() };
+fn is_same_scaler(found: Option<&Scaler>, expected: Option<&Scaler>, is_known: Option<&[bool]>) -> bool {
+    let (Some(found), Some(expected), Some(is_known)) = (found, expected, is_known) else { return found == expected };
     let is_same = |found: &[f64], expected: &[f64]| {
         let mut pairs = found.iter().zip(expected).zip(is_known.iter().cycle());
         found.len() == expected.len() && pairs.all(|((a, b), is_known)| !is_known || a == b)

@@ -1,6 +1,8 @@
 //! Proof that no sample sees a bar that had not closed.
 
 mod comparison;
+mod moments;
+mod provenance;
 mod split_proof;
 #[cfg(test)]
 mod tests;
@@ -11,13 +13,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use megabatch_bars::{
-    Moment, Proof, Scalers, Segment, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, TargetKind,
+    Moment, Proof, Scalers, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, TargetKind,
     bar_files, estimated_rows, prove_samples, prove_scalers,
 };
-use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, SourceOptions};
+use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -31,19 +31,17 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::{Host, PATIENCE, Work};
 use crate::ingest::disk::{require_free, share_under_way};
 use crate::ingest::implausible_columns;
-use crate::ingest::provenance::{KeptScaler, LISTS, fingerprint, listed, recorded_files};
+use crate::ingest::provenance::{KeptScaler, listed};
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
 use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
 use crate::ingest::work::Pass;
 use crate::ingest::{ContextFile, FunctionUse, ReadBars, Recipe, StreamedRecordings, fit, instruments_of};
-use crate::synth::random::Random;
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
-use comparison::{Comparison, FUNCTION, KnownColumns, different_attribute};
+use comparison::{Comparison, KnownColumns, different_attribute, is_same_bits, not_what_its_bars_give};
+use moments::{Moments, sample_time};
+use provenance::Provenance;
 use split_proof::{ExactSpans, LabelEnds, SplitProof, SplitSource, prove_splits};
-
-/// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
-const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
 
 /// Options of a proof.
 #[derive(Clone, Debug)]
@@ -150,7 +148,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
 
     let kept = |one: &&StreamedInstrument<'_>| header.instruments().iter().any(|name| name == one.name);
     let instruments: Vec<StreamedInstrument<'_>> = instruments.iter().filter(kept).copied().collect();
-    let moments = Moments::choose(options, file, &header, &provenance.zones())?;
+    let moments = Moments::choose(options.samples, options.seed, file, &header, &provenance.zones())?;
     let proofs =
         Proofs { file, seed: options.seed, instruments: &instruments, spec: &spec, header: &header, known, host };
     let fit_end_proven = proofs.prove_scalers(spool.path())?;
@@ -345,184 +343,6 @@ fn split_text(split: &SplitProof) -> String {
     }
 }
 
-/// Provenance in a file.
-struct Provenance<'a> {
-    path: &'a Path,
-    json: Value,
-    recipe: Recipe,
-}
-
-impl<'a> Provenance<'a> {
-    fn read(path: &'a Path, source: Option<&AttributeValue>) -> Result<Self> {
-        let (json, recipe) = Recipe::recorded(path, source)?;
-        Ok(Provenance { path, json, recipe })
-    }
-
-    /// The recipe with the files where they are now, once their bytes are known to be those that
-    /// were read.
-    fn recipe_with(&self, moved: &[PathBuf]) -> Result<Recipe> {
-        let mut recipe = self.recipe.clone();
-        if !moved.is_empty() {
-            recipe = self.place(recipe, moved)?;
-        }
-        let expected: BTreeSet<&str> = self.files().filter_map(|file| file["xxh3_128"].as_str()).collect();
-        for path in recipe.files() {
-            let found = fingerprint(path).map_err(|error| {
-                Error::data(format!(
-                    "{}: {error}; say with --source where the bars of {} are",
-                    path.display(),
-                    self.path.display()
-                ))
-            })?;
-            if !expected.contains(found.as_str()) {
-                return Err(Error::data(format!(
-                    "{}: these are not the bytes that {} was made of; give the files of then with --source, or ingest anew",
-                    path.display(),
-                    self.path.display()
-                )));
-            }
-        }
-        Ok(recipe)
-    }
-
-    /// The recipe with each file replaced by the one of `moved` that has its bytes.
-    fn place(&self, mut recipe: Recipe, moved: &[PathBuf]) -> Result<Recipe> {
-        let mut by_bytes = Vec::with_capacity(moved.len());
-        for path in moved {
-            by_bytes.push((fingerprint(path)?, path));
-        }
-        for path in recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask) {
-            let was = self.files().find(|file| file["file"].as_str() == path.to_str());
-            let wanted = was.and_then(|file| file["xxh3_128"].as_str()).unwrap_or_default();
-            let (_, found) = by_bytes.iter().find(|(bytes, _)| bytes == wanted).ok_or_else(|| {
-                Error::data(format!(
-                    "--source: none of the files has the bytes of {}, of which {} was made",
-                    path.display(),
-                    self.path.display()
-                ))
-            })?;
-            (*found).clone_into(path);
-        }
-        Ok(recipe)
-    }
-
-    /// Requires that the file's provenance matches the bars found; the bars' places do not count,
-    /// nor do warnings about columns that are not known.
-    fn require_same_provenance(&self, mut found: Value, known: KnownColumns) -> Result<()> {
-        let mut said = self.json.clone();
-        for provenance in [&mut said, &mut found] {
-            provenance["recipe"] = Value::Null;
-            provenance["functions"] = Value::Null;
-            if let (Some(warnings), KnownColumns::WithoutFunctions) = (provenance["warnings"].as_array_mut(), known) {
-                warnings.retain(|warning| !warning.as_str().is_some_and(|text| text.starts_with(FUNCTION)));
-            }
-            for list in LISTS {
-                for instrument in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                    // Why an instrument is left out is told with its path.
-                    instrument["reason"] = Value::Null;
-                    forget_places(instrument);
-                    instrument["compared"].as_array_mut().into_iter().flatten().for_each(forget_places);
-                }
-            }
-        }
-        match said == found {
-            true => Ok(()),
-            false => Err(not_what_its_bars_give(self.path, "the account of the bars in /@source")),
-        }
-    }
-
-    /// The files that were read, those included that were only compared with others.
-    fn files(&self) -> impl Iterator<Item = &Value> {
-        recorded_files(&self.json)
-    }
-
-    /// The zones by which the files were read, and those of the markets.
-    fn zones(&self) -> Vec<TimeZone> {
-        let own = self.files().filter_map(|file| file["zone"].as_str());
-        let names: BTreeSet<&str> = CLOCKS.into_iter().chain(own).collect();
-        names.into_iter().filter_map(|name| TimeZone::get(name).ok()).collect()
-    }
-}
-
-/// Takes the paths from the files of `owner`, an instrument or files that were compared with it.
-fn forget_places(owner: &mut Value) {
-    let files = owner["files"].as_array_mut().into_iter().flatten();
-    files.for_each(|file| file["file"] = Value::Null);
-}
-
-/// The samples to prove, and why.
-struct Moments {
-    /// Instrument, from 0, and number of the sample in the file.
-    samples: Vec<(usize, usize)>,
-    random: usize,
-    /// When clocks were changed in the span of the samples.
-    changes: Vec<i64>,
-}
-
-impl Moments {
-    fn choose(options: &Options, file: &SeriesSource, header: &SeriesHeader, zones: &[TimeZone]) -> Result<Self> {
-        let mut random = Random::new(options.seed);
-        let count = options.samples.min(header.samples);
-        let mut chosen = BTreeSet::new();
-        while chosen.len() < count {
-            chosen.insert((random.uniform() * header.samples as f64) as usize % header.samples);
-        }
-        let changes = changes(zones, header.instants.first, header.instants.last);
-        for segment in &header.segments {
-            let samples = &segment.samples;
-            let (first, last) = (sample_time(file, samples.start)?, sample_time(file, samples.end - 1)?);
-            for &change in changes.iter().filter(|&&change| first <= change && change <= last) {
-                // The last sample before the change, the first after it, and the first after the
-                // hour that is missing or came twice.
-                let first_after = first_sample_from(file, segment, change)?;
-                let around = [first_after.saturating_sub(1).max(samples.start), first_after];
-                let after_the_hour = first_sample_from(file, segment, change + HOUR_NS)?;
-                chosen.extend(around.into_iter().chain([after_the_hour]).filter(|n| samples.contains(n)));
-            }
-        }
-        let segment_of = |n: usize| header.segments.partition_point(|segment| segment.samples.end <= n);
-        let samples = chosen.into_iter().map(|n| (header.segments[segment_of(n)].instrument as usize, n)).collect();
-        Ok(Moments { samples, random: count, changes })
-    }
-}
-
-fn sample_time(file: &SeriesSource, sample: usize) -> Result<i64> {
-    let mut time = [0];
-    file.file().read_column(SeriesColumn::SampleTime, sample..sample + 1, &mut time)?;
-    Ok(time[0])
-}
-
-/// The first sample of a segment that is not before `time`, or the end of its samples.
-fn first_sample_from(file: &SeriesSource, segment: &Segment, time: i64) -> Result<usize> {
-    let (mut first, mut end) = (segment.samples.start, segment.samples.end);
-    while first < end {
-        let middle = first + (end - first) / 2;
-        if sample_time(file, middle)? < time { first = middle + 1 } else { end = middle }
-    }
-    Ok(first)
-}
-
-const HOUR_NS: i64 = 3_600_000_000_000;
-
-/// When the clocks of `zones` are changed from `first` to `last`, in order.
-fn changes(zones: &[TimeZone], first: i64, last: i64) -> Vec<i64> {
-    let Ok(begin) = Timestamp::from_nanosecond(first.into()) else { return Vec::new() };
-    let nanoseconds = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
-    let midnights = |zone: &TimeZone| -> Vec<i64> {
-        let times = zone.following(begin).map(|transition| nanoseconds(transition.timestamp()));
-        times.take_while(|&time| time <= last).collect()
-    };
-    let all: BTreeSet<i64> = zones.iter().flat_map(midnights).collect();
-    all.into_iter().collect()
-}
-
-fn not_what_its_bars_give(path: &Path, object: &str) -> crate::error::Error {
-    Error::data(format!(
-        "{}: {object} is not what its bars give; the file was changed, or made by another version: ingest anew",
-        path.display()
-    ))
-}
-
 /// Inputs of proofs.
 struct Proofs<'a> {
     file: &'a SeriesSource,
@@ -597,10 +417,7 @@ impl Proofs<'_> {
             let mut seen = vec![0.0; proven.len()];
             let rows = proven.len() / timeframe.feature_names().len();
             self.file.read_bars(k, std::slice::from_ref(&(end_row - rows..end_row)), &mut seen)?;
-            let is_known = self.known.mask(timeframe.feature_names());
-            let pairs = seen.iter().zip(proven).zip(is_known.iter().cycle());
-            let same = pairs.into_iter().all(|((a, b), is_known)| !is_known || a.to_bits() == b.to_bits());
-            if !same {
+            if !is_same_bits(&seen, proven, self.known.mask(timeframe.feature_names()).as_deref()) {
                 return Err(Error::data(format!(
                     "{}: sample {n}: its window of {} is not the one that was proven",
                     file.path().display(),

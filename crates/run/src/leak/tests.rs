@@ -1,12 +1,17 @@
 use std::fs;
 use std::num::NonZeroUsize;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use megabatch_chunk_io::{Compression, Series, SeriesFile, Storage, WriteOptions, write_series};
 use megabatch_trainer::SampleRanges;
 
+use super::moments::{HOUR_NS, changes};
+use super::provenance::CLOCKS;
 use super::*;
 use crate::ingest::recipe::in_memory::{provenance as provenance_json, series_file};
 use crate::ingest::{Windows, ingest};
+use crate::synth::random::Random;
 use crate::text::Duration as TextDuration;
 
 #[test]
