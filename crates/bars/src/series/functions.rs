@@ -11,6 +11,7 @@
 //! Base bars before every column has a value are the warm-up. They are dropped up to a bar at which
 //! a bin of every timeframe begins, so that the bins after it are those that the functions saw.
 
+use std::iter::repeat_n;
 use std::ops::Range;
 use std::path::Path;
 
@@ -254,21 +255,10 @@ impl FunctionBars {
         folder: &Path,
     ) -> Result<WithFunctions> {
         let Placed { slots, begin, is_kept } = self.placed(&answers.features, on_error)?;
-        let all = self.base.columns.len();
-        let label_end = all - usize::from(spec.target_kind.label_end().is_some());
-        let base = |columns: Range<usize>| self.base.columns[columns].iter();
-        let targets = answers.targets.iter().flat_map(FunctionTargets::iter);
-        let columns: Vec<&Vec<f64>> = base(0..self.hidden.start)
-            .chain(&slots)
-            .chain(base(self.hidden.clone()))
-            .chain(base(label_end..all))
-            .chain(targets.map(|column| &column.values))
-            .collect();
+        let targets = answers.targets.iter().flat_map(FunctionTargets::iter).map(|column| &column.values);
+        let columns = self.in_order(slots.iter(), spec.target_kind.label_end().is_some(), targets);
         let mut writer = SpoolWriter::unnamed(folder, self.base.timeframe, columns.len())?;
-        for index in (begin..self.base.len()).filter(|&index| is_kept[index]) {
-            let columns = columns.iter().map(|column| column[index]).collect();
-            writer.push(Bar { columns, ..self.base.without_columns(index) })?;
-        }
+        self.bars_with(&columns, begin, &is_kept).try_for_each(|bar| writer.push(bar))?;
         let without_value = self.base.len() - begin - writer.len();
         Ok(WithFunctions { bars: writer.finish()?, warm_up: begin, without_value })
     }
@@ -279,20 +269,41 @@ impl FunctionBars {
     /// # Errors
     /// [`Error::Spool`].
     pub fn with_unknown_columns(self, begin: usize, spec: &SeriesSpec, folder: &Path) -> Result<SpooledBars> {
-        let slots = vec![0.0; spec.functions().len() * self.timeframes.len()];
-        let all = self.base.columns.len();
-        let is_given = spec.target_kind.is_function();
-        let has_label_end = spec.target_kind.label_end().is_some();
-        let own_end = all - usize::from(has_label_end && !is_given);
+        let [zeros, unknown] = [0.0, f64::NAN].map(|value| vec![value; self.base.len()]);
+        let slots = repeat_n(&zeros, spec.functions().len() * self.timeframes.len());
+        let (is_given, has_label_end) = (spec.target_kind.is_function(), spec.target_kind.label_end().is_some());
         let targets = if is_given { spec.target_kind.columns().len() + usize::from(has_label_end) } else { 0 };
-        let mut writer = SpoolWriter::unnamed(folder, self.base.timeframe, spec.all_columns())?;
-        for index in begin..self.base.len() {
-            let base = |columns: Range<usize>| self.base.columns[columns].iter().map(move |column| column[index]);
-            let known = base(0..self.hidden.start).chain(slots.iter().copied()).chain(base(self.hidden.clone()));
-            let columns = known.chain(base(own_end..all)).chain(std::iter::repeat_n(f64::NAN, targets)).collect();
-            writer.push(Bar { columns, ..self.base.without_columns(index) })?;
-        }
+        let columns = self.in_order(slots, has_label_end && !is_given, repeat_n(&unknown, targets));
+        let mut writer = SpoolWriter::unnamed(folder, self.base.timeframe, columns.len())?;
+        self.bars_with(&columns, begin, &vec![true; self.base.len()]).try_for_each(|bar| writer.push(bar))?;
         writer.finish()
+    }
+
+    /// Columns in the order of a series: those of features, `slots` of functions, the weight,
+    /// targets and the ends of labels, each of the files and then of functions.
+    fn in_order<'a>(
+        &'a self,
+        slots: impl Iterator<Item = &'a Vec<f64>>,
+        files_have_label_end: bool,
+        targets: impl Iterator<Item = &'a Vec<f64>>,
+    ) -> Vec<&'a Vec<f64>> {
+        let columns = &self.base.columns;
+        let label_end = &columns[columns.len() - usize::from(files_have_label_end)..];
+        let (own, hidden) = (&columns[..self.hidden.start], &columns[self.hidden.clone()]);
+        own.iter().chain(slots).chain(hidden).chain(label_end).chain(targets).collect()
+    }
+
+    /// The base bars from place `begin` on that are kept, with other columns.
+    fn bars_with<'a>(
+        &'a self,
+        columns: &'a [&Vec<f64>],
+        begin: usize,
+        is_kept: &'a [bool],
+    ) -> impl Iterator<Item = Bar> + 'a {
+        (begin..self.base.len()).filter(|&index| is_kept[index]).map(|index| {
+            let columns = columns.iter().map(|column| column[index]).collect();
+            Bar { columns, ..self.base.without_columns(index) }
+        })
     }
 
     /// The bars with the columns of features that [`FunctionBars::call`] gave, between those of the
@@ -306,10 +317,7 @@ impl FunctionBars {
         let (own, seen) = self.base.columns.split_at(spec.columns().len());
         let columns: Vec<&Vec<f64>> = own.iter().chain(&slots).chain(seen).collect();
         let mut bars = Bars::with_capacity(self.base.timeframe, self.base.len() - begin);
-        for index in (begin..self.base.len()).filter(|&index| is_kept[index]) {
-            let columns = columns.iter().map(|column| column[index]).collect();
-            bars.push(Bar { columns, ..self.base.without_columns(index) });
-        }
+        self.bars_with(&columns, begin, &is_kept).for_each(|bar| bars.push(bar));
         Ok(bars)
     }
 
