@@ -48,7 +48,7 @@ pub const BACKWARD: &[StepPhase] = &[StepPhase::Backward];
 pub const BOTH: &[StepPhase] = &[StepPhase::Forward, StepPhase::Backward];
 
 /// Upper bound of batches. It is a bound: no single batch need reach it in every timeframe.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LargestBatch {
     /// Batch sizes, each once.
     pub sizes: Vec<usize>,

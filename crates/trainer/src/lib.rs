@@ -21,6 +21,7 @@ pub use data::evenly_spaced::DrawnSamples;
 pub use data::kept_windows::can_keep_windows;
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 pub use data::sample_ranges::SampleRanges;
+pub use data::sample_weights::TrainingWeights;
 pub use data::samples::{Batch, InMemory, Samples, StreamedSeries};
 pub use data::series_in_memory::SeriesInMemory;
 pub use data::split::{

@@ -5,7 +5,7 @@ use megabatch_chunk_io::Source;
 use megabatch_nn::loss::Loss;
 use megabatch_nn_cpu::instructions;
 use megabatch_trainer as trainer;
-use megabatch_trainer::LrSchedule;
+use megabatch_trainer::{LrSchedule, TrainingWeights};
 
 use crate::adapters::data::Data;
 use crate::adapters::spans::SampleSpans;
@@ -30,8 +30,7 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
         ineffective.iter().map(|setting| format!("{} has no effect{}", setting.path, setting.unmet.reason())).collect();
     notes.extend(odd_settings(setup, steps));
     notes.extend(setup.data.notes());
-    setup.training.check_weights(setup.data.samples(), &setup.split.train)?;
-    notes.extend(note_on_weights(setup));
+    notes.extend(note_on_weights(setup)?);
     notes.extend(setup.temperature.map(|temperature| {
         format!(
             "training.rank_temperature is {temperature}, the deviation of targets within a graph of the training part"
@@ -62,21 +61,17 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
 }
 
 /// The weights of the training samples, where they have a part in the loss.
-fn note_on_weights(setup: &TrainingSetup) -> Option<String> {
-    let samples = setup.data.samples();
-    let weights = samples.weights().filter(|_| setup.training.is_weighted(samples))?;
+fn note_on_weights(setup: &TrainingSetup) -> Result<Option<String>> {
     let train = &setup.split.train;
-    let (mut sum, mut zeros) = (0.0, 0);
-    for sample in train.iter() {
-        sum += f64::from(weights[sample]);
-        zeros += usize::from(weights[sample] == 0.0);
-    }
-    Some(format!(
-        "the loss of training weights samples by /samples/weight: their mean is {}, and {} of {} are 0",
-        significant(sum / train.len() as f64, 3),
-        grouped(zeros as u64),
-        grouped(train.len() as u64)
-    ))
+    let weights = setup.training.training_weights(setup.data.samples(), train)?;
+    Ok(weights.map(|TrainingWeights { mean, zeros }| {
+        format!(
+            "the loss of training weights samples by /samples/weight: their mean is {}, and {} of {} are 0",
+            significant(mean, 3),
+            grouped(zeros as u64),
+            grouped(train.len() as u64)
+        )
+    }))
 }
 
 /// A line for each export and each way of streaming that the model allows with these settings.

@@ -22,13 +22,36 @@ impl Config {
         self.sample_weights == SampleWeighting::Auto && samples.weights().is_some()
     }
 
-    /// Refuses weights with which nothing would be learnt from the samples `train`.
+    /// Summary of the weights of the samples `train` of `samples`, where weights have a part in the
+    /// loss.
     ///
     /// # Errors
     /// [`Error::Weight`] for a weight that is none, and [`Error::NoWeight`] where all are 0.
-    pub fn check_weights(&self, samples: &dyn Samples, train: &SampleRanges) -> Result<()> {
-        if self.is_weighted(samples) { SampleWeights::new(samples, train).map(drop) } else { Ok(()) }
+    pub fn training_weights(&self, samples: &dyn Samples, train: &SampleRanges) -> Result<Option<TrainingWeights>> {
+        let Some(weights) = samples.weights().filter(|_| self.is_weighted(samples)) else { return Ok(None) };
+        let (mut sum, mut zeros) = (0.0, 0);
+        for sample in train.iter() {
+            let weight = weights[sample];
+            if !(weight >= 0.0 && weight.is_finite()) {
+                return Err(Error::Weight { sample, weight });
+            }
+            sum += f64::from(weight);
+            zeros += usize::from(weight == 0.0);
+        }
+        match sum > 0.0 {
+            true => Ok(Some(TrainingWeights { mean: sum / train.len() as f64, zeros })),
+            false => Err(Error::NoWeight { samples: train.len() }),
+        }
     }
+}
+
+/// Summary of the weights of training samples.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainingWeights {
+    /// Their mean, above 0.
+    pub mean: f64,
+    /// Number of samples whose weight is 0.
+    pub zeros: usize,
 }
 
 /// Weights of the samples of a source, and their mean in training.
@@ -47,24 +70,14 @@ pub(crate) struct LossInputs<'a> {
 }
 
 impl<'a> SampleWeights<'a> {
-    /// The weights of `samples`, which is trained on `train`; `None` where it has none.
+    /// The weights of `samples` in a run with `config` that trains on `train`; `None` where they
+    /// have no part in its loss.
     ///
     /// # Errors
-    /// [`Error::Weight`] for a weight that is none, and [`Error::NoWeight`] where all are 0.
-    pub(crate) fn new(samples: &'a dyn Samples, train: &SampleRanges) -> Result<Option<Self>> {
-        let Some(weights) = samples.weights() else { return Ok(None) };
-        let mut sum = 0.0;
-        for sample in train.iter() {
-            let weight = weights[sample];
-            if !(weight >= 0.0 && weight.is_finite()) {
-                return Err(Error::Weight { sample, weight });
-            }
-            sum += f64::from(weight);
-        }
-        match sum > 0.0 {
-            true => Ok(Some(SampleWeights { weights, mean: sum / train.len() as f64 })),
-            false => Err(Error::NoWeight { samples: train.len() }),
-        }
+    /// As [`Config::training_weights`].
+    pub(crate) fn new(config: &Config, samples: &'a dyn Samples, train: &SampleRanges) -> Result<Option<Self>> {
+        let found = config.training_weights(samples, train)?;
+        Ok(found.zip(samples.weights()).map(|(TrainingWeights { mean, .. }, weights)| SampleWeights { weights, mean }))
     }
 
     /// Adds the weights of `samples` to `to`.

@@ -25,6 +25,17 @@ pub(crate) fn largest_batch(
     train: &SampleRanges,
     validation: &SampleRanges,
 ) -> Result<LargestBatch> {
+    let is_weighted = config.is_weighted(samples);
+    Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation)? })
+}
+
+/// The same but for the weights of samples.
+fn largest_windows(
+    config: &Config,
+    samples: &dyn Samples,
+    train: &SampleRanges,
+    validation: &SampleRanges,
+) -> Result<LargestBatch> {
     let (shape, steps) = (samples.shape(), steps_of(samples));
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
         return largest_batch_of_graphs(config, samples, graphs, train, validation);
@@ -38,24 +49,13 @@ pub(crate) fn largest_batch(
     let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
         let windows = vec![largest; shape.timeframes.len()];
         let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
-        let (kept_windows, is_weighted) = (kept_windows(config, samples), config.is_weighted(samples));
-        return Ok(LargestBatch {
-            sizes,
-            sizes_learnt,
-            steps,
-            windows,
-            bars,
-            series: None,
-            kept_windows,
-            graphs: None,
-            is_weighted,
-        });
+        let kept_windows = kept_windows(config, samples);
+        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, kept_windows, ..LargestBatch::default() });
     };
     view.check(shape)?;
     let pieces = Pieces::new(config, train.len());
     if let Some(runs) = config.purpose().runs() {
-        let largest = largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt);
-        return Ok(LargestBatch { is_weighted: config.is_weighted(samples), ..largest });
+        return Ok(largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt));
     }
     let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
@@ -66,8 +66,7 @@ pub(crate) fn largest_batch(
         bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
         all.push(rows);
     }
-    let (series, is_weighted) = (Some(all), config.is_weighted(samples));
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows: 0, graphs: None, is_weighted })
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), ..LargestBatch::default() })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
@@ -89,9 +88,7 @@ fn largest_batch_of_runs(
     let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
     let bars = steps.iter().enumerate().map(covered).collect();
     let series = Some(rows);
-    let sizes_learnt = sizes.clone();
-    let (kept_windows, graphs, is_weighted) = (0, None, false);
-    LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs, is_weighted }
+    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series, ..LargestBatch::default() }
 }
 
 /// Bound of a run on graphs: the graphs with most nodes may come together, and share no windows.
@@ -125,8 +122,8 @@ fn largest_batch_of_graphs(
     }
     let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
-    let (kept_windows, is_weighted) = (kept_windows(config, samples), false);
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs, is_weighted })
+    let (kept_windows, rest) = (kept_windows(config, samples), LargestBatch::default());
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs, ..rest })
 }
 
 /// Stored windows of each timeframe that a GPU keeps.

@@ -370,7 +370,8 @@ impl Trainer {
         self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;
         self.make_room_for_blocks(schedule)?;
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
-        let (target_scales, weights) = (self.target_scales.clone(), self.sample_weights(run)?);
+        let (target_scales, weights) =
+            (self.target_scales.clone(), SampleWeights::new(&self.config, run.samples, run.train)?);
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
         let largest = if resident.is_some() { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
@@ -420,12 +421,6 @@ impl Trainer {
         }
         let validation = self.config.evaluated(run.validation);
         largest_batch(&self.config, run.samples, run.train, &validation).map(Some)
-    }
-
-    /// The weights of the samples of a run, where it uses them.
-    fn sample_weights<'a>(&self, run: &Run<'a>) -> Result<Option<SampleWeights<'a>>> {
-        let is_weighted = self.config.is_weighted(run.samples);
-        if is_weighted { SampleWeights::new(run.samples, run.train) } else { Ok(None) }
     }
 
     /// Source of the batches of a run, of up to `batch_size` samples, or graphs.

@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::config::divergence::DivergenceState;
 use crate::config::optimizer::OptimizerConfig;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
-use crate::data::sample_weights::LossInputs;
+use crate::data::sample_weights::{LossInputs, SampleWeights};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::predictions::PredictionBackend;
@@ -202,7 +202,7 @@ impl Trainer {
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
         let target_scales = self.target_scales.clone();
-        let weights = self.sample_weights(run).ok().flatten();
+        let weights = SampleWeights::new(&self.config, run.samples, run.train).ok().flatten();
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
         let source = Source {
             gather_mode: GatherMode::Bars,
