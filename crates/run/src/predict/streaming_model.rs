@@ -130,10 +130,7 @@ impl StreamingModel {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
-        if host.functions.is_none() {
-            refuse_context(&recipe)?;
-        }
-        require_functions(&spec.functions(), request, host)?;
+        require_functions(&recipe, request, host)?;
         if recipe.calendar == Calendar::Common {
             return Err(refuse(
                 "the data were made with --calendar common, and bars of one instrument do not show which times are common; make them with --calendar all",
@@ -306,21 +303,16 @@ impl StreamingModel {
     }
 }
 
-/// Refuses features of other instruments, whose bars do not come with those of one.
-fn refuse_context(recipe: &Recipe) -> Result<()> {
-    match recipe.context.first() {
-        None => Ok(()),
-        Some(file) => Err(refuse(&format!(
+/// Refuses to follow without the functions that features are columns of, or the bars of other
+/// instruments, or without the bars that these need.
+fn require_functions(recipe: &Recipe, request: &FollowRequest, host: &Host<'_>) -> Result<()> {
+    let (names, is_given) = (recipe.spec().functions(), host.functions.is_some());
+    if let Some(file) = recipe.context.first().filter(|_| !is_given) {
+        return Err(refuse(&format!(
             "its data have features of {0}, another instrument, whose bars do not come with these: give them in Python, as run.follow(…, context={{\"{0}\": frame}})",
             file.symbol
-        ))),
+        )));
     }
-}
-
-/// Refuses to follow without the functions that `names` are columns of, or without the bars that
-/// these need.
-fn require_functions(names: &[String], request: &FollowRequest, host: &Host<'_>) -> Result<()> {
-    let is_given = host.functions.is_some();
     match (names.is_empty(), is_given) {
         (true, false) => Ok(()),
         (true, true) => Err(refuse("no feature of the data is a column of a function, and functions were given")),
