@@ -83,11 +83,7 @@ def scatter_add(
     dim_size: Optional[int] = None,
 ) -> torch.Tensor:
     """As `scatter_sum`."""
-    if torch.jit.is_scripting():
-        result = torch.ops.megabatch.scatter_sum(src, index, dim, out, dim_size)
-    else:
-        result = functions.scatter_sum(src, index, dim, out, dim_size)
-    return _placed(result, out)
+    return scatter_sum(src, index, dim, out, dim_size)
 
 
 def scatter_mul(
@@ -194,11 +190,7 @@ def segment_add_csr(
     out: Optional[torch.Tensor] = None,
 ) -> torch.Tensor:
     """As `segment_sum_csr`."""
-    if torch.jit.is_scripting():
-        result = torch.ops.megabatch.segment_sum_csr(src, indptr)
-    else:
-        result = functions.segment_sum_csr(src, indptr)
-    return _placed(result, out)
+    return segment_sum_csr(src, indptr, out)
 
 
 def segment_mean_csr(
@@ -294,11 +286,7 @@ def segment_add_coo(
     dim_size: Optional[int] = None,
 ) -> torch.Tensor:
     """As `segment_sum_coo`."""
-    if torch.jit.is_scripting():
-        result = torch.ops.megabatch.segment_sum_coo(src, index, out, dim_size)
-    else:
-        result = functions.segment_sum_coo(src, index, out, dim_size)
-    return _placed(result, out)
+    return segment_sum_coo(src, index, out, dim_size)
 
 
 def segment_mean_coo(

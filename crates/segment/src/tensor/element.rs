@@ -60,9 +60,9 @@ pub trait Float: Number {
     fn from_f64(value: f64) -> Self;
 }
 
-macro_rules! floats {
-    ($($float:ident by $exponential:expr),*) => {
-        $(impl Element for $float {
+macro_rules! reduced_as_they_are {
+    ($($number:ident),*) => {
+        $(impl Element for $number {
             type Wide = Self;
 
             #[inline(always)]
@@ -74,9 +74,15 @@ macro_rules! floats {
             fn narrow(wide: Self) -> Self {
                 wide
             }
-        }
+        })*
+    };
+}
 
-        impl Number for $float {
+reduced_as_they_are!(f32, f64, i32, i64);
+
+macro_rules! floats {
+    ($($float:ident by $exponential:expr),*) => {
+        $(impl Number for $float {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
 
@@ -136,21 +142,7 @@ floats!(f32 by exp, f64 by f64::exp);
 
 macro_rules! integers {
     ($($integer:ident),*) => {
-        $(impl Element for $integer {
-            type Wide = Self;
-
-            #[inline(always)]
-            fn widen(self) -> Self {
-                self
-            }
-
-            #[inline(always)]
-            fn narrow(wide: Self) -> Self {
-                wide
-            }
-        }
-
-        impl Number for $integer {
+        $(impl Number for $integer {
             const ZERO: Self = 0;
             const ONE: Self = 1;
 

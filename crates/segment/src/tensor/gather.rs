@@ -10,7 +10,7 @@ use super::element::{Element, Number};
 use super::parallel::{PREFETCH_ROWS, TASK_NUMBERS, prefetch};
 use super::{Schedule, Segments, Shape};
 
-/// Where the segment of each row is found.
+/// Source of the segment of each row.
 #[derive(Clone, Copy, Debug)]
 pub enum RowSegments<'a> {
     /// In an index, `[rows]`.

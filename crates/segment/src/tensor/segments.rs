@@ -132,8 +132,8 @@ pub fn index_bound(index: &[i64]) -> usize {
 /// Writes the plan of rows in any order: row `r` belongs to segment `index[r]`, below `segments`.
 ///
 /// # Errors
-/// [`Error::IndexOutOfRange`] and [`Error::NegativeIndex`]; [`Error::TooMany`] for more than 2³² −
-/// 2 rows and segments.
+/// [`Error::IndexOutOfRange`] and [`Error::NegativeIndex`]; [`Error::TooMany`] for more than
+/// 2³² − 2 rows and segments.
 ///
 /// # Panics
 /// If `plan` has not [`plan_len`] numbers.

@@ -28,8 +28,8 @@ pub enum Softmax {
 /// Softmax of each segment's rows, each column for itself: `x` → `y`, both `[batches, rows,
 /// columns]`. Rows without a segment have 0.
 ///
-/// A NaN or +∞ in a segment makes its whole column NaN, and so does a column of −∞ only; a −∞
-/// beside numbers has 0. Rows are summed in order, those of each 512 for themselves.
+/// A NaN or +∞ in a segment makes its whole column NaN, and so does a column of −∞ only.
+/// A −∞ beside numbers has 0. Rows are summed in order, those of each 512 for themselves.
 ///
 /// # Panics
 /// If the lengths are not those of `shape`, and if a row is in two segments.
