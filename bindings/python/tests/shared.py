@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import megabatch as mb
+import numpy as np
 
 PROGRAM = os.environ.get("MEGABATCH_PROGRAM", "megabatch")
 BARS = {"timeframes": {"M1": 12, "M5": 6}, "target": "log_return", "horizon": 3, "stride": 20}
@@ -63,6 +64,17 @@ class InFolder(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS_MAX)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
+
+    def require_same_forecasts(
+        self, followed: dict[Any, Any], predicted: mb.Predictions, count: float, *, rtol: float, atol: float
+    ) -> None:
+        """Requires forecasts by time to be the predictions, more than `count` of them."""
+        assert predicted.times is not None
+        places = {time: place for place, time in enumerate(predicted.times)}
+        seen = [time for time in followed if time in places]
+        self.assertGreater(len(seen), count)
+        for time in seen:
+            np.testing.assert_allclose(followed[time], predicted.values[places[time]], rtol=rtol, atol=atol)
 
     @contextlib.contextmanager
     def child(self, code: str, *arguments: object, returns: int = 0) -> Iterator[subprocess.Popen[str]]:

@@ -184,12 +184,7 @@ class Functions(InFolder):
             self.assertLessEqual(max(lengths), most)
             longer = ds.append(coming, features=functions)
             predicted = run.predict(longer, changed_data=True)
-            assert predicted.times is not None
-            times = {time: place for place, time in enumerate(predicted.times)}
-            seen = [time for time in followed if time in times]
-            self.assertGreater(len(seen), 300)
-            for time in seen:
-                np.testing.assert_allclose(followed[time], predicted.values[times[time]], rtol=1e-4, atol=1e-6)
+            self.require_same_forecasts(followed, predicted, 300, rtol=1e-4, atol=1e-6)
         again = mb.ingest(past, out=self.folder / "again.h5", **options)
         pushed = run.follow(features=functions, data=again)
         row = coming.iloc[0].to_dict() | {"time": coming["time"].iloc[0].to_pydatetime()}
@@ -269,12 +264,7 @@ class Functions(InFolder):
         followed = {one.time: one.values for one in run.follow(coming, features=change, context=context)}
         longer = ds.append(coming, features=change, context=context)
         predicted = run.predict(longer, changed_data=True)
-        assert predicted.times is not None
-        times = {time: place for place, time in enumerate(predicted.times)}
-        seen = [time for time in followed if time in times]
-        self.assertGreater(len(seen), 0.9 * (len(longer) - len(ds)))
-        for time in seen:
-            np.testing.assert_allclose(followed[time], predicted.values[times[time]], rtol=1e-4, atol=1e-6)
+        self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-4, atol=1e-6)
         with self.assertRaisesRegex(mb.DataError, "its features are the columns .*DXY.age of functions"):
             run.follow(coming, features=change)
 

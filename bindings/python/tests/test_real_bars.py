@@ -166,9 +166,4 @@ class RealBars(InFolder):
         longer = ds.append(frame[cut:], **again)
         self.require_values(longer, frame, context)
         predicted = run.predict(longer, changed_data=True)
-        assert predicted.times is not None
-        times_predicted = {time: place for place, time in enumerate(predicted.times)}
-        seen = [time for time in followed if time in times_predicted]
-        self.assertGreater(len(seen), 0.9 * (len(longer) - len(ds)))
-        for time in seen:
-            np.testing.assert_allclose(followed[time], predicted.values[times_predicted[time]], rtol=1e-3, atol=1e-5)
+        self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-3, atol=1e-5)
