@@ -74,13 +74,6 @@ const COMPARISONS: &[Comparison] = &[
     Comparison { name: "bf16", script: "lstm_bf16.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison { name: "loading", script: "loading.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison {
-        name: "segment",
-        script: "segment.py",
-        packages: PYTORCH,
-        build: &[Built::Example("megabatch-segment", "segment_speed")],
-        program: ("--program", "release/examples/segment_speed"),
-    },
-    Comparison {
         name: "graph-build",
         script: "graph_build.py",
         packages: PYTORCH,

@@ -133,6 +133,26 @@ impl CublasLt {
     }
 }
 
+/// Words that kernels write, of which there are none.
+#[derive(Debug)]
+pub(crate) struct PinnedWords {
+    never: Infallible,
+}
+
+impl PinnedWords {
+    pub(crate) fn new(gpu: &Gpu, _len: usize) -> Result<Self> {
+        gpu.never()
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        match self.never {}
+    }
+
+    pub(crate) fn take(&self, _index: usize) -> u64 {
+        match self.never {}
+    }
+}
+
 /// Copies to a GPU, of which there are none.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUploads;

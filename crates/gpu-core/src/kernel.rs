@@ -89,6 +89,12 @@ impl Launch {
     pub fn cooperative(self) -> Self {
         Launch { cooperative: true, ..self }
     }
+
+    #[cfg(feature = "cuda")]
+    fn grid(&self) -> crate::cuda::Grid {
+        let Launch { blocks, threads, shared_bytes, cooperative } = *self;
+        crate::cuda::Grid { shared_bytes, cooperative, ..crate::cuda::Grid::new(blocks, threads) }
+    }
 }
 
 /// Blocks, and threads of each.
@@ -146,11 +152,38 @@ impl Kernel<'_> {
     /// early are no danger: their memory's next use comes later on the default stream.
     #[cfg(feature = "cuda")]
     pub unsafe fn submit(&self, cuda: &Cuda, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
-        let Some(Launch { blocks, threads, shared_bytes, cooperative }) = launch else { return Ok(()) };
+        let Some(launch) = launch else { return Ok(()) };
         let module = cuda.gpu().module(self.module, self.ptx)?;
-        let grid = crate::cuda::Grid { shared_bytes, cooperative, ..crate::cuda::Grid::new(blocks, threads) };
         // SAFETY: as the caller promised.
-        unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &grid, arguments) }
+        unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &launch.grid(), arguments) }
+    }
+
+    /// Submits the kernel to a stream that another library of this process made, by the driver's
+    /// `handle`, where 0 is the default stream; as [`Kernel::submit`]. The context that is current
+    /// on this thread stays so.
+    ///
+    /// # Errors
+    /// As [`Kernel::submit`].
+    ///
+    /// # Safety
+    /// As [`Kernel::submit`], and `handle` is 0 or a stream of this GPU's primary context.
+    #[cfg(feature = "cuda")]
+    pub unsafe fn submit_to(
+        &self,
+        cuda: &Cuda,
+        handle: u64,
+        launch: Option<Launch>,
+        arguments: &Arguments,
+    ) -> Result<()> {
+        let Some(launch) = launch else { return Ok(()) };
+        crate::cuda::beside_others(|| {
+            let gpu = cuda.gpu();
+            let module = gpu.module(self.module, self.ptx)?;
+            // SAFETY: as the caller promised.
+            let stream = unsafe { gpu.external_stream(handle) };
+            // SAFETY: as the caller promised.
+            unsafe { module.kernel(self.name)?.launch_in(gpu.queue(stream), &launch.grid(), arguments) }
+        })
     }
 
     /// Blocks of `threads` threads that run at once on an idle GPU, at most as many as a
@@ -171,6 +204,24 @@ impl Kernel<'_> {
     /// None.
     #[cfg(not(feature = "cuda"))]
     pub fn resident_blocks(&self, cuda: &Cuda, _threads: u32) -> Result<u64> {
+        cuda.shared_gpu().never()
+    }
+
+    /// Never runs: a build without the feature `cuda` has no [`Cuda`].
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// Nothing is asked for.
+    #[cfg(not(feature = "cuda"))]
+    pub unsafe fn submit_to(
+        &self,
+        cuda: &Cuda,
+        _handle: u64,
+        _launch: Option<Launch>,
+        _arguments: &Arguments,
+    ) -> Result<()> {
         cuda.shared_gpu().never()
     }
 

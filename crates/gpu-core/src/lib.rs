@@ -15,6 +15,7 @@ mod double_buffered_upload;
 mod error;
 mod free_memory;
 mod host;
+mod host_words;
 pub mod isa;
 pub mod kernel;
 pub mod leak;
@@ -37,6 +38,7 @@ pub use device::{Cpu, Cuda, Device, Scope, Usage};
 pub use double_buffered_upload::DoubleBufferedUpload;
 pub use error::{Error, Result};
 pub use host::reserved_bytes;
+pub use host_words::HostWords;
 pub use matrix_product::{FactorType, MatrixAddresses, MatrixProduct};
 pub use staging::Staging;
 #[cfg(feature = "cuda")]

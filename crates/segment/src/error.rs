@@ -90,6 +90,39 @@ pub enum Error {
         before: i64,
     },
 
+    /// A kernel has found an index that is no segment's.
+    #[error(
+        "this call on a GPU or an earlier one: index[{position}] is {found}, which is none of its segments; the row was left out. CUDA_LAUNCH_BLOCKING=1 tells at the call itself"
+    )]
+    IndexWithoutSegment {
+        /// Position in the index.
+        position: usize,
+        /// The index there, or the lowest 32 bits of it.
+        found: i64,
+    },
+
+    /// A kernel has found rows that do not lie in the order of their segments.
+    #[error(
+        "this call on a GPU or an earlier one: index[{position}] is {found}, less than the one before it: that operation takes sorted indices; sort the rows by segment, or take scatter, which needs no order. CUDA_LAUNCH_BLOCKING=1 tells at the call itself"
+    )]
+    UnsortedOnGpu {
+        /// The place of the index that is less than the one before it.
+        position: usize,
+        /// The index there, or the lowest 32 bits of it.
+        found: i64,
+    },
+
+    /// A kernel has found offsets that leave the rows or decrease.
+    #[error(
+        "this call on a GPU or an earlier one: indptr[{position}] is {found}: offsets begin at 0, never decrease and end with the number of rows at most. CUDA_LAUNCH_BLOCKING=1 tells at the call itself"
+    )]
+    OffsetOnGpu {
+        /// The place of the offset.
+        position: usize,
+        /// The offset there, or the lowest 32 bits of it.
+        found: i64,
+    },
+
     /// The two ends of the edges are not as many.
     #[error("{rows} edges have a row and {columns} a column: both arrays list the same edges")]
     UnequalEnds {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cust::sys::{self, CUfunction_attribute};
 
 use super::arguments::Arguments;
+use super::copy::StreamQueue;
 use super::fault::{DriverFault, checked};
 use super::gpu_command::GpuCommand;
 use super::module::LoadedKernel;
@@ -64,12 +65,21 @@ impl LoadedKernel<'_> {
     /// arguments.
     pub unsafe fn launch(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<()> {
         assert!(Arc::ptr_eq(stream.context(), self.context()), "a kernel runs on a stream of its own GPU");
+        // SAFETY: as the caller promised.
+        unsafe { self.launch_in(stream.queue(), grid, arguments) }
+    }
+
+    /// As [`LoadedKernel::launch`], on a stream of the kernel's GPU.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn launch_in(&self, queue: StreamQueue<'_>, grid: &Grid, arguments: &Arguments) -> Result<()> {
         self.check_arguments(arguments)?;
         self.check_grid(grid, self.context().properties())?;
         self.check_residence(grid)?;
         // SAFETY: the arguments are of the number and the sizes that the kernel's signature has;
         // for the rest the caller answers.
-        unsafe { self.submit(stream, grid, arguments) }.map_err(|fault| self.context().error(fault))
+        unsafe { self.submit(queue, grid, arguments) }.map_err(|fault| self.context().error(fault))
     }
 
     fn check_arguments(&self, arguments: &Arguments) -> Result<()> {
@@ -153,11 +163,11 @@ impl LoadedKernel<'_> {
 
     /// # Safety
     /// As [`LoadedKernel::launch`], and the arguments are those of the kernel's signature.
-    unsafe fn submit(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<(), DriverFault> {
+    unsafe fn submit(&self, queue: StreamQueue<'_>, grid: &Grid, arguments: &Arguments) -> Result<(), DriverFault> {
         self.allow_shared_memory(grid)?;
         let work = GpuCommand::Kernel { entry: Arc::clone(&self.entry), grid: *grid, arguments: arguments.clone() };
         // SAFETY: as the caller promised; the function is of a module that its GPU keeps loaded.
-        unsafe { stream.queue().submit(work) }
+        unsafe { queue.submit(work) }
     }
 
     /// Raises the limit of dynamic shared memory where the grid needs more than the default.

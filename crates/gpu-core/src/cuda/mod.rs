@@ -49,6 +49,7 @@ mod module;
 mod non_blocking_stream;
 mod pending;
 mod pinned;
+mod pinned_words;
 mod properties;
 mod signature;
 mod stream;
@@ -78,6 +79,7 @@ pub(crate) use copy_stream::CopyStream;
 pub(crate) use cublaslt::CublasLt;
 pub(crate) use fault::DriverFault;
 pub(crate) use pending::{PendingDownload, PendingUploads};
+pub(crate) use pinned_words::PinnedWords;
 pub(crate) use stream::GpuStreams;
 
 use cust::sys::{self, CUstream};
@@ -85,6 +87,7 @@ use cust::sys::{self, CUstream};
 use crate::error::Result;
 use crate::source::StreamId;
 use command_recorder::{Deferral, Pause};
+use copy::StreamQueue;
 use pinned::PinnedPool;
 
 /// One GPU. Clones are handles to the same one and share its streams, pinned memory and kernels.
@@ -298,6 +301,11 @@ impl Gpu {
 
     pub(crate) fn streams(&self) -> &Arc<GpuStreams> {
         &self.shared.streams
+    }
+
+    /// The stream with a number, ready for submissions.
+    pub(crate) fn queue(&self, id: StreamId) -> StreamQueue<'_> {
+        StreamQueue { streams: &self.shared.streams, id }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use megabatch_doctor::Trial;
 use megabatch_gpu_core::cuda::Gpu;
 use megabatch_gpu_core::{Buffer, Device, Error, Result, ops};
-use megabatch_segment::{SegmentPlan, ops as segments};
+use megabatch_segment::cuda as segments;
 
 /// Bytes of a copy whose rate is taken; a quarter of what is free, if that is less.
 const COPY_BYTES_MAX: usize = 64 << 20;
@@ -50,7 +50,7 @@ fn device_trials(ordinal: u32) -> Vec<Trial> {
         .map(|(case, run)| tried(&device, &format!("segment kernels: {case}"), || run(&device).map(|()| None)));
     let pool =
         POOL.iter().map(|(case, run)| tried(&device, &format!("memory pool: {case}"), || run(&device).map(|()| None)));
-    let mut trials: Vec<Trial> = kernels.chain([scatter_max(&device)]).chain(segment_trials).chain(pool).collect();
+    let mut trials: Vec<Trial> = kernels.chain(segment_trials).chain(pool).collect();
     trials.push(tried(&device, "copies from pageable memory", || pageable(&device).map(Some)));
     trials.push(tried(&device, "copies from pinned memory", || pinned(&device).map(Some)));
     trials
@@ -64,21 +64,6 @@ fn tried<E: Display>(device: &Device, name: &str, run: impl FnOnce() -> Result<O
         Err(_) => (None, Some("it gave a wrong result".to_owned())),
     };
     Trial { device: device.to_string(), name: name.to_owned(), result, fault }
-}
-
-/// The question of torch_scatter.scatter_max put to our own kernel: rows by an unsorted index, with
-/// an empty segment.
-fn scatter_max(device: &Device) -> Trial {
-    tried(device, "scatter_max gives the right result", || {
-        let scope = device.scope("doctor");
-        let plan = SegmentPlan::from_index(&scope, &[3u32, 0, 3, 1, 0], 4)?;
-        let x = Buffer::from_slice(&scope, &[1.0f32, -2.0, 5.0, 0.5, -1.0])?;
-        let (mut largest, mut rows) = (Buffer::zeros(&scope, 4)?, Buffer::zeros(&scope, 4)?);
-        segments::max(&plan, &x, &mut largest, &mut rows)?;
-        let found: Vec<f32> = largest.to_vec()?;
-        assert_eq!((found[0], found[1], found[3]), (-1.0, 0.5, 5.0), "the largest of each segment");
-        Ok::<_, megabatch_segment::Error>(None)
-    })
 }
 
 /// Blocks of many sizes. Every other one is freed and allocated again, and each keeps its contents.
@@ -185,13 +170,12 @@ mod tests {
 
     use super::*;
 
-    const SEGMENT_OPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../segment/src/ops");
+    const SEGMENT_KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../segment/src/cuda");
     const GPU_OPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu-core/src/ops");
 
     /// The fake driver with the kernels of both crates.
     fn with_kernels() -> FakeDriver {
-        let driver =
-            Harness::new(SEGMENT_OPS, &["extremum", "extremum_backward", "fold", "gather", "softmax"]).driver();
+        let driver = Harness::new(SEGMENT_KERNELS, &["extremum", "fold", "gather", "softmax", "sort"]).driver();
         let sources = ["cast", "copy_strided", "fill", "reduce"].map(|name| format!("{GPU_OPS}/{name}.cu"));
         let options = CompileOptions { checks: Checks::Barriers, ..CompileOptions::default() };
         driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
@@ -202,8 +186,7 @@ mod tests {
     fn everything_is_tried_on_every_gpu_and_a_failure_is_told() {
         let driver = with_kernels();
         let trials = run();
-        for name in ["kernels: fill", "scatter_max gives", "segment kernels: extrema", "memory pool: scattered memory"]
-        {
+        for name in ["kernels: fill", "segment kernels: extrema", "memory pool: scattered memory"] {
             assert!(trials.iter().any(|trial| trial.name.starts_with(name)), "{name}: {trials:?}");
         }
         let faults: Vec<_> = trials.iter().filter(|trial| trial.fault.is_some()).collect();
@@ -211,7 +194,7 @@ mod tests {
         assert!(trials.iter().all(|trial| trial.device == "cuda:0"));
 
         driver.fail("cuLaunchKernel", 1, 700);
-        let trial = scatter_max(&Device::cuda(0).unwrap());
-        assert!(trial.fault.as_ref().is_some_and(|fault| fault.contains("cuLaunchKernel")), "{trial:?}");
+        let faults: Vec<_> = run().into_iter().filter_map(|trial| trial.fault).collect();
+        assert!(faults.len() == 1 && faults[0].contains("cuLaunchKernel"), "{faults:?}");
     }
 }

@@ -7,6 +7,55 @@ use half::{bf16, f16};
 
 use super::exp::exp;
 
+/// Type of the numbers of a tensor, as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementType {
+    /// IEEE 754's 16 bits.
+    F16,
+    /// The upper 16 bits of an f32.
+    Bf16,
+    /// 32 bits.
+    F32,
+    /// 64 bits.
+    F64,
+    /// 32 bits with a sign.
+    I32,
+    /// 64 bits with a sign.
+    I64,
+}
+
+impl ElementType {
+    /// All types.
+    pub const ALL: [ElementType; 6] =
+        [ElementType::F16, ElementType::Bf16, ElementType::F32, ElementType::F64, ElementType::I32, ElementType::I64];
+
+    /// Bytes of a number.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            ElementType::F16 | ElementType::Bf16 => 2,
+            ElementType::F32 | ElementType::I32 => 4,
+            ElementType::F64 | ElementType::I64 => 8,
+        }
+    }
+
+    /// Bytes of a number of the type that sums are formed in.
+    pub(crate) fn wide_bytes(self) -> usize {
+        self.bytes().max(4)
+    }
+
+    /// The end of the names of this type's kernels.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            ElementType::F16 => "f16",
+            ElementType::Bf16 => "bf16",
+            ElementType::F32 => "f32",
+            ElementType::F64 => "f64",
+            ElementType::I32 => "i32",
+            ElementType::I64 => "i64",
+        }
+    }
+}
+
 /// Type of the numbers of a tensor.
 pub trait Element: Pod + Send + Sync {
     /// Type that sums and products are formed in.

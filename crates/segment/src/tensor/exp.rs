@@ -20,7 +20,7 @@ const LEAST: f32 = -105.0;
 /// Moshier, `expf`), times 2ⁿ. The power is applied in two halves, which are normal numbers where
 /// the result is not.
 #[inline(always)]
-pub(crate) fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     let x = if x < LEAST { LEAST } else { x };
     let rounded = x * LOG2_E + ROUNDING;
     let n = rounded - ROUNDING;

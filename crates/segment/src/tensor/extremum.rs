@@ -8,11 +8,11 @@ use std::ops::Range;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 use super::element::{Element, Number};
+use super::levels::levels;
 use super::parallel::{ColumnTile, Contiguous, Indexed, PREFETCH_ROWS, RowLists, RowOrder};
 use super::segments::SegmentLoop;
 use super::shared_rows::SharedRows;
 use super::{Schedule, Segments, Shape};
-use crate::plan::levels;
 
 /// Which end of the order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,42 +25,11 @@ pub enum Extremum {
 
 /// Results of [`extremum`], both `[batches, segments, columns]`.
 #[derive(Debug)]
-pub struct ExtremumOutput<'a, E, A = i64> {
+pub struct ExtremumOutput<'a, E> {
     /// The extrema.
     pub values: &'a mut [E],
     /// The row of each, or the number of rows where none has it.
-    pub arguments: &'a mut [A],
-}
-
-/// Type that rows are written in as arguments.
-pub(crate) trait RowNumber: Copy + PartialEq + Send + Sync {
-    fn from_row(row: u32) -> Self;
-
-    fn row(self) -> usize;
-}
-
-impl RowNumber for u32 {
-    #[inline(always)]
-    fn from_row(row: u32) -> Self {
-        row
-    }
-
-    #[inline(always)]
-    fn row(self) -> usize {
-        self as usize
-    }
-}
-
-impl RowNumber for i64 {
-    #[inline(always)]
-    fn from_row(row: u32) -> Self {
-        row.into()
-    }
-
-    #[inline(always)]
-    fn row(self) -> usize {
-        self as usize
-    }
+    pub arguments: &'a mut [i64],
 }
 
 /// The extremum of each segment's rows and, where `base` is given, of its number there: `x`
@@ -152,7 +121,7 @@ fn in_levels<B: Better, E: Element>(
     let (none, levels) = (shape.rows as i64, levels(segments.offsets()));
     let Some((last, pieces)) = levels.split_last() else {
         let from = Input { lists: segments.lists(), shape, x, found: None, base, none };
-        return pass::<B, E, i64>(from, out, schedule);
+        return pass::<B, E>(from, out, schedule);
     };
     let (mut rows, mut values, mut found) = (shape.rows, Vec::<E>::new(), None::<Vec<i64>>);
     for (depth, offsets) in pieces.iter().enumerate() {
@@ -161,33 +130,29 @@ fn in_levels<B: Better, E: Element>(
         let lists = RowLists { offsets, order: segments.order().filter(|_| depth == 0) };
         let x = if depth == 0 { x } else { &values };
         let from = Input { lists, shape: Shape { rows, ..shape }, x, found: found.as_deref(), base: None, none };
-        pass::<B, E, i64>(from, ExtremumOutput { values: &mut results, arguments: &mut arguments }, schedule);
+        pass::<B, E>(from, ExtremumOutput { values: &mut results, arguments: &mut arguments }, schedule);
         (rows, values, found) = (offsets.len() - 1, results, Some(arguments));
     }
     let lists = RowLists { offsets: last, order: None };
     let from = Input { lists, shape: Shape { rows, ..shape }, x: &values, found: found.as_deref(), base, none };
-    pass::<B, E, i64>(from, out, schedule);
+    pass::<B, E>(from, out, schedule);
 }
 
 /// Values and the rows they are in, `[batches, rows, columns]`. Without `found` each number's is
 /// its own row.
 #[derive(Clone, Copy)]
-pub(crate) struct Input<'a, E, A> {
-    pub(crate) lists: RowLists<'a>,
-    pub(crate) shape: Shape,
-    pub(crate) x: &'a [E],
-    pub(crate) found: Option<&'a [A]>,
-    pub(crate) base: Option<&'a [E]>,
+struct Input<'a, E> {
+    lists: RowLists<'a>,
+    shape: Shape,
+    x: &'a [E],
+    found: Option<&'a [i64]>,
+    base: Option<&'a [E]>,
     /// The argument where no row has the extremum.
-    pub(crate) none: A,
+    none: i64,
 }
 
 /// One reduction.
-pub(crate) fn pass<B: Better, E: Element, A: RowNumber>(
-    from: Input<'_, E, A>,
-    out: ExtremumOutput<'_, E, A>,
-    schedule: Schedule,
-) {
+fn pass<B: Better, E: Element>(from: Input<'_, E>, out: ExtremumOutput<'_, E>, schedule: Schedule) {
     let ExtremumOutput { values, arguments } = out;
     if values.is_empty() {
         return;
@@ -198,18 +163,18 @@ pub(crate) fn pass<B: Better, E: Element, A: RowNumber>(
     let tasks = values.zip(arguments.chunks_mut(outputs * columns)).enumerate();
     schedule.run(tasks, |(task, (values, arguments))| {
         let out = ExtremumOutput { values, arguments };
-        Isa::best().run(ExtremumOutputs::<B, E, A> { first: task * outputs, from, out, better: PhantomData });
+        Isa::best().run(ExtremumOutputs::<B, E> { first: task * outputs, from, out, better: PhantomData });
     });
 }
 
 /// Which of two numbers is kept.
-pub(crate) trait Better: Send + Sync {
+trait Better: Send + Sync {
     /// True if `new`, from a later row, takes the place of `old`. A NaN takes that of every number,
     /// and keeps it.
     fn takes<N: Number>(new: N, old: N) -> bool;
 }
 
-pub(crate) struct Greater;
+struct Greater;
 
 impl Better for Greater {
     #[inline(always)]
@@ -218,7 +183,7 @@ impl Better for Greater {
     }
 }
 
-pub(crate) struct Less;
+struct Less;
 
 impl Better for Less {
     #[inline(always)]
@@ -228,14 +193,14 @@ impl Better for Less {
 }
 
 /// Some of the outputs of a reduction, counted over all batches.
-struct ExtremumOutputs<'a, B, E, A> {
+struct ExtremumOutputs<'a, B, E> {
     first: usize,
-    from: Input<'a, E, A>,
-    out: ExtremumOutput<'a, E, A>,
+    from: Input<'a, E>,
+    out: ExtremumOutput<'a, E>,
     better: PhantomData<B>,
 }
 
-impl<B: Better, E: Element, A: RowNumber> Loops for ExtremumOutputs<'_, B, E, A> {
+impl<B: Better, E: Element> Loops for ExtremumOutputs<'_, B, E> {
     type Output = ();
 
     #[inline(always)]
@@ -247,7 +212,7 @@ impl<B: Better, E: Element, A: RowNumber> Loops for ExtremumOutputs<'_, B, E, A>
     }
 }
 
-impl<B: Better, E: Element, A: RowNumber> ExtremumOutputs<'_, B, E, A> {
+impl<B: Better, E: Element> ExtremumOutputs<'_, B, E> {
     #[inline(always)]
     fn in_order(self, order: impl RowOrder) {
         let Input { lists, shape: Shape { rows, columns, .. }, x, found, base, none } = self.from;
@@ -265,11 +230,11 @@ impl<B: Better, E: Element, A: RowNumber> ExtremumOutputs<'_, B, E, A> {
                 continue;
             }
             let part = batch * rows * columns..(batch + 1) * rows * columns;
-            one::<B, E, A>(order, places, &x[part.clone()], values, arguments);
+            one::<B, E>(order, places, &x[part.clone()], values, arguments);
             if let Some(found) = found {
                 let found = &found[part];
                 for (column, argument) in arguments.iter_mut().enumerate() {
-                    *argument = found[argument.row() * columns + column];
+                    *argument = found[*argument as usize * columns + column];
                 }
             }
             if let Some(base) = base {
@@ -286,33 +251,33 @@ impl<B: Better, E: Element, A: RowNumber> ExtremumOutputs<'_, B, E, A> {
 /// One output, `[columns]` of values and of arguments, which are rows of `x`. Columns are taken as
 /// many at a time as stay in registers from row to row.
 #[inline(always)]
-fn one<B: Better, E: Element, A: RowNumber>(
+fn one<B: Better, E: Element>(
     order: impl RowOrder,
     places: Range<usize>,
     x: &[E],
     values: &mut [E],
-    arguments: &mut [A],
+    arguments: &mut [i64],
 ) {
     let (columns, mut first) = (values.len(), 0);
     while first < columns {
         let (from, places) = (ColumnTile { x, columns, first }, places.clone());
         let (values, arguments) = (&mut values[first..], &mut arguments[first..]);
         first += match columns - first {
-            64.. => tile::<B, E, A, 64>(order, places, from, values, arguments),
-            16.. => tile::<B, E, A, 16>(order, places, from, values, arguments),
-            4.. => tile::<B, E, A, 4>(order, places, from, values, arguments),
-            _ => tile::<B, E, A, 1>(order, places, from, values, arguments),
+            64.. => tile::<B, E, 64>(order, places, from, values, arguments),
+            16.. => tile::<B, E, 16>(order, places, from, values, arguments),
+            4.. => tile::<B, E, 4>(order, places, from, values, arguments),
+            _ => tile::<B, E, 1>(order, places, from, values, arguments),
         };
     }
 }
 
 #[inline(always)]
-fn tile<B: Better, E: Element, A: RowNumber, const WIDTH: usize>(
+fn tile<B: Better, E: Element, const WIDTH: usize>(
     order: impl RowOrder,
     mut places: Range<usize>,
     from: ColumnTile<'_, E>,
     values: &mut [E],
-    arguments: &mut [A],
+    arguments: &mut [i64],
 ) -> usize {
     let start = places.next().expect("the caller has seen one");
     let (mut best, mut rows) = ([E::Wide::ZERO; WIDTH], [order.row(start) as u32; WIDTH]);
@@ -327,6 +292,6 @@ fn tile<B: Better, E: Element, A: RowNumber, const WIDTH: usize>(
         }
     }
     values[..WIDTH].iter_mut().zip(best).for_each(|(value, best)| *value = E::narrow(best));
-    arguments[..WIDTH].iter_mut().zip(rows).for_each(|(argument, row)| *argument = A::from_row(row));
+    arguments[..WIDTH].iter_mut().zip(rows).for_each(|(argument, row)| *argument = row.into());
     WIDTH
 }

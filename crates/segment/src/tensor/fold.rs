@@ -8,9 +8,9 @@ use std::ops::Range;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 use super::element::{Element, Number};
+use super::levels::levels;
 use super::parallel::{ColumnTile, Contiguous, Indexed, RowLists, RowOrder};
 use super::{Schedule, Segments, Shape};
-use crate::plan::levels;
 
 /// Fold of the rows of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +50,11 @@ pub fn fold<E: Element>(
 
 /// Last steps of a result.
 #[derive(Clone, Copy)]
-pub(crate) struct Finish<'a, E> {
+struct Finish<'a, E> {
     /// Numbers that the results are combined with.
-    pub(crate) base: Option<&'a [E]>,
+    base: Option<&'a [E]>,
     /// Offsets whose differences the results are divided by.
-    pub(crate) counts: Option<&'a [u32]>,
+    counts: Option<&'a [u32]>,
 }
 
 impl<E> Finish<'_, E> {
@@ -94,7 +94,7 @@ fn in_levels<C: Combine<E::Wide>, E: Element>(
 }
 
 /// One reduction of `x`, `[batches, rows, columns]`, to `out`, `[batches, outputs, columns]`.
-pub(crate) fn pass<C: Combine<In::Wide>, In: Element, Out: Element<Wide = In::Wide>>(
+fn pass<C: Combine<In::Wide>, In: Element, Out: Element<Wide = In::Wide>>(
     lists: RowLists<'_>,
     shape: Shape,
     x: &[In],
@@ -152,13 +152,13 @@ impl<C: Combine<In::Wide>, In: Element, Out: Element<Wide = In::Wide>> FoldOutpu
 }
 
 /// Combination of two numbers.
-pub(crate) trait Combine<N> {
+trait Combine<N> {
     const IDENTITY: N;
 
     fn combine(a: N, b: N) -> N;
 }
 
-pub(crate) struct Sum;
+struct Sum;
 
 impl<N: Number> Combine<N> for Sum {
     const IDENTITY: N = N::ZERO;

@@ -4,27 +4,33 @@
 //! [`Segments`] hold for every batch. Elements are those of [`Element`]; 16-bit floats are widened,
 //! reduced in f32 and rounded once.
 //!
-//! Arithmetic is in the order of [`ops`](crate::ops), so that results do not depend on the number
-//! of threads, nor on whether the rows came sorted.
+//! Arithmetic is in a fixed order: a segment's rows as they lie, up to 512 of them one after the
+//! other; of a longer segment, each 512 rows give a row of intermediate results, and those are
+//! reduced in the same way. So results do not depend on the number of threads, nor on whether the
+//! rows came sorted.
 
 mod element;
-pub(crate) mod exp;
-pub(crate) mod extremum;
-pub(crate) mod fold;
+mod exp;
+mod extremum;
+mod fold;
 mod gather;
-pub(crate) mod parallel;
+mod levels;
+mod parallel;
 mod segments;
 mod shared_rows;
 mod softmax;
 #[cfg(test)]
 mod tests;
 
-pub use element::{Element, Float, Number};
+pub use element::{Element, ElementType, Float, Number};
 pub use extremum::{Extremum, ExtremumOutput, extremum, extremum_backward};
 pub use fold::{Fold, fold};
 pub use gather::{RowSegments, Share, gather};
 pub use segments::{Segments, check_sorted, index_bound, plan_from_index, plan_from_offsets, plan_len};
 pub use softmax::{Softmax, softmax, softmax_backward};
+
+pub(crate) use levels::PIECE;
+pub(crate) use segments::check_count;
 
 /// Sizes that an operation's tensors have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

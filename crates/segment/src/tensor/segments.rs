@@ -197,7 +197,9 @@ pub fn plan_from_offsets(offsets: &[i64], rows: usize, plan: &mut [u32]) -> Resu
     Ok(())
 }
 
-fn check_count(rows: usize, segments: usize) -> Result<()> {
+/// # Errors
+/// [`Error::TooMany`] for more rows and segments than 32 bits count.
+pub(crate) fn check_count(rows: usize, segments: usize) -> Result<()> {
     if (rows as u64).saturating_add(segments as u64) < u64::from(u32::MAX) {
         return Ok(());
     }

@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
+use super::PIECE;
 use super::element::{Element, Float, Number};
 use super::parallel::{Contiguous, Indexed, RowOrder, prefetch};
 use super::segments::SegmentLoop;
 use super::shared_rows::SharedRows;
 use super::{Schedule, Segments, Shape};
-use crate::plan::PIECE;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq)]

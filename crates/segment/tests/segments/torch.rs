@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_gpu_core::Buffer;
-use megabatch_segment::{SegmentPlan, ops};
+use megabatch_segment::tensor::{
+    Extremum, ExtremumOutput, Fold, RowSegments, Schedule, Segments, Shape, Share, Softmax, extremum, fold, gather,
+    plan_from_index, plan_len, softmax, softmax_backward,
+};
 use serde::Deserialize;
 
-use crate::{EXTREMA, buffer, filled, plan, scope};
+const SCHEDULE: Schedule = Schedule::CallingThread;
 
 #[derive(Deserialize)]
 struct Fixture {
@@ -16,7 +18,7 @@ struct Fixture {
 /// Floats are their bits.
 #[derive(Deserialize)]
 struct Case {
-    index: Vec<u32>,
+    index: Vec<i64>,
     segments: usize,
     x: Vec<i32>,
     d_out: Vec<i32>,
@@ -49,49 +51,53 @@ fn check(found: &[f32], expected: &[i32], roundings: f32, what: &str) {
     }
 }
 
-fn with_every_case(check: impl Fn(&str, &Case, &SegmentPlan)) {
+/// Runs `check` on every case, with its segments and its sizes.
+fn with_every_case(check: impl Fn(&str, &Case, &Segments<'_>, Shape)) {
     let fixture: Fixture = serde_json::from_str(include_str!("../torch_fixture.json")).unwrap();
     for (name, case) in &fixture.cases {
-        check(name, case, &plan(&case.index, case.segments));
+        let rows = case.index.len();
+        let mut plan = vec![0; plan_len(rows, case.segments)];
+        plan_from_index(&case.index, case.segments, &mut plan, SCHEDULE).unwrap();
+        let shape = Shape { batches: 1, rows, columns: case.d_out.len() / case.segments };
+        check(name, case, &Segments::new(&plan, case.segments), shape);
     }
 }
 
 #[test]
 fn sums_and_means() {
-    with_every_case(|name, case, plan| {
-        let (x, d_out) = (buffer(&floats(&case.x)), buffer(&floats(&case.d_out)));
-        let sum = filled(d_out.len(), |out| ops::sum(plan, &x, out).unwrap());
-        check(&sum, &case.sum.out, 0.0, name);
-        let d_x = filled(x.len(), |d_x| ops::gather(plan, &d_out, d_x).unwrap());
-        check(&d_x, &case.sum.d_x, 0.0, name);
-        let mean = filled(d_out.len(), |out| ops::mean(plan, &x, out).unwrap());
-        check(&mean, &case.mean.out, 0.0, name);
-        let d_x = filled(x.len(), |d_x| ops::mean_backward(plan, &d_out, d_x).unwrap());
-        check(&d_x, &case.mean.d_x, 0.0, name);
+    with_every_case(|name, case, segments, shape| {
+        let (x, d_out) = (floats(&case.x), floats(&case.d_out));
+        for (which, share, answer) in [(Fold::Sum, Share::Whole, &case.sum), (Fold::Mean, Share::Equal, &case.mean)] {
+            let (mut out, mut d_x) = (vec![9.0; d_out.len()], vec![9.0; x.len()]);
+            fold(which, segments, shape, &x, None, &mut out, SCHEDULE);
+            check(&out, &answer.out, 0.0, name);
+            gather(share, segments, RowSegments::Index(&case.index), shape, &d_out, &mut d_x, SCHEDULE);
+            check(&d_x, &answer.d_x, 0.0, name);
+        }
     });
 }
 
+/// Gradients are left out: PyTorch shares them among equal rows.
 #[test]
 fn extrema() {
-    with_every_case(|name, case, plan| {
-        let (x, d_out) = (buffer(&floats(&case.x)), buffer(&floats(&case.d_out)));
-        for ((_, operation), answer) in EXTREMA.into_iter().zip([&case.amax, &case.amin]) {
-            let (mut out, mut argument) = (buffer(&floats(&case.d_out)), Buffer::zeros(&scope(), d_out.len()).unwrap());
-            operation(plan, &x, &mut out, &mut argument).unwrap();
-            check(out.as_slice(), &answer.out, 0.0, name);
-            let shared = |d_x: &mut Buffer<f32>| ops::extremum_backward_shared(plan, &x, &out, &d_out, d_x).unwrap();
-            check(&filled(x.len(), shared), &answer.d_x, 0.0, name);
+    with_every_case(|name, case, segments, shape| {
+        for (which, answer) in [(Extremum::Max, &case.amax), (Extremum::Min, &case.amin)] {
+            let (mut values, mut arguments) = (vec![9.0; case.d_out.len()], vec![9; case.d_out.len()]);
+            let out = ExtremumOutput { values: &mut values, arguments: &mut arguments };
+            extremum(which, segments, shape, &floats(&case.x), None, out, SCHEDULE);
+            check(&values, &answer.out, 0.0, name);
         }
     });
 }
 
 #[test]
-fn softmax() {
-    with_every_case(|name, case, plan| {
-        let (x, d_y) = (buffer(&floats(&case.x)), buffer(&floats(&case.d_y)));
-        let y = filled(x.len(), |y| ops::softmax(plan, &x, y).unwrap());
+fn softmaxes() {
+    with_every_case(|name, case, segments, shape| {
+        let (x, d_y) = (floats(&case.x), floats(&case.d_y));
+        let (mut y, mut d_x) = (vec![9.0; x.len()], vec![9.0; x.len()]);
+        softmax(Softmax::Plain, segments, shape, &x, &mut y, SCHEDULE);
         check(&y, &case.softmax.out, 8.0, name);
-        let d_x = filled(x.len(), |d_x| ops::softmax_backward(plan, &buffer(&y), &d_y, d_x).unwrap());
+        softmax_backward(Softmax::Plain, segments, shape, &y, &d_y, &mut d_x, SCHEDULE);
         check(&d_x, &case.softmax.d_x, 16.0, name);
     });
 }
