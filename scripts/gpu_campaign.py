@@ -129,7 +129,8 @@ def whole_a(args):
 
 
 def whole_b(args):
-    return [pool(args), whole(args, "kill", "kill", 60), whole(args, "shortage", "shortage", 60)]
+    scatter = Suite("scatter", script("gpu_scatter", "--wheels", str(HERE / "wheels"), *tiny(args)), 60, 30)
+    return [pool(args), scatter, whole(args, "kill", "kill", 60), whole(args, "shortage", "shortage", 60)]
 
 
 def pool(args):

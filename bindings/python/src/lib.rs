@@ -19,6 +19,7 @@ mod loader;
 mod memory;
 mod process;
 mod scatter;
+mod scatter_gpu;
 mod threads;
 mod torch_pool;
 mod training;
@@ -44,6 +45,10 @@ mod _megabatch {
     #[pymodule_export]
     use crate::scatter::{
         TensorSegments, scatter_check_sorted, scatter_index_bound, scatter_plan, scatter_plan_from_offsets,
+    };
+    #[pymodule_export]
+    use crate::scatter_gpu::{
+        GpuTensorSegments, scatter_gpu_fault, scatter_gpu_plan, scatter_gpu_plan_bytes, scatter_gpu_plan_from_offsets,
     };
     #[pymodule_export]
     use crate::torch_pool::TorchPool;

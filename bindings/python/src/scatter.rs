@@ -8,50 +8,36 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use megabatch_run::Kind as ErrorKind;
 use megabatch_segment::tensor::{
-    self, Extremum, ExtremumOutput, Fold, RowSegments, Schedule, Segments, Shape, Share, Softmax,
+    self, ElementType, Extremum, ExtremumOutput, Fold, RowSegments, Schedule, Segments, Shape, Share, Softmax,
 };
 use megabatch_segment::{Error, Result};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::failure::kind_error;
+use crate::failure::{exception, kind_error};
 use crate::threads::in_threads;
 
 /// Address, 0 for a tensor that is not there.
-type Address = usize;
+pub(crate) type Address = usize;
 
-/// Type of a tensor's numbers.
-#[derive(Clone, Copy)]
-enum Kind {
-    F16,
-    Bf16,
-    F32,
-    F64,
-    I32,
-    I64,
+/// The type with a number of `_scatter_kernels.KINDS`.
+pub(crate) fn element_type(number: usize) -> PyResult<ElementType> {
+    ElementType::ALL.get(number).copied().ok_or_else(|| PyTypeError::new_err("no such type of numbers"))
 }
 
-impl Kind {
-    /// The kind with a number of `_scatter_kernels.KINDS`.
-    fn new(number: usize) -> PyResult<Self> {
-        const KINDS: [Kind; 6] = [Kind::F16, Kind::Bf16, Kind::F32, Kind::F64, Kind::I32, Kind::I64];
-        KINDS.get(number).copied().ok_or_else(|| PyTypeError::new_err("no such type of numbers"))
-    }
-}
-
-/// Evaluates an expression with `E` as the type of a kind's numbers, which are floats.
+/// Evaluates an expression with `E` as a type of numbers, which are floats.
 macro_rules! with_float {
     ($kind:expr, $E:ident => $body:expr) => {
         match $kind {
-            Kind::F16 => {
+            ElementType::F16 => {
                 type $E = f16;
                 $body
             }
-            Kind::Bf16 => {
+            ElementType::Bf16 => {
                 type $E = bf16;
                 $body
             }
-            Kind::F64 => {
+            ElementType::F64 => {
                 type $E = f64;
                 $body
             }
@@ -63,21 +49,31 @@ macro_rules! with_float {
     };
 }
 
-/// Evaluates an expression with `E` as the type of a kind's numbers.
+/// Evaluates an expression with `E` as a type of numbers.
 macro_rules! with_element {
     ($kind:expr, $E:ident => $body:expr) => {
         match $kind {
-            Kind::I32 => {
+            ElementType::I32 => {
                 type $E = i32;
                 $body
             }
-            Kind::I64 => {
+            ElementType::I64 => {
                 type $E = i64;
                 $body
             }
             kind => with_float!(kind, $E => $body),
         }
     };
+}
+
+/// Folds, extrema and shares by the numbers that `_scatter_kernels.py` has for them.
+pub(crate) const FOLDS: [Fold; 3] = [Fold::Sum, Fold::Mean, Fold::Product];
+pub(crate) const EXTREMA: [Extremum; 2] = [Extremum::Max, Extremum::Min];
+pub(crate) const SHARES: [Share; 2] = [Share::Whole, Share::Equal];
+
+/// Softmax, or with `eps` its logarithm.
+pub(crate) fn softmax(eps: Option<f64>) -> Softmax {
+    eps.map_or(Softmax::Plain, |eps| Softmax::Logarithm { eps })
 }
 
 /// Numbers from which on threads are worth waking.
@@ -204,10 +200,12 @@ pub(crate) fn scatter_plan_from_offsets(
     or_raise(py, tensor::plan_from_offsets(indptr, rows, plan))
 }
 
-fn or_raise(py: Python<'_>, result: Result<()>) -> PyResult<()> {
-    result.map_err(|error| {
-        let kind = if matches!(error, Error::TooMany { .. }) { ErrorKind::Capacity } else { ErrorKind::Data };
-        kind_error(py, kind, &error.to_string())
+/// The result, or the exception.
+pub(crate) fn or_raise<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
+    result.map_err(|error| match error {
+        Error::TooMany { .. } => kind_error(py, ErrorKind::Capacity, &error.to_string()),
+        Error::Device(_) => exception(py, &error.into()),
+        _ => kind_error(py, ErrorKind::Data, &error.to_string()),
     })
 }
 
@@ -218,7 +216,7 @@ pub(crate) struct TensorSegments {
     plan: Address,
     segments: usize,
     shape: Shape,
-    kind: Kind,
+    element: ElementType,
     threads: usize,
 }
 
@@ -253,14 +251,20 @@ impl TensorSegments {
         kind: usize,
         threads: usize,
     ) -> PyResult<Self> {
-        Ok(TensorSegments { plan, segments, shape: Shape { batches, rows, columns }, kind: Kind::new(kind)?, threads })
+        Ok(TensorSegments {
+            plan,
+            segments,
+            shape: Shape { batches, rows, columns },
+            element: element_type(kind)?,
+            threads,
+        })
     }
 
     /// Sum (0), mean (1) or product (2) of the segments of `x` and of `base`.
     #[pyo3(signature = (which, x, base, out, /))]
     fn fold(&self, py: Python<'_>, which: usize, x: Address, base: Address, out: Address) {
-        let fold = [Fold::Sum, Fold::Mean, Fold::Product][which];
-        with_element!(self.kind, E => {
+        let fold = FOLDS[which];
+        with_element!(self.element, E => {
             // SAFETY: the Python part holds the tensors, which have these sizes and this type, and
             // `out` is new.
             let (x, base, out) = unsafe {
@@ -274,9 +278,9 @@ impl TensorSegments {
     /// Maximum (0) or minimum (1) of the segments of `x` and of `base`, with its row.
     #[pyo3(signature = (which, x, base, values, arguments, /))]
     fn extremum(&self, py: Python<'_>, which: usize, x: Address, base: Address, values: Address, arguments: Address) {
-        let which = [Extremum::Max, Extremum::Min][which];
+        let which = EXTREMA[which];
         let len = self.segments_len();
-        with_element!(self.kind, E => {
+        with_element!(self.element, E => {
             // SAFETY: as in `fold`; both results are new.
             let (x, base, out) = unsafe {
                 let out = ExtremumOutput { values: tensor_mut::<E>(values, len), arguments: tensor_mut(arguments, len) };
@@ -290,7 +294,7 @@ impl TensorSegments {
     #[pyo3(signature = (arguments, d_out, d_x, /))]
     fn extremum_backward(&self, py: Python<'_>, arguments: Address, d_out: Address, d_x: Address) {
         let len = self.segments_len();
-        with_element!(self.kind, E => {
+        with_element!(self.element, E => {
             // SAFETY: as in `fold`; the gradient is new.
             let (arguments, d_out, d_x) =
                 unsafe { (tensor(arguments, len), tensor::<E>(d_out, len), tensor_mut::<E>(d_x, self.rows_len())) };
@@ -304,8 +308,8 @@ impl TensorSegments {
     /// index the rows lie in the order of segments.
     #[pyo3(signature = (share, index, values, out, /))]
     fn gather(&self, py: Python<'_>, share: usize, index: Address, values: Address, out: Address) {
-        let share = [Share::Whole, Share::Equal][share];
-        with_element!(self.kind, E => {
+        let share = SHARES[share];
+        with_element!(self.element, E => {
             // SAFETY: as in `fold`.
             let (index, values, out) = unsafe {
                 let values = tensor::<E>(values, self.segments_len());
@@ -321,8 +325,8 @@ impl TensorSegments {
     /// Softmax, or with `eps` its logarithm.
     #[pyo3(signature = (eps, x, y, /))]
     fn softmax(&self, py: Python<'_>, eps: Option<f64>, x: Address, y: Address) {
-        let which = eps.map_or(Softmax::Plain, |eps| Softmax::Logarithm { eps });
-        with_float!(self.kind, E => {
+        let which = softmax(eps);
+        with_float!(self.element, E => {
             // SAFETY: as in `fold`.
             let (x, y) = unsafe { (tensor::<E>(x, self.rows_len()), tensor_mut::<E>(y, self.rows_len())) };
             self.run(py, |segments, schedule| tensor::softmax(which, segments, self.shape, x, y, schedule));
@@ -332,9 +336,9 @@ impl TensorSegments {
     /// The gradient of `softmax`.
     #[pyo3(signature = (eps, y, d_y, d_x, /))]
     fn softmax_backward(&self, py: Python<'_>, eps: Option<f64>, y: Address, d_y: Address, d_x: Address) {
-        let which = eps.map_or(Softmax::Plain, |eps| Softmax::Logarithm { eps });
+        let which = softmax(eps);
         let len = self.rows_len();
-        with_float!(self.kind, E => {
+        with_float!(self.element, E => {
             // SAFETY: as in `fold`.
             let (y, d_y, d_x) = unsafe { (tensor::<E>(y, len), tensor::<E>(d_y, len), tensor_mut::<E>(d_x, len)) };
             self.run(py, |segments, schedule| {

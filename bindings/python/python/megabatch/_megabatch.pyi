@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -86,6 +86,38 @@ class Follower:
     def push(self, /, lines: SupportsGetItem[int, SupportsIndex]) -> tuple[list[str], list[str], tuple[int, Any] | None]:
         """
         Takes lines of bars, and gives the predictions that they make.
+        """
+
+@final
+class GpuTensorSegments:
+    """
+    Segments of the rows of tensors `[batches, rows, columns]` on a GPU, from a plan that
+    [`scatter_gpu_plan`] has written. `allocate` gives a tensor of so many bytes.
+    """
+    def __new__(cls, device: SupportsIndex, stream: SupportsIndex, allocate: Any, plan: SupportsIndex, segments: SupportsIndex, batches: SupportsIndex, rows: SupportsIndex, columns: SupportsIndex, kind: SupportsIndex, /) -> GpuTensorSegments: ...
+    def extremum(self, which: SupportsIndex, x: SupportsIndex, base: SupportsIndex, values: SupportsIndex, arguments: SupportsIndex, /) -> None:
+        """
+        As `TensorSegments.extremum`.
+        """
+    def extremum_backward(self, arguments: SupportsIndex, d_out: SupportsIndex, d_x: SupportsIndex, /) -> None:
+        """
+        As `TensorSegments.extremum_backward`; the numbers of `d_x` are 0 before.
+        """
+    def fold(self, which: SupportsIndex, x: SupportsIndex, base: SupportsIndex, out: SupportsIndex, /) -> None:
+        """
+        As `TensorSegments.fold`.
+        """
+    def gather(self, share: SupportsIndex, index: SupportsIndex, values: SupportsIndex, out: SupportsIndex, /) -> None:
+        """
+        As `TensorSegments.gather`.
+        """
+    def softmax(self, eps: SupportsFloat | SupportsIndex | None, x: SupportsIndex, y: SupportsIndex, /) -> None:
+        """
+        As `TensorSegments.softmax`.
+        """
+    def softmax_backward(self, eps: SupportsFloat | SupportsIndex | None, y: SupportsIndex, d_y: SupportsIndex, d_x: SupportsIndex, /) -> None:
+        """
+        As `TensorSegments.softmax_backward`.
         """
 
 @final
@@ -321,6 +353,27 @@ def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_
 def scatter_check_sorted(index: SupportsIndex, len: SupportsIndex, /) -> None:
     """
     Refuses an index of `len` 64-bit integers that decreases.
+    """
+
+def scatter_gpu_fault(device: SupportsIndex, /) -> None:
+    """
+    Raises what kernels have found wrong that have run on a GPU.
+    """
+
+def scatter_gpu_plan(device: SupportsIndex, stream: SupportsIndex, index: SupportsIndex, rows: SupportsIndex, segments: SupportsIndex, expects_sorted: bool, plan: SupportsIndex, workspace: SupportsIndex, /) -> None:
+    """
+    Writes the plan of an index into a tensor of `segments + 2 + rows` 32-bit integers.
+    """
+
+def scatter_gpu_plan_bytes(rows: SupportsIndex, /) -> int:
+    """
+    Bytes that [`scatter_gpu_plan`] works with.
+    """
+
+def scatter_gpu_plan_from_offsets(device: SupportsIndex, stream: SupportsIndex, indptr: SupportsIndex, offsets: SupportsIndex, rows: SupportsIndex, plan: SupportsIndex, /) -> None:
+    """
+    Writes the plan of `offsets` offsets of `rows` rows into a tensor of `offsets + 1 + rows` 32-bit
+    integers.
     """
 
 def scatter_index_bound(index: SupportsIndex, len: SupportsIndex, /) -> int:

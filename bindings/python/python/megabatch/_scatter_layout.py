@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 
 from . import _megabatch
 from . import _scatter_operators as operators
+from . import _scatter_kernels as kernels
 from ._scatter_kernels import KINDS
 from .errors import ConfigError, DataError, DeviceError
 
@@ -82,9 +83,14 @@ def segments(name: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None
     return dim_size
 
 
+def _is_on_cpu(index: Tensor) -> bool:
+    """True if native functions may read the numbers of an index."""
+    return operators.is_ordinary(index) and index.is_contiguous() and not kernels.is_on_gpu(index)
+
+
 def bound(index: Tensor) -> int:
     """One more than the greatest index."""
-    if torch.compiler.is_compiling() or not operators.is_ordinary(index) or not index.is_contiguous():
+    if torch.compiler.is_compiling() or not _is_on_cpu(index):
         return int(index.max()) + 1 if index.numel() > 0 else 0
     return _megabatch.scatter_index_bound(index.data_ptr(), index.numel())
 
@@ -135,7 +141,8 @@ class Rows:
             self.is_flat, self.index = False, index
             self.plan = make_plan(index, segments)
             return
-        if index.numel() > 0 and (int(index.min()) < 0 or int(index.max()) >= segments):
+        is_on_gpu = kernels.is_on_gpu(index)
+        if not is_on_gpu and index.numel() > 0 and (int(index.min()) < 0 or int(index.max()) >= segments):
             wrong = index[(index < 0) | (index >= segments)].reshape(-1)[0]
             raise DataError(f"{name}: an index is {int(wrong)}, but indices go from 0 to below {segments}")
         # Batches before `dim`, and numbers after it unless the index is the same for all of them.
@@ -147,7 +154,9 @@ class Rows:
         inner = math.prod(index.shape[dim + 1 :])
         index = index.reshape(math.prod(shape[:dim]), shape[dim], inner)
         batch = torch.arange(index.shape[0], device=index.device).view(-1, 1, 1)
-        index = (batch * segments + index) * inner + torch.arange(inner, device=index.device)
+        flat = (batch * segments + index) * inner + torch.arange(inner, device=index.device)
+        # Nothing is downloaded from a GPU: the plan tells of a row without a segment.
+        index = torch.where((index < 0) | (index >= segments), -1, flat) if is_on_gpu else flat
         if inner > 1:
             self.index = index.reshape(-1)
             self.plan = operators.plan(self.index, batch.shape[0] * segments * inner)

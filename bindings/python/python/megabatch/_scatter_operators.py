@@ -1,6 +1,6 @@
 """Operators of PyTorch on segments of tensors, with gradients: `torch.ops.megabatch`.
 
-Each is defined once, by its schema, its kernel for the CPU, its shape and its backward pass. Called as an `Operator` with
+Each is defined once, by its schema, its kernel for the CPU and for GPUs, its shape and its backward pass. Called as an `Operator` with
 ordinary tensors it takes a short way that spares PyTorch's dispatcher; `torch.compile` and TorchScript see the operator
 that is registered.
 """
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from . import _scatter_kernels as kernels
-from .errors import DeviceError
 
 LIBRARY = torch.library.Library("megabatch", "DEF")
 """The operators; they last as long as this."""
@@ -30,14 +29,10 @@ def is_ordinary(tensor: Tensor, *others: Any) -> bool:
             return False
     return (
         type(tensor) in _ORDINARY
-        and tensor.is_cpu
+        and (tensor.is_cpu or tensor.is_cuda)
         and not torch._C._are_functorch_transforms_active()
         and torch._C._len_torch_dispatch_stack() == 0
     )
-
-
-def _refuse_cuda(*_: Any) -> Any:
-    raise DeviceError("megabatch.scatter has no CUDA kernels in this version: move the tensors to the CPU with .cpu()")
 
 
 class Operator:
@@ -56,7 +51,7 @@ class Operator:
         name = schema.partition("(")[0]
         LIBRARY.define(schema)
         LIBRARY.impl(name, kernel, "CPU")
-        LIBRARY.impl(name, _refuse_cuda, "CUDA")
+        LIBRARY.impl(name, kernel, "CUDA")
         torch.library.register_fake(f"megabatch::{name}", shape, lib=LIBRARY)
         self.kernel, self.differentiable = kernel, differentiable
         self.registered = getattr(torch.ops.megabatch, name).default
