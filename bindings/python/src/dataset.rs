@@ -63,6 +63,22 @@ impl Dataset {
         self.file.sample_instruments().map(|instruments| bytes_of(py, instruments))
     }
 
+    /// The bars of the `k`-th timeframe of a series, in single precision, and the last bar of each
+    /// sample's window, 64-bit integers.
+    fn series_bars<'py>(
+        &self,
+        py: Python<'py>,
+        k: usize,
+    ) -> Option<(Bound<'py, PyByteArray>, Bound<'py, PyByteArray>)> {
+        let bars = self.file.series_bars(k)?;
+        Some((bytes_of(py, bars.values), bytes_of(py, bars.last_bars)))
+    }
+
+    /// Targets of a series, in single precision.
+    fn series_targets<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyByteArray>> {
+        self.file.series_targets().map(|targets| bytes_of(py, targets))
+    }
+
     /// A hash of the numbers of the file.
     fn fingerprint(&self, py: Python<'_>) -> PyResult<String> {
         process::check(py)?;

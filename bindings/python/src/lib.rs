@@ -41,7 +41,7 @@ mod _megabatch {
     #[pymodule_export]
     use crate::graph::{Graphs, verify_graphs};
     #[pymodule_export]
-    use crate::loader::{Epoch, Loader, Table};
+    use crate::loader::{Epoch, EpochSamples, Loader, Table};
     #[pymodule_export]
     use crate::scatter::{
         TensorSegments, scatter_check_sorted, scatter_index_bound, scatter_plan, scatter_plan_from_offsets,

@@ -7,9 +7,9 @@ use megabatch_run::dataset::{
 };
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyString};
 
-use crate::convert::{Arrays, Named, index_bytes, indices};
+use crate::convert::{Arrays, Named, bytes_of, index_bytes, indices};
 use crate::dataset::Dataset;
 use crate::failure::OrRaise as _;
 use crate::memory::Capsule;
@@ -90,6 +90,12 @@ impl Loader {
         Ok(Epoch { batches: Some(Mutex::new(batches)), keys: Arc::clone(&self.keys) })
     }
 
+    /// The samples of the batches of `epoch` from batch `first` on.
+    fn epoch_samples(&self, py: Python<'_>, epoch: u64, first: u64) -> PyResult<EpochSamples> {
+        process::check(py)?;
+        Ok(EpochSamples { lists: Mutex::new(Box::new(self.loader.sample_lists(epoch, first))) })
+    }
+
     /// Gathers the batches of `epoch` and counts their samples: the reference for the speed of
     /// Python.
     fn drain(&self, py: Python<'_>, epoch: u64) -> PyResult<usize> {
@@ -124,6 +130,22 @@ impl Epoch {
             batches.lock().unwrap_or_else(PoisonError::into_inner).next_batch()
         });
         next.or_raise(py)
+    }
+}
+
+/// The samples of an epoch's batches.
+#[pyclass(frozen, module = "megabatch._megabatch")]
+pub(crate) struct EpochSamples {
+    lists: Mutex<Box<dyn Iterator<Item = Vec<usize>> + Send>>,
+}
+
+#[pymethods]
+impl EpochSamples {
+    /// Those of the next batch, 64-bit integers; `None` after the last.
+    fn next_samples<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyByteArray>> {
+        let samples = self.lists.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+        let numbers: Vec<i64> = samples.into_iter().map(|sample| sample as i64).collect();
+        Some(bytes_of(py, &numbers))
     }
 }
 

@@ -35,10 +35,20 @@ class Tensor(np.ndarray[Any, Any]):
     def __array_finalize__(self, base: Any) -> None:
         self.device = getattr(base, "device", Tensor.device)
 
-    def to(self, device: Any) -> Tensor:
-        made = self.copy()
-        made.device = device
+    def to(self, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Tensor:
+        made = self.astype(dtype or self.dtype, copy=False)
+        if device is not None and str(device) != str(self.device):
+            made = made.copy()
+            made.device = device if isinstance(device, Device) else Device(device)
         return made
+
+    def pin_memory(self) -> Tensor:
+        Gpu.said.append(("pin_memory", self.nbytes))
+        return self.copy()
+
+    def as_strided(self, shape: Any, strides: Any, offset: int) -> Any:
+        apart = [stride * self.itemsize for stride in strides]
+        return np.lib.stride_tricks.as_strided(self.reshape(-1)[offset:], shape, apart, subok=True)
 
     def copy_(self, source: Any, non_blocking: bool = False) -> None:
         self[...] = source
@@ -107,6 +117,7 @@ def install() -> None:
     torch.from_dlpack = lambda table: np.from_dlpack(table).view(Tensor)
     torch.from_numpy = lambda array: array.view(Tensor)
     torch.empty = empty
+    torch.arange = arange
     torch.cat = lambda tensors: np.concatenate(tensors).view(Tensor)
     torch.device = Device
     torch.float32, torch.float16, torch.bfloat16 = np.dtype("f4"), np.dtype("f2"), object()
@@ -119,6 +130,13 @@ def install() -> None:
     cuda.stream = lambda stream: contextlib.nullcontext()
     cuda.Stream, cuda.Event = Stream, Event
 
+
+
+def arange(*bounds: int, device: Any = Tensor.device) -> Any:
+    """Consecutive numbers."""
+    made = np.arange(*bounds, dtype=np.int64).view(Tensor)
+    made.device = device
+    return made
 
 
 def empty(shape: tuple[int, ...], *, dtype: Any, device: Any = Tensor.device, pin_memory: bool = False) -> Any:

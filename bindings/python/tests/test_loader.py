@@ -27,7 +27,7 @@ def same(one: list[mb.Batch], other: list[mb.Batch]) -> bool:
 
 def tables_of(loader: mb.Loader) -> Iterator[Any]:
     """The batches of an epoch as tables that tensors take over."""
-    return loader._batches(_megabatch.Epoch.next_tables)
+    return loader._batches(loader._native.epoch, _megabatch.Epoch.next_tables)
 
 
 class Batches(InFolder):

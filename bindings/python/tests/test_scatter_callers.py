@@ -29,6 +29,32 @@ if HAS_TORCH:
 needs_torch = unittest.skipUnless(HAS_TORCH, "PyTorch is not installed: cargo xtask python test --torch")
 needs_pyg = unittest.skipUnless(HAS_PYG, "PyTorch Geometric is not installed: cargo xtask python test --torch")
 
+needs_checkout = unittest.skipUnless(
+    "TORCH_SCATTER" in os.environ, "TORCH_SCATTER is a checkout of torch_scatter, whose tests are run"
+)
+
+
+def run_torch_scatters_tests(prepare: str, environment: dict[str, str]) -> None:
+    """Runs the tests of torch_scatter with `megabatch.scatter` in its place, after the code `prepare`."""
+    plugin = (
+        f"{prepare}\n"
+        "import importlib.util, sys\n"
+        "from megabatch import scatter\n"
+        "scatter.install()\n"
+        "place = f'{sys.argv.pop()}/torch_scatter/testing.py'\n"
+        "spec = importlib.util.spec_from_file_location('torch_scatter.testing', place)\n"
+        "sys.modules['torch_scatter.testing'] = testing = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(testing)\n"
+        "import pytest\n"
+        "sys.exit(pytest.main(sys.argv[1:]))\n"
+    )
+    checkout = os.environ["TORCH_SCATTER"]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(pathlib.Path(checkout, "test"), pathlib.Path(folder, "test"))
+        options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "test", checkout]
+        subprocess.run([sys.executable, "-c", plugin, *options], check=True, cwd=folder, env=environment)
+
+
 FUNCTIONS = [
     "scatter_sum",
     "scatter_add",
@@ -211,26 +237,9 @@ class Pages(unittest.TestCase):
         code = "\n".join(re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.M | re.S))
         subprocess.run([sys.executable, "-c", code], check=True)
 
-    @unittest.skipUnless(
-        "TORCH_SCATTER" in os.environ, "TORCH_SCATTER is a checkout of torch_scatter, whose tests are run"
-    )
+    @needs_checkout
     def test_the_tests_of_torch_scatter_pass(self) -> None:
-        plugin = (
-            "import importlib.util, sys\n"
-            "from megabatch import scatter\n"
-            "scatter.install()\n"
-            "place = f'{sys.argv.pop()}/torch_scatter/testing.py'\n"
-            "spec = importlib.util.spec_from_file_location('torch_scatter.testing', place)\n"
-            "sys.modules['torch_scatter.testing'] = testing = importlib.util.module_from_spec(spec)\n"
-            "spec.loader.exec_module(testing)\n"
-            "import pytest\n"
-            "sys.exit(pytest.main(sys.argv[1:]))\n"
-        )
-        checkout = os.environ["TORCH_SCATTER"]
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(pathlib.Path(checkout, "test"), pathlib.Path(folder, "test"))
-            options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "test", checkout]
-            subprocess.run([sys.executable, "-c", plugin, *options], check=True, cwd=folder)
+        run_torch_scatters_tests("", dict(os.environ))
 
 
 @needs_torch

@@ -11,6 +11,7 @@ import sys
 import unittest
 
 from fake_torch import IS_REAL as HAS_TORCH
+from test_scatter_callers import needs_checkout, run_torch_scatters_tests
 
 TESTS = pathlib.Path(__file__).parent
 ROOT = TESTS.parents[2]
@@ -22,15 +23,16 @@ class OnGpu(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        machine = ["cargo", "run", "--quiet", "--package", "megabatch-simt", "--example", "fake_machine"]
+        command = ["cargo", "run", "--quiet", "--package", "megabatch-simt", "--example", "fake_machine"]
         told = subprocess.run(
-            [*machine, "--", "crates/segment/src/cuda"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+            [*command, "--", "crates/segment/src/cuda"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
         )
-        cls.environment = dict(pair.split("=", 1) for pair in told.stdout.split())
+        machine = dict(pair.split("=", 1) for pair in told.stdout.split())
+        path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(TESTS), str(TESTS / "fakes")])
+        cls.environment = {**os.environ, **machine, "PYTHONPATH": path}
 
     def run_python(self, *words: str, **environment: str) -> None:
-        path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(TESTS), str(TESTS / "fakes")])
-        environment = {**os.environ, **self.environment, "PYTHONPATH": path, **environment}
+        environment = {**self.environment, **environment}
         subprocess.run([sys.executable, "-W", "ignore", *words], env=environment, check=True, timeout=1200)
 
     def run_code(self, code: str, **environment: str) -> None:
@@ -39,6 +41,10 @@ class OnGpu(unittest.TestCase):
 
     def test_functions_types_and_gradients(self) -> None:
         self.run_python(str(TESTS / "fakes" / "scatter_on_gpu.py"), "test_scatter", "test_scatter_callers.Plans")
+
+    @needs_checkout
+    def test_the_tests_of_torch_scatter_pass(self) -> None:
+        run_torch_scatters_tests("import scatter_on_gpu; scatter_on_gpu.install()", self.environment)
 
     def test_results_have_the_bits_of_the_cpu(self) -> None:
         self.run_code(

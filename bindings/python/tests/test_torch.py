@@ -25,7 +25,7 @@ class Tensors(InFolder):
                 np.testing.assert_array_equal(np.asarray(tensor), arrays[key])
 
     def test_tensors_have_memory_of_their_own(self) -> None:
-        with self.assertRaisesRegex(TypeError, "no option overlap"):
+        with self.assertRaisesRegex(TypeError, "give device"):
             self.series().torch(64, overlap=True)
 
     def test_states_are_those_of_the_loader(self) -> None:

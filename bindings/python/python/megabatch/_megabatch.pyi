@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -43,6 +43,15 @@ class Dataset:
         """
         Weight of each sample, in single precision.
         """
+    def series_bars(self, /, k: SupportsIndex) -> tuple[bytearray, bytearray] | None:
+        """
+        The bars of the `k`-th timeframe of a series, in single precision, and the last bar of each
+        sample's window, 64-bit integers.
+        """
+    def series_targets(self, /) -> bytearray | None:
+        """
+        Targets of a series, in single precision.
+        """
     def split(self, /, file: str | PathLike[str] | None, set: SupportsGetItem[int, str]) -> tuple[bytes, bytes, bytes, int]:
         """
         The split of training with the settings `set`.
@@ -68,6 +77,16 @@ class Epoch:
     def next_tables(self, /) -> tuple[bytes, list[Table]] | None:
         """
         The next batch as tables to be taken over; `None` after the last.
+        """
+
+@final
+class EpochSamples:
+    """
+    The samples of an epoch's batches.
+    """
+    def next_samples(self, /) -> bytearray | None:
+        """
+        Those of the next batch, 64-bit integers; `None` after the last.
         """
 
 @final
@@ -171,6 +190,10 @@ class Loader:
     def epoch(self, /, epoch: SupportsIndex, first: SupportsIndex) -> Epoch:
         """
         The batches of `epoch` from batch `first` on.
+        """
+    def epoch_samples(self, /, epoch: SupportsIndex, first: SupportsIndex) -> EpochSamples:
+        """
+        The samples of the batches of `epoch` from batch `first` on.
         """
     def run_length(self, /) -> int | None:
         """

@@ -1,7 +1,8 @@
-"""Batches as tensors of PyTorch, which is imported here alone."""
+"""Batches as tensors of PyTorch, which is imported here."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,16 +11,41 @@ import torch
 import torch.utils.data
 
 from . import _megabatch
-from .errors import ForkError
+from ._devices import DeviceName, checked_device
+from ._tensors import SeriesTensors, series_tensors
+from .errors import CapacityError, ForkError
 from .loader import Loader
 
 
-class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
-    """Batches of a loader as dicts of tensors. Each tensor has memory of its own, without a copy."""
+_LOG = logging.getLogger("megabatch")
 
-    def __init__(self, loader: Loader) -> None:
+
+class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
+    """Batches of a loader as dicts of tensors. Each tensor has memory of its own, without a copy.
+
+    On another device they are gathered there from the bars of a series, which lie on it once. Windows of a file, and
+    bars that do not fit, are gathered on the CPU and copied."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        device: DeviceName | None = None,
+        dtype: torch.dtype | None = None,
+        overlap: bool = False,
+    ) -> None:
         super().__init__()
-        self.loader = loader
+        self.loader, self._dtype, self._overlap = loader, dtype, overlap
+        self._series: SeriesTensors | None = None
+        self._device: torch.device | None = None
+        if device is None:
+            return
+        dataset = loader.dataset
+        self._device = checked_device(device, dataset.path)
+        if dataset.layout == "series":
+            try:
+                self._series = series_tensors(dataset, self._device, dtype)
+            except CapacityError as error:
+                _LOG.warning("%s", error)
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -30,10 +56,34 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
                 "megabatch gathers batches on all cores itself, and each worker would give all of them: give PyTorch's "
                 "DataLoader num_workers=0"
             )
-        for samples, tables in self.loader._batches(_megabatch.Epoch.next_tables):
+        if self._series is None:
+            yield from map(self._sent, self._gathered())
+            return
+        native = self.loader._native
+        for samples in self.loader._batches(native.epoch_samples, _megabatch.EpochSamples.next_samples):
+            numbers = np.frombuffer(samples, np.int64)
+            first, end = int(numbers[0]), int(numbers[-1]) + 1
+            in_order = self._overlap and end - first == len(numbers) and bool(np.all(np.diff(numbers) == 1))
+            yield self._series.batch(slice(first, end) if in_order else torch.from_numpy(numbers), overlap=in_order)
+
+    def _gathered(self) -> Iterator[dict[str, torch.Tensor]]:
+        """The batches in memory of the CPU."""
+        for samples, tables in self.loader._batches(self.loader._native.epoch, _megabatch.Epoch.next_tables):
             batch = {key: torch.from_dlpack(table) for key, table in zip(self.loader._keys, tables)}
             batch["sample"] = torch.from_numpy(np.frombuffer(samples, dtype=np.int64).copy())
             yield batch
+
+    def _sent(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The batch on the device, its windows in the type that was asked for."""
+        if self._device is None:
+            return batch
+        is_copied = self._device.type != "cpu"
+        sent = {}
+        for key, tensor in batch.items():
+            dtype = None if key in ("targets", "sample") else self._dtype
+            held = tensor.pin_memory() if is_copied else tensor
+            sent[key] = held.to(device=self._device, dtype=dtype or tensor.dtype, non_blocking=is_copied)
+        return sent
 
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
@@ -48,6 +98,3 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         self.loader.load_state_dict(state)
 
 
-def batches(loader: Loader) -> TensorBatches:
-    """The batches of `loader` as tensors."""
-    return TensorBatches(loader)

@@ -19,8 +19,9 @@ import numpy.typing as npt
 import torch
 
 from . import _megabatch
+from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require
 from .dataset import Dataset, StrPath
-from .errors import CapacityError, ConfigError, DeviceError
+from .errors import CapacityError, ConfigError
 
 __all__ = ["ChunkDataLoader"]
 
@@ -28,8 +29,6 @@ Features = Union["torch.Tensor", dict[str, "torch.Tensor"]]
 _Samples = npt.NDArray[np.int64]
 
 _GB = 10**9
-_DEVICE_SHARE_MAX = 0.75
-"""Share of a GPU's free memory that chunks may take."""
 _PIECE_BYTES = 32 << 20
 """Bytes of samples in a file that pass through page-locked memory at once."""
 _IN_ORDER_BYTES = 30 << 20
@@ -220,7 +219,8 @@ class _Reader:
     def _pieces(self, held: _Samples, piece_samples: int) -> Iterator[list[torch.Tensor]]:
         """The samples `held` as tensors of `piece_samples`, which take over the memory that they were read into."""
         part = Dataset(self._dataset.path, _native=self._dataset._native, _indices=held)
-        for _, tables in part.loader(piece_samples)._batches(_megabatch.Epoch.next_tables):
+        loader = part.loader(piece_samples)
+        for _, tables in loader._batches(loader._native.epoch, _megabatch.Epoch.next_tables):
             yield [torch.from_dlpack(table) for table in tables]
 
     def no_samples(self) -> list[torch.Tensor]:
@@ -273,24 +273,24 @@ class ChunkDataLoader:
             # The windows of a series overlap, and chunks would hold each bar many times.
             raise ConfigError(
                 f"{path}: hdf5_path is a file of {self._dataset.layout}, and ChunkDataLoader reads one of windows, "
-                f"/features and /targets; for a series use dataset.torch(...), such as "
-                f"mb.open(path).torch(batch_size={batch_size})",
+                f"/features and /targets; the bars of a series lie on the device with "
+                f"mb.open(path).torch(batch_size={batch_size}, device=...)",
                 file=str(path),
                 key="hdf5_path",
             )
-        _require(batch_size >= 1, "batch_size", batch_size, "1 or more", path)
-        _require(world_size >= 1, "world_size", world_size, "1 or more", path)
-        _require(0 <= rank < world_size, "rank", rank, f"0 to {world_size - 1}, as world_size is {world_size}", path)
-        _require(batch_size >= world_size, "batch_size", batch_size, f"one sample for each of {world_size} ranks", path)
-        _require(seed >= 0, "seed", seed, "0 or more", path)
+        require(batch_size >= 1, "batch_size", batch_size, "1 or more", path)
+        require(world_size >= 1, "world_size", world_size, "1 or more", path)
+        require(0 <= rank < world_size, "rank", rank, f"0 to {world_size - 1}, as world_size is {world_size}", path)
+        require(batch_size >= world_size, "batch_size", batch_size, f"one sample for each of {world_size} ranks", path)
+        require(seed >= 0, "seed", seed, "0 or more", path)
         is_size = math.isfinite(chunk_size_gb) and chunk_size_gb > 0
-        _require(is_size, "chunk_size_gb", chunk_size_gb, "more than 0", path)
+        require(is_size, "chunk_size_gb", chunk_size_gb, "more than 0", path)
         dtypes = (None, torch.float32, torch.float16, torch.bfloat16)
-        _require(dtype in dtypes, "dtype", dtype, "torch.float16, torch.bfloat16 or None", path)
+        require(dtype in dtypes, "dtype", dtype, "torch.float16, torch.bfloat16 or None", path)
         samples = len(self._dataset)
         if drop_last:
-            _require(batch_size <= samples, "batch_size", batch_size, f"{samples} samples at most with drop_last", path)
-        self._device = _checked_device(device, path)
+            require(batch_size <= samples, "batch_size", batch_size, f"{samples} samples at most with drop_last", path)
+        self._device = checked_device(device, path)
         self._dtype = dtype
         itemsize = int((dtype or torch.float32).itemsize)
         numbers = sum(of.steps * len(of.features) for of in self._dataset.timeframes.values())
@@ -346,8 +346,8 @@ class ChunkDataLoader:
             )
         if self._device.type != "cuda":
             return limit
-        free, _ = torch.cuda.mem_get_info(self._device)
-        usable = int(free * _DEVICE_SHARE_MAX)
+        free = free_bytes(self._device) or 0
+        usable = int(free * DEVICE_SHARE_MAX)
         while limit > usable:
             limit //= 2
         must_agree = self._order.shuffle and self._order.world_size > 1
@@ -393,7 +393,7 @@ class ChunkDataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
-        _require(epoch >= 0, "epoch", epoch, "0 or more", self._dataset.path)
+        require(epoch >= 0, "epoch", epoch, "0 or more", self._dataset.path)
         self._epoch, self._batch, self._resumes = epoch, 0, False
 
     def __iter__(self) -> Iterator[tuple[Features, torch.Tensor]]:
@@ -554,27 +554,3 @@ def _file_bytes(rows: list[tuple[tuple[int, ...], Any]]) -> int:
     return sum(4 * math.prod(shape) for shape, _ in rows)
 
 
-def _checked_device(device: str | torch.device, path: Any) -> torch.device:
-    """The device, with its number on CUDA."""
-    try:
-        made = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(f"{path}: device is {device!r}: {error}", file=str(path), key="device") from None
-    _require(made.type in ("cpu", "cuda"), "device", device, "cpu, cuda or cuda:0", path)
-    if made.type == "cpu":
-        return made
-    if not torch.cuda.is_available():
-        raise DeviceError(
-            f"{path}: device is {device}, and PyTorch {torch.__version__} finds no GPU: give device='cpu', or see "
-            f"mb.doctor()",
-            file=str(path),
-            key="device",
-        )
-    index = torch.cuda.current_device() if made.index is None else made.index
-    _require(index < torch.cuda.device_count(), "device", device, f"a GPU of {torch.cuda.device_count()}", path)
-    return torch.device("cuda", index)
-
-
-def _require(is_right: bool, key: str, value: Any, expected: str, path: Any) -> None:
-    if not is_right:
-        raise ConfigError(f"{path}: {key} is {value}: expected {expected}", file=str(path), key=key)

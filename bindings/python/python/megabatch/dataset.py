@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import torch.utils.data
     from typing_extensions import Unpack
 
+    from ._devices import DeviceName, NumberType
+    from ._tensors import SeriesTensors
+
 StrPath = Union[str, "os.PathLike[str]"]
 _Features = Union[Sequence[Union[str, _functions.BarFunction]], str, _functions.BarFunction]
 _Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
@@ -73,6 +76,7 @@ class Dataset:
         _part: str | None = None,
         _keeps: _Temporary | None = None,
         _report: IngestReport | None = None,
+        _on_devices: weakref.WeakValueDictionary[Any, SeriesTensors] | None = None,
     ) -> None:
         _frames.refuse(path, "open")
         self._path = pathlib.Path(path).absolute()
@@ -82,6 +86,8 @@ class Dataset:
         self._part = _part
         self._keeps = _keeps
         self._report = _report
+        # By device and type; parts of a file share them.
+        self._on_devices = weakref.WeakValueDictionary() if _on_devices is None else _on_devices
         self._facts: dict[str, Any] = self._native.facts()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -190,6 +196,7 @@ class Dataset:
             _indices=np.frombuffer(indices, dtype=np.int64),
             _part=name,
             _keeps=self._keeps,
+            _on_devices=self._on_devices,
         )
 
     def _parts(self, parts: tuple[bytes, bytes, bytes, int]) -> tuple[Dataset, Dataset, Dataset]:
@@ -299,15 +306,35 @@ class Dataset:
         return Loader(self, batch_size, **options)
 
     def torch(
-        self, batch_size: int = 256, **options: Unpack[TensorOptions]
+        self,
+        batch_size: int = 256,
+        *,
+        device: DeviceName | None = None,
+        dtype: NumberType | None = None,
+        overlap: bool = False,
+        **options: Unpack[TensorOptions],
     ) -> torch.utils.data.IterableDataset[dict[str, torch.Tensor]]:
         """The batches of `loader` as tensors, for `torch.utils.data.DataLoader(…, batch_size=None, num_workers=0)` or
-        a loop of its own. Its options but `overlap`."""
-        from ._torch import batches
+        a loop of its own: the same samples in the same order.
 
-        if "overlap" in options:
-            raise TypeError("tensors have memory of their own, and no option overlap")
-        return batches(self.loader(batch_size, **options))
+        With `device` they are gathered there: the bars of a series lie on it once, and parts of a file share them. Bars
+        that do not fit into 0.75 of its free memory, with a warning of the log `megabatch`, and windows of a file are
+        gathered on the CPU, and each batch is copied. `dtype` is that of the windows, torch.float16 or torch.bfloat16.
+        With `overlap` windows of consecutive samples that are evenly apart are views of the bars: what is written to
+        one is seen in others."""
+        from ._torch import TensorBatches
+
+        if device is None and (overlap or dtype is not None):
+            raise TypeError("overlap and dtype are of batches on a device: give device, which may be cpu")
+        return TensorBatches(self.loader(batch_size, **options), device, dtype, overlap)
+
+    def tensors(self, device: DeviceName = "cpu", *, dtype: NumberType | None = None) -> SeriesTensors:
+        """The samples of a series on a device: its bars, what finds windows in them, and targets. `dtype` is that of the
+        bars, torch.float16 or torch.bfloat16."""
+        from ._tensors import series_tensors
+
+        whole = series_tensors(self, device, dtype)
+        return whole if self._indices is None else whole.part(self._indices)
 
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Batch = dict[str, npt.NDArray[Any]]
 _T = TypeVar("_T")
+_E = TypeVar("_E")
 
 __all__ = ["Batch", "Loader", "LoaderOptions", "TensorOptions"]
 
@@ -133,15 +134,15 @@ class Loader:
         self._epoch, self._batch, self._resumes = epoch, 0, False
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._batches(_megabatch.Epoch.next_arrays)
+        return self._batches(self._native.epoch, _megabatch.Epoch.next_arrays)
 
-    def _batches(self, take: Callable[[_megabatch.Epoch], _T | None]) -> Iterator[_T]:
-        """The batches of an epoch, as `take` takes them."""
+    def _batches(self, begin: Callable[[int, int], _E], take: Callable[[_E], _T | None]) -> Iterator[_T]:
+        """The batches of an epoch, as `take` takes them of what `begin` gives for an epoch and its first batch."""
         epoch, batch = self._place()
         first = batch if self._resumes else 0
         self._resumes = False
         self._epoch, self._batch = epoch, first
-        native = self._native.epoch(epoch, first)
+        native = begin(epoch, first)
         while (taken := take(native)) is not None:
             self._epoch, self._batch = epoch, self._batch + 1
             yield taken

@@ -130,10 +130,7 @@ impl BatchLoader {
     /// # Errors
     /// When the system gives no thread to gather with.
     pub fn epoch(&self, epoch: u64, first: u64) -> Result<EpochBatches> {
-        let in_epoch = self.batches_per_epoch();
-        let steps = epoch.saturating_mul(in_epoch) + first.min(in_epoch)..(epoch + 1).saturating_mul(in_epoch);
-        let samples = Arc::clone(&self.samples);
-        let lists = self.batches.lists(steps).map(move |list| list.into_iter().map(|n| samples.sample_at(n)).collect());
+        let lists = self.sample_lists(epoch, first);
         let (source, pool) = (Arc::clone(&self.source), Arc::clone(&self.pool));
         let delivery = match self.samples_ahead() {
             None => Delivery::WhenAsked(Box::new(lists)),
@@ -142,6 +139,14 @@ impl BatchLoader {
             }
         };
         Ok(EpochBatches { source, pool, windows: self.options.windows, delivery })
+    }
+
+    /// The samples of the batches of `epoch` from the one of number `first` on, without the batches.
+    pub fn sample_lists(&self, epoch: u64, first: u64) -> impl Iterator<Item = Vec<usize>> + Send + use<> {
+        let in_epoch = self.batches_per_epoch();
+        let steps = epoch.saturating_mul(in_epoch) + first.min(in_epoch)..(epoch + 1).saturating_mul(in_epoch);
+        let samples = Arc::clone(&self.samples);
+        self.batches.lists(steps).map(move |list| list.into_iter().map(|n| samples.sample_at(n)).collect())
     }
 
     /// Samples that a thread gathers at once, a batch at least; `None` where a batch takes less

@@ -88,6 +88,15 @@ pub struct TimeframeFacts {
     pub bars: Option<usize>,
 }
 
+/// The bars of a timeframe, and where samples see them.
+#[derive(Clone, Copy, Debug)]
+pub struct SeriesBars<'a> {
+    /// Features of the bars, `[bars, F]`.
+    pub values: &'a [f32],
+    /// The last bar of each sample's window, `[N]`.
+    pub last_bars: &'a [i64],
+}
+
 /// Samples by their part in a split; graphs, for a file of graphs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
@@ -183,6 +192,21 @@ impl Dataset {
     /// several.
     pub fn sample_instruments(&self) -> Option<&[i32]> {
         self.data.source()?.sample_instruments()
+    }
+
+    /// A timeframe of a series, as it is in memory; `None` for other files.
+    ///
+    /// # Panics
+    /// If there is no `k`-th timeframe.
+    pub fn series_bars(&self, k: usize) -> Option<SeriesBars<'_>> {
+        let series = self.data.source()?.series()?;
+        let timeframe = &series.file().timeframes()[k];
+        Some(SeriesBars { values: series.resident()?.values(k), last_bars: timeframe.sample_ends() })
+    }
+
+    /// Targets of a series, `[N, K]`; `None` for other files.
+    pub fn series_targets(&self) -> Option<&[f32]> {
+        Some(self.data.source()?.series()?.resident()?.targets())
     }
 
     /// A hash of the numbers of the file: other data have another one.

@@ -1,0 +1,50 @@
+"""Devices of PyTorch, which is imported here, and what data may take of them."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import torch
+
+from .errors import ConfigError, DeviceError
+
+DeviceName = Union[str, "torch.device"]
+"""A device as users name it."""
+
+NumberType = Union["torch.dtype"]
+"""Type of the numbers of a tensor."""
+
+DEVICE_SHARE_MAX = 0.75
+"""Share of a GPU's free memory that data may take."""
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Free memory of a GPU; `None` on the CPU."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
+
+
+def checked_device(device: DeviceName, path: Any) -> torch.device:
+    """The device, with its number on CUDA."""
+    try:
+        made = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"{path}: device is {device!r}: {error}", file=str(path), key="device") from None
+    require(made.type in ("cpu", "cuda"), "device", device, "cpu, cuda or cuda:0", path)
+    if made.type == "cpu":
+        return made
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            f"{path}: device is {device}, and PyTorch {torch.__version__} finds no GPU: give device='cpu', or see "
+            f"mb.doctor()",
+            file=str(path),
+            key="device",
+        )
+    index = torch.cuda.current_device() if made.index is None else made.index
+    require(index < torch.cuda.device_count(), "device", device, f"a GPU of {torch.cuda.device_count()}", path)
+    return torch.device("cuda", index)
+
+
+def require(is_right: bool, key: str, value: Any, expected: str, path: Any) -> None:
+    """Refuses an argument."""
+    if not is_right:
+        raise ConfigError(f"{path}: {key} is {value}: expected {expected}", file=str(path), key=key)

@@ -1,0 +1,123 @@
+"""Series on a device: by a stand-in for tensors, or by PyTorch itself where it is installed."""
+
+from __future__ import annotations
+
+import gc
+import unittest
+from typing import Any
+
+import fake_tensors
+import fake_torch
+import megabatch as mb
+import numpy as np
+from shared import InFolder
+
+fake_tensors.install()
+
+
+class OnDevice(InFolder):
+    def check_same(self, found: Any, expected: Any) -> None:
+        self.assertEqual(list(found), list(expected))
+        for key, tensor in found.items():
+            np.testing.assert_array_equal(np.asarray(tensor), expected[key], key)
+
+    def test_batches_are_those_of_the_loader(self) -> None:
+        ds = self.series()
+        train, _, test = ds.split()
+        shared: Any = {"shuffle": True, "seed": 3, "rank": 1, "world_size": 2}
+        for part in (ds, train, test):
+            for options in ({}, {"shuffle": True, "seed": 3}, {"drop_last": True}, shared):
+                for overlap in (False, True):
+                    batches: Any = part.torch(32, device="cpu", overlap=overlap, **options)
+                    loader = part.loader(32, **options)
+                    for _ in range(2):
+                        found, expected = list(batches), list(loader)
+                        self.assertEqual(len(found), len(expected))
+                        for one, other in zip(found, expected):
+                            self.check_same(one, other)
+
+    def test_a_state_goes_on_where_it_was(self) -> None:
+        ds = self.series()
+        whole = [np.asarray(batch["sample"]).tolist() for batch in ds.loader(64, shuffle=True)]
+        reader: Any = ds.torch(64, shuffle=True, device="cpu")
+        own = iter(reader)
+        next(own), next(own)
+        other: Any = ds.torch(64, shuffle=True)
+        other.load_state_dict(reader.state_dict())
+        self.assertEqual([np.asarray(batch["sample"]).tolist() for batch in other], whole[2:])
+
+    def test_tensors_have_the_windows_of_samples(self) -> None:
+        ds = self.series()
+        _, validation, _ = ds.split()
+        tensors = validation.tensors()
+        self.assertEqual(len(tensors), len(validation))
+        np.testing.assert_array_equal(np.asarray(tensors.samples), validation.indices)
+        self.assertEqual(len(tensors.batch(slice(3, 3))["sample"]), 0)
+        chosen: Any
+        for chosen in (slice(2, 9), slice(None, None, 3), [4, 0, 4], np.array([1])):
+            self.check_same(tensors.batch(chosen), validation[chosen])
+        views = tensors.windows(slice(2, 9), overlap=True)
+        for name, window in tensors.windows(slice(2, 9)).items():
+            np.testing.assert_array_equal(np.asarray(views[name]), np.asarray(window))
+        name = next(iter(tensors.bars))
+        self.assertTrue(np.shares_memory(np.asarray(views[name]), np.asarray(tensors.bars[name])))
+        self.assertIn("SeriesTensors", repr(tensors))
+
+    def test_parts_share_the_bars_while_somebody_has_them(self) -> None:
+        ds = self.series()
+        parts = [part.tensors() for part in ds.split()]
+        self.assertIs(parts[0].bars, parts[1].bars)
+        self.assertIs(parts[0].bars, ds.tensors().bars)
+        self.assertIsNot(parts[0].bars, mb.open(ds.path).tensors().bars)
+        self.assertEqual(len(ds._on_devices), 1)
+        del parts
+        gc.collect()
+        self.assertEqual(len(ds._on_devices), 0)
+
+    def test_what_cannot_be_is_named(self) -> None:
+        ds = self.series()
+        wrong: Any = "float13"
+        for call, kind, text in (
+            (lambda: ds.tensors("gpu"), mb.ConfigError, "device"),
+            (lambda: ds.tensors(dtype=wrong), mb.ConfigError, "torch.bfloat16 or None"),
+            (lambda: ds.tensors("xpu"), mb.ConfigError, "expected cpu"),
+            (lambda: self.series(layout="windows").tensors(), mb.ConfigError, "ChunkDataLoader"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                call()
+
+    def test_windows_of_a_file_are_copied(self) -> None:
+        ds = self.series(layout="windows")
+        for found, expected in zip(ds.torch(16, device="cpu"), ds.loader(16)):
+            self.check_same(found, expected)
+
+    @unittest.skipIf(fake_torch.IS_REAL, "a GPU is made up with the stand-in only")
+    def test_bars_that_do_not_fit_are_left_on_the_cpu(self) -> None:
+        ds = self.series()
+        with fake_tensors.Gpu.there(1 << 30):
+            batches: Any = ds.torch(32, device="cuda")
+            for found, expected in zip(batches, ds.loader(32)):
+                self.check_same(found, expected)
+                self.assertEqual({str(tensor.device) for tensor in found.values()}, {"cuda:0"})
+            self.assertNotIn("pin_memory", [what for what, _ in fake_tensors.Gpu.said])
+        del batches, found
+        gc.collect()
+        with fake_tensors.Gpu.there(1000):
+            with self.assertRaisesRegex(mb.CapacityError, "take .* GB, and cuda:0 has"):
+                ds.tensors("cuda")
+            with self.assertLogs("megabatch", "WARNING"):
+                batches = ds.torch(32, device="cuda")
+            for found, expected in zip(batches, ds.loader(32)):
+                self.check_same(found, expected)
+                self.assertEqual({str(tensor.device) for tensor in found.values()}, {"cuda:0"})
+            self.assertIn("pin_memory", [what for what, _ in fake_tensors.Gpu.said])
+
+    def test_types_are_rounded_once(self) -> None:
+        import torch
+
+        ds = self.series()
+        found = next(iter(ds.torch(8, device="cpu", dtype=torch.float16)))
+        expected = next(iter(ds.loader(8)))
+        for key in ds.timeframes:
+            np.testing.assert_array_equal(np.asarray(found[key]), expected[key].astype(np.float16))
+        self.assertEqual(np.asarray(found["targets"]).dtype, np.float32)
