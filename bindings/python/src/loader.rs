@@ -141,7 +141,7 @@ pub(crate) struct EpochSamples {
 
 #[pymethods]
 impl EpochSamples {
-    /// Those of the next batch, 64-bit integers; `None` after the last.
+    /// The samples of the next batch, 64-bit integers; `None` after the last.
     fn next_samples<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyByteArray>> {
         let samples = self.lists.lock().unwrap_or_else(PoisonError::into_inner).next()?;
         let numbers: Vec<i64> = samples.into_iter().map(|sample| sample as i64).collect();

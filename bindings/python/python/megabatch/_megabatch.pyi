@@ -86,7 +86,7 @@ class EpochSamples:
     """
     def next_samples(self, /) -> bytearray | None:
         """
-        Those of the next batch, 64-bit integers; `None` after the last.
+        The samples of the next batch, 64-bit integers; `None` after the last.
         """
 
 @final

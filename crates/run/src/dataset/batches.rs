@@ -141,7 +141,7 @@ impl BatchLoader {
         Ok(EpochBatches { source, pool, windows: self.options.windows, delivery })
     }
 
-    /// The samples of the batches of `epoch` from the one of number `first` on, without the batches.
+    /// The samples of the batches of `epoch` from the one of number `first` on.
     pub fn sample_lists(&self, epoch: u64, first: u64) -> impl Iterator<Item = Vec<usize>> + Send + use<> {
         let in_epoch = self.batches_per_epoch();
         let steps = epoch.saturating_mul(in_epoch) + first.min(in_epoch)..(epoch + 1).saturating_mul(in_epoch);
