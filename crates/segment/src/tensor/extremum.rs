@@ -10,7 +10,7 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 use super::element::{Element, Number};
 use super::levels::levels;
 use super::parallel::{ColumnTile, Contiguous, Indexed, PREFETCH_ROWS, RowLists, RowOrder};
-use super::segments::SegmentLoop;
+use super::segments::{Output, SegmentLoop};
 use super::shared_rows::SharedRows;
 use super::{Schedule, Segments, Shape};
 
@@ -91,7 +91,7 @@ struct Backward<'a, E> {
 impl<E: Element> SegmentLoop for Backward<'_, E> {
     #[inline(always)]
     #[allow(unsafe_code, reason = "rows are written in the order of a list")]
-    fn run(&self, batch: usize, segment: usize) {
+    fn run(&self, Output { batch, segment, .. }: Output, _most: usize) -> usize {
         let Shape { rows, columns, .. } = self.shape;
         let found = (batch * self.segments.len() + segment) * columns;
         let (arguments, d_out) = (&self.arguments[found..][..columns], &self.d_out[found..][..columns]);
@@ -106,6 +106,7 @@ impl<E: Element> SegmentLoop for Backward<'_, E> {
                 *d_x = if argument == row as i64 { d_out } else { E::narrow(E::Wide::ZERO) };
             }
         }
+        1
     }
 }
 
@@ -218,8 +219,10 @@ impl<B: Better, E: Element> ExtremumOutputs<'_, B, E> {
         let Input { lists, shape: Shape { rows, columns, .. }, x, found, base, none } = self.from;
         let segments = lists.offsets.len() - 1;
         let to = self.out.values.chunks_exact_mut(columns).zip(self.out.arguments.chunks_exact_mut(columns));
+        let mut at = Output::new(self.first, segments);
         for (output, (values, arguments)) in (self.first..).zip(to) {
-            let (batch, places) = (output / segments, lists.range(output % segments));
+            let (batch, places) = (at.batch, lists.range(at.segment));
+            at.step();
             let base = base.map(|base| &base[output * columns..][..columns]);
             if places.is_empty() {
                 arguments.fill(none);

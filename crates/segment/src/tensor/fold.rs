@@ -10,6 +10,7 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 use super::element::{Element, Number};
 use super::levels::levels;
 use super::parallel::{ColumnTile, Contiguous, Indexed, RowLists, RowOrder};
+use super::segments::Output;
 use super::{Schedule, Segments, Shape};
 
 /// Fold of the rows of a segment.
@@ -141,8 +142,10 @@ impl<C: Combine<In::Wide>, In: Element, Out: Element<Wide = In::Wide>> FoldOutpu
     fn in_order(self, order: impl RowOrder) {
         let Shape { rows, columns, .. } = self.shape;
         let segments = self.lists.offsets.len() - 1;
+        let mut at = Output::new(self.first, segments);
         for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(columns)) {
-            let (batch, segment) = (output / segments, output % segments);
+            let Output { batch, segment, .. } = at;
+            at.step();
             let x = &self.x[batch * rows * columns..][..rows * columns];
             let base = self.end.base.map(|base| &base[output * columns..][..columns]);
             let count = self.end.counts.map(|counts| (counts[segment + 1] - counts[segment]).max(1));

@@ -100,10 +100,35 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Work on the rows of a segment. `run` is marked `#[inline(always)]`, and so is all that it calls.
+/// Work on the rows of segments. `run` is marked `#[inline(always)]`, and so is all that it calls.
 pub(super) trait SegmentLoop: Sync {
-    /// Works on a segment of a batch.
-    fn run(&self, batch: usize, segment: usize);
+    /// Works on the next segments of all batches, at most `most`; how many they were.
+    fn run(&self, next: Output, most: usize) -> usize;
+}
+
+/// A segment of a batch, counted without divisions: one takes as long as the sums of a short
+/// segment.
+#[derive(Clone, Copy)]
+pub(super) struct Output {
+    pub(super) batch: usize,
+    pub(super) segment: usize,
+    segments: usize,
+}
+
+impl Output {
+    /// The output of this number, where a batch has `segments`.
+    pub(super) fn new(number: usize, segments: usize) -> Self {
+        Output { batch: number / segments, segment: number % segments, segments }
+    }
+
+    /// Goes to the next one.
+    #[inline(always)]
+    pub(super) fn step(&mut self) {
+        self.segment += 1;
+        if self.segment == self.segments {
+            (self.batch, self.segment) = (self.batch + 1, 0);
+        }
+    }
 }
 
 /// Some of the segments of all batches.
@@ -118,8 +143,11 @@ impl<L: SegmentLoop> Loops for SegmentTask<'_, L> {
 
     #[inline(always)]
     fn run(self) {
-        for output in self.task {
-            self.each.run(output / self.segments, output % self.segments);
+        let (mut at, mut rest) = (Output::new(self.task.start, self.segments), self.task.len());
+        while rest > 0 {
+            let done = self.each.run(at, rest);
+            rest -= done;
+            (0..done).for_each(|_| at.step());
         }
     }
 }

@@ -2,14 +2,18 @@
 
 #![deny(unsafe_code)]
 
+mod narrow;
+
 use std::ops::Range;
 
 use bytemuck::Pod;
 
+use narrow::{NarrowGradient, NarrowSoftmax};
+
 use super::PIECE;
 use super::element::{Element, Float, Number};
 use super::parallel::{Contiguous, Indexed, RowOrder, prefetch};
-use super::segments::SegmentLoop;
+use super::segments::{Output, SegmentLoop};
 use super::shared_rows::SharedRows;
 use super::{Schedule, Segments, Shape};
 
@@ -165,7 +169,7 @@ trait Tile {
 impl SegmentRows<'_> {
     /// Runs `tile` on all columns of a segment.
     #[inline(always)]
-    fn run(&self, batch: usize, segment: usize, tile: &impl Tile) {
+    fn run(&self, Output { batch, segment, .. }: Output, tile: &impl Tile) {
         let (places, columns) = (self.segments.places(segment), self.shape.columns);
         let first_row = batch * self.shape.rows;
         match self.segments.order() {
@@ -207,8 +211,16 @@ struct Forward<'a, E> {
 
 impl<E: Element<Wide: Float>> SegmentLoop for Forward<'_, E> {
     #[inline(always)]
-    fn run(&self, batch: usize, segment: usize) {
-        self.rows.run(batch, segment, self);
+    fn run(&self, next: Output, most: usize) -> usize {
+        let SegmentRows { segments, shape } = self.rows;
+        let narrow = NarrowSoftmax { which: self.which, segments, shape, x: self.x, to: self.to };
+        let len = narrow.group_len(next, most);
+        if len > 0 {
+            narrow.run(next, len);
+            return len;
+        }
+        self.rows.run(next, self);
+        1
     }
 }
 
@@ -326,8 +338,13 @@ struct Backward<'a, E> {
 
 impl<E: Element<Wide: Float>> SegmentLoop for Backward<'_, E> {
     #[inline(always)]
-    fn run(&self, batch: usize, segment: usize) {
-        self.rows.run(batch, segment, self);
+    fn run(&self, next: Output, _most: usize) -> usize {
+        let SegmentRows { segments, shape } = self.rows;
+        let narrow = NarrowGradient { which: self.which, segments, shape, y: self.y, d_y: self.d_y, to: self.to };
+        if !narrow.run(next) {
+            self.rows.run(next, self);
+        }
+        1
     }
 }
 

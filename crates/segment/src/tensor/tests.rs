@@ -205,6 +205,34 @@ fn softmax_and_its_logarithm_have_their_gradients() {
 }
 
 #[test]
+fn many_short_segments_of_narrow_rows_have_the_bits_of_others() {
+    let (rows, segments) = (5000usize, 2000usize);
+    let index: Vec<i64> = (0..rows as i64).map(|row| row * row * 7919 % segments as i64).collect();
+    let mut plan = vec![0; plan_len(rows, segments)];
+    plan_from_index(&index, segments, &mut plan, Schedule::CallingThread).unwrap();
+    let segments = Segments::new(&plan, segments);
+    let numbers = |columns: usize, factor: usize| -> Vec<f32> {
+        let number = |k: usize| ((k / columns * 31 + k % columns * 7) * factor % 997) as f32 / 99.0 - 5.0;
+        (0..rows * columns).map(number).collect()
+    };
+    for which in [Softmax::Plain, Softmax::Logarithm { eps: 1e-12 }] {
+        let first_column = |columns: usize| {
+            let shape = Shape { batches: 1, rows, columns };
+            let (x, d_y) = (numbers(columns, 13), numbers(columns, 17));
+            let (mut y, mut d_x) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            softmax(which, &segments, shape, &x, &mut y, Schedule::CallingThread);
+            softmax_backward(which, &segments, shape, &y, &d_y, &mut d_x, Schedule::CallingThread);
+            let first = |numbers: &[f32]| numbers.iter().step_by(columns).map(|x| x.to_bits()).collect::<Vec<_>>();
+            (first(&y), first(&d_x))
+        };
+        let expected = first_column(3);
+        for columns in [1, 2, 4, 8] {
+            assert!(first_column(columns) == expected, "{columns} columns, {which:?}");
+        }
+    }
+}
+
+#[test]
 fn rows_without_a_segment_have_no_gradient() {
     let mut plan = vec![9; plan_len(4, 2)];
     plan_from_offsets(&[1, 2, 3], 4, &mut plan).unwrap();
