@@ -130,7 +130,8 @@ def whole_a(args):
 
 def whole_b(args):
     scatter = Suite("scatter", script("gpu_scatter", "--wheels", str(HERE / "wheels"), *tiny(args)), 60, 30)
-    return [pool(args), scatter, whole(args, "kill", "kill", 60), whole(args, "shortage", "shortage", 60)]
+    loaders = Suite("loaders", script("gpu_loaders", "--wheels", str(HERE / "wheels"), *tiny(args)), 80, 30)
+    return [pool(args), scatter, loaders, whole(args, "kill", "kill", 60), whole(args, "shortage", "shortage", 60)]
 
 
 def pool(args):

@@ -295,3 +295,105 @@ class Graphs(InFolder):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class CrossSections(InFolder):
+    """Shares and graphs between them, joined by day."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        rng = np.random.default_rng(4)
+        days = np.arange(np.datetime64("2020-01-01"), np.datetime64("2020-08-01"))
+        days = days[np.is_busday(days)]
+        folder = self.folder / "shares"
+        folder.mkdir()
+        common = rng.normal(size=len(days))
+        for number, name in enumerate(("AAA", "BBB", "CCC", "DDD", "EEE")):
+            close = 100 * np.exp(np.cumsum(0.01 * (common * (number % 2) + rng.normal(size=len(days)))))
+            rows = [f"{day},{c:.4f},{c * 1.01:.4f},{c * 0.99:.4f},{c:.4f},1000" for day, c in zip(days, close)]
+            # One share comes later.
+            rows = rows[60:] if name == "EEE" else rows
+            (folder / f"{name}.csv").write_text("\n".join(["date,open,high,low,close,volume", *rows, ""]))
+        paths = sorted(folder.glob("*.csv"))
+        options: Any = {"timeframes": {"D1": 3}, "horizon": 2, "target": "log_return", "features": ["log_return"]}
+        self.ds = mb.ingest(paths, out=self.folder / "shares.h5", **options)
+        mb.graph.build(folder, self.folder / "shares.mbg", kind="correlation", lookback=15, k=2)
+        self.graphs = mb.graph.open(self.folder / "shares.mbg")
+
+    def expected(self, dataset: mb.Dataset) -> list[tuple[list[int], int, dict[tuple[int, int], float]]]:
+        """For each time its samples in the order of the instruments, the graph, and weights of edges by their ends."""
+        times, instruments = dataset.times, dataset.sample_instruments
+        assert times is not None and instruments is not None
+        sections = []
+        for time in sorted(set(times.tolist())):
+            places = sorted(np.flatnonzero(times.astype(np.int64) == time), key=lambda place: instruments[place])
+            known = [k for k, since in enumerate(self.graphs.known_times.astype(np.int64)) if since <= time]
+            if not known:
+                continue
+            number = max(known, key=lambda k: self.graphs.known_times[k])
+            graph = self.graphs[number]
+            assert graph.names is not None and graph.edge_weight is not None
+            node = {dataset.instruments[instruments[place]]: k for k, place in enumerate(places)}
+            weights = {}
+            for (source, to), weight in zip(graph.edge_index.T.tolist(), graph.edge_weight.tolist()):
+                ends = (node.get(graph.names[source]), node.get(graph.names[to]))
+                if ends[0] is not None and ends[1] is not None:
+                    weights[ends[0], ends[1]] = weight
+            sections.append(([int(dataset.indices[place]) for place in places], number, weights))
+        return sections
+
+    def check(self, batches: Any, dataset: mb.Dataset) -> None:
+        sections = self.expected(dataset)
+        self.assertGreater(len(sections), 20)
+        self.assertTrue(any(len(weights) for _, _, weights in sections))
+        found = 0
+        for batch in batches:
+            arrays = {name: np.asarray(batch[name]) for name in ("edge_index", "edge_weight", "ptr", "batch", "graph", "sample")}
+            self.assertTrue(np.all(np.diff(arrays["edge_index"][1]) >= 0))
+            for k, number in enumerate(arrays["graph"].tolist()):
+                samples, graph, weights = sections[found]
+                found += 1
+                first, end = arrays["ptr"][k : k + 2]
+                self.assertEqual((arrays["sample"][first:end].tolist(), number), (samples, graph))
+                self.assertEqual(set(arrays["batch"][first:end].tolist()), {k})
+                own = (arrays["edge_index"][1] >= first) & (arrays["edge_index"][1] < end)
+                ends = (arrays["edge_index"][:, own] - first).T.tolist()
+                self.assertEqual({tuple(pair): w for pair, w in zip(ends, arrays["edge_weight"][own].tolist())}, weights)
+            same = self.ds[arrays["sample"]]
+            for name in ("D1", "targets"):
+                np.testing.assert_array_equal(np.asarray(batch[name]), same[name])
+        self.assertEqual(found, len(sections))
+
+    def test_a_batch_has_the_samples_of_days_and_their_graphs(self) -> None:
+        train, _, _ = self.ds.split()
+        for dataset in (self.ds, train):
+            for bounds in ({"batch_size": 1}, {"batch_size": 7}, {"nodes": 13}):
+                self.check(self.graphs.loader(**bounds, dataset=dataset), dataset)
+        loader = self.graphs.loader(4, shuffle=True, seed=1, dataset=train)
+        whole = [batch["sample"].tolist() for batch in loader]
+        self.assertNotEqual(whole[0], next(iter(self.graphs.loader(4, dataset=train)))["sample"].tolist())
+        other = self.graphs.loader(4, shuffle=True, seed=1, dataset=train)
+        own = iter(other)
+        next(own)
+        rest = self.graphs.loader(4, shuffle=True, seed=1, dataset=train)
+        rest.load_state_dict(other.state_dict())
+        self.assertEqual([batch["sample"].tolist() for batch in rest], whole[1:])
+
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
+    def test_tensors_and_batches_of_geometric(self) -> None:
+        self.check(self.graphs.loader(5, dataset=self.ds, device="cpu"), self.ds)
+        for device in (None, "cpu"):
+            self.check(self.graphs.loader(5, dataset=self.ds, pyg=True, device=device), self.ds)
+        batch = next(iter(self.graphs.loader(5, dataset=self.ds, pyg=True)))
+        apart = batch.to_data_list()
+        self.assertEqual(len(apart), 5)
+        for one, first, end in zip(apart, batch.ptr[:-1], batch.ptr[1:]):
+            np.testing.assert_array_equal(one["D1"], batch["D1"][first:end])
+            self.assertTrue(bool((one.edge_index < end - first).all()))
+
+    def test_what_cannot_be_joined_is_named(self) -> None:
+        mb.synth.samples(self.folder / "one.h5", samples=50, timeframes={"D1": 3}, features=2, targets=1)
+        with self.assertRaisesRegex(mb.ConfigError, "no series of several instruments"):
+            self.graphs.loader(dataset=mb.open(self.folder / "one.h5"))
+        with self.assertRaisesRegex(mb.ConfigError, "older than its first graph"):
+            self.graphs[len(self.graphs) - 1 :].loader(dataset=self.ds.split()[0])

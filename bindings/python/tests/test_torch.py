@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import subprocess
+import sys
 import types
 import unittest
 from typing import Any
@@ -12,6 +16,8 @@ import numpy as np
 from shared import InFolder
 
 fake_torch.install()
+
+HAS_LIGHTNING = fake_torch.IS_REAL and importlib.util.find_spec("lightning") is not None
 
 
 class Tensors(InFolder):
@@ -121,3 +127,47 @@ class Tensors(InFolder):
         loader = torch.utils.data.DataLoader(ds.torch(64), batch_size=None, num_workers=2)
         with self.assertRaisesRegex(Exception, "num_workers=0"):
             next(iter(loader))
+
+    @unittest.skipUnless(HAS_LIGHTNING, "Lightning: cargo xtask python test --torch")
+    def test_two_processes_of_lightning_train_on_all_samples_once(self) -> None:
+        self.series(samples=400)
+        program = self.folder / "two_processes.py"
+        program.write_text(TWO_PROCESSES)
+        subprocess.run(
+            [sys.executable, "-W", "ignore", str(program)], check=True, cwd=self.folder, timeout=300, capture_output=True
+        )
+        ds = mb.open(self.folder / "series-gzip.h5")
+        train, _, _ = ds.split()
+        seen = [json.loads((self.folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
+        order = train.loader(64, shuffle=True, seed=3)
+        whole = [batch["sample"].tolist() for _ in range(2) for batch in order]
+        self.assertEqual([one + other for one, other in zip(*seen)], whole)
+
+
+TWO_PROCESSES = """
+import json
+import lightning.pytorch as pl
+import megabatch as mb
+import torch
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = torch.nn.Linear(3, 2), []
+
+    def training_step(self, batch, _):
+        self.seen.append(batch["sample"].tolist())
+        return (self.layer(batch["M1"][:, -1]) - batch["targets"]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+model = Model()
+trainer = pl.Trainer(
+    max_epochs=2, strategy="ddp", devices=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0, limit_val_batches=0,
+)
+trainer.fit(model, datamodule=mb.lightning.DataModule(mb.open("series-gzip.h5"), 64, seed=3))
+with open(f"rank-{trainer.global_rank}.json", "w") as file:
+    json.dump(model.seen, file)
+"""

@@ -40,6 +40,7 @@ from .training import (
 
 if TYPE_CHECKING:
     from . import lightning as lightning
+    from . import scatter as scatter
     from . import torch as torch
     from .chunks import ChunkDataLoader as ChunkDataLoader
 
@@ -87,7 +88,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # These take seconds to import and need PyTorch, which megabatch does not. `__all__` leaves them out, so that
     # `from megabatch import *` needs neither.
-    if name in ("lightning", "torch"):
+    if name in ("lightning", "scatter", "torch"):
         import importlib
 
         return importlib.import_module(f".{name}", __name__)

@@ -14,11 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
+from ._cross_sections import CrossSections
 from .errors import ConfigError
 from .loader import require_same_order
 
 if TYPE_CHECKING:
     import torch
+
+    from .dataset import Dataset
 
 Indices = Union[slice, Sequence[int], npt.NDArray[np.integer[Any]]]
 Arrays = dict[str, npt.NDArray[Any]]
@@ -122,6 +125,11 @@ class Graphs(Sequence[Graph]):
         return self._file.sizes[self._numbers]
 
     @property
+    def per_node(self) -> tuple[str, ...]:
+        """Names of the arrays of a batch that have a row for each node."""
+        return ("x",) if self._facts["target_level"] == "graph" else ("x", "y")
+
+    @property
     def known_times(self) -> npt.NDArray[np.datetime64]:
         """Time from which each graph may be used, UTC; NaT where it is not known."""
         return self._file.known_times[self._numbers].view("datetime64[ns]")
@@ -178,13 +186,18 @@ class Graphs(Sequence[Graph]):
         world_size: int = 1,
         pyg: bool = False,
         device: str | torch.device | None = None,
+        dataset: Dataset | None = None,
     ) -> GraphLoader:
         """Batches of at most `batch_size` graphs (32 where no bound is given), `nodes` nodes and `edges` edges: as dicts
         of arrays (`Graphs.arrays`), as dicts of tensors on `device`, or with `pyg` as `Batch` objects of PyTorch
         Geometric. Shuffled, each epoch has an order of its own.
 
         `batch_size` counts the graphs of all ranks, each of which has its part of every batch. With `nodes` or `edges`
-        ranks take whole batches in turn, and as many each: up to `world_size - 1` of the last are left out."""
+        ranks take whole batches in turn, and as many each: up to `world_size - 1` of the last are left out.
+
+        With `dataset`, a series of the instruments that the graphs name, or a part of one, a graph is the cross-section
+        of a time: its nodes are the samples of that time, in the order of the instruments, with their windows, targets
+        and numbers, and its edges those of the last graph known by then. Each time is a graph of the epoch."""
         bounds = {"batch_size": batch_size, "nodes": nodes, "edges": edges}
         if all(bound is None for bound in bounds.values()):
             bounds["batch_size"] = 32
@@ -193,7 +206,8 @@ class Graphs(Sequence[Graph]):
                 raise ConfigError(f"{name} is {bound}: expected 1 or more", key=name)
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank is {rank}: expected 0 to {world_size - 1}, as world_size is {world_size}", key="rank")
-        return GraphLoader(self, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
+        items = self if dataset is None else CrossSections(self, dataset)
+        return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
 
     def _graph(self, number: int) -> Graph:
         arrays = self._arrays(np.array([number]))
@@ -236,7 +250,7 @@ class GraphLoader:
 
     def __init__(
         self,
-        graphs: Graphs,
+        graphs: Graphs | CrossSections,
         bounds: dict[str, int | None],
         shuffle: bool,
         seed: int,
@@ -352,43 +366,49 @@ class GraphLoader:
         return batches[self._rank : whole : ranks]
 
     def _made(self, arrays: Arrays) -> Any:
-        del arrays["node_names"]
+        arrays.pop("node_names", None)
         edge_ptr = arrays.pop("edge_ptr")
+        joined = self._graphs if isinstance(self._graphs, CrossSections) else None
         if not self._pyg and self._device is None:
-            return arrays
+            return {**arrays, **joined.windows(arrays["sample"])} if joined else arrays
         import torch
 
+        device = None if self._device is None else torch.device(self._device)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        made: Any = _pyg_batch(tensors, torch.from_numpy(edge_ptr)) if self._pyg else tensors
-        if self._device is None:
-            return made
-        device = torch.device(self._device)
-        if self._pyg:
-            return (made.pin_memory() if device.type == "cuda" else made).to(device, non_blocking=True)
-        pinned = (tensor.pin_memory() if device.type == "cuda" else tensor for tensor in tensors.values())
-        return {name: tensor.to(device, non_blocking=True) for name, tensor in zip(tensors, pinned)}
+        if joined:
+            tensors.update(joined.tensors(arrays["sample"], device))
+        sent = tensors if device is None else {name: _sent(tensor, device) for name, tensor in tensors.items()}
+        return _pyg_batch(tensors, sent, torch.from_numpy(edge_ptr), self._graphs.per_node) if self._pyg else sent
 
     def __repr__(self) -> str:
         bounds = ", ".join(f"{name}={bound}" for name, bound in self._bounds.items() if bound is not None)
         return f"<megabatch.graph.GraphLoader: {len(self)} batches, {bounds}>"
 
 
-def _pyg_batch(tensors: dict[str, Any], edge_ptr: Any) -> Any:
-    """A `Batch` as `Batch.from_data_list` makes it, of arrays that are joined already."""
+def _sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+    return pinned.to(device, non_blocking=True)
+
+
+def _pyg_batch(
+    tensors: dict[str, Any], sent: dict[str, Any], edge_ptr: Any, per_node: tuple[str, ...]
+) -> Any:
+    """A `Batch` as `Batch.from_data_list` makes it, of tensors that are joined already, and `sent` to their device; those
+    of `per_node` have a row for each node."""
     import torch
 
     ptr, graph = tensors["ptr"], tensors["graph"]
     nodes = (ptr[1:] - ptr[:-1]).tolist()
     # PyG makes a class for each new batch, but not for a copy.
     made: Any = copy.copy(_empty_batch())
-    made._store._mapping.update(tensors, num_nodes=int(ptr[-1]))
+    made._store._mapping.update(sent, num_nodes=int(ptr[-1]))
     whole = torch.arange(len(graph) + 1)
-    by_edge, by_node = ("edge_index", "edge_weight", "edge_attr"), ("x", "batch")
+    by_edge = ("edge_index", "edge_weight", "edge_attr")
     slices = {}
     for name, tensor in tensors.items():
         if name in by_edge:
             slices[name] = edge_ptr
-        elif name in by_node or (name == "y" and len(tensor) != len(graph)):
+        elif name in ("batch", *per_node):
             slices[name] = ptr
         else:
             slices[name] = whole
