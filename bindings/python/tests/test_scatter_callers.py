@@ -15,7 +15,9 @@ import sys
 import tempfile
 import unittest
 import warnings
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 from fake_torch import IS_REAL as HAS_TORCH
 
@@ -52,6 +54,17 @@ def run_torch_scatters_tests(prepare: str, environment: dict[str, str]) -> None:
         shutil.copytree(pathlib.Path(checkout, "test"), pathlib.Path(folder, "test"))
         options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", "test", checkout]
         subprocess.run([sys.executable, "-c", plugin, *options], check=True, cwd=folder, env=environment)
+
+
+def counting(method: str, counted: dict[str, int]) -> Any:
+    """A method of plans that counts its calls."""
+    function = getattr(ms.Plan, method)
+
+    def counted_function(*arguments: Any) -> Any:
+        counted[method] = counted.get(method, 0) + 1
+        return function(*arguments)
+
+    return counted_function
 
 
 FUNCTIONS = [
@@ -455,43 +468,41 @@ class Geometric(unittest.TestCase):
                 8, 4, ["mean", "min", "max", "std", "sum"], ["identity", "amplification"], degrees
             ),
         }
-        from megabatch import _scatter_functions as functions
-
         for name, make in makers.items():
             with self.subTest(name):
                 torch.manual_seed(5)
                 layer = make()
                 expected, gradients = self.losses(layer, 8)
                 counted: dict[str, int] = {}
-
-                def count(function_name: str, function: Any, counted: dict[str, int] = counted) -> Any:
-                    def counting(*arguments: Any) -> Any:
-                        counted[function_name] = counted.get(function_name, 0) + 1
-                        return function(*arguments)
-
-                    return counting
-
-                originals = {
-                    n: getattr(functions, n)
-                    for n in ("scatter_sum", "scatter_mean", "scatter_min", "scatter_max", "scatter_softmax")
-                }
-                for function_name, function in originals.items():
-                    setattr(functions, function_name, count(function_name, function))
-                try:
+                with ExitStack() as patches:
+                    for method in ("sum", "mean", "min", "max", "softmax"):
+                        patches.enter_context(mock.patch.object(ms.Plan, method, counting(method, counted)))
                     with ms.patch_pyg():
                         found, ours = self.losses(layer, 8)
-                finally:
-                    for function_name, function in originals.items():
-                        setattr(functions, function_name, function)
-                self.assertAlmostEqual(found, expected, places=5)
-                for one, other in zip(ours, gradients):
-                    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-                self.assertGreater(sum(counted.values()), 0)
-                if name == "GAT":
-                    self.assertEqual(counted.get("scatter_softmax"), 1)
-                counted.clear()
-                self.losses(layer, 8)
-                self.assertEqual(counted, {})
+                    self.assertAlmostEqual(found, expected, places=5)
+                    for one, other in zip(ours, gradients):
+                        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+                    self.assertGreater(sum(counted.values()), 0)
+                    if name == "GAT":
+                        self.assertEqual(counted.get("softmax"), 1)
+                    counted.clear()
+                    self.losses(layer, 8)
+                    self.assertEqual(counted, {})
+
+    def test_an_index_is_sorted_once_until_it_changes(self) -> None:
+        from torch_geometric import utils
+
+        edge_index, src = torch.randint(0, 9, (2, 50)), torch.randn(50, 3)
+        counted: dict[str, int] = {}
+        with mock.patch.object(ms.Plan, "__init__", counting("__init__", counted)), ms.patch_pyg():
+            utils.softmax(src, edge_index[1], num_nodes=9)
+            found = utils.scatter(src, edge_index[1], 0, 9)
+            self.assertEqual(counted, {"__init__": 1})
+            edge_index[1] = 8 - edge_index[1]
+            torch.testing.assert_close(utils.scatter(src, edge_index[1], 0, 9), found.flip(0))
+            utils.scatter(src, edge_index[0], 0, 9)
+            utils.scatter(src, edge_index[0], 0, 10)
+        self.assertEqual(counted, {"__init__": 4})
 
     def test_the_patch_is_undone_everywhere(self) -> None:
         import torch_geometric.nn.conv.gat_conv as gat

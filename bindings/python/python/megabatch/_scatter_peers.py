@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _scatter_functions as functions
 from . import _scatter_operators as operators
 from ._scatter_kernels import KINDS
+from ._scatter_plan import Plan
 from .errors import ConfigError
 
 _SUBMODULES = ("composite", "scatter", "segment_coo", "segment_csr")
@@ -42,11 +42,12 @@ class PygPatch:
         import torch_geometric.utils as utils
 
         self._replaced: list[tuple[str, Any, Any]] = []
+        plans = _Plans()
         for name, replacement in (("scatter", _scatter), ("softmax", _softmax)):
             original = getattr(utils, name)
             if getattr(original, "replaces", None) is not None:
                 raise ConfigError("PyTorch Geometric is patched already: undo the first patch")
-            self._replaced.append((name, original, replacement(original)))
+            self._replaced.append((name, original, replacement(original, plans)))
         for name, original, ours in self._replaced:
             _replace(name, original, ours)
 
@@ -86,30 +87,47 @@ def _takes(src: Tensor, index: Tensor) -> bool:
     )
 
 
-def _scatter(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+class _Plans:
+    """The plan of the last index, which a layer reduces by several times. A view of the same numbers is the same index."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, Plan] | None = None
+
+    def get(self, index: Tensor, dim_size: int | None) -> Plan:
+        """The plan of an index."""
+        if index.is_inference():
+            return Plan(index, dim_size)
+        stream = torch.cuda.current_stream(index.device).cuda_stream if index.is_cuda else None
+        key = (index.data_ptr(), index._version, index.shape[0], index.stride(0), dim_size, index.device, stream)
+        if self._last is None or self._last[0] != key:
+            self._last = (key, Plan(index, dim_size))
+        return self._last[1]
+
+
+def _scatter(original: Callable[..., Tensor], plans: _Plans) -> Callable[..., Tensor]:
     reductions = {
-        "sum": functions.scatter_sum,
-        "add": functions.scatter_sum,
-        "mean": functions.scatter_mean,
-        "mul": functions.scatter_mul,
-        "min": functions.scatter_min,
-        "amin": functions.scatter_min,
-        "max": functions.scatter_max,
-        "amax": functions.scatter_max,
+        "sum": Plan.sum,
+        "add": Plan.sum,
+        "mean": Plan.mean,
+        "mul": Plan.mul,
+        "min": Plan.min,
+        "amin": Plan.min,
+        "max": Plan.max,
+        "amax": Plan.max,
     }
 
     def scatter(src: Tensor, index: Tensor, dim: int = 0, dim_size: int | None = None, reduce: str = "sum") -> Tensor:
         function: Any = reductions.get(reduce)
         if function is None or not _takes(src, index):
             return original(src, index, dim, dim_size, reduce)
-        result = function(src, index, dim, None, dim_size)
+        result = function(plans.get(index, dim_size), src, dim)
         return result[0] if isinstance(result, tuple) else result
 
     scatter.replaces = original  # type: ignore[attr-defined]
     return scatter
 
 
-def _softmax(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _softmax(original: Callable[..., Tensor], plans: _Plans) -> Callable[..., Tensor]:
     def softmax(
         src: Tensor,
         index: Tensor | None = None,
@@ -119,7 +137,7 @@ def _softmax(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
     ) -> Tensor:
         if index is None or ptr is not None or not src.is_floating_point() or not _takes(src, index):
             return original(src, index, ptr, num_nodes, dim)
-        return functions.scatter_softmax(src, index, dim, num_nodes)
+        return plans.get(index, num_nodes).softmax(src, dim)
 
     softmax.replaces = original  # type: ignore[attr-defined]
     return softmax
