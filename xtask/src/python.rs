@@ -27,7 +27,7 @@ const MANYLINUX: &str = "manylinux_2_28";
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
 /// Packages of the tests with PyTorch and of the notebook: 6 GB.
 const TORCH_PACKAGES: &[&str] =
-    &["torch", "torch_geometric", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib", "pytest"];
+    &["torch", "torch_geometric", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib", "pytest", "torchdata"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;

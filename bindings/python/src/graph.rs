@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use megabatch_run::graph::{GraphArrays, GraphReader, verify};
+use megabatch_run::Kind;
+use megabatch_run::graph::{ExportFormat, ExportRequest, GraphArrays, GraphReader, export, verify};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
 
 use crate::convert::{Facts, bytes_of, dict as as_facts, facts, numbers};
-use crate::failure::OrRaise as _;
+use crate::failure::{OrRaise as _, kind_error};
 use crate::training::{Told, told};
 
 /// An open file of graphs. Nothing in it waits for a thread, so that forked processes may use it.
@@ -75,6 +76,28 @@ impl Graphs {
         }
         Ok(as_facts(dict))
     }
+}
+
+/// Formats that graphs are exported to.
+const EXPORT_FORMATS: [ExportFormat; 4] =
+    [ExportFormat::EdgeIndex, ExportFormat::Tu, ExportFormat::EdgeList, ExportFormat::Sdf];
+
+/// Writes graphs of a file in a format of other programs; all of them without `keys`.
+#[pyfunction]
+pub(crate) fn export_graphs<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    out: PathBuf,
+    format: &str,
+    keys: Vec<String>,
+) -> PyResult<Told<'py>> {
+    let Some(known) = EXPORT_FORMATS.into_iter().find(|known| known.name() == format) else {
+        let names = EXPORT_FORMATS.map(ExportFormat::name).join(", ");
+        return Err(kind_error(py, Kind::Usage, &format!("format={format}: expected one of {names}")));
+    };
+    let request = ExportRequest { file: path, format: known, out, keys };
+    let report = py.detach(|| export(&request)).or_raise(py)?;
+    told(py, &report)
 }
 
 /// Checks a file of graphs.

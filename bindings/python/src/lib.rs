@@ -39,7 +39,7 @@ mod _megabatch {
     #[pymodule_export]
     use crate::follow::Follower;
     #[pymodule_export]
-    use crate::graph::{Graphs, verify_graphs};
+    use crate::graph::{Graphs, export_graphs, verify_graphs};
     #[pymodule_export]
     use crate::loader::{Epoch, EpochSamples, Loader, Table};
     #[pymodule_export]

@@ -296,6 +296,21 @@ class Graphs(InFolder):
 if __name__ == "__main__":
     unittest.main()
 
+    def test_graphs_are_exported_and_come_back(self) -> None:
+        out = self.folder / "two.safetensors"
+        keys = [self.graphs.keys[7], self.graphs.keys[3]]
+        told = mb.graph.export(self.path, out, keys=keys)
+        self.assertEqual(told["graphs"], 2)
+        mb.graph.build(out, self.folder / "two.mbg", kind="edge-index")
+        for key, graph in zip(keys, mb.graph.open(self.folder / "two.mbg")):
+            np.testing.assert_array_equal(graph.x, self.graphs[key].x)
+            np.testing.assert_array_equal(graph.edge_index, self.graphs[key].edge_index)
+        self.assertEqual(mb.graph.inspect(self.path)["graphs"], 40)
+        with self.assertRaisesRegex(mb.ConfigError, "format=gml: expected one of edge-index, tu"):
+            mb.graph.export(self.path, out, format="gml")
+        with self.assertRaisesRegex(mb.MegabatchError, "positions"):
+            mb.graph.export(self.path, self.folder / "a.sdf", format="sdf")
+
 
 class CrossSections(InFolder):
     """Shares and graphs between them, joined by day."""

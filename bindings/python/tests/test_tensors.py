@@ -10,7 +10,7 @@ import fake_tensors
 import fake_torch
 import megabatch as mb
 import numpy as np
-from shared import InFolder
+from shared import InFolder, resident_bytes
 
 fake_tensors.install()
 
@@ -81,6 +81,8 @@ class OnDevice(InFolder):
             (lambda: ds.tensors("gpu"), mb.ConfigError, "device"),
             (lambda: ds.tensors(dtype=wrong), mb.ConfigError, "torch.bfloat16 or None"),
             (lambda: ds.tensors("xpu"), mb.ConfigError, "expected cpu"),
+            (lambda: ds.tensors().windows([0, 400]), IndexError, "from 0 to 400: there are 400 samples"),
+            (lambda: ds.tensors().windows([-1]), IndexError, "from -1 to -1"),
             (lambda: self.series(layout="windows").tensors(), mb.ConfigError, "ChunkDataLoader"),
         ):
             with self.assertRaisesRegex(kind, text):
@@ -111,6 +113,21 @@ class OnDevice(InFolder):
                 self.check_same(found, expected)
                 self.assertEqual({str(tensor.device) for tensor in found.values()}, {"cuda:0"})
             self.assertIn("pin_memory", [what for what, _ in fake_tensors.Gpu.said])
+
+    def test_epochs_and_files_leave_no_memory_behind(self) -> None:
+        path = self.series().path
+
+        def work() -> None:
+            for _ in range(50):
+                ds = mb.open(path)
+                for part in ds.split():
+                    for batch in part.torch(64, shuffle=True, device="cpu"):
+                        self.assertGreater(len(batch["sample"]), 0)
+
+        work()
+        before = resident_bytes()
+        work()
+        self.assertLess(resident_bytes() - before, 4 << 20)
 
     def test_types_are_rounded_once(self) -> None:
         import torch

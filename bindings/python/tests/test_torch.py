@@ -17,6 +17,7 @@ from shared import InFolder
 
 fake_torch.install()
 
+HAS_TORCHDATA = fake_torch.IS_REAL and importlib.util.find_spec("torchdata") is not None
 HAS_LIGHTNING = fake_torch.IS_REAL and importlib.util.find_spec("lightning") is not None
 
 
@@ -127,6 +128,25 @@ class Tensors(InFolder):
         loader = torch.utils.data.DataLoader(ds.torch(64), batch_size=None, num_workers=2)
         with self.assertRaisesRegex(Exception, "num_workers=0"):
             next(iter(loader))
+
+    @unittest.skipUnless(HAS_TORCHDATA, "torchdata: cargo xtask python test --torch")
+    def test_a_stateful_loader_goes_on_where_it_was(self) -> None:
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        ds = self.series()
+
+        def made() -> Any:
+            return StatefulDataLoader(ds.torch(64, shuffle=True, seed=3), batch_size=None, num_workers=0)
+
+        reader = made()
+        epochs = [[batch["sample"].tolist() for batch in reader] for _ in range(2)]
+        own = made()
+        batches = iter(own)
+        next(batches), next(batches)
+        other = made()
+        other.load_state_dict(own.state_dict())
+        self.assertEqual([batch["sample"].tolist() for batch in other], epochs[0][2:])
+        self.assertEqual([batch["sample"].tolist() for batch in other], epochs[1])
 
     @unittest.skipUnless(HAS_LIGHTNING, "Lightning: cargo xtask python test --torch")
     def test_two_processes_of_lightning_train_on_all_samples_once(self) -> None:

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -330,6 +330,11 @@ def evaluate(asked: Mapping[str, Any], part: str | None) -> tuple[str, dict[str,
 def export(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     Writes the model of a run for other programs.
+    """
+
+def export_graphs(path: str | PathLike[str], out: str | PathLike[str], format: str, keys: SupportsGetItem[int, str]) -> tuple[str, dict[str, Any]]:
+    """
+    Writes graphs of a file in a format of other programs; all of them without `keys`.
     """
 
 def feature_columns(features: SupportsGetItem[int, str]) -> list[str]:

@@ -102,7 +102,10 @@ class SeriesTensors:
         if isinstance(places, slice):
             return torch.arange(*places.indices(len(self)), device=self.device)
         if not isinstance(places, torch.Tensor):
-            places = torch.from_numpy(np.array(places, np.int64))
+            numbers = np.array(places, np.int64)
+            if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
+                raise IndexError(f"places go from {numbers.min()} to {numbers.max()}: there are {len(self)} samples")
+            places = torch.from_numpy(numbers)
         return places.to(device=self.device)
 
     def _views(self, places: slice) -> dict[str, torch.Tensor]:

@@ -14,7 +14,7 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from ._graphs import Graph, GraphLoader, Graphs
 
-__all__ = ["Graph", "GraphLoader", "Graphs", "build", "open", "save", "verify"]
+__all__ = ["Graph", "GraphLoader", "Graphs", "build", "export", "inspect", "open", "save", "verify"]
 
 StrPath = Union[str, "os.PathLike[str]"]
 
@@ -63,6 +63,18 @@ def save(
     with folder:
         build(source, path, kind="edge-index", progress=False)
     return open(path)
+
+
+def export(path: StrPath, out: StrPath, *, format: str = "edge-index", keys: Sequence[str] = ()) -> dict[str, Any]:
+    """Writes the graphs of a file for other programs, all or those of `keys`: `format` is `edge-index` (a safetensors
+    file with tensors as in PyTorch Geometric, which keeps everything), `tu`, `edge-list` (folders) or `sdf`. What a
+    format cannot hold is refused. The answer is the JSON of `megabatch graph export`."""
+    return _megabatch.export_graphs(path, out, format, list(keys))[1]
+
+
+def inspect(path: StrPath) -> dict[str, Any]:
+    """Contents of a file of graphs: the JSON of `megabatch graph inspect`."""
+    return open(path).facts
 
 
 def verify(path: StrPath) -> dict[str, Any]:
