@@ -8,15 +8,11 @@ series   the same of five timeframes of a series: windows gathered on the GPU, a
 
 PyTorch with CUDA, h5py and the Python module megabatch are needed, which DIR may have as a wheel. Exit codes: 0 passed, 1 a row failed, 77 nothing ran.
 """
-import argparse
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from gpu_pool import SKIPPED, missing
+from torch_suite import main
 
 BATCH, STEPS, FEATURES, UNITS, TARGETS = 128, 360, 167, 128, 36
 TIMEFRAMES = {"M1": 480, "M5": 288, "M15": 192, "H1": 96, "H4": 48}
@@ -151,41 +147,21 @@ def series_rows(torch, mb, folder, args):
     yield "batches alone", True, f"{samples / (time.perf_counter() - begun):.0f} samples/s of {sum(TIMEFRAMES.values()) * 64 * 4 // 1000} kB"
 
 
-PARTS = {"checks": check_rows, "windows": window_rows, "series": series_rows}
+def in_folder(rows):
+    """`rows` with a folder of their own."""
+
+    def part(torch, mb, args):
+        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+            yield from rows(torch, mb, Path(folder), args)
+
+    return part
 
 
-def measure(args):
-    import megabatch as mb
-    import torch
-
-    is_wrong = False
-    print("| part | case | verdict | |\n| --- | --- | --- | --- |", flush=True)
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        for part in args.only.split(","):
-            for case, is_right, text in PARTS[part](torch, mb, Path(folder), args):
-                is_wrong |= not is_right
-                print(f"| {part} | {case} | {'ok' if is_right else '**failed**'} | {str(text)[:200]} |", flush=True)
-    sys.exit(int(is_wrong))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PARTS))
+def add_options(parser):
     parser.add_argument("--samples", type=int, default=12_000)
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm"))
-    parser.add_argument("--wheels", type=Path, help="a folder with a wheel of the module")
-    parser.add_argument("--tiny", action="store_true", help="nothing runs: a made-up driver has no PyTorch")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.child:
-        return measure(args)
-    with tempfile.TemporaryDirectory() as folder:
-        if reason := missing(args, folder):
-            print(f"skipped: {reason}")
-            sys.exit(SKIPPED)
-        words = [__file__, "--child", "--only", args.only, "--samples", str(args.samples), "--folder", str(args.folder)]
-        sys.exit(subprocess.run([sys.executable, *words], env=os.environ).returncode)
 
 
 if __name__ == "__main__":
-    main()
+    parts = {"checks": check_rows, "windows": window_rows, "series": series_rows}
+    main(__doc__, {name: in_folder(rows) for name, rows in parts.items()}, add_options)

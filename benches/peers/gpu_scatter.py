@@ -7,14 +7,7 @@ times   forward and backward, 10^6 x 64 rows into 10^5 segments, f32: ms by even
 
 PyTorch with CUDA and the Python module megabatch are needed, which DIR may have as a wheel. Exit codes: 0 passed, 1 a row failed, 77 nothing ran.
 """
-import argparse
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
-from gpu_pool import SKIPPED, missing
+from torch_suite import main
 
 ROWS, COLUMNS, SEGMENTS = 1_000_000, 64, 100_000
 # ms by the count of bytes over 3 TB/s, 60 us for a sort and 4 us for a launch that finds little to do.
@@ -51,7 +44,8 @@ def results(function, src, index, segments, device):
     return [out.detach().cpu(), leaf.grad.cpu()]
 
 
-def check_rows(torch, ms):
+def check_rows(torch, mb, args):
+    ms = mb.scatter
     torch.manual_seed(5)
     exact, floats = reductions(ms, torch)
     sizes = {"short": (20_000, 7, 5_000), "long": (300_000, 3, 11), "one": (700_000, 1, 1), "wide": (3_000, 130, 40)}
@@ -95,7 +89,8 @@ def close(torch, one, other, tolerance):
     return torch.allclose(one.double(), other.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def time_rows(torch, ms, rounds):
+def time_rows(torch, mb, args):
+    ms = mb.scatter
     torch.manual_seed(5)
     src, index = torch.randn(ROWS, COLUMNS, device="cuda"), torch.randint(SEGMENTS, (ROWS,), device="cuda")
     full, shape = index.view(-1, 1).expand(-1, COLUMNS), (SEGMENTS, COLUMNS)
@@ -118,7 +113,7 @@ def time_rows(torch, ms, rounds):
     planned = {"sum": lambda x: plan.sum(x, 0), "mean": lambda x: plan.mean(x, 0), "max": lambda x: plan.max(x, 0)[0], "softmax": lambda x: plan.softmax(x, 0)}
     for name, peer in peers.items():
         sides = [trained(torch, function, src) for function in (ours[name], planned[name], peer)]
-        times = [[side() for side in sides] for _ in range(rounds + 3)][3:]
+        times = [[side() for side in sides] for _ in range(args.rounds + 3)][3:]
         new, kept, theirs = (min(column) for column in zip(*times))
         predicted = " / ".join(f"{one:.2f}" for one in PREDICTED_MS[name])
         yield name, True, f"{new:.3f} ms, with a Plan {kept:.3f} (predicted {predicted}); PyTorch {theirs:.3f}: {theirs / new:.1f} and {theirs / kept:.1f} times"
@@ -141,37 +136,5 @@ def trained(torch, function, src):
     return side
 
 
-def measure(args):
-    import megabatch.scatter as ms
-    import torch
-
-    is_wrong = False
-    print("| part | case | verdict | |\n| --- | --- | --- | --- |", flush=True)
-    parts = {"checks": lambda: check_rows(torch, ms), "times": lambda: time_rows(torch, ms, args.rounds)}
-    for part in args.only.split(","):
-        for case, is_right, text in parts[part]():
-            is_wrong |= not is_right
-            print(f"| {part} | {case} | {'ok' if is_right else '**failed**'} | {str(text)[:200].replace('|', '/')} |", flush=True)
-    sys.exit(int(is_wrong))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="checks,times")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--wheels", type=Path, help="a folder with a wheel of the module")
-    parser.add_argument("--tiny", action="store_true", help="nothing runs: a made-up driver has no PyTorch")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.child:
-        return measure(args)
-    with tempfile.TemporaryDirectory() as folder:
-        if reason := missing(args, folder):
-            print(f"skipped: {reason}")
-            sys.exit(SKIPPED)
-        words = [__file__, "--child", "--only", args.only, "--rounds", str(args.rounds)]
-        sys.exit(subprocess.run([sys.executable, *words], env=os.environ).returncode)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, {"checks": check_rows, "times": time_rows}, lambda parser: parser.add_argument("--rounds", type=int, default=20))

@@ -29,6 +29,13 @@ fn gpu(ordinal: u32) -> Result<&'static TensorGpu> {
     Ok(gpu)
 }
 
+/// A stream of a GPU, unless kernels have found something wrong there.
+fn stream(device: u32, handle: u64) -> Result<TensorStream<'static>> {
+    let gpu = gpu(device)?;
+    gpu.fault()?;
+    Ok(TensorStream { gpu, handle })
+}
+
 /// Bytes that [`scatter_gpu_plan`] works with.
 #[pyfunction]
 #[pyo3(signature = (rows, /))]
@@ -38,12 +45,12 @@ pub(crate) fn scatter_gpu_plan_bytes(rows: usize) -> usize {
 
 /// Writes the plan of an index into a tensor of `segments + 2 + rows` 32-bit integers.
 #[pyfunction]
-#[pyo3(signature = (device, stream, index, rows, segments, expects_sorted, plan, workspace, /))]
+#[pyo3(signature = (device, handle, index, rows, segments, expects_sorted, plan, workspace, /))]
 #[allow(clippy::too_many_arguments, reason = "Python's arguments")]
 pub(crate) fn scatter_gpu_plan(
     py: Python<'_>,
     device: u32,
-    stream: u64,
+    handle: u64,
     index: Address,
     rows: usize,
     segments: usize,
@@ -51,9 +58,7 @@ pub(crate) fn scatter_gpu_plan(
     plan: Address,
     workspace: Address,
 ) -> PyResult<()> {
-    let planned = gpu(device).and_then(|gpu| {
-        gpu.fault()?;
-        let stream = TensorStream { gpu, handle: stream };
+    let planned = stream(device, handle).and_then(|stream| {
         // SAFETY: the Python part hands over tensors of these sizes, which PyTorch keeps in the
         // order of the stream; two of them are new.
         unsafe { plan_from_index(stream, index as u64, rows, segments, expects_sorted, plan as u64, workspace as u64) }
@@ -64,19 +69,17 @@ pub(crate) fn scatter_gpu_plan(
 /// Writes the plan of `offsets` offsets of `rows` rows into a tensor of `offsets + 1 + rows` 32-bit
 /// integers.
 #[pyfunction]
-#[pyo3(signature = (device, stream, indptr, offsets, rows, plan, /))]
+#[pyo3(signature = (device, handle, indptr, offsets, rows, plan, /))]
 pub(crate) fn scatter_gpu_plan_from_offsets(
     py: Python<'_>,
     device: u32,
-    stream: u64,
+    handle: u64,
     indptr: Address,
     offsets: usize,
     rows: usize,
     plan: Address,
 ) -> PyResult<()> {
-    let planned = gpu(device).and_then(|gpu| {
-        gpu.fault()?;
-        let stream = TensorStream { gpu, handle: stream };
+    let planned = stream(device, handle).and_then(|stream| {
         let segments = offsets.checked_sub(1).ok_or(Error::NoOffsets { array: "indptr", segments: 0 })?;
         // SAFETY: as in `scatter_gpu_plan`.
         unsafe { plan_from_offsets(stream, indptr as u64, segments, rows, plan as u64) }
@@ -95,8 +98,7 @@ pub(crate) fn scatter_gpu_fault(py: Python<'_>, device: u32) -> PyResult<()> {
 /// [`scatter_gpu_plan`] has written. `allocate` gives a tensor of so many bytes.
 #[pyclass(frozen, module = "megabatch._megabatch")]
 pub(crate) struct GpuTensorSegments {
-    gpu: &'static TensorGpu,
-    stream: u64,
+    stream: TensorStream<'static>,
     plan: Address,
     segments: usize,
     shape: Shape,
@@ -106,15 +108,13 @@ pub(crate) struct GpuTensorSegments {
 
 impl GpuTensorSegments {
     fn segments(&self) -> GpuSegments<'static> {
-        let stream = TensorStream { gpu: self.gpu, handle: self.stream };
-        let GpuTensorSegments { segments, shape, element, .. } = *self;
+        let GpuTensorSegments { stream, segments, shape, element, .. } = *self;
         GpuSegments { stream, plan: self.plan as u64, segments, shape, element }
     }
 
     /// Runs `work` with the address of a workspace. PyTorch gives its memory to nobody but later
     /// work of the stream.
     fn run(&self, py: Python<'_>, bytes: usize, work: impl FnOnce(u64) -> Result<()>) -> PyResult<()> {
-        or_raise(py, self.gpu.fault())?;
         if bytes == 0 {
             return or_raise(py, work(0));
         }
@@ -127,12 +127,12 @@ impl GpuTensorSegments {
 #[pymethods]
 impl GpuTensorSegments {
     #[new]
-    #[pyo3(signature = (device, stream, allocate, plan, segments, batches, rows, columns, kind, /))]
+    #[pyo3(signature = (device, handle, allocate, plan, segments, batches, rows, columns, kind, /))]
     #[allow(clippy::too_many_arguments, reason = "Python's arguments")]
     fn new(
         py: Python<'_>,
         device: u32,
-        stream: u64,
+        handle: u64,
         allocate: Py<PyAny>,
         plan: Address,
         segments: usize,
@@ -141,16 +141,8 @@ impl GpuTensorSegments {
         columns: usize,
         kind: usize,
     ) -> PyResult<Self> {
-        let (gpu, element) = (or_raise(py, gpu(device))?, element_type(kind)?);
-        Ok(GpuTensorSegments {
-            gpu,
-            stream,
-            plan,
-            segments,
-            shape: Shape { batches, rows, columns },
-            element,
-            allocate,
-        })
+        let (stream, element) = (or_raise(py, stream(device, handle))?, element_type(kind)?);
+        Ok(GpuTensorSegments { stream, plan, segments, shape: Shape { batches, rows, columns }, element, allocate })
     }
 
     /// As `TensorSegments.fold`.

@@ -13,7 +13,6 @@ from typing import Any
 import h5py
 import megabatch as mb
 import numpy as np
-from megabatch import _megabatch
 from shared import CHILD_SECONDS_MAX, InFolder, resident_bytes
 
 
@@ -27,7 +26,7 @@ def same(one: list[mb.Batch], other: list[mb.Batch]) -> bool:
 
 def tables_of(loader: mb.Loader) -> Iterator[Any]:
     """The batches of an epoch as tables that tensors take over."""
-    return loader._batches(loader._native.epoch, _megabatch.Epoch.next_tables)
+    return loader._tables()
 
 
 class Batches(InFolder):

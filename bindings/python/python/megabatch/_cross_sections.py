@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _megabatch
-from .dataset import Dataset
 from .errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
 
     from ._graphs import Graphs
+    from .dataset import Dataset
 
 _UNKNOWN_NS = np.iinfo(np.int64).min
 _Numbers = npt.NDArray[np.int64]
@@ -49,9 +48,9 @@ class CrossSections:
                 key="dataset",
             )
         names = {name: place for place, name in enumerate(graphs.names)}
-        self._places = np.array([names.get(name, -1) for name in dataset.instruments], np.int64)
-        """Place of each instrument among the names of the graphs, or -1."""
-        if (self._places < 0).all():
+        # Place of each instrument among the names of the graphs, or -1.
+        name_places = np.array([names.get(name, -1) for name in dataset.instruments], np.int64)
+        if (name_places < 0).all():
             raise ConfigError(
                 f"{graphs.path}: none of its names, such as {next(iter(names), '')!r}, is an instrument of "
                 f"{dataset.path}; graphs are joined with bars by name",
@@ -72,7 +71,7 @@ class CrossSections:
         self._ends = np.append(starts[1:], len(order))[first:]
         self._starts = starts[first:]
         self._samples = dataset.indices[order].astype(np.int64)
-        self._rows = self._places[instruments[order]]
+        self._rows = name_places[instruments[order]]
         self._known_graphs = by_known[last[first:]]
         self._times = distinct[first:]
         self._numbers: _Numbers = np.arange(len(self._times), dtype=np.int64)
@@ -107,18 +106,14 @@ class CrossSections:
 
     def windows(self, samples: _Numbers) -> dict[str, npt.NDArray[Any]]:
         """Windows and targets of samples."""
-        return next(iter(self._part(samples).loader(len(samples))))
+        return next(iter(self._dataset._chosen(samples).loader(len(samples))))
 
     def tensors(self, samples: _Numbers, device: torch.device | None) -> dict[str, torch.Tensor]:
         """As `windows`, on a device, where the bars lie as long as this does."""
         if device is not None and self._on_device is None:
             self._on_device = self._dataset.torch(1, device=device)
-        batches = self._part(samples).torch(len(samples), device=device)
+        batches = self._dataset._chosen(samples).torch(len(samples), device=device)
         return next(iter(batches))
-
-    def _part(self, samples: _Numbers) -> Dataset:
-        own = self._dataset
-        return Dataset(own.path, _native=own._native, _indices=samples, _on_devices=own._on_devices)
 
     def _edges(self, sections: _Numbers, batch: _Numbers, rows: _Numbers) -> dict[str, Any]:
         """Edges between the nodes of a batch whose names are `rows`, by the node that they go to."""

@@ -113,7 +113,7 @@ class GpuTensorSegments:
     Segments of the rows of tensors `[batches, rows, columns]` on a GPU, from a plan that
     [`scatter_gpu_plan`] has written. `allocate` gives a tensor of so many bytes.
     """
-    def __new__(cls, device: SupportsIndex, stream: SupportsIndex, allocate: Any, plan: SupportsIndex, segments: SupportsIndex, batches: SupportsIndex, rows: SupportsIndex, columns: SupportsIndex, kind: SupportsIndex, /) -> GpuTensorSegments: ...
+    def __new__(cls, device: SupportsIndex, handle: SupportsIndex, allocate: Any, plan: SupportsIndex, segments: SupportsIndex, batches: SupportsIndex, rows: SupportsIndex, columns: SupportsIndex, kind: SupportsIndex, /) -> GpuTensorSegments: ...
     def extremum(self, which: SupportsIndex, x: SupportsIndex, base: SupportsIndex, values: SupportsIndex, arguments: SupportsIndex, /) -> None:
         """
         As `TensorSegments.extremum`.
@@ -388,7 +388,7 @@ def scatter_gpu_fault(device: SupportsIndex, /) -> None:
     Raises what kernels have found wrong that have run on a GPU.
     """
 
-def scatter_gpu_plan(device: SupportsIndex, stream: SupportsIndex, index: SupportsIndex, rows: SupportsIndex, segments: SupportsIndex, expects_sorted: bool, plan: SupportsIndex, workspace: SupportsIndex, /) -> None:
+def scatter_gpu_plan(device: SupportsIndex, handle: SupportsIndex, index: SupportsIndex, rows: SupportsIndex, segments: SupportsIndex, expects_sorted: bool, plan: SupportsIndex, workspace: SupportsIndex, /) -> None:
     """
     Writes the plan of an index into a tensor of `segments + 2 + rows` 32-bit integers.
     """
@@ -398,7 +398,7 @@ def scatter_gpu_plan_bytes(rows: SupportsIndex, /) -> int:
     Bytes that [`scatter_gpu_plan`] works with.
     """
 
-def scatter_gpu_plan_from_offsets(device: SupportsIndex, stream: SupportsIndex, indptr: SupportsIndex, offsets: SupportsIndex, rows: SupportsIndex, plan: SupportsIndex, /) -> None:
+def scatter_gpu_plan_from_offsets(device: SupportsIndex, handle: SupportsIndex, indptr: SupportsIndex, offsets: SupportsIndex, rows: SupportsIndex, plan: SupportsIndex, /) -> None:
     """
     Writes the plan of `offsets` offsets of `rows` rows into a tensor of `offsets + 1 + rows` 32-bit
     integers.

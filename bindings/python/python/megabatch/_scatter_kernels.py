@@ -1,7 +1,8 @@
 """Native operations on segments of tensors, without gradients: `_scatter_operators` makes operators of PyTorch of them.
 
-Tensors are on one device, the CPU or a GPU. `src` is `[*, rows, *]` with its rows in dimension `dim`, results `[*, segments, *]`. A plan is a
-tensor of `segments + 2 + rows` 32-bit integers that `plan` has written; no other may be given.
+Tensors are on one device, the CPU or a GPU. `src` is `[*, rows, *]` with its rows in dimension `dim`, results
+`[*, segments, *]`. A plan is a tensor of `segments + 2 + rows` 32-bit integers that `plan` has written; no other may be
+given.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from . import _megabatch
 from ._devices import DeviceName, checked_device
 from ._tensors import SeriesTensors, series_tensors
 from .errors import CapacityError, ForkError
@@ -59,8 +58,7 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         if self._series is None:
             yield from map(self._sent, self._gathered())
             return
-        native = self.loader._native
-        for samples in self.loader._batches(native.epoch_samples, _megabatch.EpochSamples.next_samples):
+        for samples in self.loader._samples():
             numbers = np.frombuffer(samples, np.int64)
             first, end = int(numbers[0]), int(numbers[-1]) + 1
             in_order = self._overlap and end - first == len(numbers) and bool(np.all(np.diff(numbers) == 1))
@@ -68,7 +66,7 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
 
     def _gathered(self) -> Iterator[dict[str, torch.Tensor]]:
         """The batches in memory of the CPU."""
-        for samples, tables in self.loader._batches(self.loader._native.epoch, _megabatch.Epoch.next_tables):
+        for samples, tables in self.loader._tables():
             batch = {key: torch.from_dlpack(table) for key, table in zip(self.loader._keys, tables)}
             batch["sample"] = torch.from_numpy(np.frombuffer(samples, dtype=np.int64).copy())
             yield batch

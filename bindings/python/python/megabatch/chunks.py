@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from . import _megabatch
 from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
@@ -218,9 +217,7 @@ class _Reader:
 
     def _pieces(self, held: _Samples, piece_samples: int) -> Iterator[list[torch.Tensor]]:
         """The samples `held` as tensors of `piece_samples`, which take over the memory that they were read into."""
-        part = Dataset(self._dataset.path, _native=self._dataset._native, _indices=held)
-        loader = part.loader(piece_samples)
-        for _, tables in loader._batches(loader._native.epoch, _megabatch.Epoch.next_tables):
+        for _, tables in self._dataset._chosen(held).loader(piece_samples)._tables():
             yield [torch.from_dlpack(table) for table in tables]
 
     def no_samples(self) -> list[torch.Tensor]:

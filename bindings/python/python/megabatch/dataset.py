@@ -71,24 +71,29 @@ class Dataset:
         path: StrPath,
         *,
         resident: bool = False,
-        _native: _megabatch.Dataset | None = None,
+        _whole: Dataset | None = None,
         _indices: npt.NDArray[np.int64] | None = None,
         _part: str | None = None,
         _keeps: _Temporary | None = None,
         _report: IngestReport | None = None,
-        _on_devices: weakref.WeakValueDictionary[Any, SeriesTensors] | None = None,
     ) -> None:
         _frames.refuse(path, "open")
         self._path = pathlib.Path(path).absolute()
         self._resident = resident
-        self._native = _native or _megabatch.Dataset(self._path, resident=resident)
         self._indices = _indices
         self._part = _part
-        self._keeps = _keeps
         self._report = _report
+        self._native: _megabatch.Dataset
+        self._facts: dict[str, Any]
+        self._keeps: _Temporary | None
         # By device and type; parts of a file share them.
-        self._on_devices = weakref.WeakValueDictionary() if _on_devices is None else _on_devices
-        self._facts: dict[str, Any] = self._native.facts()
+        self._on_devices: weakref.WeakValueDictionary[Any, SeriesTensors]
+        if _whole is not None:
+            self._native, self._facts, self._keeps = _whole._native, _whole._facts, _whole._keeps
+            self._on_devices = _whole._on_devices
+            return
+        self._native = _megabatch.Dataset(self._path, resident=resident)
+        self._facts, self._keeps, self._on_devices = self._native.facts(), _keeps, weakref.WeakValueDictionary()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._path, self._resident, self._indices, self._part)
@@ -188,16 +193,12 @@ class Dataset:
         """A hash of the numbers of the file."""
         return self._native.fingerprint()
 
+    def _chosen(self, indices: npt.NDArray[np.int64], part: str | None = None) -> Dataset:
+        """These samples of the file, which is not read again."""
+        return Dataset(self._path, resident=self._resident, _whole=self, _indices=indices, _part=part)
+
     def _part_of(self, name: str, indices: bytes) -> Dataset:
-        return Dataset(
-            self._path,
-            resident=self._resident,
-            _native=self._native,
-            _indices=np.frombuffer(indices, dtype=np.int64),
-            _part=name,
-            _keeps=self._keeps,
-            _on_devices=self._on_devices,
-        )
+        return self._chosen(np.frombuffer(indices, dtype=np.int64), name)
 
     def _parts(self, parts: tuple[bytes, bytes, bytes, int]) -> tuple[Dataset, Dataset, Dataset]:
         train, validation, test, _ = parts
@@ -339,7 +340,7 @@ class Dataset:
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
         chosen = np.atleast_1d(self.indices[samples])
-        part = Dataset(self._path, _native=self._native, _indices=chosen.astype(np.int64), _keeps=self._keeps)
+        part = self._chosen(chosen.astype(np.int64))
         if not len(part):
             raise ConfigError("no samples were asked for")
         batch = next(iter(part.loader(len(part))))

@@ -136,6 +136,14 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         return self._batches(self._native.epoch, _megabatch.Epoch.next_arrays)
 
+    def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
+        """The batches as their samples and tables to be taken over."""
+        return self._batches(self._native.epoch, _megabatch.Epoch.next_tables)
+
+    def _samples(self) -> Iterator[bytearray]:
+        """The samples of the batches, 64-bit integers, without the batches."""
+        return self._batches(self._native.epoch_samples, _megabatch.EpochSamples.next_samples)
+
     def _batches(self, begin: Callable[[int, int], _E], take: Callable[[_E], _T | None]) -> Iterator[_T]:
         """The batches of an epoch, as `take` takes them of what `begin` gives for an epoch and its first batch."""
         epoch, batch = self._place()

@@ -1,11 +1,12 @@
 //! Maxima and minima of segments with the rows that they are in, and their gradient.
 
-use megabatch_gpu_core::arguments;
-use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
+use megabatch_gpu_core::{arguments, ptx};
 
-use super::GpuSegments;
+use super::{GpuSegments, Operation};
 use crate::error::Result;
 use crate::tensor::Extremum;
+
+const EXTREMUM: Operation = Operation { module: "segment/extremum", ptx: ptx!("extremum") };
 
 impl GpuSegments<'_> {
     /// Bytes that [`extremum`](Self::extremum) works with.
@@ -37,18 +38,18 @@ impl GpuSegments<'_> {
         let which = u32::from(which == Extremum::Min);
         let found = workspace + self.extremum_values_bytes() as u64;
         let (partial, found) = if self.pieces_len() > 0 { (workspace, found) } else { (0, 0) };
-        let (segments, rows, columns) = (self.segments as u64, self.shape.rows as u64, self.shape.columns as u64);
+        let [segments, rows, columns] = self.sizes();
         let len = self.pieces_len();
         let given = arguments![self.plan, x, partial, found, which, segments, rows, columns, len as u64];
         // SAFETY: as the caller promised; there are numbers of `partial` and `found` for each
         // thread.
-        unsafe { self.submit_extremum("extremum_pieces", len, &given) }?;
+        unsafe { self.submit(EXTREMUM, "extremum_pieces", len, &given) }?;
         let len = self.segments_len();
         let given = arguments![
             self.plan, x, partial, found, base, values, arguments, which, segments, rows, columns, len as u64
         ];
         // SAFETY: as the caller promised; there are numbers of both results for each thread.
-        unsafe { self.submit_extremum("extremum_segments", len, &given) }
+        unsafe { self.submit(EXTREMUM, "extremum_segments", len, &given) }
     }
 
     /// The backward pass of [`extremum`](Self::extremum): writes the gradients of the rows that are
@@ -60,19 +61,10 @@ impl GpuSegments<'_> {
     /// # Safety
     /// As the type says.
     pub unsafe fn extremum_backward(&self, arguments: u64, d_out: u64, d_x: u64) -> Result<()> {
-        let (segments, rows, columns) = (self.segments as u64, self.shape.rows as u64, self.shape.columns as u64);
+        let [segments, rows, columns] = self.sizes();
         let len = self.segments_len();
         let given = arguments![arguments, d_out, d_x, segments, rows, columns, len as u64];
         // SAFETY: as the caller promised; a thread writes one number of a row of `d_x`, or none.
-        unsafe { self.submit_extremum("extremum_backward", len, &given) }
-    }
-
-    /// # Safety
-    /// As [`TensorStream::submit`](super::TensorStream).
-    unsafe fn submit_extremum(&self, name: &str, threads: usize, arguments: &Arguments) -> Result<()> {
-        let name = self.kernel_name(name);
-        let kernel = Kernel { module: "segment/extremum", ptx: megabatch_gpu_core::ptx!("extremum"), name: &name };
-        // SAFETY: as the caller promised.
-        unsafe { self.stream.submit(kernel, Launch::for_threads(threads), arguments) }
+        unsafe { self.submit(EXTREMUM, "extremum_backward", len, &given) }
     }
 }

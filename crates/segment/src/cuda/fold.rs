@@ -1,11 +1,12 @@
 //! Sums, means and products of segments.
 
-use megabatch_gpu_core::arguments;
-use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{arguments, ptx};
 
-use super::GpuSegments;
+use super::{GpuSegments, Operation};
 use crate::error::Result;
 use crate::tensor::Fold;
+
+const FOLD: Operation = Operation { module: "segment/fold", ptx: ptx!("fold") };
 
 impl GpuSegments<'_> {
     /// Bytes that [`fold`](Self::fold) works with.
@@ -24,29 +25,15 @@ impl GpuSegments<'_> {
     pub unsafe fn fold(&self, fold: Fold, x: u64, base: u64, out: u64, workspace: u64) -> Result<()> {
         let which = u32::from(fold == Fold::Product) * 2;
         let partial = if self.pieces_len() > 0 { workspace } else { 0 };
-        let (segments, rows, columns) = (self.segments as u64, self.shape.rows as u64, self.shape.columns as u64);
+        let [segments, rows, columns] = self.sizes();
         let len = self.pieces_len();
         let arguments = arguments![self.plan, x, partial, which, segments, rows, columns, len as u64];
         // SAFETY: as the caller promised; there is a number of `partial` for each thread.
-        unsafe { self.submit_fold("fold_pieces", len, &arguments) }?;
+        unsafe { self.submit(FOLD, "fold_pieces", len, &arguments) }?;
         let (is_mean, len) = (u32::from(fold == Fold::Mean), self.segments_len());
         let arguments =
             arguments![self.plan, x, partial, base, out, which, is_mean, segments, rows, columns, len as u64];
         // SAFETY: as the caller promised; there is a number of `out` for each thread.
-        unsafe { self.submit_fold("fold_segments", len, &arguments) }
-    }
-
-    /// # Safety
-    /// As [`TensorStream::submit`](super::TensorStream).
-    unsafe fn submit_fold(
-        &self,
-        name: &str,
-        threads: usize,
-        arguments: &megabatch_gpu_core::kernel::Arguments,
-    ) -> Result<()> {
-        let name = self.kernel_name(name);
-        let kernel = Kernel { module: "segment/fold", ptx: megabatch_gpu_core::ptx!("fold"), name: &name };
-        // SAFETY: as the caller promised.
-        unsafe { self.stream.submit(kernel, Launch::for_threads(threads), arguments) }
+        unsafe { self.submit(FOLD, "fold_segments", len, &arguments) }
     }
 }

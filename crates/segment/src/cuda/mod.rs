@@ -123,6 +123,13 @@ pub struct GpuSegments<'g> {
     pub element: ElementType,
 }
 
+/// The kernels of an operation.
+#[derive(Clone, Copy)]
+struct Operation {
+    module: &'static str,
+    ptx: &'static str,
+}
+
 impl GpuSegments<'_> {
     /// Numbers of the rows.
     fn rows_len(&self) -> usize {
@@ -147,8 +154,20 @@ impl GpuSegments<'_> {
         (self.pieces_len() * self.element.wide_bytes()).next_multiple_of(8)
     }
 
-    /// The name of a kernel for this type of numbers.
-    fn kernel_name(&self, kernel: &str) -> String {
-        format!("{kernel}_{}", self.element.suffix())
+    /// Segments, rows and columns, as kernels take them.
+    fn sizes(&self) -> [u64; 3] {
+        [self.segments as u64, self.shape.rows as u64, self.shape.columns as u64]
+    }
+
+    /// Submits the kernel of an operation for this type of numbers.
+    ///
+    /// # Safety
+    /// As [`Kernel::submit_to`].
+    #[allow(unsafe_code, reason = "tensors come as addresses")]
+    unsafe fn submit(&self, operation: Operation, kernel: &str, threads: usize, arguments: &Arguments) -> Result<()> {
+        let name = format!("{kernel}_{}", self.element.suffix());
+        let Operation { module, ptx } = operation;
+        // SAFETY: as the caller promised.
+        unsafe { self.stream.submit(Kernel { module, ptx, name: &name }, Launch::for_threads(threads), arguments) }
     }
 }

@@ -1,11 +1,12 @@
 //! Softmax and its logarithm over the rows of each segment, and their gradients.
 
-use megabatch_gpu_core::arguments;
-use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
+use megabatch_gpu_core::{arguments, ptx};
 
-use super::GpuSegments;
+use super::{GpuSegments, Operation};
 use crate::error::Result;
 use crate::tensor::Softmax;
+
+const SOFTMAX: Operation = Operation { module: "segment/softmax", ptx: ptx!("softmax") };
 
 /// Threads that look for rows without a segment, of which there are seldom any.
 const OUTSIDE_THREADS: usize = 1 << 14;
@@ -75,7 +76,7 @@ impl GpuSegments<'_> {
             Softmax::Plain => (0u32, 0.0),
             Softmax::Logarithm { eps } => (1, eps),
         };
-        let (segments, rows, columns) = (self.segments as u64, self.shape.rows as u64, self.shape.columns as u64);
+        let [segments, rows, columns] = self.sizes();
         let (pieces, bytes) = (self.pieces_len(), self.wide_bytes() as u64);
         if pieces > 0 {
             let [partial, greatest, sums] = [0, 1, 2].map(|part| workspace + part * bytes);
@@ -84,10 +85,10 @@ impl GpuSegments<'_> {
                 let arguments =
                     arguments![self.plan, one, other, greatest, partial, term, segments, rows, columns, pieces as u64];
                 // SAFETY: as the caller promised; each thread has a number of `partial`.
-                unsafe { self.submit_softmax("softmax_pieces", pieces, &arguments) }?;
+                unsafe { self.submit(SOFTMAX, "softmax_pieces", pieces, &arguments) }?;
                 let arguments = arguments![self.plan, partial, results, term, segments, rows, columns, pieces as u64];
                 // SAFETY: as above, of `results`.
-                unsafe { self.submit_softmax("softmax_long", pieces, &arguments) }
+                unsafe { self.submit(SOFTMAX, "softmax_long", pieces, &arguments) }
             };
             let has_greatest = term == Term::Exponentials;
             if has_greatest {
@@ -111,25 +112,16 @@ impl GpuSegments<'_> {
                 pieces as u64
             ];
             // SAFETY: as the caller promised; a row is in one piece.
-            unsafe { self.submit_softmax("softmax_rows", pieces, &arguments) }?;
+            unsafe { self.submit(SOFTMAX, "softmax_rows", pieces, &arguments) }?;
         }
         let len = self.segments_len();
         let arguments =
             arguments![self.plan, one, other, to, term as u32, is_logarithm, eps, segments, rows, columns, len as u64];
         // SAFETY: as the caller promised; a row is in one segment.
-        unsafe { self.submit_softmax("softmax_segments", len, &arguments) }?;
+        unsafe { self.submit(SOFTMAX, "softmax_segments", len, &arguments) }?;
         let arguments = arguments![self.plan, to, segments, self.shape.batches as u64, rows, columns];
         let threads = self.rows_len().min(OUTSIDE_THREADS);
         // SAFETY: as the caller promised; threads write numbers of `to` that no other writes.
-        unsafe { self.submit_softmax("softmax_outside", threads, &arguments) }
-    }
-
-    /// # Safety
-    /// As [`TensorStream::submit`](super::TensorStream).
-    unsafe fn submit_softmax(&self, name: &str, threads: usize, arguments: &Arguments) -> Result<()> {
-        let name = self.kernel_name(name);
-        let kernel = Kernel { module: "segment/softmax", ptx: megabatch_gpu_core::ptx!("softmax"), name: &name };
-        // SAFETY: as the caller promised.
-        unsafe { self.stream.submit(kernel, Launch::for_threads(threads), arguments) }
+        unsafe { self.submit(SOFTMAX, "softmax_outside", threads, &arguments) }
     }
 }
