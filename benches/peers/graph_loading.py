@@ -1,13 +1,16 @@
 """Batches of 128 graphs as PyTorch Geometric has them: from megabatch's file, from PyG's own DataLoader over graphs in memory, and from a folder with a file
 of `torch.save` a graph, as users write it in `__getitem__`.
 
-    python3 graph_loading.py GRAPHS.mbg [--batch 128] [--rounds 7]
+    python3 graph_loading.py GRAPHS.mbg [--batch 128] [--rounds 7] [--epochs 0]
 
-Each side makes five epochs of shuffled batches in turn, and sums a number of each batch. Printed: ms a batch, the median of the rounds, and ratios. PyTorch, PyTorch
-Geometric and the Python module megabatch are needed.
+Each side makes five epochs of shuffled batches in turn, and sums a number of each batch. Printed: ms a batch, the median of the rounds, and ratios. With --epochs,
+each side makes as many epochs in a process of its own, also with two worker processes: printed is the memory that no other process shares, of the process and its
+workers, after the first tenth of the epochs and at their end. PyTorch, PyTorch Geometric and the Python module megabatch are needed.
 """
 import argparse
 import itertools
+import multiprocessing
+import os
 import statistics
 import tempfile
 import time
@@ -38,6 +41,66 @@ class Files(Dataset):
         return torch.load(self.folder / f"{number}.pt", weights_only=False)
 
 
+class Mapped(Dataset):
+    """The graphs of megabatch's file, one by one."""
+
+    def __init__(self, graphs):
+        self.graphs = graphs
+
+    def __len__(self):
+        return len(self.graphs)
+
+    def __getitem__(self, number):
+        return self.graphs.pyg(number)
+
+
+def own_mib():
+    """Memory of this process and its children that they alone have."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    kib = 0
+    for process in [str(os.getpid()), *children]:
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            kib += int(line.split()[1]) if line.startswith("Private_") else 0
+    return kib / 1024
+
+
+def with_workers(dataset, batch):
+    return DataLoader(dataset, batch, shuffle=True, num_workers=2, persistent_workers=True)
+
+
+# Loaders whose memory is watched, by the graphs of the file, the folder and the size of a batch.
+WATCHED = {
+    "megabatch": lambda graphs, folder, batch: graphs.loader(batch, shuffle=True, pyg=True),
+    "graphs of megabatch's file, 2 workers": lambda graphs, folder, batch: with_workers(Mapped(graphs), batch),
+    "graphs in memory, 2 workers": lambda graphs, folder, batch: with_workers([graphs.pyg(k) for k in range(len(graphs))], batch),
+    "a file a graph, 2 workers": lambda graphs, folder, batch: with_workers(Files(folder, len(graphs)), batch),
+}
+
+
+def growth(path, folder, name, batch, epochs, answers):
+    """Puts the memory of a side early and late in `epochs`."""
+    loader, marks = WATCHED[name](mb.graph.open(path), folder, batch), []
+    begun = time.perf_counter()
+    for epoch in range(1, epochs + 1):
+        for each in loader:
+            float(each.x[0, 0])
+        if epoch in (epochs // 10, epochs):
+            marks.append(own_mib())
+    answers.put((marks, time.perf_counter() - begun))
+
+
+def memory(path, folder, batch, epochs):
+    print(f"| {epochs} epochs | MiB after {epochs // 10} | MiB at the end | s |\n| --- | ---: | ---: | ---: |")
+    context = multiprocessing.get_context("spawn")
+    for name in WATCHED:
+        answers = context.SimpleQueue()
+        process = context.Process(target=growth, args=(path, folder, name, batch, epochs, answers))
+        process.start()
+        (early, late), seconds = answers.get()
+        process.join()
+        print(f"| {name} | {early:.1f} | {late:.1f} | {seconds:.0f} |", flush=True)
+
+
 def ms_a_batch(loader, most):
     begun, batches, total = time.perf_counter(), 0, 0.0
     for batch in itertools.chain.from_iterable(itertools.repeat(loader, EPOCHS)):
@@ -61,6 +124,7 @@ def main():
     parser.add_argument("graphs", type=Path)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--epochs", type=int, default=0, help="epochs over which memory is watched; 0 for none")
     args = parser.parse_args()
     torch.set_num_threads(2)
     graphs = mb.graph.open(args.graphs)
@@ -76,6 +140,9 @@ def main():
             "DataLoader over graphs in memory": (DataLoader(data, args.batch, shuffle=True, drop_last=True), None),
             "a file a graph": (DataLoader(Files(Path(folder), len(data)), args.batch, shuffle=True, drop_last=True), FILE_BATCHES),
         }
+        if args.epochs:
+            memory(args.graphs, Path(folder), args.batch, args.epochs)
+            return
         rounds = [{name: ms_a_batch(loader, most) for name, (loader, most) in sides.items()} for _ in range(args.rounds)]
     print("| side | ms a batch | times as long, in the rounds |\n| --- | ---: | --- |")
     for name in sides:

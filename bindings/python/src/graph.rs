@@ -7,7 +7,8 @@ use megabatch_run::graph::{ExportFormat, ExportRequest, GraphArrays, GraphReader
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
 
-use crate::convert::{Facts, bytes_of, dict as as_facts, facts, numbers};
+use crate::arrays::graph_arrays;
+use crate::convert::{Arrays, Facts, bytes_of, dict as as_facts, facts, numbers};
 use crate::failure::{OrRaise as _, kind_error};
 use crate::training::{Told, told};
 
@@ -53,6 +54,13 @@ impl Graphs {
     fn known_times<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         let times: Vec<i64> = self.reader.known_times().map(|time| time.unwrap_or(UNKNOWN_NS)).collect();
         bytes_of(py, &times)
+    }
+
+    /// The arrays of the graph with this number, where they lie. Its floats may be written if
+    /// `writable`, and what is written there is seen by all arrays of the graph.
+    fn graph<'py>(&self, py: Python<'py>, number: usize, writable: bool) -> PyResult<Arrays<'py>> {
+        let graph = self.reader.graph(number).or_raise(py)?;
+        graph_arrays(py, graph, writable)
     }
 
     /// The arrays of the graphs with the numbers `graphs`, 64-bit integers.

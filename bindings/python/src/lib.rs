@@ -11,6 +11,7 @@ mod context;
 mod convert;
 mod dataset;
 mod failure;
+mod files;
 mod follow;
 mod functions;
 mod graph;
@@ -36,6 +37,8 @@ mod _megabatch {
     use crate::context::context_bars;
     #[pymodule_export]
     use crate::dataset::Dataset;
+    #[pymodule_export]
+    use crate::files::{compare, convert, inspect};
     #[pymodule_export]
     use crate::follow::Follower;
     #[pymodule_export]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import pickle
 import unittest
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,19 @@ def sums_of(path: Path, results: Any) -> None:
 
 
 OPENED: list[Any] = []
+
+
+class Items:
+    """Graphs as a dataset whose items are `Data` objects."""
+
+    def __init__(self, graphs: Any) -> None:
+        self.graphs = graphs
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.graphs.pyg(number)
 
 
 class Unknown:
@@ -78,15 +93,43 @@ class Graphs(InFolder):
         self.assertIn(key, self.graphs)
         self.assertEqual(len(list(self.graphs)), 40)
 
-    def test_arrays_are_their_own(self) -> None:
-        graph = self.graphs[3]
-        assert graph.x is not None
-        graph.x[:] = 1000
-        graph.edge_index[:] = 0
-        again = self.graphs[3]
-        assert again.x is not None
-        np.testing.assert_array_equal(again.x, self.plain[3]["x"])
-        mb.graph.verify(self.path)
+    def test_floats_lie_where_the_file_is_mapped(self) -> None:
+        first, again = self.graphs[3], mb.graph.open(self.path)[3]
+        assert first.x is not None and first.edge_attr is not None and first.y is not None and again.x is not None
+        for array in (first.x, first.edge_attr, first.y):
+            with self.assertRaises(ValueError):
+                array[:] = 1000
+            with self.assertRaises(ValueError):
+                array.flags.writeable = True
+        own = self.graphs[3].x
+        assert own is not None
+        self.assertEqual(own.ctypes.data, first.x.ctypes.data)
+        self.assertNotEqual(again.x.ctypes.data, first.x.ctypes.data)
+        # The others are made anew.
+        first.edge_index[:] = 0
+        self.assertTrue(np.any(self.graphs[3].edge_index))
+        # They outlive the file.
+        del self.graphs
+        self.path.unlink()
+        np.testing.assert_array_equal(first.x, self.plain[3]["x"])
+
+    def test_half_precision_is_widened(self) -> None:
+        half = self.folder / "half.mbg"
+        self.program("graph", "build", self.folder / "paths", "--kind", "tu", "--out", half, "--feature-width", "f16", "--edge-width", "f16")
+        graph = mb.graph.open(half)[3]
+        np.testing.assert_array_equal(graph.x, self.plain[3]["x"])
+        np.testing.assert_array_equal(graph.edge_attr, self.graphs[3].edge_attr)
+
+    def test_graphs_go_to_new_processes(self) -> None:
+        some = self.graphs[[4, 9, 2]]
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            again: Any = pool.apply(pickle.loads, (pickle.dumps(some),))
+        self.assertEqual(again.keys, some.keys)
+        np.testing.assert_array_equal(again[1].x, some[1].x)
+        held = pickle.dumps(some)
+        mb.graph.save([{"edge_index": np.array([[0], [1]]), "x": np.ones((2, 1), np.float32)}], self.path)
+        with self.assertRaisesRegex(mb.DataError, "other graphs than when it was opened before"):
+            pickle.loads(held)
 
     def test_a_batch_is_its_graphs_one_after_the_other(self) -> None:
         batch = self.graphs.arrays([5, 0, 5])
@@ -292,6 +335,35 @@ class Graphs(InFolder):
         tensors = next(iter(self.graphs.loader(4, device="cpu")))
         self.assertIsInstance(tensors["x"], torch.Tensor)
 
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
+    def test_what_is_written_to_a_tensor_is_seen_by_no_batch_and_no_process(self) -> None:
+        import torch
+
+        written = self.graphs.pyg(3)
+        for name in ("x", "edge_attr", "y", "edge_index"):
+            written[name][:] = 1000
+        # As in a dataset in memory, it stays; edges are made anew.
+        self.assertTrue(bool((self.graphs.pyg(3).x == 1000).all()))
+        self.assertFalse(bool((self.graphs.pyg(3).edge_index == 1000).any()))
+        # A tensor on a read-only array may be written by mistake: that does not end the process.
+        array = self.graphs[5].x
+        assert array is not None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            torch.from_numpy(array)[:] = 1000
+        for number in (3, 5):
+            np.testing.assert_array_equal(self.graphs.arrays([number])["x"], self.plain[number]["x"])
+            np.testing.assert_array_equal(mb.graph.open(self.path).pyg(number).x, self.plain[number]["x"])
+        mb.graph.verify(self.path)
+
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
+    def test_workers_of_a_dataloader_share_the_file(self) -> None:
+        from torch_geometric.loader import DataLoader
+
+        batches: Any = DataLoader(Items(self.graphs), 8, num_workers=2, multiprocessing_context="spawn")
+        found = np.concatenate([batch.x.numpy() for batch in batches])
+        np.testing.assert_array_equal(found, np.concatenate([plain["x"] for plain in self.plain]))
+
 
 if __name__ == "__main__":
     unittest.main()
@@ -393,6 +465,38 @@ class CrossSections(InFolder):
         rest = self.graphs.loader(4, shuffle=True, seed=1, dataset=train)
         rest.load_state_dict(other.state_dict())
         self.assertEqual([batch["sample"].tolist() for batch in rest], whole[1:])
+
+    def test_graphs_are_built_from_frames(self) -> None:
+        import pandas
+        import polars
+
+        paths = sorted((self.folder / "shares").glob("*.csv"))
+        by_symbol = {path.stem: pandas.read_csv(path, parse_dates=["date"]) for path in paths}
+        rows = pandas.concat([frame.assign(symbol=name) for name, frame in by_symbol.items()])
+        for frames in (by_symbol, rows, polars.from_pandas(rows)):
+            path = self.folder / "frames.mbg"
+            path.unlink(missing_ok=True)
+            facts = mb.graph.build(frames, path, kind="correlation", lookback=15, k=2, progress=False)
+            self.assertEqual(facts["data"], self.graphs.facts["data"])
+            self.assertEqual(path.read_bytes(), Path(self.graphs.path).read_bytes())
+        by_symbol["BBB"].loc[7, "high"] = 0.001
+        with self.assertRaisesRegex(mb.DataError, "row 7 of the frame") as raised:
+            mb.graph.build(by_symbol, path, kind="correlation", lookback=15, k=2)
+        self.assertEqual(raised.exception.fields["row"], 7)
+
+    def test_points_come_from_frames(self) -> None:
+        import pandas
+
+        points = pandas.DataFrame({"x": [0.1, 1.1, 0.1], "node": ["A", "B", "C"], "y": [1 / 3, 0.0, 1e-17], "z": [0, 0, 9]})
+        path, file = self.folder / "points.mbg", self.folder / "points.csv"
+        mb.graph.build(points, path, kind="radius", radius=2.0)
+        points[["node", "x", "y", "z"]].to_csv(file, index=False)
+        again = self.folder / "file.mbg"
+        mb.graph.build(file, again, kind="radius", radius=2.0)
+        self.assertEqual(path.read_bytes(), again.read_bytes())
+        self.assertEqual(mb.graph.open(path)[0].edge_index.tolist(), [[1, 0], [0, 1]])
+        with self.assertRaisesRegex(mb.ConfigError, "kind is tu, and inputs are frames: graph.build takes a frame of points"):
+            mb.graph.build(points, path, kind="tu")
 
     @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
     def test_tensors_and_batches_of_geometric(self) -> None:

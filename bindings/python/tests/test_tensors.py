@@ -98,9 +98,17 @@ class OnDevice(InFolder):
         ds = self.series()
         with fake_tensors.Gpu.there(1 << 30):
             batches: Any = ds.torch(32, device="cuda")
+            plan = batches.plan()
+            self.assertTrue(plan["stays"])
+            # Nothing was read for it.
+            self.assertFalse(ds._on_devices)
             for found, expected in zip(batches, ds.loader(32)):
                 self.check_same(found, expected)
                 self.assertEqual({str(tensor.device) for tensor in found.values()}, {"cuda:0"})
+            there = ds.tensors("cuda")
+            held = [*there.bars.values(), *there.first_bars.values(), there.targets, there.samples]
+            self.assertEqual(plan["series_bytes"], sum(tensor.nbytes for tensor in held))
+            del there, held
             self.assertNotIn("pin_memory", [what for what, _ in fake_tensors.Gpu.said])
         del batches, found
         gc.collect()
@@ -109,10 +117,20 @@ class OnDevice(InFolder):
                 ds.tensors("cuda")
             with self.assertLogs("megabatch", "WARNING"):
                 batches = ds.torch(32, device="cuda")
+            self.assertEqual(batches.plan(), {"series_bytes": 0, "stays": False})
             for found, expected in zip(batches, ds.loader(32)):
                 self.check_same(found, expected)
                 self.assertEqual({str(tensor.device) for tensor in found.values()}, {"cuda:0"})
             self.assertIn("pin_memory", [what for what, _ in fake_tensors.Gpu.said])
+        del batches, found
+        gc.collect()
+        with fake_tensors.Gpu.there(1 << 30):
+            batches = ds.torch(32, device="cuda")
+            # Another program takes the memory after the plan was made.
+            fake_tensors.Gpu.free_bytes = 1000
+            with self.assertLogs("megabatch", "WARNING"):
+                self.check_same(next(iter(batches)), next(iter(ds.loader(32))))
+            self.assertFalse(batches.plan()["stays"])
 
     def test_epochs_and_files_leave_no_memory_behind(self) -> None:
         path = self.series().path

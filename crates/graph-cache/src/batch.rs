@@ -42,7 +42,7 @@ use crate::file::{GraphFile, StoredGraph};
 /// assert_eq!(batch.node_offsets(), [0, 3, 5]);
 /// assert_eq!(batch.edge_offsets(), [0, 2, 3]);
 /// assert_eq!(batch.block(1).csr().columns_of(1), [0]);
-/// assert_eq!(batch.edge_index(), [[0, 1, 3], [1, 2, 4]]); // from, to: as in PyTorch Geometric
+/// assert_eq!(batch.edge_index(), [0, 1, 3, 1, 2, 4]); // from, to: as in PyTorch Geometric
 /// # Ok::<(), megabatch_graph_cache::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -146,19 +146,24 @@ impl<I: Index> BlockDiagonal<I> {
         (0..self.len()).map(|place| self.block(place))
     }
 
-    /// The whole as PyTorch Geometric's `edge_index`, for exporters and tests: the nodes that edges
-    /// come from, `[edges]`, and those that they go to, in the order of the blocks and of their
-    /// rows.
-    pub fn edge_index(&self) -> [Vec<i64>; 2] {
-        let [mut from, mut to] = [(); 2].map(|()| Vec::with_capacity(self.edges()));
+    /// The whole as PyTorch Geometric's `edge_index`, [2, edges] row-major: the nodes that edges
+    /// come from, then those that they go to, in the order of the blocks and of their rows.
+    pub fn edge_index(&self) -> Vec<i64> {
+        let mut ends = vec![0; 2 * self.edges()];
+        let (mut from, mut to) = ends.split_at_mut(self.edges());
         for (block, &start) in self.blocks().zip(&self.node_offsets) {
             let csr = block.csr();
             for row in 0..csr.rows() {
                 let columns = csr.columns_of(row);
-                from.extend(columns.iter().map(|column| start as i64 + column.wide() as i64));
-                to.extend(std::iter::repeat_n((start + row) as i64, columns.len()));
+                let (own_from, own_to);
+                (own_from, from) = from.split_at_mut(columns.len());
+                (own_to, to) = to.split_at_mut(columns.len());
+                for (end, column) in own_from.iter_mut().zip(columns) {
+                    *end = start as i64 + column.wide() as i64;
+                }
+                own_to.fill((start + row) as i64);
             }
         }
-        [from, to]
+        ends
     }
 }

@@ -15,6 +15,8 @@ pub use batch::BlockDiagonal;
 pub use builder::{Builder, Identity};
 pub use cache::{BuildOptions, BuildProgress, Collected, Fetched, GraphCache, Stale, build_cached};
 pub use error::{CollectionChange, Error, Result};
-pub use file::{FloatWidth, Floats, GraphFile, IndexWidth, StoredGraph, Widths};
+pub use file::{
+    FloatArray, FloatWidth, Floats, GraphFile, IndexWidth, PrivateGraph, PrivateGraphs, StoredGraph, Widths,
+};
 pub use graph::{Graph, Targets};
 pub use schema::{Schema, TargetLevel};

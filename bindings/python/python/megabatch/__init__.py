@@ -21,6 +21,7 @@ from .errors import (
     MegabatchError,
     NumericError,
 )
+from .files import Comparison, FileReport, compare, convert, inspect
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 from .system import Examination, doctor
 from .training import (
@@ -47,12 +48,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "CapacityError",
+    "Comparison",
     "ConfigError",
     "DataError",
     "Dataset",
     "DeviceError",
     "Evaluation",
     "Examination",
+    "FileReport",
     "Follower",
     "Forecast",
     "ForkError",
@@ -71,9 +74,12 @@ __all__ = [
     "TensorOptions",
     "Timeframe",
     "__version__",
+    "compare",
+    "convert",
     "doctor",
     "graph",
     "ingest",
+    "inspect",
     "leak",
     "load_run",
     "memory",

@@ -30,9 +30,7 @@ class BarsFolder:
     def with_files(self, by_symbol: Mapping[str, _frames.Bars]) -> Iterator[list[str]]:
         """The paths of the bars, written beside those of before. They go again if an error follows that leaves the
         series as it was."""
-        for symbol in by_symbol:
-            if not symbol or os.path.basename(symbol) != symbol:
-                raise DataError(f"symbol {symbol!r}: expected a name that a file may have", column="symbol")
+        _frames.require_file_names(by_symbol)
         before = _identity(self._series)
         own = self._listed()
         folder = self._new_folder(own)

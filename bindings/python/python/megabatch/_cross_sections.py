@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from ._graphs import Graphs
+    from ._torch import TensorBatches
     from .dataset import Dataset
 
 _UNKNOWN_NS = np.iinfo(np.int64).min
@@ -29,7 +30,7 @@ class CrossSections:
 
     def __init__(self, graphs: Graphs, dataset: Dataset) -> None:
         self._graphs, self._dataset = graphs, dataset
-        self._on_device: Any = None
+        self._on_device: TensorBatches | None = None
         times, instruments = dataset.times, dataset.sample_instruments
         if dataset.layout != "series" or times is None or instruments is None:
             raise ConfigError(
@@ -109,11 +110,14 @@ class CrossSections:
         return next(iter(self._dataset._chosen(samples).loader(len(samples))))
 
     def tensors(self, samples: _Numbers, device: torch.device | None) -> dict[str, torch.Tensor]:
-        """As `windows`, on a device, where the bars lie as long as this does."""
+        """As `windows`: on a device, where the bars lie as long as this does, or in memory of the CPU where they do not
+        fit."""
         if device is not None and self._on_device is None:
             self._on_device = self._dataset.torch(1, device=device)
-        batches = self._dataset._chosen(samples).torch(len(samples), device=device)
-        return next(iter(batches))
+        series = self._on_device.series() if self._on_device is not None else None
+        if series is not None:
+            return series.batch(samples)
+        return next(iter(self._dataset._chosen(samples).torch(len(samples))))
 
     def _edges(self, sections: _Numbers, batch: _Numbers, rows: _Numbers) -> dict[str, Any]:
         """Edges between the nodes of a batch whose names are `rows`, by the node that they go to."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,13 @@ def by_symbol(
     found = {name: _bars(_Table.open(own), zone, columns, label_end) for name, own in chosen.items()}
     # Tickers share the rows, and one that was not traded has no bar in its.
     return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
+
+
+def require_file_names(symbols: Iterable[str]) -> None:
+    """Refuses symbols that no file can be named after."""
+    for symbol in symbols:
+        if not symbol or os.path.basename(symbol) != symbol:
+            raise DataError(f"symbol {symbol!r}: expected a name that a file may have", column="symbol")
 
 
 def columns(frame: Any) -> dict[str, npt.NDArray[Any]]:

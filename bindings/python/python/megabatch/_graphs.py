@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from . import _megabatch
 from ._cross_sections import CrossSections
-from .errors import ConfigError
+from .errors import ConfigError, DataError
 from .loader import require_same_order
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ _FLOATS = ("edge_weight", "edge_attr", "x", "y")
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """A graph with N nodes and E edges. Arrays are its own, and absent ones `None`."""
+    """A graph with N nodes and E edges. Arrays of floats are seen where the file is mapped, without a copy, and
+    read-only; absent ones are `None`."""
 
     key: str
     """Its name in the file, such as a day."""
@@ -79,6 +80,9 @@ class Graphs(Sequence[Graph]):
         """The graphs of the file `path`."""
         file = _File(path)
         return cls(file, np.arange(len(file.native), dtype=np.int64))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.path, self._facts["data"], self._numbers)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -141,14 +145,8 @@ class Graphs(Sequence[Graph]):
     def __getitem__(self, which: Indices) -> Graphs: ...
 
     def __getitem__(self, which: int | str | Indices) -> Graph | Graphs:
-        if isinstance(which, str):
-            number = self._file.native.find(which)
-            if number not in self._numbers:
-                raise KeyError(which)
-            return self._graph(number)
-        if isinstance(which, (int, np.integer)):
-            # An IndexError, by which a loop over a sequence ends.
-            return self._graph(int(self._numbers[which]))
+        if isinstance(which, (int, np.integer, str)):
+            return self._graph(self._number(which))
         chosen = self._numbers[which if isinstance(which, slice) else np.asarray(which)]
         return Graphs(self._file, chosen)
 
@@ -163,15 +161,16 @@ class Graphs(Sequence[Graph]):
         return self._arrays(numbers)
 
     def pyg(self, which: int | str) -> Any:
-        """A graph as a `Data` of PyTorch Geometric."""
+        """A graph as a `Data` of PyTorch Geometric. Its tensors of floats lie where the file is mapped, without a copy:
+        as in a dataset in memory, what is written to one stays for the next `pyg` of the graph. It changes neither the
+        file nor batches nor other processes."""
         import torch
         import torch_geometric.data
 
-        graph = self[which]
-        parts = {"x": graph.x, "edge_index": graph.edge_index, "edge_weight": graph.edge_weight}
-        parts.update(edge_attr=graph.edge_attr, y=graph.y)
-        tensors = {name: torch.from_numpy(array) for name, array in parts.items() if array is not None}
-        return torch_geometric.data.Data(**tensors, num_nodes=graph.num_nodes)
+        arrays = self._file.native.graph(self._number(which), True)
+        nodes = len(arrays.pop("node_names"))
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return torch_geometric.data.Data(**tensors, num_nodes=nodes)
 
     def loader(
         self,
@@ -209,8 +208,18 @@ class Graphs(Sequence[Graph]):
         items = self if dataset is None else CrossSections(self, dataset)
         return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
 
+    def _number(self, which: int | str) -> int:
+        """The number of a graph in the file."""
+        if isinstance(which, str):
+            number = self._file.native.find(which)
+            if number not in self._numbers:
+                raise KeyError(which)
+            return number
+        # An IndexError, by which a loop over a sequence ends.
+        return int(self._numbers[which])
+
     def _graph(self, number: int) -> Graph:
-        arrays = self._arrays(np.array([number]))
+        arrays = self._file.native.graph(number, False)
         names = self._facts["names"]
         known = int(self._file.known_times[number])
         return Graph(
@@ -218,7 +227,7 @@ class Graphs(Sequence[Graph]):
             **{name: arrays.get(name) for name in ("edge_index", *_FLOATS)},  # type: ignore[arg-type]
             names=[names[name] for name in arrays["node_names"]] if names else None,
             known_time=None if known == _UNKNOWN_NS else np.datetime64(known, "ns"),
-            num_nodes=len(arrays["batch"]),
+            num_nodes=len(arrays["node_names"]),
         )
 
     def _arrays(self, numbers: npt.NDArray[np.int64]) -> Arrays:
@@ -243,6 +252,14 @@ class Graphs(Sequence[Graph]):
 
     def __repr__(self) -> str:
         return f"<megabatch.graph.Graphs: {len(self)} of {self.path}>"
+
+
+def _reopened(path: str, data: str, numbers: npt.NDArray[np.int64]) -> Graphs:
+    """The graphs of a file in another process."""
+    file = _File(path)
+    if file.facts["data"] != data:
+        raise DataError(f"{path}: it has other graphs than when it was opened before", file=path)
+    return Graphs(file, numbers)
 
 
 class GraphLoader:

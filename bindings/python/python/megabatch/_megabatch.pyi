@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "context_bars", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "ingest", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "ingest", "inspect", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -157,6 +157,11 @@ class Graphs:
     def find(self, /, key: str) -> int:
         """
         Number of the graph with a key.
+        """
+    def graph(self, /, number: SupportsIndex, writable: bool) -> dict[str, NDArray[Any]]:
+        """
+        The arrays of the graph with this number, where they lie. Its floats may be written if
+        `writable`, and what is written there is seen by all arrays of the graph.
         """
     def known_times(self, /) -> bytearray:
         """
@@ -310,11 +315,21 @@ def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     Builds graphs into a file.
     """
 
+def compare(runs: SupportsGetItem[int, str | PathLike[str]], out: str | PathLike[str] | None) -> tuple[str, dict[str, Any]]:
+    """
+    Settings and results of runs side by side, also as the page `out`.
+    """
+
 def context_bars(call: Mapping[str, Any]) -> tuple[bytes, int, list[tuple[str, bytes]], list[tuple[str, bytes]]]:
     """
     Open times of the closed bars of a timeframe, their length, their columns, and those of the
     features that another instrument has too: computed ones that are neither of the clock nor in
     pips, and columns that it has.
+    """
+
+def convert(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """
+    Turns windows into a series or back, or stores a file in other chunks.
     """
 
 def doctor(python: str | PathLike[str] | None) -> tuple[bool, str, dict[str, Any]]:
@@ -356,6 +371,11 @@ def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, l
 def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Makes a series file from files of bars, with options named as in `megabatch ingest`.
+    """
+
+def inspect(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """
+    Contents and faults of a file of samples or bars.
     """
 
 def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], context: SupportsGetItem[int, str], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:

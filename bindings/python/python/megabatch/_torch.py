@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from ._devices import DeviceName, checked_device
-from ._tensors import SeriesTensors, series_tensors
+from ._tensors import SeriesPlan, SeriesTensors, require_dtype, require_fits, series_plan, series_tensors
 from .errors import CapacityError, ForkError
 from .loader import Loader
 
@@ -35,16 +35,36 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         super().__init__()
         self.loader, self._dtype, self._overlap = loader, dtype, overlap
         self._series: SeriesTensors | None = None
+        self._plan: SeriesPlan | None = None
         self._device: torch.device | None = None
         if device is None:
             return
         dataset = loader.dataset
         self._device = checked_device(device, dataset.path)
+        require_dtype(dataset, dtype)
         if dataset.layout == "series":
+            self._plan = series_plan(dataset, self._device, dtype)
             try:
-                self._series = series_tensors(dataset, self._device, dtype)
+                require_fits(dataset, self._plan, self._device)
             except CapacityError as error:
                 _LOG.warning("%s", error)
+
+    def plan(self) -> dict[str, Any]:
+        """What the device holds, reckoned before anything is read: `series_bytes`, the bars, targets and indices of the
+        file that lie there, 0 if batches are gathered on the CPU and copied, and `stays`, true in the first case."""
+        stays = self._plan is not None and self._plan.stays
+        return {"series_bytes": self._plan.needed_bytes if self._plan is not None and stays else 0, "stays": stays}
+
+    def series(self) -> SeriesTensors | None:
+        """The series on the device, which is read once; `None` where batches are copied."""
+        if self._series is None and self._plan is not None and self._plan.stays and self._device is not None:
+            try:
+                self._series = series_tensors(self.loader.dataset, self._device, self._dtype)
+            except CapacityError as error:
+                # The memory was free when the plan was made.
+                _LOG.warning("%s", error)
+                self._plan = None
+        return self._series
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -55,14 +75,15 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
                 "megabatch gathers batches on all cores itself, and each worker would give all of them: give PyTorch's "
                 "DataLoader num_workers=0"
             )
-        if self._series is None:
+        series = self.series()
+        if series is None:
             yield from map(self._sent, self._gathered())
             return
         for samples in self.loader._samples():
             numbers = np.frombuffer(samples, np.int64)
             first, end = int(numbers[0]), int(numbers[-1]) + 1
             in_order = self._overlap and end - first == len(numbers) and bool(np.all(np.diff(numbers) == 1))
-            yield self._series.batch(slice(first, end) if in_order else torch.from_numpy(numbers), overlap=in_order)
+            yield series.batch(slice(first, end) if in_order else torch.from_numpy(numbers), overlap=in_order)
 
     def _gathered(self) -> Iterator[dict[str, torch.Tensor]]:
         """The batches in memory of the CPU."""

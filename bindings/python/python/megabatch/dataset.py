@@ -23,11 +23,11 @@ from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
 if TYPE_CHECKING:
-    import torch.utils.data
     from typing_extensions import Unpack
 
     from ._devices import DeviceName, NumberType
     from ._tensors import SeriesTensors
+    from ._torch import TensorBatches
 
 StrPath = Union[str, "os.PathLike[str]"]
 _Features = Union[Sequence[Union[str, _functions.BarFunction]], str, _functions.BarFunction]
@@ -314,13 +314,14 @@ class Dataset:
         dtype: NumberType | None = None,
         overlap: bool = False,
         **options: Unpack[TensorOptions],
-    ) -> torch.utils.data.IterableDataset[dict[str, torch.Tensor]]:
+    ) -> TensorBatches:
         """The batches of `loader` as tensors, for `torch.utils.data.DataLoader(…, batch_size=None, num_workers=0)` or
         a loop of its own: the same samples in the same order.
 
         With `device` they are gathered there: the bars of a series lie on it once, and parts of a file share them. Bars
         that do not fit into 0.75 of its free memory, with a warning of the log `megabatch`, and windows of a file are
-        gathered on the CPU, and each batch is copied. `dtype` is that of the windows, torch.float16 or torch.bfloat16.
+        gathered on the CPU, and each batch is copied; `plan()` of what is returned says which, before anything is read.
+        `dtype` is that of the windows, torch.float16 or torch.bfloat16.
         With `overlap` windows of consecutive samples that are evenly apart are views of the bars: what is written to
         one is seen in others."""
         from ._torch import TensorBatches

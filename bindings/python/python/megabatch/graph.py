@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _frames, _megabatch
+from . import _graph_inputs, _megabatch
 from ._display import display
 from .dataset import Dataset
 from .errors import ConfigError
@@ -83,7 +84,7 @@ def verify(path: StrPath) -> dict[str, Any]:
 
 
 def build(
-    inputs: StrPath | Sequence[StrPath],
+    inputs: StrPath | Sequence[StrPath] | Any,
     out: StrPath,
     *,
     kind: str,
@@ -112,11 +113,14 @@ def build(
     """Builds graphs of `kind` into the file `out` (`.mbg`), unless it has them already. Options are those of
     `megabatch graph build`, and the answer is its JSON.
 
+    `inputs` are paths of files or folders. Kind correlation also takes a frame of bars with a column `symbol`, or a dict
+    of frames by symbol, and kinds cosine, euclidean and radius a frame with a row of numbers for each node, which a column
+    `node` may name.
+
     `open(out)` gives the graphs. `megabatch.open(out)` trains on those that have features of their own; graphs between
     instruments are named by the setting `model.graph`.
     """
-    _require_paths(inputs)
-    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    _refuse_dataset(inputs)
     options = {
         "lookback": lookback,
         "k": k,
@@ -137,25 +141,32 @@ def build(
         "target": list(target),
         "positions": positions,
     }
-    call = {
-        "inputs": paths,
-        "kind": kind,
-        "out": out,
-        "rewire": rewire,
-        "threads": threads,
-        "options": options,
-        "display": display(progress),
-    }
-    _, facts = _megabatch.build_graphs(call)
+    with contextlib.ExitStack() as held:
+        paths: Sequence[StrPath]
+        if _graph_inputs.are_frames(inputs):
+            paths = held.enter_context(_graph_inputs.files(inputs, kind))
+        else:
+            paths = _paths(inputs)
+        call = {
+            "inputs": paths,
+            "kind": kind,
+            "out": out,
+            "rewire": rewire,
+            "threads": threads,
+            "options": options,
+            "display": display(progress),
+        }
+        _, facts = _megabatch.build_graphs(call)
     return facts
 
 
+def _paths(inputs: Any) -> list[StrPath]:
+    return [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
 
-def _require_paths(inputs: object) -> None:
-    if _frames.is_frame(inputs):
-        found = f"a frame of {_frames.library(inputs)}: write it to a file, such as with to_csv, and name that"
-    elif isinstance(inputs, Dataset):
-        found = f"a dataset: name the files that {inputs.path} was made of"
-    else:
-        return
-    raise ConfigError(f"graph.build takes paths of files, and this is {found}", key="inputs")
+
+def _refuse_dataset(inputs: object) -> None:
+    if isinstance(inputs, Dataset):
+        raise ConfigError(
+            f"graph.build takes files or frames, and this is a dataset: name the files that {inputs.path} was made of",
+            key="inputs",
+        )

@@ -45,11 +45,37 @@ impl FileBytes {
         }
     }
 
+    /// The bytes once more, to be written by this process alone: pages of a mapped file are copied
+    /// when they are first written.
+    pub(crate) fn private(&self) -> io::Result<PrivateBytes> {
+        match self {
+            FileBytes::Mapped(mapping) => mapping.private().map(PrivateBytes::Mapped),
+            FileBytes::Owned { lines, .. } => Ok(PrivateBytes::Owned(lines.clone())),
+        }
+    }
+
     /// A copy of bytes that are in memory already.
     pub(crate) fn owned(bytes: &[u8]) -> Self {
         let mut lines = vec![CacheLine::zeroed(); bytes.len().div_ceil(size_of::<CacheLine>())];
         bytemuck::cast_slice_mut(&mut lines)[..bytes.len()].copy_from_slice(bytes);
         FileBytes::Owned { lines, len: bytes.len() }
+    }
+}
+
+/// A file's bytes that may be written, by their addresses alone.
+#[derive(Debug)]
+pub(crate) enum PrivateBytes {
+    Mapped(system::PrivateMapping),
+    Owned(Vec<CacheLine>),
+}
+
+impl PrivateBytes {
+    /// Address of the first byte.
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            PrivateBytes::Mapped(mapping) => mapping.address(),
+            PrivateBytes::Owned(lines) => lines.as_ptr().expose_provenance(),
+        }
     }
 }
 

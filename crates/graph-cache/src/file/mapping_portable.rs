@@ -23,6 +23,20 @@ impl Mapping {
     pub(super) fn file_len(&self) -> io::Result<u64> {
         match self.0 {}
     }
+
+    pub(super) fn private(&self) -> io::Result<PrivateMapping> {
+        match self.0 {}
+    }
+}
+
+/// There are none.
+#[derive(Debug)]
+pub(crate) struct PrivateMapping(Infallible);
+
+impl PrivateMapping {
+    pub(super) fn address(&self) -> usize {
+        match self.0 {}
+    }
 }
 
 impl Deref for Mapping {

@@ -12,6 +12,7 @@ mod fault;
 mod header;
 mod layout;
 mod mapping;
+mod private;
 mod stored;
 mod strings;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub(crate) use fault::FileFault;
 pub(crate) use layout::{BlockLayout, PAGE};
 pub use layout::{FloatWidth, IndexWidth, Widths};
 pub(crate) use mapping::FileBytes;
+pub use private::{FloatArray, PrivateGraph, PrivateGraphs};
 pub use stored::{Floats, StoredGraph};
 
 use crate::builder::Identity;
@@ -267,15 +269,22 @@ impl GraphFile {
         (self.inner.block(index), layout)
     }
 
-    /// Checks the blocks of graphs that have not been checked, and that the file is whole.
+    /// Checks the blocks of graphs that have not been checked, that the file is whole, and that its
+    /// indices have the width of `I`.
     pub(crate) fn ready<I: Index>(&self, graphs: &[usize]) -> Result<()> {
         let inner = &*self.inner;
-        if let Some(&index) = graphs.iter().find(|&&index| index >= self.len()) {
-            return Err(Error::NoGraph { path: inner.path.clone(), index, graphs: self.len() });
-        }
         if !self.has_width::<I>() {
             let (found, asked) = (8 * inner.shape.widths.indices.bytes(), 8 * size_of::<I>());
             return Err(Error::IndexWidth { path: inner.path.clone(), found, asked });
+        }
+        self.check_once(graphs)
+    }
+
+    /// Checks the blocks of graphs that have not been checked, and that the file is whole.
+    fn check_once(&self, graphs: &[usize]) -> Result<()> {
+        let inner = &*self.inner;
+        if let Some(&index) = graphs.iter().find(|&&index| index >= self.len()) {
+            return Err(Error::NoGraph { path: inner.path.clone(), index, graphs: self.len() });
         }
         inner.require_whole().map_err(|fault| fault.in_file(&inner.path))?;
         let unchecked = graphs.iter().filter(|&&index| !inner.checked[index].load(Relaxed));

@@ -36,7 +36,7 @@ proptest! {
                 nodes += graph.len() as i64;
             }
             prop_assert_eq!((batch.nodes(), batch.edges()), (nodes as usize, from.len()));
-            prop_assert_eq!(batch.edge_index(), [from, to]);
+            prop_assert_eq!(batch.edge_index(), [from, to].concat());
         }
     }
 }

@@ -21,7 +21,7 @@ pub use inspect::{draw, dump, inspect};
 pub use megabatch_graph_cache::build::Symmetry;
 pub use megabatch_graph_cache::{FloatWidth, IndexWidth, Widths};
 pub use options::{BoxEdges, GraphKind, Options};
-pub use reader::{GraphArrays, GraphReader};
+pub use reader::{FloatTable, FloatValues, GraphArrays, GraphInPlace, GraphReader};
 pub use request::{BuildRequest, Destination};
 pub use verify::verify;
 

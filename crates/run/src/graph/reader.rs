@@ -1,8 +1,9 @@
 //! Graphs of a file as arrays, for programs that train on their own.
 
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use megabatch_graph_cache::{BlockDiagonal, GraphFile, IndexWidth, TargetLevel};
+use megabatch_graph_cache::{BlockDiagonal, FloatArray, Floats, GraphFile, IndexWidth, PrivateGraphs, TargetLevel};
 use megabatch_segment::Index;
 use serde_json::Value;
 
@@ -13,6 +14,46 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct GraphReader {
     file: GraphFile,
+    /// Memory of [`GraphReader::graph`], from its first call on.
+    private: Arc<OnceLock<Arc<PrivateGraphs>>>,
+}
+
+/// One graph, whose floats lie where the file is mapped for programs that may write them. N nodes,
+/// E edges; F, A and K features, attributes and targets.
+#[derive(Clone, Debug)]
+pub struct GraphInPlace {
+    /// `[2, E]` the nodes that edges come from, then those that they go to.
+    pub edge_index: Vec<i64>,
+    /// `[N]` the place of each node's name in the file's list of names.
+    pub node_names: Vec<i64>,
+    /// `[E]`.
+    pub edge_weight: Option<FloatTable>,
+    /// [E, A].
+    pub edge_attr: Option<FloatTable>,
+    /// [N, F].
+    pub x: Option<FloatTable>,
+    /// [N, K] of nodes or [1, K] of the graph. Unknown ones are NaN.
+    pub y: Option<FloatTable>,
+    /// Memory that the floats may lie in: whoever uses them keeps it.
+    pub memory: Arc<PrivateGraphs>,
+}
+
+/// Numbers of a graph, row-major.
+#[derive(Clone, Debug)]
+pub struct FloatTable {
+    /// The numbers.
+    pub values: FloatValues,
+    /// Their shape.
+    pub shape: Vec<usize>,
+}
+
+/// Place of the numbers of a graph.
+#[derive(Clone, Debug)]
+pub enum FloatValues {
+    /// In the memory of the file.
+    InPlace(FloatArray),
+    /// In memory of their own, as the file has them in half precision.
+    Widened(Vec<f32>),
 }
 
 /// Some graphs as one without edges between them, as PyTorch Geometric has batches. G graphs, N
@@ -45,7 +86,7 @@ impl GraphReader {
     /// # Errors
     /// A data error where it is none, or damaged.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(GraphReader { file: GraphFile::open(path)? })
+        Ok(GraphReader { file: GraphFile::open(path)?, private: Arc::default() })
     }
 
     /// Contents of the file: what `megabatch graph inspect --json` prints.
@@ -81,14 +122,73 @@ impl GraphReader {
         (0..self.file.len()).map(|graph| self.file.known_time(graph))
     }
 
+    /// The graph with this number, whose floats are not copied.
+    ///
+    /// # Errors
+    /// A usage error for a number that no graph has; a data error that names a damaged graph.
+    pub fn graph(&self, graph: usize) -> Result<GraphInPlace> {
+        self.require_number(graph)?;
+        match self.file.widths().indices {
+            IndexWidth::U32 => self.graph_of_width::<u32>(graph),
+            IndexWidth::U64 => self.graph_of_width::<u64>(graph),
+        }
+    }
+
+    fn graph_of_width<I: Index>(&self, graph: usize) -> Result<GraphInPlace> {
+        let memory = self.private_graphs()?;
+        let floats = memory.graph(graph)?;
+        let mut batch = BlockDiagonal::<I>::new(self.file.clone());
+        batch.set(&[graph])?;
+        let block = batch.block(0);
+        let schema = self.file.schema();
+        let (nodes, edges) = (batch.nodes(), batch.edges());
+        let values = |in_place: Option<FloatArray>, stored: Floats<'_>| match in_place {
+            Some(array) => FloatValues::InPlace(array),
+            None => FloatValues::Widened(stored.to_vec()),
+        };
+        let table = |rows, columns: &[String], values| {
+            (!columns.is_empty()).then(|| FloatTable { values, shape: vec![rows, columns.len()] })
+        };
+        let weights = values(floats.weights, block.weights());
+        let target_rows = match schema.target_level {
+            TargetLevel::None => None,
+            TargetLevel::Node => Some(nodes),
+            TargetLevel::Graph => Some(1),
+        };
+        let targets = FloatValues::InPlace(floats.targets);
+        Ok(GraphInPlace {
+            edge_index: batch.edge_index(),
+            node_names: block.nodes().iter().map(|&name| i64::from(name)).collect(),
+            edge_weight: schema.weighted.then(|| FloatTable { values: weights, shape: vec![edges] }),
+            edge_attr: table(edges, &schema.edge_attributes, values(floats.edge_attributes, block.edge_attributes())),
+            x: table(nodes, &schema.node_features, values(floats.node_features, block.node_features())),
+            y: target_rows.and_then(|rows| table(rows, &schema.targets, targets)),
+            memory,
+        })
+    }
+
+    /// The memory that the floats of single graphs lie in.
+    fn private_graphs(&self) -> Result<Arc<PrivateGraphs>> {
+        if let Some(private) = self.private.get() {
+            return Ok(Arc::clone(private));
+        }
+        let private = Arc::new(self.file.private()?);
+        Ok(Arc::clone(self.private.get_or_init(|| private)))
+    }
+
+    fn require_number(&self, graph: usize) -> Result<()> {
+        if graph < self.file.len() {
+            return Ok(());
+        }
+        Err(Error::usage(format!("graph {graph}: the file has {}, counted from 0", self.file.len())))
+    }
+
     /// The graphs with these numbers, in this order, which may repeat some.
     ///
     /// # Errors
     /// A usage error for a number that no graph has; a data error that names a damaged graph.
     pub fn arrays(&self, graphs: &[usize]) -> Result<GraphArrays> {
-        if let Some(&graph) = graphs.iter().find(|&&graph| graph >= self.file.len()) {
-            return Err(Error::usage(format!("graph {graph}: the file has {}, counted from 0", self.file.len())));
-        }
+        graphs.iter().try_for_each(|&graph| self.require_number(graph))?;
         match self.file.widths().indices {
             IndexWidth::U32 => self.arrays_of_width::<u32>(graphs),
             IndexWidth::U64 => self.arrays_of_width::<u64>(graphs),
@@ -106,7 +206,7 @@ impl GraphReader {
             TargetLevel::Graph => batch.len(),
         };
         let mut arrays = GraphArrays {
-            edge_index: batch.edge_index().concat(),
+            edge_index: batch.edge_index(),
             edge_weight: vec![0.0; if schema.weighted { edges } else { 0 }],
             edge_attr: vec![0.0; edges * schema.edge_attributes.len()],
             x: vec![0.0; nodes * schema.node_features.len()],
@@ -183,6 +283,22 @@ mod tests {
             .unwrap();
         let reader = GraphReader::open(&path).unwrap();
         (folder, reader)
+    }
+
+    #[test]
+    fn floats_of_a_graph_lie_in_the_memory_of_its_file() {
+        let (_folder, reader) = reader();
+        let one = reader.graph(2).unwrap();
+        assert_eq!((one.edge_index, one.node_names), (vec![0, 1, 1, 2], vec![0, 1, 2]));
+        let shapes = [one.edge_weight, one.edge_attr, one.x, one.y].map(|table| table.unwrap().shape);
+        assert_eq!(shapes, [vec![2], vec![2, 1], vec![3, 2], vec![1, 1]]);
+        let place = |table: Option<FloatTable>| match table.unwrap().values {
+            FloatValues::InPlace(array) => array,
+            FloatValues::Widened(_) => panic!("the file has single precision"),
+        };
+        let again = place(reader.clone().graph(2).unwrap().x);
+        assert_eq!((place(reader.graph(2).unwrap().x), again.len), (again, 6));
+        assert!(reader.graph(3).unwrap_err().to_string().contains("graph 3: the file has 3, counted from 0"));
     }
 
     #[test]

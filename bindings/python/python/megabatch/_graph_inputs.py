@@ -1,0 +1,64 @@
+"""Frames that graphs are built from, as the files that the builder reads."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import _frames, _megabatch
+from .errors import ConfigError, DataError
+
+_POINT_KINDS = ("cosine", "euclidean", "radius")
+
+
+def are_frames(inputs: object) -> bool:
+    """True for a frame, or frames by symbol."""
+    return _frames.is_frame(inputs) or isinstance(inputs, Mapping)
+
+
+@contextlib.contextmanager
+def files(frames: Any, kind: str) -> Iterator[list[str]]:
+    """Paths of files with the contents of frames, for as long as graphs are built from them."""
+    with tempfile.TemporaryDirectory(prefix="megabatch-") as name:
+        folder = pathlib.Path(name)
+        if kind == "correlation":
+            with _bars(frames, folder) as paths:
+                yield paths
+        elif kind in _POINT_KINDS and _frames.is_frame(frames):
+            yield [_points(frames, folder)]
+        else:
+            takes = f"a frame of points for {', '.join(_POINT_KINDS)}, and bars of shares for correlation"
+            raise ConfigError(f"kind is {kind}, and inputs are frames: graph.build takes {takes}", key="inputs")
+
+
+@contextlib.contextmanager
+def _bars(frames: Any, folder: pathlib.Path) -> Iterator[list[str]]:
+    """A file of bars for each symbol."""
+    by_symbol = _frames.by_symbol(frames, None, None)
+    _frames.require_file_names(by_symbol)
+    paths = {str(folder / f"{symbol}.csv"): bars for symbol, bars in by_symbol.items()}
+    for path, bars in paths.items():
+        _megabatch.write_bars(path, bars.native())
+    try:
+        yield list(paths)
+    except DataError as error:
+        faulty = paths.get(str(error.fields.get("file")))
+        raise error if faulty is None else faulty.with_row(error) from None
+
+
+def _points(frame: Any, folder: pathlib.Path) -> str:
+    """A table with a row for each node: its numbers, and its name in a column `node`."""
+    columns = {name: values.tolist() for name, values in _frames.columns(frame).items()}
+    # The name comes first in a file.
+    names = sorted(columns, key=lambda name: name != "node")
+    path = os.path.join(folder, "points.csv")
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(names)
+        rows.writerows(zip(*(columns[name] for name in names)))
+    return path

@@ -1,0 +1,104 @@
+"""Files of samples and bars, and folders of runs: what is in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, Union
+
+from . import _frames, _megabatch
+from ._display import display
+from .dataset import Dataset
+from .training import Report, Run
+
+__all__ = ["Comparison", "FileReport", "compare", "convert", "inspect"]
+
+StrPath = Union[str, "os.PathLike[str]"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FileReport:
+    """Contents of a file, its problems, and what a model would see."""
+
+    text: str
+    """As `megabatch inspect` prints it."""
+    facts: dict[str, Any]
+    """As `megabatch inspect --json` has them."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Runs side by side: settings that differ, results, and learning curves on a page if one was asked for."""
+
+    text: str
+    """As `megabatch compare` prints it."""
+    facts: dict[str, Any]
+    """As `megabatch compare --json` has them."""
+    page: Report | None
+    """The page, which a notebook shows inline."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str | None:
+        return None if self.page is None else self.page._repr_html_()
+
+
+def inspect(data: StrPath | Dataset) -> FileReport:
+    """Contents of a file of samples (`.h5`, `.mbg`) or of bars as text, its problems, and what a model would see."""
+    text, facts = _megabatch.inspect(_path(data, "inspect"))
+    return FileReport(text, facts)
+
+
+def convert(
+    data: StrPath | Dataset,
+    out: StrPath,
+    *,
+    to: str | None = None,
+    storage: str | None = None,
+    chunk_rows: int | str | None = None,
+    compression: str | None = None,
+    timeframe: str | None = None,
+    memory: int | str = "512MiB",
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Dataset:
+    """Writes the samples of a file to `out` in another layout or storage, verified bit for bit, and opens it.
+
+    Overlapping windows become a series, which has every bar once, and a series becomes windows: `to` is `series` or
+    `windows`, by default the other one, or the same where a storage is chosen. `storage` is `contiguous` or `chunked`,
+    `chunk_rows` the samples or bars of a chunk or `auto`, `compression` `none`, `gzip:LEVEL` or `lzf`, and `timeframe` a
+    name such as `M1` for windows that lie in `/features`. Interrupted, the same call goes on where it was."""
+    if isinstance(data, Dataset):
+        data._require_whole("convert")
+    call = {
+        "input": _path(data, "convert"),
+        "out": out,
+        "to": to,
+        "storage": storage,
+        "chunk_rows": None if chunk_rows is None else str(chunk_rows),
+        "compression": compression,
+        "timeframe": timeframe,
+        "memory": str(memory),
+        "threads": threads,
+        "display": display(progress),
+    }
+    _megabatch.convert(call)
+    return Dataset(out)
+
+
+def compare(runs: Sequence[StrPath | Run], *, out: StrPath | None = None) -> Comparison:
+    """Settings in which runs differ, and their results; with `out` (`.html`), also a page with learning curves."""
+    folders = [run.path if isinstance(run, Run) else run for run in runs]
+    text, facts = _megabatch.compare(folders, out)
+    return Comparison(text, facts, None if out is None else Report(pathlib.Path(out)))
+
+
+def _path(data: StrPath | Dataset, purpose: str) -> StrPath:
+    _frames.refuse(data, purpose)
+    return data.path if isinstance(data, Dataset) else data

@@ -1,0 +1,67 @@
+"""Files and runs that are looked at, converted and compared."""
+
+from __future__ import annotations
+
+import json
+import unittest
+
+import megabatch as mb
+import numpy as np
+from shared import MODEL, InFolder
+
+
+class Files(InFolder):
+    def test_inspect_says_what_the_program_says(self) -> None:
+        series, bars = self.series(), self.bars()
+        for data, path in ((series, series.path), (bars, bars)):
+            report = mb.inspect(data)
+            said = json.loads(self.program("inspect", path, "--json"))
+            self.assertEqual(report.facts, said)
+            self.assertIn(path.name, repr(report))
+        with self.assertRaises(mb.MegabatchError):
+            mb.inspect(self.folder / "missing.h5")
+
+    def test_windows_become_a_series_and_come_back(self) -> None:
+        series = self.series()
+        windows = mb.convert(series, self.folder / "windows.h5", to="windows", compression="lzf", chunk_rows=16)
+        self.assertEqual(windows.layout, "windows")
+        again = mb.convert(windows.path, self.folder / "series.h5", storage="contiguous", to="series", progress=False)
+        self.assertEqual(again.layout, "series")
+        for one in (windows, again):
+            for key, array in series[:].items():
+                np.testing.assert_array_equal(one[:][key], array)
+
+    def test_a_wrong_conversion_is_named(self) -> None:
+        series, out = self.series(), self.folder / "out.h5"
+        for options, text in (
+            ({"to": "graphs"}, "to is graphs: expected series or windows"),
+            ({"storage": "heap"}, "storage is heap: expected contiguous or chunked"),
+            ({"chunk_rows": 0}, "chunk_rows is 0: expected auto or a number above 0"),
+            ({"compression": "zip"}, "compression is zip: .*expected none, gzip"),
+            ({"memory": "much"}, "memory is much: "),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, text):
+                mb.convert(series, out, **options)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(mb.ConfigError, "convert takes the whole file"):
+            mb.convert(series.split()[0], out)
+        with self.assertRaisesRegex(mb.ConfigError, "convert takes a dataset .* frame of pandas"):
+            import pandas
+
+            mb.convert(pandas.DataFrame(), out)
+        self.assertFalse(out.exists())
+
+    def test_runs_are_compared(self) -> None:
+        series = self.series()
+        rates = {"a": 1e-3, "b": 1e-2}
+        runs = [mb.train(series, {**MODEL, "training": {"lr": rate}}, out=self.folder / name, max_steps=2) for name, rate in rates.items()]
+        compared = mb.compare(runs)
+        self.assertEqual(compared.facts, json.loads(self.program("compare", *(run.path for run in runs), "--json")))
+        self.assertIn("training.lr", repr(compared))
+        self.assertIsNone(compared._repr_html_())
+        page = self.folder / "compare.html"
+        self.assertIn("iframe", mb.compare([runs[0].path, runs[1]], out=page)._repr_html_() or "")
+        self.assertTrue(page.read_text().startswith("<!"))
+
+
+if __name__ == "__main__":
+    unittest.main()
