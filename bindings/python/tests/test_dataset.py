@@ -25,6 +25,7 @@ class Datasets(InFolder):
         self.assertEqual(ds.span, (ds.times[0], ds.times[-1]))
         self.assertEqual((ds.layout, ds.timeframes["M1"].steps, ds.part), ("series", 12, None))
         self.assertIn("M1 [12,", repr(ds))
+        self.assertIn("<td>M1</td>", ds._repr_html_())
         self.assertRegex(ds.fingerprint(), "^blocks-[0-9a-f]{32}$")
 
     def test_a_split_is_purged_and_in_order_of_time(self) -> None:

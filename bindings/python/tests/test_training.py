@@ -212,10 +212,17 @@ class Training(InFolder):
         some = run.predict(samples=[7, 3, 20])
         everything = run.predict(self.ds)
         np.testing.assert_array_equal(some.values, everything.values[[7, 3, 20]])
-        self.assertEqual(list(some.to_pandas().columns), ["sample", "time", "h1", "h2"])
+        self.assertEqual(list(some.to_pandas().columns), ["sample", "time", "h1", "h2", "target1", "target2"])
         self.assertEqual(len(some.to_polars()), 3)
+        self.assertEqual(str(some.to_pandas().time.dtype), "datetime64[ns, UTC]")
+        self.assertEqual(some.to_polars().schema["time"].time_zone, "UTC")  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(predictions.targets, test[:]["targets"])
+        np.testing.assert_array_equal(some.targets, everything.targets[[7, 3, 20]])
         self.assertRegex(repr(some), r"^<megabatch.Predictions: 3 samples of 2 targets, step \d+, 20.+ to 20.+ UTC>$")
         self.assertEqual(repr(evaluation), evaluation.text)
+        shown = evaluation._repr_html_()
+        for said in ("<td>model</td>", "<td>mean</td>", "<th>rmse</th>", f"{evaluation.model['rmse'].mean():.4g}</td>"):
+            self.assertIn(said, shown)
         errors = predictions.values - np.concatenate([batch["targets"] for batch in test.loader()])
         np.testing.assert_allclose(np.sqrt((errors.astype(float) ** 2).mean(axis=0)), evaluation.model["rmse"], rtol=1e-5)
         for wrong in ({"samples": []}, {"samples": [9999]}, {"checkpoint": "first"}, {"part": "some"},
@@ -232,6 +239,23 @@ class Training(InFolder):
             run.export(self.folder / "model.txt")
         again = mb.load_run(run.path)
         self.assertEqual(again.evaluate().facts["rmse"], evaluation.facts["rmse"])
+
+    def test_folds_predict_what_their_models_have_not_seen(self) -> None:
+        run = self.run_of(data={"walk_forward": 3})
+        whole = run.predict(progress=False)
+        own = [fold.predict(part="test") for fold in run.folds]
+        np.testing.assert_array_equal(whole.samples, np.concatenate([fold.samples for fold in own]))
+        np.testing.assert_array_equal(whole.values, np.concatenate([fold.values for fold in own]))
+        np.testing.assert_array_equal(whole.targets, self.ds[whole.samples]["targets"])
+        assert whole.folds is not None and whole.times is not None
+        self.assertEqual([int((whole.folds == number).sum()) for number in (1, 2, 3)], [len(fold) for fold in own])
+        self.assertTrue(np.all(np.diff(whole.times.astype(np.int64)) >= 0))
+        self.assertIn("<td>model</td>", run.evaluate()._repr_html_())
+        self.assertEqual(list(whole.to_pandas().columns)[:3], ["sample", "fold", "time"])
+        np.testing.assert_array_equal(run.predict(self.ds, part="test").values, whole.values)
+        for arguments in ({"part": "train"}, {"samples": [3]}):
+            with self.assertRaisesRegex(mb.ConfigError, "a model a fold"):
+                run.predict(**arguments)
 
     def test_notes_that_change_a_training_come_before_it(self) -> None:
         with self.assertLogs("megabatch", "WARNING") as logs:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ._html import table
 from ._tabular import Tabular
 
 _Errors = dict[str, npt.NDArray[np.float64]]
@@ -40,6 +41,15 @@ class Evaluation(Tabular):
 
     def __repr__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        """A row for each predictor, with the mean of each error over the horizons."""
+        model = self.model
+        rows = [
+            [name, *(float(np.mean(errors[error])) if error in errors else np.nan for error in model)]
+            for name, errors in {"model": model, **self.baselines}.items()
+        ]
+        return table(f"{self.samples} samples, means over the horizons", ["predictor", *model], rows)
 
     @property
     def samples(self) -> int:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 class Tabular:
     """An answer that pandas and polars read as a table."""
 
+    _times: tuple[str, ...] = ()
+    """Columns that are times, UTC."""
+
     def _columns(self) -> dict[str, Any]:
         """Columns by name, all of the same length."""
         raise NotImplementedError
@@ -21,10 +24,15 @@ class Tabular:
         import pandas
 
         frame: pandas.DataFrame = pandas.DataFrame(self._columns())
+        for name in self._times:
+            if name in frame:
+                frame[name] = frame[name].dt.tz_localize("UTC")
         return frame
 
     def to_polars(self) -> polars.DataFrame:
         """The table as a frame of polars."""
         import polars
 
-        return polars.DataFrame(self._columns())
+        frame = polars.DataFrame(self._columns())
+        own = [polars.col(name).dt.replace_time_zone("UTC") for name in self._times if name in frame.columns]
+        return frame.with_columns(own)

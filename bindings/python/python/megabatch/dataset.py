@@ -18,6 +18,7 @@ from . import _features, _frames, _functions, _megabatch, _settings
 from ._features import triple_barrier
 from ._bars_folder import BarsFolder
 from ._context import Context
+from ._html import table
 from ._ingest_report import IngestReport
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
@@ -348,6 +349,17 @@ class Dataset:
         if isinstance(samples, (int, np.integer)):
             return {key: array[0] for key, array in batch.items()}
         return batch
+
+    def _repr_html_(self) -> str:
+        """A row for each timeframe."""
+        span = "" if self.span is None else ", {} to {} UTC".format(*(np.datetime_as_string(time, unit="m") for time in self.span))
+        part = f", part {self._part}" if self._part else ""
+        rows = [
+            [name or "features", "" if of.bars is None else of.bars, of.steps, ", ".join(of.features)]
+            for name, of in self.timeframes.items()
+        ]
+        caption = f"{self._path}: {len(self)} samples of {self.targets} targets{part}{span}"
+        return table(caption, ["timeframe", "bars", "bars in a window", "features"], rows)
 
     def __repr__(self) -> str:
         part = f", part {self._part}" if self._part else ""

@@ -342,8 +342,15 @@ class Run:
     ) -> Predictions:
         """Predictions of the samples of `data`, a dataset, a part of one or a path; by default of the data that the
         run was trained on. `samples` chooses among them by their numbers in the file, and `part` those of `train`,
-        `validation` or `test`, as training split them."""
+        `validation` or `test`, as training split them.
+
+        A run of several folds gives the predictions of each fold's model for the fold's own test, one after the other:
+        no model has seen what it predicts."""
         _check_part(part)
+        if samples is None and part in (None, "test") and not (isinstance(data, Dataset) and data.part) and self.folds:
+            options: dict[str, Any] = {"checkpoint": checkpoint, "int8": int8, "changed_data": changed_data, "device": device}
+            options.update(other_instruments=other_instruments, progress=progress)
+            return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in self.folds])
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
         chosen = None if samples is None else np.asarray(samples, dtype=np.int64)
@@ -505,7 +512,10 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Predictions(Tabular):
-    """Predictions of samples. As a table they have a row for each sample, with the columns of `megabatch predict`."""
+    """Predictions of samples. As a table they have a row for each sample, with the columns of `megabatch predict`, and
+    the targets as `target1`, `target2` and so on."""
+
+    _times = ("time",)
 
     samples: npt.NDArray[np.int64]
     """`[n]` numbers of the samples in their file."""
@@ -513,12 +523,16 @@ class Predictions(Tabular):
     """`[n, K]`: of several quantiles the one nearest to the median, of classes the most probable one."""
     named: dict[str, npt.NDArray[np.float32]]
     """Quantiles, or probabilities of classes, `[n, K]` each."""
+    targets: npt.NDArray[np.float32]
+    """`[n, targets]` what is predicted, as the data have it; NaN where it is not known."""
     times: npt.NDArray[np.datetime64] | None
     """`[n]` times of the samples, UTC, where the data have them."""
     instruments: list[str] | None
     """`[n]` names of the instruments, where the data have several."""
+    folds: npt.NDArray[np.int64] | None
+    """`[n]` fold whose model predicted each sample, from 1; `None` for a run of one model."""
     step: int
-    """Step of the checkpoint."""
+    """Step of the checkpoint; of several folds, of the last one's."""
     notes: list[str]
 
     @staticmethod
@@ -538,10 +552,33 @@ class Predictions(Tabular):
             samples=samples[own],
             values=values[own],
             named={name: rows(numbers)[own] for name, numbers in answer["named"]},
+            targets=np.frombuffer(answer["targets"], dtype=np.float32).reshape(len(samples), -1)[own],
             times=None if times is None else np.frombuffer(times, dtype="datetime64[ns]")[own],
             instruments=None if names is None else [names[n] for n in np.frombuffer(of_sample, dtype=np.int32)[own]],
+            folds=None,
             step=answer["step"],
             notes=answer["notes"],
+        )
+
+    @staticmethod
+    def _of_folds(folds: Sequence[Predictions]) -> Predictions:
+        """The predictions of the folds' models, one after the other."""
+
+        def joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            return np.concatenate(arrays)
+
+        times = [fold.times for fold in folds if fold.times is not None]
+        instruments = [fold.instruments for fold in folds if fold.instruments is not None]
+        return Predictions(
+            samples=joined([fold.samples for fold in folds]),
+            values=joined([fold.values for fold in folds]),
+            named={name: joined([fold.named[name] for fold in folds]) for name in folds[0].named},
+            targets=joined([fold.targets for fold in folds]),
+            times=joined(times) if times else None,
+            instruments=[name for names in instruments for name in names] if instruments else None,
+            folds=np.repeat(np.arange(1, len(folds) + 1), [len(fold) for fold in folds]),
+            step=folds[-1].step,
+            notes=list(dict.fromkeys(note for fold in folds for note in fold.notes)),
         )
 
     def __len__(self) -> int:
@@ -554,6 +591,8 @@ class Predictions(Tabular):
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {"sample": self.samples}
+        if self.folds is not None:
+            columns["fold"] = self.folds
         if self.times is not None:
             columns["time"] = self.times
         if self.instruments is not None:
@@ -561,6 +600,8 @@ class Predictions(Tabular):
         for name, table in {"": self.values, **self.named}.items():
             for horizon in range(table.shape[1]):
                 columns[f"h{horizon + 1}" + (f"_{name}" if name else "")] = table[:, horizon]
+        for target in range(self.targets.shape[1]):
+            columns[f"target{target + 1}"] = self.targets[:, target]
         return columns
 
 

@@ -89,6 +89,8 @@ pub struct Predicted {
     pub named: Vec<(String, Vec<f32>)>,
     /// K: numbers a sample.
     pub horizons: usize,
+    /// `[n, targets]` what is predicted, in the units of the data; NaN where it is not known.
+    pub targets: Vec<f32>,
     /// `[n]` ns since 1970 UTC, where the data tell.
     pub sample_times: Option<Vec<i64>>,
     /// Instruments of the samples, where the data have several.
@@ -186,20 +188,25 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
     // What is in no graph stays unknown.
     let outputs = predictor.model().outputs();
     let mut predicted = vec![f32::NAN; count * outputs];
+    let mut targets = vec![f32::NAN; count * horizons];
     let unit = format!("{}s", rows.noun());
     let mut follow = host.follow(Work { label: "predict", total: count as u64, unit: &unit });
     let (indices, mut done) = (rows.units(&chosen, &places), 0);
-    predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
-        for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)) {
-            let Some(place) = places.find(*row) else { continue };
-            predicted[place * outputs..][..outputs].copy_from_slice(own);
-            done += 1;
-        }
-        match follow(done) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(megabatch_trainer::Error::Interrupted { work: "the prediction" }),
-        }
-    })?;
+    predictor.predict_beside_targets(
+        Selection { samples: data.samples(), indices: &indices },
+        |rows, batch, truth| {
+            for ((row, own), truth) in rows.iter().zip(batch.chunks_exact(outputs)).zip(truth.chunks_exact(horizons)) {
+                let Some(place) = places.find(*row) else { continue };
+                predicted[place * outputs..][..outputs].copy_from_slice(own);
+                targets[place * horizons..][..horizons].copy_from_slice(truth);
+                done += 1;
+            }
+            match follow(done) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(megabatch_trainer::Error::Interrupted { work: "the prediction" }),
+            }
+        },
+    )?;
     drop(follow);
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
@@ -212,6 +219,7 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
         horizons: values.len() / count.max(1),
         values,
         named,
+        targets,
         sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
         instruments: source.and_then(source_instruments),
         step: trained.step,

@@ -187,13 +187,29 @@ impl Predictor {
         selection: Selection<'_>,
         mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.predict_beside_targets(selection, |indices, predictions, _| sink(indices, predictions))
+    }
+
+    /// As [`Predictor::predict`], with the targets [B, K] of each batch as the third argument of
+    /// `sink`; unknown ones are NaN.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn predict_beside_targets<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut unseen = selection.indices.remaining();
         let mut refused = None;
         let mut source = self.source(selection.samples)?;
         let level = Level::from_readout(source.model.config().readout);
-        let see = |batch: &BatchView<'_>| Ok(level.indices(selection.samples, batch, &mut unseen));
-        source.for_each(selection, see, |indices, predictions| {
-            refused = sink(&indices, predictions).err();
+        let see = |batch: &BatchView<'_>| {
+            let indices = level.indices(selection.samples, batch, &mut unseen);
+            Ok((indices, level.targets(batch).into_owned()))
+        };
+        source.for_each(selection, see, |(indices, targets), predictions| {
+            refused = sink(&indices, predictions, &targets).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
         })?;
         refused.map_or(Ok(()), Err)
