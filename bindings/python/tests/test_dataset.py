@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import pickle
 import shutil
+import typing
 
 import h5py
 import megabatch as mb
@@ -27,6 +28,21 @@ class Datasets(InFolder):
         self.assertIn("M1 [12,", repr(ds))
         self.assertIn("<td>M1</td>", ds._repr_html_())
         self.assertRegex(ds.fingerprint(), "^blocks-[0-9a-f]{32}$")
+
+    def test_options_of_ingest_are_those_of_the_program(self) -> None:
+        missing = self.folder / "missing.csv"
+        with self.assertRaisesRegex(mb.ConfigError, "strides: no option of a recipe; the nearest is stride") as raised:
+            mb.ingest(missing, strides=3)  # type: ignore[call-arg]
+        known = set(str(raised.exception).split("all are ")[1].split(", "))
+        stated = {"context", "features", "function-columns", "horizon", "label-end", "symbol", "target", "timeframes", "weight"}
+        hints = typing.get_type_hints(mb.IngestOptions)
+        self.assertEqual({name.replace("_", "-") for name in hints}, known - stated)
+        for name, hint in hints.items():
+            for value in typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ():
+                # It is the file that is at fault.
+                with self.assertRaises(mb.MegabatchError) as raised:
+                    mb.ingest(missing, **{name: value})  # type: ignore[misc]
+                self.assertIn("missing.csv", str(raised.exception), (name, value))
 
     def test_a_split_is_purged_and_in_order_of_time(self) -> None:
         ds = self.series()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import graph, memory, synth
+from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
 from ._megabatch import __version__
 from .dataset import Dataset, LeakProof, Timeframe, ingest, leak, open, triple_barrier
@@ -59,6 +60,7 @@ __all__ = [
     "Follower",
     "Forecast",
     "ForkError",
+    "IngestOptions",
     "IngestReport",
     "LeakProof",
     "Loader",
@@ -91,15 +93,22 @@ __all__ = [
 ]
 
 
+_LAZY = ("ChunkDataLoader", "lightning", "scatter", "torch")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_LAZY])
+
+
 def __getattr__(name: str) -> Any:
     # These take seconds to import and need PyTorch, which megabatch does not. `__all__` leaves them out, so that
     # `from megabatch import *` needs neither.
-    if name in ("lightning", "scatter", "torch"):
-        import importlib
-
-        return importlib.import_module(f".{name}", __name__)
     if name == "ChunkDataLoader":
         from .chunks import ChunkDataLoader
 
         return ChunkDataLoader
+    if name in _LAZY:
+        import importlib
+
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,6 +19,7 @@ from ._features import triple_barrier
 from ._bars_folder import BarsFolder
 from ._context import Context
 from ._html import table
+from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
@@ -255,7 +256,7 @@ class Dataset:
         features: _Features | None = None,
         target: _functions.BarFunction | None = None,
         context: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[IngestOptions],
     ) -> Dataset:
         """Adds bars that came since to a series file, and gives the dataset of the longer file; this one stays as it
         was.
@@ -401,7 +402,7 @@ def ingest(
     features: _Features | None = None,
     columns: Mapping[str, str] | None = None,
     context: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[IngestOptions],
 ) -> Dataset:
     """Makes a dataset of aligned series of bars: `ingest(frame, features=["log_return", indicators], target=label)`,
     where `indicators` and `label` take closed bars and give as many rows.
@@ -432,7 +433,7 @@ def ingest(
     that had closed by its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars,
     `DXY.age`. Their bars count from the first of the instrument on. Files do not go together with functions.
 
-    `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`. What became of the rows
+    `options` are those of `IngestOptions`: `stride=20`, `on_error="repair"`. What became of the rows
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
