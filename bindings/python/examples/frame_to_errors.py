@@ -24,7 +24,7 @@ def main() -> None:
         evaluation = run.evaluate()
         print(evaluation.to_pandas().pivot(index="horizon", columns="predictor", values="rmse"))
         train, validation, test = ds.split()
-        print(run.predict(test).to_pandas().head())
+        print(run.predict(test).to_pandas()[["time", "h4", "target4"]].head())
 
 
 if __name__ == "__main__":

@@ -211,7 +211,7 @@ class Graphs(InFolder):
             ds.loader()
         with self.assertRaisesRegex(mb.ConfigError, "kind=ring: expected correlation"):
             mb.graph.build(points, out, kind="ring")
-        with self.assertRaisesRegex(mb.ConfigError, "--lookback is no option of"):
+        with self.assertRaisesRegex(mb.ConfigError, "lookback is no option of kind"):
             mb.graph.build(points, out, kind="edge-list", lookback=3)
 
     def test_a_trace_is_replayed(self) -> None:

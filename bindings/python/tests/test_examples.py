@@ -41,7 +41,7 @@ class Examples(InFolder):
         said = self.said("frame_to_errors")
         self.assertIn("whatever follows it", said)
         self.assertIn("no_change", said)
-        self.assertIn("h4", said)
+        self.assertIn("target4", said)
 
     def test_logging_by_a_callback(self) -> None:
         self.assertIn("mlflow 4 ['loss', 'lr'", self.said("log_to_mlflow"))

@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any, Protocol
 
+from ._wording import in_python
+
 log = logging.getLogger("megabatch")
 
 
@@ -36,7 +38,7 @@ class _Log:
 
     def note(self, text: str) -> None:
         level = logging.WARNING if text.startswith(("note: ", "warning: ")) else logging.INFO
-        log.log(level, "%s", text)
+        log.log(level, "%s", in_python(text))
 
     def end(self) -> None:
         pass
@@ -71,7 +73,7 @@ class _Bar:
         self._show(self._line(done, message))
 
     def note(self, text: str) -> None:
-        log.info("%s", text)
+        log.info("%s", in_python(text))
 
     def end(self) -> None:
         self._show("")
@@ -87,7 +89,7 @@ class _Terminal(_Bar):
         sys.stderr.flush()
 
     def note(self, text: str) -> None:
-        sys.stderr.write("\r\x1b[K" + text + "\n")
+        sys.stderr.write("\r\x1b[K" + in_python(text) + "\n")
 
 
 class _Notebook(_Bar):
@@ -98,7 +100,7 @@ class _Notebook(_Bar):
         self._last = ""
 
     def note(self, text: str) -> None:
-        self._notes.append(text)
+        self._notes.append(in_python(text))
         self._show(self._last)
 
     def _show(self, line: str) -> None:

@@ -1,8 +1,11 @@
-"""Exceptions of megabatch. Each says what the program `megabatch` says, and has the facts as attributes."""
+"""Exceptions of megabatch. Each says what the program `megabatch` says, with arguments in place of options, and has the
+facts as attributes."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from ._wording import in_python
 
 __all__ = [
     "CapacityError",
@@ -22,7 +25,7 @@ class MegabatchError(RuntimeError):
     """Facts by name, such as `file`, `line` or `key`. They are attributes of the exception too."""
 
     def __init__(self, message: str = "", **fields: Any) -> None:
-        super().__init__(message)
+        super().__init__(in_python(message))
         self.fields = fields
 
     def __getattr__(self, name: str) -> Any:

@@ -22,6 +22,7 @@ from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._tabular import Tabular
+from ._wording import in_python
 from .dataset import Dataset, StrPath, _Temporary
 from .errors import ConfigError, DataError, MegabatchError
 
@@ -93,12 +94,12 @@ class Plan:
     @property
     def warnings(self) -> list[str]:
         """Assumptions that the errors of the run would rest on."""
-        return list(self.facts["warnings"])
+        return [in_python(warning) for warning in self.facts["warnings"]]
 
     @property
     def notes(self) -> list[str]:
         """Remarks on the settings and the data."""
-        return list(self.facts["notes"])
+        return [in_python(note) for note in self.facts["notes"]]
 
     def __repr__(self) -> str:
         return self.text
@@ -281,12 +282,12 @@ class Run:
         """Warnings of training: assumptions that the errors rest on, and what went wrong. Empty for a run that was
         trained before this session."""
         own = self.facts.get("warning")
-        return [*self.facts.get("warnings", []), *([] if own is None else [own])]
+        return [in_python(one) for one in (*self.facts.get("warnings", []), *([] if own is None else [own]))]
 
     @property
     def notes(self) -> list[str]:
         """Remarks of training on the settings and the data. Empty for a run that was trained before this session."""
-        return list(self.facts.get("notes", []))
+        return [in_python(note) for note in self.facts.get("notes", [])]
 
     def _asked(
         self,
