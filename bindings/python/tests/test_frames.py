@@ -267,6 +267,41 @@ class Frames(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, "graph.build takes files or frames, and this is a dataset"):
             mb.graph.build(ds, self.folder / "graphs.mbg", kind="correlation")
 
+    def test_table_files_are_frames(self) -> None:
+        frame = self.frame()
+        expected = mb.ingest(frame, symbol="EURUSD", **BARS).fingerprint()
+        folder = self.folder / "tables"
+        folder.mkdir()
+        frame.to_parquet(folder / "EURUSD.parquet")
+        polars.from_pandas(frame).write_ipc(folder / "GBPUSD.arrow", compression="zstd")
+        for bars, symbol in ((folder / "EURUSD.parquet", None), (str(folder / "GBPUSD.arrow"), "EURUSD")):
+            ds = mb.ingest(bars, symbol=symbol, **BARS)
+            self.assertEqual((ds.fingerprint(), ds.facts["symbol"]), (expected, "EURUSD"))
+        both = mb.ingest(folder, **BARS)
+        self.assertEqual(both.instruments, ("EURUSD", "GBPUSD"))
+        self.assertEqual(both.fingerprint(), mb.ingest({"EURUSD": frame, "GBPUSD": frame}, **BARS).fingerprint())
+        rows = pandas.concat([frame.assign(symbol=name) for name in ("A", "B")])
+        rows.to_parquet(self.folder / "rows.pq")
+        self.assertEqual(mb.ingest(self.folder / "rows.pq", **BARS).instruments, ("A", "B"))
+        # And so are bars that came since, and other instruments.
+        cut = len(frame) * 9 // 10
+        earlier = mb.ingest(frame[:cut], symbol="EURUSD", out=self.folder / "own.h5", context={"GBP": folder / "GBPUSD.arrow"}, **BARS)
+        self.assertIn("GBP.log_return", str(earlier.features["M1"]))
+        frame[cut - 10 :].to_parquet(self.folder / "since.parquet")
+        later = mb.ingest(frame[:cut], symbol="EURUSD", out=self.folder / "own.h5", **BARS).append(self.folder / "since.parquet")
+        self.assertGreater(len(later), len(earlier))
+        for bars, kind, text in (
+            (self.folder / "none.parquet", mb.DataError, "none.parquet: there is no such file"),
+            ([folder / "EURUSD.parquet", self.folder / "EURUSD.csv"], mb.ConfigError, "EURUSD.csv: bars are table files or text"),
+            ([folder / "EURUSD.parquet", self.folder / "rows.pq"], mb.DataError, "rows.pq: it has a column of symbols"),
+            ([folder / "EURUSD.parquet"] * 2, mb.DataError, "a file of the symbol EURUSD was named before"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                mb.ingest(bars, **BARS)
+        (folder / "EURUSD.parquet").write_bytes(b"no table")
+        with self.assertRaisesRegex(mb.DataError, "EURUSD.parquet: "):
+            mb.ingest(folder / "EURUSD.parquet", **BARS)
+
     def test_an_old_frame_of_the_same_file_is_replaced(self) -> None:
         frame = self.frame()
         out = self.folder / "own.h5"

@@ -120,6 +120,11 @@ def by_symbol(
     return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
 
 
+def has_symbols(frame: Any) -> bool:
+    """True if rows or columns tell the instrument."""
+    return _by_ticker(frame) is not None or _Table.open(frame).symbol_place() is not None
+
+
 def require_file_names(symbols: Iterable[str]) -> None:
     """Refuses symbols that no file can be named after."""
     for symbol in symbols:
@@ -384,11 +389,13 @@ class _Table:
 
     def symbols(self) -> npt.NDArray[Any] | None:
         """The instrument of each row."""
-        for name in _SYMBOLS:
-            for place, own in enumerate(self._names):
-                if own.strip().lower() == name:
-                    return np.asarray(self._values(place), dtype=object)
-        return None
+        place = self.symbol_place()
+        return None if place is None else np.asarray(self._values(place), dtype=object)
+
+    def symbol_place(self) -> int | None:
+        """The place of the column of instruments."""
+        names = [own.strip().lower() for own in self._names]
+        return next((names.index(name) for name in _SYMBOLS if name in names), None)
 
     def _index(self) -> _Times | None:
         return None

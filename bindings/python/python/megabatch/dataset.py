@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _features, _frames, _functions, _megabatch, _settings
+from . import _features, _frames, _functions, _megabatch, _settings, _table_files
 from ._features import triple_barrier
 from ._bars_folder import BarsFolder
 from ._context import Context
@@ -269,15 +269,16 @@ class Dataset:
         of are read again; a frame adds one to the folder beside the series.
         """
         self._require_whole("append")
+        # A file of one instrument has its symbol alone.
+        known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
+        unnamed = known[0] if len(known) == 1 else ""
+        bars = _table_files.as_frames(bars, symbol or unnamed or None)
         named = {**_named(options), "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if not _is_frames(bars):
             answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path, functions)
             return self._again(_told(answer))
         zone = options.get("zone")
-        # A file of one instrument has its symbol alone.
-        known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
-        unnamed = known[0] if len(known) == 1 else ""
         columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
@@ -407,7 +408,8 @@ def ingest(
     """Makes a dataset of aligned series of bars: `ingest(frame, features=["log_return", indicators], target=label)`,
     where `indicators` and `label` take closed bars and give as many rows.
 
-    `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, or paths of files. A frame has the
+    `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, or paths of files: text, or Parquet and
+    Feather, which pandas, polars or pyarrow read as frames, by the symbols that the files are named after. A frame has the
     columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have the other columns of a
     file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times
     without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside `out`, so that `leak`
@@ -437,6 +439,7 @@ def ingest(
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
+    bars = _table_files.as_frames(bars, symbol)
     own_columns = _frames.own_columns(bars) if _is_frames(bars) else None
     stated_target, label = _functions.split_target(target)
     aims = _features.targets(stated_target, own_columns)
@@ -495,7 +498,7 @@ def ingest(
 
 def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, Any]]:
     """Files of other instruments, as `ingest` takes them, and frames."""
-    own = dict(context or {})
+    own = _table_files.as_frames(dict(context or {}))
     paths = {name: one for name, one in own.items() if isinstance(one, (str, os.PathLike))}
     frames = {name: one for name, one in own.items() if name not in paths}
     return [f"{name}={os.path.abspath(path)}" for name, path in paths.items()], frames

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _graph_inputs, _megabatch
+from . import _graph_inputs, _megabatch, _table_files
 from ._display import display
 from .dataset import Dataset
 from .errors import ConfigError
@@ -113,14 +113,15 @@ def build(
     """Builds graphs of `kind` into the file `out` (`.mbg`), unless it has them already. Options are those of
     `megabatch graph build`, and the answer is its JSON.
 
-    `inputs` are paths of files or folders. Kind correlation also takes a frame of bars with a column `symbol`, or a dict
-    of frames by symbol, and kinds cosine, euclidean and radius a frame with a row of numbers for each node, which a column
+    `inputs` are paths of files or folders. Kind correlation also takes a frame of bars with a column `symbol`, or
+    frames by symbol, also as Parquet and Feather files, and kinds cosine, euclidean and radius a frame with a row of numbers for each node, which a column
     `node` may name.
 
     `open(out)` gives the graphs. `megabatch.open(out)` trains on those that have features of their own; graphs between
     instruments are named by the setting `model.graph`.
     """
     _refuse_dataset(inputs)
+    inputs = _table_files.as_frames(inputs)
     options = {
         "lookback": lookback,
         "k": k,
