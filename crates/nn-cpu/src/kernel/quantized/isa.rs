@@ -20,21 +20,19 @@ pub(crate) struct Int8Isa(InstructionSet);
 impl Int8Isa {
     /// Instruction sets of this CPU, the best first.
     pub(crate) fn all() -> Vec<Int8Isa> {
-        let mut all = vec![Int8Isa(InstructionSet::Portable)];
+        let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            if has_avx2 {
-                all.insert(0, Int8Isa(InstructionSet::Avx2));
-            }
-            if has_avx2 && is_x86_feature_detected!("avxvnni") {
-                all.insert(0, Int8Isa(InstructionSet::AvxVnni));
-            }
             let parts = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
-            if is_x86_feature_detected!("avx512f") && parts && is_x86_feature_detected!("avx512vnni") {
-                all.insert(0, Int8Isa(InstructionSet::Avx512Vnni));
-            }
+            let has_avx512_vnni =
+                is_x86_feature_detected!("avx512f") && parts && is_x86_feature_detected!("avx512vnni");
+            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let has_avx_vnni = has_avx2 && is_x86_feature_detected!("avxvnni");
+            all.extend(has_avx512_vnni.then_some(Int8Isa(InstructionSet::Avx512Vnni)));
+            all.extend(has_avx_vnni.then_some(Int8Isa(InstructionSet::AvxVnni)));
+            all.extend(has_avx2.then_some(Int8Isa(InstructionSet::Avx2)));
         }
+        all.extend([Int8Isa(InstructionSet::Portable)]);
         all
     }
 
