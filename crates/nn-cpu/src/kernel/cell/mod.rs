@@ -12,6 +12,8 @@ mod lstm;
 use megabatch_gpu_core::isa::InstructionSet;
 use megabatch_nn::model::Cell;
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 use super::{Isa, PANEL, View, ViewMut, dispatch, portable};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};

@@ -10,6 +10,8 @@ pub(super) enum InstructionSet {
     AvxVnni,
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
+    #[cfg(target_arch = "aarch64")]
+    NeonDotprod,
 }
 
 /// Proof that this CPU has an instruction set for products of bytes: only [`Int8Isa::all`]
@@ -31,6 +33,11 @@ impl Int8Isa {
             all.extend(has_avx512_vnni.then_some(Int8Isa(InstructionSet::Avx512Vnni)));
             all.extend(has_avx_vnni.then_some(Int8Isa(InstructionSet::AvxVnni)));
             all.extend(has_avx2.then_some(Int8Isa(InstructionSet::Avx2)));
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            use std::arch::is_aarch64_feature_detected as has;
+            all.extend((has!("neon") && has!("dotprod")).then_some(Int8Isa(InstructionSet::NeonDotprod)));
         }
         all.extend([Int8Isa(InstructionSet::Portable)]);
         all
