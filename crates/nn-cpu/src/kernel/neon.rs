@@ -23,16 +23,26 @@ macro_rules! quarters {
     };
 }
 
-/// sum + row · number `lane` of `factors`.
+/// sums[r][q] += number K of factors[r] · row q of b: one column of a tile.
+///
+/// # Safety
+/// The CPU has NEON; b has a row of P panels, `b_stride` apart.
 #[inline(always)]
-unsafe fn mul_add_lane(sum: float32x4_t, row: float32x4_t, factors: float32x4_t, lane: usize) -> float32x4_t {
-    // SAFETY: the caller has NEON.
+unsafe fn add_number<const K: i32, const R: usize, const P: usize>(
+    sums: &mut [[Neon; P]; R],
+    factors: &[float32x4_t; R],
+    b: *const f32,
+    b_stride: usize,
+) {
+    // SAFETY: the contract is the same.
     unsafe {
-        match lane {
-            0 => vfmaq_laneq_f32::<0>(sum, row, factors),
-            1 => vfmaq_laneq_f32::<1>(sum, row, factors),
-            2 => vfmaq_laneq_f32::<2>(sum, row, factors),
-            _ => vfmaq_laneq_f32::<3>(sum, row, factors),
+        for q in 0..P {
+            for i in 0..4 {
+                let row = vld1q_f32(b.wrapping_add(q * b_stride + 4 * i));
+                for r in 0..R {
+                    sums[r][q].0[i] = vfmaq_laneq_f32::<K>(sums[r][q].0[i], row, factors[r]);
+                }
+            }
         }
     }
 }
@@ -82,17 +92,11 @@ impl Words for Neon {
     ) {
         // SAFETY: the caller has NEON, four columns of R rows of a and four rows of P panels of b.
         unsafe {
-            let factors: [_; R] = std::array::from_fn(|r| vld1q_f32(a.wrapping_add(r * PANEL)));
-            for k in 0..4 {
-                for q in 0..P {
-                    for i in 0..4 {
-                        let row = vld1q_f32(b.wrapping_add(q * b_stride + k * PANEL + 4 * i));
-                        for r in 0..R {
-                            sums[r][q].0[i] = mul_add_lane(sums[r][q].0[i], row, factors[r], k);
-                        }
-                    }
-                }
-            }
+            let factors = std::array::from_fn(|r| vld1q_f32(a.wrapping_add(r * PANEL)));
+            add_number::<0, R, P>(sums, &factors, b, b_stride);
+            add_number::<1, R, P>(sums, &factors, b.wrapping_add(PANEL), b_stride);
+            add_number::<2, R, P>(sums, &factors, b.wrapping_add(2 * PANEL), b_stride);
+            add_number::<3, R, P>(sums, &factors, b.wrapping_add(3 * PANEL), b_stride);
         }
     }
 
@@ -105,18 +109,28 @@ impl Words for Neon {
     ) {
         // SAFETY: the caller has NEON, J numbers of a and a row of P panels of d.
         unsafe {
-            // The last four lie wherever they end with the last number.
-            let first = |j: usize| (j / 4 * 4).min(J.saturating_sub(4));
-            let factors: [_; J] = std::array::from_fn(|j| match J < 4 {
-                true => vld1q_dup_f32(a.wrapping_add(j)),
-                false => vld1q_f32(a.wrapping_add(first(j))),
+            // Four numbers a register. The last ones are the end of the last four, or one each.
+            let fours = J / 4 * 4;
+            let factors: [_; J] = std::array::from_fn(|j| match (j < fours, fours > 0) {
+                (true, _) => vld1q_f32(a.wrapping_add(j / 4 * 4)),
+                (false, true) => vld1q_f32(a.wrapping_add(J - 4)),
+                (false, false) => vld1q_dup_f32(a.wrapping_add(j)),
             });
             for q in 0..P {
                 for i in 0..4 {
                     let row = vld1q_f32(d.wrapping_add(q * d_stride + 4 * i));
-                    for j in 0..J {
-                        let lane = if J < 4 { 0 } else { j - first(j) };
-                        sums[j][q].0[i] = mul_add_lane(sums[j][q].0[i], row, factors[j], lane);
+                    for j in (0..fours).step_by(4) {
+                        sums[j][q].0[i] = vfmaq_laneq_f32::<0>(sums[j][q].0[i], row, factors[j]);
+                        sums[j + 1][q].0[i] = vfmaq_laneq_f32::<1>(sums[j + 1][q].0[i], row, factors[j]);
+                        sums[j + 2][q].0[i] = vfmaq_laneq_f32::<2>(sums[j + 2][q].0[i], row, factors[j]);
+                        sums[j + 3][q].0[i] = vfmaq_laneq_f32::<3>(sums[j + 3][q].0[i], row, factors[j]);
+                    }
+                    for j in fours..J {
+                        sums[j][q].0[i] = match J - j {
+                            1 => vfmaq_laneq_f32::<3>(sums[j][q].0[i], row, factors[j]),
+                            2 => vfmaq_laneq_f32::<2>(sums[j][q].0[i], row, factors[j]),
+                            _ => vfmaq_laneq_f32::<1>(sums[j][q].0[i], row, factors[j]),
+                        };
                     }
                 }
             }

@@ -95,6 +95,12 @@ const fn rows_of_tile<V: Words>(panels: usize) -> usize {
     if panels == 1 { V::ROWS_ONE_PANEL } else { V::ROWS_TWO_PANELS }
 }
 
+/// True for a tile that a product has: of few rows, it may have more panels.
+const fn is_tile<V: Words>(rows: usize, panels: usize) -> bool {
+    let is_of_few = rows <= 4 && panels <= V::PANELS_OF_FEW[rows - 1];
+    rows <= rows_of_tile::<V>(panels) && (panels <= V::PANELS_OF_MANY || is_of_few)
+}
+
 /// Most columns of a tile of `outer`.
 const fn columns_of_tile<V: Words>(panels: usize) -> usize {
     if panels == 1 { V::ROWS_ONE_PANEL } else { COLUMNS_MAX }
@@ -157,7 +163,7 @@ unsafe fn tile<V: Words, const R: usize, const P: usize>(
     prefetch: &mut PrefetchCursor<'_>,
 ) {
     // Known to the compiler, which then compiles no tile that an instruction set does not use.
-    if const { R > rows_of_tile::<V>(P) } {
+    if const { !is_tile::<V>(R, P) } {
         unreachable!("a tile of {R} rows and {P} panels");
     }
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
