@@ -1,6 +1,7 @@
 //! Developer commands of the megabatch workspace: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
+mod arm;
 mod bench;
 mod demo;
 mod experiment;
@@ -56,6 +57,13 @@ cargo xtask COMMAND
                   times `demo` and `test` on clean clones, cold, warm and after a change of one
                   function in each crate, in 3 rounds or ROUNDS; writes a table,
                   target/timings.md. Takes hours on a quiet machine
+  arm check       lints of the workspace as compiled for AArch64 Linux, on a machine of another
+                  kind; needs a cross compiler, and says how it is installed
+  arm build [ARGS…]
+                  the program for AArch64; ARGS go to `cargo build`, such as `--release`
+  arm test [PACKAGE…] [-- FILTER…]
+                  its tests under qemu, or those of packages, such as `nn-cpu`, or whose names have
+                  FILTER in them
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
                   whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag,
@@ -134,6 +142,7 @@ fn run(args: &[String]) -> Result<()> {
     match command {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
+        "arm" => arm::run(rest),
         "bench" => bench::run(rest),
         "peers" => bench::peers(rest),
         "experiment" => experiment::run(rest),

@@ -16,6 +16,9 @@ pub enum InstructionSet {
     /// AVX-512 F, VL, BW and DQ: all CPUs that have the first, but for the earliest, have them all.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// NEON: multiply-adds of four numbers. Almost every AArch64 CPU has it.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 /// Proof that this CPU has an instruction set: only [`Isa::all`] and [`Isa::best`] make one.
@@ -63,6 +66,8 @@ impl Isa {
             all.extend(has_avx2().then_some(Isa(InstructionSet::Avx2)));
             all.extend(has_avx512().then_some(Isa(InstructionSet::Avx512)));
         }
+        #[cfg(target_arch = "aarch64")]
+        all.extend(has_neon().then_some(Isa(InstructionSet::Neon)));
         all.reverse();
         all
     }
@@ -77,6 +82,10 @@ impl Isa {
             if has_avx2() {
                 return Isa(InstructionSet::Avx2);
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if has_neon() {
+            return Isa(InstructionSet::Neon);
         }
         Isa(InstructionSet::Portable)
     }
@@ -94,6 +103,8 @@ impl Isa {
             InstructionSet::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::Neon => "neon",
         }
     }
 
@@ -107,6 +118,9 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             InstructionSet::Avx512 => unsafe { avx512(loops) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            InstructionSet::Neon => unsafe { neon(loops) },
         }
     }
 }
@@ -124,6 +138,11 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512dq")
 }
 
+#[cfg(target_arch = "aarch64")]
+fn has_neon() -> bool {
+    std::arch::is_aarch64_feature_detected!("neon")
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq")]
 fn avx512<L: Loops>(loops: L) -> L::Output {
@@ -133,6 +152,12 @@ fn avx512<L: Loops>(loops: L) -> L::Output {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn avx2<L: Loops>(loops: L) -> L::Output {
+    loops.run()
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+fn neon<L: Loops>(loops: L) -> L::Output {
     loops.run()
 }
 

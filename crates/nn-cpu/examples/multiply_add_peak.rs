@@ -63,6 +63,11 @@ fn instruction_sets() -> Vec<InstructionSet> {
             all.push(InstructionSet { name: "avx512", lanes: 16, run: || unsafe { x86::avx512() } });
         }
     }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        // SAFETY: as above.
+        all.push(InstructionSet { name: "neon", lanes: 4, run: || unsafe { arm::neon() } });
+    }
     all
 }
 
@@ -104,6 +109,26 @@ mod x86 {
         for _ in 0..ROUNDS {
             for sum in &mut sums {
                 *sum = _mm512_fmadd_ps(*sum, factor, term);
+            }
+        }
+        black_box(sums);
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use std::arch::aarch64::{vdupq_n_f32, vfmaq_f32};
+    use std::hint::black_box;
+
+    use super::{ROUNDS, SUMS};
+
+    #[target_feature(enable = "neon")]
+    pub(super) fn neon() {
+        let [factor, term] = black_box([0.5f32; 2]).map(|x| vdupq_n_f32(x));
+        let mut sums = [term; SUMS];
+        for _ in 0..ROUNDS {
+            for sum in &mut sums {
+                *sum = vfmaq_f32(term, *sum, factor);
             }
         }
         black_box(sums);

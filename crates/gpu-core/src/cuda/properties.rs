@@ -122,7 +122,7 @@ fn uuid(device: Device) -> Result<String, DriverFault> {
         if [0, 4, 6, 8, 10].contains(&index) {
             text.push('-');
         }
-        text += &format!("{:02x}", *byte as u8);
+        text += &format!("{byte:02x}");
     }
     Ok(text)
 }

@@ -1,5 +1,9 @@
 //! Sixteen numbers at once, and the functions of cells and of graph attention on them.
 
+#![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
+
+use super::PANEL;
+
 /// A panel's row as products read it: sixteen words of 32 bits, each a single-precision number or,
 /// see [`bf16`](super::bf16), two numbers in bf16. Sums are sixteen single-precision numbers.
 ///
@@ -25,6 +29,60 @@ pub(super) trait Words: Copy {
     unsafe fn prefetch(from: *const f32);
     /// self · factor + term
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
+
+    /// sums[r][q] += a[r · A] · b[q]: a column of a tile's rows, A numbers apart, times a row of
+    /// its panels, `b_stride` apart.
+    #[inline(always)]
+    unsafe fn add_column<const R: usize, const P: usize, const A: usize>(
+        sums: &mut [[Self; P]; R],
+        a: *const f32,
+        b: *const f32,
+        b_stride: usize,
+    ) {
+        // SAFETY: the caller's tile has these rows and panels.
+        unsafe {
+            let mut row = [Self::splat(0.0); P];
+            for q in 0..P {
+                row[q] = Self::load(b.wrapping_add(q * b_stride));
+            }
+            for r in 0..R {
+                let factor = Self::splat(*a.wrapping_add(r * A));
+                for q in 0..P {
+                    sums[r][q] = factor.mul_add(row[q], sums[r][q]);
+                }
+            }
+        }
+    }
+
+    /// Four columns in turn of rows that lie in a panel of a, times four rows of b's panels.
+    #[inline(always)]
+    unsafe fn add_columns<const R: usize, const P: usize>(
+        sums: &mut [[Self; P]; R],
+        a: *const f32,
+        b: *const f32,
+        b_stride: usize,
+    ) {
+        // SAFETY: the contract is the same, for four columns.
+        unsafe {
+            Self::add_column::<R, P, PANEL>(sums, a, b, b_stride);
+            Self::add_column::<R, P, PANEL>(sums, a.wrapping_add(1), b.wrapping_add(PANEL), b_stride);
+            Self::add_column::<R, P, PANEL>(sums, a.wrapping_add(2), b.wrapping_add(2 * PANEL), b_stride);
+            Self::add_column::<R, P, PANEL>(sums, a.wrapping_add(3), b.wrapping_add(3 * PANEL), b_stride);
+        }
+    }
+
+    /// A column of which the numbers follow one another: J of a row of a, times a row of d's
+    /// panels.
+    #[inline(always)]
+    unsafe fn add_row<const J: usize, const P: usize>(
+        sums: &mut [[Self; P]; J],
+        a: *const f32,
+        d: *const f32,
+        d_stride: usize,
+    ) {
+        // SAFETY: the contract is the same.
+        unsafe { Self::add_column::<J, P, 1>(sums, a, d, d_stride) }
+    }
 }
 
 /// Sixteen single-precision numbers: a panel's row. Each instruction set implements it in the file

@@ -24,6 +24,8 @@ pub(crate) mod bf16;
 mod cell;
 mod dropout;
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 mod prefetch;
 mod product;
@@ -260,6 +262,8 @@ macro_rules! dispatch {
                 InstructionSet::Avx2 => avx2::$kernel($arguments),
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx512 => avx512::$kernel($arguments),
+                #[cfg(target_arch = "aarch64")]
+                InstructionSet::Neon => neon::$kernel($arguments),
             }
         }
     };

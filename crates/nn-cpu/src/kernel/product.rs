@@ -91,9 +91,19 @@ fn panels_of_tile<V: Words>(rows: usize, left: usize) -> usize {
 }
 
 /// Most rows of a tile of so many panels.
-#[inline(always)]
-fn rows_of_tile<V: Words>(panels: usize) -> usize {
+const fn rows_of_tile<V: Words>(panels: usize) -> usize {
     if panels == 1 { V::ROWS_ONE_PANEL } else { V::ROWS_TWO_PANELS }
+}
+
+/// True for a tile that a product has: of few rows, it may have more panels.
+const fn is_tile<V: Words>(rows: usize, panels: usize) -> bool {
+    let is_of_few = rows <= 4 && panels <= V::PANELS_OF_FEW[rows - 1];
+    rows <= rows_of_tile::<V>(panels) && (panels <= V::PANELS_OF_MANY || is_of_few)
+}
+
+/// Most columns of a tile of `outer`.
+const fn columns_of_tile<V: Words>(panels: usize) -> usize {
+    if panels == 1 { V::ROWS_ONE_PANEL } else { COLUMNS_MAX }
 }
 
 /// One block of the depth: panel after panel, so that each is read once, and all rows for it.
@@ -152,6 +162,10 @@ unsafe fn tile<V: Words, const R: usize, const P: usize>(
     panel: usize,
     prefetch: &mut PrefetchCursor<'_>,
 ) {
+    // Known to the compiler, which then compiles no tile that an instruction set does not use.
+    if const { !is_tile::<V>(R, P) } {
+        unreachable!("a tile of {R} rows and {P} panels");
+    }
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
     // contract: a's column k is at k % 16 of panel k / 16, b's row k of a panel at k · 16, both for
     // k below the depth.
@@ -179,44 +193,18 @@ unsafe fn tile<V: Words, const R: usize, const P: usize>(
             }
             for k in (0..PANEL).step_by(4) {
                 let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * PANEL));
-                multiply_add::<V, R, P, PANEL>(&mut sums, a, b, p.b_stride);
-                multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(1), b.wrapping_add(PANEL), p.b_stride);
-                multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(2), b.wrapping_add(2 * PANEL), p.b_stride);
-                multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(3), b.wrapping_add(3 * PANEL), p.b_stride);
+                V::add_columns(&mut sums, a, b, p.b_stride);
             }
             a = a.wrapping_add(p.a_stride);
             b = b.wrapping_add(PANEL * PANEL);
             left -= PANEL;
         }
         for k in 0..left {
-            multiply_add::<V, R, P, PANEL>(&mut sums, a.wrapping_add(k), b.wrapping_add(k * PANEL), p.b_stride);
+            V::add_column::<R, P, PANEL>(&mut sums, a.wrapping_add(k), b.wrapping_add(k * PANEL), p.b_stride);
         }
         for r in 0..R {
             for q in 0..P {
                 sums[r][q].store(c.add(q * p.c_stride + r * PANEL));
-            }
-        }
-    }
-}
-
-/// sums[r][q] += a[r · A] · b[q]: a column of a tile's rows times a row of its panels.
-#[inline(always)]
-unsafe fn multiply_add<V: Words, const R: usize, const P: usize, const A: usize>(
-    sums: &mut [[V; P]; R],
-    a: *const f32,
-    b: *const f32,
-    b_stride: usize,
-) {
-    // SAFETY: the caller's tile has R rows A numbers apart and P panels `b_stride` apart.
-    unsafe {
-        let mut row = [V::splat(0.0); P];
-        for q in 0..P {
-            row[q] = V::load(b.wrapping_add(q * b_stride));
-        }
-        for r in 0..R {
-            let factor = V::splat(*a.wrapping_add(r * A));
-            for q in 0..P {
-                sums[r][q] = factor.mul_add(row[q], sums[r][q]);
             }
         }
     }
@@ -266,7 +254,7 @@ unsafe fn block_outer<V: Words>(o: &Outer<'_>, prefetch: &mut PrefetchCursor<'_>
     let mut panel = 0;
     while panel < o.panels {
         let two = V::PANELS_OF_MANY == 2 && o.panels - panel >= 2;
-        let max = if two { COLUMNS_MAX } else { V::ROWS_ONE_PANEL };
+        let max = columns_of_tile::<V>(if two { 2 } else { 1 });
         for column in (0..o.columns).step_by(PANEL) {
             for (first, columns) in parts(PANEL.min(o.columns - column), max) {
                 let column = column + first;
@@ -309,6 +297,10 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
     panel: usize,
     prefetch: &mut PrefetchCursor<'_>,
 ) {
+    // As in `tile`.
+    if const { J > columns_of_tile::<V>(P) || P > V::PANELS_OF_MANY } {
+        unreachable!("a tile of {J} columns and {P} panels");
+    }
     // SAFETY: columns and panels lie inside the product, whose pointers reach them by its contract.
     unsafe {
         let c = o.c.add(panel * o.c_stride + column * PANEL);
@@ -326,19 +318,14 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
             while left >= UNROLLED {
                 for r in 0..UNROLLED {
                     let (a, d) = (a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL));
-                    multiply_add::<V, J, P, 1>(&mut sums, a, d, block.d_stride);
+                    V::add_row(&mut sums, a, d, block.d_stride);
                 }
                 a = a.wrapping_add(UNROLLED * PANEL);
                 d = d.wrapping_add(UNROLLED * PANEL);
                 left -= UNROLLED;
             }
             for r in 0..left {
-                multiply_add::<V, J, P, 1>(
-                    &mut sums,
-                    a.wrapping_add(r * PANEL),
-                    d.wrapping_add(r * PANEL),
-                    block.d_stride,
-                );
+                V::add_row(&mut sums, a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL), block.d_stride);
             }
         }
         for j in 0..J {

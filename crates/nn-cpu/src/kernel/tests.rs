@@ -16,6 +16,16 @@ fn at(matrix: View<'_>, row: usize, column: usize) -> f64 {
     f64::from(values[place.start + column / PANEL * place.stride + row * PANEL + column % PANEL])
 }
 
+/// `start` + Σ of the products, rounded once a term: what an instruction set with fused
+/// multiply-adds gives to the bit.
+fn fused(start: f64, products: impl Iterator<Item = (f64, f64)>) -> f64 {
+    f64::from(products.fold(start as f32, |sum, (a, b)| (a as f32).mul_add(b as f32, sum)))
+}
+
+fn is_fused(isa: Isa) -> bool {
+    isa.name() != "portable"
+}
+
 /// The gates' functions of each of `x`, through a step of one window whose cell state begins as
 /// zero: (sigmoid, tanh).
 fn functions(isa: Isa, x: [f32; PANEL]) -> ([f32; PANEL], [f32; PANEL]) {
@@ -103,6 +113,8 @@ proptest! {
                 };
                 let exact = start + (0..depth).map(|k| at(a, row, k) * at(b, k, column)).sum::<f64>();
                 prop_assert!((at(c, row, column) - exact).abs() < 1e-6 * (depth as f64 + 1.0), "{:?}", isa);
+                let terms = (0..depth).map(|k| (at(a, row, k), at(b, k, column)));
+                prop_assert!(!is_fused(isa) || at(c, row, column) == fused(start, terms), "{:?}", isa);
             }
         }
     }
@@ -122,8 +134,10 @@ proptest! {
             let sums = PanelStride { start: 0, stride: columns * PANEL };
             for (j, column) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |column| (j, column))) {
                 let exact = (0..rows).map(|row| at(a, row, j) * at(d, row, column)).sum::<f64>();
-                let exact = exact + at(View(&before, sums), j, column);
-                prop_assert!((at(View(&c, sums), j, column) - exact).abs() < 1e-6 * (rows as f64 + 1.0), "{:?}", isa);
+                let (start, sum) = (at(View(&before, sums), j, column), at(View(&c, sums), j, column));
+                prop_assert!((sum - (start + exact)).abs() < 1e-6 * (rows as f64 + 1.0), "{:?}", isa);
+                let terms = (0..rows).map(|row| (at(a, row, j), at(d, row, column)));
+                prop_assert!(!is_fused(isa) || sum == fused(start, terms), "{:?}", isa);
             }
         }
     }

@@ -107,7 +107,7 @@ pub(super) fn prefetch<T>(numbers: &[T]) {
 
 /// Prefetches the line of an address.
 #[inline(always)]
-#[allow(unsafe_code, reason = "the instruction is an intrinsic")]
+#[allow(unsafe_code, reason = "the instruction is an intrinsic or assembly")]
 pub(super) fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -115,7 +115,12 @@ pub(super) fn prefetch_line(address: *const u8) {
         // SAFETY: every CPU has the instruction, which touches no memory that the program sees.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags))
+    };
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
 }
 

@@ -15,6 +15,8 @@ mod avx2;
 mod avx512;
 mod exact;
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 mod scores;
 
@@ -107,6 +109,8 @@ macro_rules! dispatch {
                 InstructionSet::Avx2 => avx2::$kernel($arguments),
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx512 => avx512::$kernel($arguments),
+                #[cfg(target_arch = "aarch64")]
+                InstructionSet::Neon => neon::$kernel($arguments),
             }
         }
     };

@@ -48,6 +48,11 @@ mod avx512 {
     entry_points!(crate::kernel::avx512::Avx512, "avx512f");
 }
 
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    entry_points!(crate::kernel::neon::Neon, "neon");
+}
+
 /// `to` [nodes of the walk, panels · 16] += Σ over the edges of each node of the edge's number in
 /// `head` times `from` [N, panels · 16] at its other end.
 ///

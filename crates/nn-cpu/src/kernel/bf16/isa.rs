@@ -26,7 +26,8 @@ impl Bf16Isa {
     /// Instruction sets of this CPU, and their twins.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Bf16Isa> {
-        let mut all = vec![Bf16Isa(InstructionSet::PortableDot), Bf16Isa(InstructionSet::PortableTiles)];
+        let mut all = Vec::new();
+        all.extend([InstructionSet::PortableDot, InstructionSet::PortableTiles].map(Bf16Isa));
         #[cfg(target_arch = "x86_64")]
         {
             all.extend(x86::has_dots().then_some(Bf16Isa(InstructionSet::Dot)));

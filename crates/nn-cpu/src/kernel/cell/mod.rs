@@ -9,12 +9,13 @@ mod gru;
 pub(super) mod kernels;
 mod lstm;
 
+use megabatch_gpu_core::isa::InstructionSet;
 use megabatch_nn::model::Cell;
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 use super::{Isa, PANEL, View, ViewMut, dispatch, portable};
 #[cfg(target_arch = "x86_64")]
-use megabatch_gpu_core::isa::InstructionSet;
-
 use super::{avx2, avx512};
 
 /// Panels of a cell's gates for sixteen units: sums of products, then gates, then gradients.

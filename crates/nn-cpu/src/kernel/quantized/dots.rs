@@ -35,6 +35,8 @@ pub(super) trait Dots: Copy {
     const ROWS: usize;
     /// True if such a tile is of two panels, else of one.
     const TWO: bool;
+    /// Panels of a tile of one row; they divide [`PANELS`].
+    const PANELS_OF_ONE: usize = PANELS;
 
     /// Sixteen sums to go on from.
     unsafe fn load(from: *const i32) -> Self;
@@ -57,9 +59,15 @@ static NOTHING: [i32; PANEL] = [0; PANEL];
 #[inline(always)]
 pub(super) unsafe fn product<D: Dots>(p: &Int8ProductArguments) {
     if p.rows == 1 {
-        for group in p.order.over(p.panels / PANELS) {
+        for group in p.order.over(p.panels / D::PANELS_OF_ONE) {
+            let panel = group * D::PANELS_OF_ONE;
             // SAFETY: panels are a multiple of four, and the row exists.
-            unsafe { tile::<D, 1, PANELS>(p, 0, group * PANELS) };
+            unsafe {
+                match D::PANELS_OF_ONE {
+                    2 => tile::<D, 1, 2>(p, 0, panel),
+                    _ => tile::<D, 1, PANELS>(p, 0, panel),
+                }
+            }
         }
         return;
     }

@@ -10,6 +10,8 @@ pub(super) enum InstructionSet {
     AvxVnni,
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
+    #[cfg(target_arch = "aarch64")]
+    NeonDotprod,
 }
 
 /// Proof that this CPU has an instruction set for products of bytes: only [`Int8Isa::all`]
@@ -20,21 +22,24 @@ pub(crate) struct Int8Isa(InstructionSet);
 impl Int8Isa {
     /// Instruction sets of this CPU, the best first.
     pub(crate) fn all() -> Vec<Int8Isa> {
-        let mut all = vec![Int8Isa(InstructionSet::Portable)];
+        let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            if has_avx2 {
-                all.insert(0, Int8Isa(InstructionSet::Avx2));
-            }
-            if has_avx2 && is_x86_feature_detected!("avxvnni") {
-                all.insert(0, Int8Isa(InstructionSet::AvxVnni));
-            }
             let parts = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
-            if is_x86_feature_detected!("avx512f") && parts && is_x86_feature_detected!("avx512vnni") {
-                all.insert(0, Int8Isa(InstructionSet::Avx512Vnni));
-            }
+            let has_avx512_vnni =
+                is_x86_feature_detected!("avx512f") && parts && is_x86_feature_detected!("avx512vnni");
+            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let has_avx_vnni = has_avx2 && is_x86_feature_detected!("avxvnni");
+            all.extend(has_avx512_vnni.then_some(Int8Isa(InstructionSet::Avx512Vnni)));
+            all.extend(has_avx_vnni.then_some(Int8Isa(InstructionSet::AvxVnni)));
+            all.extend(has_avx2.then_some(Int8Isa(InstructionSet::Avx2)));
         }
+        #[cfg(target_arch = "aarch64")]
+        {
+            use std::arch::is_aarch64_feature_detected as has;
+            all.extend((has!("neon") && has!("dotprod")).then_some(Int8Isa(InstructionSet::NeonDotprod)));
+        }
+        all.extend([Int8Isa(InstructionSet::Portable)]);
         all
     }
 

@@ -25,6 +25,8 @@ mod dots;
 #[cfg(target_arch = "x86_64")]
 mod halves;
 mod isa;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 pub(crate) use isa::Int8Isa;
@@ -140,6 +142,8 @@ macro_rules! dispatch {
                 InstructionSet::AvxVnni => avx_vnni::$kernel($arguments),
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Avx512Vnni => avx512_vnni::$kernel($arguments),
+                #[cfg(target_arch = "aarch64")]
+                InstructionSet::NeonDotprod => neon::$kernel($arguments),
             }
         }
     };

@@ -18,11 +18,14 @@ struct Operands {
 }
 
 /// Tests that go through [`Int8Isa::all`] pass over the others in silence.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
 fn instruction_sets_that_this_cpu_lacks_are_reported() {
     let present: Vec<InstructionSet> = Int8Isa::all().into_iter().map(Int8Isa::instruction_set).collect();
+    #[cfg(target_arch = "x86_64")]
     let all = [InstructionSet::Avx2, InstructionSet::AvxVnni, InstructionSet::Avx512Vnni];
+    #[cfg(target_arch = "aarch64")]
+    let all = [InstructionSet::NeonDotprod];
     for missing in all.into_iter().filter(|set| !present.contains(set)) {
         let reason = format!("products of bytes for {missing:?}");
         megabatch_test_support::skip(megabatch_test_support::Requirement::Instructions, &reason);

@@ -1,0 +1,283 @@
+//! `cargo xtask arm`: the workspace for AArch64 Linux, built and tested on a machine of another
+//! kind.
+//!
+//! GNU's cross compiler builds HDF5 and links. Tests run under qemu, which emulates the CPU: it
+//! shows bits and counts, never speed. A machine that is AArch64 itself runs `cargo xtask test`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::limits::{self, succeed, succeed_without_limit};
+use crate::nextest::{self, Nextest, Suite};
+use crate::workspace::{Workspace, cargo};
+use crate::{skipped, tools};
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// The target in names of environment variables that Cargo reads.
+const CARGO_TARGET: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU";
+/// The same in those that build scripts read.
+const SCRIPT_TARGET: &str = "aarch64_unknown_linux_gnu";
+
+const CXX: &str = "aarch64-linux-gnu-g++";
+const EMULATOR: &str = "qemu-aarch64";
+
+/// The section of `.config/nextest.toml`: an emulated test may take an hour.
+const PROFILE: &str = "arm";
+
+/// The kernel starts programs for AArch64 by the emulator where this file is.
+const BINFMT: &str = "/proc/sys/fs/binfmt_misc/qemu-aarch64";
+
+/// Something that the machine must have.
+struct Part {
+    name: &'static str,
+    is_present: fn() -> bool,
+    /// The command that installs it on Debian and Ubuntu.
+    install: &'static str,
+}
+
+const TO_BUILD: &[Part] = &[
+    Part {
+        name: "Rust's standard library",
+        is_present: has_rust_target,
+        install: "rustup target add aarch64-unknown-linux-gnu",
+    },
+    Part {
+        name: "the C and C++ cross compiler",
+        is_present: || starts("aarch64-linux-gnu-gcc") && starts(CXX),
+        install: "apt-get install gcc-aarch64-linux-gnu g++-aarch64-linux-gnu",
+    },
+];
+
+/// The C library is the one of a system for AArch64. With the cross compiler's, which `-L` would
+/// name, programs hang at their first thread.
+const TO_RUN: &[Part] = &[
+    Part { name: "qemu", is_present: || starts(EMULATOR), install: "apt-get install qemu-user" },
+    Part {
+        name: "the C and C++ libraries",
+        is_present: || {
+            ["/lib/ld-linux-aarch64.so.1", "/usr/lib/aarch64-linux-gnu/libstdc++.so.6"]
+                .map(Path::new)
+                .iter()
+                .all(|file| file.exists())
+        },
+        install: "dpkg --add-architecture arm64 && apt-get update && apt-get install libc6:arm64 libstdc++6:arm64",
+    },
+];
+
+/// `arm check | build [ARGS…] | test [PACKAGE…] [-- FILTER…]`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    if cfg!(target_arch = "aarch64") {
+        bail!("this machine is AArch64 itself: `cargo xtask test` checks it");
+    }
+    let workspace = Workspace::load()?;
+    match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("check", [])) => check(&workspace),
+        Some(("build", rest)) => build(&workspace, rest),
+        Some(("test", rest)) => test(&workspace, rest),
+        _ => bail!("expected `arm check`, `arm build [ARGS…]` or `arm test [PACKAGE…] [-- FILTER…]`"),
+    }
+}
+
+/// Lints of all targets, compiled as for AArch64.
+fn check(workspace: &Workspace) -> Result<()> {
+    require(TO_BUILD)?;
+    let mut clippy =
+        command(workspace, cargo(&workspace.root, &["clippy", "--workspace", "--all-targets", "--locked"]))?;
+    succeed(clippy.args(["--target", TARGET, "--", "--deny", "warnings"]))
+}
+
+/// The program, with ARGS of `cargo build` such as `--release`.
+fn build(workspace: &Workspace, args: &[String]) -> Result<()> {
+    require(TO_BUILD)?;
+    let mut build = command(workspace, cargo(&workspace.root, &["build", "--locked", "--package", "megabatch"]))?;
+    succeed(build.args(["--target", TARGET]).args(args))?;
+    println!("xtask: the program is in {}", workspace.target_dir.join(TARGET).display());
+    Ok(())
+}
+
+fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
+    require(TO_BUILD)?;
+    require(TO_RUN)?;
+    if !Path::new(BINFMT).exists() {
+        println!(
+            "xtask: tests that start the program will fail, because the kernel does not know the emulator; on Debian \
+            and Ubuntu: apt-get install qemu-user-binfmt"
+        );
+    }
+    let nextest = Nextest::find(workspace).context("cargo-nextest runs the emulated tests")?;
+    let record = skipped::path(workspace);
+    skipped::clear_file(&record)?;
+    let run = nextest.command(workspace, &["run", "--locked", "--no-fail-fast", "--target", TARGET]);
+    let mut run = command(workspace, run)?;
+    run.args(["--profile", PROFILE]).args(selection(workspace, args)?);
+    run.env("MEGABATCH_PYTHON", tools::python_for_tests(workspace)?).env(skipped::RECORD, &record);
+    let report = workspace.root.join("target/nextest").join(PROFILE).join("junit.xml");
+    skipped::clear_file(&report)?;
+    // An emulated suite takes as long as it takes.
+    let outcome = succeed_without_limit(&mut run);
+    if let Ok(junit) = fs::read_to_string(&report) {
+        print!("{}", times(&nextest::suites(&junit)?));
+    }
+    skipped::report(&record, &[])?;
+    outcome
+}
+
+/// Arguments of nextest for `[PACKAGE…] [-- FILTER…]`: a package is named with or without
+/// `megabatch-`, and no package means all.
+fn selection(workspace: &Workspace, args: &[String]) -> Result<Vec<String>> {
+    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let (packages, filters) = (&args[..end], args.get(end + 1..).unwrap_or_default());
+    let mut chosen = Vec::new();
+    for name in packages {
+        let is_named = |package: &str| package == name || package.strip_prefix("megabatch-") == Some(name);
+        let package = workspace.packages.iter().find(|package| is_named(&package.name));
+        let package = package.with_context(|| format!("there is no package `{name}`"))?;
+        chosen.extend(["--package".to_owned(), package.name.clone()]);
+    }
+    if chosen.is_empty() {
+        chosen.push("--workspace".to_owned());
+    }
+    chosen.extend(filters.iter().cloned());
+    Ok(chosen)
+}
+
+/// Number of tests and their time together, for each program.
+fn times(suites: &[Suite]) -> String {
+    let row = |suite: &Suite| {
+        let seconds: f64 = suite.tests.iter().map(|test| test.seconds).sum();
+        format!("  {seconds:7.1} s  {} ({} tests, {} failed)\n", suite.id, suite.tests.len(), suite.failures)
+    };
+    suites.iter().map(row).collect()
+}
+
+/// `command` with compilers, linker, emulator and cmake for AArch64.
+fn command(workspace: &Workspace, mut command: Command) -> Result<Command> {
+    let folder = workspace.target_dir.join("arm");
+    let file = folder.join("toolchain.cmake");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::write(&file, cmake_toolchain(&workspace.root)).with_context(|| format!("cannot write {}", file.display()))?;
+    tools::with_cmake(&mut command, workspace)?;
+    command.envs(environment(file.into_os_string()));
+    Ok(command)
+}
+
+/// Variables that Cargo, build scripts and tests read. Tests compile C++ for the CPU that runs
+/// them, by the compiler in `CXX`, which build scripts would use for this machine.
+fn environment(cmake_toolchain: OsString) -> Vec<(String, OsString)> {
+    let for_cargo = [("LINKER", "aarch64-linux-gnu-gcc".to_owned()), ("RUNNER", format!("env CXX={CXX} {EMULATOR}"))]
+        .map(|(name, value)| (format!("{CARGO_TARGET}_{name}"), OsString::from(value)));
+    let for_scripts = [
+        ("CC", OsString::from("aarch64-linux-gnu-gcc")),
+        ("CXX", OsString::from(CXX)),
+        ("AR", OsString::from("aarch64-linux-gnu-ar")),
+        ("CMAKE_TOOLCHAIN_FILE", cmake_toolchain),
+    ]
+    .map(|(name, value)| (format!("{name}_{SCRIPT_TARGET}"), value));
+    for_cargo.into_iter().chain(for_scripts).collect()
+}
+
+/// CMake's file for HDF5, which also says what the file of a build for this machine says.
+fn cmake_toolchain(root: &Path) -> String {
+    format!(
+        "set(CMAKE_SYSTEM_NAME Linux)\n\
+        set(CMAKE_SYSTEM_PROCESSOR aarch64)\n\
+        set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)\n\
+        set(CMAKE_CXX_COMPILER {CXX})\n\
+        set(CMAKE_CROSSCOMPILING_EMULATOR {EMULATOR})\n\
+        include(\"{}\")\n",
+        root.join("scripts/dev-optimisation.cmake").display()
+    )
+}
+
+/// Fails if a part is missing, and names the command that installs it.
+fn require(parts: &[Part]) -> Result<()> {
+    let missing: Vec<&Part> = parts.iter().filter(|part| !(part.is_present)()).collect();
+    if !missing.is_empty() {
+        bail!("missing for AArch64; the commands are those of Debian and Ubuntu:\n{}", listing(&missing));
+    }
+    Ok(())
+}
+
+fn listing(missing: &[&Part]) -> String {
+    missing.iter().map(|part| format!("  {}: {}\n", part.name, part.install)).collect()
+}
+
+fn starts(program: &str) -> bool {
+    succeed(Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null())).is_ok()
+}
+
+fn has_rust_target() -> bool {
+    let output = limits::output(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+    output.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim_end()).is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nextest::TimedTest;
+    use crate::workspace::Package;
+
+    fn workspace(names: &[&str]) -> Workspace {
+        let package = |name: &&str| Package {
+            name: (*name).to_owned(),
+            folder: Path::new("crates").join(name),
+            depends_on: Vec::new(),
+            is_published_library: true,
+            tests: Vec::new(),
+        };
+        let packages = names.iter().map(package).collect();
+        Workspace { root: "/root".into(), target_dir: "/root/target".into(), packages }
+    }
+
+    #[test]
+    fn packages_have_long_and_short_names_and_filters_follow() {
+        let workspace = workspace(&["megabatch", "megabatch-nn-cpu", "xtask"]);
+        let chosen = |args: &[&str]| {
+            selection(&workspace, &args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>())
+                .map(|args| args.join(" "))
+        };
+        assert_eq!(chosen(&[]).unwrap(), "--workspace");
+        assert_eq!(chosen(&["--", "golden"]).unwrap(), "--workspace golden");
+        assert_eq!(
+            chosen(&["nn-cpu", "megabatch", "--", "kernel::", "cell"]).unwrap(),
+            "--package megabatch-nn-cpu --package megabatch kernel:: cell"
+        );
+        assert!(chosen(&["nn-gpu"]).unwrap_err().to_string().contains("nn-gpu"));
+    }
+
+    #[test]
+    fn missing_parts_are_named_with_their_commands() {
+        let part = |name, is_present| Part { name, is_present, install: "apt-get install it" };
+        assert!(require(&[part("one", || true)]).is_ok());
+        let refusal = require(&[part("one", || true), part("two", || false), part("three", || false)]).unwrap_err();
+        let refusal = refusal.to_string();
+        assert!(refusal.ends_with("  two: apt-get install it\n  three: apt-get install it\n"), "{refusal}");
+        assert!(!refusal.contains("one:"), "{refusal}");
+    }
+
+    #[test]
+    fn tools_of_the_target_are_named_for_the_target_alone() {
+        let variables = environment("/t/toolchain.cmake".into());
+        let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str());
+        let linker = value("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER");
+        assert_eq!(linker, Some("aarch64-linux-gnu-gcc".as_ref()));
+        let file = value("CMAKE_TOOLCHAIN_FILE_aarch64_unknown_linux_gnu");
+        assert_eq!(file, Some("/t/toolchain.cmake".as_ref()));
+        // Build scripts for this machine take no compiler of another.
+        assert!(["CC", "CXX", "AR", "CMAKE_TOOLCHAIN_FILE"].into_iter().all(|name| value(name).is_none()));
+        let file = cmake_toolchain(Path::new("/root"));
+        assert!(file.ends_with("include(\"/root/scripts/dev-optimisation.cmake\")\n"), "{file}");
+    }
+
+    #[test]
+    fn times_are_those_of_programs() {
+        let test = |seconds| TimedTest { name: "one".to_owned(), seconds };
+        let suite = Suite { id: "megabatch-nn-cpu".to_owned(), failures: 1, tests: vec![test(1.5), test(0.25)] };
+        assert_eq!(times(&[suite]), "      1.8 s  megabatch-nn-cpu (2 tests, 1 failed)\n");
+    }
+}
