@@ -50,7 +50,10 @@ impl FileBytes {
     pub(crate) fn private(&self) -> io::Result<PrivateBytes> {
         match self {
             FileBytes::Mapped(mapping) => mapping.private().map(PrivateBytes::Mapped),
-            FileBytes::Owned { lines, .. } => Ok(PrivateBytes::Owned(lines.clone())),
+            FileBytes::Owned { lines, .. } => {
+                let mut lines = lines.clone();
+                Ok(PrivateBytes::Owned { address: lines.as_mut_ptr().expose_provenance(), _lines: lines })
+            }
         }
     }
 
@@ -66,7 +69,7 @@ impl FileBytes {
 #[derive(Debug)]
 pub(crate) enum PrivateBytes {
     Mapped(system::PrivateMapping),
-    Owned(Vec<CacheLine>),
+    Owned { address: usize, _lines: Vec<CacheLine> },
 }
 
 impl PrivateBytes {
@@ -74,7 +77,7 @@ impl PrivateBytes {
     pub(crate) fn address(&self) -> usize {
         match self {
             PrivateBytes::Mapped(mapping) => mapping.address(),
-            PrivateBytes::Owned(lines) => lines.as_ptr().expose_provenance(),
+            PrivateBytes::Owned { address, .. } => *address,
         }
     }
 }
