@@ -45,8 +45,6 @@ pub(crate) struct Pairs {
 
 /// Samples of a stretch of time.
 const STRETCH: usize = 240;
-/// Samples whose targets are read at a time.
-const BLOCK: usize = 4096;
 
 impl Forecasts {
     /// Predicts the evaluated samples of `part` of `samples`, the data of `setup`, with `weights`.
@@ -74,10 +72,12 @@ impl Forecasts {
         let width = training.loss.outputs(outputs);
         let mut done = 0;
         let mut follow = host.follow(Work { label: "report", total: indices.len() as u64, unit: "samples" });
-        predictor.predict(Selection { samples, indices: &indices }, |rows, predictions| {
-            for Pairs { horizon, predicted, .. } in &mut pairs {
+        let selection = Selection { samples, indices: &indices };
+        predictor.predict_beside_targets(selection, |rows, predictions, targets| {
+            for Pairs { horizon, predicted, actual } in &mut pairs {
                 let output = points[*horizon - 1].expect("a horizon of numbers");
-                predicted.extend(predictions.chunks_exact(width).map(|row| row[output]));
+                predicted.extend(column(predictions, width, output));
+                actual.extend(column(targets, outputs, *horizon - 1));
             }
             done += rows.len();
             match follow(done) {
@@ -86,7 +86,6 @@ impl Forecasts {
             }
         })?;
         drop(follow);
-        add_targets(samples.source(), &indices, &mut pairs)?;
         let source = samples.source();
         let times = times_of(source, &indices)?;
         let instruments = InstrumentStretch::all(source, &indices);
@@ -180,22 +179,9 @@ pub(crate) fn few_horizons(outputs: usize) -> Vec<usize> {
     chosen
 }
 
-/// Column `horizon`, from 1, of `rows` [B, K].
-fn column(rows: &[f32], outputs: usize, horizon: usize) -> impl Iterator<Item = f32> + '_ {
-    rows.chunks_exact(outputs).map(move |row| row[horizon - 1])
-}
-
-fn add_targets(source: &Source, indices: &SampleRanges, pairs: &mut [Pairs]) -> Result<()> {
-    let outputs = source.shape().horizons;
-    let mut targets = Vec::new();
-    for some in indices.chunks(BLOCK) {
-        targets.resize(some.len() * outputs, 0.0);
-        source.read_targets(&some.iter().collect::<Vec<_>>(), &mut targets)?;
-        for Pairs { horizon, actual, .. } in &mut *pairs {
-            actual.extend(column(&targets, outputs, *horizon));
-        }
-    }
-    Ok(())
+/// Column `place` of `rows` [B, width].
+fn column(rows: &[f32], width: usize, place: usize) -> impl Iterator<Item = f32> + '_ {
+    rows.chunks_exact(width).map(move |row| row[place])
 }
 
 #[cfg(test)]
