@@ -135,14 +135,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for number, graph in enumerate(data):
             torch.save(graph, Path(folder) / f"{number}.pt")
+        if args.epochs:
+            memory(args.graphs, Path(folder), args.batch, args.epochs)
+            return
         sides = {
             "megabatch": (graphs.loader(args.batch, shuffle=True, drop_last=True, pyg=True), None),
             "DataLoader over graphs in memory": (DataLoader(data, args.batch, shuffle=True, drop_last=True), None),
             "a file a graph": (DataLoader(Files(Path(folder), len(data)), args.batch, shuffle=True, drop_last=True), FILE_BATCHES),
         }
-        if args.epochs:
-            memory(args.graphs, Path(folder), args.batch, args.epochs)
-            return
         rounds = [{name: ms_a_batch(loader, most) for name, (loader, most) in sides.items()} for _ in range(args.rounds)]
     print("| side | ms a batch | times as long, in the rounds |\n| --- | ---: | --- |")
     for name in sides:

@@ -44,6 +44,12 @@ def checked_device(device: DeviceName, path: Any) -> torch.device:
     return torch.device("cuda", index)
 
 
+def require_dtype(dtype: torch.dtype | None, path: Any) -> None:
+    """Refuses types that windows are not converted to."""
+    dtypes = (None, torch.float32, torch.float16, torch.bfloat16)
+    require(dtype in dtypes, "dtype", dtype, "torch.float16, torch.bfloat16 or None", path)
+
+
 def require(is_right: bool, key: str, value: Any, expected: str, path: Any) -> None:
     """Refuses an argument."""
     if not is_right:

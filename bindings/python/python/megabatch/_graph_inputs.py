@@ -1,4 +1,4 @@
-"""Frames that graphs are built from, as the files that the builder reads."""
+"""Inputs of graphs as the files that the builder reads."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import csv
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _frames, _megabatch
+from . import _frames, _megabatch, _table_files
 from .errors import ConfigError, DataError
 
 _POINT_KINDS = ("cosine", "euclidean", "radius")
 
 
-def are_frames(inputs: object) -> bool:
-    """True for a frame, or frames by symbol."""
-    return _frames.is_frame(inputs) or isinstance(inputs, Mapping)
-
-
 @contextlib.contextmanager
-def files(frames: Any, kind: str) -> Iterator[list[str]]:
-    """Paths of files with the contents of frames, for as long as graphs are built from them."""
+def files(inputs: Any, kind: str) -> Iterator[Sequence[str | os.PathLike[str]]]:
+    """Paths of files to build graphs of `kind` from: those of `inputs`, or of files with the contents of frames, for as
+    long as they are needed."""
+    frames = _table_files.as_frames(inputs)
+    if not (_frames.is_frame(frames) or isinstance(frames, Mapping)):
+        yield [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+        return
     with tempfile.TemporaryDirectory(prefix="megabatch-") as name:
         folder = pathlib.Path(name)
         if kind == "correlation":

@@ -5,7 +5,6 @@ Bars lie on the device once, however many windows see them: a window is rows of 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Union
 
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ._devices import DEVICE_SHARE_MAX, DeviceName, checked_device, free_bytes, require
+from ._devices import DEVICE_SHARE_MAX, DeviceName, checked_device, free_bytes, require_dtype
 from .errors import CapacityError, ConfigError
 
 if TYPE_CHECKING:
@@ -132,50 +131,6 @@ class SeriesTensors:
         return f"<megabatch.SeriesTensors on {self.device}: {len(self)} samples; {bars}>"
 
 
-@dataclasses.dataclass(frozen=True)
-class SeriesPlan:
-    """What a series takes of a device, reckoned before anything is read."""
-
-    needed_bytes: int
-    """Bars, targets and indices of all samples of the file."""
-    available_bytes: int | None
-    """What data may take of a GPU now; `None` on the CPU, and where the series is there already."""
-
-    @property
-    def stays(self) -> bool:
-        """True if it fits, and stays for all epochs."""
-        return self.available_bytes is None or self.needed_bytes <= self.available_bytes
-
-
-def series_plan(dataset: Dataset, device: torch.device, dtype: torch.dtype | None) -> SeriesPlan:
-    """The plan of `series_tensors`."""
-    free = free_bytes(device)
-    is_there = free is None or dataset._on_devices.get((str(device), dtype)) is not None
-    available = None if free is None or is_there else int(free * DEVICE_SHARE_MAX)
-    return SeriesPlan(_needed_bytes(dataset, dtype), available)
-
-
-def require_fits(dataset: Dataset, plan: SeriesPlan, device: torch.device) -> None:
-    """Refuses a series that does not fit."""
-    if plan.stays:
-        return
-    available = plan.available_bytes or 0
-    raise CapacityError(
-        f"{dataset.path}: its bars, targets and indices take {plan.needed_bytes / 1e9:.3g} GB, and {device} has "
-        f"{available / 1e9:.3g} to give, 0.75 of its free memory; give dtype=torch.bfloat16, or take "
-        f"dataset.torch(device=...), which copies batches where the bars do not fit",
-        file=str(dataset.path),
-        needed_bytes=plan.needed_bytes,
-        free_bytes=int(available / DEVICE_SHARE_MAX),
-    )
-
-
-def require_dtype(dataset: Dataset, dtype: torch.dtype | None) -> None:
-    """Refuses types that bars are not converted to."""
-    dtypes = (None, torch.float32, torch.float16, torch.bfloat16)
-    require(dtype in dtypes, "dtype", dtype, "torch.float16, torch.bfloat16 or None", dataset.path)
-
-
 def series_tensors(dataset: Dataset, device: DeviceName, dtype: torch.dtype | None) -> SeriesTensors:
     """All samples of the file on a device; its parts share them."""
     path = dataset.path
@@ -185,23 +140,37 @@ def series_tensors(dataset: Dataset, device: DeviceName, dtype: torch.dtype | No
             f"mb.ChunkDataLoader, which reads windows, lie on a device",
             file=str(path),
         )
-    require_dtype(dataset, dtype)
+    require_dtype(dtype, path)
     found = checked_device(device, path)
     held = dataset._on_devices.get((str(found), dtype))
     if held is not None:
         return held
-    require_fits(dataset, series_plan(dataset, found, dtype), found)
+    required_bytes(dataset, found, dtype)
     made = _loaded(dataset, found, dtype or torch.float32)
     dataset._on_devices[(str(found), dtype)] = made
     return made
 
 
-def _needed_bytes(dataset: Dataset, dtype: torch.dtype | None) -> int:
+def required_bytes(dataset: Dataset, device: torch.device, dtype: torch.dtype | None) -> int:
+    """Bytes of bars, targets and indices of all samples of the file, reckoned before they are read.
+
+    Raises `CapacityError` where a GPU has no room for them and does not have them."""
     item = int((dtype or torch.float32).itemsize)
     timeframes = dataset.timeframes.values()
     bars = sum((of.bars or 0) * len(of.features) * item for of in timeframes)
     weights = dataset._native.sample_weights() is not None
-    return bars + dataset._native.units() * (8 * (len(timeframes) + 1) + 4 * (dataset.targets + weights))
+    needed = bars + dataset._native.units() * (8 * (len(timeframes) + 1) + 4 * (dataset.targets + weights))
+    free = None if (str(device), dtype) in dataset._on_devices else free_bytes(device)
+    if free is not None and needed > free * DEVICE_SHARE_MAX:
+        raise CapacityError(
+            f"{dataset.path}: its bars, targets and indices take {needed / 1e9:.3g} GB, and {device} has "
+            f"{free * DEVICE_SHARE_MAX / 1e9:.3g} to give, 0.75 of its free memory; give dtype=torch.bfloat16, or take "
+            f"dataset.torch(device=...), which copies batches where the bars do not fit",
+            file=str(dataset.path),
+            needed_bytes=needed,
+            free_bytes=free,
+        )
+    return needed
 
 
 def _loaded(dataset: Dataset, device: torch.device, dtype: torch.dtype) -> SeriesTensors:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from ._devices import DeviceName, checked_device
-from ._tensors import SeriesPlan, SeriesTensors, require_dtype, require_fits, series_plan, series_tensors
+from ._devices import DeviceName, checked_device, require_dtype
+from ._tensors import SeriesTensors, required_bytes, series_tensors
 from .errors import CapacityError, ForkError
 from .loader import Loader
 
@@ -35,35 +35,33 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         super().__init__()
         self.loader, self._dtype, self._overlap = loader, dtype, overlap
         self._series: SeriesTensors | None = None
-        self._plan: SeriesPlan | None = None
+        self._series_bytes = 0
         self._device: torch.device | None = None
         if device is None:
             return
         dataset = loader.dataset
         self._device = checked_device(device, dataset.path)
-        require_dtype(dataset, dtype)
+        require_dtype(dtype, dataset.path)
         if dataset.layout == "series":
-            self._plan = series_plan(dataset, self._device, dtype)
             try:
-                require_fits(dataset, self._plan, self._device)
+                self._series_bytes = required_bytes(dataset, self._device, dtype)
             except CapacityError as error:
                 _LOG.warning("%s", error)
 
     def plan(self) -> dict[str, Any]:
         """What the device holds, reckoned before anything is read: `series_bytes`, the bars, targets and indices of the
         file that lie there, 0 if batches are gathered on the CPU and copied, and `stays`, true in the first case."""
-        stays = self._plan is not None and self._plan.stays
-        return {"series_bytes": self._plan.needed_bytes if self._plan is not None and stays else 0, "stays": stays}
+        return {"series_bytes": self._series_bytes, "stays": self._series_bytes > 0}
 
     def series(self) -> SeriesTensors | None:
         """The series on the device, which is read once; `None` where batches are copied."""
-        if self._series is None and self._plan is not None and self._plan.stays and self._device is not None:
+        if self._series is None and self._series_bytes and self._device is not None:
             try:
                 self._series = series_tensors(self.loader.dataset, self._device, self._dtype)
             except CapacityError as error:
                 # The memory was free when the plan was made.
                 _LOG.warning("%s", error)
-                self._plan = None
+                self._series_bytes = 0
         return self._series
 
     def __len__(self) -> int:

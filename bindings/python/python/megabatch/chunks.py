@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require
+from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require, require_dtype
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
 
@@ -282,8 +282,7 @@ class ChunkDataLoader:
         require(seed >= 0, "seed", seed, "0 or more", path)
         is_size = math.isfinite(chunk_size_gb) and chunk_size_gb > 0
         require(is_size, "chunk_size_gb", chunk_size_gb, "more than 0", path)
-        dtypes = (None, torch.float32, torch.float16, torch.bfloat16)
-        require(dtype in dtypes, "dtype", dtype, "torch.float16, torch.bfloat16 or None", path)
+        require_dtype(dtype, path)
         samples = len(self._dataset)
         if drop_last:
             require(batch_size <= samples, "batch_size", batch_size, f"{samples} samples at most with drop_last", path)

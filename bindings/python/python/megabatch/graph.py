@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _graph_inputs, _megabatch, _table_files
+from . import _graph_inputs, _megabatch
 from ._display import display
 from .dataset import Dataset
 from .errors import ConfigError
@@ -113,15 +112,14 @@ def build(
     """Builds graphs of `kind` into the file `out` (`.mbg`), unless it has them already. Options are those of
     `megabatch graph build`, and the answer is its JSON.
 
-    `inputs` are paths of files or folders. Kind correlation also takes a frame of bars with a column `symbol`, or
-    frames by symbol, also as Parquet and Feather files, and kinds cosine, euclidean and radius a frame with a row of numbers for each node, which a column
-    `node` may name.
+    `inputs` are paths of files or folders. Kind correlation also takes a frame of bars with a column `symbol`, frames by
+    symbol, and Parquet and Feather files, and kinds cosine, euclidean and radius a frame with a row of numbers for each
+    node, which a column `node` may name.
 
     `open(out)` gives the graphs. `megabatch.open(out)` trains on those that have features of their own; graphs between
     instruments are named by the setting `model.graph`.
     """
     _refuse_dataset(inputs)
-    inputs = _table_files.as_frames(inputs)
     options = {
         "lookback": lookback,
         "k": k,
@@ -142,12 +140,7 @@ def build(
         "target": list(target),
         "positions": positions,
     }
-    with contextlib.ExitStack() as held:
-        paths: Sequence[StrPath]
-        if _graph_inputs.are_frames(inputs):
-            paths = held.enter_context(_graph_inputs.files(inputs, kind))
-        else:
-            paths = _paths(inputs)
+    with _graph_inputs.files(inputs, kind) as paths:
         call = {
             "inputs": paths,
             "kind": kind,
@@ -159,10 +152,6 @@ def build(
         }
         _, facts = _megabatch.build_graphs(call)
     return facts
-
-
-def _paths(inputs: Any) -> list[StrPath]:
-    return [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
 
 
 def _refuse_dataset(inputs: object) -> None:

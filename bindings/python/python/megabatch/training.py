@@ -564,18 +564,14 @@ class Predictions(Tabular):
     @staticmethod
     def _of_folds(folds: Sequence[Predictions]) -> Predictions:
         """The predictions of the folds' models, one after the other."""
-
-        def joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-            return np.concatenate(arrays)
-
         times = [fold.times for fold in folds if fold.times is not None]
         instruments = [fold.instruments for fold in folds if fold.instruments is not None]
         return Predictions(
-            samples=joined([fold.samples for fold in folds]),
-            values=joined([fold.values for fold in folds]),
-            named={name: joined([fold.named[name] for fold in folds]) for name in folds[0].named},
-            targets=joined([fold.targets for fold in folds]),
-            times=joined(times) if times else None,
+            samples=np.concatenate([fold.samples for fold in folds]),
+            values=np.concatenate([fold.values for fold in folds]),
+            named={name: np.concatenate([fold.named[name] for fold in folds]) for name in folds[0].named},
+            targets=np.concatenate([fold.targets for fold in folds]),
+            times=np.concatenate(times) if times else None,
             instruments=[name for names in instruments for name in names] if instruments else None,
             folds=np.repeat(np.arange(1, len(folds) + 1), [len(fold) for fold in folds]),
             step=folds[-1].step,
