@@ -66,7 +66,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     // PyTorch's allocator is of use to a program of Python's alone.
     ("megabatch-torch-pool", &["megabatch-gpu-core"]),
     // Operations on PyTorch's tensors are of use to a program of Python's alone, too.
-    ("megabatch-python", &["megabatch-run", "megabatch-segment", "megabatch-torch-pool"]),
+    // A wheel brings the program.
+    ("megabatch-python", &["megabatch", "megabatch-run", "megabatch-segment", "megabatch-torch-pool"]),
 ];
 
 /// Developers' packages, which nothing depends on.

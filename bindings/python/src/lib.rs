@@ -46,6 +46,8 @@ mod _megabatch {
     #[pymodule_export]
     use crate::loader::{Epoch, EpochSamples, Loader, Table};
     #[pymodule_export]
+    use crate::process::program;
+    #[pymodule_export]
     use crate::scatter::{
         TensorSegments, scatter_check_sorted, scatter_index_bound, scatter_plan, scatter_plan_from_offsets,
     };

@@ -1,11 +1,20 @@
-//! The process that loaded the module. Its threads do not survive a fork, and locks that they held
-//! stay locked in the child: work there would wait for ever.
+//! The process that loaded the module, which may be the program `megabatch`. Its threads do not
+//! survive a fork, and locks that they held stay locked in the child: work there would wait for
+//! ever.
 
+use std::ffi::OsString;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 
 static LOADED_IN: OnceLock<u32> = OnceLock::new();
+
+/// Does what a command line of the program `megabatch` says, and returns the exit code. The first
+/// word names the program.
+#[pyfunction]
+pub(crate) fn program(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| megabatch::run(words))
+}
 
 /// Remembers this process as the one that loaded the module.
 pub(crate) fn remember() {

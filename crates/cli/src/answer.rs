@@ -1,7 +1,7 @@
-//! Results of commands: text for people, JSON for programs. Commands return it; only `main` prints.
+//! Results of commands: text for people, JSON for programs. Commands return it; only the crate's
+//! root prints.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use megabatch_run::{CommandReport, Kind};
 use serde::Serialize;
@@ -47,8 +47,8 @@ impl Answer {
     }
 
     /// Exit code of the program after the answer is printed.
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        self.verdict.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(exit::code(kind)))
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.verdict.map_or(0, exit::code)
     }
 
     /// Prints the text on standard error, for a command that is a part of another.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use megabatch_run::{Cancel, Host, Milestone, Observer, Progress, Result, Work, cache_folder};
 
+use crate::command_line::asks_for_json;
 use crate::interruption::Interruption;
 use crate::progress::WorkDisplay;
 use crate::standard_error::tell;
@@ -46,11 +47,6 @@ impl Observer for StandardError {
             _ => {}
         }
     }
-}
-
-/// True if the command line has `--json`.
-pub(crate) fn asks_for_json() -> bool {
-    std::env::args_os().any(|word| word == "--json")
 }
 
 /// The signals of the process.

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "ingest", "inspect", "leak", "plan", "predict", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -391,6 +391,12 @@ def plan(job: Mapping[str, Any], memory_bytes: SupportsIndex | None) -> tuple[st
 def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, part: str | None, display: Any | None) -> dict[str, Any]:
     """
     Predictions of the samples of a range, or of a part.
+    """
+
+def program(words: SupportsGetItem[int, str]) -> int:
+    """
+    Does what a command line of the program `megabatch` says, and returns the exit code. The first
+    word names the program.
     """
 
 def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_split_size: str | None) -> tuple[str, dict[str, Any]]:
