@@ -24,7 +24,7 @@ const CARGO_TARGET: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU";
 const SCRIPT_TARGET: &str = "aarch64_unknown_linux_gnu";
 
 const CXX: &str = "aarch64-linux-gnu-g++";
-const EMULATOR: &str = "qemu-aarch64";
+pub(crate) const EMULATOR: &str = "qemu-aarch64";
 
 /// The section of `.config/nextest.toml`: an emulated test may take an hour.
 const PROFILE: &str = "arm";
@@ -66,6 +66,20 @@ const TO_RUN: &[Part] = &[
                 .all(|file| file.exists())
         },
         install: "dpkg --add-architecture arm64 && apt-get update && apt-get install libc6:arm64 libstdc++6:arm64",
+    },
+];
+
+/// Parts that make a root of another system.
+const TO_UNPACK: &[Part] = &[
+    Part {
+        name: "apt and dpkg-deb",
+        is_present: || starts("apt-get") && starts("dpkg-deb"),
+        install: "Debian or Ubuntu",
+    },
+    Part {
+        name: "the list of packages for arm64",
+        is_present: knows_arm_packages,
+        install: "dpkg --add-architecture arm64 && apt-get update",
     },
 ];
 
@@ -194,6 +208,46 @@ fn cmake_toolchain(root: &Path) -> String {
     )
 }
 
+/// Requires what [`unpack_python`] needs, and what compiles for it and runs it with zig.
+///
+/// # Errors
+/// Names what is missing, with the command that installs it.
+pub(crate) fn require_emulator() -> Result<()> {
+    let (rust, qemu) = (&TO_BUILD[..1], &TO_RUN[..1]);
+    rust.iter().chain(qemu).chain(TO_UNPACK).try_for_each(|part| require(std::slice::from_ref(part)))
+}
+
+/// Unpacks Debian's Python for AArch64, with all that it and numpy need, into `root`, once.
+///
+/// # Errors
+/// If the packages cannot be had.
+pub(crate) fn unpack_python(root: &Path) -> Result<()> {
+    let stamp = root.join("unpacked");
+    if stamp.exists() {
+        return Ok(());
+    }
+    let packages = root.with_file_name("packages");
+    for folder in [root, &packages.join("partial")] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let status = packages.join("status");
+    // A system with no package: all that Python needs is downloaded, and nothing is installed.
+    fs::write(&status, "")?;
+    let mut download = Command::new("apt-get");
+    download.args(["install", "--download-only", "--assume-yes", "--quiet", "--no-install-recommends"]);
+    download.args(["-o", "APT::Architecture=arm64", "-o", "APT::Architectures::=arm64"]);
+    download.arg("-o").arg(format!("Dir::State::status={}", status.display()));
+    download.arg("-o").arg(format!("Dir::Cache::archives={}", packages.display()));
+    succeed(download.args(["python3", "libstdc++6"]))?;
+    for entry in fs::read_dir(&packages)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            succeed(Command::new("dpkg-deb").arg("--extract").arg(&path).arg(root))?;
+        }
+    }
+    fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))
+}
+
 /// Fails if a part is missing, and names the command that installs it.
 fn require(parts: &[Part]) -> Result<()> {
     let missing: Vec<&Part> = parts.iter().filter(|part| !(part.is_present)()).collect();
@@ -209,6 +263,11 @@ fn listing(missing: &[&Part]) -> String {
 
 fn starts(program: &str) -> bool {
     succeed(Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null())).is_ok()
+}
+
+fn knows_arm_packages() -> bool {
+    let output = limits::output(Command::new("dpkg").arg("--print-foreign-architectures"));
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).lines().any(|line| line == "arm64"))
 }
 
 fn has_rust_target() -> bool {

@@ -3,6 +3,7 @@
 
 mod arm;
 mod bench;
+mod components;
 mod demo;
 mod experiment;
 mod fuzz;
@@ -25,6 +26,7 @@ mod orphans;
 mod passed;
 mod property_tests;
 mod python;
+mod release;
 mod report;
 mod sanitize;
 mod session;
@@ -37,6 +39,7 @@ mod timings;
 mod tools;
 mod trampolines;
 mod workspace;
+mod zig;
 
 use std::process::ExitCode;
 
@@ -99,6 +102,11 @@ cargo xtask COMMAND
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1,
                   or S
+  release [x86_64] [aarch64]
+                  wheels and archives of the program for Linux in target/artefacts, with licences,
+                  lists of components and checksums, each tried without a compiler; AArch64's under
+                  qemu, with Debian's Python
+  release crates  packages of the libraries for a registry, each built from its package
   report          makes the reports of a demo, of a run with attention and of one with graphs, and a
                   comparison, and checks them in headless Chromium: texts, console, the order of the
                   Tab key, width; pictures go to target/report/
@@ -154,6 +162,7 @@ fn run(args: &[String]) -> Result<()> {
         "python" => python::run(rest),
         "lines" => lines::run(rest),
         "mpi" => mpi::run(rest),
+        "release" => release::run(rest),
         "report" => report::run(rest),
         "sanitize" => sanitize::run(rest),
         "simulate" => simulate::run(rest),

@@ -8,21 +8,25 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
+use crate::components::{linked, terms};
 use crate::limits::{succeed, succeed_without_limit};
 use crate::session::Session;
 use crate::sources::hash_of;
 use crate::tools::{Venv, with_cmake};
 use crate::workspace::{Workspace, cargo};
+use crate::zig;
 
 const PACKAGE: &str = "megabatch-python";
 const FOLDER: &str = "bindings/python";
 
 /// Builds wheels.
 const BUILDER: &[&str] = &["maturin>=1.9,<2"];
-/// Compiles and links for an older C library than this machine's.
-const ZIG: &[&str] = &["ziglang"];
 /// Tag of a wheel that runs on all Linux systems since 2019.
 const MANYLINUX: &str = "manylinux_2_28";
+/// Terms of the libraries of C that are linked in.
+pub(crate) const TERMS_OF_C: &str = "bindings/python/LICENSES-of-what-is-linked.txt";
+/// Terms of the crates that are linked in, which builds write.
+pub(crate) const TERMS_OF_CRATES: &str = "LICENSES-of-crates.txt";
 /// Packages of the tests and of the check of types.
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
 /// Packages of the tests with PyTorch and of the notebook: 6 GB.
@@ -109,49 +113,89 @@ fn torch_environment(workspace: &Workspace) -> Result<Venv> {
     Ok(venv)
 }
 
-/// Builds the wheel with the release profile into `target/wheels`: on Linux for [`MANYLINUX`], or
-/// for this machine's C library where PyPI has no zig for it.
+/// Builds the wheel for this machine into `target/wheels`.
 fn build(workspace: &Workspace) -> Result<()> {
+    build_wheel(workspace, None, &workspace.target_dir.join("wheels")).map(|_| ())
+}
+
+/// Builds the wheel with the release profile into `wheels`, and returns its path: on Linux for
+/// [`MANYLINUX`], or for this machine's C library where PyPI has no zig for it.
+///
+/// # Errors
+/// If it cannot be built; if there is no zig for `target`.
+pub(crate) fn build_wheel(workspace: &Workspace, target: Option<&zig::Target>, wheels: &Path) -> Result<PathBuf> {
     let venv = Venv::open(workspace.target_dir.join("python"))?;
     venv.ensure("maturin", BUILDER)?;
     let folder = workspace.root.join(FOLDER);
-    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        fs::copy(workspace.root.join(name), folder.join(name)).with_context(|| format!("cannot copy {name}"))?;
-    }
-    let wheels = workspace.target_dir.join("wheels");
     let mut maturin = Command::new(venv.program("maturin"));
-    maturin.args(["build", "--release", "--locked", "--out"]).arg(&wheels).current_dir(&folder);
+    maturin.args(["build", "--release", "--locked", "--out"]).arg(wheels).current_dir(&folder);
     if cfg!(target_os = "linux") {
-        match venv.ensure("zig", ZIG) {
+        match zig::configure(&mut maturin, &venv, target) {
             Ok(()) => {
                 maturin.args(["--zig", "--compatibility", MANYLINUX]);
-                // Another toolchain would not be zig's.
-                maturin.env("CARGO_ZIGBUILD_PYTHON_PATH", venv.python()).env_remove("CMAKE_TOOLCHAIN_FILE");
             }
+            Err(error) if target.is_some() => return Err(error),
             Err(error) => println!("xtask: the wheel will not be one of {MANYLINUX}: {error:#}"),
         }
     }
-    let built = with_cmake(&mut maturin, workspace).and_then(succeed);
-    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        // A copy that stays is in the way of nobody.
-        let _ = fs::remove_file(folder.join(name));
+    if let Some(target) = target {
+        maturin.args(["--target", &target.triple]);
     }
-    built?;
-    let wheel = newest_in(&wheels)?;
+    let terms = Terms::write(workspace, target.map(|target| target.triple.as_str()), &folder)?;
+    with_cmake(&mut maturin, workspace).and_then(succeed)?;
+    drop(terms);
+    let wheel = newest_in(wheels)?;
     let bytes = fs::metadata(&wheel)?.len();
     println!("{}: {:.1} MB", wheel.display(), bytes as f64 / 1e6);
-    Ok(())
+    Ok(wheel)
 }
 
-/// The file of `folder` that was written last. The name of a wheel ends with its tag.
+/// Files of terms that a wheel has and the folder of its sources has not; they go with this value.
+struct Terms {
+    files: Vec<PathBuf>,
+}
+
+impl Terms {
+    fn write(workspace: &Workspace, target: Option<&str>, folder: &Path) -> Result<Self> {
+        let mut terms = Terms { files: Vec::new() };
+        let texts = [
+            ("LICENSE-MIT", fs::read_to_string(workspace.root.join("LICENSE-MIT"))?),
+            ("LICENSE-APACHE", fs::read_to_string(workspace.root.join("LICENSE-APACHE"))?),
+            (TERMS_OF_CRATES, terms_of_module(workspace, target)?),
+        ];
+        for (name, text) in texts {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            terms.files.push(path);
+        }
+        Ok(terms)
+    }
+}
+
+/// The terms of the crates in the native part for `target`, or for this machine.
+fn terms_of_module(workspace: &Workspace, target: Option<&str>) -> Result<String> {
+    let native = format!("{}-unknown-linux-gnu", env::consts::ARCH);
+    terms(&linked(workspace, PACKAGE, target.unwrap_or(&native))?)
+}
+
+impl Drop for Terms {
+    fn drop(&mut self) {
+        // A file that stays is in the way of nobody.
+        self.files.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}
+
+/// The wheel in `folder` that was written last. The name of a wheel ends with its tag.
 fn newest_in(folder: &Path) -> Result<PathBuf> {
     let mut newest = None;
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
-        let written = fs::metadata(&path)?.modified()?;
-        newest = newest.max(Some((written, path)));
+        if path.extension().is_some_and(|extension| extension == "whl") {
+            let written = fs::metadata(&path)?.modified()?;
+            newest = newest.max(Some((written, path)));
+        }
     }
-    newest.map(|(_, path)| path).with_context(|| format!("{} has no file", folder.display()))
+    newest.map(|(_, path)| path).with_context(|| format!("{} has no wheel", folder.display()))
 }
 
 /// The module after a build with the dev profile, as a folder for Python's path.
