@@ -67,6 +67,10 @@ class Folders(Guide):
 
 @unittest.skipUnless(HAS_TORCH, "PyTorch is not installed: cargo xtask python test --torch")
 class Guides(Guide):
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
+    def test_pieces(self) -> None:
+        self.assertIn("no change", self.run_guide("pytorch-pieces.md"))
+
     def test_scatter(self) -> None:
         self.run_guide("scatter.md")
 
