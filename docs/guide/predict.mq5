@@ -1,12 +1,12 @@
 // Predicts from closed bars with eurusd.onnx: docs/guide/metatrader.md.
 #property script_show_inputs
 
-#define STEPS_M5 240
-#define STEPS_H1 96
+#define STEPS_M1 120
+#define STEPS_H1 24
 #define FEATURES 3
 #define HORIZON  12
 
-const long shape_m5[]  = {1, STEPS_M5, FEATURES};
+const long shape_m1[]  = {1, STEPS_M1, FEATURES};
 const long shape_h1[]  = {1, STEPS_H1, FEATURES};
 const long shape_out[] = {1, HORIZON};
 
@@ -37,14 +37,14 @@ void OnStart()
       Print("OnnxCreate: error ", GetLastError());
       return;
      }
-   matrixf m5, h1;
+   matrixf m1, h1;
    vectorf predictions(HORIZON);
    // Inputs have the order of the file: the shortest timeframe first.
-   if(!OnnxSetInputShape(handle, 0, shape_m5) || !OnnxSetInputShape(handle, 1, shape_h1) || !OnnxSetOutputShape(handle, 0, shape_out))
+   if(!OnnxSetInputShape(handle, 0, shape_m1) || !OnnxSetInputShape(handle, 1, shape_h1) || !OnnxSetOutputShape(handle, 0, shape_out))
       Print("the model has another shape: error ", GetLastError());
-   else if(!ReadWindow(PERIOD_M5, STEPS_M5, m5) || !ReadWindow(PERIOD_H1, STEPS_H1, h1))
+   else if(!ReadWindow(PERIOD_M1, STEPS_M1, m1) || !ReadWindow(PERIOD_H1, STEPS_H1, h1))
       Print("too few bars: error ", GetLastError());
-   else if(!OnnxRun(handle, ONNX_NO_CONVERSION, m5, h1, predictions))
+   else if(!OnnxRun(handle, ONNX_NO_CONVERSION, m1, h1, predictions))
       Print("OnnxRun: error ", GetLastError());
    else
       for(int k = 0; k < HORIZON; k++)

@@ -29,6 +29,16 @@ pub(crate) const TERMS_OF_C: &str = "bindings/python/LICENSES-of-what-is-linked.
 pub(crate) const TERMS_OF_CRATES: &str = "LICENSES-of-crates.txt";
 /// Packages of the tests and of the check of types.
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
+/// Pages whose Python these tests run.
+const PAGES: [&str; 7] = [
+    "README.md",
+    "docs/guide/bid-ask.md",
+    "docs/guide/dukascopy-binance.md",
+    "docs/guide/metatrader.md",
+    "docs/guide/own-features.md",
+    "docs/guide/python.md",
+    "docs/guide/yahoo.md",
+];
 /// Packages of the tests with PyTorch and of the notebook: 6 GB.
 const TORCH_PACKAGES: &[&str] =
     &["torch", "torch_geometric", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib", "pytest", "torchdata"];
@@ -81,8 +91,7 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     let workspace = &session.workspace;
     let package = workspace.packages.iter().find(|package| package.name == PACKAGE);
     let package = package.context("the Python module is a member of the workspace")?;
-    let pages =
-        ["docs/guide/python.md", "docs/guide/own-features.md", "README.md"].map(|page| session.sources.page_key(page));
+    let pages = PAGES.map(|page| session.sources.page_key(page));
     let key = hash_of(&(session.sources.package_key(workspace, package), pages));
     session.passed.unless_unchanged("python", key, || {
         let module = Module::build(workspace)?;

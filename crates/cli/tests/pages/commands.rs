@@ -148,10 +148,97 @@ fn the_commands_of_the_guide_run() {
     let stage = Stage::new();
     write_molecules(&stage);
     assert!(check_page_on(&stage, &workspace().join("docs/guide/molecules.md")) > 8);
-    assert!(check_page(&workspace().join("docs/guide/daily-shares.md")) > 8);
+    assert!(check_page(&workspace().join("docs/guide/yahoo.md")) > 8);
     let stage = Stage::new();
     write_days(&stage);
     assert!(check_page_on(&stage, &workspace().join("docs/guide/universe.md")) > 4);
+}
+
+/// A guide for the owner of a vendor's files begins with them, here with made-up minutes in their
+/// form.
+#[test]
+fn the_commands_for_the_files_of_vendors_run() {
+    for (page, commands_min) in [("metatrader", 9), ("dukascopy-binance", 8), ("bid-ask", 4)] {
+        let stage = Stage::new();
+        write_exports(&stage);
+        assert!(check_page_on(&stage, &workspace().join(format!("docs/guide/{page}.md"))) >= commands_min, "{page}");
+    }
+}
+
+/// Minutes of the first four weeks of January 2018 as MetaTrader 5, Dukascopy and Binance write
+/// them, and as a file of the bid and one of the ask.
+fn write_exports(stage: &Stage) {
+    stage.succeeds("synth bars.csv --days 28");
+    let bars = stage.text("bars.csv");
+    let minutes: Vec<Minute<'_>> = bars.lines().skip(1).map(Minute::parse).collect();
+    let write = |name: &str, header: &str, line: &dyn Fn(&Minute<'_>) -> String| {
+        fs::create_dir_all(stage.path(name).parent().unwrap()).unwrap();
+        stage.write(name, &minutes.iter().fold(header.to_owned(), |text, minute| text + &line(minute)));
+    };
+
+    for (symbol, price) in [("EURUSD", 1.0), ("XAUUSD", 1100.0), ("BTCUSD", 9000.0)] {
+        write(
+            &format!("MT5/{symbol}_M1_201806010000_201806292359.csv"),
+            "<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>\r\n",
+            &|minute| {
+                let prices = minute.prices_times(price, "\t");
+                format!("{}\t{}:00\t{prices}\t{}\t0\t12\r\n", minute.day.replace('-', "."), minute.clock, minute.volume)
+            },
+        );
+    }
+
+    write(
+        "dukascopy/EURUSD_Candlestick_1_M_BID_01.01.2018-11.02.2018.csv",
+        "Gmt time,Open,High,Low,Close,Volume\n",
+        &|minute| {
+            let (year_month, day) = minute.day.rsplit_once('-').unwrap();
+            let (year, month) = year_month.split_once('-').unwrap();
+            let prices = minute.prices_times(1.0, ",");
+            format!("{day}.{month}.{year} {}:00.000,{prices},{}.5\n", minute.clock, minute.volume)
+        },
+    );
+
+    for (month, epoch, unit) in [("2024-12", 1_733_011_200, 1_000), ("2025-01", 1_735_689_600, 1_000_000)] {
+        write(&format!("binance/BTCUSDT-1m-{month}.csv"), "", &|minute| {
+            let open = epoch + minute.seconds_of_month();
+            let prices = minute.prices_times(9000.0, ",");
+            format!("{},{prices},{},{},1.5,7,0.5,0.7,0\n", open * unit, minute.volume, (open + 60) * unit - 1)
+        });
+    }
+
+    for (side, price) in [("bid", 75.0), ("ask", 75.0002)] {
+        write(&format!("usdjpy-m1-{side}-2013.csv"), "timestamp,open,high,low,close\n", &|minute| {
+            format!("{} {}:00+00:00,{}\n", minute.day, minute.clock, minute.prices_times(price, ","))
+        });
+    }
+}
+
+/// A row of `megabatch synth`.
+struct Minute<'a> {
+    /// As in 2018-01-31.
+    day: &'a str,
+    /// As in 23:59.
+    clock: &'a str,
+    prices: Vec<f64>,
+    volume: &'a str,
+}
+
+impl<'a> Minute<'a> {
+    fn parse(row: &'a str) -> Self {
+        let fields: Vec<&str> = row.split(',').collect();
+        let (day, clock) = fields[0].split_once(' ').expect("a day and a clock");
+        let prices = fields[1..5].iter().map(|price| price.parse().unwrap()).collect();
+        Minute { day, clock, prices, volume: fields[5] }
+    }
+
+    fn prices_times(&self, factor: f64, separator: &str) -> String {
+        self.prices.iter().map(|price| format!("{:.5}", price * factor)).collect::<Vec<_>>().join(separator)
+    }
+
+    fn seconds_of_month(&self) -> u64 {
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        86_400 * (number(&self.day[8..]) - 1) + 3600 * number(&self.clock[..2]) + 60 * number(&self.clock[3..])
+    }
 }
 
 /// Minutes of a January up to its 29th, of its 30th, and of its 31st.
