@@ -134,13 +134,27 @@ fn a_folder_is_its_files_of_bars() {
     let folder = tempfile::tempdir().unwrap();
     let error = bar_files(folder.path()).unwrap_err().to_string();
     assert!(error.contains("no files of bars in the folder"), "{error}");
-    for name in ["b.CSV", "a.csv.gz", "c.tsv", "d.txt", "e.md", ".f.csv", "g.csv.part", ".csv", "gz"] {
+    // The archive `a.ZIP` has what is beside it.
+    for name in [
+        "b.CSV",
+        "a.csv.gz",
+        "c.tsv",
+        "d.txt",
+        "e.md",
+        ".f.csv",
+        "g.csv.part",
+        ".csv",
+        "gz",
+        "i.zip",
+        "a.ZIP",
+        "j.csv.zip",
+    ] {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
     std::fs::create_dir(folder.path().join("h.csv")).unwrap();
     let found: Vec<_> = bar_files(folder.path()).unwrap();
     let names: Vec<&str> = found.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["a.csv.gz", "b.CSV", "c.tsv", "d.txt"]);
+    assert_eq!(names, ["a.csv.gz", "b.CSV", "c.tsv", "d.txt", "i.zip", "j.csv.zip"]);
     assert_eq!(bar_files(&found[1]).unwrap(), [found[1].clone()]);
 }
 

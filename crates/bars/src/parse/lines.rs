@@ -1,12 +1,13 @@
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read, Seek};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{Error, Result};
+use crate::parse::archive::{Member, ZIP_MAGIC};
 use crate::parse::encoding::{ByteOrder, Utf16Reader};
 use crate::place::ObserveBytes;
 
@@ -20,7 +21,8 @@ const HEAD_LINES: usize = 64;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The lines of a text file, plain or compressed with gzip, in UTF-8 or UTF-16, one at a time.
+/// The lines of a text file, plain, compressed with gzip or in a zip archive, in UTF-8 or UTF-16,
+/// one at a time.
 ///
 /// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
 /// are.
@@ -33,7 +35,7 @@ pub(crate) struct TextLines<'a> {
 }
 
 impl<'a> TextLines<'a> {
-    /// Opens a file; gzip and UTF-16 are told from its first bytes, whatever its name. A pipe is
+    /// Opens a file; gzip, zip and UTF-16 are told from its first bytes, whatever its name. A pipe is
     /// refused: a file is opened more than once, and its hash is taken after it was read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         TextLines::observed(path, &|_| ControlFlow::Continue(()))
@@ -45,15 +47,19 @@ impl<'a> TextLines<'a> {
             true => Error::Interrupted,
             false => Error::Open { path: path.to_owned(), source },
         };
-        let file = File::open(path).map_err(failed)?;
+        let mut file = File::open(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
             let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), kind });
         }
-        let reader = decompressed(BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe }))
-            .and_then(decoded)
-            .map_err(failed)?;
+        let member = zip_member(&mut file).map_err(failed)?;
+        let file = BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe });
+        let text = match member {
+            Some(member) => Ok(member.unpacked(file)),
+            None => decompressed(file),
+        };
+        let reader = text.and_then(decoded).map_err(failed)?;
         Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
@@ -149,6 +155,19 @@ impl Read for ObservedFile<'_> {
             ControlFlow::Break(()) => Err(io::Error::other(Stopped)),
         }
     }
+}
+
+/// The member of a zip archive that is read, at which `file` is left then.
+fn zip_member(file: &mut File) -> io::Result<Option<Member>> {
+    let mut head = Vec::with_capacity(ZIP_MAGIC.len());
+    file.by_ref().take(ZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
+    file.rewind()?;
+    if head != ZIP_MAGIC {
+        return Ok(None);
+    }
+    let member = Member::find(file)?;
+    member.seek(file)?;
+    Ok(Some(member))
 }
 
 fn decompressed<'a>(file: BufReader<ObservedFile<'a>>) -> io::Result<Box<dyn BufRead + 'a>> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod adjusted_column;
 pub(crate) mod adjustment;
+mod archive;
 pub(crate) mod assumed_volume;
 pub(crate) mod bar_file;
 pub(crate) mod column_order;

@@ -53,7 +53,17 @@ pub(crate) fn symbol_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
     let pair = name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start);
     let stem = stem_of(path);
-    pair.or_else(|| share_of(&stem)).or_else(|| coin_pair_of(&stem)).unwrap_or_else(|| without_descriptions(&stem))
+    let known = pair.or_else(|| metatrader_of(&stem)).or_else(|| share_of(&stem));
+    known.or_else(|| coin_pair_of(&stem)).unwrap_or_else(|| without_descriptions(&stem))
+}
+
+/// The symbol in a name of MetaTrader's exports: `GOLD_M1_201801010000_201801092359`, with the times
+/// of its first and last bar.
+fn metatrader_of(stem: &str) -> Option<String> {
+    let is_time = |part: &str| matches!(part.len(), 8 | 12 | 14) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = stem.rsplitn(4, '_');
+    let (last, first, length, symbol) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    (is_time(last) && is_time(first) && is_length(length) && !symbol.is_empty()).then(|| symbol.to_owned())
 }
 
 /// The symbol in a name that collections of daily shares have.
@@ -207,6 +217,13 @@ mod tests {
             ("yahoo_AAPL_daily.csv", "AAPL"),
             ("BRK-B_1d.csv", "BRK-B"),
             ("3M_D1.csv", "3M"),
+            // Two exports of gold were two instruments.
+            ("GOLD_M1_201801010000_201801092359.csv", "GOLD"),
+            ("US_500.cash_H1_20180101_20180109.csv", "US_500.CASH"),
+            ("GOLD_M1_2018_2019.csv", "GOLD-2018-2019"),
+            ("BTCUSDT-1m-2024-01.zip", "BTCUSDT"),
+            ("HISTDATA_COM_ASCII_EURUSD_M12018.zip", "EURUSD"),
+            ("AAPL.csv.zip", "AAPL"),
             ("MT5_D1.csv", "MT5"),
             ("H1.csv", "H1"),
             ("", ""),

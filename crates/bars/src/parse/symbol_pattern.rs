@@ -30,10 +30,12 @@ impl SymbolPattern {
     }
 }
 
-/// The file's name in upper case, without `.gz` and one more ending.
+/// The file's name in upper case, without `.gz` and one more ending, as without `.zip` and that of
+/// a table before it.
 pub(crate) fn stem_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-    let stem = name.strip_suffix(".GZ").unwrap_or(&name);
+    let is_table = |rest: &&str| [".CSV", ".TSV", ".TXT"].iter().any(|ending| rest.ends_with(ending));
+    let stem = name.strip_suffix(".GZ").or_else(|| name.strip_suffix(".ZIP").filter(is_table)).unwrap_or(&name);
     stem.rsplit_once('.').map_or(stem, |(stem, _)| stem).to_owned()
 }
 

@@ -12,6 +12,7 @@ use crate::parse::bar_file::symbols_of_columns;
 use crate::parse::lines::TextLines;
 use crate::parse::options::ReadOptions;
 use crate::parse::symbol_column::symbols_of_rows;
+use crate::parse::symbol_pattern::stem_of;
 use crate::read::{Recording, read};
 
 /// The endings of files of bars, each perhaps with `.gz` behind it.
@@ -157,8 +158,8 @@ pub fn estimated_rows(path: &Path) -> Result<u64> {
 }
 
 /// The files of bars that a path stands for: itself, or the files directly in a folder that end in
-/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, in the order of their names. Hidden
-/// files are none of them.
+/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in `.zip`, in the order of their
+/// names. Hidden files are none of them, nor is an archive beside the file that it has.
 ///
 /// # Errors
 /// [`Error::Open`] for a folder that cannot be listed; [`Error::EmptyFolder`] for one without such
@@ -170,6 +171,9 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
     let listed = || -> std::io::Result<Vec<PathBuf>> { path.read_dir()?.map(|entry| Ok(entry?.path())).collect() };
     let mut files = listed().map_err(|source| Error::Open { path: path.to_owned(), source })?;
     files.retain(|file| is_bar_file(file));
+    let unpacked: Vec<PathBuf> =
+        files.iter().filter(|file| !is_archive(file)).map(|file| without_ending(file)).collect();
+    files.retain(|file| !is_archive(file) || !unpacked.contains(&without_ending(file)));
     files.sort_unstable();
     match files.is_empty() {
         true => Err(Error::EmptyFolder { path: path.to_owned() }),
@@ -177,11 +181,21 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// True if a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it. A hidden
-/// file or a folder is none.
+/// True if a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in
+/// `.zip`. A hidden file or a folder is none.
 pub fn is_bar_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let has_ending = name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(&ending));
-    has_ending && !name.starts_with('.') && file.is_file()
+    (has_ending || is_archive(file)) && !name.starts_with('.') && file.is_file()
+}
+
+fn is_archive(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip"))
+}
+
+/// The path of a file of bars without what tells its form: `a` of `a.csv`, `a.csv.gz`, `a.zip` and
+/// `a.csv.zip`.
+fn without_ending(file: &Path) -> PathBuf {
+    file.with_file_name(stem_of(file))
 }
