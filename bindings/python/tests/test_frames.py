@@ -152,6 +152,24 @@ class Frames(InFolder):
         expected = mb.ingest(frame, symbol="EURUSD", **BARS)
         self.assertEqual(ds.fingerprint(), expected.fingerprint())
 
+    def test_whole_numbers_are_times_in_the_unit_that_their_size_tells(self) -> None:
+        frame = self.frame(3)
+        expected = mb.ingest(frame, symbol="EURUSD", **BARS).fingerprint()
+        ns = frame["time"].dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[ns]").astype("int64")
+        # Vendors change their unit within a file.
+        mixed = ns // 1_000_000
+        mixed[1000:] *= 1000
+        for numbers in (ns // 1_000_000_000, ns // 1_000_000, ns // 1_000, ns, mixed, (ns // 1_000_000_000).astype("uint32")):
+            own = frame.assign(time=numbers)
+            for table in (own, polars.from_pandas(own), pyarrow.Table.from_pandas(own)):
+                self.assertEqual(mb.ingest(table, symbol="EURUSD", **BARS).fingerprint(), expected)
+        wall = frame["time"].dt.tz_convert("America/New_York").dt.tz_localize(None).astype("datetime64[s]").astype("int64")
+        ds = mb.ingest(frame.assign(time=wall), symbol="EURUSD", zone="America/New_York", **BARS)
+        self.assertEqual(ds.fingerprint(), expected)
+        with self.assertRaisesRegex(mb.DataError, "row 7 of the frame: time is NaT"):
+            missing = (ns // 1_000_000).astype("Int64").where(frame.index != 7)
+            mb.ingest(frame.assign(time=missing), symbol="EURUSD", **BARS)
+
     def test_frames_that_are_no_bars(self) -> None:
         frame = self.frame(3)
         text = frame["time"].astype(str)
@@ -161,7 +179,8 @@ class Frames(InFolder):
             (frame.drop(columns="close"), "no column close; expected open, high, low and close"),
             (frame.drop(columns="time"), "the frame has no times"),
             (frame.assign(time=text), "time is of dtype (object|str)"),
-            (frame.assign(time=numbers), "time is of dtype int64: expected times"),
+            (frame.assign(time=numbers.astype(float)), "time is of dtype float64: expected times"),
+            (frame.assign(time=numbers.where(frame.index != 4, 20240102)), "row 4 of the frame: time is 20240102, which is no"),
             (frame.assign(time=nat), "row 7 of the frame: time is NaT"),
             (frame.assign(open=frame["open"].astype(str)), "column open is of dtype"),
             (frame.assign(open=[object()] * len(frame)), "column open is of dtype object"),

@@ -23,6 +23,8 @@ _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
+_EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
+"""1980 and 2100."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -439,11 +441,31 @@ def _clock_ns(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
 
 def _no_times(name: str, found: object) -> DataError:
     return DataError(
-        f"{name} is of dtype {found}: expected times; convert it, such as with pandas.to_datetime, which has to know "
-        f"the unit of numbers",
+        f"{name} is of dtype {found}: expected times; convert it, such as with pandas.to_datetime",
         column=name,
         found=str(found),
     )
+
+
+def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
+    """Whole numbers as times since 1970, each in the unit that its size tells, as files have them: the numbers of one
+    unit between 1980 and 2099 are never those of another."""
+    times = np.full(len(values), _NAT)
+    for unit_ns in (1_000_000_000, 1_000_000, 1_000, 1):
+        per_s = 1_000_000_000 // unit_ns
+        is_unit = (values >= _EPOCH_MIN_S * per_s) & (values < _EPOCH_END_S * per_s)
+        times[is_unit] = values[is_unit] * unit_ns
+    strange = np.flatnonzero((times == _NAT) & (values != _NAT))
+    if strange.size:
+        row = int(strange[0])
+        raise DataError(
+            f"row {row} of the frame: {name} is {values[row]}, which is no time between 1980 and 2099 in s, ms, µs or ns; "
+            f"convert the column, such as with pandas.to_datetime",
+            column=name,
+            row=row,
+            found=str(values[row]),
+        )
+    return _Times(times, is_utc=False)
 
 
 def _nanoseconds(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -474,6 +496,8 @@ class _Pandas(_Table):
 
     @staticmethod
     def _from_series(series: Any, name: str) -> _Times:
+        if series.dtype.kind in "iu":
+            return _epoch(series.to_numpy(dtype=np.int64, na_value=_NAT), name)
         if series.dtype.kind != "M":
             raise _no_times(name, series.dtype)
         if getattr(series.dtype, "tz", None) is None:
@@ -499,6 +523,8 @@ class _Polars(_Table):
         series = self._frame.to_series(place)
         if series.dtype == polars.Date:
             series = series.cast(polars.Datetime("ns"))
+        if series.dtype.is_integer():
+            return _epoch(series.cast(polars.Int64).fill_null(_NAT).to_numpy(), name)
         if not isinstance(series.dtype, polars.Datetime):
             raise _no_times(name, series.dtype)
         zone = series.dtype.time_zone
@@ -527,6 +553,8 @@ class _Arrow(_Table):
         found = self._chunked(place)
         if pyarrow.types.is_date(found.type):
             found = found.cast(pyarrow.timestamp("ns"))
+        if pyarrow.types.is_integer(found.type):
+            return _epoch(found.cast(pyarrow.int64()).fill_null(_NAT).to_numpy(zero_copy_only=False), name)
         if not pyarrow.types.is_timestamp(found.type):
             raise _no_times(name, found.type)
         ticks = found.cast(pyarrow.timestamp("ns", found.type.tz)).cast(pyarrow.int64())
