@@ -22,7 +22,7 @@ const FOLDER: &str = "bindings/python";
 /// Builds wheels.
 const BUILDER: &[&str] = &["maturin>=1.9,<2"];
 /// Tag of a wheel that runs on all Linux systems since 2019.
-const MANYLINUX: &str = "manylinux_2_28";
+pub(crate) const MANYLINUX: &str = "manylinux_2_28";
 /// Terms of the libraries of C that are linked in.
 pub(crate) const TERMS_OF_C: &str = "bindings/python/LICENSES-of-what-is-linked.txt";
 /// Terms of the crates that are linked in, which builds write.
@@ -137,7 +137,8 @@ pub(crate) fn build_wheel(workspace: &Workspace, target: Option<&zig::Target>, w
     venv.ensure("maturin", BUILDER)?;
     let folder = workspace.root.join(FOLDER);
     let mut maturin = Command::new(venv.program("maturin"));
-    maturin.args(["build", "--release", "--locked", "--out"]).arg(wheels).current_dir(&folder);
+    maturin.args(["build", "--release", "--locked", "--compression-level", "9", "--out"]).arg(wheels);
+    maturin.current_dir(&folder);
     if cfg!(target_os = "linux") {
         match zig::configure(&mut maturin, &venv, target) {
             Ok(()) => {
@@ -195,7 +196,7 @@ impl Drop for Terms {
 }
 
 /// The wheel in `folder` that was written last. The name of a wheel ends with its tag.
-fn newest_in(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn newest_in(folder: &Path) -> Result<PathBuf> {
     let mut newest = None;
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();

@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(crate) emulated_root: Option<PathBuf>,
 }
 
-/// Installs zig, and prepares `command`, of maturin or cargo-zigbuild, to use it.
+/// Installs zig, and prepares `command`, of maturin, to use it.
 ///
 /// # Errors
 /// Where PyPI has no zig.

@@ -152,6 +152,17 @@ class Frames(InFolder):
         expected = mb.ingest(frame, symbol="EURUSD", **BARS)
         self.assertEqual(ds.fingerprint(), expected.fingerprint())
 
+    def test_a_clock_that_the_weeks_do_not_fit_is_doubted_as_in_a_file(self) -> None:
+        # A broker's times came as UTC out of a frame, without a word.
+        frame = self.frame(28)
+        wall = frame.assign(time=(frame["time"].dt.tz_convert("America/New_York") + pandas.Timedelta(hours=7)).dt.tz_localize(None))
+        with self.assertLogs("megabatch", "WARNING") as logged:
+            mb.ingest(wall, symbol="EURUSD", **BARS)
+        self.assertRegex("\n".join(logged.output), "read as UTC, but then only 0 of . weeks close on Friday at 17:00 .* check the time zone")
+        for bars, options in ((frame, {}), (wall, {"zone": "new-york+7"})):
+            with self.assertNoLogs("megabatch", "WARNING"):
+                mb.ingest(bars, symbol="EURUSD", **options, **BARS)
+
     def test_whole_numbers_are_times_in_the_unit_that_their_size_tells(self) -> None:
         frame = self.frame(3)
         expected = mb.ingest(frame, symbol="EURUSD", **BARS).fingerprint()

@@ -383,9 +383,9 @@ pub enum Error {
         failed: Vec<Excluded>,
     },
 
-    /// The size of a pip is not known for the symbol.
+    /// The size of a pip is not known for the symbol, or for several with `, ` between them in quotes.
     #[error(
-        "the pip size of `{symbol}` is not known; take log returns as targets, which need none, or give the size, such as 0.0001 for EURUSD or 0.01 for a share"
+        "the pip size of `{symbol}` is not known; take log returns as targets, which need none, or give the size, such as 0.0001 for EURUSD, 0.1 for XAUUSD, 1 for BTCUSD or 0.01 for a share"
     )]
     UnknownPipSize {
         /// The symbol.

@@ -15,16 +15,12 @@ use crate::components::{bill_of_materials, linked, terms};
 use crate::limits::{self, succeed};
 use crate::python;
 use crate::tools::{Venv, with_cmake};
-use crate::workspace::{Workspace, cargo, cargo_program};
+use crate::workspace::{Workspace, cargo};
 use crate::zig;
 
 /// The version of the workspace, which is the program's.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Builds programs for another machine, or an older C library.
-const PROGRAM_TOOLS: &[&str] = &["cargo-zigbuild"];
-/// The oldest C library that the program starts with; the wheel's is the same.
-const GLIBC: &str = "2.28";
 /// Largest size of a wheel.
 const WHEEL_BYTES_MAX: u64 = 15_000_000;
 
@@ -79,11 +75,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             Architecture::X86 => bail!("what is made for x86-64 is made on x86-64 Linux, where it can be tried"),
         }
     }
-    let folder = workspace.target_dir.join("artefacts");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = empty_folder(&workspace.target_dir.join("artefacts"))?;
     let mut made = Vec::new();
     for &architecture in &chosen {
         made.push(Artefacts::make(&workspace, architecture, &folder)?);
@@ -177,27 +169,44 @@ fn emulated_root(workspace: &Workspace, architecture: Architecture) -> Result<Op
     Ok(Some(root))
 }
 
-/// Builds the program without symbols, and returns its path.
+/// Builds the program without symbols, and returns its path. maturin builds it, as a wheel that is
+/// unpacked: so it shares the crates that the module's wheel was built of.
 fn build_program(workspace: &Workspace, target: &zig::Target) -> Result<PathBuf> {
+    let folder = empty_folder(&workspace.target_dir.join("release-trial").join(&target.triple))?;
     let venv = Venv::open(workspace.target_dir.join("python"))?;
-    venv.ensure("zigbuild", PROGRAM_TOOLS)?;
-    let mut build = Command::new(venv.program("cargo-zigbuild"));
-    build.current_dir(&workspace.root).env("CARGO", cargo_program());
-    build.args(["rustc", "--release", "--locked", "--package", "megabatch", "--bin", "megabatch", "--target"]);
-    build.arg(format!("{}.{GLIBC}", target.triple)).args(["--", "-C", "strip=symbols"]);
-    zig::configure(&mut build, &venv, Some(target))?;
-    succeed(with_cmake(&mut build, workspace)?)?;
-    Ok(workspace.target_dir.join(&target.triple).join("release/megabatch"))
+    let mut maturin = Command::new(venv.program("maturin"));
+    maturin.current_dir(&workspace.root).args([
+        "build",
+        "--manifest-path",
+        "crates/cli/Cargo.toml",
+        "--bindings",
+        "bin",
+    ]);
+    maturin.args(["--release", "--locked", "--strip", "--zig", "--compatibility", python::MANYLINUX]);
+    maturin.args(["--target", &target.triple, "--out"]).arg(&folder);
+    zig::configure(&mut maturin, &venv, Some(target))?;
+    succeed(with_cmake(&mut maturin, workspace)?)?;
+    let wheel = python::newest_in(&folder)?;
+    succeed(Command::new(venv.python()).args(["-m", "zipfile", "--extract"]).arg(wheel).arg(&folder))?;
+    let program = folder.join(format!("megabatch-{VERSION}.data/scripts/megabatch"));
+    // The archive of a wheel keeps no rights.
+    succeed(Command::new("chmod").arg("755").arg(&program))?;
+    Ok(program)
+}
+
+/// Makes an empty folder.
+fn empty_folder(folder: &Path) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder.to_owned())
 }
 
 /// Packs the program with its terms and the list of what is linked into it.
 fn pack(workspace: &Workspace, architecture: Architecture, program: &Path, folder: &Path) -> Result<()> {
     let name = format!("megabatch-{VERSION}-{}-linux", architecture.name());
-    let packed = workspace.target_dir.join("release-trial").join(&name);
-    if packed.exists() {
-        fs::remove_dir_all(&packed).with_context(|| format!("cannot empty {}", packed.display()))?;
-    }
-    fs::create_dir_all(&packed).with_context(|| format!("cannot make {}", packed.display()))?;
+    let packed = empty_folder(&workspace.target_dir.join("release-trial").join(&name))?;
     let components = linked(workspace, "megabatch", &architecture.target())?;
     fs::copy(program, packed.join("megabatch")).with_context(|| format!("cannot copy {}", program.display()))?;
     for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", python::TERMS_OF_C] {

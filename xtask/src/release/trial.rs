@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::arm;
 use crate::limits::{self, succeed};
+use crate::release::empty_folder;
 use crate::tools::Venv;
 
 /// The job: its commands, with PRECISION in place of one of [`PRECISIONS`].
@@ -53,7 +54,7 @@ pub(super) type Outcome = BTreeMap<&'static str, Vec<u8>>;
 impl Place {
     /// A new environment of this machine's Python, with nothing on its path but its own programs.
     pub(super) fn native(folder: &Path, wheel: &Path) -> Result<Self> {
-        let folder = empty(folder)?;
+        let folder = empty_folder(folder)?;
         let venv = Venv::open(folder.join("venv"))?;
         succeed(pip(&venv).arg("install").arg(wheel))?;
         let bin = folder.join("venv/bin");
@@ -64,7 +65,7 @@ impl Place {
 
     /// Debian's Python in `root`, emulated, with the wheel and numpy of that machine.
     pub(super) fn emulated(folder: &Path, wheel: &Path, root: &Path) -> Result<Self> {
-        let folder = empty(folder)?;
+        let folder = empty_folder(folder)?;
         let python = fs::canonicalize(root.join("usr/bin/python3")).context("there is no Python in the packages")?;
         let name = python.file_name().unwrap_or_default().to_string_lossy();
         let version = name.strip_prefix("python").context("Python's name has its version")?.to_owned();
@@ -182,15 +183,6 @@ fn pip(venv: &Venv) -> Command {
     let mut pip = Command::new(venv.python());
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
     pip
-}
-
-/// Makes an empty folder.
-fn empty(folder: &Path) -> Result<PathBuf> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
-    }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    Ok(folder.to_owned())
 }
 
 /// The path of a program.

@@ -66,7 +66,7 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class _Times:
-    """Times, ns since 1970; by UTC, or by a clock on a wall."""
+    """Times, ns since 1970; by UTC, or by a clock on a wall, which is `zone`'s, or UTC's as that of a file without it."""
 
     time_ns: npt.NDArray[np.int64]
     is_utc: bool
@@ -95,7 +95,6 @@ def library(frame: object) -> str:
 def by_symbol(
     frame: Any,
     symbol: str | None,
-    zone: str | None,
     columns: Sequence[str] | None = (),
     unnamed: str = "BARS",
     label_end: str | None = None,
@@ -105,11 +104,11 @@ def by_symbol(
     if isinstance(frame, Mapping):
         all_bars: dict[str, Bars] = {}
         for name, own in frame.items():
-            all_bars.update(by_symbol(own, str(name), zone, columns, label_end=label_end))
+            all_bars.update(by_symbol(own, str(name), columns, label_end=label_end))
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
-        return _by_rows(_Table.open(frame), symbol, zone, columns, unnamed, label_end)
+        return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
     if symbol is not None and symbol not in tables:
         raise DataError(
             f"no column of the frame has the symbol {symbol}; there are {', '.join(tables)}",
@@ -117,7 +116,7 @@ def by_symbol(
             found=symbol,
         )
     chosen = tables if symbol is None else {symbol: tables[symbol]}
-    found = {name: _bars(_Table.open(own), zone, columns, label_end) for name, own in chosen.items()}
+    found = {name: _bars(_Table.open(own), columns, label_end) for name, own in chosen.items()}
     # Tickers share the rows, and one that was not traded has no bar in its.
     return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
 
@@ -188,12 +187,11 @@ def _tables(frame: Any) -> list[_Table]:
 def _by_rows(
     table: _Table,
     symbol: str | None,
-    zone: str | None,
     columns: Sequence[str] | None,
     unnamed: str,
     label_end: str | None,
 ) -> dict[str, Bars]:
-    bars = _bars(table, zone, columns, label_end)
+    bars = _bars(table, columns, label_end)
     symbols = table.symbols()
     if symbols is None:
         return {symbol or unnamed: bars}
@@ -206,7 +204,7 @@ def _by_rows(
     return found
 
 
-def _bars(table: _Table, zone: str | None, further: Sequence[str] | None, label_end: str | None) -> Bars:
+def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -> Bars:
     columns = {**table.numbers(), **table.further_numbers(further)}
     times, name_of_time = table.times()
     missing = np.flatnonzero(times.time_ns == _NAT)
@@ -217,9 +215,8 @@ def _bars(table: _Table, zone: str | None, further: Sequence[str] | None, label_
             column=name_of_time,
             row=row,
         )
-    # With a zone, times without one are a clock on a wall; else they are UTC.
     ends = {label_end: table.further_times(label_end, times)} if label_end is not None else {}
-    return Bars(times.time_ns, times.is_utc or zone is None, columns, np.arange(len(times.time_ns)), ends)
+    return Bars(times.time_ns, times.is_utc, columns, np.arange(len(times.time_ns)), ends)
 
 
 def _known_rows(bars: Bars) -> npt.NDArray[np.int64]:

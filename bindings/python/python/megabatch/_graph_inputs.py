@@ -39,7 +39,7 @@ def files(inputs: Any, kind: str) -> Iterator[Sequence[str | os.PathLike[str]]]:
 @contextlib.contextmanager
 def _bars(frames: Any, folder: pathlib.Path) -> Iterator[list[str]]:
     """A file of bars for each symbol."""
-    by_symbol = _frames.by_symbol(frames, None, None)
+    by_symbol = _frames.by_symbol(frames, None)
     _frames.require_file_names(by_symbol)
     paths = {str(folder / f"{symbol}.csv"): bars for symbol, bars in by_symbol.items()}
     for path, bars in paths.items():

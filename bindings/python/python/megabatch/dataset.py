@@ -265,7 +265,7 @@ class Dataset:
         all bars, and must give the values that the series has.
 
         `bars` are those of `ingest`. They may overlap the bars of before, where they are equal. Scalers and options
-        stay, and none need be stated again but the `zone` of times that have none. The files that the series was made
+        stay, and none need be stated again. The files that the series was made
         of are read again; a frame adds one to the folder beside the series.
         """
         self._require_whole("append")
@@ -278,14 +278,11 @@ class Dataset:
         if not _is_frames(bars):
             answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path, functions)
             return self._again(_told(answer))
-        zone = options.get("zone")
         columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
-        by_symbol = _frames.by_symbol(
-            bars, symbol, None if zone is None else str(zone), columns, unnamed, label_end=end_column
-        )
+        by_symbol = _frames.by_symbol(bars, symbol, columns, unnamed, label_end=end_column)
         strange = [name for name in by_symbol if name not in known]
         if strange:
             raise DataError(
@@ -474,12 +471,11 @@ def ingest(
         named["symbol"] = symbol
         report = _told(_megabatch.ingest(_paths(bars), _options(named), file, functions))
         return Dataset(file, _keeps=keeps, _report=report)
-    zone = options.get("zone")
     read = [*_features.columns_of(names or [], aims), *_features.columns_of(others, None)]
     if weight_column is not None and weight_column not in read:
         read.append(weight_column)
     end_column = _features.column_name(ends)
-    by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), read, label_end=end_column)
+    by_symbol = _frames.by_symbol(bars, symbol, read, label_end=end_column)
     folder = BarsFolder(file)
     before = folder.files()
     if len(by_symbol) == 1:

@@ -704,12 +704,14 @@ class Follower:
     def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
             return
-        by_symbol = list(_frames.by_symbol(frame, self._symbol, self._zone, columns=None).values())
+        by_symbol = list(_frames.by_symbol(frame, self._symbol, columns=None).values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
+        # As of bars that are pushed one by one: without a zone they are UTC.
+        bars = by_symbol[0] if self._zone is not None else dataclasses.replace(by_symbol[0], is_utc=True)
         with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:
             path = pathlib.Path(folder) / "bars.csv"
-            _megabatch.write_bars(path, by_symbol[0].native())
+            _megabatch.write_bars(path, bars.native())
             lines_before = self._lines
             forecasts, refused = self._push(path.read_bytes())
         yield from forecasts

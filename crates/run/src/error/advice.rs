@@ -41,6 +41,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::Overlap { earlier, later, .. } if are_sides(earlier, later) => {
             "they look like bid and ask: name them with `--bid` and `--ask`"
         }
+        BarsError::Overlap { .. } => "use `--overlaps once` if they have the same bars there",
         BarsError::UnlikeBars { path, other, .. } if are_sides(path, other) => {
             "they look like bid and ask: name them with `--bid` and `--ask`"
         }
@@ -137,5 +138,6 @@ mod tests {
         assert!(text.ends_with("name them with `--bid` and `--ask`"), "{text}");
         let text = overlap("EURUSD_2018.csv", "EURUSD_task.csv");
         assert!(!text.contains("--bid"), "{text}");
+        assert!(text.ends_with("; use `--overlaps once` if they have the same bars there"), "{text}");
     }
 }

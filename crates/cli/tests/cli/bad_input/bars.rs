@@ -113,7 +113,7 @@ const CASES: &[Case] = &[
         },
         command: "ingest bars.csv more.csv --out series.h5 --symbol EURUSD --timeframes M1:4",
         exit_code: DATA,
-        says: &["bars.csv", "more.csv", "the files of one symbol must not overlap"],
+        says: &["bars.csv", "more.csv", "the files of one symbol must not overlap", "`--overlaps once`"],
     },
     Case {
         what: "no pip size",
@@ -121,6 +121,16 @@ const CASES: &[Case] = &[
         command: "ingest bars.csv --out series.h5 --timeframes M1:4",
         exit_code: USAGE,
         says: &["the pip size of `BARS` is not known", "`--target log_return`", "`--pip-size`"],
+    },
+    Case {
+        what: "no pip size of several symbols",
+        given: |stage| {
+            stage.succeeds("synth GOLD.csv --days 1");
+            stage.succeeds("synth SILVER.csv --days 1");
+        },
+        command: "ingest GOLD.csv SILVER.csv --out series.h5 --timeframes M1:4",
+        exit_code: USAGE,
+        says: &["the pip size of `GOLD`, `SILVER` is not known"],
     },
     Case {
         what: "a pip size of no symbol",

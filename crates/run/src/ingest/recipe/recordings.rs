@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{BarSource, Bars, Excluded, ReadOptions, Recording, Universe, pip_size_of};
+use megabatch_bars::{BarSource, Bars, Error as BarsError, Excluded, ReadOptions, Recording, Universe, pip_size_of};
 
 use super::Recipe;
 use super::lists::PipSizes;
@@ -34,6 +34,7 @@ impl Recipe {
     /// Finds the pip size of each instrument from its `bars`.
     pub(super) fn with_pip_sizes(&self, universe: Universe, bars: &[&dyn BarSource]) -> Result<Recordings> {
         self.require_known_symbols(&universe.recordings)?;
+        self.require_known_sizes(&universe.recordings)?;
         let sizes = universe.recordings.iter().zip(bars).map(|(recording, bars)| {
             let size = self.pip_size_of(&recording.symbol)?;
             // Common times may leave no bar.
@@ -64,6 +65,17 @@ impl Recipe {
                 symbols.join(", ")
             ))),
         }
+    }
+
+    /// Names all symbols whose pip is not known, rather than one at a time.
+    fn require_known_sizes(&self, recordings: &[Recording]) -> Result<()> {
+        let has_none = |symbol: &&str| self.pip_size_of(symbol).is_err();
+        let symbols = recordings.iter().map(|recording| recording.symbol.as_str());
+        let unknown: Vec<&str> = symbols.filter(has_none).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        Err(BarsError::UnknownPipSize { symbol: unknown.join("`, `") }.into())
     }
 
     fn pip_size_of(&self, symbol: &str) -> Result<f64> {
