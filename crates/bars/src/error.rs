@@ -383,12 +383,12 @@ pub enum Error {
         failed: Vec<Excluded>,
     },
 
-    /// The size of a pip is not known for the symbol, or for several with `, ` between them in quotes.
+    /// The size of a pip is not known for the symbol, or for several.
     #[error(
         "the pip size of `{symbol}` is not known; take log returns as targets, which need none, or give the size, such as 0.0001 for EURUSD, 0.1 for XAUUSD, 1 for BTCUSD or 0.01 for a share"
     )]
     UnknownPipSize {
-        /// The symbol.
+        /// The symbol, or several with "`, `" between them.
         symbol: String,
     },
 

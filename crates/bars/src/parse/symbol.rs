@@ -57,8 +57,8 @@ pub(crate) fn symbol_of(path: &Path) -> String {
     known.or_else(|| coin_pair_of(&stem)).unwrap_or_else(|| without_descriptions(&stem))
 }
 
-/// The symbol in a name of MetaTrader's exports: `GOLD_M1_201801010000_201801092359`, with the times
-/// of its first and last bar.
+/// The symbol in a name of MetaTrader's exports, `GOLD_M1_201801010000_201801092359`: times of the
+/// first and the last bar end it.
 fn metatrader_of(stem: &str) -> Option<String> {
     let is_time = |part: &str| matches!(part.len(), 8 | 12 | 14) && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = stem.rsplitn(4, '_');
