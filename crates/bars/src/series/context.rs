@@ -51,9 +51,9 @@ pub fn name_in_context(feature: &Feature) -> &str {
 }
 
 /// The bars of `timeframe` that end by `until`, in nanoseconds since 1970 UTC, made of the bars
-/// `base` on the clock `bins`, and their `features`. Base bars that are longer stay as they are. Columns among the
-/// features are the first columns of `base`; of its further ones a bar has the last value. Holes
-/// end nothing: features go on across them.
+/// `base` on the clock `bins`, and their `features`. Base bars that are longer stay as they are.
+/// Columns among the features are the first columns of `base`; of its further ones a bar has the
+/// last value. Holes end nothing: features go on across them.
 ///
 /// # Errors
 /// [`Error::NotAMultiple`](crate::Error::NotAMultiple) and

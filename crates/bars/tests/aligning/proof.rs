@@ -102,7 +102,7 @@ fn samples_by_the_clock_of_a_broker_are_proven() {
                 bars.push(Bar { open_time, open, high: 1.3, low: 1.1, close, volume: 1.0, ..Bar::default() });
             }
             let series = align(&[instrument(&bars)], &spec).unwrap();
-            // Those of the days around the change and the end of the week after it, and some others.
+            // Samples around the change, and at the end of the week after it, and some others.
             let near = [20..23, 28..29].map(|days| (day + days.start) * DAY_NS..(day + days.end) * DAY_NS);
             let is_near = |time: i64| near.iter().any(|near| near.contains(&time));
             for n in (0..series.len()).filter(|&n| is_near(series.sample_time[n]) || n % 37 == 0) {
