@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use megabatch_run::Error;
 use megabatch_run::ingest::{
-    Bars, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, context_bars as closed_bars, name_in_context,
-    shared_features,
+    Bars, BinClock, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, context_bars as closed_bars,
+    name_in_context, shared_features,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::convert::{Named, numbers};
 use crate::failure::{OrRaise as _, exception};
-use crate::functions::{Arrays, PRICES, bytes, named_columns};
+use crate::functions::{Arrays, PRICES, bytes, close_times, named_columns};
 use crate::process;
 
 /// Base bars of an instrument in order of time, numbers by the names of their columns.
@@ -25,20 +25,22 @@ pub(crate) struct ContextCall {
     base_ns: i64,
     /// Length of the bars to make.
     timeframe_ns: i64,
+    /// Clock of the bins, as `ingest` takes it.
+    bins: String,
     /// As `ingest` takes them.
     features: Vec<String>,
     /// When the last bar ends.
     until_ns: i64,
 }
 
-/// Open times of the closed bars of a timeframe, their length, their columns, and those of the
-/// features that another instrument has too: computed ones that are neither of the clock nor in
+/// Open and close times of the closed bars of a timeframe, its length, their columns, and those of
+/// the features that another instrument has too: computed ones that are neither of the clock nor in
 /// pips, and columns that it has.
 #[pyfunction]
 pub(crate) fn context_bars<'py>(
     py: Python<'py>,
     call: Named<ContextCall>,
-) -> PyResult<(Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>)> {
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>)> {
     process::check(py)?;
     let Named(call) = call;
     let usage = |message: String| exception(py, &Error::usage(message));
@@ -64,6 +66,7 @@ pub(crate) fn context_bars<'py>(
     let columns = names.iter().map(|name| column(name)).collect::<PyResult<_>>()?;
     let base = Bars {
         timeframe: timeframe(call.base_ns)?,
+        bins: BinClock::default(),
         open: open?,
         high: high?,
         low: low?,
@@ -74,11 +77,13 @@ pub(crate) fn context_bars<'py>(
         open_time,
     };
     let made_of = timeframe(call.timeframe_ns)?;
-    let made = py.detach(|| closed_bars(&base, &features, made_of, call.until_ns));
+    let bins = call.bins.parse::<BinClock>().map_err(|error| usage(error.to_string()))?;
+    let made = py.detach(|| closed_bars(&base, &features, made_of, &bins, call.until_ns));
     let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
     let named = |(feature, values): (&Feature, &Vec<f64>)| (name_in_context(feature).to_owned(), bytes(py, values));
     Ok((
         bytes(py, &bars.open_time),
+        bytes(py, &close_times(&bars)),
         bars.timeframe.duration_ns(),
         named_columns(py, &bars, names.iter().copied()),
         features.iter().zip(&values).map(named).collect(),

@@ -64,18 +64,25 @@ impl PythonFunctions {
     }
 }
 
-/// Instrument, timeframe, its length in nanoseconds, and the columns of bars.
+/// Instrument, timeframe, its length in nanoseconds, the clock of bins, and the columns of bars.
 fn arguments<'py>(
     py: Python<'py>,
     call: &FunctionCall<'_>,
-) -> PyResult<(String, &'static str, i64, Bound<'py, PyDict>)> {
+) -> PyResult<(String, &'static str, i64, String, Bound<'py, PyDict>)> {
     let bars = call.bars;
     let columns = PyDict::new(py);
-    columns.set_item("time", bytes(py, &bars.open_time))?;
     for (name, values) in named_columns(py, bars, call.columns.iter().map(String::as_str)) {
         columns.set_item(name, values)?;
     }
-    Ok((call.instrument.to_owned(), bars.timeframe.name(), bars.timeframe.duration_ns(), columns))
+    columns.set_item("time", bytes(py, &bars.open_time))?;
+    columns.set_item("close_time", bytes(py, &close_times(bars)))?;
+    let (timeframe, bins) = (bars.timeframe, call.bins.to_string());
+    Ok((call.instrument.to_owned(), timeframe.name(), timeframe.duration_ns(), bins, columns))
+}
+
+/// When each bar closes, in nanoseconds since 1970 UTC.
+pub(crate) fn close_times(bars: &Bars) -> Vec<i64> {
+    (0..bars.len()).map(|bar| bars.close_time(bar)).collect()
 }
 
 fn column(given: Column) -> FunctionColumn {

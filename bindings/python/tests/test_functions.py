@@ -87,6 +87,40 @@ class Functions(InFolder):
         with self.assertRaisesRegex(mb.DataError, "its features are the columns strength, flow3 of functions, and the ones given have tomorrow"):
             run.follow(frame[-300:], features=tomorrow)
 
+    def test_days_close_by_the_clock_that_is_stated(self) -> None:
+        # Until after 11 March, when New York changes its clock.
+        frame = self.frame(90)
+
+        def change(bars: pandas.DataFrame) -> pandas.DataFrame:
+            hour = bars["close_time"].dt.hour.astype("float64")
+            return pandas.DataFrame({"change": bars["close"] / bars["open"] - 1, "hour": hour})
+
+        functions = {"features": ["range", change], "context": {"DXY": frame}}
+        options = {**OPTIONS, "timeframes": {"H4": 3, "D1": 3}, "bins": "new-york+7", **functions}
+        ds = mb.ingest(frame, **options)
+        assert ds.times is not None
+        batch, times = ds[: len(ds)], pandas.to_datetime(ds.times, utc=True)
+        clock = frame["time"].dt.tz_convert("America/New_York").dt.tz_localize(None) + pandas.Timedelta("7h")
+        for name, floor in (("H4", "4h"), ("D1", "D")):
+            bins = frame.groupby(clock.dt.floor(floor)).agg({"open": "first", "close": "last", "high": "max", "low": "min"})
+            ends = (bins.index + pandas.Timedelta(floor if floor != "D" else "24h") - pandas.Timedelta("7h")).tz_localize("America/New_York")
+            bins.index = ends.tz_convert("UTC")
+            expected = {
+                "range": (bins["high"] - bins["low"]) / bins["close"],
+                "function:change": bins["close"] / bins["open"] - 1,
+                "function:hour": pandas.Series(bins.index.hour, bins.index),
+                "function:DXY.change": bins["close"] / bins["open"] - 1,
+                "function:DXY.age": pandas.Series(0.0, bins.index),
+            }
+            for feature, values in expected.items():
+                found = batch[name][:, -1, ds.features[name].index(feature)]
+                np.testing.assert_array_equal(found, values.reindex(times, method="ffill").astype("float32"), f"{name} {feature}")
+        hours = set(batch["D1"][:, -1, ds.features["D1"].index("function:hour")])
+        self.assertEqual(hours, {21.0, 22.0})
+        mb.leak(ds, samples=4, features=change, context={"DXY": frame})
+        with self.assertRaisesRegex(mb.ConfigError, "bins=exchange: unknown time zone `exchange`: expected UTC"):
+            mb.ingest(frame, **{**options, "bins": "exchange"})
+
     def test_every_library_gives_the_same(self) -> None:
         frame = self.frame()
         options = {**OPTIONS, "columns": {"flow": "sum"}}

@@ -57,6 +57,7 @@ impl BarSource for Bars {
     fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()> {
         out.truncate(0);
         out.timeframe = self.timeframe;
+        out.bins = self.bins.clone();
         out.open_time.extend_from_slice(&self.open_time[range.clone()]);
         out.open.extend_from_slice(&self.open[range.clone()]);
         out.high.extend_from_slice(&self.high[range.clone()]);

@@ -1,3 +1,4 @@
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
 
 /// Bars of one timeframe in order of time, one vector a column; all of one length.
@@ -8,6 +9,9 @@ use crate::time::timeframe::Timeframe;
 pub struct Bars {
     /// Time that each bar covers.
     pub timeframe: Timeframe,
+    /// Clock of bars that were made from shorter ones; bars of files have UTC, and all last the
+    /// duration of their timeframe.
+    pub bins: BinClock,
     /// When each bar opens, in nanoseconds since 1970 UTC.
     pub open_time: Vec<i64>,
     /// First price.
@@ -54,6 +58,7 @@ impl Bars {
         let column = || Vec::with_capacity(capacity);
         Bars {
             timeframe,
+            bins: BinClock::default(),
             open_time: Vec::with_capacity(capacity),
             open: column(),
             high: column(),
@@ -80,7 +85,11 @@ impl Bars {
     /// # Panics
     /// When there is no such bar.
     pub fn close_time(&self, index: usize) -> i64 {
-        self.open_time[index] + self.timeframe.duration_ns()
+        let open_time = self.open_time[index];
+        match self.bins.is_utc() {
+            true => open_time + self.timeframe.duration_ns(),
+            false => self.bins.bin(self.timeframe, open_time).end,
+        }
     }
 
     /// Bar `index`.

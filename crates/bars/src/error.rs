@@ -441,13 +441,15 @@ pub enum Error {
 
     /// A bar straddles two bins of a longer timeframe.
     #[error(
-        "the {base} bar that opens at {open_time} lies in two {timeframe} bins, which start at multiples of {timeframe} in UTC, weeks on Mondays: it would bring later prices into the first; check the time zone, or leave {timeframe} out"
+        "the {base} bar that opens at {open_time} lies in two {timeframe} bins, which start at multiples of {timeframe} on the clock {clock}, weeks on Mondays: it would bring later prices into the first; check the time zone of the file and the clock of bins, or leave {timeframe} out"
     )]
     Straddles {
         /// The timeframe asked for.
         timeframe: Timeframe,
         /// The timeframe of the bars.
         base: Timeframe,
+        /// The clock of the bins.
+        clock: String,
         /// When the first such bar opens.
         open_time: String,
     },

@@ -69,6 +69,7 @@ pub use series::streamed::{
 pub use series::target::{ColumnTargets, TargetKind, TargetOrigin};
 pub use series::triple_barrier::{BarrierUnit, TripleBarrier};
 pub use spool::SpooledBars;
+pub use time::bin_clock::BinClock;
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;
 pub use time::timestamp::listed;

@@ -22,14 +22,13 @@ use rayon::prelude::*;
 
 use crate::bar_source::partition_point;
 use crate::bars::Bars;
-use crate::clean::gap::GapPolicy;
 use crate::error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
 use crate::error::{Error, Result};
 use crate::proof::perturb::{OtherFuture, SplitMix64};
 use crate::proof::recent::{Past, Recent, Sight};
 use crate::proof::replaced::ReplacedEnd;
 use crate::series::scalers::{Scalers, TimeframeScaler};
-use crate::series::spec::{SeriesSpec, in_range};
+use crate::series::spec::{SeriesSpec, Window, in_range};
 use crate::series::streamed::segment_index::SegmentIndex;
 use crate::series::streamed::{Observe, StreamedInstrument, fit_until};
 use crate::time::timestamp::display_utc;
@@ -122,7 +121,7 @@ pub fn prove_scalers(
 ) -> Result<()> {
     let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
     let fit = |instrument: StreamedInstrument<'_>| fit_until(instrument, &spec, scalers.fit_end_time, folder, observe);
-    prove_scalers_by(&fit, instruments, &spec, scalers, Future { moment, holes: spec.holes, bars_min: 0 })
+    prove_scalers_by(&fit, instruments, &spec, scalers, Future { moment, spec: &spec, bars_min: 0 })
 }
 
 /// Windows of the sample in bars with one future; `None` where there is no sample.
@@ -143,7 +142,7 @@ impl ProofQuery<'_> {
     /// future.
     fn prove(&self, bars: &Bars, see: &See<'_>) -> Result<Proof> {
         let before = see(bars)?.ok_or_else(|| self.no_sample())?;
-        let future = Future { moment: self.moment, holes: self.spec.holes, bars_min: self.spec.horizon };
+        let future = Future { moment: self.moment, spec: self.spec, bars_min: self.spec.horizon };
         for perturbation in Perturbation::ALL {
             let after = see(&future.instead_of(bars, perturbation))?;
             if let Some(difference) = after.map_or(Some(LookAheadEffect::Gone), |after| before.difference(&after)) {
@@ -170,10 +169,15 @@ impl ProofQuery<'_> {
         }
         let segment = segments.iter().find(|segment| segment.contains(&place)).expect("a bar lies in a segment");
         let windows = self.spec.checked_windows()?;
-        let longest_ns = windows.iter().map(|window| window.timeframe.duration_ns()).max().unwrap_or(base_ns);
-        let all_closed = partition_point(source, |open_time| open_time < time + longest_ns)?;
+        let close_by = |window: &Window| {
+            let bin = self.spec.bins.bin(window.timeframe, time);
+            bin.end.max(time + window.timeframe.duration_ns())
+        };
+        let last_close = windows.iter().map(close_by).max().unwrap_or(time);
+        let all_closed = partition_point(source, |open_time| open_time < last_close)?;
         let end = (all_closed.max(place + self.spec.horizon) + 2).min(source.len());
-        // A bin has as many base bars at most, and one more bin may be open.
+        // A bin has as many base bars at most, and one more bin may be open. The state of features
+        // has the bars of a bin that began before: they make up for hours by which bins are longer.
         let reach = |seq_len: usize, duration_ns: i64| (seq_len + 1).saturating_mul((duration_ns / base_ns) as usize);
         let reach = windows.iter().map(|window| reach(window.seq_len, window.timeframe.duration_ns())).max();
         let first = segment.start.max((place + 1).saturating_sub(reach.unwrap_or(0)));
@@ -188,18 +192,19 @@ impl ProofQuery<'_> {
 
 /// The futures that replace the true one.
 #[derive(Clone, Copy)]
-struct Future {
+struct Future<'a> {
     moment: Moment,
-    holes: GapPolicy,
+    spec: &'a SeriesSpec,
     /// Number of bars that must follow without a forbidden hole: the horizon, where a sample shall
     /// remain.
     bars_min: usize,
 }
 
-impl Future {
+impl Future<'_> {
     fn instead_of(&self, bars: &Bars, perturbation: Perturbation) -> Bars {
-        let Future { moment: Moment { time, seed }, holes, bars_min } = *self;
-        OtherFuture { random: SplitMix64(seed), perturbation, time, bars_min, holes }.replace_in(bars)
+        let Future { moment: Moment { time, seed }, spec, bars_min } = *self;
+        let (random, bins, holes) = (SplitMix64(seed), spec.bins.clone(), spec.holes);
+        OtherFuture { random, perturbation, time, bars_min, bins, holes }.replace_in(bars)
     }
 
     fn leak(&self, instrument: &str, perturbation: Perturbation, difference: LookAheadEffect) -> Error {
@@ -217,7 +222,7 @@ fn prove_scalers_by(
     instruments: &[StreamedInstrument<'_>],
     spec: &SeriesSpec,
     scalers: &Scalers,
-    future: Future,
+    future: Future<'_>,
 ) -> Result<()> {
     let Moment { time, .. } = future.moment;
     let names: Vec<&str> = instruments.iter().map(|instrument| instrument.name).collect();
@@ -230,7 +235,12 @@ fn prove_scalers_by(
     instruments.iter().try_for_each(each)
 }
 
-fn prove_instrument(fit: &Fit<'_>, instrument: StreamedInstrument<'_>, given: &Scalers, future: Future) -> Result<()> {
+fn prove_instrument(
+    fit: &Fit<'_>,
+    instrument: StreamedInstrument<'_>,
+    given: &Scalers,
+    future: Future<'_>,
+) -> Result<()> {
     let StreamedInstrument { bars: all, .. } = instrument;
     let (base_ns, time) = (all.timeframe().duration_ns(), future.moment.time);
     let known = partition_point(all, |open_time| open_time + base_ns <= time)?;

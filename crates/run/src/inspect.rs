@@ -33,8 +33,8 @@ pub fn inspect(file: &Path) -> Result<CommandReport> {
     refuse_graphs(file)?;
     let mut inspection = megabatch_chunk_io::inspect(file)?;
     advise_on_constant_features(&mut inspection);
-    let pip_sizes = PipSizes::from_inspection(&inspection);
-    let report = CommandReport::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
+    let source = IngestFacts::from_inspection(&inspection);
+    let report = CommandReport::new(describe(&inspection, &source), &with_facts(&inspection, &source)?);
     let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
     Ok(if is_unusable { report.with_verdict(Kind::Data) } else { report })
 }
@@ -103,11 +103,15 @@ fn little_endian(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Price change of one unit of the targets, by instrument, if the file has it.
-struct PipSizes(HashMap<String, f64>);
+/// Facts that `ingest` wrote into the attribute `source`, if the file has it.
+struct IngestFacts {
+    /// Price change of one unit of the targets, by instrument.
+    pip_sizes: HashMap<String, f64>,
+    /// Clock of the bins of longer timeframes, other than UTC.
+    bins: Option<String>,
+}
 
-impl PipSizes {
-    /// The attribute `source`, which `ingest` writes.
+impl IngestFacts {
     fn from_inspection(inspection: &Inspection) -> Self {
         let source: Value = match inspection.attributes.get("source") {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
@@ -115,23 +119,28 @@ impl PipSizes {
         };
         let told = listed(&source, LISTS[0])
             .filter_map(|told| Some((told["symbol"].as_str()?.to_owned(), told["pip_size"].as_f64()?)));
-        PipSizes(told.collect())
+        let mut words = listed(&source, "recipe").filter_map(Value::as_str);
+        let bins = words.find_map(|word| word.strip_prefix("--bins=")).map(str::to_owned);
+        IngestFacts { pip_sizes: told.collect(), bins }
     }
 
-    fn get(&self, instrument: &str) -> Option<f64> {
-        self.0.get(instrument).copied()
+    fn pip_size(&self, instrument: &str) -> Option<f64> {
+        self.pip_sizes.get(instrument).copied()
     }
 }
 
-fn with_pip_sizes(inspection: &Inspection, pip_sizes: &PipSizes) -> Result<Value> {
+fn with_facts(inspection: &Inspection, source: &IngestFacts) -> Result<Value> {
     let mut json = serde_json::to_value(inspection)?;
     for (k, instrument) in inspection.instruments.iter().enumerate() {
-        json["instruments"][k]["pip_size"] = json!(pip_sizes.get(&instrument.name));
+        json["instruments"][k]["pip_size"] = json!(source.pip_size(&instrument.name));
+    }
+    if let Some(bins) = &source.bins {
+        json["bins"] = json!(bins);
     }
     Ok(json)
 }
 
-fn describe(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
+fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
     let layout = inspection.layout.map_or("no layout of ours".to_owned(), |layout| format!("{layout} layout"));
     let mut text = format!("{}: {layout}, {}\n", inspection.path.display(), bytes(inspection.bytes as usize));
     for (name, value) in &inspection.attributes {
@@ -150,7 +159,10 @@ fn describe(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
             time.largest_gap as f64 / 3.6e12
         ));
     }
-    text.push_str(&instruments(inspection, pip_sizes));
+    if let Some(bins) = &source.bins {
+        text.push_str(&format!("bars made from shorter ones start by the clock {bins}\n"));
+    }
+    text.push_str(&instruments(inspection, source));
     for timeframe in &inspection.timeframes {
         let name = timeframe.name.as_deref().unwrap_or("features");
         let bars = timeframe.bars.map_or(String::new(), |bars| format!(" over {bars} bars"));
@@ -172,7 +184,7 @@ fn describe(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
 }
 
 /// A line an instrument, where the file names any.
-fn instruments(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
+fn instruments(inspection: &Inspection, source: &IngestFacts) -> String {
     if inspection.instruments.is_empty() {
         return String::new();
     }
@@ -184,7 +196,7 @@ fn instruments(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
     let row = |instrument: &InstrumentInspection| {
         let bars = timeframes.iter().map(|&timeframe| instrument.bars[timeframe].to_string());
         let time = |time: Option<i64>| time.map_or("-".to_owned(), |time| utc(time).to_string());
-        let pip_size = pip_sizes.get(&instrument.name).map_or("-".to_owned(), |size| size.to_string());
+        let pip_size = source.pip_size(&instrument.name).map_or("-".to_owned(), |size| size.to_string());
         let (first, last) = (time(instrument.first_sample_time), time(instrument.last_sample_time));
         std::iter::once(instrument.name.clone())
             .chain(bars)

@@ -60,20 +60,21 @@ class Context:
             found.update(name.encode() + values.tobytes())
         return found.hexdigest()[:32]
 
-    def bars(self, first_ns: int, until_ns: int, timeframe_ns: int) -> ContextBars:
-        """The bars of a timeframe that open at `first_ns` or later and end by `until_ns`."""
+    def bars(self, first_ns: int, until_ns: int, timeframe_ns: int, bins: str) -> ContextBars:
+        """The bars of a timeframe on the clock `bins` that open at `first_ns` or later and end by `until_ns`."""
         own = slice(*np.searchsorted(self._time_ns, [first_ns, until_ns]))
-        time_ns, duration_ns, columns, features = _megabatch.context_bars(
+        time_ns, close_ns, duration_ns, columns, features = _megabatch.context_bars(
             {
                 "time_ns": self._time_ns[own].tobytes(),
                 "columns": {name: values[own].tobytes() for name, values in self._columns.items()},
                 "base_ns": self._base_ns,
                 "timeframe_ns": timeframe_ns,
+                "bins": bins,
                 "features": self._features,
                 "until_ns": until_ns,
             }
         )
-        return ContextBars(time_ns, duration_ns, columns, features)
+        return ContextBars(time_ns, close_ns, duration_ns, columns, features)
 
 
 class ContextBars:
@@ -82,15 +83,16 @@ class ContextBars:
     def __init__(
         self,
         time_ns: bytes,
+        close_ns: bytes,
         duration_ns: int,
         columns: Sequence[tuple[str, bytes]],
         features: Sequence[tuple[str, bytes]],
     ) -> None:
         self.duration_ns = duration_ns
-        self.given = {"time": time_ns, **dict(columns)}
+        self.given = {**dict(columns), "time": time_ns, "close_time": close_ns}
         """Columns of the bars, as functions get them."""
         self.features = {name: np.frombuffer(values, np.float64) for name, values in features}
-        self._close_ns = np.frombuffer(time_ns, np.int64) + duration_ns
+        self._close_ns = np.frombuffer(close_ns, np.int64)
 
     def __len__(self) -> int:
         return len(self._close_ns)

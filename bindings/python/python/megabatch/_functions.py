@@ -54,9 +54,11 @@ class Functions:
         has_target = self._target is not None
         return {"call": self, "frames": self._library, "has_target": has_target, "fingerprints": fingerprints}
 
-    def features(self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]) -> list[_Column]:
+    def features(
+        self, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
+    ) -> list[_Column]:
         """The columns of all features for bars of one timeframe, as the native part takes them."""
-        call = _Call(self._library, instrument, timeframe, duration_ns, bars)
+        call = _Call(self._library, instrument, timeframe, duration_ns, bins, bars)
         found = [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
         return [*found, *(column for own in self._context for column in self._context_columns(own, call))]
 
@@ -79,9 +81,9 @@ class Functions:
 
     def _context_bars(self, context: Context, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
         """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
-        bars = context.bars(int(call.open_ns[0]), until_ns, call.duration_ns)
+        bars = context.bars(int(call.open_ns[0]), until_ns, call.duration_ns, call.bins)
         columns = dict(bars.features)
-        own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, bars.given)
+        own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, call.bins, bars.given)
         for name, function in self._features.items():
             for _, column, values, _ in own.columns(function, name)[0]:
                 if column in columns:
@@ -95,25 +97,26 @@ class Functions:
         return bars, columns
 
     def targets(
-        self, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]
+        self, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
     ) -> tuple[list[_Column], _Column | None]:
         """The targets of base bars and the ends of their labels, as the native part takes them."""
         assert self._target is not None
-        call = _Call(self._library, instrument, timeframe, duration_ns, bars)
+        call = _Call(self._library, instrument, timeframe, duration_ns, bins, bars)
         return call.columns(self._target, _name(self._target), ends=True)
 
 
 class _Call:
     """Bars with which functions are called."""
 
-    def __init__(self, library: str, instrument: str, timeframe: str, duration_ns: int, bars: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, library: str, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
+    ) -> None:
         self._library = library
         self._place = (instrument, timeframe)
         self.timeframe = timeframe
-        self.duration_ns = duration_ns
-        self._given = {name: np.frombuffer(values, np.float64) for name, values in bars.items() if name != "time"}
-        time_ns = np.frombuffer(bars["time"], np.int64)
-        self._times = {"time": time_ns, "close_time": time_ns + duration_ns}
+        self.duration_ns, self.bins = duration_ns, bins
+        self._given = {name: np.frombuffer(values, np.float64) for name, values in bars.items() if name not in _TIMES}
+        self._times = {name: np.frombuffer(bars[name], np.int64) for name in _TIMES}
         self.open_ns, self.close_ns = self._times["time"], self._times["close_time"]
 
     def columns(self, function: BarFunction, name: str, ends: bool = False) -> tuple[list[_Column], _Column | None]:

@@ -23,6 +23,9 @@ class IngestOptions(TypedDict, total=False):
     """Zone of times that have none: `UTC`, `+02:00`, `America/New_York`, `new-york+7` or `london-5`."""
     base: str
     """Timeframe of the bars, such as `M1`; by default from their spacing."""
+    bins: str
+    """Clock at whose multiples of a timeframe bars start that are made from shorter ones, `UTC` by default. Days of
+    `new-york+7` close at 17:00 in New York."""
     prices: Literal["auto", "quoted", "adjusted"]
     """Prices as they were quoted, or adjusted for splits and dividends by the adjusted close."""
     on_error: Literal["fail", "skip", "repair"]

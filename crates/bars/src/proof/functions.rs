@@ -26,6 +26,7 @@ use crate::series::functions::{
 };
 use crate::series::rounding::{Tolerance, is_same};
 use crate::series::streamed::Observe;
+use crate::time::bin_clock::BinClock;
 use crate::time::timestamp::DAY_NS;
 
 /// Cuts of all bars of a timeframe.
@@ -200,6 +201,7 @@ impl Replay<'_> {
             perturbation: Perturbation::Values,
             time: bars.close_time(cut - 1),
             bars_min: 0,
+            bins: BinClock::default(),
             holes: GapPolicy::default(),
         };
         for (other, end) in [(bars.part(0..cut), OtherEnd::Missing), (future.replace_in(&bars), OtherEnd::Replaced)] {

@@ -2,6 +2,7 @@ use crate::bars::{Bar, Bars};
 use crate::clean::gap::GapPolicy;
 use crate::clean::gaps::Gap;
 use crate::error::look_ahead::Perturbation;
+use crate::time::bin_clock::BinClock;
 
 /// A future that did not happen, drawn at random.
 pub(crate) struct OtherFuture {
@@ -12,6 +13,8 @@ pub(crate) struct OtherFuture {
     /// This many bars follow at least, without a forbidden hole among or before them, so that a
     /// horizon stays full.
     pub(crate) bars_min: usize,
+    /// Clock of the bins of longer timeframes.
+    pub(crate) bins: BinClock,
     pub(crate) holes: GapPolicy,
 }
 
@@ -42,20 +45,22 @@ impl OtherFuture {
         }
     }
 
-    /// When the next bar opens instead of at `true_time`: at a multiple of its length, so that it
-    /// lies in one bin of every timeframe.
+    /// When the next bar opens instead of at `true_time`: at a multiple of its length on the clock
+    /// of the bins, so that it lies in one bin of every timeframe.
     fn next_open_time(&mut self, bars: &Bars, true_time: Option<&i64>, is_needed: bool) -> i64 {
         let duration_ns = bars.timeframe.duration_ns();
         let last_close = bars.len().checked_sub(1).map_or(self.time, |last| bars.close_time(last));
         let earliest = last_close.max(self.time);
-        let soonest = earliest + (-earliest).rem_euclid(duration_ns);
+        let whole_bin = |time_ns: i64| self.bins.next_whole_bin(bars.timeframe, time_ns);
+        let soonest = whole_bin(earliest);
         let missing = match self.random.below(8) {
             0 => self.random.below(300),
             1 => self.random.below(5),
             _ => 0,
         };
         let may_be = |open_time: &i64| !is_needed || !self.holes.forbids(Gap { from: last_close, to: *open_time });
-        let candidates = [soonest + missing as i64 * duration_ns, soonest, soonest + duration_ns];
+        let missed_ns = missing as i64 * duration_ns;
+        let candidates = [whole_bin(soonest + missed_ns), soonest, whole_bin(soonest + duration_ns)];
         let other = candidates.into_iter().find(|open_time| Some(open_time) != true_time && may_be(open_time));
         other.unwrap_or(if may_be(&soonest) { soonest } else { earliest })
     }
@@ -120,8 +125,8 @@ mod tests {
 
     fn other(bars: &Bars, perturbation: Perturbation, seed: u64) -> Bars {
         let holes = GapPolicy { longest_ns: 2 * MINUTE_NS, ..GapPolicy::default() };
-        OtherFuture { random: SplitMix64(seed), perturbation, time: 10 * MINUTE_NS, bars_min: 6, holes }
-            .replace_in(bars)
+        let (random, bins) = (SplitMix64(seed), BinClock::default());
+        OtherFuture { random, perturbation, time: 10 * MINUTE_NS, bars_min: 6, bins, holes }.replace_in(bars)
     }
 
     #[test]

@@ -258,7 +258,7 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
         Ok(Scalers { fit_end_time: scalers.fit_end_time, ..fitted })
     };
     let moment = Moment { time: scalers.fit_end_time, seed: 3 };
-    let future = Future { moment, holes: spec.holes, bars_min: 0 };
+    let future = Future { moment, spec: &spec, bars_min: 0 };
     let given = ahead(instrument(&bars)).unwrap();
     let error = prove_scalers_by(&ahead, &[instrument(&bars)], &spec, &given, future).unwrap_err();
     let Error::LookAhead(leak) = error else { panic!("{error}") };

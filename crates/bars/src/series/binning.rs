@@ -1,13 +1,16 @@
 //! Bars of a longer timeframe, made from shorter ones as they come.
 //!
-//! Bins start at multiples of the timeframe since 1970 UTC, those of weeks on Mondays. A bin's open
-//! is its first bar's, its close and spread its last bar's, its high and low are the extremes, its
-//! volume is the sum; a further column follows its [`ColumnRule`]. A bin without any bar does not
-//! exist, nor does one that has not closed.
+//! Bins start at multiples of the timeframe on a [`BinClock`], those of weeks on Mondays. A bin's
+//! open is its first bar's, its close and spread its last bar's, its high and low are the extremes,
+//! its volume is the sum; a further column follows its [`ColumnRule`]. A bin without any bar does
+//! not exist, nor does one that has not closed.
 
-use crate::bars::Bar;
+use std::ops::Range;
+
+use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
 use crate::series::column_feature::ColumnRule;
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
@@ -16,9 +19,12 @@ use crate::time::timestamp::display_utc;
 pub(crate) struct Binning {
     timeframe: Timeframe,
     base: Timeframe,
+    clock: BinClock,
     /// Rules of further columns.
     rules: Vec<ColumnRule>,
     open: Option<Bar>,
+    /// When the bin of the last bar begins and ends.
+    bin: Range<i64>,
     /// Base bars in it.
     bars: usize,
 }
@@ -28,11 +34,17 @@ impl Binning {
     ///
     /// # Errors
     /// [`Error::NotAMultiple`].
-    pub(crate) fn new(timeframe: Timeframe, base: Timeframe, rules: Vec<ColumnRule>) -> Result<Self> {
+    pub(crate) fn new(timeframe: Timeframe, base: Timeframe, clock: &BinClock, rules: Vec<ColumnRule>) -> Result<Self> {
         match timeframe.duration_ns() % base.duration_ns() {
-            0 => Ok(Binning { timeframe, base, rules, open: None, bars: 0 }),
+            0 => Ok(Binning { timeframe, base, clock: clock.clone(), rules, open: None, bin: 0..0, bars: 0 }),
             _ => Err(Error::NotAMultiple { timeframe, base }),
         }
+    }
+
+    /// No bars of the timeframe. Base bars stay as they are, and have no clock.
+    pub(crate) fn no_bars(&self) -> Bars {
+        let bars = Bars::with_capacity(self.timeframe, 0);
+        if self.timeframe == self.base { bars } else { Bars { bins: self.clock.clone(), ..bars } }
     }
 
     /// Forgets the open bin: its segment ended.
@@ -51,11 +63,13 @@ impl Binning {
             take(bar.clone());
             return Ok(());
         }
-        let (bin_ns, close_time) = (self.timeframe.duration_ns(), bar.open_time + self.base.duration_ns());
-        let open_time = self.timeframe.bin_open_time(bar.open_time);
-        if close_time > open_time + bin_ns {
-            let (timeframe, base, open_time) = (self.timeframe, self.base, display_utc(bar.open_time));
-            return Err(Error::Straddles { timeframe, base, open_time });
+        let close_time = bar.open_time + self.base.duration_ns();
+        if !self.bin.contains(&bar.open_time) {
+            self.bin = self.clock.bin(self.timeframe, bar.open_time);
+        }
+        let Range { start: open_time, end } = self.bin;
+        if close_time > end {
+            return Err(straddles(self.timeframe, self.base, &self.clock, bar.open_time));
         }
         if self.open.as_ref().is_some_and(|bin| bin.open_time != open_time) {
             self.close(&mut take);
@@ -65,7 +79,7 @@ impl Binning {
             bin => *bin = Some(Bar { open_time, ..bar.clone() }),
         }
         self.bars += 1;
-        if close_time == open_time + bin_ns {
+        if close_time == end {
             self.close(&mut take);
         }
         Ok(())
@@ -73,8 +87,7 @@ impl Binning {
 
     /// Hands the open bin to `take` if it ends by `time`: later bars are of other bins.
     pub(crate) fn close_by(&mut self, time: i64, mut take: impl FnMut(Bar)) {
-        let bin_ns = self.timeframe.duration_ns();
-        if self.open.as_ref().is_some_and(|bin| bin.open_time + bin_ns <= time) {
+        if self.open.is_some() && self.bin.end <= time {
             self.close(&mut take);
         }
     }
@@ -87,6 +100,11 @@ impl Binning {
         }
         take(bin);
     }
+}
+
+/// Error of a base bar that lies in two bins.
+pub(crate) fn straddles(timeframe: Timeframe, base: Timeframe, clock: &BinClock, open_time: i64) -> Error {
+    Error::Straddles { timeframe, base, clock: clock.to_string(), open_time: display_utc(open_time) }
 }
 
 impl Bar {
@@ -108,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::bars::Bars;
+    use crate::time::bin_clock::tests::{TIMEFRAMES, WEEKS};
     use crate::time::timestamp::MINUTE_NS;
 
     fn minute(minute: i64, price: f64) -> Bar {
@@ -132,9 +150,12 @@ mod tests {
 
     /// The bins that have closed by the close of the last bar.
     fn closed(bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
-        let rules = ColumnRule::ALL.to_vec();
-        let (mut binning, mut bins) =
-            (Binning::new(timeframe, bars.timeframe, rules)?, Bars::with_capacity(timeframe, 0));
+        closed_on(&BinClock::default(), bars, timeframe)
+    }
+
+    fn closed_on(clock: &BinClock, bars: &Bars, timeframe: Timeframe) -> Result<Bars> {
+        let mut binning = Binning::new(timeframe, bars.timeframe, clock, ColumnRule::ALL.to_vec())?;
+        let mut bins = binning.no_bars();
         for index in 0..bars.len() {
             binning.push(&bars.bar(index), |bin| bins.push(bin))?;
         }
@@ -191,9 +212,74 @@ mod tests {
         hours.push(minute(3 * 60 + 30, 100.0));
         let straddles = closed(&hours, Timeframe::H4).unwrap_err().to_string();
         assert!(straddles.contains("the H1 bar that opens at 1970-01-01T03:30:00Z lies in two H4 bins"), "{straddles}");
+        assert!(straddles.contains("start at multiples of H4 on the clock UTC"), "{straddles}");
+        // By a clock on which the hour of half past three is no half hour, it lies in one.
+        let india: BinClock = "+05:30".parse().unwrap();
+        hours.truncate(0);
+        (2..14).for_each(|hour| hours.push(minute(hour * 60 + 30, 100.0)));
+        let bins = closed_on(&india, &hours, Timeframe::H4).unwrap();
+        assert_eq!(bins.open_time, [150, 390, 630].map(|minute| minute * MINUTE_NS));
+    }
+
+    /// Bars of four hours in a broker's time are of its days, and were of two days in UTC.
+    #[test]
+    fn days_of_a_broker_are_made_of_its_longer_bars() {
+        let broker: BinClock = "new-york+7".parse().unwrap();
+        // From Thursday 2018-01-04 00:00 on that clock, 22:00 UTC the day before.
+        let first = (17_534 * 24 + 22) * 60;
+        let mut bars = Bars::with_capacity(Timeframe::H4, 0);
+        (0..7).for_each(|bar| bars.push(minute(first + bar * 240, 100.0 + bar as f64)));
+        let refused = closed(&bars, Timeframe::D1).unwrap_err().to_string();
+        assert!(refused.contains("opens at 2018-01-03T22:00:00Z lies in two D1 bins"), "{refused}");
+        let days = closed_on(&broker, &bars, Timeframe::D1).unwrap();
+        assert_eq!((days.open_time[0], days.close_time(0)), (first * MINUTE_NS, (first + 1_440) * MINUTE_NS));
+        assert_eq!((days.len(), days.open[0], days.close[0], days.volume[0]), (1, 100.0, 106.0, 6.0));
+        // Bars that are not binned keep their length.
+        let own = closed_on(&broker, &bars, Timeframe::H4).unwrap();
+        assert_eq!((own.bins.is_utc(), own), (true, bars));
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Around the changes of clocks, a bin closes with the last minute before it ends by its
+        /// clock, or with the first bar after.
+        #[test]
+        fn bins_of_clocks_agree_with_a_search(
+            place in 0..WEEKS.len(), timeframe in 0..TIMEFRAMES.len(), first in 8_600usize..10_200,
+            steps in prop::collection::vec(prop_oneof![9 => 1usize..60, 1 => 60usize..4_000], 1..80),
+        ) {
+            let (week, timeframe) = (&WEEKS[place], TIMEFRAMES[timeframe]);
+            let starts = week.starts(timeframe);
+            let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+            let mut at = 10 * 1_440 + first;
+            for step in steps {
+                // The week of the last bar ends within the weeks that are searched.
+                if at < 26 * 1_440 {
+                    bars.push(minute(week.first + at as i64, at as f64));
+                }
+                at += step;
+            }
+            let minutes: Vec<i64> = bars.open_time.iter().map(|time| time / MINUTE_NS).collect();
+            let bin = |minute: i64| starts.partition_point(|&start| start <= minute);
+            let mut expected = Vec::new();
+            for own in minutes.chunk_by(|&one, &next| bin(one) == bin(next)) {
+                let (start, end) = (starts[bin(own[0]) - 1], starts[bin(own[0])]);
+                let last = minutes[minutes.len() - 1];
+                if end <= last + 1 {
+                    expected.push((start, end, own[0], own.len()));
+                }
+            }
+            let found = closed_on(&week.clock, &bars, timeframe).unwrap();
+            let found: Vec<(i64, i64, i64, usize)> = (0..found.len())
+                .map(|bin| {
+                    let [open, end] = [found.open_time[bin], found.close_time(bin)].map(|time| time / MINUTE_NS);
+                    (open, end, week.first + found.open[bin] as i64, found.volume[bin] as usize)
+                })
+                .collect();
+            prop_assert_eq!(found, expected, "{} {}", week.clock, timeframe);
+        }
+
         /// Every bin is what a search over all base bars says it is.
         #[test]
         fn agrees_with_a_search(steps in prop::collection::vec(1i64..9, 1..80), prices in prop::collection::vec(50u32..150, 80)) {

@@ -8,6 +8,7 @@ use crate::series::column_feature::ColumnRule;
 use crate::series::feature::Feature;
 use crate::series::feature_chunks::FeatureChunks;
 use crate::series::spec::{SeriesSpec, Window};
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
 
 /// Closed bars of one timeframe, and their features.
@@ -50,9 +51,9 @@ pub fn name_in_context(feature: &Feature) -> &str {
 }
 
 /// The bars of `timeframe` that end by `until`, in nanoseconds since 1970 UTC, made of the bars
-/// `base`, and their `features`. Base bars that are longer stay as they are. Columns among the
-/// features are the first columns of `base`; of its further ones a bar has the last value. Holes
-/// end nothing: features go on across them.
+/// `base` on the clock `bins`, and their `features`. Base bars that are longer stay as they are.
+/// Columns among the features are the first columns of `base`; of its further ones a bar has the
+/// last value. Holes end nothing: features go on across them.
 ///
 /// # Errors
 /// [`Error::NotAMultiple`](crate::Error::NotAMultiple) and
@@ -60,7 +61,13 @@ pub fn name_in_context(feature: &Feature) -> &str {
 ///
 /// # Panics
 /// For features in pips, and for columns of functions.
-pub fn context_bars(base: &Bars, features: &[Feature], timeframe: Timeframe, until: i64) -> Result<ContextBars> {
+pub fn context_bars(
+    base: &Bars,
+    features: &[Feature],
+    timeframe: Timeframe,
+    bins: &BinClock,
+    until: i64,
+) -> Result<ContextBars> {
     let timeframe = timeframe.max(base.timeframe);
     let windows = vec![Window { timeframe, seq_len: 1 }];
     let spec = SeriesSpec { windows, features: features.to_vec(), ..SeriesSpec::default() };
@@ -68,8 +75,8 @@ pub fn context_bars(base: &Bars, features: &[Feature], timeframe: Timeframe, unt
     rules.resize(base.columns.len(), ColumnRule::Last);
     let base_ns = base.timeframe.duration_ns();
     let closed = partition_point(base, |open_time| open_time + base_ns <= until)?;
-    let mut binning = Binning::new(timeframe, base.timeframe, rules)?;
-    let mut bars = Bars::with_capacity(timeframe, 0);
+    let mut binning = Binning::new(timeframe, base.timeframe, bins, rules)?;
+    let mut bars = binning.no_bars();
     bars.ensure_columns(base.columns.len());
     let mut bar = Bar::default();
     for index in 0..closed {
@@ -78,7 +85,7 @@ pub fn context_bars(base: &Bars, features: &[Feature], timeframe: Timeframe, unt
     }
     binning.close_by(until, |bin| bars.push(bin));
     let mut rows = Vec::new();
-    let without_row = FeatureChunks::new(timeframe, &spec, 1.0).push(&bars, &mut rows);
+    let without_row = FeatureChunks::new(binning.no_bars(), &spec, 1.0).push(&bars, &mut rows);
     let column = |place: usize| {
         let values = rows.iter().skip(place).step_by(features.len()).map(|&value| f64::from(value));
         std::iter::repeat_n(f64::NAN, without_row).chain(values).collect()
@@ -106,7 +113,9 @@ mod tests {
     #[test]
     fn a_bin_is_there_once_it_has_ended() {
         let features = [Feature::Column(ColumnFeature::new("x", ColumnRule::Sum)), Feature::LogReturn];
-        let seen = |bars: &Bars, until: i64| context_bars(bars, &features, Timeframe::M5, until * MINUTE_NS).unwrap();
+        let seen = |bars: &Bars, until: i64| {
+            context_bars(bars, &features, Timeframe::M5, &BinClock::default(), until * MINUTE_NS).unwrap()
+        };
         // The last minute of the bin is missing: nothing comes into it once it has ended.
         for (until, bins) in [(4, 0), (5, 1), (9, 1), (10, 2), (12, 2)] {
             let found = seen(&minutes(12, &[4]), until);
@@ -123,17 +132,23 @@ mod tests {
 
     #[test]
     fn a_bar_is_looked_up_once_it_has_closed() {
-        let context = context_bars(&minutes(12, &[]), &[Feature::Body], Timeframe::M5, 12 * MINUTE_NS).unwrap();
+        let context =
+            context_bars(&minutes(12, &[]), &[Feature::Body], Timeframe::M5, &BinClock::default(), 12 * MINUTE_NS)
+                .unwrap();
         let close_times = [4, 5, 9, 10, 12].map(|minute| minute * MINUTE_NS);
         assert_eq!(context.last_closed(&close_times), [None, Some(0), Some(0), Some(1), Some(1)]);
     }
 
     #[test]
     fn longer_bars_stay_as_they_are() {
-        let found = context_bars(&minutes(7, &[]), &[Feature::Body], Timeframe::M1, 3 * MINUTE_NS).unwrap();
+        let found =
+            context_bars(&minutes(7, &[]), &[Feature::Body], Timeframe::M1, &BinClock::default(), 3 * MINUTE_NS)
+                .unwrap();
         assert_eq!((found.bars, &found.features[0][..]), (minutes(3, &[]), &[0.0; 3][..]));
-        let five = context_bars(&minutes(7, &[]), &[Feature::Body], Timeframe::M5, 7 * MINUTE_NS).unwrap().bars;
-        let again = context_bars(&five, &[Feature::Body], Timeframe::M1, 7 * MINUTE_NS).unwrap();
+        let five = context_bars(&minutes(7, &[]), &[Feature::Body], Timeframe::M5, &BinClock::default(), 7 * MINUTE_NS)
+            .unwrap()
+            .bars;
+        let again = context_bars(&five, &[Feature::Body], Timeframe::M1, &BinClock::default(), 7 * MINUTE_NS).unwrap();
         assert_eq!(again.bars, five);
     }
 }

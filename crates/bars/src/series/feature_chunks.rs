@@ -13,7 +13,6 @@ use crate::series::feature::Feature;
 use crate::series::feature_column::column;
 use crate::series::feature_stream::Means;
 use crate::series::spec::SeriesSpec;
-use crate::time::timeframe::Timeframe;
 
 /// The features of one segment of one timeframe.
 #[derive(Clone, Debug)]
@@ -34,14 +33,15 @@ pub(crate) struct FeatureChunks {
 }
 
 impl FeatureChunks {
-    pub(crate) fn new(timeframe: Timeframe, spec: &SeriesSpec, pip_size: f64) -> Self {
+    /// Features of bars that will follow `no_bars`.
+    pub(crate) fn new(no_bars: Bars, spec: &SeriesSpec, pip_size: f64) -> Self {
         FeatureChunks {
             features: spec.features.clone(),
-            column_places: spec.column_places(timeframe),
+            column_places: spec.column_places(no_bars.timeframe),
             pip_size,
             warm_up: spec.look_back(),
             count: 0,
-            recent: Bars::with_capacity(timeframe, 0),
+            recent: no_bars,
             last_close: None,
             means: Means::new(),
             has_recursive: spec.features.iter().any(is_recursive),
@@ -150,7 +150,7 @@ mod tests {
             let features = if all { with_column() } else { vec![with_column().swap_remove(one)] };
             let bars = bars(&steps);
             let table = FeatureTable::new(&bars, &features, 1e-4);
-            let mut stream = FeatureChunks::new(bars.timeframe, &spec(&features), 1e-4);
+            let mut stream = FeatureChunks::new(bars.part(0..0), &spec(&features), 1e-4);
             // What came before a restart leaves no trace.
             stream.push(&bars, &mut Vec::new());
             stream.restart();

@@ -15,7 +15,6 @@ use crate::series::feature::Feature;
 use crate::series::feature_column::{column, ratio_or};
 use crate::series::rolling::Smoothed;
 use crate::series::spec::SeriesSpec;
-use crate::time::timeframe::Timeframe;
 
 /// The features of one segment of one timeframe.
 #[derive(Clone, Debug)]
@@ -34,14 +33,15 @@ pub(crate) struct FeatureStream {
 }
 
 impl FeatureStream {
-    pub(crate) fn new(timeframe: Timeframe, spec: &SeriesSpec, pip_size: f64) -> Self {
+    /// Features of bars that will follow `no_bars`.
+    pub(crate) fn new(no_bars: Bars, spec: &SeriesSpec, pip_size: f64) -> Self {
         FeatureStream {
             features: spec.features.clone(),
-            column_places: spec.column_places(timeframe),
+            column_places: spec.column_places(no_bars.timeframe),
             pip_size,
             warm_up: spec.look_back(),
             count: 0,
-            recent: Bars::with_capacity(timeframe, 0),
+            recent: no_bars,
             means: Means::new(),
         }
     }
@@ -160,6 +160,7 @@ pub(super) mod tests {
     use crate::series::column_feature::{ColumnFeature, ColumnRule};
     use crate::series::feature_column::tests::FeatureTable;
     use crate::series::spec::Window;
+    use crate::time::timeframe::Timeframe;
     use crate::time::timestamp::MINUTE_NS;
 
     /// Bars of which many are equal to the one before, as in thin markets, and some have neither
@@ -210,7 +211,7 @@ pub(super) mod tests {
             let features = if all { with_column() } else { vec![with_column().swap_remove(one)] };
             let bars = bars(&steps);
             let table = FeatureTable::new(&bars, &features, 1e-4);
-            let mut stream = FeatureStream::new(bars.timeframe, &spec(&features), 1e-4);
+            let mut stream = FeatureStream::new(bars.part(0..0), &spec(&features), 1e-4);
             // What came before a restart leaves no trace.
             for k in 0..bars.len() {
                 stream.push(bars.bar(k), &mut Vec::new());

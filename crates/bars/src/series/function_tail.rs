@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::error::function_fault::FunctionFault;
 use crate::series::functions::{BarFunctions, FunctionBars, FunctionCall, FunctionColumn};
 use crate::series::rounding::Tolerance;
+use crate::time::bin_clock::BinClock;
 
 /// The shortest tail that is tried, in bars; each further one is as many times as long.
 const TAIL_BARS_MIN: usize = 64;
@@ -21,6 +22,7 @@ pub struct FunctionTail<'a> {
     instrument: String,
     /// Names of the further columns that functions see.
     columns: Vec<String>,
+    clock: BinClock,
     /// Columns of the files among the features.
     own: usize,
     /// Columns that functions gave in one timeframe.
@@ -51,6 +53,7 @@ impl<'a> FunctionTail<'a> {
             functions,
             instrument: bars.instrument().to_owned(),
             columns: bars.columns().to_vec(),
+            clock: bars.clock().clone(),
             own: bars.own_columns(),
             given: features.first().map_or(Vec::new(), |columns| {
                 columns.iter().map(|column| FunctionColumn { values: Vec::new(), ..column.clone() }).collect()
@@ -81,7 +84,8 @@ impl<'a> FunctionTail<'a> {
         if recent.len() > len.saturating_mul(2) {
             *recent = recent.part(recent.len() - *len..recent.len());
         }
-        let call = FunctionCall { instrument: &self.instrument, bars: recent, columns: &self.columns };
+        let (columns, bins) = (&self.columns, &self.clock);
+        let call = FunctionCall { instrument: &self.instrument, bars: recent, columns, bins };
         let found = self.functions.columns(&call)?;
         call.require_same_columns(&found, &self.given)?;
         for (place, column) in found.iter().enumerate() {

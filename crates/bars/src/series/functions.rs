@@ -24,6 +24,7 @@ use crate::series::binning::Binning;
 use crate::series::column_feature::{ColumnFeature, ColumnRule};
 use crate::series::spec::{SeriesSpec, Window};
 use crate::spool::{SpoolWriter, SpooledBars};
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
 
 /// Functions of a user's program, which compute features from bars.
@@ -60,6 +61,8 @@ pub struct FunctionCall<'a> {
     pub bars: &'a Bars,
     /// Names of the further columns of the bars.
     pub columns: &'a [String],
+    /// Clock of the bins of the series.
+    pub bins: &'a BinClock,
 }
 
 /// A column that a function gave.
@@ -111,6 +114,7 @@ pub struct FunctionBars {
     /// Columns of `base` that functions do not see.
     hidden: Range<usize>,
     segments: Vec<Range<usize>>,
+    clock: BinClock,
     /// Bins of each timeframe, shortest first.
     timeframes: Vec<Bins>,
 }
@@ -163,18 +167,24 @@ impl FunctionBars {
         let mut columns = spec.columns();
         columns.extend(seen.iter().map(|column| column.column().to_owned()));
         let bins = |window: &Window| {
-            let mut bins = Bins::new(&base, window.timeframe, &segments, &rules)?;
+            let mut bins = Bins::new(&base, window.timeframe, &spec.bins, &segments, &rules)?;
             bins.bars.columns.truncate(rules.len());
             bins.bars.columns.drain(targets.clone());
             Ok(bins)
         };
         let timeframes = spec.sorted_windows().iter().map(bins).collect::<Result<_>>()?;
         let instrument = instrument.to_owned();
-        Ok(FunctionBars { instrument, columns, base, hidden: targets.clone(), segments, timeframes })
+        let clock = spec.bins.clone();
+        Ok(FunctionBars { instrument, columns, base, hidden: targets.clone(), segments, clock, timeframes })
     }
 
     pub(crate) fn instrument(&self) -> &str {
         &self.instrument
+    }
+
+    /// Clock of the bins of the series.
+    pub(crate) fn clock(&self) -> &BinClock {
+        &self.clock
     }
 
     /// Names of the further columns that functions see.
@@ -197,7 +207,7 @@ impl FunctionBars {
 
     /// The call of a function of targets with `bars`.
     pub(crate) fn base_call<'a>(&'a self, bars: &'a Bars) -> FunctionCall<'a> {
-        FunctionCall { instrument: &self.instrument, bars, columns: &self.columns }
+        FunctionCall { instrument: &self.instrument, bars, columns: &self.columns, bins: &self.clock }
     }
 
     /// The call of functions for each timeframe, shortest first.
@@ -206,6 +216,7 @@ impl FunctionBars {
             instrument: &self.instrument,
             bars: &bins.bars,
             columns: &self.columns,
+            bins: &self.clock,
         })
     }
 
@@ -355,7 +366,7 @@ impl FunctionBars {
         let times = &self.base.open_time;
         let begins = |&place: &usize| {
             let begins_segment = self.segments.iter().any(|segment| segment.start == place);
-            let bin = |bins: &Bins, place: usize| bins.bars.timeframe.bin_open_time(times[place]);
+            let bin = |bins: &Bins, place: usize| bins.bars.bins.bin(bins.bars.timeframe, times[place]);
             let begins_bins = || self.timeframes.iter().all(|bins| bin(bins, place) != bin(bins, place - 1));
             begins_segment || begins_bins()
         };
@@ -364,9 +375,15 @@ impl FunctionBars {
 }
 
 impl Bins {
-    fn new(base: &Bars, timeframe: Timeframe, segments: &[Range<usize>], rules: &[ColumnRule]) -> Result<Self> {
-        let mut binning = Binning::new(timeframe, base.timeframe, rules.to_vec())?;
-        let mut bars = Bars::with_capacity(timeframe, 0);
+    fn new(
+        base: &Bars,
+        timeframe: Timeframe,
+        clock: &BinClock,
+        segments: &[Range<usize>],
+        rules: &[ColumnRule],
+    ) -> Result<Self> {
+        let mut binning = Binning::new(timeframe, base.timeframe, clock, rules.to_vec())?;
+        let mut bars = binning.no_bars();
         bars.ensure_columns(base.columns.len());
         let (mut places, mut bar) = (Vec::new(), Bar::default());
         for segment in segments {
@@ -378,8 +395,8 @@ impl Bins {
             }
             let times = &base.open_time[segment.clone()];
             let place = |time: i64| segment.start + times.partition_point(|&open_time| open_time < time);
-            let opens = &bars.open_time[before..];
-            places.extend(opens.iter().map(|&open| place(open)..place(open + timeframe.duration_ns())));
+            let own = before..bars.len();
+            places.extend(own.map(|bin| place(bars.open_time[bin])..place(bars.close_time(bin))));
         }
         Ok(Bins { bars, places })
     }

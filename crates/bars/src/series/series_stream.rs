@@ -81,10 +81,11 @@ impl SeriesStream {
         let base = checked_base(&[instrument])?;
         let scalers = scalers.chosen(&[instrument.name], spec)?;
         let stream = |(window, scaler): (Window, TimeframeScaler)| {
+            let binning = Binning::new(window.timeframe, base, &spec.bins, rules.clone())?;
             Ok(TimeframeStream {
                 window,
-                binning: Binning::new(window.timeframe, base, rules.clone())?,
-                features: FeatureStream::new(window.timeframe, spec, instrument.pip_size),
+                features: FeatureStream::new(binning.no_bars(), spec, instrument.pip_size),
+                binning,
                 center: scaler.center,
                 scale: scaler.scale,
                 closed: Vec::new(),

@@ -7,6 +7,7 @@ use crate::series::feature::Feature;
 use crate::series::scale::Scaling;
 use crate::series::target::TargetKind;
 use crate::series::triple_barrier::BarrierUnit;
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
 
 /// One timeframe of a series, and how many of its bars a sample sees.
@@ -23,6 +24,8 @@ pub struct Window {
 pub struct SeriesSpec {
     /// The timeframes, in any order.
     pub windows: Vec<Window>,
+    /// Clock at whose multiples of a timeframe bars start that are made from shorter ones.
+    pub bins: BinClock,
     /// The features, the same for every timeframe. Columns among them are the columns of the bars,
     /// in their order.
     pub features: Vec<Feature>,
@@ -56,6 +59,7 @@ impl Default for SeriesSpec {
         let windows = timeframes.map(|timeframe| Window { timeframe, seq_len: timeframe.default_seq_len() });
         SeriesSpec {
             windows: windows.to_vec(),
+            bins: BinClock::default(),
             features: Feature::DEFAULT.to_vec(),
             horizon: 36,
             target_kind: TargetKind::default(),

@@ -19,9 +19,9 @@ pub enum Timeframe {
     H1,
     /// Four hours.
     H4,
-    /// One day, from midnight to midnight UTC.
+    /// One day, from midnight to midnight.
     D1,
-    /// One week, from Monday to Monday at midnight UTC.
+    /// One week, from Monday to Monday at midnight.
     W1,
 }
 
@@ -56,8 +56,8 @@ impl Timeframe {
         }
     }
 
-    /// When the bin that holds `time_ns` opens, in nanoseconds since 1970 UTC: at a multiple of the
-    /// duration since 1970, and of a week at midnight before Monday.
+    /// When the bin that holds `time_ns` opens, in nanoseconds since 1970 on the same clock: at a
+    /// multiple of the duration since 1970, and of a week at midnight before Monday.
     pub const fn bin_open_time(self, time_ns: i64) -> i64 {
         let origin_ns = match self {
             Timeframe::W1 => MONDAY_NS,

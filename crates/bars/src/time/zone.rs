@@ -50,10 +50,48 @@ impl Zone {
         ahead(from_utc_ns) != ahead(to_utc_ns)
     }
 
+    /// The last change of the clock up to `utc_ns`.
+    pub(crate) fn last_change(&self, utc_ns: i64) -> Option<ClockChange> {
+        let mut times = self.rules.preceding(instant(utc_ns.saturating_add(1)));
+        times.find_map(|transition| self.change(transition.timestamp()))
+    }
+
+    /// The first change of the clock after `utc_ns`.
+    pub(crate) fn next_change(&self, utc_ns: i64) -> Option<ClockChange> {
+        let mut times = self.rules.following(instant(utc_ns));
+        times.find_map(|transition| self.change(transition.timestamp()))
+    }
+
+    /// The change of the clock at `time`; `None` where it goes on, under another name.
+    fn change(&self, time: Timestamp) -> Option<ClockChange> {
+        let at = i64::try_from(time.as_nanosecond()).ok()?;
+        let ahead_ns = |utc_ns: i64| self.wall_ns(utc_ns) - utc_ns;
+        let change = ClockChange { at, before_ns: ahead_ns(at - 1), after_ns: ahead_ns(at) };
+        (change.before_ns != change.after_ns).then_some(change)
+    }
+
     /// Local time of the zone at `utc_ns`, as nanoseconds since 1970.
     pub(crate) fn wall_ns(&self, utc_ns: i64) -> i64 {
         let offset = self.rules.to_offset(instant(utc_ns));
         utc_ns + i64::from(offset.seconds()) * SECOND_NS + self.ahead_ns
+    }
+}
+
+/// A change of a clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockChange {
+    /// When it is, in nanoseconds since 1970 UTC.
+    pub(crate) at: i64,
+    /// Lead of the clock over UTC before it.
+    pub(crate) before_ns: i64,
+    /// Lead of the clock over UTC from then on.
+    pub(crate) after_ns: i64,
+}
+
+impl ClockChange {
+    /// Time by which the clock is moved back; negative if it is moved forward.
+    pub(crate) fn back_ns(&self) -> i64 {
+        self.before_ns - self.after_ns
     }
 }
 

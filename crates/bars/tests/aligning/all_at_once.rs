@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use megabatch_bars::{
-    Bar, BarrierUnit, Bars, ColumnFeature, ColumnRule, Error, Feature, GapPolicy, Instrument, Result, SampleInstants,
-    Scalers, Scaling, Segment, SeriesPiece, SeriesPlan, SeriesSpec, SeriesStream, StreamedInstrument, TargetKind,
-    Timeframe, TimeframeScaler, TripleBarrier, Weekends, Window,
+    Bar, BarrierUnit, Bars, BinClock, ColumnFeature, ColumnRule, Error, Feature, GapPolicy, Instrument, Result,
+    SampleInstants, Scalers, Scaling, Segment, SeriesPiece, SeriesPlan, SeriesSpec, SeriesStream, StreamedInstrument,
+    TargetKind, Timeframe, TimeframeScaler, TripleBarrier, Weekends, Window,
 };
 use proptest::prelude::*;
 
 use crate::drawn::{MINUTE_NS, bits, part};
-use crate::whole::{WholeSeries, align_usable, go_on, instrument, resample};
+use crate::whole::{Resampled, WholeSeries, align_usable, broker_ahead_ns, go_on, instrument, resample_on};
 
 const HOUR_NS: i64 = 60 * MINUTE_NS;
 const DAY_NS: i64 = 24 * HOUR_NS;
@@ -43,13 +43,13 @@ struct PlainTimeframe {
     open_time: Vec<i64>,
     /// Rows of those after the warm-up, before they are scaled.
     rows: Vec<f32>,
-    duration_ns: i64,
+    close_time: Vec<i64>,
 }
 
 impl PlainTimeframe {
     /// Number of bars, the warm-up included, that have closed at `time`.
     fn closed(&self, time: i64) -> usize {
-        self.open_time.partition_point(|open_time| open_time + self.duration_ns <= time)
+        self.close_time.partition_point(|&close_time| close_time <= time)
     }
 }
 
@@ -89,10 +89,10 @@ impl<'a> PlainInstrument<'a> {
         let mut segments = Vec::new();
         for range in spec.holes.segments(bars) {
             let own = part(bars, range.clone());
-            let timeframe = |window: &Window| PlainTimeframe {
-                open_time: resample(&own, window.timeframe).open_time,
-                rows: Vec::new(),
-                duration_ns: window.timeframe.duration_ns(),
+            let timeframe = |window: &Window| {
+                let ahead_ns = |time: i64| if spec.bins.is_utc() { 0 } else { broker_ahead_ns(time) };
+                let Resampled { bars, close_time } = resample_on(&own, window.timeframe, &ahead_ns);
+                PlainTimeframe { open_time: bars.open_time, rows: Vec::new(), close_time }
             };
             let mut segment = PlainSegment {
                 bars: range.clone(),
@@ -365,8 +365,7 @@ fn require_timeframe(series: &WholeSeries, k: usize, all: &[PlainInstrument<'_>]
                 let column = place * width + index % width;
                 values.push(((f64::from(value) - scaler.center[column]) / scaler.scale[column]) as f32);
             }
-            let rows = timeframe.open_time.iter().skip(look_back(spec));
-            close_time.extend(rows.map(|open_time| open_time + timeframe.duration_ns));
+            close_time.extend(timeframe.close_time.iter().skip(look_back(spec)));
             let closed = segment.samples.iter().map(|&bar| timeframe.closed(one.bars.close_time(bar)));
             end.extend(closed.map(|closed| (first + closed - look_back(spec)) as i64 - 1));
         }
@@ -540,6 +539,22 @@ fn many_pieces_agree_with_all_bars_at_once() {
     // Pieces of a few hundred bars, shorter than the horizon.
     let far = SeriesSpec { horizon: 4_000, stride: 50, ..spec(&windows[..2], vec![Feature::Macd, Feature::Range]) };
     check(&all, &far);
+}
+
+/// Days of a broker's clock, one of which has 25 hours, and one 23.
+#[test]
+fn bins_of_a_broker_agree_with_all_bars_at_once() {
+    let windows = [(Timeframe::M1, 70), (Timeframe::H1, 12), (Timeframe::H4, 3), (Timeframe::D1, 2)];
+    let features = vec![Feature::LogReturn, Feature::DaySin, Feature::WeekCos];
+    let bins: BinClock = "new-york+7".parse().unwrap();
+    let spec = SeriesSpec { bins, stride: 7, ..spec(&windows, features) };
+    // From some days before 2018-03-11 and 2018-11-04 on.
+    for day in [17_598, 17_836] {
+        let begins = (day - 4) * 1_440;
+        let gaps = vec![(3_000, 7), (4_500, 130), (5_400, 2_000), (9_000, 9_000)];
+        check(&[bars(20_000, begins, &gaps, 1), bars(12_000, begins + 17, &Vec::new(), 5)], &spec);
+        check(&[bars(12_000, begins, &Vec::new(), 5)], &spec);
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 use std::ops::ControlFlow;
 
 use megabatch_bars::{
-    Error, Moment, Scalers, Scaling, SeriesSpec, StreamedInstrument, Timeframe, Window, prove_scalers,
+    Bar, Bars, BinClock, Error, Feature, Moment, Scalers, Scaling, SeriesSpec, StreamedInstrument, Timeframe, Window,
+    prove_scalers,
 };
 use proptest::prelude::*;
 
 use crate::drawn::{Draw, MINUTE_NS, bars, bits, instrument, sight, torn_draws, torn_spec};
-use crate::whole::{align, align_until, go_on, prove};
+use crate::whole::{HOUR_NS, align, align_until, broker_ahead_ns, go_on, prove};
 
 /// One to three timeframes, any horizon and stride.
 fn specs() -> impl Strategy<Value = SeriesSpec> {
@@ -65,6 +66,52 @@ proptest! {
         let stop = |_| ControlFlow::Break(());
         let stopped = prove_scalers(&instruments, &spec, scalers, moment, folder.path(), &stop);
         prop_assert!(matches!(stopped, Err(Error::Interrupted)), "{:?}", stopped);
+    }
+}
+
+/// Samples of 40 days around changes of a broker's clock, made of half hours of all days, or of its
+/// own bars of four hours from Monday to Friday.
+#[test]
+fn samples_by_the_clock_of_a_broker_are_proven() {
+    const DAY_NS: i64 = 1_440 * MINUTE_NS;
+    let features = vec![Feature::LogReturn, Feature::Body, Feature::DayCos];
+    let bins: BinClock = "new-york+7".parse().unwrap();
+    for (base, windows) in [
+        (Timeframe::M30, vec![(Timeframe::M30, 9), (Timeframe::H4, 3), (Timeframe::D1, 2), (Timeframe::W1, 1)]),
+        (Timeframe::H4, vec![(Timeframe::H4, 9), (Timeframe::D1, 4), (Timeframe::W1, 1)]),
+    ] {
+        let windows = windows.into_iter().map(|(timeframe, seq_len)| Window { timeframe, seq_len }).collect();
+        let spec =
+            SeriesSpec { windows, bins: bins.clone(), features: features.clone(), horizon: 5, ..SeriesSpec::default() };
+        for day in [17_580, 17_818] {
+            let mut bars = Bars::with_capacity(base, 0);
+            let base_ns = base.duration_ns();
+            for k in 0..40 * DAY_NS / base_ns {
+                let shown = day * DAY_NS + k * base_ns;
+                // Between the change on Sunday and the next bar lie some hours.
+                let open_time = match base {
+                    Timeframe::M30 => shown,
+                    _ => shown - broker_ahead_ns(shown - 2 * HOUR_NS),
+                };
+                // 1970-01-01 was a Thursday.
+                if base == Timeframe::H4 && (shown / DAY_NS + 3) % 7 > 4 {
+                    continue;
+                }
+                let open = 1.2 + (k % 13) as f64 * 1e-3;
+                let close = open + 1e-3 * (k as f64 * 0.3).sin();
+                bars.push(Bar { open_time, open, high: 1.3, low: 1.1, close, volume: 1.0, ..Bar::default() });
+            }
+            let series = align(&[instrument(&bars)], &spec).unwrap();
+            // Samples around the change, and at the end of the week after it, and some others.
+            let near = [20..23, 28..29].map(|days| (day + days.start) * DAY_NS..(day + days.end) * DAY_NS);
+            let is_near = |time: i64| near.iter().any(|near| near.contains(&time));
+            for n in (0..series.len()).filter(|&n| is_near(series.sample_time[n]) || n % 37 == 0) {
+                let moment = Moment { time: series.sample_time[n], seed: n as u64 };
+                let proof = prove(instrument(&bars), &spec, series.scalers(), moment).unwrap();
+                let windows: Vec<_> = proof.windows.iter().map(|window| bits(window)).collect();
+                assert_eq!(windows, sight(&series, n), "sample {n} of {base}");
+            }
+        }
     }
 }
 

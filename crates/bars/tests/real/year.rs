@@ -1,7 +1,9 @@
-use megabatch_bars::{Moment, ReadOptions, SeriesSpec, Timeframe, Window, pip_size_of, prove_scalers, read};
+use megabatch_bars::{
+    Feature, Moment, ReadOptions, Scaling, SeriesSpec, Timeframe, Window, pip_size_of, prove_scalers, read,
+};
 
 use crate::published;
-use crate::whole::{align, go_on, instrument, prove};
+use crate::whole::{HOUR_NS, Resampled, align, broker_ahead_ns, go_on, instrument, prove, resample_on};
 
 #[test]
 fn a_year_of_minutes_becomes_five_aligned_timeframes() {
@@ -54,6 +56,42 @@ fn samples_at_changes_of_clocks_are_proven() {
     }
     let (moment, folder) = (Moment { time: scalers.fit_end_time, seed: 1 }, tempfile::tempdir().unwrap());
     prove_scalers(&[eurusd], &spec, scalers, moment, folder.path(), &go_on).unwrap();
+}
+
+/// H4 and D1 by the clock of a broker are those of a plain computation: five days a week, each of
+/// which closes at 17:00 in New York.
+#[test]
+fn days_of_a_year_close_at_five_in_new_york() {
+    let Some(path) = published("forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz") else { return };
+    let recording = read(&[path], &ReadOptions::default()).unwrap();
+    let eurusd = instrument("EURUSD", &recording.bars, 1e-4);
+    let windows = [(Timeframe::H1, 24), (Timeframe::H4, 6), (Timeframe::D1, 5)];
+    let spec = SeriesSpec {
+        windows: windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec(),
+        bins: "new-york+7".parse().unwrap(),
+        features: vec![Feature::Body, Feature::Range],
+        scaling: Scaling::None,
+        ..SeriesSpec::default()
+    };
+    let series = align(&[eurusd], &spec).unwrap();
+    for (timeframe, rows) in series.timeframes.iter().zip([6_200, 1_500, 250]) {
+        let Resampled { bars, close_time } = resample_on(&recording.bars, timeframe.window.timeframe, &broker_ahead_ns);
+        let body = |bar: usize| ((bars.close[bar] - bars.open[bar]) / bars.close[bar]) as f32;
+        let range = |bar: usize| ((bars.high[bar] - bars.low[bar]) / bars.close[bar]) as f32;
+        let values: Vec<f32> = (0..bars.len()).flat_map(|bar| [body(bar), range(bar)]).collect();
+        assert!(close_time.len() > rows, "{} rows", close_time.len());
+        assert_eq!((&timeframe.close_time, &timeframe.values), (&close_time, &values));
+        for (&end, &time) in timeframe.end.iter().zip(&series.sample_time) {
+            let end = end as usize;
+            assert!(timeframe.close_time[end] <= time && close_time.get(end + 1).is_none_or(|&next| next > time));
+        }
+    }
+    let days = &series.timeframes[2].close_time;
+    assert!(days.iter().all(|&time| (time + broker_ahead_ns(time)) % (24 * HOUR_NS) == 0));
+    let mut hours: Vec<i64> = days.iter().map(|time| time.rem_euclid(24 * HOUR_NS) / HOUR_NS).collect();
+    hours.sort_unstable();
+    hours.dedup();
+    assert_eq!((hours, days.len()), (vec![21, 22], 260));
 }
 
 #[test]

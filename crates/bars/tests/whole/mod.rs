@@ -12,6 +12,8 @@ use megabatch_bars::{
     prove_samples, read_pair_spooled,
 };
 
+pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
+
 /// All arrays of a series, in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WholeSeries {
@@ -179,28 +181,61 @@ pub(crate) fn prove(
 
 /// Bars of a longer timeframe: those of each bin that has closed by the close of the last bar.
 pub(crate) fn resample(bars: &Bars, timeframe: Timeframe) -> Bars {
+    resample_on(bars, timeframe, &|_| 0).bars
+}
+
+/// Bars and their ends.
+pub(crate) struct Resampled {
+    pub(crate) bars: Bars,
+    pub(crate) close_time: Vec<i64>,
+}
+
+/// The same on a clock that shows UTC and `ahead_ns`, which changes by hours: it moves the bins of
+/// H4 and longer timeframes.
+pub(crate) fn resample_on(bars: &Bars, timeframe: Timeframe, ahead_ns: &dyn Fn(i64) -> i64) -> Resampled {
     let bin_ns = timeframe.duration_ns();
-    let bin_open_time = |k: usize| bars.open_time[k].div_euclid(bin_ns) * bin_ns;
-    let mut bins = Bars::with_capacity(timeframe, 0);
-    let Some(last) = bars.len().checked_sub(1) else { return bins };
+    let is_moved = timeframe > Timeframe::H1;
+    let bin = |time: i64| (time + if is_moved { ahead_ns(time) } else { 0 }).div_euclid(bin_ns);
+    // Bins begin and end at whole hours, or at whole bins of shorter timeframes.
+    let step_ns = HOUR_NS.min(bin_ns);
+    let edge = |time: i64, step_ns: i64, own: i64| {
+        let mut edge = time;
+        while bin(edge + step_ns.min(0)) == own {
+            edge += step_ns;
+        }
+        edge
+    };
+    let mut found = Resampled { bars: Bars::with_capacity(timeframe, 0), close_time: Vec::new() };
+    let Some(last) = bars.len().checked_sub(1) else { return found };
     let places: Vec<usize> = (0..bars.len()).collect();
-    for bin in places.chunk_by(|&one, &next| bin_open_time(one) == bin_open_time(next)) {
-        let (first, end) = (bin[0], bin[bin.len() - 1] + 1);
-        if bin_open_time(first) + bin_ns > bars.close_time(last) {
+    for places in places.chunk_by(|&one, &next| bin(bars.open_time[one]) == bin(bars.open_time[next])) {
+        let (first, after) = (places[0], places[places.len() - 1] + 1);
+        let (time, own) = (bars.open_time[first], bin(bars.open_time[first]));
+        let hour = time.div_euclid(step_ns) * step_ns;
+        let (open_time, end) = (edge(hour, -step_ns, own), edge(hour, step_ns, own));
+        if end > bars.close_time(last) {
             break;
         }
-        bins.push(Bar {
-            open_time: bin_open_time(first),
+        found.close_time.push(end);
+        found.bars.push(Bar {
+            open_time,
             open: bars.open[first],
-            high: bars.high[first..end].iter().copied().fold(f64::MIN, f64::max),
-            low: bars.low[first..end].iter().copied().fold(f64::MAX, f64::min),
-            close: bars.close[end - 1],
-            volume: bars.volume[first..end].iter().sum(),
-            spread: bars.bar(end - 1).spread,
-            columns: bars.bar(end - 1).columns,
+            high: bars.high[first..after].iter().copied().fold(f64::MIN, f64::max),
+            low: bars.low[first..after].iter().copied().fold(f64::MAX, f64::min),
+            close: bars.close[after - 1],
+            volume: bars.volume[first..after].iter().sum(),
+            spread: bars.bar(after - 1).spread,
+            columns: bars.bar(after - 1).columns,
         });
     }
-    bins
+    found
+}
+
+/// Lead over UTC of the clock `new-york+7`.
+pub(crate) fn broker_ahead_ns(time: i64) -> i64 {
+    let zone = jiff::tz::TimeZone::get("America/New_York").unwrap();
+    let offset = zone.to_offset(jiff::Timestamp::from_nanosecond(time.into()).unwrap());
+    i64::from(offset.seconds()) * 1_000_000_000 + 7 * HOUR_NS
 }
 
 /// Reads bid and ask of one symbol.

@@ -6,9 +6,9 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches, ValueEnum};
 use megabatch_run::Result;
 use megabatch_run::ingest::{
-    Calendar, ContextFile, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe, Repeats,
-    Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, column_name, ingest,
-    symbol_name,
+    BinClock, Calendar, ContextFile, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe,
+    Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, column_name,
+    ingest, symbol_name,
 };
 use megabatch_run::text::Duration;
 
@@ -129,6 +129,11 @@ struct RecipeArgs {
     /// Window of each timeframe in bars
     #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
     timeframes: Windows,
+    /// Clock at whose multiples of a timeframe bars start that are made from shorter ones, weeks on
+    /// Mondays: UTC, +02:00, America/New_York, london-5, or new-york+7, whose days close at 17:00
+    /// in New York
+    #[arg(long, default_value = "UTC", allow_hyphen_values = true)]
+    bins: BinClock,
     /// Features of a bar, separated by commas, or `default` or `all`; column:NAME is a column of
     /// the files, and column:NAME:sum its sum in longer bars (last, first, sum, mean, min or max)
     #[arg(long, default_value = "default")]
@@ -304,6 +309,7 @@ impl RecipeArgs {
             overlaps: self.overlaps.into(),
             calendar: self.calendar.into(),
             timeframes: self.timeframes.clone(),
+            bins: self.bins.clone(),
             features: self.features.clone(),
             context: self.context.clone(),
             function_columns: Vec::new(),

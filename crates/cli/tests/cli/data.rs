@@ -51,6 +51,63 @@ fn inspect_tells_what_ingest_made() {
     assert_eq!(answer["attributes"]["horizon_bars"], 5);
 }
 
+/// Bars from January to April, over a change of New York's clock: H4 and D1 by that clock are
+/// proven, appended to and shown.
+#[test]
+fn bins_follow_the_clock_that_is_stated() {
+    let stage = Stage::new();
+    stage.succeeds("synth all.csv --days 100 --seed 3");
+    let text = stage.text("all.csv");
+    let cut = text.lines().count() * 9 / 10;
+    let lines = |from: usize, to: usize| text.lines().skip(from).take(to - from).map(|line| format!("{line}\n"));
+    stage.write("bars.csv", &lines(0, cut).collect::<String>());
+    let later = lines(0, 1).chain(lines(cut, usize::MAX));
+    stage.write("later.csv", &later.collect::<String>());
+    let line = "ingest bars.csv --symbol EURUSD --timeframes H1:4,H4:3,D1:2 --features body --horizon 5 --stride 60";
+    let refused = stage.run(&format!("{line} --out series.h5 --bins exchange")).code(2);
+    let message = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+    let expected =
+        "unknown time zone `exchange`: expected UTC, an offset such as +02:00, a name such as America/New_York";
+    assert!(message.contains("--bins") && message.contains(expected), "{message}");
+
+    stage.succeeds(&format!("{line} --out utc.h5"));
+    stage.succeeds(&format!("{line} --out stated.h5 --bins utc"));
+    assert!(stage.read("utc.h5") == stage.read("stated.h5"), "UTC is the default");
+    assert_eq!(stage.succeeds("inspect utc.h5")["bins"], serde_json::Value::Null);
+
+    stage.succeeds(&format!("{line} --out series.h5 --bins new-york+7"));
+    let hours = |timeframe: &str| {
+        let file = hdf5::File::open(stage.path("series.h5")).unwrap();
+        let times = file.dataset(&format!("series/{timeframe}/close_time")).and_then(|times| times.read_raw::<i64>());
+        let times = times.unwrap().into_iter().map(|time| time / 1_000_000_000);
+        // Before and after 11 March.
+        let [mut winter, mut summer] = [Vec::new(), Vec::new()];
+        for second in times {
+            let hours = if second < 1_520_751_600 { &mut winter } else { &mut summer };
+            hours.push(second % 86_400 / 3_600);
+        }
+        [winter, summer].map(|mut hours| {
+            hours.sort_unstable();
+            hours.dedup();
+            hours
+        })
+    };
+    assert_eq!(hours("D1"), [vec![22], vec![21]]);
+    // The week begins on Sunday evening and ends on Friday, five hours before midnight UTC.
+    assert_eq!(hours("H4"), [vec![2, 6, 10, 14, 18, 22], vec![1, 5, 9, 13, 17, 21]]);
+    assert_eq!(stage.succeeds("inspect series.h5")["bins"], "new-york+7");
+    assert!(stage.said("inspect series.h5").contains("start by the clock new-york+7\n"));
+
+    let proof = stage.succeeds("leak series.h5 --samples 20");
+    assert_eq!(proof["clock_changes"].as_array().unwrap().len(), 2, "{proof}");
+    let [message, _] = stage.fails("ingest --append later.csv --symbol EURUSD --out series.h5 --bins utc", 2);
+    assert!(message.contains("--bins: series.h5 was made with --bins=new-york+7 and is kept so"), "{message}");
+    let before = hours("D1");
+    stage.succeeds("ingest --append later.csv --symbol EURUSD --out series.h5");
+    assert_eq!((hours("D1"), &stage.succeeds("inspect series.h5")["bins"]), (before, &"new-york+7".into()));
+    stage.succeeds("leak series.h5 --samples 5");
+}
+
 /// `megabatch inspect EURUSD.csv` said that the file is no HDF5 file.
 #[test]
 fn inspect_tells_what_is_in_a_file_of_bars() {

@@ -58,6 +58,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
             "`--on-error skip` drops such bars"
         }
         BarsError::Invalid { key: "zone", .. } => "use `--zone`",
+        BarsError::Straddles { .. } => "use `--zone`, `--bins` or `--timeframes`",
         _ => return None,
     })
 }

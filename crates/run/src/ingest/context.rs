@@ -65,7 +65,7 @@ impl ContextInstrument {
         let seen = opens.partition_point(|&time| time < first_ns)..opens.partition_point(|&time| time < until_ns);
         let mut part = Bars::with_capacity(self.bars.timeframe, seen.len());
         self.bars.read(seen, &mut part)?;
-        let context = context_bars(&part, &self.features, own.timeframe, until_ns)?;
+        let context = context_bars(&part, &self.features, own.timeframe, call.bins, until_ns)?;
         let close_times: Vec<i64> = (0..own.len()).map(|bar| own.close_time(bar)).collect();
         let places = context.last_closed(&close_times);
         let ContextBars { bars, features } = &context;

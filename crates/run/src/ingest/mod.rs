@@ -24,9 +24,9 @@ pub use functions::FunctionInputs;
 pub(crate) use functions::{FunctionUse, ReadBars};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
-    BarFunctions, Bars, ColumnFeature, ContextBars, DateOrder, Feature, FormatName, FunctionCall, FunctionColumn,
-    FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern,
-    TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, name_in_context, shared_features,
+    BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, DateOrder, Feature, FormatName, FunctionCall,
+    FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt,
+    SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, name_in_context, shared_features,
 };
 pub use recipe::{
     Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,

@@ -14,8 +14,9 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions,
-    Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
+    BinClock, ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices,
+    ReadOptions, Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone,
+    bar_files,
 };
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
@@ -69,6 +70,8 @@ pub struct Recipe {
     pub calendar: Calendar,
     /// Window of each timeframe in bars.
     pub timeframes: Windows,
+    /// Clock at whose multiples of a timeframe bars start that are made from shorter ones.
+    pub bins: BinClock,
     /// Features of a bar. Columns of functions come last, and are known once these were called.
     pub features: FeatureList,
     /// Bars of other instruments, whose features stand beside those of each.
@@ -130,6 +133,7 @@ impl Default for Recipe {
             overlaps: Overlaps::Refuse,
             calendar: Calendar::All,
             timeframes: Windows::default(),
+            bins: BinClock::default(),
             features: FeatureList(Feature::DEFAULT.to_vec()),
             context: Vec::new(),
             function_columns: Vec::new(),
@@ -250,6 +254,7 @@ impl Recipe {
         let window = |&(timeframe, seq_len): &(Timeframe, usize)| Window { timeframe, seq_len };
         SeriesSpec {
             windows: self.timeframes.0.iter().map(window).collect(),
+            bins: self.bins.clone(),
             features: self.features.0.clone(),
             horizon: self.horizon,
             target_kind: match &self.target {

@@ -126,6 +126,14 @@ fn the_file_is_that_of_all_bars_in_memory() {
             }),
         ),
         ("a column that no file has", one(&|recipe| recipe.features = column_features())),
+        (
+            "days of a broker",
+            one(&|recipe| {
+                recipe.timeframes = windows("M5:24,H4:5,D1:3");
+                recipe.features = FeatureList(vec![Feature::Body, Feature::DaySin]);
+                recipe.bins = "new-york+7".parse().unwrap();
+            }),
+        ),
         ("standard", one(&|recipe| recipe.scaling = Scaling::Standard)),
         ("unscaled", several(&|recipe| recipe.scaling = Scaling::None)),
         ("stride of one", one(&|recipe| recipe.stride = 20)),

@@ -107,10 +107,11 @@ impl<'a> Provenance<'a> {
         recorded_files(&self.json)
     }
 
-    /// The zones by which the files were read, and those of the markets.
+    /// The zones by which the files were read and bars binned, and those of the markets.
     pub(super) fn zones(&self) -> Vec<TimeZone> {
         let own = self.files().filter_map(|file| file["zone"].as_str());
-        let names: BTreeSet<&str> = CLOCKS.into_iter().chain(own).collect();
+        let bins = self.recipe.bins.to_string();
+        let names: BTreeSet<&str> = CLOCKS.into_iter().chain(own).chain([bins.as_str()]).collect();
         names.into_iter().filter_map(|name| TimeZone::get(name).ok()).collect()
     }
 }

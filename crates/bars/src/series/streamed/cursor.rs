@@ -38,14 +38,15 @@ pub(crate) struct SampleReach {
 
 impl TrackCursor {
     pub(crate) fn new(window: Window, base: Timeframe, spec: &SeriesSpec, pip_size: f64) -> Result<Self> {
+        let binning = Binning::new(window.timeframe, base, &spec.bins, spec.column_rules())?;
         Ok(TrackCursor {
             window,
             look_back: spec.look_back(),
             is_base: window.timeframe == base,
-            binning: Binning::new(window.timeframe, base, spec.column_rules())?,
             bar: Bar::default(),
-            features: FeatureChunks::new(window.timeframe, spec, pip_size),
-            bins: Bars::with_capacity(window.timeframe, 0),
+            features: FeatureChunks::new(binning.no_bars(), spec, pip_size),
+            bins: binning.no_bars(),
+            binning,
             closed: Vec::new(),
             opens: Vec::new(),
             opens_first: 0,
@@ -72,8 +73,7 @@ impl TrackCursor {
     ) -> Result<()> {
         self.close_bins(bars, count)?;
         let without_row = self.features.push(&self.bins, values);
-        let duration_ns = self.window.timeframe.duration_ns();
-        close_time.extend(self.bins.open_time[without_row..].iter().map(|open_time| open_time + duration_ns));
+        close_time.extend((without_row..self.bins.len()).map(|bar| self.bins.close_time(bar)));
         Ok(())
     }
 

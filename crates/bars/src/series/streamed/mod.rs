@@ -32,6 +32,7 @@ use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::error::excluded::{Excluded, refused};
 use crate::error::{Error, Result};
 use crate::series::Segment;
+use crate::series::binning::Binning;
 use crate::series::instrument::{Instrument, checked_base};
 use crate::series::scale::Scaling;
 use crate::series::spec::{SeriesSpec, Window, in_range};
@@ -401,7 +402,7 @@ impl<'a> SeriesPlan<'a> {
             if segment.bars.end <= end {
                 rows.iter_mut().enumerate().for_each(|(k, rows)| *rows += segment.rows(k, look_back));
             } else if segment.bars.start < end {
-                let closed = closed_with(one.bars, segment.bars.start..end, &self.windows)?;
+                let closed = closed_with(one.bars, segment.bars.start..end, self.spec, &self.windows)?;
                 rows.iter_mut().zip(closed).for_each(|(rows, closed)| *rows += closed.saturating_sub(look_back));
             }
         }
@@ -478,7 +479,7 @@ fn segment_indices(
     observe: Observe<'_>,
 ) -> Result<Vec<SegmentIndex>> {
     for window in windows {
-        crate::series::binning::Binning::new(window.timeframe, instruments[0].bars.timeframe(), spec.column_rules())?;
+        Binning::new(window.timeframe, instruments[0].bars.timeframe(), &spec.bins, spec.column_rules())?;
     }
     let counted = instruments.par_iter().map(|one| {
         let index = SegmentIndex::count(one.bars, spec, windows)?;

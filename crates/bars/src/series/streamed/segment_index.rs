@@ -7,9 +7,10 @@ use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::clean::gaps::Gap;
 use crate::error::message::BarShortage;
 use crate::error::{Error, Result};
+use crate::series::binning::straddles;
 use crate::series::spec::{SeriesSpec, Window};
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::display_utc;
 
 /// The segments of one instrument.
 #[derive(Debug)]
@@ -96,10 +97,15 @@ impl CountedSegment {
 
 /// Number of bars of each timeframe that have closed with the last of the base bars `bars`, which
 /// begin a segment.
-pub(crate) fn closed_with(source: &dyn BarSource, bars: Range<usize>, windows: &[Window]) -> Result<Vec<usize>> {
+pub(crate) fn closed_with(
+    source: &dyn BarSource,
+    bars: Range<usize>,
+    spec: &SeriesSpec,
+    windows: &[Window],
+) -> Result<Vec<usize>> {
     let base_ns = source.timeframe().duration_ns();
-    let mut bins: Vec<TimeBins> =
-        windows.iter().map(|window| TimeBins::new(window.timeframe, source.timeframe(), usize::MAX)).collect();
+    let bins = |window: &Window| TimeBins::new(window.timeframe, source.timeframe(), &spec.bins, usize::MAX);
+    let mut bins: Vec<TimeBins> = windows.iter().map(bins).collect();
     let mut times = Vec::new();
     for piece in pieces_of(bars) {
         source.read_open_times(piece, &mut times)?;
@@ -133,7 +139,7 @@ pub(crate) fn too_short(
     let longest = index.segments.iter().max_by_key(|segment| segment.bars.len());
     let range = longest.map_or(0..0, |segment| segment.bars.clone());
     let with_horizon = range.start..range.end.saturating_sub(spec.horizon).max(range.start);
-    let closed = closed_with(source, with_horizon, windows)?;
+    let closed = closed_with(source, with_horizon, spec, windows)?;
     let shortage = |(window, bars): (&Window, usize)| BarShortage {
         timeframe: window.timeframe,
         bars,
@@ -159,7 +165,8 @@ struct SegmentCounter {
 
 impl SegmentCounter {
     fn new(base: Timeframe, spec: &SeriesSpec, windows: &[Window]) -> Self {
-        let bins = |window: &Window| TimeBins::new(window.timeframe, base, spec.look_back() + window.seq_len);
+        let needed = |window: &Window| spec.look_back() + window.seq_len;
+        let bins = |window: &Window| TimeBins::new(window.timeframe, base, &spec.bins, needed(window));
         SegmentCounter {
             base_ns: base.duration_ns(),
             start: 0,
@@ -209,9 +216,9 @@ impl SegmentCounter {
 struct TimeBins {
     timeframe: Timeframe,
     base: Timeframe,
-    bin_ns: i64,
-    /// When the bin opened that has not closed yet.
-    open: Option<i64>,
+    clock: BinClock,
+    /// The bin that has not closed yet.
+    open: Option<Range<i64>>,
     /// Bins that have closed.
     count: usize,
     /// Bins of the warm-up and one window.
@@ -221,9 +228,8 @@ struct TimeBins {
 }
 
 impl TimeBins {
-    fn new(timeframe: Timeframe, base: Timeframe, needed: usize) -> Self {
-        let bin_ns = timeframe.duration_ns();
-        TimeBins { timeframe, base, bin_ns, open: None, count: 0, needed, full_at: None }
+    fn new(timeframe: Timeframe, base: Timeframe, clock: &BinClock, needed: usize) -> Self {
+        TimeBins { timeframe, base, clock: clock.clone(), open: None, count: 0, needed, full_at: None }
     }
 
     fn restart(&mut self) {
@@ -237,34 +243,32 @@ impl TimeBins {
 
     /// Closes the bin that ends before a bar opens at `open_time`.
     fn close_before(&mut self, open_time: i64) {
-        if let Some(open) = self.open
-            && open_time >= open + self.bin_ns
-        {
+        if self.open.as_ref().is_some_and(|bin| open_time >= bin.end) {
             self.close();
         }
     }
 
     fn push(&mut self, open_time: i64, close_time: i64) -> Result<()> {
-        let bin = match self.open {
+        let bin = match self.open.take() {
             Some(open) => open,
             None => {
                 let bin = match self.timeframe == self.base {
-                    true => open_time,
-                    false => self.timeframe.bin_open_time(open_time),
+                    true => open_time..close_time,
+                    false => self.clock.bin(self.timeframe, open_time),
                 };
                 if self.count + 1 == self.needed {
-                    self.full_at = Some(bin + self.bin_ns);
+                    self.full_at = Some(bin.end);
                 }
                 bin
             }
         };
-        if close_time > bin + self.bin_ns {
-            let (timeframe, base, open_time) = (self.timeframe, self.base, display_utc(open_time));
-            return Err(Error::Straddles { timeframe, base, open_time });
+        let end = bin.end;
+        self.open = Some(bin);
+        if close_time > end {
+            return Err(straddles(self.timeframe, self.base, &self.clock, open_time));
         }
-        match close_time == bin + self.bin_ns {
-            true => self.close(),
-            false => self.open = Some(bin),
+        if close_time == end {
+            self.close();
         }
         Ok(())
     }

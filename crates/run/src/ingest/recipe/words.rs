@@ -19,7 +19,8 @@ const WEEKENDS: Words<Weekends, 2> = [("span", Weekends::Spanned), ("split", Wee
 
 impl Recipe {
     /// The recipe as arguments, including those at their defaults, so that defaults of other
-    /// versions change nothing. Versions that do not know `overlaps` read what refuses them.
+    /// versions change nothing. Versions that do not know `overlaps` or `bins` read what has
+    /// neither.
     pub(crate) fn to_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let given = [
@@ -37,6 +38,7 @@ impl Recipe {
             ("overlaps", (self.overlaps != Overlaps::Refuse).then(|| word(&OVERLAPS, &self.overlaps))),
             ("calendar", Some(word(&CALENDAR, &self.calendar))),
             ("timeframes", Some(self.timeframes.to_string())),
+            ("bins", (!self.bins.is_utc()).then(|| self.bins.to_string())),
             ("features", Some(self.features.to_string())),
             ("function-columns", (!self.function_columns.is_empty()).then(|| columns_text(&self.function_columns))),
             ("horizon", Some(self.horizon.to_string())),
@@ -102,6 +104,7 @@ impl Recipe {
             "overlaps" => self.overlaps = value_of(&OVERLAPS, value)?,
             "calendar" => self.calendar = value_of(&CALENDAR, value)?,
             "timeframes" => self.timeframes = value.parse().ok()?,
+            "bins" => self.bins = value.parse().ok()?,
             "features" => self.features = value.parse().ok()?,
             "context" => self.context.push(value.parse().ok()?),
             "function-columns" => self.function_columns = columns_of(value)?,
@@ -179,6 +182,8 @@ mod tests {
             "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
             "a.csv --features body,function:strength --function-columns=column:flow:sum,column:depth",
             "a.csv --context DXY=dxy.csv --context=X=a=b.csv --features body,function:DXY.body",
+            "a.csv --bins new-york+7 --timeframes M1:9,D1:3",
+            "a.csv --bins=-05:00",
             "a.csv --target column:y --label-end column:known --weight column:uniqueness",
             "a.csv --target function:up,function:down --label-end function:label_end",
         ] {

@@ -24,6 +24,11 @@ fn changed(recipe: &mut Recipe, which: usize) {
         4 => recipe.on_error = OnError::Skip,
         5 => recipe.on_error = OnError::Repair,
         6 => recipe.scaling = Scaling::Standard,
+        10 => {
+            recipe.timeframes = windows("M1:30,H4:4");
+            recipe.features = FeatureList(vec![Feature::Body]);
+            recipe.bins = "new-york+7".parse().unwrap();
+        }
         7 => recipe.longest_hole = Duration { ns: 120_000_000_000 },
         8 => recipe.calendar = Calendar::Common,
         _ => recipe.stride = 7,
@@ -35,7 +40,7 @@ proptest! {
 
     #[test]
     fn appended_bars_give_the_series_of_all_bars(
-        shares in prop::array::uniform3(0.6f64..0.999), overlap in 0usize..300, which in 0usize..10,
+        shares in prop::array::uniform3(0.6f64..0.999), overlap in 0usize..300, which in 0usize..11,
         is_one in any::<bool>(), is_twice in any::<bool>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
@@ -73,7 +78,7 @@ proptest! {
             match appended(new, &out) {
                 Ok(_) => {}
                 // What instruments share, others' bars change.
-                Err(error) if which >= 8 && !is_one => {
+                Err(error) if (8..10).contains(&which) && !is_one => {
                     let said = error.to_string();
                     prop_assert!(said.contains("would"), "{said}");
                     prop_assert!(fs::read(&out).unwrap() == before);
@@ -172,13 +177,14 @@ fn the_arrays_are_those_of_a_series_that_was_ingested_whole() {
     fs::write(&defective, text.lines().enumerate().map(row).collect::<String>()).unwrap();
     let one = &all[..1];
     type Change = fn(&mut Recipe);
-    let cases: [(&str, &[PathBuf], Change); 6] = [
+    let cases: [(&str, &[PathBuf], Change); 7] = [
         ("one", one, |_| {}),
         ("one with a stride", one, |recipe| recipe.stride = 3),
         ("split at weekends", one, |recipe| recipe.weekends = Weekends::NotSpanned),
         ("increments", one, |recipe| recipe.target = TargetKind::Increment),
         ("repaired", std::slice::from_ref(&defective), |recipe| recipe.on_error = OnError::Repair),
         ("three", &all, |_| {}),
+        ("by a broker's clock", std::slice::from_ref(&all[0]), |recipe| recipe.bins = "new-york+7".parse().unwrap()),
     ];
     for (label, files, change) in cases {
         // The last minute before the weekend, of a bin of one, five and 60 minutes, and in between.
