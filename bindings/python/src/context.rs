@@ -33,14 +33,14 @@ pub(crate) struct ContextCall {
     until_ns: i64,
 }
 
+/// Open times, close times, length, columns and features of bars.
+type ClosedBars<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>);
+
 /// Open and close times of the closed bars of a timeframe, its length, their columns, and those of
 /// the features that another instrument has too: computed ones that are neither of the clock nor in
 /// pips, and columns that it has.
 #[pyfunction]
-pub(crate) fn context_bars<'py>(
-    py: Python<'py>,
-    call: Named<ContextCall>,
-) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>)> {
+pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> PyResult<ClosedBars<'py>> {
     process::check(py)?;
     let Named(call) = call;
     let usage = |message: String| exception(py, &Error::usage(message));
