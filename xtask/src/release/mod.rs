@@ -218,9 +218,10 @@ fn pack(workspace: &Workspace, architecture: Architecture, program: &Path, folde
     fs::write(packed.join("megabatch.cyclonedx.json"), bill_of_materials(&components, "megabatch", VERSION))?;
     // The same bytes for the same files: no times, owners or order of the folder.
     let mut tar = Command::new("tar");
-    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--gzip", "--create"]);
+    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--create"]);
+    tar.args(["--use-compress-program", "gzip --no-name"]);
     tar.arg("--file").arg(folder.join(format!("{name}.tar.gz"))).arg("--directory");
-    succeed(tar.arg(workspace.target_dir.join("release-trial")).arg(&name).env("GZIP", "-n"))
+    succeed(tar.arg(workspace.target_dir.join("release-trial")).arg(&name))
 }
 
 /// Writes `SHA256SUMS` of the files in `folder`, for `sha256sum --check`.
