@@ -106,7 +106,7 @@ cargo xtask COMMAND
                   wheels and archives of the program for Linux in target/artefacts, with licences,
                   lists of components and checksums, each tried without a compiler; AArch64's under
                   qemu, with Debian's Python
-  release crates  packages of the libraries for a registry, each built from its package
+  release crates  packages of the libraries for a registry, checked as they are in the packages
   report          makes the reports of a demo, of a run with attention and of one with graphs, and a
                   comparison, and checks them in headless Chromium: texts, console, the order of the
                   Tab key, width; pictures go to target/report/

@@ -137,21 +137,34 @@ impl Artefacts {
     }
 }
 
-/// Packages the libraries for a registry, each built from its package alone. cargo cannot build
-/// those in [`NEEDS_PATCH`] so: they are packaged only.
+/// Packages the libraries for a registry, and checks them as they are in their packages, but those in
+/// [`NEEDS_PATCH`], which nobody can build so.
 fn package_crates(workspace: &Workspace) -> Result<()> {
     let published = workspace.packages.iter().filter(|package| package.is_published_library);
-    let (packed_only, built): (Vec<&str>, Vec<&str>) =
-        published.map(|package| package.name.as_str()).partition(|name| NEEDS_PATCH.contains(name));
-    for (names, options) in [(&built, &[][..]), (&packed_only, &["--no-verify"][..])] {
-        let mut package = cargo(&workspace.root, &["package", "--locked"]);
-        // Members that others depend on are packaged with them.
-        let names = if options.is_empty() { names.clone() } else { [built.as_slice(), names].concat() };
-        package.args(options).args(names.iter().flat_map(|name| ["--package", name]));
-        succeed(with_cmake(&mut package, workspace)?)?;
+    let names: Vec<&str> = published.map(|package| package.name.as_str()).collect();
+    let mut package = cargo(&workspace.root, &["package", "--locked", "--no-verify"]);
+    succeed(package.args(names.iter().flat_map(|name| ["--package", name])))?;
+
+    let packages = workspace.target_dir.join("package");
+    let folder = empty_folder(&packages.join("unpacked"))?;
+    for name in &names {
+        let file = packages.join(format!("{name}-{VERSION}.crate"));
+        succeed(Command::new("tar").arg("--extract").arg("--file").arg(file).arg("--directory").arg(&folder))?;
     }
-    println!("xtask: {} has the packages", workspace.target_dir.join("package").display());
+    fs::write(folder.join("Cargo.toml"), manifest_of_unpacked(&names))?;
+    fs::copy(workspace.root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    let mut check = cargo(&folder, &["check", "--workspace", "--lib", "--target-dir"]);
+    succeed(with_cmake(check.arg(packages.join("check")), workspace)?)?;
+    println!("xtask: {} has the packages", packages.display());
     Ok(())
+}
+
+/// A workspace of unpacked packages, which find each other there and not in the registry.
+fn manifest_of_unpacked(names: &[&str]) -> String {
+    let members = names.iter().filter(|name| !NEEDS_PATCH.contains(name));
+    let members: String = members.map(|name| format!("  \"{name}-{VERSION}\",\n")).collect();
+    let patches: String = names.iter().map(|name| format!("{name} = {{ path = \"{name}-{VERSION}\" }}\n")).collect();
+    format!("[workspace]\nresolver = \"3\"\nmembers = [\n{members}]\n\n[patch.crates-io]\n{patches}")
 }
 
 /// Where Debian's files for AArch64 lie.
@@ -240,6 +253,14 @@ fn write_checksums(folder: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unpacked_packages_find_each_other() {
+        let manifest = manifest_of_unpacked(&["megabatch-bars", "megabatch-run"]);
+        let (members, patches) = manifest.split_once("[patch.crates-io]").unwrap();
+        assert!(members.contains("megabatch-bars-") && !members.contains("megabatch-run-"), "{manifest}");
+        assert!(patches.contains("megabatch-bars = {") && patches.contains("megabatch-run = {"), "{manifest}");
+    }
 
     #[test]
     fn architectures_are_chosen_by_name() {
