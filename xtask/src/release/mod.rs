@@ -137,8 +137,8 @@ impl Artefacts {
     }
 }
 
-/// Packages the libraries for a registry, and checks them as they are in their packages, but those in
-/// [`NEEDS_PATCH`], which nobody can build so.
+/// Packages the libraries for a registry, and checks them as they are in their packages. Those in
+/// [`NEEDS_PATCH`] are not checked: nobody can build them so.
 fn package_crates(workspace: &Workspace) -> Result<()> {
     let published = workspace.packages.iter().filter(|package| package.is_published_library);
     let names: Vec<&str> = published.map(|package| package.name.as_str()).collect();
