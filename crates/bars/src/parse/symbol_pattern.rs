@@ -30,11 +30,15 @@ impl SymbolPattern {
     }
 }
 
+/// The endings of tables of bars, each perhaps with `.gz` behind it.
+pub(crate) const TABLE_ENDINGS: [&str; 3] = ["csv", "tsv", "txt"];
+
 /// The file's name in upper case, without `.gz` and one more ending, as without `.zip` and that of
 /// a table before it.
 pub(crate) fn stem_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-    let is_table = |rest: &&str| [".CSV", ".TSV", ".TXT"].iter().any(|ending| rest.ends_with(ending));
+    let is_known = |ending: &str| TABLE_ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending));
+    let is_table = |rest: &&str| rest.rsplit_once('.').is_some_and(|(_, ending)| is_known(ending));
     let stem = name.strip_suffix(".GZ").or_else(|| name.strip_suffix(".ZIP").filter(is_table)).unwrap_or(&name);
     stem.rsplit_once('.').map_or(stem, |(stem, _)| stem).to_owned()
 }

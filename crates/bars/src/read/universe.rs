@@ -12,11 +12,8 @@ use crate::parse::bar_file::symbols_of_columns;
 use crate::parse::lines::TextLines;
 use crate::parse::options::ReadOptions;
 use crate::parse::symbol_column::symbols_of_rows;
-use crate::parse::symbol_pattern::stem_of;
+use crate::parse::symbol_pattern::{TABLE_ENDINGS, stem_of};
 use crate::read::{Recording, read};
-
-/// The endings of files of bars, each perhaps with `.gz` behind it.
-const ENDINGS: [&str; 3] = ["csv", "tsv", "txt"];
 
 /// The recordings of several symbols.
 #[derive(Debug, Default)]
@@ -186,7 +183,8 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
 pub fn is_bar_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
-    let has_ending = name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(&ending));
+    let has_ending =
+        name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && TABLE_ENDINGS.contains(&ending));
     (has_ending || is_archive(file)) && !name.starts_with('.') && file.is_file()
 }
 
