@@ -40,12 +40,15 @@ struct Part {
     install: &'static str,
 }
 
+const RUST_LIBRARY: Part = Part {
+    name: "Rust's standard library",
+    is_present: has_rust_target,
+    install: "rustup target add aarch64-unknown-linux-gnu",
+};
+const QEMU: Part = Part { name: "qemu", is_present: || starts(EMULATOR), install: "apt-get install qemu-user" };
+
 const TO_BUILD: &[Part] = &[
-    Part {
-        name: "Rust's standard library",
-        is_present: has_rust_target,
-        install: "rustup target add aarch64-unknown-linux-gnu",
-    },
+    RUST_LIBRARY,
     Part {
         name: "the C and C++ cross compiler",
         is_present: || starts("aarch64-linux-gnu-gcc") && starts(CXX),
@@ -56,7 +59,7 @@ const TO_BUILD: &[Part] = &[
 /// The C library is the one of a system for AArch64. With the cross compiler's, which `-L` would
 /// name, programs hang at their first thread.
 const TO_RUN: &[Part] = &[
-    Part { name: "qemu", is_present: || starts(EMULATOR), install: "apt-get install qemu-user" },
+    QEMU,
     Part {
         name: "the C and C++ libraries",
         is_present: || {
@@ -69,8 +72,10 @@ const TO_RUN: &[Part] = &[
     },
 ];
 
-/// Parts that make a root of another system.
-const TO_UNPACK: &[Part] = &[
+/// Parts that compile with zig, make a root of another system and run programs in it.
+const TO_EMULATE: &[Part] = &[
+    RUST_LIBRARY,
+    QEMU,
     Part {
         name: "apt and dpkg-deb",
         is_present: || starts("apt-get") && starts("dpkg-deb"),
@@ -213,8 +218,7 @@ fn cmake_toolchain(root: &Path) -> String {
 /// # Errors
 /// Names what is missing, with the command that installs it.
 pub(crate) fn require_emulator() -> Result<()> {
-    let (rust, qemu) = (&TO_BUILD[..1], &TO_RUN[..1]);
-    rust.iter().chain(qemu).chain(TO_UNPACK).try_for_each(|part| require(std::slice::from_ref(part)))
+    require(TO_EMULATE)
 }
 
 /// Unpacks Debian's Python for AArch64, with all that it and numpy need, into `root`, once.

@@ -22,7 +22,7 @@ pub(crate) struct Target {
 /// Installs zig, and prepares `command`, of maturin, to use it.
 ///
 /// # Errors
-/// Where PyPI has no zig.
+/// If PyPI has no zig.
 pub(crate) fn configure(command: &mut Command, venv: &Venv, target: Option<&Target>) -> Result<()> {
     venv.ensure("zig", PACKAGES)?;
     // Another toolchain would not be zig's.

@@ -167,7 +167,7 @@ fn manifest_of_unpacked(names: &[&str]) -> String {
     format!("[workspace]\nresolver = \"3\"\nmembers = [\n{members}]\n\n[patch.crates-io]\n{patches}")
 }
 
-/// Where Debian's files for AArch64 lie.
+/// The folder of Debian's files for AArch64.
 fn arm_root(workspace: &Workspace) -> PathBuf {
     workspace.target_dir.join("arm/root")
 }
