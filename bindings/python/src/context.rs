@@ -23,8 +23,8 @@ pub(crate) struct ContextCall {
     columns: BTreeMap<String, Vec<u8>>,
     /// Length of a base bar.
     base_ns: i64,
-    /// Length of the bars to make.
-    timeframe_ns: i64,
+    /// Timeframe of the bars to make.
+    timeframe: String,
     /// Clock of the bins, as `ingest` takes it.
     bins: String,
     /// As `ingest` takes them.
@@ -49,10 +49,8 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
         false => call.features.join(",").parse().map_err(usage)?,
     };
     let features = shared_features(&stated.0, &|column| call.columns.contains_key(column));
-    let timeframe = |duration_ns: i64| {
-        let found = Timeframe::from_duration_ns(duration_ns);
-        found.ok_or_else(|| usage(format!("bars of {duration_ns} ns are of no timeframe")))
-    };
+    let base = Timeframe::from_duration_ns(call.base_ns);
+    let base = base.ok_or_else(|| usage(format!("bars of {} ns are of no timeframe", call.base_ns)))?;
     let own: Vec<&str> = features.iter().filter_map(Feature::as_column).map(ColumnFeature::column).collect();
     let is_other = |name: &&str| !PRICES.contains(name) && !own.contains(name);
     let further: Vec<&str> = call.columns.keys().map(String::as_str).filter(is_other).collect();
@@ -65,7 +63,7 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
     let [open, high, low, close, volume, spread] = PRICES.map(column);
     let columns = names.iter().map(|name| column(name)).collect::<PyResult<_>>()?;
     let base = Bars {
-        timeframe: timeframe(call.base_ns)?,
+        timeframe: base,
         bins: BinClock::default(),
         open: open?,
         high: high?,
@@ -76,9 +74,9 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
         columns,
         open_time,
     };
-    let made_of = timeframe(call.timeframe_ns)?;
+    let timeframe = call.timeframe.parse::<Timeframe>().map_err(|error| usage(error.to_string()))?;
     let bins = call.bins.parse::<BinClock>().map_err(|error| usage(error.to_string()))?;
-    let made = py.detach(|| closed_bars(&base, &features, made_of, &bins, call.until_ns));
+    let made = py.detach(|| closed_bars(&base, &features, timeframe, &bins, call.until_ns));
     let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
     let named = |(feature, values): (&Feature, &Vec<f64>)| (name_in_context(feature).to_owned(), bytes(py, values));
     Ok((

@@ -215,7 +215,7 @@ class Frames(InFolder):
         self.assertGreater(len(mb.ingest(mended, symbol="EURUSD", on_error="skip", **BARS)), 0)
         for options, message in [
             ({"horizn": 3}, "the nearest is horizon"),
-            ({"timeframes": {"M2": 3}}, "M2"),
+            ({"timeframes": {"M7": 3}}, "M7"),
             ({"features": ["none"]}, "none"),
         ]:
             with self.assertRaisesRegex(mb.ConfigError, message):

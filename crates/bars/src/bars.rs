@@ -85,8 +85,12 @@ impl Bars {
     /// # Panics
     /// When there is no such bar.
     pub fn close_time(&self, index: usize) -> i64 {
-        let open_time = self.open_time[index];
-        match self.bins.is_utc() {
+        self.close_after(self.open_time[index])
+    }
+
+    /// When the bar closes that opens at `open_time`, in nanoseconds since 1970 UTC.
+    pub(crate) fn close_after(&self, open_time: i64) -> i64 {
+        match self.bins.is_utc() && !self.timeframe.is_calendar_month() {
             true => open_time + self.timeframe.duration_ns(),
             false => self.bins.bin(self.timeframe, open_time).end,
         }

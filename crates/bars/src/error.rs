@@ -414,6 +414,12 @@ pub enum Error {
         closest: String,
     },
 
+    /// Bars of months were stated.
+    #[error(
+        "bars of MN1 cannot be read: a month has no fixed length; read daily bars, from which those of MN1 are made"
+    )]
+    MonthlyBase,
+
     /// Bars are shorter than stated, and no file has others.
     #[error(
         "{}: {found}, and its bars were stated to be {stated}: each would be taken as closed after it is; state the true timeframe, or leave the file out",

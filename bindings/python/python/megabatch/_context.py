@@ -60,7 +60,7 @@ class Context:
             found.update(name.encode() + values.tobytes())
         return found.hexdigest()[:32]
 
-    def bars(self, first_ns: int, until_ns: int, timeframe_ns: int, bins: str) -> ContextBars:
+    def bars(self, first_ns: int, until_ns: int, timeframe: str, bins: str) -> ContextBars:
         """The bars of a timeframe on the clock `bins` that open at `first_ns` or later and end by `until_ns`."""
         own = slice(*np.searchsorted(self._time_ns, [first_ns, until_ns]))
         time_ns, close_ns, duration_ns, columns, features = _megabatch.context_bars(
@@ -68,7 +68,7 @@ class Context:
                 "time_ns": self._time_ns[own].tobytes(),
                 "columns": {name: values[own].tobytes() for name, values in self._columns.items()},
                 "base_ns": self._base_ns,
-                "timeframe_ns": timeframe_ns,
+                "timeframe": timeframe,
                 "bins": bins,
                 "features": self._features,
                 "until_ns": until_ns,

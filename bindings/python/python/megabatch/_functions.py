@@ -81,7 +81,7 @@ class Functions:
 
     def _context_bars(self, context: Context, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
         """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
-        bars = context.bars(int(call.open_ns[0]), until_ns, call.duration_ns, call.bins)
+        bars = context.bars(int(call.open_ns[0]), until_ns, call.timeframe, call.bins)
         columns = dict(bars.features)
         own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, call.bins, bars.given)
         for name, function in self._features.items():

@@ -7,6 +7,10 @@ use crate::parse::row_store::RowStore;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_duration;
 
+/// Timeframes that files mix. Other distances, such as two bars, are those of holes and breaks.
+const MIXED: [Timeframe; 7] =
+    [Timeframe::M5, Timeframe::M15, Timeframe::M30, Timeframe::H1, Timeframe::H4, Timeframe::D1, Timeframe::W1];
+
 /// Another timeframe's spacing between this share of the bars is worth a warning.
 const FOREIGN_SHARE_MIN: f64 = 0.05;
 
@@ -68,6 +72,7 @@ impl Spacings {
     /// spacing.
     pub(crate) fn base(&self, stated: Option<Timeframe>) -> Result<Timeframe> {
         match stated {
+            Some(stated) if stated.is_calendar_month() => Err(Error::MonthlyBase),
             Some(stated) if self.total == 0 || self.counts.contains_key(&stated.duration_ns()) => Ok(stated),
             Some(stated) => {
                 let closest = self.counts.keys().min().copied().map(display_duration).unwrap_or_default();
@@ -136,7 +141,7 @@ impl Spacings {
     /// late.
     pub(crate) fn warnings(&self, base: Timeframe) -> Vec<String> {
         let mut warnings = Vec::new();
-        for other in Timeframe::ALL.into_iter().filter(|other| *other > base) {
+        for other in MIXED.into_iter().filter(|other| *other > base) {
             let count = self.counts.get(&other.duration_ns()).copied().unwrap_or(0);
             if count as f64 >= FOREIGN_SHARE_MIN * self.total as f64 && count > 0 {
                 warnings.push(format!(
@@ -174,13 +179,14 @@ mod tests {
 
     #[test]
     fn the_commonest_spacing_is_the_base() {
-        let cases: [(&[i64], Result<Timeframe, &str>); 7] = [
+        let cases: [(&[i64], Result<Timeframe, &str>); 8] = [
             (&[0, 1, 2, 7], Ok(Timeframe::M1)),
             (&[0, 5, 10, 11], Ok(Timeframe::M5)),
             (&[10, 5, 0], Ok(Timeframe::M5)),
             (&[4, 2, 0, 3, 1], Ok(Timeframe::M1)), // neighbours in the file are two minutes apart
             (&[0, 1, 6], Ok(Timeframe::M1)),       // one of each: the shorter
-            (&[0, 2, 4], Err("the commonest spacing is 2 min, 2 times of 2, which is no timeframe")),
+            (&[0, 2, 4], Ok(Timeframe::M2)),
+            (&[0, 7, 14], Err("the commonest spacing is 7 min, 2 times of 2, which is no timeframe")),
             (&[3, 3], Err("no two bars have different times")),
         ];
         for (minutes, expected) in cases {
@@ -199,6 +205,9 @@ mod tests {
         assert_eq!(spacings(&[0]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
         let wrong = spacings(&[0, 60, 120]).base(Some(Timeframe::M1)).unwrap_err().to_string();
         assert!(wrong.contains("no two of them are M1 apart (the closest are 1 h apart)"), "{wrong}");
+        let month = spacings(&[0, 31 * 1_440]);
+        assert!(matches!(month.base(Some(Timeframe::MN1)), Err(Error::MonthlyBase)));
+        assert!(month.base(None).unwrap_err().to_string().contains("the commonest spacing is 31 d"));
     }
 
     #[test]
@@ -239,7 +248,7 @@ mod tests {
 
     #[test]
     fn mixed_timeframes_are_warned_of() {
-        assert_eq!(spacings(&[0, 1, 2, 4]).warnings(Timeframe::M1), [] as [String; 0]);
+        assert_eq!(spacings(&[0, 1, 2, 4, 7]).warnings(Timeframe::M1), [] as [String; 0]);
         assert!(spacings(&[0, 60, 120, 121, 122, 123]).warnings(Timeframe::M1)[0].starts_with("2 of 5"));
         assert!(spacings(&[0, 5, 10, 11]).warnings(Timeframe::M5)[0].starts_with("1 bar opens before"));
     }

@@ -21,8 +21,7 @@ pub(crate) struct OtherFuture {
 impl OtherFuture {
     /// The bars that had closed by the time, and others after them.
     pub(crate) fn replace_in(mut self, bars: &Bars) -> Bars {
-        let duration_ns = bars.timeframe.duration_ns();
-        let known = bars.open_time.partition_point(|open_time| open_time + duration_ns <= self.time);
+        let known = bars.open_time.partition_point(|&open_time| bars.close_after(open_time) <= self.time);
         let mut changed = bars.clone();
         changed.truncate(known);
         match self.perturbation {
@@ -151,6 +150,22 @@ mod tests {
             assert!(shifted.open_time[9..16].windows(2).all(|pair| pair[1] - pair[0] <= 3 * MINUTE_NS));
             assert!(shifted.open_time.iter().all(|open_time| open_time % MINUTE_NS == 0));
         }
+    }
+
+    /// February closed after 28 days, and was taken as open where a month was one of 31.
+    #[test]
+    fn a_short_bin_has_closed_at_its_end() {
+        let day_ns = 1_440 * MINUTE_NS;
+        let mut months = Bars::with_capacity(Timeframe::MN1, 0);
+        for day in [17_532, 17_563, 17_591] {
+            months.push(Bar { open_time: day * day_ns, ..minutes(1).bar(0) });
+        }
+        let holes = GapPolicy { longest_ns: 40 * day_ns, ..GapPolicy::default() };
+        let (random, bins, perturbation) = (SplitMix64(1), BinClock::default(), Perturbation::Values);
+        let future = OtherFuture { random, perturbation, time: 17_591 * day_ns, bars_min: 0, bins, holes };
+        let changed = future.replace_in(&months);
+        assert_eq!(changed.bar(1), months.bar(1));
+        assert_ne!(changed.bar(2), months.bar(2));
     }
 
     #[test]

@@ -202,6 +202,23 @@ mod tests {
         assert_eq!((weeks.open[1], weeks.close[1], weeks.high[1], weeks.volume[1]), (101.0, 106.0, 107.0, 5.0));
     }
 
+    /// A bar of a month, whose bins differ in length, closes with its last day.
+    #[test]
+    fn days_become_months_of_the_calendar() {
+        // From 2018-01-30 to 2018-03-31, each day.
+        let mut days = Bars::with_capacity(Timeframe::D1, 0);
+        (17_561..17_622).for_each(|day| days.push(minute(day * 1_440, day as f64)));
+        let months = closed(&days, Timeframe::MN1).unwrap();
+        let [january, february, march, april] =
+            [17_532, 17_563, 17_591, 17_622].map(|day: i64| day * 1_440 * MINUTE_NS);
+        assert_eq!(months.open_time, [january, february, march]);
+        assert_eq!([0, 1, 2].map(|month| months.close_time(month)), [february, march, april]);
+        assert_eq!(months.volume, [2.0, 28.0, 31.0]);
+        let mut weeks = Bars::with_capacity(Timeframe::W1, 0);
+        weeks.push(minute(17_714 * 1_440, 100.0));
+        assert!(matches!(closed(&weeks, Timeframe::MN1), Err(Error::NotAMultiple { .. })));
+    }
+
     #[test]
     fn what_cannot_be_made_is_refused() {
         let mut hours = Bars::with_capacity(Timeframe::H1, 1);

@@ -55,8 +55,14 @@ impl Default for SeriesSpec {
     /// bars, cumulative; every bar a sample; robust scaling fitted on the first 70 %; holes of up
     /// to four days, weekends among them, are spanned.
     fn default() -> Self {
-        let timeframes = [Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::H1, Timeframe::H4];
-        let windows = timeframes.map(|timeframe| Window { timeframe, seq_len: timeframe.default_seq_len() });
+        let windows = [
+            (Timeframe::M1, 480),
+            (Timeframe::M5, 288),
+            (Timeframe::M15, 192),
+            (Timeframe::H1, 96),
+            (Timeframe::H4, 48),
+        ]
+        .map(|(timeframe, seq_len)| Window { timeframe, seq_len });
         SeriesSpec {
             windows: windows.to_vec(),
             bins: BinClock::default(),

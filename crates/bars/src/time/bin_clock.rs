@@ -32,10 +32,7 @@ impl BinClock {
     /// The bin of `timeframe` that holds `time_ns`, in nanoseconds since 1970 UTC.
     pub(crate) fn bin(&self, timeframe: Timeframe, time_ns: i64) -> Range<i64> {
         match &self.0 {
-            None => {
-                let start = timeframe.bin_open_time(time_ns);
-                start..start + timeframe.duration_ns()
-            }
+            None => timeframe.bin(time_ns),
             Some(zone) => {
                 let grid = Grid { zone, timeframe };
                 grid.start(time_ns)..grid.end(time_ns)
@@ -43,13 +40,19 @@ impl BinClock {
         }
     }
 
-    /// The start of the first bin from `time_ns` on that is at least as long as its timeframe.
+    /// The start of the first bin from `time_ns` on that no change of the clock shortens.
     pub(crate) fn next_whole_bin(&self, timeframe: Timeframe, time_ns: i64) -> i64 {
         let mut bin = self.bin(timeframe, time_ns);
-        while bin.start < time_ns || bin.end - bin.start < timeframe.duration_ns() {
+        while bin.start < time_ns || self.is_shortened(timeframe, &bin) {
             bin = self.bin(timeframe, bin.end);
         }
         bin.start
+    }
+
+    fn is_shortened(&self, timeframe: Timeframe, bin: &Range<i64>) -> bool {
+        let wall_ns = self.0.as_ref().map_or(bin.start, |zone| zone.wall_ns(bin.start));
+        let unchanged = timeframe.bin(wall_ns);
+        bin.end - bin.start < unchanged.end - unchanged.start
     }
 }
 
@@ -82,7 +85,7 @@ impl Grid<'_> {
     /// The last start up to `time_ns`.
     fn start(&self, time_ns: i64) -> i64 {
         let ahead_ns = self.zone.wall_ns(time_ns) - time_ns;
-        let start = self.timeframe.bin_open_time(time_ns + ahead_ns) - ahead_ns;
+        let start = self.timeframe.bin(time_ns + ahead_ns).start - ahead_ns;
         let Some(change) = self.zone.last_change(time_ns) else { return start };
         if start >= self.first_after(&change) {
             start
@@ -99,7 +102,7 @@ impl Grid<'_> {
         let first = self.zone.last_change(time_ns).map_or(i64::MIN, |change| self.first_after(&change));
         // The first multiple that is neither in the past nor was shown before the clock went back.
         let last_shown = time_ns.max(first.saturating_sub(1));
-        let end = self.timeframe.bin_open_time(last_shown + ahead_ns) + self.timeframe.duration_ns() - ahead_ns;
+        let end = self.timeframe.bin(last_shown + ahead_ns).end - ahead_ns;
         match self.zone.next_change(time_ns) {
             Some(change) if end >= change.at => {
                 let starts = if self.moves(&change) { self.starts_at(&change) } else { end == change.at };
@@ -121,7 +124,7 @@ impl Grid<'_> {
 
     /// True if the clock is moved forward over the start of a bin, or onto it.
     fn starts_at(&self, change: &ClockChange) -> bool {
-        let bin = |wall_ns: i64| self.timeframe.bin_open_time(wall_ns);
+        let bin = |wall_ns: i64| self.timeframe.bin(wall_ns).start;
         let (before, after) = (change.at - 1 + change.before_ns, change.at + change.after_ns);
         self.moves(change) && bin(after) > bin(before)
     }
@@ -137,8 +140,18 @@ pub(crate) mod tests {
     use super::*;
     use crate::time::timestamp::{HOUR_NS, MINUTE_NS, display_utc};
 
-    pub(crate) const TIMEFRAMES: [Timeframe; 6] =
-        [Timeframe::M5, Timeframe::M30, Timeframe::H1, Timeframe::H4, Timeframe::D1, Timeframe::W1];
+    pub(crate) const TIMEFRAMES: [Timeframe; 10] = [
+        Timeframe::M5,
+        Timeframe::M20,
+        Timeframe::M30,
+        Timeframe::H1,
+        Timeframe::H2,
+        Timeframe::H3,
+        Timeframe::H4,
+        Timeframe::H8,
+        Timeframe::D1,
+        Timeframe::W1,
+    ];
 
     /// Weeks around a change of clocks, minute by minute.
     pub(crate) struct Weeks {
@@ -261,6 +274,10 @@ pub(crate) mod tests {
             ("new-york+7", Timeframe::H1, "2018-11-04T06:30Z", "2018-11-04T06:00:00Z", 1),
             ("new-york+7", Timeframe::W1, "2018-11-04T06:30Z", "2018-10-28T21:00:00Z", 7 * 24 + 1),
             ("Europe/London", Timeframe::W1, "2018-03-20T00:00Z", "2018-03-19T00:00:00Z", 7 * 24 - 1),
+            ("new-york+7", Timeframe::H2, "2018-11-04T06:30Z", "2018-11-04T05:00:00Z", 3),
+            ("new-york+7", Timeframe::MN1, "2018-11-15T00:00Z", "2018-10-31T21:00:00Z", 30 * 24 + 1),
+            ("new-york+7", Timeframe::MN1, "2018-03-31T20:59Z", "2018-02-28T22:00:00Z", 31 * 24 - 1),
+            ("UTC", Timeframe::MN1, "2016-02-29T23:59Z", "2016-02-01T00:00:00Z", 29 * 24),
             ("UTC", Timeframe::H4, "2018-11-04T06:30Z", "2018-11-04T04:00:00Z", 4),
         ] {
             assert_eq!(hours(clock, timeframe, time), (start.to_owned(), length), "{clock} {timeframe} {time}");
@@ -271,6 +288,9 @@ pub(crate) mod tests {
         assert_eq!(broker.next_whole_bin(Timeframe::D1, sunday), at("2018-03-11T21:00Z"));
         assert_eq!(broker.next_whole_bin(Timeframe::D1, sunday - 1), at("2018-03-11T21:00Z"));
         assert_eq!(broker.next_whole_bin(Timeframe::H1, sunday), sunday);
+        // February is short by the calendar alone, and March by the clock.
+        assert_eq!(broker.next_whole_bin(Timeframe::MN1, at("2018-01-31T22:00Z")), at("2018-01-31T22:00Z"));
+        assert_eq!(broker.next_whole_bin(Timeframe::MN1, at("2018-02-01T00:00Z")), at("2018-03-31T21:00Z"));
     }
 
     #[test]

@@ -109,15 +109,15 @@ fn off_grid(bars: &SpooledBars, last_close: i64) -> Result<Option<OffGrid>> {
     let base = bars.timeframe();
     let last_open = last_close - base.duration_ns();
     // Longer bars follow the clock of a market, which may skip an hour.
-    let (closest_ns, has_bins) = match base {
-        Timeframe::H4 | Timeframe::D1 | Timeframe::W1 => (base.duration_ns() - Timeframe::H1.duration_ns(), false),
-        _ => (base.duration_ns(), true),
+    let (closest_ns, has_bins) = match base > Timeframe::H1 {
+        true => (base.duration_ns() - Timeframe::H1.duration_ns(), false),
+        false => (base.duration_ns(), true),
     };
     let (mut previous, mut offset, mut closest_then) = (None, None, i64::MAX);
     let mut is_same_offset = has_bins;
     let mut visit = |open_time: i64| {
         let distance = previous.replace(open_time).map_or(i64::MAX, |previous| open_time - previous);
-        let own_offset = open_time - base.bin_open_time(open_time);
+        let own_offset = open_time - base.bin(open_time).start;
         if open_time <= last_open {
             closest_then = closest_then.min(distance);
             is_same_offset &= offset.is_none_or(|offset| offset == own_offset);

@@ -80,7 +80,7 @@ mod tests {
         let windows: Windows = "H1:96, M1:480".parse().unwrap();
         assert_eq!(windows.0, [(Timeframe::M1, 480), (Timeframe::H1, 96)]);
         assert_eq!(windows.to_string(), "M1:480,H1:96");
-        for wrong in ["", "M1", "M1:", "M1:0", "M1:-1", "M2:3", "M1:1,M1:2", "M1:1,"] {
+        for wrong in ["", "M1", "M1:", "M1:0", "M1:-1", "M7:3", "M1:1,M1:2", "M1:1,"] {
             assert!(wrong.parse::<Windows>().is_err(), "{wrong:?}");
         }
     }
