@@ -27,19 +27,19 @@ class BarsFolder:
         self._folder = series.parent / f"{series.stem}.bars"
 
     @contextlib.contextmanager
-    def with_files(self, by_symbol: Mapping[str, _frames.Bars]) -> Iterator[list[str]]:
-        """The paths of the bars, written beside those of before. They go again if an error follows that leaves the
-        series as it was."""
-        _frames.require_file_names(by_symbol)
+    def with_files(self, bars_by_name: Mapping[str, _frames.Bars]) -> Iterator[list[str]]:
+        """The paths of the bars, in files of these names without their ending, written beside those of before. They go
+        again if an error follows that leaves the series as it was."""
         before = _identity(self._series)
         own = self._listed()
         folder = self._new_folder(own)
-        files = {folder / f"{symbol}.csv": bars for symbol, bars in by_symbol.items()}
+        files = {folder / f"{name}.csv": bars for name, bars in bars_by_name.items()}
         names = [str(file.relative_to(self._folder)) for file in files]
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._list([*own, *names])
             for file, bars in files.items():
+                file.parent.mkdir(exist_ok=True)
                 _megabatch.write_bars(file, bars.native())
             yield [os.path.abspath(file) for file in files]
         except BaseException as error:
@@ -62,8 +62,9 @@ class BarsFolder:
             if name not in kept:
                 file = self._folder / name
                 file.unlink(missing_ok=True)
-                if file.parent != self._folder:
-                    _remove_if_empty(file.parent)
+                for parent in file.relative_to(self._folder).parents:
+                    if parent.name:
+                        _remove_if_empty(self._folder / parent)
         self._list(kept)
 
     def _listed(self) -> list[str]:

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _features, _frames, _functions, _megabatch, _settings, _table_files
-from ._features import triple_barrier
+from ._bar_sources import BarSource, BarSources
 from ._bars_folder import BarsFolder
 from ._context import Context
+from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 StrPath = Union[str, "os.PathLike[str]"]
 _Features = Union[Sequence[Union[str, _functions.BarFunction]], str, _functions.BarFunction]
-_Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
 
 __all__ = ["Dataset", "LeakProof", "Timeframe", "ingest", "leak", "open", "triple_barrier"]
 
@@ -250,8 +250,10 @@ class Dataset:
 
     def append(
         self,
-        bars: _Bars,
+        bars: BarSource | None = None,
         *,
+        bid: BarSource | None = None,
+        ask: BarSource | None = None,
         symbol: str | None = None,
         features: _Features | None = None,
         target: _functions.BarFunction | None = None,
@@ -264,7 +266,7 @@ class Dataset:
         A series with functions needs these again, as `features=[function]` and `target=function`. They are called with
         all bars, and must give the values that the series has.
 
-        `bars` are those of `ingest`. They may overlap the bars of before, where they are equal. Scalers and options
+        `bars`, or `bid` and `ask`, are those of `ingest`. They may overlap the bars of before, where they are equal. Scalers and options
         stay, and none need be stated again. The files that the series was made
         of are read again; a frame adds one to the folder beside the series.
         """
@@ -272,18 +274,17 @@ class Dataset:
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
-        bars = _table_files.as_frames(bars, symbol or unnamed or None)
+        sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
         named = {**_named(options), "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
-        if not _is_frames(bars):
-            answer = _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path, functions)
-            return self._again(_told(answer))
+        if not sources.are_frames:
+            return self._again(_told(self._append(sources.paths(), {**named, "symbol": symbol}, functions)))
         columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
-        by_symbol = _frames.by_symbol(bars, symbol, columns, unnamed, label_end=end_column)
-        strange = [name for name in by_symbol if name not in known]
+        frames = sources.by_symbol(symbol, columns, end_column, unnamed)
+        strange = [name for name in frames.symbols() if name not in known]
         if strange:
             raise DataError(
                 f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}; a new symbol needs a scaler of "
@@ -292,12 +293,18 @@ class Dataset:
             )
         folder = BarsFolder(self._path)
         before = folder.files()
-        with folder.with_files(by_symbol) as paths:
-            answer = _megabatch.append(paths, _options(named), self._path, functions)
+        with frames.written(folder) as paths:
+            answer = self._append(paths, named, functions)
         report = _told(answer)
         if not report.facts["appended"]["files"]:
             folder.keep_only(before)
         return self._again(report)
+
+    def _append(
+        self, paths: dict[str, list[str]], named: Mapping[str, Any], functions: dict[str, Any] | None
+    ) -> tuple[str, dict[str, Any]]:
+        files = paths.pop("", [])
+        return _megabatch.append(files, _options({**named, **paths}), self._path, functions)
 
     def _again(self, report: IngestReport) -> Dataset:
         return Dataset(self._path, resident=self._resident, _keeps=self._keeps, _report=report)
@@ -388,8 +395,10 @@ def open(path: StrPath, *, resident: bool = False) -> Dataset:
 
 
 def ingest(
-    bars: _Bars,
+    bars: BarSource | None = None,
     *,
+    bid: BarSource | None = None,
+    ask: BarSource | None = None,
     timeframes: Mapping[str, int] | str | None = None,
     target: _features.Target | _functions.BarFunction | None = None,
     horizon: int | None = None,
@@ -411,6 +420,9 @@ def ingest(
     file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times
     without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside `out`, so that `leak`
     and `follow` find them. Without `out`, files go with the dataset.
+
+    `bid` and `ask`, in place of `bars`, are the bars of both sides: prices are their means, and the spread is ask less
+    bid at the close.
 
     `features` are names of built-in features, `"default"`, `"all"`, and columns of numbers of the frame, whose value is
     known when its bar closes (of files: `"column:NAME"`). In longer timeframes a column is its last value, or what
@@ -436,8 +448,8 @@ def ingest(
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
-    bars = _table_files.as_frames(bars, symbol)
-    own_columns = _frames.own_columns(bars) if _is_frames(bars) else None
+    sources = BarSources.open(bars, bid, ask, symbol)
+    own_columns = sources.own_columns()
     stated_target, label = _functions.split_target(target)
     aims = _features.targets(stated_target, own_columns)
     stated, called = _functions.split(features)
@@ -449,14 +461,14 @@ def ingest(
         )
     weights = _features.own_column("weight", weight, own_columns)
     weight_column = _features.column_name(weights)
-    seen = _seen(bars, columns, [*_features.columns_of([], aims), weight_column]) if calls else []
+    seen = _seen(sources, columns, [*_features.columns_of([], aims), weight_column]) if calls else []
     if calls and features is None:
         stated = "default"
     names, others = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
         others_bars = [Context(name, frame, names or []) for name, frame in others_frames.items()]
-        functions = _functions.Functions(called, label, _library(bars), others_bars).native()
+        functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
             raise ConfigError(f"horizon={horizon}: triple_barrier has a horizon of {target.horizon}", key="horizon")
@@ -467,24 +479,26 @@ def ingest(
     named["function-columns"] = others or None
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
-    if not _is_frames(bars):
+    if not sources.are_frames:
+        paths = sources.paths()
         named["symbol"] = symbol
-        report = _told(_megabatch.ingest(_paths(bars), _options(named), file, functions))
-        return Dataset(file, _keeps=keeps, _report=report)
+        answer = _megabatch.ingest(paths.pop("", []), _options({**named, **paths}), file, functions)
+        return Dataset(file, _keeps=keeps, _report=_told(answer))
     read = [*_features.columns_of(names or [], aims), *_features.columns_of(others, None)]
     if weight_column is not None and weight_column not in read:
         read.append(weight_column)
     end_column = _features.column_name(ends)
-    by_symbol = _frames.by_symbol(bars, symbol, read, label_end=end_column)
+    frames = sources.by_symbol(symbol, read, end_column)
     folder = BarsFolder(file)
     before = folder.files()
-    if len(by_symbol) == 1:
-        named["symbol"] = next(iter(by_symbol))
+    symbols = frames.symbols()
+    if len(symbols) == 1:
+        named["symbol"] = symbols[0]
     else:
         named["symbol-pattern"] = "{}"
     named.setdefault("format", "iso")
-    with folder.with_files(by_symbol) as paths:
-        answer = _megabatch.ingest(paths, _options(named), file, functions)
+    with frames.written(folder) as paths:
+        answer = _megabatch.ingest(paths.pop("", []), _options({**named, **paths}), file, functions)
     folder.keep_only(name for name in folder.files() if name not in before)
     answer[1]["unused_columns"] = [
         name for name in own_columns or [] if name not in read and name != end_column
@@ -500,18 +514,11 @@ def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, An
     return [f"{name}={os.path.abspath(path)}" for name, path in paths.items()], frames
 
 
-def _library(bars: _Bars) -> str | None:
-    """The library of frames; `None` for files."""
-    own = next(iter(bars.values()), None) if isinstance(bars, Mapping) else bars
-    found = _frames.library(own)
-    return found if found in _frames.LIBRARIES else None
-
-
-def _seen(bars: _Bars, columns: Mapping[str, str] | None, hidden: Sequence[str | None]) -> list[str]:
+def _seen(sources: BarSources, columns: Mapping[str, str] | None, hidden: Sequence[str | None]) -> list[str]:
     """Columns that functions see: of frames all numbers but the targets and the weight, of files those of `columns`."""
-    if not _is_frames(bars):
+    if not sources.are_frames:
         return list(columns or [])
-    return [name for name in _frames.number_columns(bars) if name not in hidden]
+    return [name for name in sources.number_columns() if name not in hidden]
 
 
 def _functions_again(
@@ -545,23 +552,8 @@ def _named(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in options.items()}
 
 
-def _is_frames(bars: _Bars) -> bool:
-    return _frames.is_frame(bars) or isinstance(bars, Mapping)
-
-
-def _paths(bars: _Bars) -> list[str]:
-    """Paths of files of bars."""
-    paths = [bars] if isinstance(bars, (str, os.PathLike)) else list(bars)
-    frames = [own for own in paths if _frames.is_frame(own)]
-    if frames:
-        raise DataError(
-            f"a list has a frame of {_frames.library(frames[0])} in it: expected paths of files; frames of several symbols "
-            f"are a mapping of frames by symbol, and frames of one are one frame, such as of pandas.concat"
-        )
-    wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
-    if wrong:
-        raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
-    return [os.path.abspath(path) for path in paths]
+_REPEATED = ("ask", "bid", "context")
+"""Options that are given once for each value."""
 
 
 def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -569,7 +561,7 @@ def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, value in named.items():
         if value is None:
             continue
-        if name == "context":
+        if name in _REPEATED:
             found += [(name, one) for one in value]
             continue
         if isinstance(value, Mapping):

@@ -73,10 +73,10 @@ struct RecipeArgs {
     /// several instruments
     #[arg(required_unless_present = "bid")]
     bars: Vec<PathBuf>,
-    /// Files of bid bars; with --ask they give mean prices and a spread
+    /// Files of bid bars, or folders; with --ask they give mean prices and a spread
     #[arg(long, requires = "ask", conflicts_with = "bars", num_args = 1..)]
     bid: Vec<PathBuf>,
-    /// Files of ask bars
+    /// Files of ask bars, or folders
     #[arg(long, requires = "bid", num_args = 1..)]
     ask: Vec<PathBuf>,
     /// Symbol [default: from the file names]

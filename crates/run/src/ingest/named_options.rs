@@ -10,8 +10,10 @@ use super::{ContextFile, FeatureList, PipSizes, Recipe, Windows, column_name, sy
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 29] = [
+    "ask",
     "base",
+    "bid",
     "bins",
     "calendar",
     "context",

@@ -35,9 +35,9 @@ pub struct Recipe {
     /// Files of bars, in any order, or folders of them. Files of several symbols become several
     /// instruments.
     pub bars: Vec<PathBuf>,
-    /// Files of bid bars; with --ask they give mean prices and a spread.
+    /// Files of bid bars, or folders of them; with --ask they give mean prices and a spread.
     pub bid: Vec<PathBuf>,
-    /// Files of ask bars.
+    /// Files of ask bars, or folders of them.
     pub ask: Vec<PathBuf>,
     /// Symbol; taken from the files' names if `None`.
     pub symbol: Option<String>,
@@ -189,8 +189,10 @@ impl Recipe {
 
     /// The recipe with the files of bars that stand in its folders in their place.
     pub(crate) fn with_files_of_folders(mut self) -> Result<Self> {
-        let files = self.bars.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?;
-        self.bars = files.into_iter().flatten().collect();
+        for paths in [&mut self.bars, &mut self.bid, &mut self.ask] {
+            let files = paths.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?;
+            *paths = files.into_iter().flatten().collect();
+        }
         Ok(self)
     }
 

@@ -1,0 +1,120 @@
+"""Bars that `ingest` and `append` take: frames or files, of one kind or of the bid and of the ask."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Union
+
+from . import _frames, _table_files
+from ._bars_folder import BarsFolder
+from .errors import ConfigError, DataError
+
+BarSource = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]], Mapping[str, Any], Any]
+"""A frame, a mapping of frames by symbol, or paths of files."""
+_BID, _ASK = "bid", "ask"
+
+
+@dataclasses.dataclass(frozen=True)
+class BarSources:
+    """The bars of a call."""
+
+    _sides: Mapping[str, Any]
+    """By the option that takes them: `bid` and `ask`, or nothing."""
+
+    @staticmethod
+    def open(bars: BarSource | None, bid: BarSource | None, ask: BarSource | None, symbol: str | None) -> BarSources:
+        """The bars that were given, table files as the frames in them.
+
+        Raises `ConfigError` where they are not either `bars` or both `bid` and `ask`, and where a side is frames and the
+        other files.
+        """
+        given = {"": bars, _BID: bid, _ASK: ask}
+        kinds = [name for name, one in given.items() if one is not None]
+        if kinds not in ([""], [_BID, _ASK]):
+            found = " and ".join(name or "bars" for name in kinds) or "nothing"
+            raise ConfigError(f"expected bars, or both bid and ask; given: {found}", key="bars")
+        sides = {name: _table_files.as_frames(given[name], symbol) for name in kinds}
+        if len({_are_frames(one) for one in sides.values()}) > 1:
+            raise ConfigError("bid and ask are a frame and files: expected both as frames or both as files", key=_ASK)
+        return BarSources(sides)
+
+    @property
+    def _first(self) -> Any:
+        return next(iter(self._sides.values()))
+
+    @property
+    def are_frames(self) -> bool:
+        return _are_frames(self._first)
+
+    @property
+    def library(self) -> str | None:
+        """The library of the frames; `None` for files."""
+        own = next(iter(self._first.values()), None) if isinstance(self._first, Mapping) else self._first
+        found = _frames.library(own)
+        return found if found in _frames.LIBRARIES else None
+
+    def own_columns(self) -> list[str] | None:
+        """Names of the frames' columns without a role; `None` for files."""
+        return _frames.own_columns(self._first) if self.are_frames else None
+
+    def number_columns(self) -> list[str]:
+        """Names of the frames' columns of numbers that the series may have. The mean of bid and ask has none."""
+        return [] if _BID in self._sides else _frames.number_columns(self._first)
+
+    def paths(self) -> dict[str, list[str]]:
+        """Paths of the files by the option that takes them."""
+        return {name: _paths(one) for name, one in self._sides.items()}
+
+    def by_symbol(
+        self, symbol: str | None, columns: Sequence[str], label_end: str | None, unnamed: str = "BARS"
+    ) -> FrameBars:
+        """The bars of frames by instrument, with further `columns` of numbers and the column of times `label_end`; those
+        of `unnamed` where nothing tells the instrument."""
+        found = {
+            name: _frames.by_symbol(one, symbol, columns, unnamed, label_end=label_end) for name, one in self._sides.items()
+        }
+        return FrameBars(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameBars:
+    """Bars of frames by the option that takes them, and by symbol."""
+
+    _sides: Mapping[str, Mapping[str, _frames.Bars]]
+
+    def symbols(self) -> list[str]:
+        """Every symbol, once."""
+        return list(dict.fromkeys(symbol for bars in self._sides.values() for symbol in bars))
+
+    @contextlib.contextmanager
+    def written(self, folder: BarsFolder) -> Iterator[dict[str, list[str]]]:
+        """Paths of the bars, by the option that takes them, as `BarsFolder.with_files` writes them."""
+        _frames.require_file_names(self.symbols())
+        places = [(side, symbol) for side, bars in self._sides.items() for symbol in bars]
+        files = {os.path.join(side, symbol): self._sides[side][symbol] for side, symbol in places}
+        with folder.with_files(files) as paths:
+            yield {name: [path for (side, _), path in zip(places, paths) if side == name] for name in self._sides}
+
+
+def _are_frames(bars: Any) -> bool:
+    return _frames.is_frame(bars) or isinstance(bars, Mapping)
+
+
+def _paths(bars: Any) -> list[str]:
+    """Paths of files of bars."""
+    paths = [bars] if isinstance(bars, (str, os.PathLike)) else list(bars)
+    if not paths:
+        raise ConfigError("the bars are an empty list of paths", key="bars")
+    frames = [own for own in paths if _frames.is_frame(own)]
+    if frames:
+        raise DataError(
+            f"a list has a frame of {_frames.library(frames[0])} in it: expected paths of files; frames of several symbols "
+            f"are a mapping of frames by symbol, and frames of one are one frame, such as of pandas.concat"
+        )
+    wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
+    if wrong:
+        raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
+    return [os.path.abspath(path) for path in paths]
