@@ -57,6 +57,10 @@ const VIEWS: [View; 4] = [
 const TWO_VIEWS: &[View] =
     &[View { name: "light", width: 1280, options: &[] }, View { name: "narrow", width: 600, options: &[] }];
 
+/// The top of the demo's report, which the README shows.
+const README_VIEW: View = View { name: "readme", width: 1100, options: &[] };
+const README_HEIGHT: u32 = 930;
+
 /// Appended to a copy of the page, to ask the browser how large the page is, what it cuts off, and
 /// in which order the Tab key goes through it.
 const MEASURE: &str = include_str!("report/measure.html");
@@ -150,7 +154,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let mut megabatch = Command::new(workspace.binary());
         succeed(megabatch.args(command.split_whitespace()).current_dir(&runs).stdout(std::process::Stdio::null()))?;
     }
-    PAGES.iter().try_for_each(|page| look(&browser, &runs, page))
+    PAGES.iter().try_for_each(|page| look(&browser, &runs, page))?;
+    let picture = browser.picture(&runs.join(PAGES[0].file), PAGES[0].name, &README_VIEW, README_HEIGHT)?;
+    println!("xtask: the README's picture, docs/guide/images/report.png: {}", picture.display());
+    Ok(())
 }
 
 /// Shows `page` in each of its views, and takes a picture of it.

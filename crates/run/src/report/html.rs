@@ -90,6 +90,8 @@ pub(crate) struct Figure<'a> {
     pub(crate) legend: &'a [(String, String)],
     /// A sentence below the drawing; may be empty.
     pub(crate) note: &'a str,
+    /// The numbers that are drawn.
+    pub(crate) numbers: Option<Table>,
 }
 
 /// A box labelled `label` for content that may be wider than the page. It scrolls, by keyboard
@@ -105,8 +107,11 @@ impl Figure<'_> {
         let drawing = scrolling(self.title, self.svg);
         let note =
             if self.note.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>", escape(self.note)) };
+        let numbers = self.numbers.as_ref().map_or_else(String::new, |table| {
+            format!("<details><summary>Numbers</summary>\n{}</details>", table.to_html())
+        });
         format!(
-            "<figure class=\"{class}\"><figcaption>{title}</figcaption>{}{drawing}{note}</figure>\n",
+            "<figure class=\"{class}\"><figcaption>{title}</figcaption>{}{drawing}{note}{numbers}</figure>\n",
             legend(self.legend)
         )
     }

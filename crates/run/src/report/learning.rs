@@ -181,7 +181,7 @@ mod tests {
             .map(|(k, norm)| json!({ "event": "step", "step": k + 1, "loss": 1.0, "lr": 0.1, "grad_norm": norm }))
             .collect();
         let html = section(&steps, "loss", Some(1.0)).body;
-        assert!(html.contains("(training.clip_norm). 2 steps were above it.</p></figure>"), "{html}");
+        assert!(html.contains("(training.clip_norm). 2 steps were above it.</p><details>"), "{html}");
         assert!(!html.contains("clipped to"), "{html}");
         assert_eq!(clipping(&steps, None), "");
         assert!(clipping(&steps, Some(1.0)).starts_with("Gradients with a norm above 1.00, the dashed line, are"));

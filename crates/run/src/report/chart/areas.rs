@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::canvas::{Axes, Canvas, Words, for_both_widths, not_empty};
+use super::numbers::{Column, table};
 use crate::report::html::{Figure, Size, escape};
 
 /// A chart of parts that stand on one another, over one x axis. A part keeps its height up to the
@@ -49,7 +50,14 @@ impl Areas {
         });
         let areas = self.areas.iter().map(|area| (format!("c{} block", area.color), area.name.clone()));
         let legend: Vec<(String, String)> = areas.chain([("c6 line".to_owned(), name.clone())]).collect();
-        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &legend, note: "" }.to_html()
+        let column = |name, heights: &[f64]| Column {
+            name,
+            points: self.xs.iter().copied().zip(heights.iter().copied()).collect(),
+        };
+        let parts = self.areas.iter().map(|area| column(&area.name, &area.heights));
+        let columns: Vec<Column<'_>> = parts.chain([column(name, line)]).collect();
+        let numbers = table(&self.words.title, &self.x, &columns);
+        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &legend, note: "", numbers }.to_html()
     }
 
     /// Draws a part over what lies below it, and adds its heights to that.

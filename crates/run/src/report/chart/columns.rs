@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::canvas::{Axes, Canvas, Words, for_both_widths};
+use super::numbers::{Column, table};
 use crate::report::html::{Figure, Size, escape};
 
 /// A chart of columns, one for each name, all made of the same layers.
@@ -46,7 +47,11 @@ impl Columns {
         });
         let legend: Vec<(String, String)> =
             self.layers.iter().enumerate().map(|(k, layer)| (format!("c{k} block"), layer.name.clone())).collect();
-        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &legend, note: "" }.to_html()
+        let position = |k: usize| self.first + k as f64 * self.step;
+        let points = |heights: &[f64]| heights.iter().enumerate().map(|(k, &height)| (position(k), height)).collect();
+        let columns = self.layers.iter().map(|layer| Column { name: &layer.name, points: points(&layer.heights) });
+        let numbers = table(&self.words.title, &self.x, &columns.collect::<Vec<_>>());
+        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &legend, note: "", numbers }.to_html()
     }
 
     /// Draws a layer over what lies below it, and adds its heights to that.

@@ -8,6 +8,7 @@ mod columns;
 mod file;
 mod layout;
 mod network;
+mod numbers;
 mod timeline;
 
 pub(crate) use areas::{Area, Areas};
@@ -18,6 +19,7 @@ pub(crate) use super::html::Size;
 pub(crate) use canvas::Words;
 pub(crate) use columns::{Columns, Layer};
 pub(crate) use network::Network;
+use numbers::series_table;
 pub(crate) use timeline::{Row, Span, Timeline};
 
 use super::html::{Figure, escape};
@@ -76,7 +78,9 @@ impl Chart {
                 let draw = |size| self.draw(size, frame.0, frame.1);
                 let svg = if self.size == Size::Wide { for_both_widths(draw) } else { draw(self.size) };
                 let legend = self.legend();
-                Figure { title: &self.words.title, size: self.size, svg: &svg, legend: &legend, note }.to_html()
+                let numbers = series_table(&self.words.title, &self.x, &self.y, &self.series);
+                Figure { title: &self.words.title, size: self.size, svg: &svg, legend: &legend, note, numbers }
+                    .to_html()
             }
             None => format!("<p>{}: nothing was recorded.</p>\n", escape(&self.words.title)),
         }

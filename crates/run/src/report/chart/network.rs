@@ -2,13 +2,16 @@
 
 use super::file::standalone;
 use super::layout::spring;
-use crate::report::html::{Figure, Size, escape};
+use crate::report::html::{Figure, Size, Table, escape};
+use crate::text::number::significant;
 
 /// Width and height of the picture, and the margin that names have.
 const EXTENT: (f64, f64) = (1100.0, 860.0);
 const MARGIN: f64 = 50.0;
 /// Nodes whose names are written; all have them for whoever points at one.
 const NAMED_MAX: usize = 60;
+/// Most edges in the table.
+const EDGES_MAX: usize = 40;
 
 /// A graph to be drawn.
 pub(crate) struct Network {
@@ -29,7 +32,23 @@ impl Network {
 
     /// The picture as a figure with its legend.
     pub(crate) fn to_html(&self) -> String {
-        Figure { title: &self.title, size: Size::Wide, svg: &self.draw(), legend: &self.legend(), note: "" }.to_html()
+        let (svg, legend, numbers) = (self.draw(), self.legend(), Some(self.numbers()));
+        Figure { title: &self.title, size: Size::Wide, svg: &svg, legend: &legend, note: "", numbers }.to_html()
+    }
+
+    /// The edges, the heaviest first.
+    fn numbers(&self) -> Table {
+        let mut edges = self.edges.clone();
+        edges.sort_by(|a, b| b.2.abs().total_cmp(&a.2.abs()));
+        let caption = match edges.len() {
+            0..=EDGES_MAX => self.title.clone(),
+            count => format!("{}, the heaviest {EDGES_MAX} of {count} edges", self.title),
+        };
+        let row = |&(from, to, weight): &(usize, usize, f32)| {
+            vec![self.names[from].clone(), self.names[to].clone(), significant(weight.into(), 3)]
+        };
+        let head = ["from", "to", "weight"].map(str::to_owned).to_vec();
+        Table { caption, head, rows: edges.iter().take(EDGES_MAX).map(row).collect() }
     }
 
     fn draw(&self) -> String {

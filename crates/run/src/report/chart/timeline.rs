@@ -3,7 +3,7 @@
 use super::axis::{Axis, Tick};
 use super::canvas::{Words, for_both_widths};
 use super::file::standalone;
-use crate::report::html::{Figure, Size, escape};
+use crate::report::html::{Figure, Size, Table, escape};
 
 /// A chart of what lies where on an axis.
 pub(crate) struct Timeline {
@@ -39,6 +39,8 @@ const RIGHT: f64 = 18.0;
 const CHARACTER: f64 = 7.4;
 /// Characters of the longest name that is written whole.
 const NAME_MAX: usize = 28;
+/// Most spans in the table of a chart.
+const SPANS_MAX: usize = 100;
 /// Thinner spans than this would not be seen.
 const THINNEST: f64 = 1.0;
 
@@ -47,7 +49,20 @@ impl Timeline {
     pub(crate) fn to_html(&self) -> String {
         let Some(range) = self.range() else { return String::new() };
         let svg = for_both_widths(|size| self.draw(size, range));
-        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &self.legend, note: "" }.to_html()
+        let numbers = Some(self.numbers());
+        Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &self.legend, note: "", numbers }
+            .to_html()
+    }
+
+    /// The text of each span.
+    fn numbers(&self) -> Table {
+        let spans = self.rows.iter().flat_map(|row| row.spans.iter().map(move |span| (row, span)));
+        let rows: Vec<Vec<String>> = spans.map(|(row, span)| vec![row.name.clone(), span.text.clone()]).collect();
+        let caption = match rows.len() {
+            0..=SPANS_MAX => self.words.title.clone(),
+            count => format!("{}, the first {SPANS_MAX} of {count}", self.words.title),
+        };
+        Table { caption, head: Vec::new(), rows: rows.into_iter().take(SPANS_MAX).collect() }
     }
 
     /// The chart as a file of its own, or nothing where it has no spans.
