@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import typing
 import unittest.mock
 from typing import Any
 
@@ -77,6 +79,8 @@ class Training(InFolder):
             (None, MODEL),
             (None, {"model__hidden": 4, "gpu_optimization__batch_size": 32}),
             ({"model": {"hidden": 64}}, {"model__hidden": 4, "gpu_optimization": {"batch_size": 32}}),
+            (MODEL, {"model": {"hidden": 64}, "model__hidden": 4, "training": None, "distributed": "off"}),
+            (MODEL, {"training": {"thresholds": range(2), "loss": "cross_entropy"}}),
         ]
         plans = [mb.plan(self.ds, config, **keywords) for config, keywords in forms]
         for plan in plans:
@@ -85,6 +89,25 @@ class Training(InFolder):
         self.assertIn("peak memory", str(plan))
         listed = mb.plan(self.ds, MODEL, data={"split": [0.8, 0.1, 0.1]}, training={"clip_norm": "none"})
         self.assertGreater(listed.facts["split"]["train"], plans[0].facts["split"]["train"])
+
+    def test_help_and_types_show_every_setting(self) -> None:
+        listed = json.loads(self.program("--json", "config"))["settings"]
+        names = [setting["name"] for setting in listed]
+        self.assertEqual([name.replace("__", ".", 1) for name in mb.ShortSettings.__annotations__], names)
+        sections = typing.get_type_hints(mb.Settings)
+        by_section = [f"{section}.{name}" for section, kind in sections.items() for name in kind.__annotations__]
+        self.assertEqual(by_section, names)
+        for section, kind in sections.items():
+            self.assertIs(kind, getattr(mb, kind.__name__))
+            for name in typing.get_type_hints(kind):
+                self.assertRegex(kind.__doc__, rf"\n    {name}: .+\n        \S")
+        self.assertIn('\n    model\n        cell: Literal["lstm", "gru"] = "lstm"\n', str(mb.Settings.__doc__))
+        self.assertNotIn("`--", "".join(str(kind.__doc__) for kind in sections.values()))
+        for function in (mb.train, mb.plan):
+            signature = inspect.signature(function)
+            self.assertLess(sections.keys(), signature.parameters.keys())
+            self.assertEqual(signature.parameters["model"].annotation, "ModelSettings | None")
+            self.assertEqual(str(signature.parameters["short"]), "**short: 'Unpack[ShortSettings]'")
 
     def test_wrong_settings_are_named(self) -> None:
         for config, keywords, message in [
@@ -96,6 +119,8 @@ class Training(InFolder):
             ({3: 4}, {}, "is no text"),
             ("no.yaml", {}, "cannot be read"),
             (None, {"hidden": 3}, "unknown key|key=value"),
+            (None, {"distributed": 3}, "distributed is 3|unknown key `distributed`"),
+            ({"training": {"thresholds": b"x"}}, {}, "training.thresholds is b'x': expected a number"),
         ]:
             with self.assertRaisesRegex(mb.ConfigError, message):
                 mb.plan(self.ds, config, **keywords)

@@ -21,6 +21,7 @@ from ._context import Context
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
+from ._settings_types import Settings
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
@@ -600,7 +601,7 @@ def leak(
     samples: int = 32,
     seed: int = 0,
     source: Sequence[StrPath] = (),
-    config: Mapping[str, Any] | None = None,
+    config: Settings | Mapping[str, Any] | None = None,
     features: _Features | None = None,
     target: _functions.BarFunction | None = None,
     context: Mapping[str, Any] | None = None,
