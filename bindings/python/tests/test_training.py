@@ -13,6 +13,7 @@ import sys
 import threading
 import typing
 import unittest.mock
+from collections.abc import Callable
 from typing import Any
 
 import megabatch as mb
@@ -135,6 +136,35 @@ class Training(InFolder):
             mb.load_run(self.folder)
         with self.assertRaises(mb.DeviceError):
             mb.train(self.ds, MODEL, device="cuda:0")
+
+    def test_messages_speak_python(self) -> None:
+        run = self.run_of()
+        carried = self.run_of("carried", training={"carry_state": True})
+        windows = self.series(layout="windows")
+        contradiction = {"training.lr": 0.1, "training.learning_rate": 0.2}
+        cases: list[tuple[Callable[[], object], str]] = [
+            (lambda: mb.plan(self.ds, {"model.hiden": 4}), r"^unknown key `model\.hiden`; .*\(`help\(mb\.Settings\)` lists"),
+            (lambda: mb.plan(self.ds, {"training.lr": -1}), r"^training\.lr = -1: expected a number greater than 0$"),
+            (lambda: mb.plan(self.ds, contradiction), r"^training\.learning_rate = 0\.2 contradicts training\.lr = 0\.1: they"),
+            (lambda: mb.plan(windows, training={"carry_state": True}), r"; `mb\.convert` turns them into series$"),
+            (lambda: mb.train(), r"^no data: give a dataset, or data\.path"),
+            (lambda: mb.train(resume=True), r"^resume=True needs the folder of the run: out$"),
+            (lambda: self.run_of(), r"holds a run already; resume=True goes on with it"),
+            (lambda: self.run_of("init", init=run.path, data={"walk_forward": 2}), r"^init: .* with data\.walk_forward_number=N"),
+            (lambda: run.export(self.folder / "a.safetensors", batch=3), r"^batch is for ONNX; weights"),
+            (lambda: run.export(self.folder / "a.onnx", fold_scaler=True), r"no /scaler/M1 for fold_scaler=True"),
+            (lambda: carried.export(self.folder / "a.onnx"), r"as `run\.predict` does; .*\. stateless=True writes it so$"),
+            (lambda: mb.Run(self.folder).evaluate(), r"`mb\.train\(out=…\)` makes one$"),
+            (lambda: mb.compare([run]), r"^compare needs two runs or more"),
+        ]
+        for call, message in cases:
+            with self.assertRaisesRegex(mb.MegabatchError, message) as caught:
+                call()
+            self.assertNotRegex(str(caught.exception), r"--[a-z]|`megabatch (?!monitor)")
+        texts = [str(mb.plan(self.ds, MODEL)), run.text, carried.text, str(mb.inspect(self.ds)), str(run.evaluate())]
+        self.assertNotRegex("\n".join(texts), r"--[a-z]|`megabatch ")
+        self.assertIn("`run.follow` computes 11 steps a bar", texts[0])
+        self.assertIn('`run.export("model.onnx")` needs stateless=True', carried.text)
 
     def test_a_run_that_would_not_fit_says_what_would(self) -> None:
         with self.assertRaisesRegex(mb.CapacityError, "would not fit") as caught:

@@ -22,6 +22,7 @@ from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
 from ._settings_types import Settings
+from ._wording import in_python
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
@@ -537,7 +538,8 @@ def _functions_again(
 
 def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
     """The report, which has been said to the log."""
-    report = IngestReport(*answer)
+    text, facts = answer
+    report = IngestReport(in_python(text), facts)
     report.log()
     return report
 
@@ -623,4 +625,4 @@ def leak(
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
     text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], _context(context)[0], samples, seed, settings, functions)
-    return LeakProof(text, facts)
+    return LeakProof(in_python(text), facts)

@@ -153,7 +153,7 @@ def plan(
     )
     job = _job(dataset, config, {**sections, **short}, device, max_steps, "plan")
     text, facts = _megabatch.plan(job, memory_bytes)
-    return Plan(text, facts)
+    return Plan(in_python(text), facts)
 
 
 @dataclasses.dataclass
@@ -262,7 +262,7 @@ def train(
         steps=answer["steps"],
         is_finished=answer["is_finished"],
         best_validation=answer["best_validation"],
-        text=answer["text"],
+        text=in_python(answer["text"]),
         facts=answer["facts"],
         _keeps=kept,
     )
@@ -363,7 +363,8 @@ class Run:
         _check_part(part)
         file = _path_of(data, "evaluate")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
-        return Evaluation(*_megabatch.evaluate(asked, part))
+        text, facts = _megabatch.evaluate(asked, part)
+        return Evaluation(in_python(text), facts)
 
     def predict(
         self,
@@ -595,7 +596,7 @@ class Predictions(Tabular):
             instruments=None if names is None else [names[n] for n in np.frombuffer(of_sample, dtype=np.int32)[own]],
             folds=None,
             step=answer["step"],
-            notes=answer["notes"],
+            notes=[in_python(note) for note in answer["notes"]],
         )
 
     @staticmethod
@@ -704,7 +705,7 @@ class Follower:
         self._lines += text.count(b"\n")
         lines, notes, refused = self._native.push(text)
         for note in notes:
-            log.warning("%s", note)
+            log.warning("%s", in_python(note))
         forecasts = [Forecast._of(line) for line in lines]
         return (forecasts, None) if refused is None else (forecasts[: refused[0]], refused[1])
 
