@@ -30,6 +30,7 @@ mod release;
 mod report;
 mod sanitize;
 mod session;
+mod setting_types;
 mod simulate;
 mod skipped;
 mod sources;
@@ -88,8 +89,8 @@ cargo xtask COMMAND
   python test [--torch] [NAME…]
                   its tests, or those whose names have NAME in them; `--torch` in an environment with
                   PyTorch (6 GB), where its tests run too
-  python stubs    its types: writes those of the native part, and checks all: mypy in strict mode,
-                  stubtest
+  python stubs    its types: writes those of the native part and of settings, and checks all: mypy
+                  in strict mode, stubtest
   python measure  its loader beside the same loop in Rust, and beside h5py; in release
   lines           lines of the product by crate: code, comments and blank lines, without tests
   mpi [KILLS]     a year of EURUSD minutes from $MEGABATCH_DATA trained by 1 to 4 processes under Open

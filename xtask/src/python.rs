@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::components::{linked, terms};
 use crate::limits::{succeed, succeed_without_limit};
 use crate::session::Session;
+use crate::setting_types::setting_types;
 use crate::sources::hash_of;
 use crate::tools::{Venv, with_cmake};
 use crate::workspace::{Workspace, cargo};
@@ -273,13 +274,8 @@ impl<'a> Module<'a> {
         succeed_without_limit(self.python(venv).arg(script).args(arguments))
     }
 
-    /// File of the native part's types.
-    fn stubs(&self) -> PathBuf {
-        self.workspace.root.join(FOLDER).join("python/megabatch/_megabatch.pyi")
-    }
-
     /// Types of the native part, as PyO3 left them in it.
-    fn generated_stubs(&self) -> Result<String> {
+    fn native_types(&self) -> Result<String> {
         let module = pyo3_introspection::introspect_cdylib(&self.library, "_megabatch")
             .with_context(|| format!("{} tells no types", self.library.display()))?;
         let files = pyo3_introspection::module_stub_files(&module);
@@ -287,22 +283,40 @@ impl<'a> Module<'a> {
         Ok(format!("# Written by `cargo xtask python stubs`.\n{text}"))
     }
 
-    /// Writes the native part's types into the checkout and beside the module.
+    /// Files of types that are written for the module: their names and texts.
+    fn generated_types(&self) -> Result<[(&'static str, String); 2]> {
+        let settings = setting_types(&self.workspace.binary())?;
+        Ok([("_megabatch.pyi", self.native_types()?), ("_settings_types.py", settings)])
+    }
+
+    /// Folder of the module's sources in the checkout.
+    fn sources(&self) -> PathBuf {
+        self.workspace.root.join(FOLDER).join("python/megabatch")
+    }
+
+    /// Writes the types of the native part and of settings into the checkout and beside the module.
     fn write_stubs(&self) -> Result<()> {
-        let text = self.generated_stubs()?;
-        for path in [self.stubs(), self.path.join("megabatch/_megabatch.pyi")] {
-            if !fs::read_to_string(&path).is_ok_and(|old| old == text) {
-                fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-                println!("xtask: {} is another one now", path.display());
+        for (name, text) in self.generated_types()? {
+            for path in [self.sources().join(name), self.path.join("megabatch").join(name)] {
+                if !fs::read_to_string(&path).is_ok_and(|old| old == text) {
+                    fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+                    println!("xtask: {} is another one now", path.display());
+                }
             }
         }
         Ok(())
     }
 
-    /// Refuses stubs in the checkout that are not those of the native part.
+    /// Refuses types in the checkout that are not those of the native part and of the program.
     fn require_stubs(&self) -> Result<()> {
-        if fs::read_to_string(self.stubs())? != self.generated_stubs()? {
-            bail!("{} is not what the native part says: run `cargo xtask python stubs`", self.stubs().display());
+        for (name, text) in self.generated_types()? {
+            let path = self.sources().join(name);
+            if !fs::read_to_string(&path).is_ok_and(|old| old == text) {
+                bail!(
+                    "{} is not what the native part and the program say: run `cargo xtask python stubs`",
+                    path.display()
+                );
+            }
         }
         Ok(())
     }
@@ -313,7 +327,7 @@ impl<'a> Module<'a> {
         let cache: OsString = self.workspace.target_dir.join("mypy").into();
         let mut mypy = self.python(venv);
         mypy.args(["-m", "mypy", "--strict", "--config-file", "pyproject.toml", "--cache-dir"]).arg(&cache);
-        succeed(mypy.args(["python/megabatch", "examples"]))?;
+        succeed(mypy.args(["python/megabatch", "examples", "tests/typed_settings.py"]))?;
         let mut stubtest = self.python(venv);
         stubtest.args(["-m", "mypy.stubtest", "--mypy-config-file", "pyproject.toml"]);
         succeed(stubtest.args(["megabatch._megabatch", "--concise"]))

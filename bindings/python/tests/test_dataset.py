@@ -34,9 +34,11 @@ class Datasets(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, "strides: no option of a recipe; the nearest is stride") as raised:
             mb.ingest(missing, strides=3)  # type: ignore[call-arg]
         known = set(str(raised.exception).split("all are ")[1].split(", "))
-        stated = {"context", "features", "function-columns", "horizon", "label-end", "symbol", "target", "timeframes", "weight"}
+        stated = {"context", "features", "function_columns", "horizon", "label_end", "symbol", "target", "timeframes", "weight"}
         hints = typing.get_type_hints(mb.IngestOptions)
-        self.assertEqual({name.replace("_", "-") for name in hints}, known - stated)
+        self.assertEqual(hints.keys(), known - stated)
+        with self.assertRaisesRegex(mb.ConfigError, "^on_error=x: expected fail, skip or repair$"):
+            mb.ingest(missing, on_error="x")  # type: ignore[arg-type]
         for name, hint in hints.items():
             for value in typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ():
                 # It is the file that is at fault.

@@ -294,5 +294,5 @@ class Columns(InFolder):
             mb.ingest(frame.assign(known=frame["known"].dt.tz_localize(None)), symbol="EURUSD", **options)
         with self.assertRaisesRegex(mb.ConfigError, "label_end: 'knwn' is not built in, and no column"):
             mb.ingest(frame, symbol="EURUSD", **{**options, "label_end": "knwn"})
-        with self.assertRaisesRegex(mb.ConfigError, "it goes with target column:NAME"):
+        with self.assertRaisesRegex(mb.ConfigError, "it goes with `target=\"column:NAME\"`"):
             mb.ingest(frame, symbol="EURUSD", **{**options, "target": "log_return"})

@@ -29,12 +29,32 @@ class Module(InFolder):
     def test_messages_name_arguments(self) -> None:
         for text, expected in (
             ("ask for fewer with --min-observations", "ask for fewer with min_observations"),
-            ("--set training.epochs=0: training.epochs = 0", "training.epochs=0: training.epochs = 0"),
+            ("--set training.epochs=0: training.epochs = 0: expected", "training.epochs = 0: expected"),
+            (
+                "--set a.b=1: unknown key `a.b`; (`megabatch config` lists them all)",
+                "unknown key `a.b`; (`help(mb.Settings)` lists them all)",
+            ),
+            ("a.b = 1 (--set a.b=1) contradicts a.c = 2 (--set a.c=2): keep one", "a.b = 1 contradicts a.c = 2: keep one"),
+            ("train one with --set a.b=N or a.c=N", "train one with a.b=N or a.c=N"),
             ("holds a run already; --resume goes on", "holds a run already; resume=True goes on"),
             ("--split test: it is empty", "part test: it is empty"),
-            ("`megabatch train --out a --resume` goes on", "`megabatch train --out a --resume` goes on"),
-            ("write `--set a=1`; `export --format onnx` needs --stateless", "write `a=1`; `export --format onnx` needs stateless=True"),
+            ("`megabatch train --out a b --resume` goes on", "`mb.train(out=\"a b\", resume=True)` goes on"),
+            ("`megabatch convert a--b.h5 c.h5 --chunk-rows 512`", "`mb.convert(\"a--b.h5\", \"c.h5\", chunk_rows=512)`"),
+            ("`megabatch convert` makes series; `ingest --features …`", "`mb.convert` makes series; `mb.ingest(features=…)`"),
+            ("`export --format onnx` needs --stateless", "`run.export(\"model.onnx\")` needs stateless=True"),
+            ("no `predict --follow`; expected `train`", "no `run.follow`; expected `train`"),
+            ("`megabatch memory snapshot a.json` shows it", "`megabatch memory snapshot a.json` shows it"),
+            ("`zcat a | megabatch predict --follow -`", "`zcat a | megabatch predict --follow -`"),
+            ("use `--repeats first` or `last`, or `--base`", "use `repeats=\"first\"` or `last`, or `base`"),
+            ("`--set distributed.idle_ranks=allow` lets them", "`distributed={\"idle_ranks\": \"allow\"}` lets them"),
+            ("`--features \"default,column:a\"` makes one", "`features=\"default,column:a\"` makes one"),
+            ("--resume needs the folder: --out FOLDER", "resume=True needs the folder: out"),
+            ("no data: give --data FILE, or data.path", "no data: give a dataset, or data.path"),
+            ("note: --k 5 makes neighbours", "note: k=5 makes neighbours"),
+            ("3 more, which --json lists; add --force", "3 more, which facts lists; add changed_data=True"),
             ("a--b.csv: line 3, -1 to --2", "a--b.csv: line 3, -1 to --2"),
+            ('source = {"recipe":["--base=M1"]}', 'source = {"recipe":["--base=M1"]}'),
+            ("name them with `--bid` and `--ask`", "name them with `bid` and `ask`"),
         ):
             self.assertEqual(in_python(text), expected)
             self.assertEqual(str(mb.ConfigError(text)), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
@@ -10,7 +11,9 @@ import signal
 import subprocess
 import sys
 import threading
+import typing
 import unittest.mock
+from collections.abc import Callable
 from typing import Any
 
 import megabatch as mb
@@ -77,6 +80,8 @@ class Training(InFolder):
             (None, MODEL),
             (None, {"model__hidden": 4, "gpu_optimization__batch_size": 32}),
             ({"model": {"hidden": 64}}, {"model__hidden": 4, "gpu_optimization": {"batch_size": 32}}),
+            (MODEL, {"model": {"hidden": 64}, "model__hidden": 4, "training": None, "distributed": "off"}),
+            (MODEL, {"training": {"thresholds": range(2), "loss": "cross_entropy"}}),
         ]
         plans = [mb.plan(self.ds, config, **keywords) for config, keywords in forms]
         for plan in plans:
@@ -85,6 +90,25 @@ class Training(InFolder):
         self.assertIn("peak memory", str(plan))
         listed = mb.plan(self.ds, MODEL, data={"split": [0.8, 0.1, 0.1]}, training={"clip_norm": "none"})
         self.assertGreater(listed.facts["split"]["train"], plans[0].facts["split"]["train"])
+
+    def test_help_and_types_show_every_setting(self) -> None:
+        listed = json.loads(self.program("--json", "config"))["settings"]
+        names = [setting["name"] for setting in listed]
+        self.assertEqual([name.replace("__", ".", 1) for name in mb.ShortSettings.__annotations__], names)
+        sections = typing.get_type_hints(mb.Settings)
+        by_section = [f"{section}.{name}" for section, kind in sections.items() for name in kind.__annotations__]
+        self.assertEqual(by_section, names)
+        for section, kind in sections.items():
+            self.assertIs(kind, getattr(mb, kind.__name__))
+            for name in typing.get_type_hints(kind):
+                self.assertRegex(kind.__doc__, rf"\n    {name}: .+\n        \S")
+        self.assertIn('\n    model\n        cell: Literal["lstm", "gru"] = "lstm"\n', str(mb.Settings.__doc__))
+        self.assertNotIn("`--", "".join(str(kind.__doc__) for kind in sections.values()))
+        for function in (mb.train, mb.plan):
+            signature = inspect.signature(function)
+            self.assertLess(sections.keys(), signature.parameters.keys())
+            self.assertEqual(signature.parameters["model"].annotation, "ModelSettings | None")
+            self.assertEqual(str(signature.parameters["short"]), "**short: 'Unpack[ShortSettings]'")
 
     def test_wrong_settings_are_named(self) -> None:
         for config, keywords, message in [
@@ -96,6 +120,8 @@ class Training(InFolder):
             ({3: 4}, {}, "is no text"),
             ("no.yaml", {}, "cannot be read"),
             (None, {"hidden": 3}, "unknown key|key=value"),
+            (None, {"distributed": 3}, "distributed is 3|unknown key `distributed`"),
+            ({"training": {"thresholds": b"x"}}, {}, "training.thresholds is b'x': expected a number"),
         ]:
             with self.assertRaisesRegex(mb.ConfigError, message):
                 mb.plan(self.ds, config, **keywords)
@@ -110,6 +136,35 @@ class Training(InFolder):
             mb.load_run(self.folder)
         with self.assertRaises(mb.DeviceError):
             mb.train(self.ds, MODEL, device="cuda:0")
+
+    def test_messages_speak_python(self) -> None:
+        run = self.run_of()
+        carried = self.run_of("carried", training={"carry_state": True})
+        windows = self.series(layout="windows")
+        contradiction = {"training.lr": 0.1, "training.learning_rate": 0.2}
+        cases: list[tuple[Callable[[], object], str]] = [
+            (lambda: mb.plan(self.ds, {"model.hiden": 4}), r"^unknown key `model\.hiden`; .*\(`help\(mb\.Settings\)` lists"),
+            (lambda: mb.plan(self.ds, {"training.lr": -1}), r"^training\.lr = -1: expected a number greater than 0$"),
+            (lambda: mb.plan(self.ds, contradiction), r"^training\.learning_rate = 0\.2 contradicts training\.lr = 0\.1: they"),
+            (lambda: mb.plan(windows, training={"carry_state": True}), r"; `mb\.convert` turns them into series$"),
+            (lambda: mb.train(), r"^no data: give a dataset, or data\.path"),
+            (lambda: mb.train(resume=True), r"^resume=True needs the folder of the run: out$"),
+            (lambda: self.run_of(), r"holds a run already; resume=True goes on with it"),
+            (lambda: self.run_of("init", init=run.path, data={"walk_forward": 2}), r"^init: .* with data\.walk_forward_number=N"),
+            (lambda: run.export(self.folder / "a.safetensors", batch=3), r"^batch is for ONNX; weights"),
+            (lambda: run.export(self.folder / "a.onnx", fold_scaler=True), r"no /scaler/M1 for fold_scaler=True"),
+            (lambda: carried.export(self.folder / "a.onnx"), r"as `run\.predict` does; .*\. stateless=True writes it so$"),
+            (lambda: mb.Run(self.folder).evaluate(), r"`mb\.train\(out=…\)` makes one$"),
+            (lambda: mb.compare([run]), r"^compare needs two runs or more"),
+        ]
+        for call, message in cases:
+            with self.assertRaisesRegex(mb.MegabatchError, message) as caught:
+                call()
+            self.assertNotRegex(str(caught.exception), r"--[a-z]|`megabatch (?!monitor)")
+        texts = [str(mb.plan(self.ds, MODEL)), run.text, carried.text, str(mb.inspect(self.ds)), str(run.evaluate())]
+        self.assertNotRegex("\n".join(texts), r"--[a-z]|`megabatch ")
+        self.assertIn("`run.follow` computes 11 steps a bar", texts[0])
+        self.assertIn('`run.export("model.onnx")` needs stateless=True', carried.text)
 
     def test_a_run_that_would_not_fit_says_what_would(self) -> None:
         with self.assertRaisesRegex(mb.CapacityError, "would not fit") as caught:

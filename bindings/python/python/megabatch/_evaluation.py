@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ._html import table
 from ._tabular import Tabular
+from ._wording import in_python
 
 _Errors = dict[str, npt.NDArray[np.float64]]
 
@@ -86,7 +87,7 @@ class Evaluation(Tabular):
     @property
     def notes(self) -> list[str]:
         """What is unusual about how the errors were computed."""
-        return list(self.facts.get("notes", []))
+        return [in_python(note) for note in self.facts.get("notes", [])]
 
     @property
     def model(self) -> _Errors:

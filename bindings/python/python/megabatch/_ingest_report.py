@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ._display import log
+from ._wording import in_python
 
 _SYMBOLS_MAX = 10
 """Symbols that the log has a line of, each."""
@@ -28,7 +29,7 @@ class IngestReport:
     @property
     def warnings(self) -> list[str]:
         """Doubts about the bars."""
-        return list(self.facts.get("warnings", []))
+        return [in_python(warning) for warning in self.facts.get("warnings", [])]
 
     @property
     def dropped(self) -> dict[str, dict[str, int]]:
@@ -43,7 +44,7 @@ class IngestReport:
     @property
     def left_out(self) -> dict[str, str]:
         """Reason of each symbol that has no part in the series."""
-        return {one["symbol"]: one["reason"] for one in self.facts.get("universe", {}).get("left_out", [])}
+        return {one["symbol"]: in_python(one["reason"]) for one in self.facts.get("universe", {}).get("left_out", [])}
 
     @property
     def unused_columns(self) -> list[str]:

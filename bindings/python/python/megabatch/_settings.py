@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
 
+from ._settings_types import Settings
 from .errors import ConfigError
 
-Config = Union[Mapping[str, Any], str, "os.PathLike[str]", None]
+Config = Union[Settings, Mapping[str, Any], str, "os.PathLike[str]", None]
 
 
 def sources(config: Config, keywords: Mapping[str, Any]) -> tuple[str | None, list[str]]:
@@ -54,7 +55,7 @@ def text(value: Any, key: str) -> str:
         return os.fspath(value)
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
         if any(isinstance(item, Mapping) for item in value):
             return json.dumps([dict(item) for item in value])
         return "[" + ", ".join(text(item, key) for item in value) + "]"

@@ -2,30 +2,116 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+_QUOTED = re.compile(r"`([^`\n]*)`")
+# What stands in double quotes is of a file.
+_NAME = r"(?<![\w\"-])--([a-z][a-z0-9-]*)"
+_OPTION = re.compile(_NAME + r"(?: (FOLDER|\d+)\b)?")
+_ARGUMENT = re.compile(_NAME + r"(?:=(\S+)|((?: (?!--)\S+)+))?")
 _SETTING = re.compile(r"(?<![\w-])--set (?=\S)")
-_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
-# Options whose argument has another name, or needs a value.
-_ARGUMENTS = {
-    "allow-other-instruments": "other_instruments=True",
-    "fold-scaler": "fold_scaler=True",
-    "force": "changed_data=True",
-    "resume": "resume=True",
+_SECTION = re.compile(r"--set (\w+)\.(\w+)=(\S+)")
+# What is said of a setting names it.
+_ORIGIN = re.compile(r"(?<![\w-])--set ([\w.]+)=.*?: (?=\1 = |unknown key `\1`)", re.DOTALL)
+_ORIGIN_ASIDE = re.compile(r"([\w.]+) = (.*?) \(--set \1=\2\)")
+
+# Options whose argument has another name.
+_OTHER_NAMES = {
+    "allow-other-instruments": "other_instruments",
+    "force": "changed_data",
+    "json": "facts",
     "split": "part",
-    "stateless": "stateless=True",
+}
+# Options without a value.
+_FLAGS = {
+    "absolute",
+    "allow-other-instruments",
+    "cold",
+    "demean",
+    "fold-scaler",
+    "force",
+    "normalize-features",
+    "positions",
+    "resume",
+    "self-loops",
+    "stateless",
+}
+# Commands, and what does the same here.
+_COMMANDS = {
+    "config": "help(mb.Settings)",
+    "convert": "mb.convert",
+    "export": "run.export",
+    "export --format onnx": 'run.export("model.onnx")',
+    "graph build": "mb.graph.build",
+    "graph inspect": "mb.graph.inspect",
+    "ingest": "mb.ingest",
+    "inspect": "mb.inspect",
+    "plan": "mb.plan",
+    "predict": "run.predict",
+    "predict --follow": "run.follow",
+    "train": "mb.train",
 }
 
 
 def in_python(text: str) -> str:
-    """A message of the program with arguments in place of options: `--min-observations` is `min_observations`. Commands
-    of the program, which stand between backticks, stay."""
-    parts = text.split("`")
+    """A message of the program with arguments in place of options, and calls in place of commands between backticks:
+    `--min-observations` is `min_observations`, and `megabatch train --out a --resume` is
+    `mb.train(out="a", resume=True)`. Commands that Python has no call for stay."""
+    text = text.replace("give --data FILE", "give a dataset")
+    text = _ORIGIN_ASIDE.sub(r"\1 = \2", _ORIGIN.sub("", text))
+    parts = _QUOTED.split(text)
     for place, part in enumerate(parts):
-        if place % 2 == 0 or part.startswith("--"):
-            parts[place] = _OPTION.sub(_argument, _SETTING.sub("", part))
-    return "`".join(parts)
+        parts[place] = f"`{_quoted(part)}`" if place % 2 else _OPTION.sub(_option, _SETTING.sub("", part))
+    return "".join(parts)
+
+
+def _option(option: re.Match[str]) -> str:
+    name, value = option[1], option[2]
+    if value and value.isdigit():
+        return f"{_name(name)}={value}"
+    return _name(name) + ("=True" if name in _FLAGS else "")
+
+
+def _quoted(part: str) -> str:
+    """An option with its value as an argument, and a command as a call."""
+    if part.startswith("--"):
+        return _ARGUMENT.sub(_argument, _SETTING.sub("", _SECTION.sub(_section, part)))
+    command = part.removeprefix("megabatch ")
+    if command == part and " --" not in part:
+        return part
+    names = [name for name in _COMMANDS if f"{command} ".startswith(f"{name} ")]
+    if not names:
+        return part
+    name = max(names, key=len)
+    call, rest = _COMMANDS[name], command[len(name) :].strip()
+    if not rest:
+        return call
+    words, dashes, options = f" {rest}".partition(" --")
+    arguments = [_value(word) for word in words.split()]
+    for option in _ARGUMENT.finditer(dashes + options):
+        own = _argument(option)
+        arguments.append(own if "=" in own else f"{own}=…")
+    return f"{call}({', '.join(arguments)})"
 
 
 def _argument(option: re.Match[str]) -> str:
-    return _ARGUMENTS.get(option[1], option[1].replace("-", "_"))
+    value = (option[2] or option[3] or "").strip()
+    if value:
+        return f"{_name(option[1])}={_value(value)}"
+    return _name(option[1]) + ("=True" if option[1] in _FLAGS else "")
+
+
+def _section(setting: re.Match[str]) -> str:
+    return f'{setting[1]}={{"{setting[2]}": {_value(setting[3])}}}'
+
+
+def _name(option: str) -> str:
+    return _OTHER_NAMES.get(option, option.replace("-", "_"))
+
+
+def _value(text: str) -> str:
+    """A value as Python writes it; what stands for one stays."""
+    if text == "…" or text.isdigit():
+        return text
+    return json.dumps(text.strip('"'), ensure_ascii=False)

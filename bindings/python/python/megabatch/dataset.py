@@ -22,6 +22,8 @@ from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
+from ._settings_types import Settings
+from ._wording import in_python
 from .errors import ConfigError, DataError
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
@@ -543,7 +545,8 @@ def _functions_again(
 
 def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
     """The report, which has been said to the log."""
-    report = IngestReport(*answer)
+    text, facts = answer
+    report = IngestReport(in_python(text), facts)
     report.log()
     return report
 
@@ -592,7 +595,7 @@ def leak(
     samples: int = 32,
     seed: int = 0,
     source: Sequence[StrPath] = (),
-    config: Mapping[str, Any] | None = None,
+    config: Settings | Mapping[str, Any] | None = None,
     features: _Features | None = None,
     target: _functions.BarFunction | None = None,
     context: Mapping[str, Any] | None = None,
@@ -614,4 +617,4 @@ def leak(
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
     text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], _context(context)[0], samples, seed, settings, functions)
-    return LeakProof(text, facts)
+    return LeakProof(in_python(text), facts)

@@ -1,5 +1,5 @@
-"""Exceptions of megabatch. Each says what the program `megabatch` says, with arguments in place of options, and has the
-facts as attributes."""
+"""Exceptions of megabatch. Each says what the program `megabatch` says, with arguments in place of options and calls in
+place of commands, and has the facts as attributes."""
 
 from __future__ import annotations
 

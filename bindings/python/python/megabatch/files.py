@@ -10,6 +10,7 @@ from typing import Any, Union
 
 from . import _frames, _megabatch
 from ._display import display
+from ._wording import in_python
 from .dataset import Dataset
 from .training import Report, Run
 
@@ -52,7 +53,7 @@ class Comparison:
 def inspect(data: StrPath | Dataset) -> FileReport:
     """Contents of a file of samples (`.h5`, `.mbg`) or of bars as text, its problems, and what a model would see."""
     text, facts = _megabatch.inspect(_path(data, "inspect"))
-    return FileReport(text, facts)
+    return FileReport(in_python(text), facts)
 
 
 def convert(
@@ -96,7 +97,7 @@ def compare(runs: Sequence[StrPath | Run], *, out: StrPath | None = None) -> Com
     """Settings in which runs differ, and their results; with `out` (`.html`), also a page with learning curves."""
     folders = [run.path if isinstance(run, Run) else run for run in runs]
     text, facts = _megabatch.compare(folders, out)
-    return Comparison(text, facts, None if out is None else Report(pathlib.Path(out)))
+    return Comparison(in_python(text), facts, None if out is None else Report(pathlib.Path(out)))
 
 
 def _path(data: StrPath | Dataset, purpose: str) -> StrPath:

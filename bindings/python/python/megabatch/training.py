@@ -12,7 +12,7 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,23 @@ from . import _frames, _functions, _megabatch, _settings
 from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
+from ._settings_types import (
+    DataSettings,
+    DistributedSettings,
+    GpuOptimizationSettings,
+    ModelSettings,
+    OutputSettings,
+    TrainingSettings,
+)
 from ._tabular import Tabular
 from ._wording import in_python
 from .dataset import Dataset, StrPath, _Temporary
 from .errors import ConfigError, DataError, MegabatchError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings_types import ShortSettings
 
 __all__ = [
     "Evaluation",
@@ -58,6 +71,12 @@ def _path_of(data: _Data, purpose: str) -> StrPath | None:
     """The file of a dataset, of a part of one or of a path."""
     _frames.refuse(data, purpose)
     return data.path if isinstance(data, Dataset) else data
+
+
+def _sections(distributed: str | DistributedSettings | None, **sections: object) -> dict[str, object]:
+    """The sections of settings that were given."""
+    sections["distributed"] = {"backend": distributed} if isinstance(distributed, str) else distributed
+    return {name: section for name, section in sections.items() if section is not None}
 
 
 def _job(
@@ -113,16 +132,28 @@ def plan(
     device: str = "auto",
     max_steps: int | None = None,
     memory_bytes: int | None = None,
-    **settings: Any,
+    model: ModelSettings | None = None,
+    training: TrainingSettings | None = None,
+    data: DataSettings | None = None,
+    gpu_optimization: GpuOptimizationSettings | None = None,
+    output: OutputSettings | None = None,
+    distributed: str | DistributedSettings | None = None,
+    **short: Unpack[ShortSettings],
 ) -> Plan:
     """Computes what a run would take, or raises `CapacityError` with the nearest settings that would fit.
 
-    Settings are a YAML file, a mapping such as `{"model": {"hidden": 64}}` or `{"model.hidden": 64}`, and keywords
-    such as `model__hidden=64` or `model={"hidden": 64}`, which go over the others.
+    `config` is the path of a YAML file, or settings by section as in `mb.Settings`, such as
+    `{"model": {"hidden": 64}}`, or by names such as `{"model.hidden": 64}`. Keywords go over it: sections such as
+    `model={"hidden": 64}`, and over them settings of `mb.ShortSettings` such as `model__hidden=64`.
+    `distributed="off"` is its `backend`. `help(mb.Settings)` lists all settings, and `help(mb.ModelSettings)` says what
+    those of a section mean.
     """
-    job = _job(dataset, config, settings, device, max_steps, "plan")
+    sections = _sections(
+        distributed, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
+    )
+    job = _job(dataset, config, {**sections, **short}, device, max_steps, "plan")
     text, facts = _megabatch.plan(job, memory_bytes)
-    return Plan(text, facts)
+    return Plan(in_python(text), facts)
 
 
 @dataclasses.dataclass
@@ -191,27 +222,33 @@ def train(
     init: StrPath | None = None,
     max_steps: int | None = None,
     device: str = "auto",
-    distributed: str | Mapping[str, Any] | None = None,
     progress: bool | None = None,
-    **settings: Any,
+    model: ModelSettings | None = None,
+    training: TrainingSettings | None = None,
+    data: DataSettings | None = None,
+    gpu_optimization: GpuOptimizationSettings | None = None,
+    output: OutputSettings | None = None,
+    distributed: str | DistributedSettings | None = None,
+    **short: Unpack[ShortSettings],
 ) -> Run:
     """Trains a model on the file of a dataset, as `megabatch train` does, to the same weights.
 
-    Settings are given as to `plan`. Without `out`, the folder of the run goes with the run. `on_step` sees each step
-    and may end the run with `step.stop()`; if it raises, the run saves a checkpoint and ends, and the exception comes
-    through. So it does for Ctrl-C. `resume=True` goes on with the run in `out`, and needs no data.
+    Settings are given as to `plan`, and `help(mb.Settings)` lists them. Without `out`, the folder of the run goes with
+    the run. `on_step` sees each step and may end the run with `step.stop()`; if it raises, the run saves a checkpoint
+    and ends, and the exception comes through. So it does for Ctrl-C. `resume=True` goes on with the run in `out`, and
+    needs no data.
 
     Under `mpirun python`, all processes train one model, to the weights of one process; `out` is the same folder for
-    all. `distributed` is `auto`, `mpi` or `off`, or a mapping of the settings `distributed.*`. Without an MPI library,
-    `mpi` raises `DeviceError`. A process trains with others once.
+    all. `distributed` is `auto`, `mpi` or `off`, or settings of the section. Without an MPI library, `mpi` raises
+    `DeviceError`. A process trains with others once.
     """
-    if distributed is not None:
-        own = {"backend": distributed} if isinstance(distributed, str) else distributed
-        settings = {**settings, "distributed": own}
+    sections = _sections(
+        distributed, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
+    )
     keeps = _Temporary() if out is None and not resume else None
     folder = keeps.path / "run" if keeps else out
     call = {
-        "job": _job(dataset, config, settings, device, max_steps, "train"),
+        "job": _job(dataset, config, {**sections, **short}, device, max_steps, "train"),
         "out": folder,
         "init": init,
         "resume": resume,
@@ -225,7 +262,7 @@ def train(
         steps=answer["steps"],
         is_finished=answer["is_finished"],
         best_validation=answer["best_validation"],
-        text=answer["text"],
+        text=in_python(answer["text"]),
         facts=answer["facts"],
         _keeps=kept,
     )
@@ -326,7 +363,8 @@ class Run:
         _check_part(part)
         file = _path_of(data, "evaluate")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
-        return Evaluation(*_megabatch.evaluate(asked, part))
+        text, facts = _megabatch.evaluate(asked, part)
+        return Evaluation(in_python(text), facts)
 
     def predict(
         self,
@@ -558,7 +596,7 @@ class Predictions(Tabular):
             instruments=None if names is None else [names[n] for n in np.frombuffer(of_sample, dtype=np.int32)[own]],
             folds=None,
             step=answer["step"],
-            notes=answer["notes"],
+            notes=[in_python(note) for note in answer["notes"]],
         )
 
     @staticmethod
@@ -667,7 +705,7 @@ class Follower:
         self._lines += text.count(b"\n")
         lines, notes, refused = self._native.push(text)
         for note in notes:
-            log.warning("%s", note)
+            log.warning("%s", in_python(note))
         forecasts = [Forecast._of(line) for line in lines]
         return (forecasts, None) if refused is None else (forecasts[: refused[0]], refused[1])
 

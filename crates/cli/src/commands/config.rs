@@ -1,7 +1,7 @@
 //! `megabatch config`: every key, its values and its default.
 
 use megabatch_run::Result;
-use megabatch_run::config::{reference_page, template};
+use megabatch_run::config::{reference_json, reference_page, template};
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -23,5 +23,5 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         return Ok(Answer::new(yaml.clone(), &json!({ "yaml": yaml })));
     }
     let page = reference_page();
-    Ok(Answer::new(page.clone(), &json!({ "markdown": page })))
+    Ok(Answer::new(page.clone(), &json!({ "markdown": page, "settings": reference_json() })))
 }

@@ -1,5 +1,7 @@
 //! Sources of settings, seen in the `config.yaml` that a run keeps.
 
+use serde_json::json;
+
 use crate::stage::{SMALL, Stage};
 
 /// Trains a step with `arguments` and the environment `variables`; the run's configuration, one
@@ -92,4 +94,26 @@ fn the_page_of_all_keys_is_printed() {
     let page = Stage::new().said("config");
     let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
     assert_eq!(page, std::fs::read_to_string(committed).unwrap());
+}
+
+#[test]
+fn all_keys_are_listed_for_programs() {
+    let listed = Stage::new().succeeds("config");
+    let settings = listed["settings"].as_array().unwrap();
+    let page = listed["markdown"].as_str().unwrap();
+    let rows = page.lines().take_while(|line| !line.starts_with("Aliases")).filter(|line| line.starts_with("| `"));
+    assert_eq!(settings.len(), rows.count());
+    let named = |name: &str| settings.iter().find(|setting| setting["name"] == name).unwrap();
+    let hidden = json!({
+        "name": "model.hidden",
+        "default": "64",
+        "values": { "type": "integer", "minimum": 1, "maximum": 65536 },
+        "meaning": "Hidden units H of each LSTM.",
+    });
+    assert_eq!(*named("model.hidden"), hidden);
+    assert_eq!(
+        named("data.residency")["values"],
+        json!({ "anyOf": [{ "enum": ["auto"] }, { "enum": ["resident", "streamed"] }] })
+    );
+    assert_eq!(named("output.dir")["default"], json!(null));
 }

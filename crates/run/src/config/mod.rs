@@ -21,6 +21,7 @@ use keys::{ALIASES, VALUE_ALIASES};
 pub(crate) use keys::{Condition, Key, RunTraits, Setting, keys};
 pub(crate) use keys::{data, distributed, gpu_optimization, model, output, training};
 use megabatch_nn::loss::Ascending;
+use serde_json::json;
 
 use value::{Read, Value};
 use written::Written;
@@ -308,6 +309,16 @@ pub fn reference_page() -> String {
         page.push_str(&format!("| `{}` | `{}` | `{}` |\n", alias.key, alias.text, alias.means));
     }
     page
+}
+
+/// The settings of the page of all keys, in its order, for programs: each with its default as a
+/// user writes it (none for a setting without one), its values as a JSON Schema, and its meaning.
+pub fn reference_json() -> serde_json::Value {
+    let setting = |key: &Key| {
+        let default = (!key.default.is_empty()).then_some(key.default);
+        json!({ "name": key.path, "default": default, "values": key.kind.schema(), "meaning": key.doc.trim() })
+    };
+    keys().map(setting).collect()
 }
 
 /// Every key with its default and its meaning as a configuration file, which changes nothing as it

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use megabatch_nn::loss::Ascending;
+use serde_json::json;
 
 use super::tasks::{TaskList, parse_ascending, parse_numbers};
 use crate::text::Duration;
@@ -144,6 +145,29 @@ impl Kind {
             Kind::Duration => Duration::EXPECTED.to_owned(),
             Kind::OrWord { word, otherwise: Kind::Choice { words } } => format!("{word}, {}", words().join(", ")),
             Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.expected()),
+        }
+    }
+
+    /// Allowed values as a JSON Schema. Text without a pattern may be a path.
+    pub(crate) fn schema(&self) -> serde_json::Value {
+        match self {
+            Kind::Bool => json!({ "type": "boolean" }),
+            Kind::Count { min, max: u64::MAX } => json!({ "type": "integer", "minimum": min }),
+            Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Kind::Number { above } if *above < 0.0 => json!({ "type": "number", "minimum": 0 }),
+            Kind::Number { above } => json!({ "type": "number", "exclusiveMinimum": above }),
+            Kind::Probability => json!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 }),
+            Kind::Text => json!({ "type": "string" }),
+            Kind::Choice { words } => json!({ "enum": words() }),
+            Kind::Fractions => json!({ "type": "array", "items": { "type": "number" }, "minItems": 3, "maxItems": 3 }),
+            Kind::Levels | Kind::Ascending => {
+                json!({ "anyOf": [{ "type": "number" }, { "type": "array", "items": { "type": "number" } }] })
+            }
+            Kind::Tasks => {
+                json!({ "anyOf": [{ "enum": ["none"] }, { "type": "array", "items": { "type": "object" } }] })
+            }
+            Kind::Duration => json!({ "type": "string", "pattern": "^[0-9]+[dhms]$" }),
+            Kind::OrWord { word, otherwise } => json!({ "anyOf": [{ "enum": [word] }, otherwise.schema()] }),
         }
     }
 }

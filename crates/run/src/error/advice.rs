@@ -20,7 +20,7 @@ pub(crate) fn advice(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
 fn training_advice(error: &TrainerError) -> Option<&'static str> {
     Some(match error {
         TrainerError::NotOnGpu { .. } | TrainerError::Model(ModelError::NotOnGpu { .. }) => "use `--device cpu`",
-        TrainerError::NeedsSeries { .. } => "megabatch convert turns them into series",
+        TrainerError::NeedsSeries { .. } => "`megabatch convert` turns them into series",
         TrainerError::NotDistributed { .. } => "use `--distributed off`, or change it",
         TrainerError::TooManyRanks { .. } => "`--set distributed.idle_ranks=allow` lets them wait",
         TrainerError::ReadoutLevel { .. } => "or leave it at auto",
@@ -100,7 +100,7 @@ mod tests {
         let error = TrainerError::NeedsSeries { setting: "carry_state", value: "true", expected: "false for windows" };
         assert_eq!(
             Error::from(error).to_string(),
-            "training.carry_state is true: expected false for windows; megabatch convert turns them into series"
+            "training.carry_state is true: expected false for windows; `megabatch convert` turns them into series"
         );
         let error = BarsError::UnknownPipSize { symbol: "X".to_owned() };
         assert!(Error::from(error).to_string().ends_with("; use `--target log_return` or `--pip-size`"));

@@ -79,7 +79,7 @@ pub fn export(request: &ExportRequest, host: &Host<'_>) -> Result<CommandReport>
     let ExportRequest { run, format, out, checkpoint, onnx } = request;
     let format = ExportFormat::choose(out, *format)?;
     if let (ExportFormat::Safetensors, Some(option)) = (format, onnx.first_given()) {
-        return Err(Error::usage(format!("{option} is for --format onnx; weights in safetensors are as they are")));
+        return Err(Error::usage(format!("{option} is for ONNX; weights in safetensors are as they are")));
     }
     output::check(out, &[])?;
     let folder = RunFolder::open(run)?;

@@ -102,8 +102,8 @@ fn check(folder: &RunFolder, model: &Model, options: &OnnxOptions) -> Result<()>
     let run = folder.root().display();
     if model.config().is_over_graphs() {
         return Err(Error::usage(format!(
-            "{run}: its samples are the nodes of graphs, and only models whose samples stand alone are written as ONNX; --format safetensors writes \
-             its weights"
+            "{run}: its samples are the nodes of graphs, and only models whose samples stand alone are written as ONNX; its weights are \
+             written as safetensors"
         )));
     }
     if streams(&folder.config(&[])?) && !options.stateless {

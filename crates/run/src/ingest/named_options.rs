@@ -47,16 +47,17 @@ impl Recipe {
     /// takes them: `("timeframes", "M1:480,H1:96")`.
     ///
     /// # Errors
-    /// A usage error that names the option and what was expected.
+    /// A usage error that names the option, as an argument of Python, and what was expected.
     pub fn from_options<'a>(bars: Vec<PathBuf>, options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
         let mut recipe = Recipe { bars, ..Recipe::default() };
         for (name, value) in options {
+            let argument = argument(name);
             if !NAMES.contains(&name) {
-                return Err(unknown(name).with_field("key", name));
+                return Err(unknown(&argument).with_field("key", argument));
             }
             let fault = |expected: String| {
-                let error = Error::usage(format!("{name}={value}: {expected}"));
-                error.with_field("key", name).with_field("found", value).with_field("expected", expected)
+                let error = Error::usage(format!("{argument}={value}: {expected}"));
+                error.with_field("key", argument.clone()).with_field("found", value).with_field("expected", expected)
             };
             if let Some(reason) = reason(name, value) {
                 return Err(fault(reason));
@@ -68,9 +69,15 @@ impl Recipe {
     }
 }
 
+/// The name of an option as an argument of Python.
+fn argument(option: &str) -> String {
+    option.replace('-', "_")
+}
+
 fn unknown(name: &str) -> Error {
-    let nearest = NAMES.into_iter().min_by_key(|known| strsim::damerau_levenshtein(known, name)).unwrap_or_default();
-    Error::usage(format!("{name}: no option of a recipe; the nearest is {nearest}, and all are {}", NAMES.join(", ")))
+    let known = NAMES.map(argument);
+    let nearest = known.iter().min_by_key(|known| strsim::damerau_levenshtein(known, name)).expect("there are options");
+    Error::usage(format!("{name}: no option of a recipe; the nearest is {nearest}, and all are {}", known.join(", ")))
 }
 
 /// Reason why the text is no value of the option, from the value's type.
@@ -134,6 +141,8 @@ mod tests {
     fn a_wrong_option_is_named_with_what_was_expected() {
         for (option, message) in [
             (("horizn", "3"), "the nearest is horizon"),
+            (("on-eror", "skip"), "on_eror: no option of a recipe; the nearest is on_error, and all are base"),
+            (("on-error", "x"), "on_error=x: expected fail, skip or repair"),
             (("horizon", "x"), "horizon=x: expected a whole number"),
             (("timeframes", "M1:0"), "timeframes=M1:0: `M1:0` is no window"),
             (("target", "moves"), "target=moves: "),

@@ -163,7 +163,7 @@ impl Recipe {
         }
         if self.label_end.is_some() && self.target.file_columns().is_empty() {
             return Err(Error::usage(format!(
-                "--label-end: the labels of --target {} end by themselves; it goes with --target column:NAME",
+                "--label-end: the labels of `--target {}` end by themselves; it goes with `--target column:NAME`",
                 self.target
             )));
         }

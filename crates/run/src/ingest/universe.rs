@@ -99,7 +99,7 @@ fn warnings(recordings: &[Recording]) -> Vec<String> {
     let more = warnings.len().saturating_sub(WARNINGS_MAX);
     warnings.truncate(WARNINGS_MAX);
     if more > 0 {
-        warnings.push(format!("  and {more} more warnings, all of them in the answer of --json"));
+        warnings.push(format!("  and {more} more warnings, which --json lists"));
     }
     warnings
 }

@@ -133,7 +133,7 @@ impl StreamingModel {
         require_functions(&recipe, request, host)?;
         if recipe.calendar == Calendar::Common {
             return Err(refuse(
-                "the data were made with --calendar common, and bars of one instrument do not show which times are common; make them with --calendar all",
+                "the data were made with `--calendar common`, and bars of one instrument do not show which times are common; make them with `--calendar all`",
             ));
         }
         let instruments = provenance["instruments"].as_array().map_or(&[][..], Vec::as_slice);

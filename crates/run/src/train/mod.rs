@@ -118,7 +118,7 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     if let Some(folds) = FoldPlan::from_config(&config)? {
         if ranks.is_some() {
             return Err(Error::usage(
-                "a run of several folds is not supported by several processes yet; use --distributed off, or train one fold at a time",
+                "a run of several folds is not supported by several processes yet; use `--distributed off`, or train one fold at a time",
             ));
         }
         return folds::train_folds(request, &folder, config, folds, host);

@@ -9,7 +9,7 @@ const CASES: &[Case] = &[
         given: make_run,
         command: "export --run run --out model.safetensors --batch 4",
         exit_code: USAGE,
-        says: &["--batch is for --format onnx"],
+        says: &["--batch is for ONNX"],
     },
     Case {
         what: "a format and another ending",
@@ -51,7 +51,7 @@ const CASES: &[Case] = &[
         },
         command: "export --run run --out model.onnx",
         exit_code: USAGE,
-        says: &["run: its samples are the nodes of graphs", "--format safetensors writes its weights"],
+        says: &["run: its samples are the nodes of graphs", "its weights are written as safetensors"],
     },
 ];
 

@@ -114,7 +114,7 @@ fn require_fitting_pip(symbol: &str, pip_size: f64, close: f64) -> Result<()> {
     Err(Error::data(format!(
         "{symbol}: a close of {close} is {pips:.3e} pips of {pip_size}: expected {} to {:.0}, as prices of currency pairs \
          have; if the prices are in points or otherwise scaled, divide them, or state the size of a pip in their unit with \
-         --pip-size; or take --target log_return",
+         --pip-size; or take `--target log_return`",
         PRICE_PIPS.start(),
         PRICE_PIPS.end()
     )))
@@ -123,7 +123,7 @@ fn require_fitting_pip(symbol: &str, pip_size: f64, close: f64) -> Result<()> {
 pub(super) fn common_times_warning(dropped: usize, all: usize) -> Option<String> {
     (dropped > 0).then(|| {
         format!(
-            "{dropped} of {all} bars dropped: fewer than half of the instruments that are listed then have one (--calendar common)"
+            "{dropped} of {all} bars dropped: fewer than half of the instruments that are listed then have one (`--calendar common`)"
         )
     })
 }
