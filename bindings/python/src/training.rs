@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use megabatch_run::config::SettingSources;
 use megabatch_run::evaluate::{EvaluateRequest, Part};
 use megabatch_run::export::{ExportRequest, NamedTensor, OnnxOptions};
+use megabatch_run::import::ImportRequest;
 use megabatch_run::plan::PlanRequest;
 use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted};
 use megabatch_run::train::{BestValidation, Start, TrainRequest, Training};
@@ -124,6 +125,22 @@ pub(crate) fn train<'py>(py: Python<'py>, call: Named<TrainCall>) -> PyResult<Fa
     answer.set_item("text", text)?;
     answer.set_item("facts", totals)?;
     Ok(dict(answer))
+}
+
+/// Makes a run of weights from elsewhere, in a file of safetensors.
+#[pyfunction]
+pub(crate) fn import_weights<'py>(
+    py: Python<'py>,
+    weights: PathBuf,
+    job: Named<Job>,
+    out: PathBuf,
+) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let Named(job) = job;
+    let request = ImportRequest { weights, settings: job.settings(), data: job.data, out };
+    let host = PythonHost::new(None, None);
+    let report = host.run(py, |host| megabatch_run::import::import(&request, host))?.or_raise(py)?;
+    told(py, &report)
 }
 
 fn part_of(name: Option<&str>) -> PyResult<Option<Part>> {

@@ -26,6 +26,21 @@ STEPS_MAX = 2_000
 SETTINGS = ["--set", "model.hidden=4", "--set", "gpu_optimization.batch_size=32"]
 
 
+class FakeTensor:
+    """A tensor of PyTorch, as far as its numbers are read."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def detach(self) -> FakeTensor:
+        return self
+
+    cpu = float = detach
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self._values, dtype)
+
+
 class Training(InFolder):
     def setUp(self) -> None:
         super().setUp()
@@ -88,6 +103,9 @@ class Training(InFolder):
             self.assertEqual((plan.facts["model"]["hidden"], plan.facts["batch_size"]), (4, 32))
         self.assertEqual(plan.memory_bytes, plan.facts["memory"]["total_bytes"])
         self.assertIn("peak memory", str(plan))
+        shown = plans[0]._repr_html_()
+        for said in (f"<td>{plans[0].steps}</td>", f"{plans[0].memory_bytes / 1e6:,.1f} MB", "samples, validation"):
+            self.assertIn(said, shown)
         listed = mb.plan(self.ds, MODEL, data={"split": [0.8, 0.1, 0.1]}, training={"clip_norm": "none"})
         self.assertGreater(listed.facts["split"]["train"], plans[0].facts["split"]["train"])
 
@@ -294,6 +312,30 @@ class Training(InFolder):
             run.export(self.folder / "model.txt")
         again = mb.load_run(run.path)
         self.assertEqual(again.evaluate().facts["rmse"], evaluation.facts["rmse"])
+
+    def test_weights_from_elsewhere_become_a_run(self) -> None:
+        ds = self.series()
+        trained = mb.train(ds, max_steps=3, **MODEL)
+        expected = trained.predict(ds)
+        weights = trained.weights()
+        file = self.folder / "weights.safetensors"
+        trained.export(file)
+        for given in (weights, {name: FakeTensor(own) for name, own in weights.items()}, file):
+            run = mb.import_weights(given, ds, **MODEL)
+            np.testing.assert_array_equal(run.predict(ds).values, expected.values)
+            np.testing.assert_equal(run.weights(checkpoint="last"), weights)
+        self.assertEqual(run.steps, 0)
+        out = self.folder / "imported"
+        self.assertEqual(mb.import_weights(weights, ds, out=out, **MODEL).path, out)
+        self.assertEqual(mb.train(out=out, resume=True, max_steps=2).steps, 2)
+        name = next(iter(weights))
+        for wrong, message in [
+            ({**weights, name: "text"}, f"weights: {name} is a str"),
+            ({**weights, name: weights[name][:-1]}, name),
+            ({key: own for key, own in weights.items() if key != name}, name),
+        ]:
+            with self.assertRaisesRegex((mb.ConfigError, mb.DataError), message):
+                mb.import_weights(wrong, ds, **MODEL)
 
     def test_folds_predict_what_their_models_have_not_seen(self) -> None:
         run = self.run_of(data={"walk_forward": 3})

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _frames, _functions, _megabatch, _settings
+from . import _frames, _functions, _megabatch, _safetensors, _settings
 from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
+from ._html import table
 from ._settings_types import (
     DataSettings,
     DistributedSettings,
@@ -49,6 +50,7 @@ __all__ = [
     "Run",
     "StandardErrors",
     "Step",
+    "import_weights",
     "load_run",
     "plan",
     "train",
@@ -120,8 +122,23 @@ class Plan:
         """Remarks on the settings and the data."""
         return [in_python(note) for note in self.facts["notes"]]
 
+    def _repr_html_(self) -> str:
+        """What a run takes, a row a fact."""
+        split, memory = self.facts["split"], self.facts["memory"]
+        rows = [[f"samples, {part}", f"{split[part]:,}"] for part in ("train", "validation", "test")]
+        batch = self.facts["batch_size"] * self.facts["accumulation_steps"]
+        rows += [["samples a step", f"{batch:,}"], ["steps", f"{self.steps:,}"], ["weights", f"{self.parameters:,}"]]
+        rows += [[f"memory, {phase['name']}", _megabytes(phase["bytes"])] for phase in memory["phases"]]
+        rows += [["peak memory", _megabytes(self.memory_bytes)], ["available", _megabytes(memory["available_bytes"])]]
+        rows += [["warning", own] for own in self.warnings] + [["note", own] for own in self.notes]
+        return table(f"Plan of {self.facts['data']['path']}", ["", ""], rows)
+
     def __repr__(self) -> str:
         return self.text
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
 
 
 def plan(
@@ -266,6 +283,42 @@ def train(
         facts=answer["facts"],
         _keeps=kept,
     )
+
+
+def import_weights(
+    weights: StrPath | Mapping[str, Any],
+    dataset: _Data = None,
+    /,
+    config: _settings.Config = None,
+    *,
+    out: StrPath | None = None,
+    model: ModelSettings | None = None,
+    training: TrainingSettings | None = None,
+    data: DataSettings | None = None,
+    gpu_optimization: GpuOptimizationSettings | None = None,
+    output: OutputSettings | None = None,
+    **short: Unpack[ShortSettings],
+) -> Run:
+    """Makes a run of weights from elsewhere, which can be evaluated, used and trained on.
+
+    `weights` are a file of safetensors, or tensors or arrays by name, such as the `state_dict` of the module in
+    docs/reference/weights.md: PyTorch's names, shapes and gate order. `dataset` has the shape of the model, and its
+    targets are predicted as they are. Settings are given as to `train`; those of the model fit the weights.
+    """
+    sections = _sections(
+        None, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
+    )
+    job = _job(dataset, config, {**sections, **short}, "cpu", None, "import_weights")
+    keeps = _Temporary()
+    file: StrPath
+    if isinstance(weights, Mapping):
+        file = keeps.path / "weights.safetensors"
+        _safetensors.write(file, weights)
+    else:
+        file = weights
+    text, facts = _megabatch.import_weights(file, job, keeps.path / "run" if out is None else out)
+    kept = (keeps, dataset if isinstance(dataset, Dataset) else None)
+    return Run(facts["run"], steps=0, text=in_python(text), facts=facts, _keeps=kept)
 
 
 def load_run(folder: StrPath) -> Run:
