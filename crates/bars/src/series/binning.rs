@@ -264,37 +264,40 @@ mod tests {
         #[test]
         fn bins_of_clocks_agree_with_a_search(
             place in 0..WEEKS.len(), timeframe in 0..TIMEFRAMES.len(), first in 8_600usize..10_200,
-            steps in prop::collection::vec(prop_oneof![9 => 1usize..60, 1 => 60usize..4_000], 1..80),
+            steps in prop::collection::vec(prop_oneof![9 => 1usize..60, 1 => 60usize..4_000, 2 => Just(0)], 1..80),
         ) {
             let (week, timeframe) = (&WEEKS[place], TIMEFRAMES[timeframe]);
             let starts = week.starts(timeframe);
-            let mut bars = Bars::with_capacity(Timeframe::M1, 0);
-            let mut at = 10 * 1_440 + first;
-            for step in steps {
-                // The week of the last bar ends within the weeks that are searched.
-                if at < 26 * 1_440 {
-                    bars.push(minute(week.first + at as i64, at as f64));
-                }
-                at += step;
-            }
-            let minutes: Vec<i64> = bars.open_time.iter().map(|time| time / MINUTE_NS).collect();
             let bin = |minute: i64| starts.partition_point(|&start| start <= minute);
-            let mut expected = Vec::new();
-            for own in minutes.chunk_by(|&one, &next| bin(one) == bin(next)) {
-                let (start, end) = (starts[bin(own[0]) - 1], starts[bin(own[0])]);
-                let last = minutes[minutes.len() - 1];
-                if end <= last + 1 {
-                    expected.push((start, end, own[0], own.len()));
+            let mut minutes = Vec::new();
+            let mut at = week.first + 10 * 1_440 + first as i64;
+            for step in steps {
+                // A step of 0 goes on to the last minute of a bin.
+                let last = starts[bin(at)] - 1;
+                at = if step == 0 && minutes.last() != Some(&last) { last } else { at };
+                // The week of the last bar ends within the weeks that are searched.
+                if at < week.first + 26 * 1_440 && minutes.last() != Some(&at) {
+                    minutes.push(at);
                 }
+                at = (at + step as i64).min(week.first + 26 * 1_440);
             }
-            let found = closed_on(&week.clock, &bars, timeframe).unwrap();
-            let found: Vec<(i64, i64, i64, usize)> = (0..found.len())
-                .map(|bin| {
+            let expected = |minutes: &[i64]| -> Vec<(i64, i64, i64, usize)> {
+                let last = minutes[minutes.len() - 1];
+                let bins = minutes.chunk_by(|&one, &next| bin(one) == bin(next));
+                let facts = |own: &[i64]| (starts[bin(own[0]) - 1], starts[bin(own[0])], own[0], own.len());
+                bins.map(facts).filter(|&(_, end, ..)| end <= last + 1).collect()
+            };
+            for count in 1..=minutes.len() {
+                let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+                minutes[..count].iter().for_each(|&at| bars.push(minute(at, (at - week.first) as f64)));
+                let found = closed_on(&week.clock, &bars, timeframe).unwrap();
+                let facts = |bin: usize| {
                     let [open, end] = [found.open_time[bin], found.close_time(bin)].map(|time| time / MINUTE_NS);
                     (open, end, week.first + found.open[bin] as i64, found.volume[bin] as usize)
-                })
-                .collect();
-            prop_assert_eq!(found, expected, "{} {}", week.clock, timeframe);
+                };
+                let found: Vec<(i64, i64, i64, usize)> = (0..found.len()).map(facts).collect();
+                prop_assert_eq!(found, expected(&minutes[..count]), "{} {}", week.clock, timeframe);
+            }
         }
 
         /// Every bin is what a search over all base bars says it is.
