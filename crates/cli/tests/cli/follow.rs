@@ -313,6 +313,8 @@ fn what_cannot_be_followed_is_refused() {
     let made = "--timeframes M1:5,M5:3 --features body,spread_pips --horizon 2";
     stage.succeeds(&format!("ingest EURUSD.csv --out series.h5 {RECIPE}"));
     stage.succeeds(&format!("ingest EURUSD.csv --out spread.h5 {made}"));
+    let plan = stage.succeeds(&format!("plan --data spread.h5 --set data.purge=0s {SMALL}"));
+    assert_eq!(plan["uses"][0], "no `predict --follow`: the feature spread_pips needs whole files");
     stage.succeeds(&format!("ingest EURUSD.csv --out other.h5 {}", made.replace("spread_pips", "range")));
     for (run, data, settings) in [
         ("rounded", "series.h5", "--set training.carry_state=true --set training.precision=fp16"),

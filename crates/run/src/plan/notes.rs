@@ -1,6 +1,7 @@
 //! Notes on a run's settings and data before it starts.
 
 use megabatch_amp::Precision;
+use megabatch_bars::Feature;
 use megabatch_chunk_io::Source;
 use megabatch_nn::loss::Loss;
 use megabatch_nn_cpu::instructions;
@@ -83,9 +84,13 @@ pub(crate) fn uses(setup: &TrainingSetup) -> Vec<String> {
     }
     let carries = streams(&setup.config);
     let steps: usize = setup.data.samples().shape().timeframes.iter().map(|timeframe| timeframe.steps).sum();
-    let is_series = setup.data.source().and_then(Source::series).is_some();
+    let series = setup.data.source().and_then(Source::series);
+    let spread = Feature::SpreadPips.name();
+    let has_spread =
+        series.is_some_and(|series| series.file().timeframes()[0].feature_names().iter().any(|own| own == spread));
     let follow = match (precision(&setup.config), carries) {
-        _ if !is_series => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
+        _ if series.is_none() => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
+        _ if has_spread => format!("no `predict --follow`: the feature {spread} needs whole files"),
         (Precision::Fp16, _) => "no `predict --follow`, which computes in fp32 or bf16".to_owned(),
         (_, true) => "`predict --follow` takes one step a bar".to_owned(),
         (_, false) => {
