@@ -13,6 +13,7 @@ mod read;
 mod series;
 mod spill;
 mod spool;
+mod ticks;
 mod time;
 mod unknown_name;
 
@@ -69,6 +70,11 @@ pub use series::streamed::{
 pub use series::target::{ColumnTargets, TargetKind, TargetOrigin};
 pub use series::triple_barrier::{BarrierUnit, TripleBarrier};
 pub use spool::SpooledBars;
+pub use ticks::aggregator::TickBar;
+pub use ticks::bar_rule::BarRule;
+pub use ticks::format::TickFormat;
+pub use ticks::options::{TickOptions, TickPrice, TickVolume};
+pub use ticks::reader::{DroppedTicks, TickBarReader, TickSummary};
 pub use time::bin_clock::BinClock;
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;

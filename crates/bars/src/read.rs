@@ -32,6 +32,7 @@ use crate::read::joined::{RowLines, join_equal};
 use crate::read::profile::BarProfile;
 use crate::read::summary::{FileSummary, ReadSummary};
 use crate::spool::{SpoolWriter, SpooledBars};
+use crate::ticks::file::TickForm;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{RowTime, display_duration, display_utc};
 use crate::time::zone::Zone;
@@ -128,6 +129,12 @@ impl StoredRecording {
     }
 }
 
+/// The error of a file that is not recognised; that of ticks, if it has some.
+fn or_ticks(error: Error, path: &Path) -> Error {
+    let format = if let Error::UnknownFormat { .. } = error { TickForm::format_of_file(path) } else { None };
+    format.map_or(error, |format| Error::Ticks { path: path.to_owned(), format: format.name() })
+}
+
 pub(crate) fn read_in<P: AsRef<Path>>(
     paths: &[P],
     options: &ReadOptions,
@@ -135,7 +142,8 @@ pub(crate) fn read_in<P: AsRef<Path>>(
 ) -> Result<StoredRecording> {
     let symbol = common_symbol(paths, options)?;
     let read_file = |path: &P| {
-        let mut source = BarFile::read(path.as_ref(), options, place)?;
+        let mut source =
+            BarFile::read(path.as_ref(), options, place).map_err(|error| or_ticks(error, path.as_ref()))?;
         if paths.len() > 1 {
             source.rows.seal()?;
         }

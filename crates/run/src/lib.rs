@@ -30,6 +30,7 @@ mod run_folder;
 mod setup;
 pub mod synth;
 pub mod text;
+pub mod ticks;
 pub mod train;
 mod trained;
 mod unit_names;

@@ -178,6 +178,13 @@ fn in_parentheses(field: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&field[..open], inner.trim_ascii()))
 }
 
+/// The column of times, or those of dates and of times of day.
+pub(crate) fn time_columns(names: &[String]) -> Option<(usize, Option<usize>)> {
+    let (date, clock, stamp) = (column(names, DATES), column(names, CLOCKS), column(names, STAMPS));
+    let time = stamp.or(date).or(clock)?;
+    Some((time, clock.filter(|_| stamp.is_none() && date.is_some())))
+}
+
 /// The columns of these names.
 fn by_names(names: &[String]) -> HeaderLine {
     let column = |known: &[&str]| column(names, known);
@@ -190,10 +197,8 @@ fn by_names(names: &[String]) -> HeaderLine {
         let missing = prices.iter().find_map(|(name, found)| found.is_none().then_some(*name));
         return HeaderLine::Partial { missing: missing.expect("not all four were found") };
     };
-    let (date, clock, stamp) = (column(DATES), column(CLOCKS), column(STAMPS));
-    let index = names.first().filter(|name| name.is_empty()).map(|_| 0);
-    let Some(time) = stamp.or(date).or(clock).or(index) else { return HeaderLine::Partial { missing: "date" } };
-    let clock = clock.filter(|_| stamp.is_none() && date.is_some());
+    let index = names.first().filter(|name| name.is_empty()).map(|_| (0, None));
+    let Some((time, clock)) = time_columns(names).or(index) else { return HeaderLine::Partial { missing: "date" } };
     HeaderLine::Named(BarColumns {
         time,
         clock,
@@ -322,7 +327,8 @@ fn column(names: &[String], known: &[&str]) -> Option<usize> {
     known.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
 }
 
-fn normalised(name: &[u8]) -> String {
+/// A name in lower case, letters and digits only.
+pub(crate) fn normalised(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

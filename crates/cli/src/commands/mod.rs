@@ -20,6 +20,7 @@ mod monitor;
 mod plan;
 mod predict;
 mod synth;
+mod ticks;
 mod train;
 mod trained;
 
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Demo(demo::Args),
     Doctor(doctor::Args),
     Ingest(Box<ingest::Args>),
+    Ticks(Box<ticks::Args>),
     Synth(synth::Args),
     Inspect(inspect::Args),
     Leak(leak::Args),
@@ -81,6 +83,7 @@ pub(crate) fn run(command: Command, form: Form) -> Result<Answer> {
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ingest(args) => ingest::run(&args),
+        Command::Ticks(args) => ticks::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Leak(args) => leak::run(&args),

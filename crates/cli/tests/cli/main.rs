@@ -37,6 +37,7 @@ mod snapshot;
 mod stage;
 mod streamed;
 mod target_scaling;
+mod ticks;
 mod train;
 mod universe;
 mod walk_forward;

@@ -158,7 +158,7 @@ fn the_commands_of_the_guide_run() {
 /// form.
 #[test]
 fn the_commands_for_the_files_of_vendors_run() {
-    for (page, commands_min) in [("metatrader", 9), ("dukascopy-binance", 8), ("bid-ask", 4)] {
+    for (page, commands_min) in [("metatrader", 9), ("dukascopy-binance", 8), ("bid-ask", 4), ("ticks", 6)] {
         let stage = Stage::new();
         write_exports(&stage);
         assert!(check_page_on(&stage, &workspace().join(format!("docs/guide/{page}.md"))) >= commands_min, "{page}");
@@ -166,7 +166,7 @@ fn the_commands_for_the_files_of_vendors_run() {
 }
 
 /// Minutes of the first four weeks of January 2018 as MetaTrader 5, Dukascopy and Binance write
-/// them, and as a file of the bid and one of the ask.
+/// them, as a file of the bid and one of the ask, and as ticks.
 fn write_exports(stage: &Stage) {
     stage.succeeds("synth bars.csv --days 28");
     let bars = stage.text("bars.csv");
@@ -197,6 +197,26 @@ fn write_exports(stage: &Stage) {
             format!("{day}.{month}.{year} {}:00.000,{prices},{}.5\n", minute.clock, minute.volume)
         },
     );
+
+    // Two quotes a minute.
+    write(
+        "ticks/EURUSD_201801010000_201801282359.csv",
+        "<DATE>\t<TIME>\t<BID>\t<ASK>\t<LAST>\t<VOLUME>\t<FLAGS>\r\n",
+        &|minute| {
+            let (day, clock, open, close) =
+                (minute.day.replace('-', "."), minute.clock, minute.prices[0], minute.prices[3]);
+            let ask = open + 2e-5;
+            format!(
+                "{day}\t{clock}:00.125\t{open:.5}\t{ask:.5}\t\t\t6\r\n{day}\t{clock}:59.000\t{:.5}\t\t\t\t2\r\n",
+                close.min(ask)
+            )
+        },
+    );
+    write("ticks/EURUSD_Ticks_01.01.2018-28.01.2018.csv", "Gmt time,Ask,Bid,AskVolume,BidVolume\n", &|minute| {
+        let day: Vec<&str> = minute.day.split('-').rev().collect();
+        let (day, bid) = (day.join("."), minute.prices[3]);
+        format!("{day} {}:30.250,{:.5},{bid:.5},0.75,1.12\n", minute.clock, bid + 3e-5)
+    });
 
     for (month, epoch, unit) in [("2024-12", 1_733_011_200, 1_000), ("2025-01", 1_735_689_600, 1_000_000)] {
         write(&format!("binance/BTCUSDT-1m-{month}.csv"), "", &|minute| {

@@ -36,6 +36,13 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::BadRow { .. } => {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }
+        BarsError::Ticks { .. } => "`megabatch ticks` makes bars of them",
+        BarsError::BadTick { .. } => "`--on-error skip` drops such ticks and counts them",
+        BarsError::UnknownTickZone { .. } => "use `--zone`, which is new-york+7 for most brokers",
+        BarsError::UnknownPoint { .. } => "use `--point`",
+        BarsError::NoTickPrice { .. } => "use `--price`",
+        BarsError::NoTickVolume { .. } => "use `--volume ticks`, or `--bars ticks:N`",
+        BarsError::NoFullBar { .. } => "use `--bars`",
         BarsError::Crossed { .. } => "`--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
         BarsError::Several { failed, .. } => for_instruments(failed),
         BarsError::Overlap { earlier, later, .. } if are_sides(earlier, later) => {

@@ -89,7 +89,8 @@ fn file_fields(error: &FileError) -> Fields {
 
 fn bars_fields(error: &BarsError) -> Fields {
     match error {
-        BarsError::BadRow { path: file, line, kind, expected, text } => vec![
+        BarsError::BadRow { path: file, line, kind, expected, text }
+        | BarsError::BadTick { path: file, line, kind, expected, text } => vec![
             ("file", path(file)),
             ("line", json!(line)),
             ("fault", json!(kind.to_string())),
@@ -109,6 +110,8 @@ fn bars_fields(error: &BarsError) -> Fields {
         BarsError::NotAFile { path: file, .. }
         | BarsError::Open { path: file, .. }
         | BarsError::UnknownFormat { path: file, .. }
+        | BarsError::Ticks { path: file, .. }
+        | BarsError::UnknownTicks { path: file, .. }
         | BarsError::ColumnOrder { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
         _ => Vec::new(),

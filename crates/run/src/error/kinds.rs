@@ -138,6 +138,10 @@ fn bars_kind(error: &megabatch_bars::Error) -> Option<Kind> {
         Error::Invalid { .. }
         | Error::UnknownName { .. }
         | Error::UnknownPipSize { .. }
+        | Error::UnknownPoint { .. }
+        | Error::UnknownTickZone { .. }
+        | Error::NoTickPrice { .. }
+        | Error::NoTickVolume { .. }
         | Error::NotAMultiple { .. } => Kind::Usage,
         _ => Kind::Data,
     })
