@@ -63,10 +63,10 @@ mod tests {
             assert_eq!(text.parse::<BarRule>().unwrap().to_string(), text);
         }
         for wrong in
-            ["", "M2", "ticks", "ticks:0", "ticks:-1", "ticks:1.5", "volume:0", "volume:inf", "volume:nan", "x:1"]
+            ["", "M7", "ticks", "ticks:0", "ticks:-1", "ticks:1.5", "volume:0", "volume:inf", "volume:nan", "x:1"]
         {
             let error = wrong.parse::<BarRule>().unwrap_err().to_string();
-            assert!(error.contains("M1, M5, M15, M30, H1, H4, D1, W1, ticks:N or volume:V"), "{wrong}: {error}");
+            assert!(error.contains("D1, W1, MN1, ticks:N or volume:V"), "{wrong}: {error}");
         }
     }
 }

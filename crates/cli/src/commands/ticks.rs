@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// The file of bars to write, .csv
     #[arg(long)]
     out: PathBuf,
-    /// Bars: a timeframe (M1, M5, M15, M30, H1, H4, D1, W1), a number of ticks or a volume
+    /// Bars: a timeframe from M1 to MN1, a number of ticks or a volume
     #[arg(long, default_value = "M1", value_name = "M1|ticks:N|volume:V")]
     bars: BarRule,
     /// Price of a tick: mid (mean of bid and ask), bid, ask or last [default: mid where both sides
