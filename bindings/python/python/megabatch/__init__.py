@@ -25,6 +25,7 @@ from .errors import (
 from .files import Comparison, FileReport, compare, convert, inspect
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 from .system import Examination, doctor
+from .ticks import TickBars, ticks_to_bars
 from .training import (
     Evaluation,
     Follower,
@@ -74,6 +75,7 @@ __all__ = [
     "StandardErrors",
     "Step",
     "TensorOptions",
+    "TickBars",
     "Timeframe",
     "__version__",
     "compare",
@@ -88,6 +90,7 @@ __all__ = [
     "open",
     "plan",
     "synth",
+    "ticks_to_bars",
     "train",
     "triple_barrier",
 ]
