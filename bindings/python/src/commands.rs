@@ -12,6 +12,7 @@ use megabatch_run::ingest::{
 use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
 use megabatch_run::text::ByteSize;
+use megabatch_run::ticks::{TickOptions, ticks_to_bars};
 use megabatch_run::{CommandReport, Error, leak as proof};
 use pyo3::prelude::*;
 
@@ -126,6 +127,50 @@ pub(crate) fn append<'py>(
     let host = PythonHost::new(None, None).with_functions(functions.map(PythonFunctions::new));
     let appended = host.run_on_bars(py, |host| megabatch_run::ingest::append(&recipe, &stated, &out, host))?;
     told(py, &appended)
+}
+
+/// Ticks that become bars.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct TicksCall {
+    files: Vec<PathBuf>,
+    out: PathBuf,
+    bars: String,
+    price: Option<String>,
+    volume: Option<String>,
+    format: Option<String>,
+    zone: Option<String>,
+    bins: String,
+    point: Option<f64>,
+    on_error: String,
+    display: Option<Py<PyAny>>,
+}
+
+impl TicksCall {
+    fn options(&self) -> megabatch_run::Result<TickOptions> {
+        Ok(TickOptions {
+            bins: self.bins.parse()?,
+            price: self.price.as_deref().map(str::parse).transpose()?,
+            volume: self.volume.as_deref().map(str::parse).transpose()?,
+            format: self.format.as_deref().map(str::parse).transpose()?,
+            zone: self.zone.as_deref().map(str::parse).transpose()?,
+            point: self.point,
+            on_error: self.on_error.parse()?,
+            ..TickOptions::new(self.bars.parse()?)
+        })
+    }
+}
+
+/// Writes bars of ticks as CSV.
+#[pyfunction]
+pub(crate) fn bars_of_ticks(py: Python<'_>, call: Named<TicksCall>) -> PyResult<Told<'_>> {
+    process::check(py)?;
+    let Named(call) = call;
+    let options = call.options().or_raise(py)?;
+    let TicksCall { files, out, display, .. } = call;
+    let host = PythonHost::new(None, display);
+    let report = host.run(py, |host| ticks_to_bars(&files, &out, options, host))?.or_raise(py)?;
+    told(py, &report)
 }
 
 /// Proves that no sample of a series file sees the future.

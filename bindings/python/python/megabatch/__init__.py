@@ -35,6 +35,7 @@ from .errors import (
 from .files import Comparison, FileReport, compare, convert, inspect
 from .loader import Batch, Loader, LoaderOptions, TensorOptions
 from .system import Examination, doctor
+from .ticks import TickBars, ticks_to_bars
 from .training import (
     Evaluation,
     Follower,
@@ -92,6 +93,7 @@ __all__ = [
     "StandardErrors",
     "Step",
     "TensorOptions",
+    "TickBars",
     "Timeframe",
     "TrainingSettings",
     "__version__",
@@ -108,6 +110,7 @@ __all__ = [
     "open",
     "plan",
     "synth",
+    "ticks_to_bars",
     "train",
     "triple_barrier",
 ]

@@ -310,6 +310,11 @@ def bar_columns(names: SupportsGetItem[int, str]) -> tuple[int | None, int | Non
     as a file has them; numbers with the names that a header may have.
     """
 
+def bars_of_ticks(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """
+    Writes bars of ticks as CSV.
+    """
+
 def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     Builds graphs into a file.
