@@ -43,7 +43,7 @@ class Ticks(InFolder):
         self.assertEqual(made.facts["dropped"][0]["kind"], "backward timestamp")
         self.assertEqual(out.read_text().splitlines()[0], "time,open,high,low,close,volume,close_time")
         with self.assertRaisesRegex(mb.ConfigError, "unknown rule of bars `M2`"):
-            mb.ticks_to_bars(ticks, out, bars="M2")
+            mb.ticks_to_bars(ticks, out, bars="M7")
 
 
 if __name__ == "__main__":
