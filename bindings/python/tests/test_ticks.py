@@ -42,7 +42,7 @@ class Ticks(InFolder):
         made = mb.ticks_to_bars([ticks], out, bars="ticks:2", on_error="skip")
         self.assertEqual(made.facts["dropped"][0]["kind"], "backward timestamp")
         self.assertEqual(out.read_text().splitlines()[0], "time,open,high,low,close,volume,close_time")
-        with self.assertRaisesRegex(mb.ConfigError, "unknown rule of bars `M2`"):
+        with self.assertRaisesRegex(mb.ConfigError, "unknown rule of bars `M7`"):
             mb.ticks_to_bars(ticks, out, bars="M7")
 
 
