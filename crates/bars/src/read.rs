@@ -180,8 +180,8 @@ impl SpacedFile {
         match self.spacings.evidently_shorter(base) {
             None => Ok(self.spacings.evidently_longer(base).or_else(|| self.named_other_than(base))),
             Some(spacing_ns) => match Timeframe::from_duration_ns(spacing_ns) {
-                None => Err(self.shorter_than(base)),
-                shorter => Ok(shorter),
+                Some(shorter) if base.is_multiple_of(shorter) => Ok(Some(shorter)),
+                _ => Err(self.shorter_than(base)),
             },
         }
     }

@@ -323,8 +323,19 @@ fn beside_a_stated_timeframe_shorter_bars_are_compared_and_never_read() {
         let warned = summary.warnings.iter().any(|text| text.contains("6 of 6 M5 bars have other prices than the M1"));
         assert_eq!(warned, different > 0, "{summary}");
     }
+    // Bars of five minutes are no two bars and a half.
     let said = read_beside("EURUSD_all.csv", &[20, 22, 24, 26, 28], 2).unwrap_err().to_string();
     assert!(said.contains("EURUSD_all.csv: most of its bars are less than M5 apart, such as 2 min"), "{said}");
+
+    let (twos, fives) = (
+        bars(&(0..75).map(|bar| bar * 2).collect::<Vec<_>>(), 2),
+        bars(&(0..30).map(|bar| bar * 5).collect::<Vec<_>>(), 5),
+    );
+    let stated = ReadOptions { base: Some(Timeframe::M2), ..ReadOptions::default() };
+    let read = read_texts(&[("EURUSD_M2.csv", &*twos), ("EURUSD_M5.csv", &*fives)], &stated).unwrap().summary;
+    let compared = &read.compared[0];
+    let found = (compared.timeframe, compared.same, compared.different.count, compared.not_covered);
+    assert_eq!(found, (Timeframe::M5, 0, 0, 30), "{read}");
 
     let with_a_gap: Vec<usize> = (0..15).chain(19..34).collect();
     for (name, minutes) in [("EURUSD_all.csv", &with_a_gap[..]), ("EURUSD_M1.csv", &[20, 21])] {

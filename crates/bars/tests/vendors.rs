@@ -554,13 +554,13 @@ fn ticks_are_no_bars() {
         })
         .collect();
     let dukascopy: String = (0..40).map(|k| format!("2024-01-02 00:00:{k:02},1.1002,1.1001,1.2,1.1\n")).collect();
-    for (header, rows) in [
-        ("<DATE>\t<TIME>\t<BID>\t<ASK>\t<LAST>\t<VOLUME>\t<FLAGS>\n", &metatrader),
-        ("Gmt time,Ask,Bid,AskVolume,BidVolume\n", &dukascopy),
+    for (header, rows, format) in [
+        ("<DATE>\t<TIME>\t<BID>\t<ASK>\t<LAST>\t<VOLUME>\t<FLAGS>\n", &metatrader, "metatrader"),
+        ("Gmt time,Ask,Bid,AskVolume,BidVolume\n", &dukascopy, "dukascopy"),
     ] {
         for on_error in OnError::ALL {
             let error = error_of(&format!("{header}{rows}"), &ReadOptions { on_error, ..ReadOptions::default() });
-            assert!(error.contains("line 1") && error.contains("ticks"), "{error}");
+            assert!(error.contains(&format!("these are ticks ({format}), not bars")), "{error}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct ComparedFiles {
     pub same: u64,
     /// Bars with other prices.
     pub different: EventCount,
-    /// Bars of times that the shorter bars do not cover.
+    /// Bars of times that the shorter bars do not cover, or that cannot be made from them.
     pub not_covered: u64,
 }
 
@@ -47,9 +47,14 @@ impl ComparedFiles {
             not_covered: 0,
         };
         let duration_ns = longer.timeframe().duration_ns();
+        let can_be_made = longer.timeframe().is_multiple_of(shorter.timeframe());
         let mut stretch = Stretch::new(shorter)?;
         for_each_bar(longer, |bar| {
-            match stretch.made_of(bar.open_time, bar.open_time + duration_ns)? {
+            let made = match can_be_made {
+                true => stretch.made_of(bar.open_time, bar.open_time + duration_ns)?,
+                false => None,
+            };
+            match made {
                 None => compared.not_covered += 1,
                 Some(made) if is_same(made, [bar.open, bar.high, bar.low, bar.close]) => compared.same += 1,
                 Some(_) => compared.different.add(bar.open_time),

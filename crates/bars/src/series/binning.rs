@@ -35,9 +35,9 @@ impl Binning {
     /// # Errors
     /// [`Error::NotAMultiple`].
     pub(crate) fn new(timeframe: Timeframe, base: Timeframe, clock: &BinClock, rules: Vec<ColumnRule>) -> Result<Self> {
-        match timeframe.duration_ns() % base.duration_ns() {
-            0 => Ok(Binning { timeframe, base, clock: clock.clone(), rules, open: None, bin: 0..0, bars: 0 }),
-            _ => Err(Error::NotAMultiple { timeframe, base }),
+        match timeframe.is_multiple_of(base) {
+            true => Ok(Binning { timeframe, base, clock: clock.clone(), rules, open: None, bin: 0..0, bars: 0 }),
+            false => Err(Error::NotAMultiple { timeframe, base }),
         }
     }
 

@@ -104,6 +104,11 @@ impl Timeframe {
         }
     }
 
+    /// True if bars of this timeframe can be made from those of a shorter one.
+    pub(crate) fn is_multiple_of(self, shorter: Timeframe) -> bool {
+        self.duration_ns() % shorter.duration_ns() == 0
+    }
+
     /// True for a month, whose bars are made from shorter ones only: they have no fixed distance.
     pub(crate) fn is_calendar_month(self) -> bool {
         self == Timeframe::MN1

@@ -141,7 +141,10 @@ mod tests {
     fn a_wrong_option_is_named_with_what_was_expected() {
         for (option, message) in [
             (("horizn", "3"), "the nearest is horizon"),
-            (("on-eror", "skip"), "on_eror: no option of a recipe; the nearest is on_error, and all are ask, base, bid,"),
+            (
+                ("on-eror", "skip"),
+                "on_eror: no option of a recipe; the nearest is on_error, and all are ask, base, bid,",
+            ),
             (("on-error", "x"), "on_error=x: expected fail, skip or repair"),
             (("horizon", "x"), "horizon=x: expected a whole number"),
             (("timeframes", "M1:0"), "timeframes=M1:0: `M1:0` is no window"),
