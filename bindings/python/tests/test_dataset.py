@@ -34,7 +34,8 @@ class Datasets(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, "strides: no option of a recipe; the nearest is stride") as raised:
             mb.ingest(missing, strides=3)  # type: ignore[call-arg]
         known = set(str(raised.exception).split("all are ")[1].split(", "))
-        stated = {"context", "features", "function_columns", "horizon", "label_end", "symbol", "target", "timeframes", "weight"}
+        stated = {"ask", "bid", "context", "features", "function_columns", "horizon", "label_end", "symbol", "target"}
+        stated |= {"timeframes", "weight"}
         hints = typing.get_type_hints(mb.IngestOptions)
         self.assertEqual(hints.keys(), known - stated)
         with self.assertRaisesRegex(mb.ConfigError, "^on_error=x: expected fail, skip or repair$"):
