@@ -14,6 +14,8 @@ from .errors import ConfigError, DataError
 
 BarSource = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]], Mapping[str, Any], Any]
 """A frame, a mapping of frames by symbol, or paths of files."""
+SourcePaths = tuple[list[str], dict[str, list[str]]]
+"""Paths of bars, and those of bid and ask by the option that takes them."""
 _BID, _ASK = "bid", "ask"
 
 
@@ -64,9 +66,9 @@ class BarSources:
         """Names of the frames' columns of numbers that the series may have. The mean of bid and ask has none."""
         return [] if _BID in self._sides else _frames.number_columns(self._first)
 
-    def paths(self) -> dict[str, list[str]]:
-        """Paths of the files by the option that takes them."""
-        return {name: _paths(one) for name, one in self._sides.items()}
+    def paths(self) -> SourcePaths:
+        """Paths of the files."""
+        return _apart({name: _paths(one) for name, one in self._sides.items()})
 
     def by_symbol(
         self, symbol: str | None, columns: Sequence[str], label_end: str | None, unnamed: str = "BARS"
@@ -90,13 +92,17 @@ class FrameBars:
         return list(dict.fromkeys(symbol for bars in self._sides.values() for symbol in bars))
 
     @contextlib.contextmanager
-    def written(self, folder: BarsFolder) -> Iterator[dict[str, list[str]]]:
-        """Paths of the bars, by the option that takes them, as `BarsFolder.with_files` writes them."""
+    def written(self, folder: BarsFolder) -> Iterator[SourcePaths]:
+        """Paths of the bars, as `BarsFolder.with_files` writes them."""
         _frames.require_file_names(self.symbols())
         places = [(side, symbol) for side, bars in self._sides.items() for symbol in bars]
         files = {os.path.join(side, symbol): self._sides[side][symbol] for side, symbol in places}
         with folder.with_files(files) as paths:
-            yield {name: [path for (side, _), path in zip(places, paths) if side == name] for name in self._sides}
+            yield _apart({name: [path for (side, _), path in zip(places, paths) if side == name] for name in self._sides})
+
+
+def _apart(paths: Mapping[str, list[str]]) -> SourcePaths:
+    return paths.get("", []), {name: own for name, own in paths.items() if name}
 
 
 def _are_frames(bars: Any) -> bool:

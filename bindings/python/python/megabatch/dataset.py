@@ -268,9 +268,9 @@ class Dataset:
         A series with functions needs these again, as `features=[function]` and `target=function`. They are called with
         all bars, and must give the values that the series has.
 
-        `bars`, or `bid` and `ask`, are those of `ingest`. They may overlap the bars of before, where they are equal. Scalers and options
-        stay, and none need be stated again. The files that the series was made
-        of are read again; a frame adds one to the folder beside the series.
+        `bars`, or `bid` and `ask`, are those of `ingest`. They may overlap the bars of before, where they are equal.
+        Scalers and options stay, and none need be stated again. The files that the series was made of are read again; a
+        frame adds one to the folder beside the series.
         """
         self._require_whole("append")
         # A file of one instrument has its symbol alone.
@@ -280,7 +280,9 @@ class Dataset:
         named = {**_named(options), "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if not sources.are_frames:
-            return self._again(_told(self._append(sources.paths(), {**named, "symbol": symbol}, functions)))
+            files, sides = sources.paths()
+            named["symbol"] = symbol
+            return self._again(_told(_megabatch.append(files, _options({**named, **sides}), self._path, functions)))
         columns = _features.columns_of(next(iter(self.features.values())), self._facts["target_kind"])
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
@@ -295,18 +297,12 @@ class Dataset:
             )
         folder = BarsFolder(self._path)
         before = folder.files()
-        with frames.written(folder) as paths:
-            answer = self._append(paths, named, functions)
+        with frames.written(folder) as (files, sides):
+            answer = _megabatch.append(files, _options({**named, **sides}), self._path, functions)
         report = _told(answer)
         if not report.facts["appended"]["files"]:
             folder.keep_only(before)
         return self._again(report)
-
-    def _append(
-        self, paths: dict[str, list[str]], named: Mapping[str, Any], functions: dict[str, Any] | None
-    ) -> tuple[str, dict[str, Any]]:
-        files = paths.pop("", [])
-        return _megabatch.append(files, _options({**named, **paths}), self._path, functions)
 
     def _again(self, report: IngestReport) -> Dataset:
         return Dataset(self._path, resident=self._resident, _keeps=self._keeps, _report=report)
@@ -482,9 +478,9 @@ def ingest(
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
     if not sources.are_frames:
-        paths = sources.paths()
+        files, sides = sources.paths()
         named["symbol"] = symbol
-        answer = _megabatch.ingest(paths.pop("", []), _options({**named, **paths}), file, functions)
+        answer = _megabatch.ingest(files, _options({**named, **sides}), file, functions)
         return Dataset(file, _keeps=keeps, _report=_told(answer))
     read = [*_features.columns_of(names or [], aims), *_features.columns_of(others, None)]
     if weight_column is not None and weight_column not in read:
@@ -499,8 +495,8 @@ def ingest(
     else:
         named["symbol-pattern"] = "{}"
     named.setdefault("format", "iso")
-    with frames.written(folder) as paths:
-        answer = _megabatch.ingest(paths.pop("", []), _options({**named, **paths}), file, functions)
+    with frames.written(folder) as (files, sides):
+        answer = _megabatch.ingest(files, _options({**named, **sides}), file, functions)
     folder.keep_only(name for name in folder.files() if name not in before)
     answer[1]["unused_columns"] = [
         name for name in own_columns or [] if name not in read and name != end_column
