@@ -47,14 +47,13 @@ impl ComparedFiles {
             not_covered: 0,
         };
         let duration_ns = longer.timeframe().duration_ns();
-        let can_be_made = longer.timeframe().is_multiple_of(shorter.timeframe());
+        if !longer.timeframe().is_multiple_of(shorter.timeframe()) {
+            compared.not_covered = longer.len() as u64;
+            return Ok(compared);
+        }
         let mut stretch = Stretch::new(shorter)?;
         for_each_bar(longer, |bar| {
-            let made = match can_be_made {
-                true => stretch.made_of(bar.open_time, bar.open_time + duration_ns)?,
-                false => None,
-            };
-            match made {
+            match stretch.made_of(bar.open_time, bar.open_time + duration_ns)? {
                 None => compared.not_covered += 1,
                 Some(made) if is_same(made, [bar.open, bar.high, bar.low, bar.close]) => compared.same += 1,
                 Some(_) => compared.different.add(bar.open_time),

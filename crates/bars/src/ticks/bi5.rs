@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::parse::symbol::{pip_size_of, symbol_of};
 use crate::place::ObserveBytes;
 use crate::ticks::row::{TickFault, TickRow};
-use crate::time::timestamp::{DateStyle, HOUR_NS, RowTime, parse_stamp};
+use crate::time::timestamp::{DateStyle, HOUR_NS, MILLISECOND_NS, RowTime, parse_stamp};
 
 /// Bytes of a record.
 const RECORD_BYTES: usize = 20;
@@ -24,7 +24,6 @@ const RECORD_BYTES: usize = 20;
 const HOUR_BYTES_MAX: usize = 64 << 20;
 /// Dukascopy's volumes have no more decimals; further ones are those of single precision.
 const VOLUME_POINTS: f64 = 1e6;
-const MILLISECOND_NS: i64 = 1_000_000;
 /// A point is a tenth of a pip.
 const POINTS_PER_PIP: f64 = 10.0;
 

@@ -6,12 +6,11 @@ use crate::ticks::columns::TickColumns;
 use crate::ticks::format::TickFormat;
 use crate::time::date_order::DateOrder;
 use crate::time::numbers::split_digits;
-use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
+use crate::time::timestamp::{DateStyle, MILLISECOND_NS, RowTime, parse_date_and_clock, parse_stamp};
 use crate::time::zone::Zone;
 
 /// Digits of a date, a space, and hours, minutes and seconds, before the milliseconds.
 const COMPACT_SECONDS: usize = "20180101 170000".len();
-const MILLISECOND_NS: i64 = 1_000_000;
 
 /// Layout of the rows of one file.
 #[derive(Clone, Debug)]

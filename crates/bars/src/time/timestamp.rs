@@ -6,6 +6,7 @@ use crate::time::date_order::{DateOrder, split_year_last};
 use crate::time::epoch::parse_epoch;
 use crate::time::numbers::{SECOND_NS, split_digits, split_fraction};
 
+pub(crate) const MILLISECOND_NS: i64 = SECOND_NS / 1_000;
 pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
 pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
 pub(crate) const DAY_NS: i64 = 24 * HOUR_NS;
