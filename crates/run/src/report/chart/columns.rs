@@ -47,11 +47,16 @@ impl Columns {
         });
         let legend: Vec<(String, String)> =
             self.layers.iter().enumerate().map(|(k, layer)| (format!("c{k} block"), layer.name.clone())).collect();
-        let position = |k: usize| self.first + k as f64 * self.step;
-        let points = |heights: &[f64]| heights.iter().enumerate().map(|(k, &height)| (position(k), height)).collect();
+        let points =
+            |heights: &[f64]| heights.iter().enumerate().map(|(k, &height)| (self.position(k), height)).collect();
         let columns = self.layers.iter().map(|layer| Column { name: &layer.name, points: points(&layer.heights) });
         let numbers = table(&self.words.title, &self.x, &columns.collect::<Vec<_>>());
         Figure { title: &self.words.title, size: Size::Wide, svg: &svg, legend: &legend, note: "", numbers }.to_html()
+    }
+
+    /// Place of a column on the x axis.
+    fn position(&self, k: usize) -> f64 {
+        self.first + k as f64 * self.step
     }
 
     /// Draws a layer over what lies below it, and adds its heights to that.
@@ -60,7 +65,7 @@ impl Columns {
         let width = canvas.width() / base.len() as f64 * FILLED;
         for (k, base) in base.iter_mut().enumerate() {
             let top = *base + layer.heights[k];
-            let (x, y) = (canvas.x_at(self.first + k as f64 * self.step) - width / 2.0, canvas.y_at(top));
+            let (x, y) = (canvas.x_at(self.position(k)) - width / 2.0, canvas.y_at(top));
             svg.push_str(&format!(
                 "<rect class=\"block c{color}\" x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{:.2}\"><title>{}</title></rect>",
                 canvas.y_at(*base) - y,

@@ -58,7 +58,7 @@ impl Column<'_> {
 /// At most [`ROWS_MAX`] of the positions, the first and the last among them.
 fn spread(positions: &[f64]) -> Vec<f64> {
     let (count, last) = (positions.len().min(ROWS_MAX), positions.len() - 1);
-    (0..count).map(|row| positions[if count == 1 { 0 } else { row * last / (count - 1) }]).collect()
+    (0..count).map(|row| positions[row * last / (count - 1).max(1)]).collect()
 }
 
 impl Axis {
