@@ -487,7 +487,7 @@ pub enum Error {
     },
 
     /// A folder has no files of bars.
-    #[error("{}: there are no files of bars in the folder; expected names that end in .csv, .tsv or .txt, perhaps with .gz, or in .zip", path.display())]
+    #[error("{}: there are no files of bars in the folder; expected names that end in .csv, .tsv or .txt, perhaps with .gz, in .zip or in .parquet", path.display())]
     EmptyFolder {
         /// The folder.
         path: PathBuf,

@@ -53,10 +53,10 @@ pub struct Recording {
 
 /// Reads the bars of one symbol from one or more CSV files and joins them in order of time.
 ///
-/// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never
-/// filled. Of files in several timeframes the shortest are read, and the others are compared with
-/// what these make. Beside a stated timeframe those are compared whose bars are evidently longer or
-/// shorter, by their spacing or by the file's name; all others are read.
+/// The files are text, plain or compressed with gzip, in UTF-8 or UTF-16, or Parquet. Gaps are
+/// counted and never filled. Of files in several timeframes the shortest are read, and the others
+/// are compared with what these make. Beside a stated timeframe those are compared whose bars are
+/// evidently longer or shorter, by their spacing or by the file's name; all others are read.
 ///
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],

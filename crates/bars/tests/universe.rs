@@ -146,6 +146,8 @@ fn a_folder_is_its_files_of_bars() {
         ".csv",
         "gz",
         "i.zip",
+        "k.parquet",
+        "l.PQ",
         "a.ZIP",
         "j.csv.zip",
     ] {
@@ -154,7 +156,7 @@ fn a_folder_is_its_files_of_bars() {
     std::fs::create_dir(folder.path().join("h.csv")).unwrap();
     let found: Vec<_> = bar_files(folder.path()).unwrap();
     let names: Vec<&str> = found.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["a.csv.gz", "b.CSV", "c.tsv", "d.txt", "i.zip", "j.csv.zip"]);
+    assert_eq!(names, ["a.csv.gz", "b.CSV", "c.tsv", "d.txt", "i.zip", "j.csv.zip", "k.parquet", "l.PQ"]);
     assert_eq!(bar_files(&found[1]).unwrap(), [found[1].clone()]);
 }
 

@@ -9,6 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::error::{Error, Result};
 use crate::parse::archive::{Member, ZIP_MAGIC};
 use crate::parse::encoding::{ByteOrder, Utf16Reader};
+use crate::parse::parquet_text::{PARQUET_MAGIC, ParquetText};
 use crate::place::ObserveBytes;
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
@@ -22,7 +23,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a text file, plain, compressed with gzip or in a zip archive, in UTF-8 or UTF-16,
-/// one at a time.
+/// one at a time; or those of the [text](ParquetText) of a Parquet file.
 ///
 /// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
 /// are.
@@ -35,8 +36,8 @@ pub(crate) struct TextLines<'a> {
 }
 
 impl<'a> TextLines<'a> {
-    /// Opens a file; gzip, zip and UTF-16 are told from its first bytes, whatever its name. A pipe
-    /// is refused: a file is opened more than once, and its hash is taken after it was read.
+    /// Opens a file; gzip, zip, Parquet and UTF-16 are told from its first bytes, whatever its name.
+    /// A pipe is refused: a file is opened more than once, and its hash is taken after it was read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         TextLines::observed(path, &|_| ControlFlow::Continue(()))
     }
@@ -53,13 +54,18 @@ impl<'a> TextLines<'a> {
             let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), kind });
         }
-        let member = zip_member(&mut file).map_err(failed)?;
-        let file = BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe });
-        let text = match member {
-            Some(member) => Ok(member.unpacked(file)),
-            None => decompressed(file),
+        let text = || -> io::Result<Box<dyn BufRead + 'a>> {
+            match container(&mut file)? {
+                Container::Parquet => Ok(Box::new(ParquetText::open(file, observe)?)),
+                Container::Zip => {
+                    let member = Member::find(&file)?;
+                    member.seek(&mut file)?;
+                    decoded(member.unpacked(observed(file, observe)))
+                }
+                Container::None => decoded(decompressed(observed(file, observe))?),
+            }
         };
-        let reader = text.and_then(decoded).map_err(failed)?;
+        let reader = text().map_err(failed)?;
         Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
@@ -133,7 +139,7 @@ struct ObservedFile<'a> {
 
 /// The observer ended the reading.
 #[derive(Debug)]
-struct Stopped;
+pub(crate) struct Stopped;
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,17 +163,27 @@ impl Read for ObservedFile<'_> {
     }
 }
 
-/// The member of a zip archive that is read, at which `file` is left then.
-fn zip_member(file: &mut File) -> io::Result<Option<Member>> {
+/// Kinds of files that hold a table in more than its compressed bytes.
+enum Container {
+    None,
+    Zip,
+    Parquet,
+}
+
+/// Recognises the kind of a file at its start, where it is left.
+fn container(file: &mut File) -> io::Result<Container> {
     let mut head = Vec::with_capacity(ZIP_MAGIC.len());
     file.by_ref().take(ZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
     file.rewind()?;
-    if head != ZIP_MAGIC {
-        return Ok(None);
-    }
-    let member = Member::find(file)?;
-    member.seek(file)?;
-    Ok(Some(member))
+    Ok(match head {
+        _ if head == ZIP_MAGIC => Container::Zip,
+        _ if head == PARQUET_MAGIC => Container::Parquet,
+        _ => Container::None,
+    })
+}
+
+fn observed(file: File, observe: ObserveBytes<'_>) -> BufReader<ObservedFile<'_>> {
+    BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe })
 }
 
 fn decompressed<'a>(file: BufReader<ObservedFile<'a>>) -> io::Result<Box<dyn BufRead + 'a>> {

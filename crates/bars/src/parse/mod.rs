@@ -20,6 +20,7 @@ pub(crate) mod open_close;
 pub(crate) mod options;
 pub(crate) mod own_columns;
 pub(crate) mod own_zone;
+pub(crate) mod parquet_text;
 pub(crate) mod quiet;
 pub(crate) mod row;
 pub(crate) mod row_store;

@@ -31,7 +31,7 @@ impl SymbolPattern {
 }
 
 /// The endings of tables of bars, each perhaps with `.gz` behind it.
-pub(crate) const TABLE_ENDINGS: [&str; 3] = ["csv", "tsv", "txt"];
+pub(crate) const TABLE_ENDINGS: [&str; 5] = ["csv", "tsv", "txt", "parquet", "pq"];
 
 /// The file's name in upper case, without `.gz` and one more ending, as without `.zip` and that of
 /// a table before it.

@@ -155,8 +155,8 @@ pub fn estimated_rows(path: &Path) -> Result<u64> {
 }
 
 /// The files of bars that a path stands for: itself, or the files directly in a folder that end in
-/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in `.zip`, in the order of their
-/// names. Hidden files are none of them, nor is an archive beside the file that it has.
+/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in `.zip`, `.parquet` or `.pq`, in the
+/// order of their names. Hidden files are none of them, nor is an archive beside the file that it has.
 ///
 /// # Errors
 /// [`Error::Open`] for a folder that cannot be listed; [`Error::EmptyFolder`] for one without such
@@ -179,7 +179,7 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// True if a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in
-/// `.zip`. A hidden file or a folder is none.
+/// `.zip`, `.parquet` or `.pq`. A hidden file or a folder is none.
 pub fn is_bar_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);

@@ -69,7 +69,7 @@ impl clap::Args for StatedOptions {
 /// Bars, windows, features and targets of a series file.
 #[derive(clap::Args)]
 struct RecipeArgs {
-    /// Files of bars, in any order, or folders; plain, .gz or .zip. Files of several symbols become
+    /// Files of bars, in any order, or folders; plain, .gz, .zip or .parquet. Files of several symbols become
     /// several instruments
     #[arg(required_unless_present = "bid")]
     bars: Vec<PathBuf>,
