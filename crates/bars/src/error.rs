@@ -93,6 +93,15 @@ pub enum Error {
         format: &'static str,
     },
 
+    /// The file has bars, of which no ticks can be made.
+    #[error("{}: these are bars ({format}), not ticks; `ingest` reads them as they are", path.display())]
+    BarsForTicks {
+        /// The file.
+        path: PathBuf,
+        /// Name of the bars' format.
+        format: &'static str,
+    },
+
     /// The first lines are no ticks in a known format.
     #[error("{}: no ticks recognised ({reason}); tried {tried}; the first line is `{first_line}`", path.display())]
     UnknownTicks {
@@ -487,7 +496,7 @@ pub enum Error {
     },
 
     /// A folder has no files of bars.
-    #[error("{}: there are no files of bars in the folder; expected names that end in .csv, .tsv or .txt, perhaps with .gz, in .zip or in .parquet", path.display())]
+    #[error("{}: there are no files of bars in the folder; expected names that end in .csv, .tsv or .txt, perhaps with .gz, in .zip or in .parquet; folders within it are not read", path.display())]
     EmptyFolder {
         /// The folder.
         path: PathBuf,
@@ -540,6 +549,17 @@ pub enum Error {
         "bars of MN1 cannot be read: a month has no fixed length; read daily bars, from which those of MN1 are made"
     )]
     MonthlyBase,
+
+    /// Bars that arrive are of another timeframe than those before them.
+    #[error("{}: its bars are {spacing} apart, and bars of {base} are followed: give those", path.display())]
+    OtherTimeframe {
+        /// Name of the bars' source.
+        path: PathBuf,
+        /// Distance between neighbouring bars.
+        spacing: String,
+        /// Expected timeframe.
+        base: Timeframe,
+    },
 
     /// Bars are shorter than stated, and no file has others.
     #[error(
@@ -679,6 +699,7 @@ impl Error {
             | Error::NoAdjustedClose { path }
             | Error::TooManyRows { path, .. }
             | Error::ShorterBars { path, .. }
+            | Error::OtherTimeframe { path, .. }
             | Error::NothingLeft { path, .. } => Some(path),
             _ => None,
         }

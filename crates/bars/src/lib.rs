@@ -34,7 +34,7 @@ pub use parse::header::{NumberColumn, TableColumns};
 pub use parse::ledger::RowCount;
 pub use parse::lines::LINE_BYTES_MAX;
 pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
-pub use parse::symbol::pip_size_of;
+pub use parse::symbol::{named_pair, pip_size_of};
 pub use parse::symbol_pattern::SymbolPattern;
 pub use place::ObserveBytes;
 pub use proof::functions::{FunctionProof, prove_functions};

@@ -159,8 +159,11 @@ pub(crate) fn read_in<P: AsRef<Path>>(
         sources.iter_mut().try_for_each(|source| source.file.forget_columns())?;
         let own_options =
             ReadOptions { base: Some(timeframe), columns: Vec::new(), ..options.clone().without_targets() };
-        let bars = read_sources(recording.symbol.clone(), sources, &own_options, place)?.bars;
-        let compared = ComparedFiles::new(paths, &bars, &recording.bars)?;
+        let StoredRecording { bars, summary, .. } =
+            read_sources(recording.symbol.clone(), sources, &own_options, place)?;
+        let shorter = if timeframe > recording.bars.timeframe() { &recording.summary } else { &summary };
+        let clock = shorter.files.first().and_then(|file| file.zone.as_ref());
+        let compared = ComparedFiles::new(paths, &bars, &recording.bars, clock)?;
         recording.summary.warnings.extend(compared.warning());
         recording.summary.compared.push(compared);
     }

@@ -256,6 +256,31 @@ fn the_shortest_of_several_timeframes_is_read_and_the_others_are_compared() {
     }
 }
 
+/// A broker's days begin at 21:00 or 22:00 UTC: every daily bar of its files was told to have other
+/// prices than its hours make.
+#[test]
+fn daily_bars_are_compared_by_the_clock_of_the_shorter_ones() {
+    let hour = |hour: usize| {
+        let price = 1.0 + (hour * 7919 % 613) as f64 / 1000.0;
+        let (day, hour) = (2 + hour / 24, hour % 24);
+        format!("2018.07.{day:02},{hour:02}:00,{price:.3},{:.3},{:.3},{price:.3},1\n", price + 0.2, price - 0.1)
+    };
+    let hours: Vec<String> = (0..5 * 24).map(hour).collect();
+    let day = |rows: &[String]| {
+        let rows: Vec<Vec<&str>> = rows.iter().map(|row| row.trim().split(',').collect()).collect();
+        let prices = |place: usize| rows.iter().map(move |row| row[place].to_owned());
+        let (high, low) = (prices(3).max().unwrap(), prices(4).min().unwrap());
+        format!("{},00:00,{},{high},{low},{},24\n", rows[0][0], rows[0][2], rows[23][5])
+    };
+    let days: String = hours.chunks(24).map(day).collect();
+    let files = [("EURUSD60.csv", hours.concat()), ("EURUSD1440.csv", days)];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    let options = ReadOptions { zone: Some("new-york+7".parse().unwrap()), ..ReadOptions::default() };
+    let summary = read_texts(&files, &options).unwrap().summary;
+    let compared = &summary.compared[0];
+    assert_eq!((compared.timeframe, compared.same, compared.different.count), (Timeframe::D1, 5, 0));
+}
+
 /// 2,000 minutes and a file of six rows five minutes apart gave 2,000 bars, whatever was stated.
 #[test]
 fn beside_a_stated_timeframe_bars_are_left_out_only_where_they_are_evidently_longer() {

@@ -109,6 +109,8 @@ struct IngestFacts {
     pip_sizes: HashMap<String, f64>,
     /// Clock of the bins of longer timeframes, other than UTC.
     bins: Option<String>,
+    /// Rule by which the features are scaled.
+    scaling: Option<String>,
 }
 
 impl IngestFacts {
@@ -119,9 +121,15 @@ impl IngestFacts {
         };
         let told = listed(&source, LISTS[0])
             .filter_map(|told| Some((told["symbol"].as_str()?.to_owned(), told["pip_size"].as_f64()?)));
-        let mut words = listed(&source, "recipe").filter_map(Value::as_str);
-        let bins = words.find_map(|word| word.strip_prefix("--bins=")).map(str::to_owned);
-        IngestFacts { pip_sizes: told.collect(), bins }
+        let option = |name: &str| {
+            let mut words = listed(&source, "recipe").filter_map(Value::as_str);
+            words.find_map(|word| word.strip_prefix(name)).map(str::to_owned)
+        };
+        IngestFacts {
+            pip_sizes: told.collect(),
+            bins: option("--bins="),
+            scaling: option("--scaling=").filter(|scaling| scaling != "none"),
+        }
     }
 
     fn pip_size(&self, instrument: &str) -> Option<f64> {
@@ -161,6 +169,9 @@ fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
     }
     if let Some(bins) = &source.bins {
         text.push_str(&format!("bars made from shorter ones start by the clock {bins}\n"));
+    }
+    if let Some(scaling) = &source.scaling {
+        text.push_str(&format!("features are scaled, {scaling}: their values are not those of the bars\n"));
     }
     text.push_str(&instruments(inspection, source));
     for timeframe in &inspection.timeframes {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use megabatch_atomic_file::{NewFile, WriteError};
-use megabatch_bars::{TickBar, TickBarReader, TickSummary};
+use megabatch_bars::{TickBar, TickBarReader, TickSummary, bar_files};
 use serde_json::json;
 
 use crate::command_report::CommandReport;
@@ -18,7 +18,7 @@ use crate::text::{plural, shown};
 
 pub use megabatch_bars::{BarRule, TickFormat, TickOptions, TickPrice, TickVolume};
 
-/// Writes bars of the ticks in `files` to the CSV file `out`, which appears whole or not at all.
+/// Writes bars of the ticks in the files at `paths`, or in folders of such, to the CSV file `out`, which appears whole or not at all.
 ///
 /// Bars of a timeframe are what [`ingest`](crate::ingest::ingest) reads. Those of a number of ticks
 /// or of a volume have a column `close_time` too, and no fixed length.
@@ -27,11 +27,12 @@ pub use megabatch_bars::{BarRule, TickFormat, TickOptions, TickPrice, TickVolume
 /// A usage error where the file cannot be written, or for an option that the ticks contradict;
 /// [`Kind::Data`](crate::Kind::Data) for defective ticks and for files that overlap;
 /// [`Kind::Cancelled`](crate::Kind::Cancelled) where the host ended it.
-pub fn ticks_to_bars(files: &[PathBuf], out: &Path, options: TickOptions, host: &Host<'_>) -> Result<CommandReport> {
+pub fn ticks_to_bars(paths: &[PathBuf], out: &Path, options: TickOptions, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     if options.point.is_some_and(|point| !(point > 0.0 && point.is_finite())) {
         return Err(Error::usage("the price of a point: expected a number above 0, such as 0.00001"));
     }
+    let files = paths.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
     output::require_ending(out, &["csv"])?;
     output::check(out, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     host.cancel.watch(PATIENCE)?;
@@ -39,7 +40,7 @@ pub fn ticks_to_bars(files: &[PathBuf], out: &Path, options: TickOptions, host: 
     let pass = Pass::begin(host, "ticks", "bytes", total_bytes);
     let observe = |bytes| pass.advance(bytes);
     let rule = options.bars;
-    let mut reader = TickBarReader::open(files, options, &observe)?;
+    let mut reader = TickBarReader::open(&files, options, &observe)?;
 
     let failed = |action| move |source| WriteError { path: out.to_owned(), action, source };
     let new = NewFile::create(out).map_err(failed("make a file beside it"))?;

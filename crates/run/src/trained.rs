@@ -7,7 +7,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape};
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{Checkpoints, Predictor, State};
+use megabatch_trainer::{Checkpoints, Predictor, SampleRanges, State};
 use serde::Serialize;
 
 use crate::adapters::data::Data;
@@ -20,6 +20,7 @@ use crate::run_folder::RunFolder;
 use crate::setup::computing::{Computing, DeviceRequest};
 use crate::setup::settings::{loss, precision, recurrent_config, streams, threads};
 use crate::setup::{data_path, free_memory_bytes};
+use crate::text::utc;
 
 /// Which checkpoint of a run is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub(crate) struct Trained {
     pub(crate) step: u64,
     /// Notes on the computation, for people.
     pub(crate) notes: Vec<String>,
+    /// Begin of the test of other data than these: the run was trained, and its checkpoint chosen, on what
+    /// is before.
+    trained_until_ns: Option<i64>,
 }
 
 /// Run to open, with its data and device.
@@ -116,7 +120,9 @@ impl Trained {
         let mut data = Data::open(&data_path(&config, data)?, &config, &device, host)?;
         hold_what_fits(&mut data, &config, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &data)?;
-        if let Some(change) = change(&folder, &data, host)?.filter(|_| is_own_data) {
+        let change = change(&folder, &data, host)?;
+        let trained_until_ns = change.as_ref().and_then(|_| trained_until_ns(&folder));
+        if let Some(change) = change.filter(|_| is_own_data) {
             match changed {
                 ChangedData::Refuse => {
                     return Err(Error::data(format!(
@@ -139,7 +145,26 @@ impl Trained {
         if instruments == Instruments::Doubted {
             notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
         }
-        Ok(Trained { device, config, data, predictor, step, notes })
+        Ok(Trained { device, config, data, predictor, step, notes, trained_until_ns })
+    }
+
+    /// A note on those of `samples` that are not later than what the run was trained on, where its
+    /// data are other ones.
+    ///
+    /// # Errors
+    /// Times that cannot be read.
+    pub(crate) fn doubt_times(&self, samples: &SampleRanges) -> Result<Option<String>> {
+        let Some(until_ns) = self.trained_until_ns else { return Ok(None) };
+        let early = self.data.count_before(samples, until_ns)?;
+        Ok((early > 0).then(|| {
+            format!(
+                "{} of {} samples are before {}, until which the run was trained and its checkpoint chosen on other data: \
+                 where these had the same bars, the errors are not those of a test",
+                early,
+                samples.len(),
+                utc(until_ns)
+            )
+        }))
     }
 
     /// Units of errors by horizon, where a series file tells.
@@ -242,6 +267,13 @@ pub(crate) fn changed_files(folder: &RunFolder, data: &Data, host: &Host<'_>) ->
         (0..found.len()).filter(|&place| !is_as_saved(place)).map(|place| found[place].path.clone()).collect();
     // A run that had another number of files, or none by name, is of other data as a whole.
     Ok(if changed.is_empty() { found.iter().map(|file| file.path.clone()).collect() } else { changed })
+}
+
+/// Begin of the test of the run in `folder`, or of validation where it has no test, ns since 1970
+/// UTC.
+fn trained_until_ns(folder: &RunFolder) -> Option<i64> {
+    let split = &folder.saved_plan()["split"];
+    split["test_start_ns"].as_i64().or(split["validation_start_ns"].as_i64())
 }
 
 /// Paths in a sentence.

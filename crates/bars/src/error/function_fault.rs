@@ -37,6 +37,8 @@ pub enum FunctionFault {
         open_time: i64,
         /// The value.
         found: f64,
+        /// No bar from this one on has a value.
+        to_the_end: bool,
     },
     /// A column has no value at all.
     NoValue {
@@ -105,11 +107,18 @@ impl fmt::Display for FunctionFault {
             FunctionFault::Len { column, found, bars } => {
                 write!(f, "column {column} has {found} values for {bars} bars: expected one a bar")
             }
-            FunctionFault::Value { column, place, open_time, found } => write!(
-                f,
-                "column {column} is {found} at bar {place}, which opens at {}, after it had values: expected a number; fill it in the function, or skip such bars",
-                display_utc(*open_time)
-            ),
+            FunctionFault::Value { column, place, open_time, found, to_the_end } => {
+                let open_time = display_utc(*open_time);
+                write!(f, "column {column} is {found} at bar {place}, which opens at {open_time}, ")?;
+                match to_the_end {
+                    true => f.write_str(
+                        "and at all after it: expected numbers to the last bar; a function that looks ahead, as `shift(-1)` does, has none there",
+                    ),
+                    false => f.write_str(
+                        "after it had values: expected a number; fill it in the function, or skip such bars",
+                    ),
+                }
+            }
             FunctionFault::NoValue { column } => {
                 write!(f, "column {column} has no value at any bar: expected numbers after a warm-up of NaN")
             }

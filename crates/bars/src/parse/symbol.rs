@@ -50,10 +50,8 @@ const SHARES: [(&str, &str); 3] = [("DA-", "-T-"), ("DAILY_ADJUSTED_", ""), ("DA
 /// The symbol in a file's name, in upper case, by the rules of
 /// [`ReadOptions::symbol_pattern`](crate::ReadOptions::symbol_pattern).
 pub(crate) fn symbol_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-    let pair = name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start);
     let stem = stem_of(path);
-    let known = pair.or_else(|| metatrader_of(&stem)).or_else(|| share_of(&stem));
+    let known = named_pair(path).or_else(|| metatrader_of(&stem)).or_else(|| share_of(&stem));
     known.or_else(|| coin_pair_of(&stem)).unwrap_or_else(|| without_descriptions(&stem))
 }
 
@@ -137,6 +135,12 @@ fn timeframe_in_units(part: &str) -> Option<Timeframe> {
 
 fn is_vendor(part: &str) -> bool {
     VENDORS.contains(&part)
+}
+
+/// The currency pair that a file is named after, in upper case.
+pub fn named_pair(path: &Path) -> Option<String> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+    name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start)
 }
 
 /// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other

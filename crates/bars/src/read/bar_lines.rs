@@ -4,6 +4,7 @@ use crate::bars::Bar;
 use crate::clean::fillers::FillerFinder;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
+use crate::clean::spacing::Spacings;
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol_column::SymbolColumn;
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_utc};
+use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
 use crate::time::zone::{Occurrence, Zone};
 
 /// Most lines without a recognised format before an error.
@@ -64,6 +65,8 @@ pub struct BarLines {
     passed_over: u64,
     /// Open time of the last row's bar, known before or not.
     reached: Option<i64>,
+    /// Distances of the rows so far; `None` once two were as far apart as bars of `base`.
+    spacings: Option<Spacings>,
     /// The last bar's open time and row.
     last: Option<(i64, BarRow)>,
     ledger: RowLedger,
@@ -94,6 +97,7 @@ impl BarLines {
             known_until,
             passed_over: 0,
             reached: None,
+            spacings: Some(Spacings::default()),
             last: None,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
@@ -107,8 +111,9 @@ impl BarLines {
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
     /// [`Error::UnknownDateOrder`], [`Error::NoAdjustedClose`], [`Error::UnclearColumns`],
     /// [`Error::AnotherHeader`], [`Error::ExchangedOpenClose`], [`Error::SymbolColumns`],
-    /// [`Error::SymbolRows`], [`Error::NoColumn`]; [`Error::Invalid`] where a timestamp needs a
-    /// zone and none was stated.
+    /// [`Error::SymbolRows`], [`Error::NoColumn`]; [`Error::OtherTimeframe`] where the rows are
+    /// evidently of another one; [`Error::Invalid`] where a timestamp needs a zone and none was
+    /// stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();
@@ -225,7 +230,13 @@ impl BarLines {
             return Ok(None);
         }
         let timed = match row {
-            Ok(row) => self.open_time(&row)?.and_then(|open_time| self.placed(open_time, row)),
+            Ok(row) => match self.open_time(&row)? {
+                Ok(open_time) => {
+                    self.check_spacing(open_time)?;
+                    self.placed(open_time, row)
+                }
+                Err(fault) => Err(fault),
+            },
             Err(fault) => Err(fault),
         };
         match timed {
@@ -244,6 +255,27 @@ impl BarLines {
             return Ok(());
         }
         self.open_close.check(&self.name, format)
+    }
+
+    /// Refuses bars that are evidently of another timeframe, as long as no two were as far apart as
+    /// those of `base`.
+    fn check_spacing(&mut self, open_time: i64) -> Result<()> {
+        let (Some(spacings), Some(reached)) = (&mut self.spacings, self.reached) else { return Ok(()) };
+        let spacing_ns = open_time - reached;
+        if spacing_ns == self.base.duration_ns() {
+            self.spacings = None;
+            return Ok(());
+        }
+        spacings.add_one(spacing_ns);
+        let base = self.base;
+        let longer = spacings.evidently_longer(base).map(Timeframe::duration_ns);
+        match longer.or_else(|| spacings.evidently_shorter(base)) {
+            Some(spacing_ns) => {
+                let spacing = display_duration(spacing_ns);
+                Err(Error::OtherTimeframe { path: self.name.clone(), spacing, base })
+            }
+            None => Ok(()),
+        }
     }
 
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
@@ -533,6 +565,21 @@ mod tests {
         );
         let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
         assert!(matches!(volume, Error::UnclearColumns { line: 1, .. }), "{volume}");
+    }
+
+    #[test]
+    fn bars_of_another_timeframe_are_refused_and_holes_are_not() {
+        let row = |minute: usize| format!("2018-01-02 {:02}:{:02},1,2,1,2,7\n", minute / 60, minute % 60);
+        let rows = |minutes: &[usize]| minutes.iter().map(|&minute| row(minute)).collect::<String>();
+        let hours: Vec<usize> = (0..8).map(|hour| 60 * hour).collect();
+        let error = streamed(&rows(&hours), &in_zone("UTC"), None).unwrap_err();
+        assert!(matches!(error, Error::OtherTimeframe { base: Timeframe::M1, .. }), "{error}");
+        for holes in [&[0, 1, 61, 121, 181, 241][..], &[0, 5, 7, 12, 14, 60, 120]] {
+            assert_eq!(streamed(&rows(holes), &in_zone("UTC"), None).unwrap().0.len(), holes.len());
+        }
+        let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::H1, None);
+        let found = (0..6).find_map(|minute| lines.push(row(minute).as_bytes()).err());
+        assert!(matches!(found, Some(Error::OtherTimeframe { base: Timeframe::H1, .. })), "{found:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::place::for_each_bar;
 use crate::read::event_count::EventCount;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{counted, display_utc};
+use crate::time::zone::Zone;
 
 /// Agreement of some files' bars with those of the series. Of both, the longer bars are counted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -35,7 +36,28 @@ pub struct ComparedFiles {
 }
 
 impl ComparedFiles {
-    pub(crate) fn new(paths: Vec<PathBuf>, others: &dyn BarSource, series: &dyn BarSource) -> Result<Self> {
+    /// Compares bars of days with those of the days by UTC, and of the days by the clock of the
+    /// shorter bars; the better agreement counts, as times of daily bars are dates.
+    pub(crate) fn new(
+        paths: Vec<PathBuf>,
+        others: &dyn BarSource,
+        series: &dyn BarSource,
+        clock: Option<&Zone>,
+    ) -> Result<Self> {
+        let by_utc = ComparedFiles::by_days(paths, others, series, None)?;
+        let are_days = others.timeframe().max(series.timeframe()) >= Timeframe::D1;
+        let Some(clock) = clock.filter(|_| are_days && by_utc.different.count > 0) else { return Ok(by_utc) };
+        let by_clock = ComparedFiles::by_days(by_utc.paths.clone(), others, series, Some(clock))?;
+        Ok(if by_clock.different.count < by_utc.different.count { by_clock } else { by_utc })
+    }
+
+    /// The comparison; longer bars open when `days` shows their times, or at these.
+    fn by_days(
+        paths: Vec<PathBuf>,
+        others: &dyn BarSource,
+        series: &dyn BarSource,
+        days: Option<&Zone>,
+    ) -> Result<Self> {
         let are_longer = others.timeframe() > series.timeframe();
         let (longer, shorter) = if are_longer { (others, series) } else { (series, others) };
         let mut compared = ComparedFiles {
@@ -53,7 +75,8 @@ impl ComparedFiles {
         }
         let mut stretch = Stretch::new(shorter)?;
         for_each_bar(longer, |bar| {
-            match stretch.made_of(bar.open_time, bar.open_time + duration_ns)? {
+            let at = |time: i64| days.map_or(time, |zone| zone.utc_ns(time));
+            match stretch.made_of(at(bar.open_time), at(bar.open_time + duration_ns))? {
                 None => compared.not_covered += 1,
                 Some(made) if is_same(made, [bar.open, bar.high, bar.low, bar.close]) => compared.same += 1,
                 Some(_) => compared.different.add(bar.open_time),

@@ -434,7 +434,8 @@ impl FunctionCall<'_> {
             return Ok(());
         }
         let (open_time, found) = (self.bars.open_time[place], column.values[place]);
-        let fault = FunctionFault::Value { column: column.name.clone(), place, open_time, found };
+        let to_the_end = column.values[place..].iter().all(|value| !value.is_finite());
+        let fault = FunctionFault::Value { column: column.name.clone(), place, open_time, found, to_the_end };
         Err(self.fault(&column.function, fault))
     }
 

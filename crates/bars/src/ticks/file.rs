@@ -6,6 +6,7 @@ use crate::error::message::shortened;
 use crate::error::row_error::RowError;
 use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
+use crate::parse::format::RowFormat;
 use crate::parse::lines::TextLines;
 use crate::place::ObserveBytes;
 use crate::ticks::aggregator::Tick;
@@ -49,6 +50,9 @@ impl TickForm {
             Recognised::Ticks(layout) => Ok(Some(TickForm::Text(layout))),
             Recognised::Empty => Ok(None),
             Recognised::No(reason) => {
+                if let Ok(bars) = RowFormat::detect(&head, None, None) {
+                    return Err(Error::BarsForTicks { path: path.to_owned(), format: bars.name.name() });
+                }
                 let first_line = head.first().map_or_else(String::new, |(_, text)| shortened(text));
                 let tried = match options.format {
                     Some(format) => format.name().to_owned(),

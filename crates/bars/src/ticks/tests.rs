@@ -289,7 +289,9 @@ fn what_ticks_do_not_have_is_an_error() {
     let by_volume = TickOptions::new(BarRule::Volume(5.0));
     assert!(matches!(read(trades, &by_volume), Err(Error::NoTickVolume { .. })));
     assert!(matches!(read(trades, &ticks_each(2)), Err(Error::NoFullBar { ticks: 1, .. })));
-    for text in ["time,open,high,low,close\n2018-01-01 00:00,1,1,1,1\n", "a,b\n1,2\n", "time,price\nnoon,1\n"] {
+    let error = read("time,open,high,low,close\n2018-01-01 00:00,1,1,1,1\n", &m1()).unwrap_err();
+    assert!(matches!(error, Error::BarsForTicks { format: "iso", .. }), "{error}");
+    for text in ["a,b\n1,2\n", "time,price\nnoon,1\n"] {
         let error = read(text, &m1()).unwrap_err();
         assert!(matches!(error, Error::UnknownTicks { .. }), "{text}: {error}");
     }

@@ -185,7 +185,7 @@ fn answers_that_are_no_features_are_named() {
     for wrong in [f64::NAN, f64::INFINITY] {
         let given = Given::feature(move |bars| (0..bars.len()).map(|t| if t == 30 { wrong } else { 1.0 }).collect());
         match fault(given.bars(&bars, &plain_spec(), OnError::Fail)) {
-            FunctionFault::Value { place: 30, open_time, found, .. } => {
+            FunctionFault::Value { place: 30, open_time, found, to_the_end: false, .. } => {
                 assert_eq!((open_time, found.to_bits()), (bars.open_time[30], wrong.to_bits()));
             }
             other => panic!("{other}"),
@@ -194,6 +194,11 @@ fn answers_that_are_no_features_are_named() {
         let with = given.bars(&bars, &plain_spec(), OnError::Skip).unwrap();
         assert_eq!((with.warm_up, with.without_value), (0, 1 + 5 + 15));
     }
+    // As `shift(-2)` gives them.
+    let early = |bars: &Bars| (0..bars.len()).map(|t| if t + 2 < bars.len() { 1.0 } else { f64::NAN }).collect();
+    let early = fault(add(early));
+    assert!(matches!(early, FunctionFault::Value { place: 898, to_the_end: true, .. }), "{early}");
+    assert!(early.to_string().contains("looks ahead"), "{early}");
     let other_names = |call: &FunctionCall<'_>| column(call.bars.timeframe.name(), vec![0.0; call.bars.len()]);
     struct Named<F>(F);
     impl<F: Fn(&FunctionCall<'_>) -> FunctionColumn + Sync> BarFunctions for Named<F> {

@@ -144,7 +144,7 @@ struct RecipeArgs {
     #[arg(long, value_name = "SYMBOL=FILE")]
     context: Vec<ContextFile>,
     /// Future bars that decide the targets: K price changes, or the values of columns
-    #[arg(long, default_value_t = 36)]
+    #[arg(long, default_value_t = 36, value_parser = bar_count)]
     horizon: usize,
     /// Target: change in pips up to each future bar (cumulative) or within it (increment), or log
     /// return up to it (log_return); or triple_barrier:UP:DOWN:UNIT, the class -1, 0 or 1 of the
@@ -162,7 +162,7 @@ struct RecipeArgs {
     weight: Option<String>,
     /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
     /// and each has samples at those at which it has a bar
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = bar_count)]
     stride: usize,
     /// Longest gap between bars that windows may reach across; a longer one ends a segment
     #[arg(long, default_value = "4d")]
@@ -333,6 +333,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         false => ingest(&recipe, &args.out, &host())?,
     };
     Ok(report.into())
+}
+
+/// A number of bars.
+fn bar_count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "expected a number of bars, such as 12".to_owned())
 }
 
 #[cfg(test)]

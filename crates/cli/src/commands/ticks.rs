@@ -20,7 +20,7 @@ use crate::host::host;
   megabatch ticks EURUSD/2018/*/*/*.bi5 --out eurusd.csv --bars M5
   megabatch ticks BTCUSDT-trades-2024-01.zip --out btc.csv --bars volume:100")]
 pub(crate) struct Args {
-    /// Files of ticks of one symbol, in any order; plain, .gz, .zip, .parquet or .bi5
+    /// Files of ticks of one symbol, or folders, in any order; plain, .gz, .zip, .parquet or .bi5
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// The file of bars to write, .csv

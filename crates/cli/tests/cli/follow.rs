@@ -307,6 +307,22 @@ fn a_hole_and_the_bars_that_are_needed_after_it_are_told() {
 }
 
 #[test]
+fn bars_of_another_pair_are_told_and_those_of_another_timeframe_are_refused() {
+    let stage = trained("");
+    stage.write("GBPUSD_M1.csv", &stage.text("EURUSD.csv"));
+    let command = stage.command("predict --run run --follow GBPUSD_M1.csv --stop-at-end --cold");
+    let assert = assert_cmd::Command::from_std(command).assert().success();
+    let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("GBPUSD_M1.csv is named after GBPUSD, and its bars are taken for those of EURUSD"), "{said}");
+    let hours: Vec<String> = (0..9).map(|hour| format!("2018-03-01 0{hour}:00,1.2,1.3,1.1,1.2,5\n")).collect();
+    stage.write("EURUSD_H1.csv", &hours.concat());
+    let command = stage.command("predict --run run --follow EURUSD_H1.csv --stop-at-end --cold");
+    let assert = assert_cmd::Command::from_std(command).assert().code(3);
+    let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("EURUSD_H1.csv: its bars are 1 h apart, and bars of M1 are followed: give those"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_followed_is_refused() {
     let stage = Stage::new();
     stage.succeeds("synth EURUSD.csv --days 9");

@@ -36,6 +36,31 @@ fn members(stage: &Stage, file: &str) -> Vec<String> {
     names
 }
 
+/// The test of the first days of a file was told to be one, by a model that was trained on them.
+#[test]
+fn errors_on_times_of_training_are_doubted_where_the_data_are_others() {
+    let stage = two_and_a_run();
+    let first = |name: &str, lines: usize| {
+        let text = stage.text(name);
+        stage.write(
+            &format!("early/{name}"),
+            &text.lines().take(lines).map(|line| format!("{line}\n")).collect::<String>(),
+        );
+    };
+    std::fs::create_dir(stage.path("early")).unwrap();
+    NAMES.iter().for_each(|name| first(&format!("{name}.csv"), 3000));
+    let ingest = "--timeframes M1:6,M5:4 --horizon 2 --stride 17";
+    stage.succeeds(&format!("ingest early --out early.h5 {ingest}"));
+    let notes = |line: &str| stage.succeeds(line)["notes"].as_array().cloned().unwrap_or_default();
+    let told = notes("eval --run run --data early.h5");
+    assert_eq!(told.len(), 1, "{told:?}");
+    let text = told[0].as_str().unwrap();
+    assert!(text.contains("until which the run was trained and its checkpoint chosen on other data"), "{text}");
+    assert_eq!(notes("eval --run run"), [] as [Value; 0]);
+    std::fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+    assert_eq!(notes("eval --run run --data moved.h5"), [] as [Value; 0]);
+}
+
 #[test]
 fn predictions_name_the_instrument_of_each_sample() {
     let stage = two_and_a_run();

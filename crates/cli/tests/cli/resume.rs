@@ -224,6 +224,15 @@ fn a_resumed_run_ends_where_it_was_to_end() {
 }
 
 #[test]
+fn fewer_steps_than_are_done_leave_the_run_as_it_was() {
+    let stage = Stage::with_run();
+    let config = stage.text("run/config.yaml");
+    let answer = stage.succeeds("train --out run --resume --max-steps 1");
+    assert!(answer["steps"].as_u64().unwrap() > 1, "{answer}");
+    assert_eq!(stage.text("run/config.yaml"), config);
+}
+
+#[test]
 fn a_run_is_trained_by_one_process_at_a_time() {
     let stage = Stage::with_run();
     let other = std::fs::File::open(stage.path("run")).unwrap();

@@ -131,19 +131,34 @@ impl Data {
     /// units without times.
     pub(crate) fn time_span(&self, units: &SampleRanges) -> Result<Option<(i64, i64)>> {
         let mut span: Option<(i64, i64)> = None;
-        let mut add = |time: i64| {
+        self.for_each_time(units, |time| {
             let (first, last) = span.unwrap_or((time, time));
             span = Some((first.min(time), last.max(time)));
-        };
+        })?;
+        Ok(span)
+    }
+
+    /// Number of the samples of `units` that are earlier than `time_ns`, ns since 1970 UTC; 0 for
+    /// data without times.
+    ///
+    /// # Errors
+    /// Times that cannot be read.
+    pub(crate) fn count_before(&self, units: &SampleRanges, time_ns: i64) -> Result<usize> {
+        let mut count = 0;
+        self.for_each_time(units, |time| count += usize::from(time < time_ns))?;
+        Ok(count)
+    }
+
+    fn for_each_time(&self, units: &SampleRanges, mut take: impl FnMut(i64)) -> Result<()> {
         match self {
             Data::Samples(samples) => {
                 for part in pieces(units) {
-                    samples.source().times_of(&part)?.into_iter().flatten().for_each(&mut add);
+                    samples.source().times_of(&part)?.into_iter().flatten().for_each(&mut take);
                 }
             }
-            _ => units.iter().filter_map(|unit| Some(self.graph_times()?[unit])).for_each(add),
+            _ => units.iter().filter_map(|unit| Some(self.graph_times()?[unit])).for_each(take),
         }
-        Ok(span)
+        Ok(())
     }
 
     /// Bytes that are not booked on a device: a mapped file of graphs, and lists of nodes and

@@ -54,14 +54,16 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         }
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } | BarsError::SymbolColumns { .. } => "use `--symbol`",
-        BarsError::UnknownPipSize { .. } => "use `--target log_return` or `--pip-size`",
+        BarsError::UnknownPipSize { .. } => {
+            "use `--symbol` where a file's name does not tell the pair, else `--target log_return` or `--pip-size`"
+        }
         BarsError::UnknownBase { .. } | BarsError::WrongBase { .. } | BarsError::ShorterBars { .. } => "use `--base`",
         BarsError::TooShort { segments, .. } if *segments > 1 => "use `--timeframes`, `--features` or `--longest-hole`",
         BarsError::TooShort { .. } => "use `--timeframes` or `--features`",
         BarsError::TooFewToFit { .. } => {
             "use `--on-error skip`, which leaves it out, `--train-fraction` or `--scaling none`"
         }
-        BarsError::Function { fault, .. } if matches!(**fault, FunctionFault::Value { .. }) => {
+        BarsError::Function { fault, .. } if matches!(**fault, FunctionFault::Value { to_the_end: false, .. }) => {
             "`--on-error skip` drops such bars"
         }
         BarsError::Invalid { key: "zone", .. } => "use `--zone`",
@@ -110,7 +112,9 @@ mod tests {
             "training.carry_state is true: expected false for windows; `megabatch convert` turns them into series"
         );
         let error = BarsError::UnknownPipSize { symbol: "X".to_owned() };
-        assert!(Error::from(error).to_string().ends_with("; use `--target log_return` or `--pip-size`"));
+        assert!(Error::from(error).to_string().ends_with(
+            "; use `--symbol` where a file's name does not tell the pair, else `--target log_return` or `--pip-size`"
+        ));
     }
 
     /// Thirty files with a bad row each were told that skipping leaves them out: it drops a row of

@@ -112,6 +112,7 @@ fn bars_fields(error: &BarsError) -> Fields {
         | BarsError::UnknownFormat { path: file, .. }
         | BarsError::Ticks { path: file, .. }
         | BarsError::UnknownTicks { path: file, .. }
+        | BarsError::BarsForTicks { path: file, .. }
         | BarsError::ColumnOrder { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
         _ => Vec::new(),

@@ -161,7 +161,9 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let units = trained.units_of_errors()?;
     let training = training_config(&trained.config, &trained.data, None)?;
     let drawn = training.draw(&indices, request.samples_max.map(NonZeroUsize::get));
-    let Trained { device, data, predictor, step, notes, .. } = trained;
+    let doubt = trained.doubt_times(&drawn.samples)?;
+    let Trained { device, data, predictor, step, mut notes, .. } = trained;
+    notes.extend(doubt);
     let samples = data.samples();
     let in_use = |predictor: Predictor| if drawn.is_estimate() { predictor.with_warm_up() } else { predictor };
     let mut predictor = in_use(predictor);

@@ -106,7 +106,13 @@ impl Recipe {
     ) -> Result<ReadBars> {
         let targets = if self.target.is_function() { self.target.columns().to_vec() } else { Vec::new() };
         let known = Known { features: self.spec().functions(), targets };
-        let recordings = self.read_streamed(folder, host)?;
+        let recordings = match (usage, host.functions) {
+            // Targets that functions compute have no pips.
+            (FunctionUse::New, Some(functions)) if functions.has_targets() => {
+                Recipe { target: TargetKind::LogReturn, ..self.clone() }.read_streamed(folder, host)?
+            }
+            _ => self.read_streamed(folder, host)?,
+        };
         let context = match (self.context.is_empty(), host.functions) {
             (true, _) => None,
             (false, None) => Some(ContextInstruments::read(self, folder, host)?),

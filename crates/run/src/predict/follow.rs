@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use megabatch_bars::{BarLines, Error as BarsError};
+use megabatch_bars::{BarLines, Error as BarsError, named_pair};
 use megabatch_gpu_core::Device;
 use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::json;
@@ -96,6 +96,13 @@ pub fn follow(
         LineOutput::Writer { writer, .. } => (writer, false),
     };
     host.observer.note(&greeting(&subject, &history, tail.name()));
+    if let Some(pair) = named_pair(tail.name()).filter(|pair| *pair != subject.symbol) {
+        host.observer.note(&format!(
+            "{} is named after {pair}, and its bars are taken for those of {}",
+            tail.name().display(),
+            subject.symbol
+        ));
+    }
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
     progress.begin(&live);
     let (horizons, outputs) = subject.outputs();
