@@ -88,6 +88,14 @@ pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<St
     Ok((columns, frames, features))
 }
 
+/// The clock that was stated for the bars of a series file.
+#[pyfunction]
+pub(crate) fn stated_zone(py: Python<'_>, path: PathBuf) -> PyResult<Option<String>> {
+    process::check(py)?;
+    let zone = py.detach(|| Recipe::stated_zone(&path)).or_raise(py)?;
+    Ok(zone.map(|zone| zone.to_string()))
+}
+
 /// Recipe of a series of files of bars.
 fn recipe(py: Python<'_>, bars: Vec<PathBuf>, options: &[(String, String)]) -> PyResult<Recipe> {
     Recipe::from_options(bars, options.iter().map(|(name, value)| (name.as_str(), value.as_str()))).or_raise(py)

@@ -31,7 +31,7 @@ mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
         append, bar_columns, bars_of_ticks, build_graphs, doctor, feature_columns, feature_names, function_inputs,
-        ingest, leak, replay_memory, synthesize, write_bars,
+        ingest, leak, replay_memory, stated_zone, synthesize, write_bars,
     };
     #[pymodule_export]
     use crate::context::context_bars;

@@ -16,6 +16,7 @@ use crate::config::choices::Residency;
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::ingest::Recipe;
 use crate::run_folder::RunFolder;
 use crate::setup::computing::{Computing, DeviceRequest};
 use crate::setup::settings::{loss, precision, recurrent_config, streams, threads};
@@ -180,6 +181,15 @@ impl Trained {
             _ => return Ok(None),
         };
         Ok(text("base")?.map(|base| UnitsOfErrors { errors, horizons: format!("bars of {base}") }))
+    }
+
+    /// The files of bars that a series file was made of.
+    pub(crate) fn bar_files(&self) -> Result<Vec<PathBuf>> {
+        let Some(series) = self.data.source().and_then(Source::series) else { return Ok(Vec::new()) };
+        let source = series.file().attribute("source")?;
+        let recipe = Recipe::recorded(self.data.path(), source.as_ref());
+        // Files of other programs tell no files.
+        Ok(recipe.map_or(Vec::new(), |(_, recipe)| recipe.files().into_iter().map(Path::to_owned).collect()))
     }
 
     /// A second predictor of the same model, with the LSTMs' matrices in eight bits, on the same

@@ -18,7 +18,8 @@ use megabatch_bars::{
     ReadOptions, Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone,
     bar_files,
 };
-use megabatch_chunk_io::AttributeValue;
+use megabatch_chunk_io::{AttributeValue, SeriesFile};
+use megabatch_gpu_core::Device;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -271,6 +272,15 @@ impl Recipe {
             train_fraction: self.train_fraction,
             holes: GapPolicy { longest_ns: self.longest_hole.ns, weekends: self.weekends },
         }
+    }
+
+    /// The clock that was stated for the bars of the series file at `path`.
+    ///
+    /// # Errors
+    /// A data error for a file that `ingest` did not write.
+    pub fn stated_zone(path: &Path) -> Result<Option<Zone>> {
+        let file = SeriesFile::open(path, &Device::cpu().scope("zone"))?;
+        Ok(Recipe::recorded(path, file.attribute("source")?.as_ref())?.1.zone)
     }
 
     /// The account of its bars in the series file at `path`, which is its attribute `source`, and

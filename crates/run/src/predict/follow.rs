@@ -89,7 +89,9 @@ pub fn follow(
     let mut lines = BarLines::new(tail.name(), &subject.line_options(request), subject.base, history.last_open_time);
     let (writer, keeps_old): (Box<dyn Write + '_>, bool) = match output {
         LineOutput::File(out) => {
-            output::check(out, &[tail.name(), &subject.data])?;
+            let mut inputs = subject.recipe.files();
+            inputs.extend([tail.name(), &subject.data]);
+            output::check(out, &inputs)?;
             let has_contents = std::fs::metadata(out).is_ok_and(|found| found.len() > 0);
             (Box::new(EmptiedLate::open(out)?), has_contents)
         }

@@ -144,7 +144,9 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
     host.cancel.watch(PATIENCE)?;
     let format = Format::from_path(out)?;
     let mut trained = Trained::open(request.opening(), host)?;
-    output::check(out, &[trained.data.path()])?;
+    let bars = trained.bar_files()?;
+    let inputs = bars.iter().map(PathBuf::as_path).chain([trained.data.path()]);
+    output::check(out, &inputs.collect::<Vec<_>>())?;
     let predicted = predict_with(&mut trained, request, host)?;
     let numbers: Vec<i64> = predicted.samples.iter().map(|sample| sample as i64).collect();
     let predictions = predicted.predictions(&numbers);

@@ -97,7 +97,7 @@ pub(super) struct StreamingModel {
     pub(super) base: Timeframe,
     pub(super) spec: SeriesSpec,
     pub(super) scalers: Scalers,
-    recipe: Recipe,
+    pub(super) recipe: Recipe,
     pip_size: f64,
     /// Zone of the files of the instrument.
     zone: Option<Zone>,

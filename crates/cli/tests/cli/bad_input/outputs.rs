@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::{Case, USAGE, check, make_bars, make_nothing, make_run, make_series};
+use crate::stage::SMALL;
 
 const CASES: &[Case] = &[
     Case {
@@ -25,6 +26,18 @@ const CASES: &[Case] = &[
         command: "predict --run run --out series.h5/predictions.h5",
         exit_code: USAGE,
         says: &["series.h5/predictions.h5: cannot write here: series.h5 is not a folder"],
+    },
+    // An export of bars was replaced by predictions.
+    Case {
+        what: "predictions over the bars of the series",
+        given: |stage| {
+            stage.succeeds("synth EURUSD.csv --days 6");
+            stage.succeeds("ingest EURUSD.csv --out eurusd.h5 --timeframes M1:4 --horizon 2 --stride 20");
+            stage.succeeds(&format!("train --data eurusd.h5 --out run --max-steps 1 {SMALL}"));
+        },
+        command: "predict --run run --out EURUSD.csv",
+        exit_code: USAGE,
+        says: &["EURUSD.csv: cannot write here: this is the file that is read; name another"],
     },
     Case {
         what: "made-up samples below a file",
