@@ -118,7 +118,15 @@ impl Trained {
         let (step, file) = weights_file(&folder, checkpoint)?;
         let device = Device::cpu();
         let is_own_data = is_own_data(&config, data);
-        let mut data = Data::open(&data_path(&config, data)?, &config, &device, host)?;
+        let path = data_path(&config, data)?;
+        if data.is_none() && !path.exists() {
+            return Err(Error::data(format!(
+                "{}: the data that {} was trained on are not there; give their new place with --data",
+                path.display(),
+                run.display()
+            )));
+        }
+        let mut data = Data::open(&path, &config, &device, host)?;
         hold_what_fits(&mut data, &config, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &data)?;
         let change = change(&folder, &data, host)?;

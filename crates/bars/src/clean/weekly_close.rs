@@ -253,8 +253,12 @@ impl WeekEnds {
             0 => "there is no end of a week".to_owned(),
             weeks => format!("no known clock fits the ends of the {weeks} weeks"),
         };
+        let usual = match format {
+            FormatName::MetaTrader => ", which is new-york+7 for most brokers",
+            _ => "",
+        };
         Some(format!(
-            "no evidence supports the clock of this {format} file, {zone}, which is assumed: {found}; state its zone"
+            "no evidence supports the clock of this {format} file, {zone}, which is assumed: {found}; state its zone{usual}"
         ))
     }
 }

@@ -81,6 +81,17 @@ fn a_folder_is_told_in_a_few_lines() {
     assert!(text.lines().count() < 40, "{text}");
 }
 
+/// Validation and test were of one pair alone, and training of the other, without a word.
+#[test]
+fn instruments_of_other_years_are_told() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("shares")).unwrap();
+    stage.write("shares/EARLY.csv", &share(0, 100, 0.5));
+    stage.write("shares/LATE.csv", &share(300, 100, 1.5));
+    let warnings = stage.succeeds(&format!("ingest shares --out series.h5 {MADE}"))["warnings"].to_string();
+    assert!(warnings.contains("no two of EARLY, LATE have a sample at the same time"), "{warnings}");
+}
+
 /// A share of another exchange made 550 instants with a single node, told by `train` alone as "none
 /// of its targets is known".
 #[test]

@@ -127,7 +127,8 @@ impl Recipe {
             return match known.is_empty() {
                 true => Ok(ReadBars { recipe: self.clone(), recordings, functions: None }),
                 false => Err(Error::usage(format!(
-                    "{known} are columns of functions: give these in Python, as mb.ingest(…, features=[function]) or mb.leak(dataset, features=[function])"
+                    "{known} are columns of functions, or of frames of other instruments: give these in Python, as \
+                     mb.leak(dataset, features=[function]) or mb.leak(dataset, context={{symbol: frame}})"
                 ))),
             };
         };

@@ -350,6 +350,12 @@ const ALONE_OF_MIN: usize = 3;
 fn alone(header: &SeriesHeader) -> Option<String> {
     let (instants, count) = (&header.instants.alone, header.instants.count);
     let all: usize = instants.iter().sum();
+    if all == count && instants.len() > 1 {
+        return Some(format!(
+            "no two of {} have a sample at the same time: a split by time trains on some and validates on others; give bars of the same days, or ingest them apart",
+            listed(header.instruments())
+        ));
+    }
     if instants.len() < ALONE_OF_MIN || (all as f64) < ALONE_SHARE_MIN * count as f64 || all == 0 {
         return None;
     }

@@ -14,6 +14,16 @@ const CASES: &[Case] = &[
         says: &["run: not a run folder: it has no config.yaml"],
     },
     Case {
+        what: "judged where its data are gone",
+        given: |stage| {
+            make_run(stage);
+            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+        },
+        command: "eval --run run",
+        exit_code: DATA,
+        says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
+    },
+    Case {
         what: "resumed with another seed",
         given: make_run,
         command: "train --out run --resume --set training.seed=9",
