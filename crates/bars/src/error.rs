@@ -432,6 +432,15 @@ pub enum Error {
         weight: f64,
     },
 
+    /// The file has no rows.
+    #[error("{}: there are no bars: {found}", path.display())]
+    NoRows {
+        /// The file.
+        path: PathBuf,
+        /// What there is.
+        found: &'static str,
+    },
+
     /// No row of the input could be used.
     #[error("{}: nothing is left: none of {rows} rows can be used; first: {first}", path.display())]
     NothingLeft {
@@ -700,6 +709,7 @@ impl Error {
             | Error::TooManyRows { path, .. }
             | Error::ShorterBars { path, .. }
             | Error::OtherTimeframe { path, .. }
+            | Error::NoRows { path, .. }
             | Error::NothingLeft { path, .. } => Some(path),
             _ => None,
         }

@@ -54,7 +54,9 @@ fn a_file_of_which_nothing_is_left_is_an_error() {
         assert!(error.contains(part), "{part} in {error}");
     }
     let empty = read_texts(&[("EURUSD.csv", "")], &repair());
-    assert!(matches!(empty, Err(Error::UnknownFormat { .. })));
+    assert!(matches!(empty, Err(Error::NoRows { found: "the file is empty", .. })));
+    let header = read_texts(&[("EURUSD.csv", "time,open,high,low,close\n")], &ReadOptions::default());
+    assert!(matches!(header, Err(Error::NoRows { found: "the file has a header and no row", .. })));
 }
 
 #[test]

@@ -224,12 +224,26 @@ impl Unrecognised {
         let path = path.to_owned();
         match self {
             Unrecognised::SeveralSymbols { line, symbols } => Error::SymbolColumns { path, line, symbols },
+            Unrecognised::Reason(_) if head.iter().all(|(_, text)| text.is_empty()) => {
+                Error::NoRows { path, found: "the file is empty" }
+            }
+            Unrecognised::Reason(_) if is_header_alone(head) => {
+                Error::NoRows { path, found: "the file has a header and no row" }
+            }
             Unrecognised::Reason(reason) => {
                 let first_line = head.first().map_or_else(String::new, |(_, text)| shortened(text));
                 Error::UnknownFormat { path, reason, tried: TRIED, first_line }
             }
         }
     }
+}
+
+/// True if the only line is a header.
+fn is_header_alone(head: &[NumberedLine]) -> bool {
+    let mut lines = head.iter().filter(|(_, text)| !text.is_empty());
+    let (Some((_, text)), None) = (lines.next(), lines.next()) else { return false };
+    let parsed = |delimiter| header::parse(&RowFields::split(text, delimiter));
+    DELIMITERS.into_iter().any(|delimiter| matches!(parsed(delimiter), Some(HeaderLine::Named(_))))
 }
 
 fn partial(line: u64, missing: &str) -> Unrecognised {

@@ -36,6 +36,19 @@ fn members(stage: &Stage, file: &str) -> Vec<String> {
     names
 }
 
+#[test]
+fn classes_that_are_learned_as_numbers_are_told() {
+    let stage = Stage::new();
+    stage.succeeds("synth EURUSD.csv --days 6");
+    stage.succeeds(
+        "ingest EURUSD.csv --out series.h5 --timeframes M1:6 --target triple_barrier:5:5:pips --horizon 20 --stride 17",
+    );
+    let told = |settings: &str| stage.succeeds(&format!("plan --data series.h5 {settings}"))["notes"].to_string();
+    let text = "training.loss mse learns the classes -1, 0 and 1 as numbers";
+    assert!(told("").contains(text));
+    assert!(!told("--set training.loss=cross_entropy --set training.thresholds=[-0.5,0.5]").contains(text));
+}
+
 /// The test of the first days of a file was told to be one, by a model that was trained on them.
 #[test]
 fn errors_on_times_of_training_are_doubted_where_the_data_are_others() {

@@ -114,6 +114,7 @@ fn bars_fields(error: &BarsError) -> Fields {
         | BarsError::UnknownTicks { path: file, .. }
         | BarsError::BarsForTicks { path: file, .. }
         | BarsError::ColumnOrder { path: file, .. }
+        | BarsError::NoRows { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
         _ => Vec::new(),
     }

@@ -2,7 +2,7 @@
 
 use megabatch_amp::Precision;
 use megabatch_bars::Feature;
-use megabatch_chunk_io::Source;
+use megabatch_chunk_io::{AttributeValue, Source};
 use megabatch_nn::loss::Loss;
 use megabatch_nn_cpu::instructions;
 use megabatch_trainer as trainer;
@@ -39,7 +39,10 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     }));
     notes.extend(setup.gpu_passed_over.clone());
     let purge = match &setup.data {
-        Data::Samples(samples) => remarks_on_purge(samples.source(), &setup.config, &setup.split)?,
+        Data::Samples(samples) => {
+            notes.extend(note_on_barriers(samples.source(), setup.training.loss)?);
+            remarks_on_purge(samples.source(), &setup.config, &setup.split)?
+        }
         Data::CrossSections(sections) if setup.config.purge_ns().is_none() && setup.config.has_unseen() => {
             let source = sections.source().source();
             PurgeRemarks::on_spans(SampleSpans::from_source(source, source.sample_times().unwrap_or_default())?)
@@ -59,6 +62,20 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     };
     notes.extend(purge.notes);
     Ok(Remarks { warnings: purge.warnings, notes })
+}
+
+/// A note on targets that are classes, where the loss takes them for numbers.
+fn note_on_barriers(source: &Source, loss: Loss) -> Result<Option<String>> {
+    let kind = source.attribute("target_kind")?;
+    let are_classes = matches!(kind, Some(AttributeValue::Text(kind)) if kind.starts_with("triple_barrier"));
+    let takes_numbers = matches!(loss, Loss::Mse | Loss::Huber { .. });
+    Ok((are_classes && takes_numbers).then(|| {
+        format!(
+            "training.loss {} learns the classes -1, 0 and 1 as numbers; cross_entropy with \
+             training.thresholds=[-0.5, 0.5] learns classes",
+            loss.name()
+        )
+    }))
 }
 
 /// The weights of the training samples, where they have a part in the loss.
