@@ -3,6 +3,7 @@ pub(crate) mod function_fault;
 pub(crate) mod look_ahead;
 pub(crate) mod message;
 pub(crate) mod row_error;
+pub(crate) mod tick_error;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::error::function_fault::FunctionFault;
 use crate::error::look_ahead::LookAhead;
 use crate::error::message::{BarShortage, LongestOf, Percent, Shortages};
 use crate::error::row_error::RowError;
+use crate::error::tick_error::TickError;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::listed;
 use crate::unknown_name::UnknownName;
@@ -93,124 +95,9 @@ pub enum Error {
         format: &'static str,
     },
 
-    /// The file has bars, of which no ticks can be made.
-    #[error("{}: these are bars ({format}), not ticks; `ingest` reads them as they are", path.display())]
-    BarsForTicks {
-        /// The file.
-        path: PathBuf,
-        /// Name of the bars' format.
-        format: &'static str,
-    },
-
-    /// The first lines are no ticks in a known format.
-    #[error("{}: no ticks recognised ({reason}); tried {tried}; the first line is `{first_line}`", path.display())]
-    UnknownTicks {
-        /// The file.
-        path: PathBuf,
-        /// Missing part.
-        reason: String,
-        /// The formats that were tried.
-        tried: String,
-        /// The first line, shortened.
-        first_line: String,
-    },
-
-    /// A row is no usable tick, and the reader was told to stop at such rows.
-    #[error("{}: line {line}: {kind}: expected {expected}, found `{text}`", path.display())]
-    BadTick {
-        /// The file.
-        path: PathBuf,
-        /// Line number, or number of the record, from 1.
-        line: u64,
-        /// Kind of fault.
-        kind: RowError,
-        /// Expected form of the row.
-        expected: String,
-        /// The line, shortened.
-        text: String,
-    },
-
-    /// The clock of the ticks is not known.
-    #[error("{}: the times are on the broker's clock, whose zone the file does not name; state it", path.display())]
-    UnknownTickZone {
-        /// The file.
-        path: PathBuf,
-    },
-
-    /// The path of a binary file does not tell its hour.
-    #[error(
-        "{}: the hour of the ticks is in the path alone: expected SYMBOL/YYYY/MM/DD/HHh_ticks.bi5, with months from 00 to 11",
-        path.display()
-    )]
-    TickHour {
-        /// The file.
-        path: PathBuf,
-    },
-
-    /// Prices in points cannot be read.
-    #[error("{}: the price of a point of `{symbol}` is not known; state it, such as 0.00001 for EURUSD", path.display())]
-    UnknownPoint {
-        /// The file.
-        path: PathBuf,
-        /// The symbol in its path.
-        symbol: String,
-    },
-
-    /// The ticks do not have the price that was asked for.
-    #[error("{}: the ticks have no price `{price}`: expected one of {found}", path.display())]
-    NoTickPrice {
-        /// The file.
-        path: PathBuf,
-        /// Name of the price asked for.
-        price: &'static str,
-        /// The prices that there are.
-        found: String,
-    },
-
-    /// The ticks have no volume, and volumes were asked for.
-    #[error("{}: the ticks have no volume; take their number", path.display())]
-    NoTickVolume {
-        /// The file.
-        path: PathBuf,
-    },
-
-    /// The ticks of two files differ in kind.
-    #[error(
-        "{} ({first_kind}) and {} ({second_kind}) do not go together: the files of one series have one kind of ticks",
-        first.display(), second.display()
-    )]
-    UnlikeTicks {
-        /// One file.
-        first: PathBuf,
-        /// Format, price and volume of its ticks.
-        first_kind: String,
-        /// Another file.
-        second: PathBuf,
-        /// Format, price and volume of its ticks.
-        second_kind: String,
-    },
-
-    /// Two files of ticks cover the same time.
-    #[error("{} begins at {begins}, before {} ends at {ends}: files of ticks must not overlap; leave one out or cut it", later.display(), earlier.display())]
-    OverlappingTicks {
-        /// The file that begins first.
-        earlier: PathBuf,
-        /// The file that begins before `earlier` ends.
-        later: PathBuf,
-        /// Time of the first tick of `later`.
-        begins: String,
-        /// Time of the last tick before it.
-        ends: String,
-    },
-
-    /// There are too few ticks for one bar.
-    #[error("not one bar of {rule} is full after {ticks} ticks; state a smaller number")]
-    NoFullBar {
-        /// Rule of the bars.
-        rule: String,
-        /// Ticks in all files.
-        ticks: u64,
-    },
+    /// Ticks are defective, or do not have what bars are to be made of.
+    #[error(transparent)]
+    Tick(#[from] TickError),
 
     /// No known layout fits the first lines.
     #[error("{}: no bars recognised ({reason}); tried {tried}; the first line is `{first_line}`", path.display())]

@@ -27,6 +27,7 @@ pub use error::function_fault::FunctionFault;
 pub use error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
 pub use error::message::BarShortage;
 pub use error::row_error::{OnError, RowError, RowFix};
+pub use error::tick_error::TickError;
 pub use error::{Error, Result};
 pub use parse::adjustment::{Adjustments, ShareSplit};
 pub use parse::format_name::FormatName;

@@ -70,7 +70,11 @@ impl RowFormat {
                 )));
             }
         }
-        let miss = DELIMITERS.iter().find_map(|&delimiter| nearest_miss(head, delimiter, &styles));
+        let other = wanted.and_then(|_| RowFormat::detect(head, None, symbol).ok());
+        let miss = match other {
+            Some(other) => Some(format!("its rows are of format {}", other.name)),
+            None => DELIMITERS.iter().find_map(|&delimiter| nearest_miss(head, delimiter, &styles)),
+        };
         Err(no_row(wanted, miss))
     }
 

@@ -61,6 +61,11 @@ impl BarRow {
         let number = |column: usize, what: &str| fields.number(column).ok_or_else(|| no_number(fields, column, what));
         let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
         let volume = |column: usize| fields.volume(column).ok_or_else(|| no_number(fields, column, "volume"));
+        let len_min = 1 + columns.time.max(columns.prices().into_iter().max().unwrap_or(0));
+        if fields.len() < len_min {
+            let expected = format!("{len_min} fields or more, and there are {}", fields.len());
+            return Err(RowFault::unreadable(expected));
+        }
         let stamp = fields.stamp(columns, format.style).ok_or_else(|| {
             let found = found(fields, columns.time);
             RowFault::unreadable(format!("a timestamp of format {} in field {}{found}", format.name, columns.time + 1))

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::error::row_error::RowError;
+use crate::error::tick_error::TickError;
 use crate::error::{Error, Result};
 use crate::parse::symbol::{pip_size_of, symbol_of};
 use crate::place::ObserveBytes;
@@ -45,12 +46,13 @@ impl Bi5Scale {
     /// Takes the hour from a path such as `EURUSD/2018/00/02/22h_ticks.bi5`, whose months begin at
     /// 0, and the size of a point from the pair in it if it is not stated.
     pub(crate) fn from_path(path: &Path, point: Option<f64>) -> Result<Self> {
-        let hour_ns = hour_of(path).ok_or_else(|| Error::TickHour { path: path.to_owned() })?;
+        let hour_ns = hour_of(path).ok_or_else(|| TickError::NoHour { path: path.to_owned() })?;
         let point = match point {
             Some(point) => point,
             None => {
                 let symbol = path.ancestors().nth(4).map(symbol_of).unwrap_or_default();
-                let pip = pip_size_of(&symbol).map_err(|_| Error::UnknownPoint { path: path.to_owned(), symbol })?;
+                let pip =
+                    pip_size_of(&symbol).map_err(|_| TickError::UnknownPoint { path: path.to_owned(), symbol })?;
                 pip / POINTS_PER_PIP
             }
         };
@@ -178,7 +180,7 @@ mod tests {
         let error = scale("BTCUSD/2018/11/31/05h_ticks.bi5", None).unwrap_err().to_string();
         assert!(error.contains("the price of a point of `BTCUSD` is not known"), "{error}");
         for path in ["22h_ticks.bi5", "EURUSD/2018/12/01/22h_ticks.bi5", "EURUSD/2018/00/02/ticks.bi5"] {
-            assert!(matches!(scale(path, None), Err(Error::TickHour { .. })), "{path}");
+            assert!(matches!(scale(path, None), Err(Error::Tick(TickError::NoHour { .. }))), "{path}");
         }
     }
 }

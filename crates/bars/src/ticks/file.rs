@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::message::shortened;
 use crate::error::row_error::RowError;
+use crate::error::tick_error::TickError;
 use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
@@ -40,7 +41,7 @@ impl TickForm {
     /// Recognises the form of a file; `None` for one without a row.
     ///
     /// # Errors
-    /// [`Error::UnknownTicks`] and those of reading.
+    /// [`TickError::UnknownFormat`] and those of reading.
     pub(crate) fn recognise(path: &Path, options: &TickOptions) -> Result<Option<Self>> {
         if options.format == Some(TickFormat::Bi5) || (options.format.is_none() && is_bi5(path)) {
             return Bi5Scale::from_path(path, options.point).map(|scale| Some(TickForm::Bi5(scale)));
@@ -51,14 +52,14 @@ impl TickForm {
             Recognised::Empty => Ok(None),
             Recognised::No(reason) => {
                 if let Ok(bars) = RowFormat::detect(&head, None, None) {
-                    return Err(Error::BarsForTicks { path: path.to_owned(), format: bars.name.name() });
+                    return Err(TickError::Bars { path: path.to_owned(), format: bars.name.name() }.into());
                 }
                 let first_line = head.first().map_or_else(String::new, |(_, text)| shortened(text));
                 let tried = match options.format {
                     Some(format) => format.name().to_owned(),
                     None => TickFormat::ALL.map(TickFormat::name).join(", "),
                 };
-                Err(Error::UnknownTicks { path: path.to_owned(), reason, tried, first_line })
+                Err(TickError::UnknownFormat { path: path.to_owned(), reason, tried, first_line }.into())
             }
         }
     }
@@ -117,7 +118,7 @@ impl TickForm {
             Some(price) if is_there(&price) => Ok(price),
             Some(price) => {
                 let found = there.map(TickPrice::name).collect::<Vec<_>>().join(", ");
-                Err(Error::NoTickPrice { path: path.to_owned(), price: price.name(), found })
+                Err(TickError::NoPrice { path: path.to_owned(), price: price.name(), found }.into())
             }
         }
     }
@@ -129,8 +130,8 @@ impl TickForm {
         let has_volumes = columns.volume.is_some();
         match options.volume {
             Some(TickVolume::Ticks) => Ok(TickVolume::Ticks),
-            Some(TickVolume::Sum) if !has_volumes => Err(Error::NoTickVolume { path: path.to_owned() }),
-            None if are_bars_of_volume && !has_volumes => Err(Error::NoTickVolume { path: path.to_owned() }),
+            Some(TickVolume::Sum) if !has_volumes => Err(TickError::NoVolume { path: path.to_owned() }.into()),
+            None if are_bars_of_volume && !has_volumes => Err(TickError::NoVolume { path: path.to_owned() }.into()),
             // Quotes of MetaTrader have a column of volumes in which there is none.
             None if !are_bars_of_volume && self.format() == TickFormat::MetaTrader && price != TickPrice::Last => {
                 Ok(TickVolume::Ticks)
@@ -145,7 +146,7 @@ impl TickForm {
         let TickForm::Text(layout) = self else { return Ok(Zone::utc()) };
         match (layout.zone.as_ref().or(stated), layout.format) {
             (Some(zone), _) => Ok(zone.clone()),
-            (None, TickFormat::MetaTrader) => Err(Error::UnknownTickZone { path: path.to_owned() }),
+            (None, TickFormat::MetaTrader) => Err(TickError::UnknownZone { path: path.to_owned() }.into()),
             (None, TickFormat::HistData) => Ok(HISTDATA_ZONE.parse().expect("an offset is a zone")),
             (None, _) => Ok(Zone::utc()),
         }

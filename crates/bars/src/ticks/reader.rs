@@ -3,6 +3,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::error::row_error::{OnError, RowError};
+use crate::error::tick_error::TickError;
 use crate::error::{Error, Result};
 use crate::place::ObserveBytes;
 use crate::ticks::aggregator::{Aggregator, Tick, TickBar};
@@ -91,9 +92,9 @@ impl<'a> TickBarReader<'a> {
     /// of bytes of every read after that, and may end the reading.
     ///
     /// # Errors
-    /// [`Error::UnknownTicks`], [`Error::UnknownTickZone`], [`Error::UnlikeTicks`],
-    /// [`Error::NoTickPrice`], [`Error::NoTickVolume`], [`Error::UnknownPoint`],
-    /// [`Error::TickHour`], [`Error::NothingLeft`] for files without a row, and those of reading.
+    /// [`TickError::UnknownFormat`], [`TickError::UnknownZone`], [`TickError::Unlike`],
+    /// [`TickError::NoPrice`], [`TickError::NoVolume`], [`TickError::UnknownPoint`],
+    /// [`TickError::NoHour`], [`Error::NothingLeft`] for files without a row, and those of reading.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: TickOptions, observe: ObserveBytes<'a>) -> Result<Self> {
         let first_path = paths.first().ok_or(Error::NoFiles)?.as_ref();
         let mut waiting = Vec::new();
@@ -147,8 +148,8 @@ impl<'a> TickBarReader<'a> {
     /// none.
     ///
     /// # Errors
-    /// [`Error::BadTick`] under [`OnError::Fail`], [`Error::OverlappingTicks`],
-    /// [`Error::NothingLeft`] and [`Error::NoFullBar`] at the end, and those of reading.
+    /// [`TickError::BadRow`] under [`OnError::Fail`], [`TickError::Overlapping`],
+    /// [`Error::NothingLeft`] and [`TickError::NoFullBar`] at the end, and those of reading.
     pub fn next_bar(&mut self) -> Result<Option<TickBar>> {
         while let Some(tick) = self.next_tick()? {
             if let Some(bar) = self.aggregator.push(&tick) {
@@ -165,7 +166,7 @@ impl<'a> TickBarReader<'a> {
         let last = self.aggregator.finish();
         self.summary.bars += u64::from(last.is_some());
         if self.summary.bars == 0 {
-            return Err(Error::NoFullBar { rule: self.options.bars.to_string(), ticks: self.summary.ticks });
+            return Err(TickError::NoFullBar { rule: self.options.bars.to_string(), ticks: self.summary.ticks }.into());
         }
         Ok(last.map(TickBar::with_decimal_volume))
     }
@@ -206,12 +207,13 @@ impl<'a> TickBarReader<'a> {
     fn open_file(&self, next: &WaitingFile) -> Result<TickFile<'a>> {
         let last_ns = self.summary.last_ns;
         if next.first_ns < last_ns {
-            return Err(Error::OverlappingTicks {
+            return Err(TickError::Overlapping {
                 earlier: self.path.clone(),
                 later: next.path.clone(),
                 begins: display_utc(next.first_ns),
                 ends: display_utc(last_ns),
-            });
+            }
+            .into());
         }
         TickFile::open(&next.path, &next.form, self.summary.price, next.zone.clone(), self.observe)
     }
@@ -235,7 +237,7 @@ fn refuse(file: &TickFile<'_>, fault: TickFault, on_error: OnError, dropped: &mu
     let TickFault { kind, expected } = fault;
     let (path, line) = (file.path().to_owned(), file.line());
     if on_error == OnError::Fail && kind != RowError::WarmUp {
-        return Err(Error::BadTick { path, line, kind, expected, text: file.text() });
+        return Err(TickError::BadRow { path, line, kind, expected, text: file.text() }.into());
     }
     match dropped.iter_mut().find(|dropped| dropped.kind == kind) {
         Some(dropped) => dropped.rows += 1,
@@ -286,12 +288,13 @@ impl TickKind {
         let (found, expected) = (words(other), words(self));
         match found == expected {
             true => Ok(()),
-            false => Err(Error::UnlikeTicks {
+            false => Err(TickError::Unlike {
                 first: self.path.clone(),
                 first_kind: expected,
                 second: other.path.clone(),
                 second_kind: found,
-            }),
+            }
+            .into()),
         }
     }
 }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::error::row_error::{OnError, RowError};
+use crate::error::tick_error::TickError;
 use crate::error::{Error, Result};
 use crate::ticks::aggregator::{Aggregator, Tick, TickBar};
 use crate::ticks::bar_rule::BarRule;
@@ -93,7 +94,7 @@ fn metatrader_leaves_out_what_has_not_changed() {
     ];
     check(METATRADER, &bid, TickFormat::MetaTrader, &expected);
     let error = read(METATRADER, &m1()).unwrap_err();
-    assert!(matches!(error, Error::UnknownTickZone { .. }), "{error}");
+    assert!(matches!(error, Error::Tick(TickError::UnknownZone { .. })), "{error}");
 
     // Before the first ask there is no mean; that is no fault.
     let late = METATRADER.replace("\t1.20040", "\t");
@@ -206,7 +207,7 @@ fn hours_of_dukascopy_are_unpacked() {
     let late = folder
         .file("USDJPY/2018/00/02/22h_ticks.bi5", bi5(&[(0, 112_645, 112_640, 1.0, 1.0), (3_600_000, 2, 1, 1.0, 1.0)]));
     let error = read_files(&[late], &m1()).unwrap_err();
-    assert!(matches!(error, Error::BadTick { line: 2, kind: RowError::Unreadable, .. }), "{error}");
+    assert!(matches!(error, Error::Tick(TickError::BadRow { line: 2, kind: RowError::Unreadable, .. })), "{error}");
     let cut = folder.file("USDJPY/2018/00/02/23h_ticks.bi5", &bi5(&[(0, 112_645, 112_640, 1.0, 1.0)])[..20]);
     assert!(matches!(read_files(&[cut], &m1()), Err(Error::Open { .. })));
 }
@@ -227,7 +228,7 @@ fn defective_ticks_are_named_or_dropped_and_counted() {
     ] {
         let text = format!("time,bid,ask\n{good}\n{bad}\n{good}\n");
         match read(&text, &m1()).unwrap_err() {
-            Error::BadTick { path, line, kind: found, expected: form, text } => {
+            Error::Tick(TickError::BadRow { path, line, kind: found, expected: form, text }) => {
                 assert!(path.ends_with("ticks.csv"));
                 assert_eq!((line, found, form.as_str(), text.as_str()), (3, kind, expected, bad));
             }
@@ -241,7 +242,7 @@ fn defective_ticks_are_named_or_dropped_and_counted() {
     let skipped = "time,bid,ask\n2019-03-10 02:30:00,1.5,1.6\n";
     let new_york = TickOptions { zone: Some("America/New_York".parse().unwrap()), ..m1() };
     let error = read(skipped, &new_york).unwrap_err();
-    assert!(matches!(error, Error::BadTick { kind: RowError::NoSuchTime, line: 2, .. }), "{error}");
+    assert!(matches!(error, Error::Tick(TickError::BadRow { kind: RowError::NoSuchTime, line: 2, .. })), "{error}");
     let nothing = read(skipped, &TickOptions { on_error: OnError::Skip, ..new_york }).unwrap_err().to_string();
     assert!(nothing.contains("none of 1 rows can be used; first: line 2, time that does not exist"), "{nothing}");
     // Two files in one, and an empty line.
@@ -267,7 +268,7 @@ fn files_are_read_in_order_of_their_first_tick_and_must_not_overlap() {
     assert_eq!((summary.ticks, summary.files, summary.files_without_ticks), (4, 3, 1));
     let overlapping = folder.file("b.csv", rows([2, 9]));
     match read_files(&[overlapping.clone(), first.clone()], &m1()).unwrap_err() {
-        Error::OverlappingTicks { earlier, later, begins, ends } => {
+        Error::Tick(TickError::Overlapping { earlier, later, begins, ends }) => {
             assert_eq!((earlier, later), (first.clone(), overlapping));
             assert_eq!((begins.as_str(), ends.as_str()), ("2018-01-01T00:02:00Z", "2018-01-01T00:03:00Z"));
         }
@@ -275,7 +276,7 @@ fn files_are_read_in_order_of_their_first_tick_and_must_not_overlap() {
     }
     let trades = folder.file("trades.csv", "time,price,qty\n2018-01-02 00:00:00,1,1\n");
     let error = read_files(&[first, trades], &m1()).unwrap_err();
-    assert!(matches!(error, Error::UnlikeTicks { .. }), "{error}");
+    assert!(matches!(error, Error::Tick(TickError::Unlike { .. })), "{error}");
 }
 
 #[test]
@@ -285,15 +286,15 @@ fn what_ticks_do_not_have_is_an_error() {
     let error = read(trades, &stated(TickPrice::Bid)).unwrap_err().to_string();
     assert!(error.ends_with("the ticks have no price `bid`: expected one of last"), "{error}");
     let sum = TickOptions { volume: Some(TickVolume::Sum), ..m1() };
-    assert!(matches!(read(trades, &sum), Err(Error::NoTickVolume { .. })));
+    assert!(matches!(read(trades, &sum), Err(Error::Tick(TickError::NoVolume { .. }))));
     let by_volume = TickOptions::new(BarRule::Volume(5.0));
-    assert!(matches!(read(trades, &by_volume), Err(Error::NoTickVolume { .. })));
-    assert!(matches!(read(trades, &ticks_each(2)), Err(Error::NoFullBar { ticks: 1, .. })));
+    assert!(matches!(read(trades, &by_volume), Err(Error::Tick(TickError::NoVolume { .. }))));
+    assert!(matches!(read(trades, &ticks_each(2)), Err(Error::Tick(TickError::NoFullBar { ticks: 1, .. }))));
     let error = read("time,open,high,low,close\n2018-01-01 00:00,1,1,1,1\n", &m1()).unwrap_err();
-    assert!(matches!(error, Error::BarsForTicks { format: "iso", .. }), "{error}");
+    assert!(matches!(error, Error::Tick(TickError::Bars { format: "iso", .. })), "{error}");
     for text in ["a,b\n1,2\n", "time,price\nnoon,1\n"] {
         let error = read(text, &m1()).unwrap_err();
-        assert!(matches!(error, Error::UnknownTicks { .. }), "{text}: {error}");
+        assert!(matches!(error, Error::Tick(TickError::UnknownFormat { .. })), "{text}: {error}");
     }
     for text in ["", "\n\n", "time,price\n"] {
         assert!(matches!(read(text, &m1()), Err(Error::NothingLeft { rows: 0, .. })), "{text:?}");

@@ -4,7 +4,7 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use megabatch_bars::{Error as BarsError, Excluded, FunctionFault, RowError};
+use megabatch_bars::{Error as BarsError, Excluded, FunctionFault, RowError, TickError};
 use megabatch_chunk_io::Error as FileError;
 use megabatch_nn::Error as ModelError;
 use megabatch_trainer::Error as TrainerError;
@@ -37,12 +37,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }
         BarsError::Ticks { .. } => "`megabatch ticks` makes bars of them",
-        BarsError::BadTick { .. } => "`--on-error skip` drops such ticks and counts them",
-        BarsError::UnknownTickZone { .. } => "use `--zone`, which is new-york+7 for most brokers",
-        BarsError::UnknownPoint { .. } => "use `--point`",
-        BarsError::NoTickPrice { .. } => "use `--price`",
-        BarsError::NoTickVolume { .. } => "use `--volume ticks`, or `--bars ticks:N`",
-        BarsError::NoFullBar { .. } => "use `--bars`",
+        BarsError::Tick(error) => return tick_advice(error),
         BarsError::Crossed { .. } => "`--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
         BarsError::Several { failed, .. } => for_instruments(failed),
         BarsError::Overlap { earlier, later, .. } if are_sides(earlier, later) => {
@@ -68,6 +63,18 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         }
         BarsError::Invalid { key: "zone", .. } => "use `--zone`",
         BarsError::Straddles { .. } => "use `--zone`, `--bins` or `--timeframes`",
+        _ => return None,
+    })
+}
+
+fn tick_advice(error: &TickError) -> Option<&'static str> {
+    Some(match error {
+        TickError::BadRow { .. } => "`--on-error skip` drops such ticks and counts them",
+        TickError::UnknownZone { .. } => "use `--zone`, which is new-york+7 for most brokers",
+        TickError::UnknownPoint { .. } => "use `--point`",
+        TickError::NoPrice { .. } => "use `--price`",
+        TickError::NoVolume { .. } => "use `--volume ticks`, or `--bars ticks:N`",
+        TickError::NoFullBar { .. } => "use `--bars`",
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use megabatch_bars::{Error as BarsError, FunctionFault};
+use megabatch_bars::{Error as BarsError, FunctionFault, TickError};
 use megabatch_chunk_io::Error as FileError;
 use megabatch_gpu_core::Error as DeviceError;
 use megabatch_trainer::Error as TrainerError;
@@ -90,7 +90,7 @@ fn file_fields(error: &FileError) -> Fields {
 fn bars_fields(error: &BarsError) -> Fields {
     match error {
         BarsError::BadRow { path: file, line, kind, expected, text }
-        | BarsError::BadTick { path: file, line, kind, expected, text } => vec![
+        | BarsError::Tick(TickError::BadRow { path: file, line, kind, expected, text }) => vec![
             ("file", path(file)),
             ("line", json!(line)),
             ("fault", json!(kind.to_string())),
@@ -111,8 +111,7 @@ fn bars_fields(error: &BarsError) -> Fields {
         | BarsError::Open { path: file, .. }
         | BarsError::UnknownFormat { path: file, .. }
         | BarsError::Ticks { path: file, .. }
-        | BarsError::UnknownTicks { path: file, .. }
-        | BarsError::BarsForTicks { path: file, .. }
+        | BarsError::Tick(TickError::UnknownFormat { path: file, .. } | TickError::Bars { path: file, .. })
         | BarsError::ColumnOrder { path: file, .. }
         | BarsError::NoRows { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],

@@ -130,7 +130,7 @@ fn graphs_kind(error: &megabatch_graph_cache::Error) -> Option<Kind> {
 }
 
 fn bars_kind(error: &megabatch_bars::Error) -> Option<Kind> {
-    use megabatch_bars::Error;
+    use megabatch_bars::{Error, TickError};
     Some(match error {
         // A full disk is a failure of the run.
         Error::Spool { .. } => return None,
@@ -138,10 +138,12 @@ fn bars_kind(error: &megabatch_bars::Error) -> Option<Kind> {
         Error::Invalid { .. }
         | Error::UnknownName { .. }
         | Error::UnknownPipSize { .. }
-        | Error::UnknownPoint { .. }
-        | Error::UnknownTickZone { .. }
-        | Error::NoTickPrice { .. }
-        | Error::NoTickVolume { .. }
+        | Error::Tick(
+            TickError::UnknownPoint { .. }
+            | TickError::UnknownZone { .. }
+            | TickError::NoPrice { .. }
+            | TickError::NoVolume { .. },
+        )
         | Error::NotAMultiple { .. } => Kind::Usage,
         _ => Kind::Data,
     })
