@@ -313,6 +313,28 @@ class Training(InFolder):
         again = mb.load_run(run.path)
         self.assertEqual(again.evaluate().facts["rmse"], evaluation.facts["rmse"])
 
+    def test_samples_are_chosen_by_number_or_by_mask(self) -> None:
+        run = self.run_of(max_steps=1)
+        mask = np.zeros(len(self.ds), bool)
+        mask[[3, 7, 20]] = True
+        for data in (None, self.ds, self.ds.path):
+            for own in (mask, mask.tolist()):
+                np.testing.assert_array_equal(run.predict(data, samples=own).samples, [3, 7, 20])
+        _, _, test = self.ds.split()
+        first = np.arange(len(test)) < 2
+        np.testing.assert_array_equal(run.predict(test, samples=first).samples, test.indices[:2])
+        for one in (10, np.int32(10)):
+            np.testing.assert_array_equal(run.predict(samples=one).samples, [10])
+        for wrong, message in (
+            (mask[1:], f"a mask of 399 values: expected one for each of the 400 samples of {self.ds.path}"),
+            ([1.5], r"samples is \[1.5\]: expected numbers of samples from 0 on"),
+            ([-1], r"samples is \[-1\]: expected numbers of samples"),
+            ("x", "samples is 'x': expected numbers of samples"),
+            (slice(0, 3), "expected numbers of samples from 0 on, such as range"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, message):
+                run.predict(samples=wrong)
+
     def test_weights_from_elsewhere_become_a_run(self) -> None:
         ds = self.series()
         trained = mb.train(ds, max_steps=3, **MODEL)

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import reprlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 _Data = Union[Dataset, StrPath, None]
+_Samples = Union[int, range, Sequence[int], "npt.NDArray[np.integer[Any]]", "npt.NDArray[np.bool_]"]
 
 
 def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
@@ -422,7 +424,7 @@ class Run:
     def predict(
         self,
         data: _Data = None,
-        samples: range | Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
+        samples: _Samples | None = None,
         *,
         part: str | None = None,
         checkpoint: str = "best",
@@ -433,8 +435,8 @@ class Run:
         progress: bool | None = None,
     ) -> Predictions:
         """Predictions of the samples of `data`, a dataset, a part of one or a path; by default of the data that the
-        run was trained on. `samples` chooses among them by their numbers in the file, and `part` those of `train`,
-        `validation` or `test`, as training split them.
+        run was trained on. `samples` chooses by their numbers in the file, or by a mask with a value for each sample of
+        `data`, and `part` those of `train`, `validation` or `test`, as training split them.
 
         A run of several folds gives the predictions of each fold's model for the fold's own test, one after the other:
         no model has seen what it predicts."""
@@ -445,7 +447,7 @@ class Run:
             return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in self.folds])
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
-        chosen = None if samples is None else np.asarray(samples, dtype=np.int64)
+        chosen = None if samples is None else self._chosen(samples, data)
         if chosen is None and part is None and isinstance(data, Dataset):
             chosen = data._indices
         bounds = None
@@ -456,6 +458,27 @@ class Run:
         file = _path_of(data, "predict")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
         return Predictions._of(_megabatch.predict(asked, bounds, part, display(progress)), chosen)
+
+    def _chosen(self, samples: _Samples, data: _Data) -> npt.NDArray[np.int64]:
+        """Numbers of samples in the file, which are given as such, as one number or as a mask."""
+        numbers = np.atleast_1d(np.asarray(samples))
+        if numbers.dtype.kind == "b" and numbers.ndim == 1:
+            whole = data if isinstance(data, Dataset) else Dataset(self._data_path(data, "predict") or "")
+            if len(numbers) != len(whole):
+                raise ConfigError(
+                    f"samples is a mask of {len(numbers)} values: expected one for each of the {len(whole)} samples of "
+                    f"{whole.path}" + (f", part {whole.part}" if whole.part else ""),
+                    key="samples",
+                )
+            chosen: npt.NDArray[np.int64] = whole.indices[numbers]
+            return chosen
+        if numbers.size and (numbers.dtype.kind not in "iu" or numbers.ndim > 1 or numbers.min() < 0):
+            raise ConfigError(
+                f"samples is {reprlib.repr(samples)}: expected numbers of samples from 0 on, such as range(24), or a mask with a value "
+                f"for each sample",
+                key="samples",
+            )
+        return numbers.astype(np.int64)
 
     def weights(self, *, checkpoint: str = "best") -> dict[str, npt.NDArray[np.float32]]:
         """The weights by their names in PyTorch's module, see docs/reference/weights.md."""
@@ -511,10 +534,10 @@ class Run:
         }
         return _megabatch.export(call)[1]
 
-    def _data_path(self, data: _Data) -> str | None:
+    def _data_path(self, data: _Data, purpose: str) -> str | None:
         """The file of `data`, or that of the run."""
         if data is not None:
-            return os.fspath(_path_of(data, "follow") or "")
+            return os.fspath(_path_of(data, purpose) or "")
         plan = self.path / "plan.json"
         return str(json.loads(plan.read_text())["data"]["path"]) if plan.is_file() else None
 
@@ -555,7 +578,7 @@ class Run:
             "history": files,
             "symbol": symbol,
             "zone": zone,
-            "functions": _functions_of(features, bars, self._data_path(data), context),
+            "functions": _functions_of(features, bars, self._data_path(data, "follow"), context),
         }
         return Follower(_megabatch.Follower(call), bars, symbol, zone)
 
