@@ -492,6 +492,19 @@ class Columns(InFolder):
         self.assertEqual(mb.ingest(by_price, symbol="AAA", **self.DAILY).fingerprint(), alone)
         one = by_price.loc[:, by_price.columns.get_level_values(1) == "AAA"]
         self.assertEqual(mb.ingest(one, **self.DAILY).fingerprint(), alone)
+        # Stacked, a share that was listed late has rows without prices.
+        late = by_price.copy()
+        late.loc[days[:30], late.columns.get_level_values(1) == "BBB"] = np.nan
+        long = late.stack(future_stack=True).reset_index().sort_values(["Ticker", "Date"], ignore_index=True)
+        self.assertTrue(long["Close"].isna().any())
+        listed = mb.ingest(late, **self.DAILY).fingerprint()
+        for own in (long, polars.from_pandas(long), long.set_index(["Date", "Ticker"])):
+            self.assertEqual(mb.ingest(own, **self.DAILY).fingerprint(), listed)
+        for missing in (np.nan, None, pandas.NA):
+            unnamed = long.assign(Ticker=long["Ticker"].astype(object).where(long.index < 120, missing))
+            with self.assertRaisesRegex(mb.DataError, "row 120 of the frame: Ticker is (nan|None|<NA>); name the .* 80 rows") as caught:
+                mb.ingest(unnamed, **self.DAILY)
+            self.assertEqual(caught.exception.row, 120)
         with self.assertRaisesRegex(mb.DataError, "no column of the frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest(by_price, symbol="CCC", **self.DAILY)
         with self.assertRaisesRegex(mb.DataError, "have 2 levels; expected one, or one of open, high"):

@@ -117,8 +117,7 @@ def by_symbol(
         )
     chosen = tables if symbol is None else {symbol: tables[symbol]}
     found = {name: _bars(_Table.open(own), columns, label_end) for name, own in chosen.items()}
-    # Tickers share the rows, and one that was not traded has no bar in its.
-    return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
+    return {name: _known(bars) for name, bars in found.items()}
 
 
 def has_symbols(frame: Any) -> bool:
@@ -200,7 +199,7 @@ def _by_rows(
         own_rows = np.flatnonzero(symbols == one)
         if not own_rows.size:
             raise DataError(f"no row of the frame has the symbol {one}", column="symbol", found=str(one))
-        found[str(one)] = bars.at_rows(own_rows)
+        found[str(one)] = _known(bars.at_rows(own_rows))
     return found
 
 
@@ -219,9 +218,9 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
     return Bars(times.time_ns, times.is_utc, columns, np.arange(len(times.time_ns)), ends)
 
 
-def _known_rows(bars: Bars) -> npt.NDArray[np.int64]:
-    """Rows that have a price."""
-    return np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0))
+def _known(bars: Bars) -> Bars:
+    """The bars of one of several instruments, which share times: one that was not traded has a row without prices."""
+    return bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
 
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:
@@ -389,7 +388,20 @@ class _Table:
     def symbols(self) -> npt.NDArray[Any] | None:
         """The instrument of each row."""
         place = self.symbol_place()
-        return None if place is None else np.asarray(self._values(place), dtype=object)
+        if place is None:
+            return None
+        symbols = np.asarray(self._values(place), dtype=object)
+        for symbol in dict.fromkeys(symbols.tolist()):
+            if _is_missing(symbol):
+                rows = np.flatnonzero([_is_missing(own) for own in symbols])
+                name = self._names[place]
+                raise DataError(
+                    f"row {rows[0]} of the frame: {name} is {symbol}; name the instrument of the {rows.size} rows without one, "
+                    f"or drop them",
+                    column=name,
+                    row=int(rows[0]),
+                )
+        return symbols
 
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
@@ -404,6 +416,11 @@ class _Table:
 
     def _times(self, place: int, name: str) -> _Times:
         raise NotImplementedError
+
+
+def _is_missing(value: object) -> bool:
+    """True for NaN, `None` and what pandas has in their place."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def _floats(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
