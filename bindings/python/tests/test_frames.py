@@ -510,6 +510,48 @@ class Columns(InFolder):
         with self.assertRaisesRegex(mb.DataError, "have 2 levels; expected one, or one of open, high"):
             mb.ingest(by_price.drop(columns="Open", level=0), **self.DAILY)
 
+    def wide(self) -> pandas.DataFrame:
+        """Bars of the tickers AAA and BBB in columns of two levels, prices first."""
+        chance = random.Random(3)
+        tables = {}
+        for name in ("AAA", "BBB"):
+            rows = [100 * math.exp(chance.gauss(0, 0.02)) for _ in range(80)]
+            tables[name] = pandas.DataFrame({"Open": rows, "High": rows, "Low": rows, "Close": rows},
+                                            index=pandas.bdate_range("2020-01-01", periods=80, name="Date"))
+        return pandas.concat(tables, axis=1, names=["Ticker", "Price"]).swaplevel(axis=1).sort_index(axis=1)
+
+    def test_symbols_and_columns_that_are_there_twice_are_named(self) -> None:
+        wide = self.wide()
+        one = wide.xs("AAA", axis=1, level="Ticker")
+        long = wide.stack(future_stack=True).reset_index()
+        cases: list[tuple[Any, str]] = [
+            (pandas.concat([wide, wide[["Close"]]], axis=1), "the frame has several columns Close of AAA: expected .* once"),
+            (pandas.concat([wide, wide.xs("BBB", axis=1, level=1, drop_level=False)], axis=1), "several columns Close of BBB"),
+            (pandas.concat([one, one["Close"]], axis=1), "two columns for the close, Close and Close: keep one"),
+            (one.assign(close=1.0), "two columns for the close, Close and close: keep one"),
+            (polars.from_pandas(one.assign(close=1.0).reset_index()), "two columns for the close, Close and close"),
+            ({"AAPL": one, "aapl": one}, "the symbols AAPL and aapl differ in the case of letters alone"),
+            (long.replace({"Ticker": {"BBB": "aaa"}}), "the symbols AAA and aaa differ"),
+            ({"x": wide}, "the frame under the name x has symbols of its own, such as AAA, BBB: give .* alone"),
+            ({"x": long}, "the frame under the name x has symbols of its own, such as AAA, BBB: give .* alone"),
+        ]
+        for wrong, message in cases:
+            with self.assertRaisesRegex(mb.DataError, message):
+                mb.ingest(wrong, **self.DAILY)
+        self.assertEqual(mb.ingest({"AAA": wide}, **self.DAILY).facts["symbol"], "AAA")
+
+    def test_tickers_without_a_column_are_named(self) -> None:
+        wide = self.wide()
+        wide["pe", "AAA"] = 1.0 + np.arange(len(wide)) % 7
+        by_name = {name: wide.xs(name, axis=1, level=1).dropna(axis=1) for name in ("AAA", "BBB")}
+        for frame in (wide, by_name):
+            with self.assertRaisesRegex(mb.DataError, "column pe is not there for BBB: expected it for all 2 symbols") as caught:
+                mb.ingest(frame, **{**self.DAILY, "features": ["log_return", "pe"]})
+            self.assertEqual((caught.exception.column, caught.exception.found), ("pe", "AAA"))
+        wide["pe", "BBB"] = "x"
+        with self.assertRaisesRegex(mb.DataError, "^BBB: column pe is of dtype .*: expected numbers"):
+            mb.ingest(wide, **{**self.DAILY, "features": ["log_return", "pe"]})
+
     def test_a_date_and_a_time_of_day_are_one_time(self) -> None:
         file = self.bars(3)
         frame = pandas.read_csv(file, parse_dates=[0])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
+_LISTED_MAX = 5
+"""Symbols that a message lists."""
 _DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
@@ -102,9 +105,12 @@ def by_symbol(
     """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
     column of times `label_end`; those of `unnamed` where nothing tells the instrument."""
     if isinstance(frame, Mapping):
+        _require_everywhere(_tables(frame), columns)
         all_bars: dict[str, Bars] = {}
         for name, own in frame.items():
-            all_bars.update(by_symbol(own, str(name), columns, label_end=label_end))
+            _require_one_symbol(own, str(name))
+            with _named(str(name)):
+                all_bars.update(by_symbol(own, str(name), columns, label_end=label_end))
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
@@ -115,9 +121,52 @@ def by_symbol(
             column="symbol",
             found=symbol,
         )
-    chosen = tables if symbol is None else {symbol: tables[symbol]}
-    found = {name: _bars(_Table.open(own), columns, label_end) for name, own in chosen.items()}
-    return {name: _known(bars) for name, bars in found.items()}
+    chosen = {name: _Table.open(own) for name, own in tables.items() if symbol in (None, name)}
+    _require_everywhere(chosen, columns)
+    found = {}
+    for name, table in chosen.items():
+        with _named(name):
+            found[name] = _known(_bars(table, columns, label_end))
+    return found
+
+
+@contextlib.contextmanager
+def _named(symbol: str) -> Iterator[None]:
+    """Errors name the instrument, one of several."""
+    try:
+        yield
+    except DataError as error:
+        error.fields["symbol"] = symbol
+        error.args = (f"{symbol}: {error}",)
+        raise
+
+
+def _require_everywhere(tables: Mapping[str, _Table], columns: Sequence[str] | None) -> None:
+    """Requires that instruments that have tables of their own all have `columns`, or none."""
+    for name in columns or ():
+        lacking = [symbol for symbol, table in tables.items() if name not in table.names]
+        if 0 < len(lacking) < len(tables):
+            more = f" and {len(lacking) - _LISTED_MAX} more" if len(lacking) > _LISTED_MAX else ""
+            raise DataError(
+                f"column {name} is not there for {', '.join(lacking[:_LISTED_MAX])}{more}: expected it for all "
+                f"{len(tables)} symbols, NaN where it is not known, or bars without these symbols",
+                column=name,
+                found=", ".join(symbol for symbol in tables if symbol not in lacking),
+            )
+
+
+def _require_one_symbol(frame: Any, name: str) -> None:
+    """Refuses a frame of other symbols under the name of one."""
+    tables = _by_ticker(frame)
+    symbols = _Table.open(frame).symbols() if tables is None else list(tables)
+    if symbols is not None and name not in symbols:
+        found = list(map(str, dict.fromkeys(symbols)))
+        raise DataError(
+            f"the frame under the name {name} has symbols of its own, such as {', '.join(found[:_LISTED_MAX])}: give a frame of "
+            f"several symbols alone, not in a mapping",
+            column="symbol",
+            found=", ".join(found),
+        )
 
 
 def has_symbols(frame: Any) -> bool:
@@ -126,16 +175,25 @@ def has_symbols(frame: Any) -> bool:
 
 
 def require_file_names(symbols: Iterable[str]) -> None:
-    """Refuses symbols that no file can be named after."""
+    """Refuses symbols that no file can be named after, and names that a file of another symbol has."""
+    seen: dict[str, str] = {}
     for symbol in symbols:
         if not symbol or os.path.basename(symbol) != symbol:
             raise DataError(f"symbol {symbol!r}: expected a name that a file may have", column="symbol")
+        other = seen.setdefault(symbol.lower(), symbol)
+        if other != symbol:
+            raise DataError(
+                f"the symbols {other} and {symbol} differ in the case of letters alone, and count as one instrument: rename one "
+                f"of them, or leave it out",
+                column="symbol",
+                found=symbol,
+            )
 
 
 def columns(frame: Any) -> dict[str, npt.NDArray[Any]]:
     """Every column of a frame by its name."""
     table = _Table.open(frame)
-    return {name: table._values(place) for place, name in enumerate(table._names)}
+    return {name: table._values(place) for place, name in enumerate(table.names)}
 
 
 def column(series: Any, name: str) -> npt.NDArray[Any]:
@@ -168,19 +226,20 @@ def times(series: Any, name: str) -> npt.NDArray[np.int64]:
 
 def number_columns(frame: Any) -> list[str]:
     """Names of the columns of numbers without a role that every frame has."""
-    found = [list(table.further_numbers(None)) for table in _tables(frame)]
+    found = [list(table.further_numbers(None)) for table in _tables(frame).values()]
     return [name for name in dict.fromkeys(found[0]) if all(name in own for own in found)] if found else []
 
 
 def own_columns(frame: Any) -> list[str]:
     """Names of the columns that have no role of their own, each once."""
-    return list(dict.fromkeys(name for table in _tables(frame) for name in table.own_columns()))
+    return list(dict.fromkeys(name for table in _tables(frame).values() for name in table.own_columns()))
 
 
-def _tables(frame: Any) -> list[_Table]:
+def _tables(frame: Any) -> dict[str, _Table]:
     """The table of each instrument that has one of its own."""
-    frames = list(frame.values()) if isinstance(frame, Mapping) else [frame]
-    return [_Table.open(table) for own in frames for table in (_by_ticker(own) or {"": own}).values()]
+    frames = frame if isinstance(frame, Mapping) else {"": frame}
+    by_name = {str(name): _by_ticker(own) or {str(name): own} for name, own in frames.items()}
+    return {ticker: _Table.open(own) for tables in by_name.values() for ticker, own in tables.items()}
 
 
 def _by_rows(
@@ -233,6 +292,14 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
         if not {*PRICES} <= {name for name, _ in numbers}:
             continue
         tickers = frame.columns.get_level_values(1 - level)
+        if not frame.columns.is_unique:
+            first = frame.columns[frame.columns.duplicated()][0]
+            raise DataError(
+                f"the frame has several columns {first[level]} of {first[1 - level]}: expected each ticker and each column once; "
+                f"frame.loc[:, ~frame.columns.duplicated()] keeps the first",
+                column=str(first[level]),
+                found=str(first[1 - level]),
+            )
         # `reset_index` gives the time no ticker: it is every one's.
         own = {str(ticker): frame.loc[:, (tickers == ticker) | (tickers == "")] for ticker in tickers if ticker != ""}
         return {ticker: table.droplevel(1 - level, axis=1) for ticker, table in own.items()}
@@ -247,7 +314,7 @@ class _Table:
     """A frame of one library."""
 
     def __init__(self, names: list[str]) -> None:
-        self._names = names
+        self.names = names
         self._stamp, self._date, self._clock, numbers, self._others = _megabatch.bar_columns(names)
         self._numbers = dict(numbers)
 
@@ -288,12 +355,13 @@ class _Table:
             if name not in self._numbers:
                 raise DataError(
                     f"the frame has no column {name}; expected open, high, low and close, and found "
-                    f"{', '.join(self._names) or 'no columns'}",
+                    f"{', '.join(self.names) or 'no columns'}",
                     column=name,
                 )
+        self._require_one_column_a_price()
         found = {}
         for role, place in self._numbers.items():
-            values, name = self._values(place), self._names[place]
+            values, name = self._values(place), self.names[place]
             if values.dtype.kind not in "fiu":
                 if role in _UNNEEDED:
                     continue
@@ -301,14 +369,28 @@ class _Table:
             found[role] = _floats(values)
         return found
 
+    def _require_one_column_a_price(self) -> None:
+        """Refuses a second column that is called as a price: the first would be taken without a word."""
+        named: dict[str, str] = {}
+        for name in self.names:
+            *_, numbers, _ = _megabatch.bar_columns([name])
+            role = numbers[0][0] if numbers else ""
+            if role in named:
+                raise DataError(
+                    f"the frame has two columns for the {role}, {named[role]} and {name}: keep one of them, or rename the other",
+                    column=name,
+                )
+            if role in PRICES:
+                named[role] = name
+
     def own_columns(self) -> list[str]:
         """Names of the columns without a role."""
-        return [self._names[place] for place in self._others]
+        return [self.names[place] for place in self._others]
 
     def further_numbers(self, wanted: Sequence[str] | None) -> dict[str, npt.NDArray[np.float64]]:
         """Columns of numbers by their names; all columns of numbers without a role for `None`."""
         if wanted is None:
-            every = {self._names[place]: self._values(place) for place in self._others}
+            every = {self.names[place]: self._values(place) for place in self._others}
             return {name: _floats(values) for name, values in every.items() if values.dtype.kind in "fiub"}
         found = {}
         for name in dict.fromkeys(wanted):
@@ -318,9 +400,9 @@ class _Table:
             found[name] = _floats(values)
         # A role may have the name of another column.
         for role, place in self._numbers.items():
-            if role in found and self._names[place] != role:
+            if role in found and self.names[place] != role:
                 raise DataError(
-                    f"column {role} is a feature, and {self._names[place]} is taken for the {role}: rename one of them",
+                    f"column {role} is a feature, and {self.names[place]} is taken for the {role}: rename one of them",
                     column=role,
                 )
         return found
@@ -335,11 +417,11 @@ class _Table:
 
     def _place(self, name: str) -> int:
         """The place of the one column with this name."""
-        places = [place for place, own in enumerate(self._names) if own == name]
+        places = [place for place, own in enumerate(self.names) if own == name]
         if len(places) != 1 or name.lower() in _SYMBOLS:
             reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
             raise DataError(
-                f"the frame {reason} {name}; it has {', '.join(self._names)}", column=name, found=", ".join(self._names)
+                f"the frame {reason} {name}; it has {', '.join(self.names)}", column=name, found=", ".join(self.names)
             )
         return places[0]
 
@@ -354,7 +436,7 @@ class _Table:
                 "the frame has no times; name a column of them datetime, timestamp, time or date, or make them the index",
                 column="time",
             )
-        name = self._names[place]
+        name = self.names[place]
         try:
             if self._stamp is None and self._date is not None and self._clock is not None:
                 return self._date_and_clock(self._date, self._clock), name
@@ -366,7 +448,7 @@ class _Table:
 
     def _date_and_clock(self, date: int, clock: int) -> _Times:
         """Times whose dates and times of day stand in two columns."""
-        date_name, clock_name = self._names[date], self._names[clock]
+        date_name, clock_name = self.names[date], self.names[clock]
         dates = self._times(date, date_name)
         try:
             whole: _Times | None = self._times(clock, clock_name)
@@ -394,7 +476,7 @@ class _Table:
         for symbol in dict.fromkeys(symbols.tolist()):
             if _is_missing(symbol):
                 rows = np.flatnonzero([_is_missing(own) for own in symbols])
-                name = self._names[place]
+                name = self.names[place]
                 raise DataError(
                     f"row {rows[0]} of the frame: {name} is {symbol}; name the instrument of the {rows.size} rows without one, "
                     f"or drop them",
@@ -405,7 +487,7 @@ class _Table:
 
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
-        names = [own.strip().lower() for own in self._names]
+        names = [own.strip().lower() for own in self.names]
         return next((names.index(name) for name in _SYMBOLS if name in names), None)
 
     def _index(self) -> _Times | None:
