@@ -552,6 +552,47 @@ class Columns(InFolder):
         with self.assertRaisesRegex(mb.DataError, "^BBB: column pe is of dtype .*: expected numbers"):
             mb.ingest(wide, **{**self.DAILY, "features": ["log_return", "pe"]})
 
+    def test_times_that_are_none_say_how_they_become_some(self) -> None:
+        wide = self.wide()
+        days, one = wide.index, wide.xs("AAA", axis=1, level="Ticker")
+        digits = pandas.Index(days.strftime("%Y%m%d").astype(int))
+        cases: list[tuple[Any, str]] = [
+            (days.strftime("%Y-%m-%d"), "text such as '2020-01-01': expected times; convert it, such as with (.*)$"),
+            (pandas.Index(days.date), "dates without a time of day: .* such as with (.*)$"),
+            (days.to_period("D"), "periods: expected times; convert it, such as with (.*)$"),
+            (digits, "dates such as 20200101: .* such as with (.*)$"),
+        ]
+        expected = mb.ingest(one, symbol="AAA", **self.DAILY).fingerprint()
+        for index, message in cases:
+            for frame in (one.set_axis(index), wide.set_axis(index)):
+                with self.assertRaisesRegex(mb.DataError, f"^the index is of dtype .*, {message}") as caught:
+                    mb.ingest(frame, symbol="AAA", **self.DAILY)
+                # What the message says mends it.
+                exec(str(caught.exception).split("such as with ")[1], {"frame": frame, "pandas": pandas})
+                self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+            frame = one.assign(Date=index)
+            with self.assertRaises(mb.DataError) as caught:
+                mb.ingest(frame.set_axis(range(80)), symbol="AAA", **self.DAILY)
+            frame["Date"] = eval(str(caught.exception).split("such as with ")[1].split(" = ")[-1], {"frame": frame, "pandas": pandas})
+            self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+        seconds = one.set_axis(days.astype("datetime64[s]").astype("int64"))
+        with self.assertRaisesRegex(mb.DataError, r'such as 1577836800: .* frame.rename_axis\("time"\).reset_index\(\)'):
+            mb.ingest(seconds, symbol="AAA", **self.DAILY)
+        renamed = mb.ingest(seconds.rename_axis("time").reset_index(), symbol="AAA", **self.DAILY)
+        self.assertEqual(renamed.fingerprint(), expected)
+
+    def test_a_wide_file_that_was_read_with_one_header_says_how_it_is_read(self) -> None:
+        wide, path = self.wide(), self.folder / "prices.csv"
+        for frame in (wide, wide.swaplevel(axis=1)):
+            frame.to_csv(path)
+            for header in (0, [0, 1]):
+                with self.assertRaisesRegex(mb.DataError, r"give the path of the file, or read it with (.*)$") as caught:
+                    mb.ingest(pandas.read_csv(path, header=header), **self.DAILY)
+                again = eval(str(caught.exception).split("read it with ")[1], {"path": path, "pandas": pandas})
+                expected = mb.ingest(wide, **self.DAILY).fingerprint()
+                self.assertEqual(mb.ingest(again, **self.DAILY).fingerprint(), expected)
+        self.assertEqual(mb.ingest(path, **self.DAILY).instruments, ("AAA", "BBB"))
+
     def test_a_date_and_a_time_of_day_are_one_time(self) -> None:
         file = self.bars(3)
         frame = pandas.read_csv(file, parse_dates=[0])

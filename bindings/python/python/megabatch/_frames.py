@@ -122,6 +122,8 @@ def by_symbol(
             found=symbol,
         )
     chosen = {name: _Table.open(own) for name, own in tables.items() if symbol in (None, name)}
+    # All have the same times, whose error is of no ticker.
+    next(iter(chosen.values())).times()
     _require_everywhere(chosen, columns)
     found = {}
     for name, table in chosen.items():
@@ -292,6 +294,8 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
         if not {*PRICES} <= {name for name, _ in numbers}:
             continue
         tickers = frame.columns.get_level_values(1 - level)
+        if {str(name).lower() for name in frame.columns[0]} <= {*_SYMBOLS, "price"}:
+            raise _no_second_header(f"the first column is called {frame.columns[0]}")
         if not frame.columns.is_unique:
             first = frame.columns[frame.columns.duplicated()][0]
             raise DataError(
@@ -353,7 +357,7 @@ class _Table:
         """Every column of numbers that a file may have; missing ones are NaN."""
         for name in PRICES:
             if name not in self._numbers:
-                raise DataError(
+                raise self._without_second_header() or DataError(
                     f"the frame has no column {name}; expected open, high, low and close, and found "
                     f"{', '.join(self.names) or 'no columns'}",
                     column=name,
@@ -365,9 +369,16 @@ class _Table:
             if values.dtype.kind not in "fiu":
                 if role in _UNNEEDED:
                     continue
-                raise _no_numbers(name, values.dtype)
+                raise self._without_second_header() or _no_numbers(name, values.dtype)
             found[role] = _floats(values)
         return found
+
+    def _without_second_header(self) -> DataError | None:
+        """The error of a file of several tickers, as yfinance's frames are written, of which one line was read as header."""
+        cells = [str(values[0]).strip() for place in range(len(self.names)) if len(values := self._values(place))]
+        if {*PRICES} <= {cell.lower() for cell in cells} or (cells and cells[0].lower() in _SYMBOLS):
+            return _no_second_header(f"row 0 of the frame has the names {', '.join(cells[: _LISTED_MAX + 1])}, …")
+        return None
 
     def _require_one_column_a_price(self) -> None:
         """Refuses a second column that is called as a price: the first would be taken without a word."""
@@ -432,10 +443,7 @@ class _Table:
         if place is None:
             if index is not None:
                 return index, "the index"
-            raise DataError(
-                "the frame has no times; name a column of them datetime, timestamp, time or date, or make them the index",
-                column="time",
-            )
+            raise self._without_times()
         name = self.names[place]
         try:
             if self._stamp is None and self._date is not None and self._clock is not None:
@@ -493,6 +501,12 @@ class _Table:
     def _index(self) -> _Times | None:
         return None
 
+    def _without_times(self) -> DataError:
+        return DataError(
+            "the frame has no times; name a column of them datetime, timestamp, time or date, or make them the index",
+            column="time",
+        )
+
     def _values(self, place: int) -> npt.NDArray[Any]:
         raise NotImplementedError
 
@@ -503,6 +517,14 @@ class _Table:
 def _is_missing(value: object) -> bool:
     """True for NaN, `None` and what pandas has in their place."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def _no_second_header(found: str) -> DataError:
+    return DataError(
+        f"{found}: expected prices of several tickers under two lines of header; give the path of the file, or read it with "
+        f"pandas.read_csv(path, header=[0, 1], index_col=0, parse_dates=True)",
+        column="open",
+    )
 
 
 def _floats(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -535,12 +557,23 @@ def _clock_ns(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
     return np.array([one(value) for value in values], dtype=np.int64)
 
 
-def _no_times(name: str, found: object) -> DataError:
+def _no_times(name: str, found: object, values: str = "", call: str = "pandas.to_datetime") -> DataError:
+    """What is no times is of the dtype `found`; `values` says what its values are, and `call` converts them."""
     return DataError(
-        f"{name} is of dtype {found}: expected times; convert it, such as with pandas.to_datetime",
+        f"{name} is of dtype {found}{values}: expected times; convert it, such as with {call}",
         column=name,
         found=str(found),
     )
+
+
+def _dates_of_digits(name: str) -> str:
+    """Makes times of whole numbers such as 20240131."""
+    return f'pandas.to_datetime({name}.astype(str), format="%Y%m%d")'
+
+
+def _is_date(number: int) -> bool:
+    """True for dates as numbers of eight digits."""
+    return 19800101 <= number <= 20991231 and 1 <= number // 100 % 100 <= 12 and 1 <= number % 100 <= 31
 
 
 def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
@@ -554,9 +587,10 @@ def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
     strange = np.flatnonzero((times == _NAT) & (values != _NAT))
     if strange.size:
         row = int(strange[0])
+        call = _dates_of_digits(f"frame[{name!r}]") if _is_date(int(values[row])) else "pandas.to_datetime"
         raise DataError(
             f"row {row} of the frame: {name} is {values[row]}, which is no time between 1980 and 2099 in s, ms, µs or ns; "
-            f"convert the column, such as with pandas.to_datetime",
+            f"convert the column, such as with {call}",
             column=name,
             row=row,
             found=str(values[row]),
@@ -590,12 +624,40 @@ class _Pandas(_Table):
         index = self._frame.index
         return self._from_series(index.to_series(), "the index") if index.dtype.kind == "M" else None
 
+    def _without_times(self) -> DataError:
+        index = self._frame.index
+        if index.dtype.kind in "iu":
+            first = int(index[0]) if len(index) else 0
+            if _is_date(first):
+                call = f"frame.index = {_dates_of_digits('frame.index')}"
+                return _no_times("the index", index.dtype, f", dates such as {first}", call)
+            if first < _EPOCH_MIN_S:
+                return super()._without_times()
+            call = 'frame.rename_axis("time").reset_index(), whose column of whole numbers is read'
+            return _no_times("the index", index.dtype, f", whole numbers such as {first}", call)
+        return self._wrong_times(index.to_series(), "the index")
+
+    @staticmethod
+    def _wrong_times(series: Any, name: str) -> DataError:
+        """A column, or the index, of values that are no times."""
+        place = "frame.index" if name == "the index" else f"frame[{name!r}]"
+        known = series.dropna()
+        first = known.iloc[0] if len(known) else None
+        values, call = "", f"pandas.to_datetime({place})"
+        if series.dtype.name.startswith("period"):
+            values, call = ", periods", f"{place}{'' if name == 'the index' else '.dt'}.to_timestamp()"
+        elif isinstance(first, str):
+            values = f", text such as {first!r}"
+        elif isinstance(first, datetime.date):
+            values = ", dates without a time of day"
+        return _no_times(name, series.dtype, values, f"{place} = {call}")
+
     @staticmethod
     def _from_series(series: Any, name: str) -> _Times:
         if series.dtype.kind in "iu":
             return _epoch(series.to_numpy(dtype=np.int64, na_value=_NAT), name)
         if series.dtype.kind != "M":
-            raise _no_times(name, series.dtype)
+            raise _Pandas._wrong_times(series, name)
         if getattr(series.dtype, "tz", None) is None:
             return _Times(_nanoseconds(series.to_numpy()), is_utc=False)
         return _Times(_nanoseconds(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()), is_utc=True)
