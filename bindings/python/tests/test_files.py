@@ -57,6 +57,8 @@ class Files(InFolder):
         compared = mb.compare(runs)
         self.assertEqual(compared.facts, json.loads(self.program("compare", *(run.path for run in runs), "--json")))
         self.assertIn("training.lr", repr(compared))
+        for given in ((runs[0], runs[1].path), (iter(runs),)):
+            self.assertEqual(mb.compare(*given).facts, compared.facts)
         self.assertIsNone(compared._repr_html_())
         page = self.folder / "compare.html"
         self.assertIn("iframe", mb.compare([runs[0].path, runs[1]], out=page)._repr_html_() or "")

@@ -202,6 +202,10 @@ class Frames(InFolder):
             (polars.DataFrame({"time": [None, datetime.datetime(2024, 1, 1)], **dict.fromkeys(
                 ("open", "high", "low", "close"), [1.0, 1.0])}), "row 0 of the frame: time is NaT"),
             (pyarrow.table({"time": ["x"]}), "no column open|expected times"),
+            (frame["close"], "this is a Series of pandas, one column: expected a frame with open, high, low, close and times"),
+            (polars.from_pandas(frame)["close"], "this is a Series of polars, one column: expected a frame"),
+            (pyarrow.table({"close": [1.0]})["close"], "this is a ChunkedArray of pyarrow, one column: expected a frame"),
+            ({"EURUSD": frame["close"]}, "this is a Series of pandas, one column"),
             ([1, 2], "no path of a file of bars"),
             (np.zeros((3, 5)), "no path of a file of bars"),
         ]
@@ -217,9 +221,13 @@ class Frames(InFolder):
             ({"horizn": 3}, "the nearest is horizon"),
             ({"timeframes": {"M7": 3}}, "M7"),
             ({"features": ["none"]}, "none"),
+            ({"symbol": ["EURUSD"]}, r"^symbol=\['EURUSD'\]: expected a text, the name of one instrument$"),
+            ({"horizon": 2.5}, r"^horizon=2\.5: expected a whole number of base bars from 1 on$"),
         ]:
             with self.assertRaisesRegex(mb.ConfigError, message):
-                mb.ingest(frame, symbol="EURUSD", **{**BARS, **options})
+                mb.ingest(frame, **{"symbol": "EURUSD", **BARS, **options})
+        with self.assertRaisesRegex(mb.DataError, "^context MKT: this is a Series of pandas, one column: expected a frame"):
+            mb.ingest(frame, symbol="EURUSD", context={"MKT": frame["close"]}, **BARS)
 
     def test_what_became_of_the_rows_is_told(self) -> None:
         frame = self.frame()

@@ -484,6 +484,16 @@ class CrossSections(InFolder):
             mb.graph.build(by_symbol, path, kind="correlation", lookback=15, k=2)
         self.assertEqual(raised.exception.fields["row"], 7)
 
+    def test_options_of_a_wrong_type_are_named(self) -> None:
+        shares, path = self.folder / "shares", self.folder / "none.mbg"
+        for options, message in (
+            ({"lookback": "60D"}, "^lookback='60D': expected a whole number of bars from 0 on$"),
+            ({"lookback": 15, "k": 2.5}, r"^k=2\.5: expected a whole number from 0 on$"),
+            ({"lookback": 15, "half_life": "10"}, "^half_life='10': expected a number$"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, message):
+                mb.graph.build(shares, path, kind="correlation", **options)
+
     def test_points_come_from_frames(self) -> None:
         import pandas
 

@@ -174,11 +174,24 @@ class Training(InFolder):
             (lambda: carried.export(self.folder / "a.onnx"), r"as `run\.predict` does; .*\. stateless=True writes it so$"),
             (lambda: mb.Run(self.folder).evaluate(), r"`mb\.train\(out=…\)` makes one$"),
             (lambda: mb.compare([run]), r"^compare needs two runs or more"),
+            (lambda: mb.compare(run), r"^compare needs two runs or more"),
+            (lambda: mb.compare(3), r"^runs=3: expected a run of mb.train, its folder, or a list of them$"),  # type: ignore[arg-type]
+            *(
+                (lambda value=value: self.run_of("steps", max_steps=value), rf"^max_steps={value!r}: expected a whole number from 1 on$")
+                for value in (1e3, 10.5, "ten", 0, -1, True)
+            ),
+            (lambda: mb.plan(self.ds, max_steps=0), r"^max_steps=0: expected a whole number from 1 on$"),
+            (lambda: self.run_of(on_step=5), r"^on_step=5: expected a function that takes an mb.Step$"),
+            (lambda: mb.train(self.ds, "runs/x"), r"^config='runs/x': expected settings or .* written to is out='runs/x'$"),
+            (lambda: mb.train(self.ds.path, run.path), r"^config='.*': expected settings or .* written to is out="),
+            (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 0 on$"),  # type: ignore[arg-type]
+            (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]
         ]
         for call, message in cases:
             with self.assertRaisesRegex(mb.MegabatchError, message) as caught:
                 call()
             self.assertNotRegex(str(caught.exception), r"--[a-z]|`megabatch (?!monitor)")
+        self.assertFalse((self.folder / "steps").exists())
         texts = [str(mb.plan(self.ds, MODEL)), run.text, carried.text, str(mb.inspect(self.ds)), str(run.evaluate())]
         self.assertNotRegex("\n".join(texts), r"--[a-z]|`megabatch ")
         self.assertIn("`run.follow` computes 11 steps a bar", texts[0])

@@ -109,7 +109,7 @@ def by_symbol(
         all_bars: dict[str, Bars] = {}
         for name, own in frame.items():
             _require_one_symbol(own, str(name))
-            with _named(str(name)):
+            with errors_named(str(name), str(name)):
                 all_bars.update(by_symbol(own, str(name), columns, label_end=label_end))
         return all_bars
     tables = _by_ticker(frame)
@@ -127,19 +127,19 @@ def by_symbol(
     _require_everywhere(chosen, columns)
     found = {}
     for name, table in chosen.items():
-        with _named(name):
+        with errors_named(name, name):
             found[name] = _known(_bars(table, columns, label_end))
     return found
 
 
 @contextlib.contextmanager
-def _named(symbol: str) -> Iterator[None]:
-    """Errors name the instrument, one of several."""
+def errors_named(symbol: str, name: str) -> Iterator[None]:
+    """Errors have the instrument, one of several, and begin with its `name`."""
     try:
         yield
     except DataError as error:
         error.fields["symbol"] = symbol
-        error.args = (f"{symbol}: {error}",)
+        error.args = (f"{name}: {error}",)
         raise
 
 
@@ -286,6 +286,7 @@ def _known(bars: Bars) -> Bars:
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:
     """The frame of each ticker, where pandas' columns have two levels, as those of yfinance; else `None`."""
+    _require_table(frame)
     if library(frame) != "pandas" or getattr(frame.columns, "nlevels", 1) == 1:
         return None
     for level in range(frame.columns.nlevels if frame.columns.nlevels == 2 else 0):
@@ -314,6 +315,16 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
     )
 
 
+def _require_table(frame: Any) -> None:
+    """Refuses a column in the place of a frame."""
+    if library(frame) in LIBRARIES and not hasattr(frame, "columns"):
+        raise DataError(
+            f"this is a {type(frame).__name__} of {library(frame)}, one column: expected a frame with open, high, low, close "
+            f"and times",
+            column="open",
+        )
+
+
 class _Table:
     """A frame of one library."""
 
@@ -325,6 +336,7 @@ class _Table:
     @staticmethod
     def open(frame: Any) -> _Table:
         """A table of any library."""
+        _require_table(frame)
         module = library(frame)
         if module == "pandas":
             return _Pandas(frame)

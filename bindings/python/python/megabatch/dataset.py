@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _features, _frames, _functions, _megabatch, _settings, _table_files
+from . import _arguments, _features, _frames, _functions, _megabatch, _settings, _table_files
 from ._bar_sources import BarSource, BarSources
 from ._bars_folder import BarsFolder
 from ._context import Context
@@ -446,6 +446,8 @@ def ingest(
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
+    if horizon is not None and not isinstance(horizon, str):
+        horizon = _arguments.whole_number(horizon, "horizon", 1, "a whole number of base bars")
     sources = BarSources.open(bars, bid, ask, symbol)
     own_columns = sources.own_columns()
     stated_target, label = _functions.split_target(target)
@@ -610,6 +612,7 @@ def leak(
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
+    samples, seed = _arguments.whole_number(samples, "samples"), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
     text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], _context(context)[0], samples, seed, settings, functions)

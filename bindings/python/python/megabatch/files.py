@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, Union
 
-from . import _frames, _megabatch
+from . import _arguments, _frames, _megabatch
 from ._display import display
 from ._wording import in_python
 from .dataset import Dataset
@@ -93,11 +93,23 @@ def convert(
     return Dataset(out)
 
 
-def compare(runs: Sequence[StrPath | Run], *, out: StrPath | None = None) -> Comparison:
-    """Settings in which runs differ, and their results; with `out` (`.html`), also a page with learning curves."""
-    folders = [run.path if isinstance(run, Run) else run for run in runs]
+def compare(*runs: StrPath | Run | Iterable[StrPath | Run], out: StrPath | None = None) -> Comparison:
+    """Settings in which runs differ, and their results; with `out` (`.html`), also a page with learning curves.
+
+    `runs` are runs or their folders, one by one or as a list."""
+    folders: list[StrPath] = []
+    for run in (run for given in runs for run in _each(given)):
+        if not isinstance(run, (str, os.PathLike, Run)):
+            raise _arguments.wrong(run, "runs", "a run of mb.train, its folder, or a list of them")
+        folders.append(run.path if isinstance(run, Run) else run)
     text, facts = _megabatch.compare(folders, out)
     return Comparison(in_python(text), facts, None if out is None else Report(pathlib.Path(out)))
+
+
+def _each(runs: Any) -> Iterable[Any]:
+    """One run, or those of a list."""
+    are_several = isinstance(runs, Iterable) and not isinstance(runs, (str, os.PathLike))
+    return runs if are_several else [runs]
 
 
 def _path(data: StrPath | Dataset, purpose: str) -> StrPath:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _frames, _functions, _megabatch, _safetensors, _settings
+from . import _arguments, _frames, _functions, _megabatch, _safetensors, _settings
 from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
@@ -57,6 +57,7 @@ __all__ = [
     "train",
 ]
 
+_WRITE_RUNS = ("train", "import_weights")
 _Data = Union[Dataset, StrPath, None]
 _Samples = Union[int, range, Sequence[int], "npt.NDArray[np.integer[Any]]", "npt.NDArray[np.bool_]"]
 
@@ -83,9 +84,26 @@ def _sections(distributed: str | DistributedSettings | None, **sections: object)
     return {name: section for name, section in sections.items() if section is not None}
 
 
+def _refuse_folder(config: _settings.Config) -> None:
+    """Refuses the folder of a run in the place of a YAML file."""
+    if not isinstance(config, (str, os.PathLike)):
+        return
+    path = pathlib.Path(config)
+    if path.is_dir() or not (path.exists() or path.suffix in (".yaml", ".yml")):
+        raise ConfigError(
+            f"config={os.fspath(config)!r}: expected settings or the path of a YAML file; the folder that the run is written "
+            f"to is out={os.fspath(config)!r}",
+            key="config",
+        )
+
+
 def _job(
     data: _Data, config: _settings.Config, settings: Mapping[str, Any], device: str, max_steps: int | None, purpose: str
 ) -> dict[str, Any]:
+    if max_steps is not None:
+        max_steps = _arguments.whole_number(max_steps, "max_steps", 1)
+    if purpose in _WRITE_RUNS:
+        _refuse_folder(config)
     file, texts = _settings.sources(config, settings)
     path = _file_of(data, purpose)
     return {"data": path, "file": file, "set": texts, "device": device, "max_steps": max_steps}
@@ -264,6 +282,8 @@ def train(
     sections = _sections(
         distributed, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
+    if on_step is not None and not callable(on_step):
+        raise _arguments.wrong(on_step, "on_step", "a function that takes an mb.Step")
     keeps = _Temporary() if out is None and not resume else None
     folder = keeps.path / "run" if keeps else out
     call = {
@@ -568,6 +588,7 @@ class Run:
         Iterating over the answer gives the forecasts for `bars`, a frame or bars one by one; without them, `push`
         takes the next bar.
         """
+        _arguments.require_text(symbol, "symbol", "the name of one instrument")
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
         call = {
             "run": self.path,
