@@ -345,6 +345,13 @@ class Dataset:
 
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
+        if isinstance(samples, str):
+            index = f"dataset.instruments.index({samples!r})"
+            raise ConfigError(
+                f"samples are chosen by their places, and {samples!r} is none; those of an instrument are "
+                f"dataset[dataset.sample_instruments == {index}]",
+                key="samples",
+            )
         chosen = np.atleast_1d(self.indices[samples])
         part = self._chosen(chosen.astype(np.int64))
         if not len(part):

@@ -20,6 +20,10 @@ StrPath = Union[str, "os.PathLike[str]"]
 _COUNTED = {"lookback": "a whole number of bars", "min_observations": "a whole number of bars"}
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     # Classes are made when they are used: `import megabatch` is quick.
     if name in ("Graph", "GraphLoader", "Graphs"):
