@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import pathlib
 import random
 import select
 import signal
@@ -396,6 +397,16 @@ class Training(InFolder):
         self.assertIn("note: training.quantile has no effect", logs.output[0])
         self.assertGreater(said[0], 0)
 
+    def test_a_run_that_stays_without_its_data_is_warned_of(self) -> None:
+        bars, options = self.bars(), {"max_steps": 1, "progress": False}
+        ds, kept = mb.ingest(bars, **BARS), mb.ingest(bars, out=self.folder / "kept.h5", **BARS)
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            mb.train(ds, MODEL, out=self.folder / "run", **options)
+        self.assertRegex(logs.output[0], r"the run in .*run stays, and its data go with this process: .*mb\.ingest\(…, out=")
+        with self.assertNoLogs("megabatch", "WARNING"):
+            mb.train(ds, MODEL, **options)
+            mb.train(kept, MODEL, out=self.folder / "other", **options)
+
     def test_a_run_without_a_folder_goes_with_itself(self) -> None:
         run = mb.train(self.ds, MODEL, max_steps=2)
         folder = run.path
@@ -463,10 +474,14 @@ class Interrupts(InFolder):
                     self.run_with(Fails(error, method), out=self.folder / f"{error.__name__}-{method}")
 
     def test_an_interrupt_in_a_display_ends_the_run_with_a_checkpoint(self) -> None:
-        with self.assertRaises(KeyboardInterrupt):
+        with self.assertRaisesRegex(KeyboardInterrupt, r"^here; (.*) is the last checkpoint, and (mb\.train\(.*\)) goes on$") as caught:
             self.run_with(Fails(KeyboardInterrupt, "at"))
-        resumed = mb.train(out=self.folder / "run", resume=True, max_steps=8)
-        self.assertEqual((resumed.steps, resumed.is_finished), (8, True))
+        checkpoint, call = str(caught.exception).removeprefix("here; ").split(" is the last checkpoint, and ")
+        self.assertTrue((pathlib.Path(checkpoint) / "model.safetensors").is_file())
+        resumed = eval(call.removesuffix(" goes on").replace("resume=True", "resume=True, max_steps=8"), {"mb": mb})
+        self.assertEqual((resumed.path, resumed.steps, resumed.is_finished), (self.folder / "run", 8, True))
+        with self.assertRaisesRegex(KeyboardInterrupt, "^here; the run had no folder of its own and is gone; out=… keeps"):
+            self.run_with(Fails(KeyboardInterrupt, "at"), out=None)
 
     def test_a_resumed_run_and_predictions_are_interrupted_too(self) -> None:
         run = mb.train(self.ds, MODEL, out=self.folder / "run", max_steps=8)

@@ -294,7 +294,17 @@ def train(
         "on_event": None if on_step is None else _Steps(on_step),
         "display": display(progress),
     }
-    answer = _megabatch.train(call)
+    if out is not None and isinstance(dataset, Dataset) and dataset._keeps is not None:
+        log.warning(
+            "%s",
+            f"the run in {out} stays, and its data go with this process: give ingest the file of the dataset, such as "
+            f'mb.ingest(…, out="series.h5"), to evaluate or resume the run later',
+        )
+    try:
+        answer = _megabatch.train(call)
+    except KeyboardInterrupt as interrupt:
+        _say_what_stays(interrupt, folder, keeps is None)
+        raise
     kept = (keeps, dataset if isinstance(dataset, Dataset) else None)
     return Run(
         answer["run"],
@@ -305,6 +315,19 @@ def train(
         facts=answer["facts"],
         _keeps=kept,
     )
+
+
+def _say_what_stays(interrupt: KeyboardInterrupt, folder: StrPath | None, is_kept: bool) -> None:
+    """Adds to the text of an interrupt where its run goes on."""
+    checkpoints = [] if folder is None else list(pathlib.Path(folder).glob("**/checkpoints/step-*"))
+    if not checkpoints:
+        return
+    if is_kept:
+        last = max(checkpoints, key=lambda path: path.stat().st_mtime_ns)
+        said = f"{last} is the last checkpoint, and mb.train(out={os.fspath(folder or '')!r}, resume=True) goes on"
+    else:
+        said = "the run had no folder of its own and is gone; out=… keeps one that resume=True goes on with"
+    interrupt.args = ("; ".join([*map(str, interrupt.args), said]),)
 
 
 def import_weights(
