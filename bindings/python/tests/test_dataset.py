@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import pickle
 import shutil
@@ -10,6 +11,7 @@ import typing
 import h5py
 import megabatch as mb
 import numpy as np
+import pandas
 from shared import BARS, InFolder
 
 
@@ -56,6 +58,14 @@ class Datasets(InFolder):
         free = ds.split([0.6, 0.2, 0.2], purge="0s")
         self.assertEqual(sum(map(len, free)), len(ds))
         self.assertEqual([part.part for part in free], ["train", "validation", "test"])
+        stated = ds.split(purge="10m")
+        for purge in (datetime.timedelta(minutes=10), np.timedelta64(10, "m"), np.timedelta64(600, "s"), pandas.Timedelta("10min")):
+            for one, other in zip(ds.split(purge=purge), stated):
+                np.testing.assert_array_equal(one.indices, other.indices)
+        with self.assertRaisesRegex(mb.ConfigError, "data.purge is .*: expected whole seconds"):
+            ds.split(purge=datetime.timedelta(milliseconds=1500))
+        with self.assertRaisesRegex(mb.ConfigError, "^horizon=Timedelta.*: expected a whole number of base bars from 1 on$"):
+            mb.ingest(self.bars(), horizon=pandas.Timedelta("2D"))  # type: ignore[arg-type]
         folds = ds.walk_forward(3)
         self.assertEqual(len(folds), 3)
         self.assertLess(len(folds[0][0]), len(folds[1][0]))

@@ -613,6 +613,15 @@ class Following(InFolder):
         self.assertEqual([one.time for one in one_by_one], [one.time for one in by_frame])
         for one, other in zip(one_by_one, by_frame):
             np.testing.assert_array_equal(one.values, other.values)
+        # Whole numbers since 1970 are times, and keys have any case.
+        for unit in (1, 10**3, 10**9):
+            seconds = ({**row, "time": int(row["time"].timestamp()) * unit} for row in rows[:60])
+            pushed = list(run.follow({name.upper() if unit > 1 else name: own for name, own in row.items()} for row in seconds))
+            self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])
+            self.assertGreater(len(pushed), 20)
+        for wrong in (20180101, 1.5e9, True):
+            with self.assertRaisesRegex(mb.DataError, "the time of the bar is .*: expected a datetime, .* or a whole number of s, ms"):
+                run.follow(cold=True).push({**rows[0], "time": wrong})
         # The same bars in a file: the same numbers, but for the order of sums.
         with mb.load_run(run.path).follow() as follower:
             last = [follower.push(row) for row in rows][-1]

@@ -588,14 +588,20 @@ def _is_date(number: int) -> bool:
     return 19800101 <= number <= 20991231 and 1 <= number // 100 % 100 <= 12 and 1 <= number % 100 <= 31
 
 
-def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
+def epoch_ns(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Whole numbers as times since 1970, each in the unit that its size tells, as files have them: the numbers of one
-    unit between 1980 and 2099 are never those of another."""
+    unit between 1980 and 2099 are never those of another. Other numbers are NaT."""
     times = np.full(len(values), _NAT)
     for unit_ns in (1_000_000_000, 1_000_000, 1_000, 1):
         per_s = 1_000_000_000 // unit_ns
         is_unit = (values >= _EPOCH_MIN_S * per_s) & (values < _EPOCH_END_S * per_s)
         times[is_unit] = values[is_unit] * unit_ns
+    return times
+
+
+def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
+    """The times of `epoch_ns`."""
+    times = epoch_ns(values)
     strange = np.flatnonzero((times == _NAT) & (values != _NAT))
     if strange.size:
         row = int(strange[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 import pathlib
 import shutil
@@ -216,14 +217,14 @@ class Dataset:
             )
 
     def split(
-        self, fractions: Sequence[float] = (0.7, 0.15, 0.15), *, purge: str = "auto"
+        self, fractions: Sequence[float] = (0.7, 0.15, 0.15), *, purge: str | datetime.timedelta = "auto"
     ) -> tuple[Dataset, Dataset, Dataset]:
         """The samples for training, validation and test, by time. Samples whose windows overlap a label of another
         part are left out, as training does with these settings.
 
         `purge="auto"` takes the end of each label from the file: its list `/samples/label_end_time`, or the attribute
-        `horizon_bars`. A file with neither is refused; a time such as `purge="8d"` needs neither. Before h5py writes
-        them, delete the dataset, which has the file open.
+        `horizon_bars`. A file with neither is refused; a time such as `purge="8d"`, or a `timedelta`, needs neither.
+        Before h5py writes them, delete the dataset, which has the file open.
         """
         self._require_whole("split")
         settings = {"data.split": _fractions(fractions), "data.purge": purge}
@@ -234,7 +235,7 @@ class Dataset:
         folds: int,
         fractions: Sequence[float] = (0.7, 0.15, 0.15),
         *,
-        purge: str = "auto",
+        purge: str | datetime.timedelta = "auto",
         window: str = "expanding",
         overlap: float = 0.0,
     ) -> list[tuple[Dataset, Dataset, Dataset]]:

@@ -800,10 +800,12 @@ class Follower:
         """Bars, predictions, dropped and refused rows and holes, once the stream has ended."""
 
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
-        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time or a text), `open`, `high`,
-        `low`, `close` and, if they are known, `volume` and the other columns of a file. `None` while windows are not
-        full. A bar that cannot be used raises `DataError` and counts for nothing: the stream goes on with the next."""
-        if "time" not in bar:
+        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time, a text, or a whole number of s,
+        ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
+        a file, in any case of letters. `None` while windows are not full. A bar that cannot be used raises `DataError`
+        and counts for nothing: the stream goes on with the next."""
+        time_key = next((key for key in bar if str(key).strip().lower() == "time"), None)
+        if time_key is None:
             raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
         header = ""
         columns = self._columns
@@ -811,7 +813,7 @@ class Follower:
             columns = _columns_of_bar(bar)
             header = ",".join(["datetime", *(name for name, _ in columns)]) + "\n"
         numbers = [_number(bar, name, own) for name, own in columns]
-        line = ",".join([_time(bar["time"], self._zone), *numbers])
+        line = ",".join([_time(bar[time_key], self._zone), *numbers])
         self._columns = columns
         self._pushed += 1
         forecasts, refused = self._push((header + line + "\n").encode())
@@ -899,8 +901,21 @@ def _time(time: Any, zone: str | None) -> str:
             return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
         text = time.isoformat()
     else:
-        raise DataError(f"the time of the bar is {time!r}: expected a datetime, a numpy time or a text")
+        text = _epoch_time(time)
     return text if zone else f"{text}Z"
+
+
+def _epoch_time(time: Any) -> str:
+    """A whole number since 1970, in the unit that its size tells."""
+    if isinstance(time, (int, np.integer)) and not isinstance(time, bool) and abs(int(time)) < 1 << 63:
+        known = np.datetime64(int(_frames.epoch_ns(np.array([time], np.int64))[0]), "ns")
+        if not np.isnat(known):
+            return str(np.datetime_as_string(known, unit="ns"))
+    raise DataError(
+        f"the time of the bar is {time!r}: expected a datetime, a numpy time, a text, or a whole number of s, ms, µs or ns since "
+        f"1970 that is a time between 1980 and 2099",
+        column="time",
+    )
 
 
 def _number(bar: Mapping[str, Any], name: str, own: Any) -> str:
