@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import pathlib
 import pickle
+import pydoc
 import shutil
 import typing
 
@@ -48,6 +49,15 @@ class Datasets(InFolder):
                 with self.assertRaises(mb.MegabatchError) as raised:
                     mb.ingest(missing, **{name: value})  # type: ignore[misc]
                 self.assertIn("missing.csv", str(raised.exception), (name, value))
+
+    def test_help_lists_options_with_their_types(self) -> None:
+        for kind in (mb.IngestOptions, mb.LoaderOptions, mb.TensorOptions):
+            said = pydoc.plain(pydoc.render_doc(kind))
+            for name in typing.get_type_hints(kind):
+                self.assertRegex(said, rf"\n \|  {name}: .+\n \|      \S")
+        self.assertIn('on_error: Literal[\'fail\', \'skip\', \'repair\']\n    Treatment of', str(mb.IngestOptions.__doc__))
+        self.assertIn("run_length: int | None\n    Consecutive samples", str(mb.LoaderOptions.__doc__))
+        self.assertNotIn("overlap", str(mb.TensorOptions.__doc__))
 
     def test_a_split_is_purged_and_in_order_of_time(self) -> None:
         ds = self.series()
