@@ -318,6 +318,12 @@ class Training(InFolder):
                 run.predict(**wrong)
         with self.assertRaises(mb.ConfigError):
             run.evaluate(part="some")
+        self.assertRegex(repr(run), r": 8 steps, best validation loss [\d.]+ at step \d+>$")
+        self.assertRegex(repr(mb.load_run(run.path)), "/run: 8 steps>$")
+        shown = predictions._repr_html_()
+        for said in (f"10 of {len(test)} samples, step ", "<th>sample</th><th>time</th><th>h1</th>", " UTC</td>", f">{predictions.values[0, 0]:.4g}</td>"):
+            self.assertIn(said, shown)
+        self.assertEqual(shown.count("<tr>"), 11)
         self.assertIn("<iframe", run.report()._repr_html_())
         for name in ("model.onnx", "model.safetensors"):
             run.export(self.folder / name)
@@ -375,6 +381,7 @@ class Training(InFolder):
 
     def test_folds_predict_what_their_models_have_not_seen(self) -> None:
         run = self.run_of(data={"walk_forward": 3})
+        self.assertRegex(repr(run), ", 3 folds>$")
         whole = run.predict(progress=False)
         own = [fold.predict(part="test") for fold in run.folds]
         np.testing.assert_array_equal(whole.samples, np.concatenate([fold.samples for fold in own]))

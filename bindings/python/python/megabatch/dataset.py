@@ -120,8 +120,8 @@ class Dataset:
 
     @property
     def report(self) -> IngestReport | None:
-        """Rows that were read, repaired and dropped for a series that `ingest` or `append` just made; `None` for a
-        file that was opened."""
+        """Rows that were read, repaired and dropped for a series. There is one on the dataset that `ingest` or `append`
+        gives; `None` on that of `open`, as the file does not keep it: `ds.report.facts` can be kept as JSON."""
         return self._report
 
     @property

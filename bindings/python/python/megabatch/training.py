@@ -58,6 +58,8 @@ __all__ = [
 ]
 
 _WRITE_RUNS = ("train", "import_weights")
+_ROWS_SHOWN, _COLUMNS_SHOWN = 10, 12
+"""Size of a table of predictions in a notebook."""
 _Data = Union[Dataset, StrPath, None]
 _Samples = Union[int, range, Sequence[int], "npt.NDArray[np.integer[Any]]", "npt.NDArray[np.bool_]"]
 
@@ -403,7 +405,17 @@ class Run:
         self._keeps = _keeps
 
     def __repr__(self) -> str:
-        return f"<megabatch.Run {self.path}>"
+        known = []
+        if self.steps is not None:
+            known.append(f"{self.steps} steps" if self.is_finished is not False else f"stopped after {self.steps} steps")
+        elif checkpoints := [path.name[5:] for path in self.path.glob("checkpoints/step-*") if path.name[5:].isdigit()]:
+            known.append(f"{max(map(int, checkpoints))} steps")
+        if self.best_validation is not None:
+            step, loss = self.best_validation
+            known.append(f"best validation loss {loss:.4g} at step {step}")
+        if folds := len(self.folds):
+            known.append(f"{folds} folds")
+        return f"<megabatch.Run {self.path}{': ' if known else ''}{', '.join(known)}>"
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -744,6 +756,15 @@ class Predictions(Tabular):
         outputs = self.values.shape[1]
         return f"<megabatch.Predictions: {len(self)} samples of {outputs} targets, step {self.step}{span}>"
 
+    def _repr_html_(self) -> str:
+        """The first samples."""
+        columns = self._columns()
+        names = list(columns)[:_COLUMNS_SHOWN]
+        rows = [[_shown(columns[name][row]) for name in names] for row in range(min(len(self), _ROWS_SHOWN))]
+        hidden = f", and {len(columns) - len(names)} more columns" if len(columns) > len(names) else ""
+        caption = f"{len(rows)} of {len(self)} samples, step {self.step}{hidden}"
+        return table(caption, names, rows)
+
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {"sample": self.samples}
         if self.folds is not None:
@@ -758,6 +779,13 @@ class Predictions(Tabular):
         for target in range(self.targets.shape[1]):
             columns[f"target{target + 1}"] = self.targets[:, target]
         return columns
+
+
+def _shown(value: Any) -> object:
+    """A value of a table in a notebook."""
+    if isinstance(value, np.datetime64):
+        return _minute(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _minute(time: np.datetime64) -> str:
