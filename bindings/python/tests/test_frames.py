@@ -560,6 +560,18 @@ class Columns(InFolder):
         with self.assertRaisesRegex(mb.DataError, "^BBB: column pe is of dtype .*: expected numbers"):
             mb.ingest(wide, **{**self.DAILY, "features": ["log_return", "pe"]})
 
+    def test_a_rank_over_the_universe_is_a_column_of_each_ticker(self) -> None:
+        prices = self.wide()
+        rank = prices["Close"].pct_change(20).rank(axis=1)
+        ranked = prices.join(pandas.concat({"rank": rank}, axis=1))
+        ds = mb.ingest(ranked, **{**self.DAILY, "features": ["log_return", "rank"]}, scaling="none")
+        batch, assets = ds[: len(ds)], ds.sample_instruments
+        assert assets is not None and ds.times is not None
+        # A sample has the time at which its day has closed.
+        days = pandas.DatetimeIndex(ds.times) - pandas.Timedelta(days=1)
+        expected = [rank.loc[day, ds.instruments[asset]] for day, asset in zip(days, assets)]
+        np.testing.assert_array_equal(batch["D1"][:, -1, 1], expected)
+
     def test_times_that_are_none_say_how_they_become_some(self) -> None:
         wide = self.wide()
         days, one = wide.index, wide.xs("AAA", axis=1, level="Ticker")
