@@ -537,6 +537,7 @@ class Columns(InFolder):
             (pandas.concat([wide, wide.xs("BBB", axis=1, level=1, drop_level=False)], axis=1), "several columns Close of BBB"),
             (pandas.concat([one, one["Close"]], axis=1), "two columns for the close, Close and Close: keep one"),
             (one.assign(close=1.0), "two columns for the close, Close and close: keep one"),
+            (one.rename(columns={"Open": "Open price"}).assign(open=1.0), "two columns for the open, open and Open price"),
             (polars.from_pandas(one.assign(close=1.0).reset_index()), "two columns for the close, Close and close"),
             ({"AAPL": one, "aapl": one}, "the symbols AAPL and aapl differ in the case of letters alone"),
             (long.replace({"Ticker": {"BBB": "aaa"}}), "the symbols AAA and aaa differ"),
@@ -547,6 +548,8 @@ class Columns(InFolder):
             with self.assertRaisesRegex(mb.DataError, message):
                 mb.ingest(wrong, **self.DAILY)
         self.assertEqual(mb.ingest({"AAA": wide}, **self.DAILY).facts["symbol"], "AAA")
+        # A price that is none of the four is a column of its own.
+        mb.ingest(one.assign(price=1.0), symbol="AAA", **self.DAILY)
 
     def test_tickers_without_a_column_are_named(self) -> None:
         wide = self.wide()

@@ -105,12 +105,15 @@ def by_symbol(
     """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
     column of times `label_end`; those of `unnamed` where nothing tells the instrument."""
     if isinstance(frame, Mapping):
-        _require_everywhere(_tables(frame), columns)
+        # A lazy frame is collected once.
+        frames = {str(name): own.collect() if hasattr(own, "collect") else own for name, own in frame.items()}
+        if columns:
+            _require_everywhere(_tables(frames), columns)
         all_bars: dict[str, Bars] = {}
-        for name, own in frame.items():
-            _require_one_symbol(own, str(name))
-            with errors_named(str(name), str(name)):
-                all_bars.update(by_symbol(own, str(name), columns, label_end=label_end))
+        for name, own in frames.items():
+            _require_one_symbol(own, name)
+            with errors_named(name, name):
+                all_bars.update(by_symbol(own, name, columns, label_end=label_end))
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
@@ -394,17 +397,16 @@ class _Table:
 
     def _require_one_column_a_price(self) -> None:
         """Refuses a second column that is called as a price: the first would be taken without a word."""
-        named: dict[str, str] = {}
-        for name in self.names:
+        taken = {*self._numbers.values(), *self._others, self._stamp, self._date, self._clock}
+        for name in (name for place, name in enumerate(self.names) if place not in taken):
             *_, numbers, _ = _megabatch.bar_columns([name])
             role = numbers[0][0] if numbers else ""
-            if role in named:
+            if role in PRICES:
+                first = self.names[self._numbers[role]]
                 raise DataError(
-                    f"the frame has two columns for the {role}, {named[role]} and {name}: keep one of them, or rename the other",
+                    f"the frame has two columns for the {role}, {first} and {name}: keep one of them, or rename the other",
                     column=name,
                 )
-            if role in PRICES:
-                named[role] = name
 
     def own_columns(self) -> list[str]:
         """Names of the columns without a role."""
