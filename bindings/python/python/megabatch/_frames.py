@@ -320,10 +320,11 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
 
 def _require_table(frame: Any) -> None:
     """Refuses a column in the place of a frame."""
-    if library(frame) in LIBRARIES and not hasattr(frame, "columns"):
+    # Of the type: a lazy frame would look for them.
+    if library(frame) in LIBRARIES and not hasattr(type(frame), "columns"):
         raise DataError(
             f"this is a {type(frame).__name__} of {library(frame)}, one column: expected a frame with open, high, low, close "
-            f"and times",
+            f"and times; give the frame that it is a column of",
             column="open",
         )
 
@@ -389,7 +390,7 @@ class _Table:
         return found
 
     def _without_second_header(self) -> DataError | None:
-        """The error of a file of several tickers, as yfinance's frames are written, of which one line was read as header."""
+        """The error of a file of several tickers, such as of yfinance, of which one line was read as header."""
         cells = [str(values[0]).strip() for place in range(len(self.names)) if len(values := self._values(place))]
         if {*PRICES} <= {cell.lower() for cell in cells} or (cells and cells[0].lower() in _SYMBOLS):
             return _no_second_header(f"row 0 of the frame has the names {', '.join(cells[: _LISTED_MAX + 1])}, …")
