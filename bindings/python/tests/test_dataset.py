@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import pickle
+import pydoc
 import shutil
 import typing
 
 import h5py
 import megabatch as mb
 import numpy as np
+import pandas
 from shared import BARS, InFolder
 
 
@@ -47,6 +50,15 @@ class Datasets(InFolder):
                     mb.ingest(missing, **{name: value})  # type: ignore[misc]
                 self.assertIn("missing.csv", str(raised.exception), (name, value))
 
+    def test_help_lists_options_with_their_types(self) -> None:
+        for kind in (mb.IngestOptions, mb.LoaderOptions, mb.TensorOptions):
+            said = pydoc.plain(pydoc.render_doc(kind))
+            for name in typing.get_type_hints(kind):
+                self.assertRegex(said, rf"\n \|  {name}: .+\n \|      \S")
+        self.assertIn('on_error: Literal[\'fail\', \'skip\', \'repair\']\n    Treatment of', str(mb.IngestOptions.__doc__))
+        self.assertIn("run_length: int | None\n    Consecutive samples", str(mb.LoaderOptions.__doc__))
+        self.assertNotIn("overlap", str(mb.TensorOptions.__doc__))
+
     def test_a_split_is_purged_and_in_order_of_time(self) -> None:
         ds = self.series()
         train, validation, test = ds.split([0.6, 0.2, 0.2])
@@ -56,6 +68,14 @@ class Datasets(InFolder):
         free = ds.split([0.6, 0.2, 0.2], purge="0s")
         self.assertEqual(sum(map(len, free)), len(ds))
         self.assertEqual([part.part for part in free], ["train", "validation", "test"])
+        stated = ds.split(purge="10m")
+        for purge in (datetime.timedelta(minutes=10), np.timedelta64(10, "m"), np.timedelta64(600, "s"), pandas.Timedelta("10min")):
+            for one, other in zip(ds.split(purge=purge), stated):
+                np.testing.assert_array_equal(one.indices, other.indices)
+        with self.assertRaisesRegex(mb.ConfigError, "data.purge is .*: expected whole seconds"):
+            ds.split(purge=datetime.timedelta(milliseconds=1500))
+        with self.assertRaisesRegex(mb.ConfigError, "^horizon=Timedelta.*: expected a whole number of base bars from 1 on$"):
+            mb.ingest(self.bars(), horizon=pandas.Timedelta("2D"))  # type: ignore[arg-type]
         folds = ds.walk_forward(3)
         self.assertEqual(len(folds), 3)
         self.assertLess(len(folds[0][0]), len(folds[1][0]))

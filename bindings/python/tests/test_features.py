@@ -93,7 +93,7 @@ class Columns(InFolder):
             np.testing.assert_allclose(followed[time], predicted.values[times[time]], rtol=1e-4, atol=1e-5)
         with self.assertRaisesRegex(mb.DataError, "no column rsi"):
             list(run.follow(coming.drop(columns="rsi"), symbol="AAA"))
-        with self.assertRaisesRegex(mb.DataError, "the frame has no column imbalance"):
+        with self.assertRaisesRegex(mb.DataError, "column imbalance is not there for AAA: expected it for all 2 symbols"):
             ds.append({"AAA": coming.drop(columns="imbalance"), "BBB": coming})
 
     def test_columns_that_cannot_be_features_are_refused(self) -> None:
@@ -207,6 +207,10 @@ class Columns(InFolder):
             mb.triple_barrier(1, 1, 5, unit="points")
         with self.assertRaisesRegex(mb.ConfigError, "up=0: expected a number above 0"):
             mb.triple_barrier(0, 1, 5)
+        with self.assertRaisesRegex(mb.ConfigError, "^horizon='pips': expected a whole number of base bars; .* such as unit='return'$"):
+            mb.triple_barrier(10, 10, "pips")  # type: ignore[arg-type]
+        with self.assertRaisesRegex(mb.ConfigError, r"^horizon=4\.5: expected a whole number of base bars from 1 on$"):
+            mb.triple_barrier(10, 10, 4.5)  # type: ignore[arg-type]
         with self.assertRaisesRegex(mb.ConfigError, "horizon=3: triple_barrier has a horizon of 40"):
             mb.ingest(frame, symbol="EURUSD", **{**options, "target": target})
 

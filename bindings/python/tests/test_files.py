@@ -57,9 +57,16 @@ class Files(InFolder):
         compared = mb.compare(runs)
         self.assertEqual(compared.facts, json.loads(self.program("compare", *(run.path for run in runs), "--json")))
         self.assertIn("training.lr", repr(compared))
-        self.assertIsNone(compared._repr_html_())
+        for given in ((runs[0], runs[1].path), (iter(runs),)):
+            self.assertEqual(mb.compare(*given).facts, compared.facts)
+        shown = compared._repr_html_()
+        loss = f"{compared.facts['runs'][0]['best_validation']['loss']:.4g}"
+        for said in ("<th>a</th>", "<td>training.lr</td><td>0.001</td><td>0.01</td>", "<td>rmse</td>", f">{loss}</td>"):
+            self.assertIn(said, shown)
+        folds = [mb.train(series, MODEL, data={"walk_forward": n}, out=self.folder / f"f{n}", max_steps=2) for n in (2, 3)]
+        self.assertIn("<th>f2</th>", mb.compare(folds)._repr_html_())
         page = self.folder / "compare.html"
-        self.assertIn("iframe", mb.compare([runs[0].path, runs[1]], out=page)._repr_html_() or "")
+        self.assertIn("iframe", mb.compare([runs[0].path, runs[1]], out=page)._repr_html_())
         self.assertTrue(page.read_text().startswith("<!"))
 
 

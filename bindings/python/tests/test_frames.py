@@ -202,6 +202,10 @@ class Frames(InFolder):
             (polars.DataFrame({"time": [None, datetime.datetime(2024, 1, 1)], **dict.fromkeys(
                 ("open", "high", "low", "close"), [1.0, 1.0])}), "row 0 of the frame: time is NaT"),
             (pyarrow.table({"time": ["x"]}), "no column open|expected times"),
+            (frame["close"], "this is a Series of pandas, one column: expected a frame with open, high, low, close and times"),
+            (polars.from_pandas(frame)["close"], "this is a Series of polars, one column: expected a frame"),
+            (pyarrow.table({"close": [1.0]})["close"], "this is a ChunkedArray of pyarrow, one column: expected a frame"),
+            ({"EURUSD": frame["close"]}, "this is a Series of pandas, one column"),
             ([1, 2], "no path of a file of bars"),
             (np.zeros((3, 5)), "no path of a file of bars"),
         ]
@@ -217,9 +221,13 @@ class Frames(InFolder):
             ({"horizn": 3}, "the nearest is horizon"),
             ({"timeframes": {"M7": 3}}, "M7"),
             ({"features": ["none"]}, "none"),
+            ({"symbol": ["EURUSD"]}, r"^symbol=\['EURUSD'\]: expected a text, the name of one instrument$"),
+            ({"horizon": 2.5}, r"^horizon=2\.5: expected a whole number of base bars from 1 on$"),
         ]:
             with self.assertRaisesRegex(mb.ConfigError, message):
-                mb.ingest(frame, symbol="EURUSD", **{**BARS, **options})
+                mb.ingest(frame, **{"symbol": "EURUSD", **BARS, **options})
+        with self.assertRaisesRegex(mb.DataError, "^context MKT: this is a Series of pandas, one column: expected a frame"):
+            mb.ingest(frame, symbol="EURUSD", context={"MKT": frame["close"]}, **BARS)
 
     def test_what_became_of_the_rows_is_told(self) -> None:
         frame = self.frame()
@@ -492,10 +500,121 @@ class Columns(InFolder):
         self.assertEqual(mb.ingest(by_price, symbol="AAA", **self.DAILY).fingerprint(), alone)
         one = by_price.loc[:, by_price.columns.get_level_values(1) == "AAA"]
         self.assertEqual(mb.ingest(one, **self.DAILY).fingerprint(), alone)
+        # Stacked, a share that was listed late has rows without prices.
+        late = by_price.copy()
+        late.loc[days[:30], late.columns.get_level_values(1) == "BBB"] = np.nan
+        long = late.stack(future_stack=True).reset_index().sort_values(["Ticker", "Date"], ignore_index=True)
+        self.assertTrue(long["Close"].isna().any())
+        listed = mb.ingest(late, **self.DAILY).fingerprint()
+        for own in (long, polars.from_pandas(long), long.set_index(["Date", "Ticker"])):
+            self.assertEqual(mb.ingest(own, **self.DAILY).fingerprint(), listed)
+        for missing in (np.nan, None, pandas.NA):
+            unnamed = long.assign(Ticker=long["Ticker"].astype(object).where(long.index < 120, missing))
+            with self.assertRaisesRegex(mb.DataError, "row 120 of the frame: Ticker is (nan|None|<NA>); name the .* 80 rows") as caught:
+                mb.ingest(unnamed, **self.DAILY)
+            self.assertEqual(caught.exception.row, 120)
         with self.assertRaisesRegex(mb.DataError, "no column of the frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest(by_price, symbol="CCC", **self.DAILY)
         with self.assertRaisesRegex(mb.DataError, "have 2 levels; expected one, or one of open, high"):
             mb.ingest(by_price.drop(columns="Open", level=0), **self.DAILY)
+
+    def wide(self) -> pandas.DataFrame:
+        """Bars of the tickers AAA and BBB in columns of two levels, prices first."""
+        chance = random.Random(3)
+        tables = {}
+        for name in ("AAA", "BBB"):
+            rows = [100 * math.exp(chance.gauss(0, 0.02)) for _ in range(80)]
+            tables[name] = pandas.DataFrame({"Open": rows, "High": rows, "Low": rows, "Close": rows},
+                                            index=pandas.bdate_range("2020-01-01", periods=80, name="Date"))
+        return pandas.concat(tables, axis=1, names=["Ticker", "Price"]).swaplevel(axis=1).sort_index(axis=1)
+
+    def test_symbols_and_columns_that_are_there_twice_are_named(self) -> None:
+        wide = self.wide()
+        one = wide.xs("AAA", axis=1, level="Ticker")
+        long = wide.stack(future_stack=True).reset_index()
+        cases: list[tuple[Any, str]] = [
+            (pandas.concat([wide, wide[["Close"]]], axis=1), "the frame has several columns Close of AAA: expected .* once"),
+            (pandas.concat([wide, wide.xs("BBB", axis=1, level=1, drop_level=False)], axis=1), "several columns Close of BBB"),
+            (pandas.concat([one, one["Close"]], axis=1), "two columns for the close, Close and Close: keep one"),
+            (one.assign(close=1.0), "two columns for the close, Close and close: keep one"),
+            (one.rename(columns={"Open": "Open price"}).assign(open=1.0), "two columns for the open, open and Open price"),
+            (polars.from_pandas(one.assign(close=1.0).reset_index()), "two columns for the close, Close and close"),
+            ({"AAPL": one, "aapl": one}, "the symbols AAPL and aapl differ in the case of letters alone"),
+            (long.replace({"Ticker": {"BBB": "aaa"}}), "the symbols AAA and aaa differ"),
+            ({"x": wide}, "the frame under the name x has symbols of its own, such as AAA, BBB: give .* alone"),
+            ({"x": long}, "the frame under the name x has symbols of its own, such as AAA, BBB: give .* alone"),
+        ]
+        for wrong, message in cases:
+            with self.assertRaisesRegex(mb.DataError, message):
+                mb.ingest(wrong, **self.DAILY)
+        self.assertEqual(mb.ingest({"AAA": wide}, **self.DAILY).facts["symbol"], "AAA")
+        # A price that is none of the four is a column of its own.
+        mb.ingest(one.assign(price=1.0), symbol="AAA", **self.DAILY)
+
+    def test_tickers_without_a_column_are_named(self) -> None:
+        wide = self.wide()
+        wide["pe", "AAA"] = 1.0 + np.arange(len(wide)) % 7
+        by_name = {name: wide.xs(name, axis=1, level=1).dropna(axis=1) for name in ("AAA", "BBB")}
+        for frame in (wide, by_name):
+            with self.assertRaisesRegex(mb.DataError, "column pe is not there for BBB: expected it for all 2 symbols") as caught:
+                mb.ingest(frame, **{**self.DAILY, "features": ["log_return", "pe"]})
+            self.assertEqual((caught.exception.column, caught.exception.found), ("pe", "AAA"))
+        wide["pe", "BBB"] = "x"
+        with self.assertRaisesRegex(mb.DataError, "^BBB: column pe is of dtype .*: expected numbers"):
+            mb.ingest(wide, **{**self.DAILY, "features": ["log_return", "pe"]})
+
+    def test_a_rank_over_the_universe_is_a_column_of_each_ticker(self) -> None:
+        prices = self.wide()
+        rank = prices["Close"].pct_change(20).rank(axis=1)
+        ranked = prices.join(pandas.concat({"rank": rank}, axis=1))
+        ds = mb.ingest(ranked, **{**self.DAILY, "features": ["log_return", "rank"]}, scaling="none")
+        batch, assets = ds[: len(ds)], ds.sample_instruments
+        assert assets is not None and ds.times is not None
+        # A sample has the time at which its day has closed.
+        days = pandas.DatetimeIndex(ds.times) - pandas.Timedelta(days=1)
+        expected = [rank.loc[day, ds.instruments[asset]] for day, asset in zip(days, assets)]
+        np.testing.assert_array_equal(batch["D1"][:, -1, 1], expected)
+
+    def test_times_that_are_none_say_how_they_become_some(self) -> None:
+        wide = self.wide()
+        days, one = wide.index, wide.xs("AAA", axis=1, level="Ticker")
+        digits = pandas.Index(days.strftime("%Y%m%d").astype(int))
+        cases: list[tuple[Any, str]] = [
+            (days.strftime("%Y-%m-%d"), "text such as '2020-01-01': expected times; convert it, such as with (.*)$"),
+            (pandas.Index(days.date), "dates without a time of day: .* such as with (.*)$"),
+            (days.to_period("D"), "periods: expected times; convert it, such as with (.*)$"),
+            (digits, "dates such as 20200101: .* such as with (.*)$"),
+        ]
+        expected = mb.ingest(one, symbol="AAA", **self.DAILY).fingerprint()
+        for index, message in cases:
+            for frame in (one.set_axis(index), wide.set_axis(index)):
+                with self.assertRaisesRegex(mb.DataError, f"^the index is of dtype .*, {message}") as caught:
+                    mb.ingest(frame, symbol="AAA", **self.DAILY)
+                # What the message says mends it.
+                exec(str(caught.exception).split("such as with ")[1], {"frame": frame, "pandas": pandas})
+                self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+            frame = one.assign(Date=index)
+            with self.assertRaises(mb.DataError) as caught:
+                mb.ingest(frame.set_axis(range(80)), symbol="AAA", **self.DAILY)
+            frame["Date"] = eval(str(caught.exception).split("such as with ")[1].split(" = ")[-1], {"frame": frame, "pandas": pandas})
+            self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+        seconds = one.set_axis(days.astype("datetime64[s]").astype("int64"))
+        with self.assertRaisesRegex(mb.DataError, r'such as 1577836800: .* frame.rename_axis\("time"\).reset_index\(\)'):
+            mb.ingest(seconds, symbol="AAA", **self.DAILY)
+        renamed = mb.ingest(seconds.rename_axis("time").reset_index(), symbol="AAA", **self.DAILY)
+        self.assertEqual(renamed.fingerprint(), expected)
+
+    def test_a_wide_file_that_was_read_with_one_header_says_how_it_is_read(self) -> None:
+        wide, path = self.wide(), self.folder / "prices.csv"
+        for frame in (wide, wide.swaplevel(axis=1)):
+            frame.to_csv(path)
+            for header in (0, [0, 1]):
+                with self.assertRaisesRegex(mb.DataError, r"give the path of the file, or read it with (.*)$") as caught:
+                    mb.ingest(pandas.read_csv(path, header=header), **self.DAILY)
+                again = eval(str(caught.exception).split("read it with ")[1], {"path": path, "pandas": pandas})
+                expected = mb.ingest(wide, **self.DAILY).fingerprint()
+                self.assertEqual(mb.ingest(again, **self.DAILY).fingerprint(), expected)
+        self.assertEqual(mb.ingest(path, **self.DAILY).instruments, ("AAA", "BBB"))
 
     def test_a_date_and_a_time_of_day_are_one_time(self) -> None:
         file = self.bars(3)

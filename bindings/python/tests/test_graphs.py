@@ -484,6 +484,39 @@ class CrossSections(InFolder):
             mb.graph.build(by_symbol, path, kind="correlation", lookback=15, k=2)
         self.assertEqual(raised.exception.fields["row"], 7)
 
+    def test_the_graphs_of_a_file_stand_for_its_path_and_times_for_keys(self) -> None:
+        import pandas
+
+        settings = {"hidden": 4, "graph_layers": 1}
+        by_path = mb.plan(self.ds, model={**settings, "graph": self.graphs.path})
+        for graphs in (self.graphs, self.graphs[:]):
+            self.assertEqual(mb.plan(self.ds, model={**settings, "graph": graphs}).facts["model"], by_path.facts["model"])
+        with self.assertRaisesRegex(mb.ConfigError, "these are 3 of the .* graphs of .*: expected the whole file"):
+            mb.plan(self.ds, model={**settings, "graph": self.graphs[:3]})
+        key = self.graphs.keys[4]
+        day = pandas.Timestamp(key)
+        for time in (day, day.tz_localize("UTC"), day.to_pydatetime(), day.date(), np.datetime64(key), day.to_datetime64()):
+            self.assertEqual(self.graphs[time].key, key)
+        with self.assertRaisesRegex(mb.ConfigError, "there is no graph"):
+            self.graphs[day + pandas.Timedelta(hours=1)]
+        self.assertEqual(dir(mb.graph), sorted(mb.graph.__all__))
+        # Samples of an instrument are had by a mask.
+        with self.assertRaisesRegex(mb.ConfigError, "samples are chosen by their places, and 'BBB' is none; .* are (.*)$") as caught:
+            self.ds["BBB"]  # type: ignore[index]
+        batch = eval(str(caught.exception).split(" are ")[-1], {"dataset": self.ds})
+        assert self.ds.sample_instruments is not None
+        np.testing.assert_array_equal(batch["sample"], np.flatnonzero(self.ds.sample_instruments == 1))
+
+    def test_options_of_a_wrong_type_are_named(self) -> None:
+        shares, path = self.folder / "shares", self.folder / "none.mbg"
+        for options, message in (
+            ({"lookback": "60D"}, "^lookback='60D': expected a whole number of bars from 0 on$"),
+            ({"lookback": 15, "k": 2.5}, r"^k=2\.5: expected a whole number from 0 on$"),
+            ({"lookback": 15, "half_life": "10"}, "^half_life='10': expected a number$"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, message):
+                mb.graph.build(shares, path, kind="correlation", **options)
+
     def test_points_come_from_frames(self) -> None:
         import pandas
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import pathlib
 import random
 import select
 import signal
@@ -174,11 +175,24 @@ class Training(InFolder):
             (lambda: carried.export(self.folder / "a.onnx"), r"as `run\.predict` does; .*\. stateless=True writes it so$"),
             (lambda: mb.Run(self.folder).evaluate(), r"`mb\.train\(out=…\)` makes one$"),
             (lambda: mb.compare([run]), r"^compare needs two runs or more"),
+            (lambda: mb.compare(run), r"^compare needs two runs or more"),
+            (lambda: mb.compare(3), r"^runs=3: expected a run of mb.train, its folder, or a list of them$"),  # type: ignore[arg-type]
+            *(
+                (lambda value=value: self.run_of("steps", max_steps=value), rf"^max_steps={value!r}: expected a whole number from 1 on$")
+                for value in (1e3, 10.5, "ten", 0, -1, True)
+            ),
+            (lambda: mb.plan(self.ds, max_steps=0), r"^max_steps=0: expected a whole number from 1 on$"),
+            (lambda: self.run_of(on_step=5), r"^on_step=5: expected a function that takes an mb.Step$"),
+            (lambda: mb.train(self.ds, "runs/x"), r"^config='runs/x': expected settings or .* written to is out='runs/x'$"),
+            (lambda: mb.train(self.ds.path, run.path), r"^config='.*': expected settings or .* written to is out="),
+            (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 0 on$"),  # type: ignore[arg-type]
+            (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]
         ]
         for call, message in cases:
             with self.assertRaisesRegex(mb.MegabatchError, message) as caught:
                 call()
             self.assertNotRegex(str(caught.exception), r"--[a-z]|`megabatch (?!monitor)")
+        self.assertFalse((self.folder / "steps").exists())
         texts = [str(mb.plan(self.ds, MODEL)), run.text, carried.text, str(mb.inspect(self.ds)), str(run.evaluate())]
         self.assertNotRegex("\n".join(texts), r"--[a-z]|`megabatch ")
         self.assertIn("`run.follow` computes 11 steps a bar", texts[0])
@@ -304,6 +318,12 @@ class Training(InFolder):
                 run.predict(**wrong)
         with self.assertRaises(mb.ConfigError):
             run.evaluate(part="some")
+        self.assertRegex(repr(run), r": 8 steps, best validation loss [\d.]+ at step \d+>$")
+        self.assertRegex(repr(mb.load_run(run.path)), "/run: 8 steps>$")
+        shown = predictions._repr_html_()
+        for said in (f"10 of {len(test)} samples, step ", "<th>sample</th><th>time</th><th>h1</th>", " UTC</td>", f">{predictions.values[0, 0]:.4g}</td>"):
+            self.assertIn(said, shown)
+        self.assertEqual(shown.count("<tr>"), 11)
         self.assertIn("<iframe", run.report()._repr_html_())
         for name in ("model.onnx", "model.safetensors"):
             run.export(self.folder / name)
@@ -312,6 +332,28 @@ class Training(InFolder):
             run.export(self.folder / "model.txt")
         again = mb.load_run(run.path)
         self.assertEqual(again.evaluate().facts["rmse"], evaluation.facts["rmse"])
+
+    def test_samples_are_chosen_by_number_or_by_mask(self) -> None:
+        run = self.run_of(max_steps=1)
+        mask = np.zeros(len(self.ds), bool)
+        mask[[3, 7, 20]] = True
+        for data in (None, self.ds, self.ds.path):
+            for own in (mask, mask.tolist()):
+                np.testing.assert_array_equal(run.predict(data, samples=own).samples, [3, 7, 20])
+        _, _, test = self.ds.split()
+        first = np.arange(len(test)) < 2
+        np.testing.assert_array_equal(run.predict(test, samples=first).samples, test.indices[:2])
+        for one in (10, np.int32(10)):
+            np.testing.assert_array_equal(run.predict(samples=one).samples, [10])
+        for wrong, message in (
+            (mask[1:], f"a mask of 399 values: expected one for each of the 400 samples of {self.ds.path}"),
+            ([1.5], r"samples is \[1.5\]: expected numbers of samples from 0 on"),
+            ([-1], r"samples is \[-1\]: expected numbers of samples"),
+            ("x", "samples is 'x': expected numbers of samples"),
+            (slice(0, 3), "expected numbers of samples from 0 on, such as range"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, message):
+                run.predict(samples=wrong)
 
     def test_weights_from_elsewhere_become_a_run(self) -> None:
         ds = self.series()
@@ -339,6 +381,7 @@ class Training(InFolder):
 
     def test_folds_predict_what_their_models_have_not_seen(self) -> None:
         run = self.run_of(data={"walk_forward": 3})
+        self.assertRegex(repr(run), ", 3 folds>$")
         whole = run.predict(progress=False)
         own = [fold.predict(part="test") for fold in run.folds]
         np.testing.assert_array_equal(whole.samples, np.concatenate([fold.samples for fold in own]))
@@ -360,6 +403,16 @@ class Training(InFolder):
             self.run_of(training={"quantile": 0.9}, on_step=lambda _: said.append(len(logs.output)))
         self.assertIn("note: training.quantile has no effect", logs.output[0])
         self.assertGreater(said[0], 0)
+
+    def test_a_run_that_stays_without_its_data_is_warned_of(self) -> None:
+        bars, options = self.bars(), {"max_steps": 1, "progress": False}
+        ds, kept = mb.ingest(bars, **BARS), mb.ingest(bars, out=self.folder / "kept.h5", **BARS)
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            mb.train(ds, MODEL, out=self.folder / "run", **options)
+        self.assertRegex(logs.output[0], r"the run in .*run stays, and its data go with this process: .*mb\.ingest\(…, out=")
+        with self.assertNoLogs("megabatch", "WARNING"):
+            mb.train(ds, MODEL, **options)
+            mb.train(kept, MODEL, out=self.folder / "other", **options)
 
     def test_a_run_without_a_folder_goes_with_itself(self) -> None:
         run = mb.train(self.ds, MODEL, max_steps=2)
@@ -428,10 +481,14 @@ class Interrupts(InFolder):
                     self.run_with(Fails(error, method), out=self.folder / f"{error.__name__}-{method}")
 
     def test_an_interrupt_in_a_display_ends_the_run_with_a_checkpoint(self) -> None:
-        with self.assertRaises(KeyboardInterrupt):
+        with self.assertRaisesRegex(KeyboardInterrupt, r"^here; (.*) is the last checkpoint, and (mb\.train\(.*\)) goes on$") as caught:
             self.run_with(Fails(KeyboardInterrupt, "at"))
-        resumed = mb.train(out=self.folder / "run", resume=True, max_steps=8)
-        self.assertEqual((resumed.steps, resumed.is_finished), (8, True))
+        checkpoint, call = str(caught.exception).removeprefix("here; ").split(" is the last checkpoint, and ")
+        self.assertTrue((pathlib.Path(checkpoint) / "model.safetensors").is_file())
+        resumed = eval(call.removesuffix(" goes on").replace("resume=True", "resume=True, max_steps=8"), {"mb": mb})
+        self.assertEqual((resumed.path, resumed.steps, resumed.is_finished), (self.folder / "run", 8, True))
+        with self.assertRaisesRegex(KeyboardInterrupt, "^here; the run had no folder of its own and is gone; out=… keeps"):
+            self.run_with(Fails(KeyboardInterrupt, "at"), out=None)
 
     def test_a_resumed_run_and_predictions_are_interrupted_too(self) -> None:
         run = mb.train(self.ds, MODEL, out=self.folder / "run", max_steps=8)
@@ -563,6 +620,15 @@ class Following(InFolder):
         self.assertEqual([one.time for one in one_by_one], [one.time for one in by_frame])
         for one, other in zip(one_by_one, by_frame):
             np.testing.assert_array_equal(one.values, other.values)
+        # Whole numbers since 1970 are times, and keys have any case.
+        for unit in (1, 10**3, 10**9):
+            seconds = ({**row, "time": int(row["time"].timestamp()) * unit} for row in rows[:60])
+            pushed = list(run.follow({name.upper() if unit > 1 else name: own for name, own in row.items()} for row in seconds))
+            self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])
+            self.assertGreater(len(pushed), 20)
+        for wrong in (20180101, 1.5e9, True):
+            with self.assertRaisesRegex(mb.DataError, "the time of the bar is .*: expected a datetime, .* or a whole number of s, ms"):
+                run.follow(cold=True).push({**rows[0], "time": wrong})
         # The same bars in a file: the same numbers, but for the order of sums.
         with mb.load_run(run.path).follow() as follower:
             last = [follower.push(row) for row in rows][-1]

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
 
-from . import _frames, _table_files
+from . import _arguments, _frames, _table_files
 from ._bars_folder import BarsFolder
 from .errors import ConfigError, DataError
 
@@ -33,6 +33,7 @@ class BarSources:
         Raises `ConfigError` where they are not either `bars` or both `bid` and `ask`, and where a side is frames and the
         other files.
         """
+        _arguments.require_text(symbol, "symbol", "the name of one instrument")
         given = {"": bars, _BID: bid, _ASK: ask}
         kinds = [name for name, one in given.items() if one is not None]
         if kinds not in ([""], [_BID, _ASK]):

@@ -19,7 +19,8 @@ class Context:
     def __init__(self, symbol: str, frame: Any, features: Sequence[str]) -> None:
         self.symbol = symbol
         self._features = list(features)
-        bars = _frames.by_symbol(frame, symbol, None)[symbol]
+        with _frames.errors_named(symbol, f"context {symbol}"):
+            bars = _frames.by_symbol(frame, symbol, None)[symbol]
         self._time_ns, self._columns = bars.time_ns, bars.columns
         self._require_clean()
         steps, counts = np.unique(np.diff(self._time_ns), return_counts=True)

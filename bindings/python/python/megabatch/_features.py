@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Union
 
-from . import _megabatch
+from . import _arguments, _megabatch
 from .errors import ConfigError
 
 _PREFIX = "column:"
@@ -44,7 +44,10 @@ def triple_barrier(up: float, down: float, horizon: int, *, unit: str = "return"
     for name, distance in (("up", up), ("down", down)):
         if not 0 < distance < float("inf"):
             raise ConfigError(f"triple_barrier: {name}={distance}: expected a number above 0", key=name, found=distance)
-    return TripleBarrier(float(up), float(down), horizon, unit)
+    if isinstance(horizon, str):
+        raise _arguments.wrong(horizon, "horizon", f"a whole number of base bars; a unit is given by name, such as unit={unit!r}")
+    bars = _arguments.whole_number(horizon, "horizon", 1, "a whole number of base bars")
+    return TripleBarrier(float(up), float(down), bars, unit)
 
 
 Target = Union[str, Sequence[str], TripleBarrier]

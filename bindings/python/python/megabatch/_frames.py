@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
+_LISTED_MAX = 5
+"""Symbols that a message lists."""
 _DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
@@ -102,9 +105,15 @@ def by_symbol(
     """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
     column of times `label_end`; those of `unnamed` where nothing tells the instrument."""
     if isinstance(frame, Mapping):
+        # A lazy frame is collected once.
+        frames = {str(name): own.collect() if hasattr(own, "collect") else own for name, own in frame.items()}
+        if columns:
+            _require_everywhere(_tables(frames), columns)
         all_bars: dict[str, Bars] = {}
-        for name, own in frame.items():
-            all_bars.update(by_symbol(own, str(name), columns, label_end=label_end))
+        for name, own in frames.items():
+            _require_one_symbol(own, name)
+            with errors_named(name, name):
+                all_bars.update(by_symbol(own, name, columns, label_end=label_end))
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
@@ -115,10 +124,54 @@ def by_symbol(
             column="symbol",
             found=symbol,
         )
-    chosen = tables if symbol is None else {symbol: tables[symbol]}
-    found = {name: _bars(_Table.open(own), columns, label_end) for name, own in chosen.items()}
-    # Tickers share the rows, and one that was not traded has no bar in its.
-    return {name: bars.at_rows(_known_rows(bars)) for name, bars in found.items()}
+    chosen = {name: _Table.open(own) for name, own in tables.items() if symbol in (None, name)}
+    # All have the same times, whose error is of no ticker.
+    next(iter(chosen.values())).times()
+    _require_everywhere(chosen, columns)
+    found = {}
+    for name, table in chosen.items():
+        with errors_named(name, name):
+            found[name] = _known(_bars(table, columns, label_end))
+    return found
+
+
+@contextlib.contextmanager
+def errors_named(symbol: str, name: str) -> Iterator[None]:
+    """Errors have the instrument, one of several, and begin with its `name`."""
+    try:
+        yield
+    except DataError as error:
+        error.fields["symbol"] = symbol
+        error.args = (f"{name}: {error}",)
+        raise
+
+
+def _require_everywhere(tables: Mapping[str, _Table], columns: Sequence[str] | None) -> None:
+    """Requires that instruments that have tables of their own all have `columns`, or none."""
+    for name in columns or ():
+        lacking = [symbol for symbol, table in tables.items() if name not in table.names]
+        if 0 < len(lacking) < len(tables):
+            more = f" and {len(lacking) - _LISTED_MAX} more" if len(lacking) > _LISTED_MAX else ""
+            raise DataError(
+                f"column {name} is not there for {', '.join(lacking[:_LISTED_MAX])}{more}: expected it for all "
+                f"{len(tables)} symbols, NaN where it is not known, or bars without these symbols",
+                column=name,
+                found=", ".join(symbol for symbol in tables if symbol not in lacking),
+            )
+
+
+def _require_one_symbol(frame: Any, name: str) -> None:
+    """Refuses a frame of other symbols under the name of one."""
+    tables = _by_ticker(frame)
+    symbols = _Table.open(frame).symbols() if tables is None else list(tables)
+    if symbols is not None and name not in symbols:
+        found = list(map(str, dict.fromkeys(symbols)))
+        raise DataError(
+            f"the frame under the name {name} has symbols of its own, such as {', '.join(found[:_LISTED_MAX])}: give a frame of "
+            f"several symbols alone, not in a mapping",
+            column="symbol",
+            found=", ".join(found),
+        )
 
 
 def has_symbols(frame: Any) -> bool:
@@ -127,16 +180,25 @@ def has_symbols(frame: Any) -> bool:
 
 
 def require_file_names(symbols: Iterable[str]) -> None:
-    """Refuses symbols that no file can be named after."""
+    """Refuses symbols that no file can be named after, and names that a file of another symbol has."""
+    seen: dict[str, str] = {}
     for symbol in symbols:
         if not symbol or os.path.basename(symbol) != symbol:
             raise DataError(f"symbol {symbol!r}: expected a name that a file may have", column="symbol")
+        other = seen.setdefault(symbol.lower(), symbol)
+        if other != symbol:
+            raise DataError(
+                f"the symbols {other} and {symbol} differ in the case of letters alone, and count as one instrument: rename one "
+                f"of them, or leave it out",
+                column="symbol",
+                found=symbol,
+            )
 
 
 def columns(frame: Any) -> dict[str, npt.NDArray[Any]]:
     """Every column of a frame by its name."""
     table = _Table.open(frame)
-    return {name: table._values(place) for place, name in enumerate(table._names)}
+    return {name: table._values(place) for place, name in enumerate(table.names)}
 
 
 def column(series: Any, name: str) -> npt.NDArray[Any]:
@@ -169,19 +231,20 @@ def times(series: Any, name: str) -> npt.NDArray[np.int64]:
 
 def number_columns(frame: Any) -> list[str]:
     """Names of the columns of numbers without a role that every frame has."""
-    found = [list(table.further_numbers(None)) for table in _tables(frame)]
+    found = [list(table.further_numbers(None)) for table in _tables(frame).values()]
     return [name for name in dict.fromkeys(found[0]) if all(name in own for own in found)] if found else []
 
 
 def own_columns(frame: Any) -> list[str]:
     """Names of the columns that have no role of their own, each once."""
-    return list(dict.fromkeys(name for table in _tables(frame) for name in table.own_columns()))
+    return list(dict.fromkeys(name for table in _tables(frame).values() for name in table.own_columns()))
 
 
-def _tables(frame: Any) -> list[_Table]:
+def _tables(frame: Any) -> dict[str, _Table]:
     """The table of each instrument that has one of its own."""
-    frames = list(frame.values()) if isinstance(frame, Mapping) else [frame]
-    return [_Table.open(table) for own in frames for table in (_by_ticker(own) or {"": own}).values()]
+    frames = frame if isinstance(frame, Mapping) else {"": frame}
+    by_name = {str(name): _by_ticker(own) or {str(name): own} for name, own in frames.items()}
+    return {ticker: _Table.open(own) for tables in by_name.values() for ticker, own in tables.items()}
 
 
 def _by_rows(
@@ -200,7 +263,7 @@ def _by_rows(
         own_rows = np.flatnonzero(symbols == one)
         if not own_rows.size:
             raise DataError(f"no row of the frame has the symbol {one}", column="symbol", found=str(one))
-        found[str(one)] = bars.at_rows(own_rows)
+        found[str(one)] = _known(bars.at_rows(own_rows))
     return found
 
 
@@ -219,13 +282,14 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
     return Bars(times.time_ns, times.is_utc, columns, np.arange(len(times.time_ns)), ends)
 
 
-def _known_rows(bars: Bars) -> npt.NDArray[np.int64]:
-    """Rows that have a price."""
-    return np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0))
+def _known(bars: Bars) -> Bars:
+    """The bars of one of several instruments, which share times: one that was not traded has a row without prices."""
+    return bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
 
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:
     """The frame of each ticker, where pandas' columns have two levels, as those of yfinance; else `None`."""
+    _require_table(frame)
     if library(frame) != "pandas" or getattr(frame.columns, "nlevels", 1) == 1:
         return None
     for level in range(frame.columns.nlevels if frame.columns.nlevels == 2 else 0):
@@ -234,6 +298,16 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
         if not {*PRICES} <= {name for name, _ in numbers}:
             continue
         tickers = frame.columns.get_level_values(1 - level)
+        if {str(name).lower() for name in frame.columns[0]} <= {*_SYMBOLS, "price"}:
+            raise _no_second_header(f"the first column is called {frame.columns[0]}")
+        if not frame.columns.is_unique:
+            first = frame.columns[frame.columns.duplicated()][0]
+            raise DataError(
+                f"the frame has several columns {first[level]} of {first[1 - level]}: expected each ticker and each column once; "
+                f"frame.loc[:, ~frame.columns.duplicated()] keeps the first",
+                column=str(first[level]),
+                found=str(first[1 - level]),
+            )
         # `reset_index` gives the time no ticker: it is every one's.
         own = {str(ticker): frame.loc[:, (tickers == ticker) | (tickers == "")] for ticker in tickers if ticker != ""}
         return {ticker: table.droplevel(1 - level, axis=1) for ticker, table in own.items()}
@@ -244,17 +318,29 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
     )
 
 
+def _require_table(frame: Any) -> None:
+    """Refuses a column in the place of a frame."""
+    # Of the type: a lazy frame would look for them.
+    if library(frame) in LIBRARIES and not hasattr(type(frame), "columns"):
+        raise DataError(
+            f"this is a {type(frame).__name__} of {library(frame)}, one column: expected a frame with open, high, low, close "
+            f"and times; give the frame that it is a column of",
+            column="open",
+        )
+
+
 class _Table:
     """A frame of one library."""
 
     def __init__(self, names: list[str]) -> None:
-        self._names = names
+        self.names = names
         self._stamp, self._date, self._clock, numbers, self._others = _megabatch.bar_columns(names)
         self._numbers = dict(numbers)
 
     @staticmethod
     def open(frame: Any) -> _Table:
         """A table of any library."""
+        _require_table(frame)
         module = library(frame)
         if module == "pandas":
             return _Pandas(frame)
@@ -287,29 +373,50 @@ class _Table:
         """Every column of numbers that a file may have; missing ones are NaN."""
         for name in PRICES:
             if name not in self._numbers:
-                raise DataError(
+                raise self._without_second_header() or DataError(
                     f"the frame has no column {name}; expected open, high, low and close, and found "
-                    f"{', '.join(self._names) or 'no columns'}",
+                    f"{', '.join(self.names) or 'no columns'}",
                     column=name,
                 )
+        self._require_one_column_a_price()
         found = {}
         for role, place in self._numbers.items():
-            values, name = self._values(place), self._names[place]
+            values, name = self._values(place), self.names[place]
             if values.dtype.kind not in "fiu":
                 if role in _UNNEEDED:
                     continue
-                raise _no_numbers(name, values.dtype)
+                raise self._without_second_header() or _no_numbers(name, values.dtype)
             found[role] = _floats(values)
         return found
 
+    def _without_second_header(self) -> DataError | None:
+        """The error of a file of several tickers, such as of yfinance, of which one line was read as header."""
+        cells = [str(values[0]).strip() for place in range(len(self.names)) if len(values := self._values(place))]
+        if {*PRICES} <= {cell.lower() for cell in cells} or (cells and cells[0].lower() in _SYMBOLS):
+            return _no_second_header(f"row 0 of the frame has the names {', '.join(cells[: _LISTED_MAX + 1])}, …")
+        return None
+
+    def _require_one_column_a_price(self) -> None:
+        """Refuses a second column that is called as a price: the first would be taken without a word."""
+        taken = {*self._numbers.values(), *self._others, self._stamp, self._date, self._clock}
+        for name in (name for place, name in enumerate(self.names) if place not in taken):
+            *_, numbers, _ = _megabatch.bar_columns([name])
+            role = numbers[0][0] if numbers else ""
+            if role in PRICES:
+                first = self.names[self._numbers[role]]
+                raise DataError(
+                    f"the frame has two columns for the {role}, {first} and {name}: keep one of them, or rename the other",
+                    column=name,
+                )
+
     def own_columns(self) -> list[str]:
         """Names of the columns without a role."""
-        return [self._names[place] for place in self._others]
+        return [self.names[place] for place in self._others]
 
     def further_numbers(self, wanted: Sequence[str] | None) -> dict[str, npt.NDArray[np.float64]]:
         """Columns of numbers by their names; all columns of numbers without a role for `None`."""
         if wanted is None:
-            every = {self._names[place]: self._values(place) for place in self._others}
+            every = {self.names[place]: self._values(place) for place in self._others}
             return {name: _floats(values) for name, values in every.items() if values.dtype.kind in "fiub"}
         found = {}
         for name in dict.fromkeys(wanted):
@@ -319,9 +426,9 @@ class _Table:
             found[name] = _floats(values)
         # A role may have the name of another column.
         for role, place in self._numbers.items():
-            if role in found and self._names[place] != role:
+            if role in found and self.names[place] != role:
                 raise DataError(
-                    f"column {role} is a feature, and {self._names[place]} is taken for the {role}: rename one of them",
+                    f"column {role} is a feature, and {self.names[place]} is taken for the {role}: rename one of them",
                     column=role,
                 )
         return found
@@ -336,11 +443,11 @@ class _Table:
 
     def _place(self, name: str) -> int:
         """The place of the one column with this name."""
-        places = [place for place, own in enumerate(self._names) if own == name]
+        places = [place for place, own in enumerate(self.names) if own == name]
         if len(places) != 1 or name.lower() in _SYMBOLS:
             reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
             raise DataError(
-                f"the frame {reason} {name}; it has {', '.join(self._names)}", column=name, found=", ".join(self._names)
+                f"the frame {reason} {name}; it has {', '.join(self.names)}", column=name, found=", ".join(self.names)
             )
         return places[0]
 
@@ -351,11 +458,8 @@ class _Table:
         if place is None:
             if index is not None:
                 return index, "the index"
-            raise DataError(
-                "the frame has no times; name a column of them datetime, timestamp, time or date, or make them the index",
-                column="time",
-            )
-        name = self._names[place]
+            raise self._without_times()
+        name = self.names[place]
         try:
             if self._stamp is None and self._date is not None and self._clock is not None:
                 return self._date_and_clock(self._date, self._clock), name
@@ -367,7 +471,7 @@ class _Table:
 
     def _date_and_clock(self, date: int, clock: int) -> _Times:
         """Times whose dates and times of day stand in two columns."""
-        date_name, clock_name = self._names[date], self._names[clock]
+        date_name, clock_name = self.names[date], self.names[clock]
         dates = self._times(date, date_name)
         try:
             whole: _Times | None = self._times(clock, clock_name)
@@ -389,21 +493,53 @@ class _Table:
     def symbols(self) -> npt.NDArray[Any] | None:
         """The instrument of each row."""
         place = self.symbol_place()
-        return None if place is None else np.asarray(self._values(place), dtype=object)
+        if place is None:
+            return None
+        symbols = np.asarray(self._values(place), dtype=object)
+        for symbol in dict.fromkeys(symbols.tolist()):
+            if _is_missing(symbol):
+                rows = np.flatnonzero([_is_missing(own) for own in symbols])
+                name = self.names[place]
+                raise DataError(
+                    f"row {rows[0]} of the frame: {name} is {symbol}; name the instrument of the {rows.size} rows without one, "
+                    f"or drop them",
+                    column=name,
+                    row=int(rows[0]),
+                )
+        return symbols
 
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
-        names = [own.strip().lower() for own in self._names]
+        names = [own.strip().lower() for own in self.names]
         return next((names.index(name) for name in _SYMBOLS if name in names), None)
 
     def _index(self) -> _Times | None:
         return None
+
+    def _without_times(self) -> DataError:
+        return DataError(
+            "the frame has no times; name a column of them datetime, timestamp, time or date, or make them the index",
+            column="time",
+        )
 
     def _values(self, place: int) -> npt.NDArray[Any]:
         raise NotImplementedError
 
     def _times(self, place: int, name: str) -> _Times:
         raise NotImplementedError
+
+
+def _is_missing(value: object) -> bool:
+    """True for NaN, `None` and what pandas has in their place."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def _no_second_header(found: str) -> DataError:
+    return DataError(
+        f"{found}: expected prices of several tickers under two lines of header; give the path of the file, or read it with "
+        f"pandas.read_csv(path, header=[0, 1], index_col=0, parse_dates=True)",
+        column="open",
+    )
 
 
 def _floats(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -436,28 +572,46 @@ def _clock_ns(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
     return np.array([one(value) for value in values], dtype=np.int64)
 
 
-def _no_times(name: str, found: object) -> DataError:
+def _no_times(name: str, found: object, values: str = "", call: str = "pandas.to_datetime") -> DataError:
+    """What is no times is of the dtype `found`; `values` says what its values are, and `call` converts them."""
     return DataError(
-        f"{name} is of dtype {found}: expected times; convert it, such as with pandas.to_datetime",
+        f"{name} is of dtype {found}{values}: expected times; convert it, such as with {call}",
         column=name,
         found=str(found),
     )
 
 
-def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
+def _dates_of_digits(name: str) -> str:
+    """Makes times of whole numbers such as 20240131."""
+    return f'pandas.to_datetime({name}.astype(str), format="%Y%m%d")'
+
+
+def _is_date(number: int) -> bool:
+    """True for dates as numbers of eight digits."""
+    return 19800101 <= number <= 20991231 and 1 <= number // 100 % 100 <= 12 and 1 <= number % 100 <= 31
+
+
+def epoch_ns(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Whole numbers as times since 1970, each in the unit that its size tells, as files have them: the numbers of one
-    unit between 1980 and 2099 are never those of another."""
+    unit between 1980 and 2099 are never those of another. Other numbers are NaT."""
     times = np.full(len(values), _NAT)
     for unit_ns in (1_000_000_000, 1_000_000, 1_000, 1):
         per_s = 1_000_000_000 // unit_ns
         is_unit = (values >= _EPOCH_MIN_S * per_s) & (values < _EPOCH_END_S * per_s)
         times[is_unit] = values[is_unit] * unit_ns
+    return times
+
+
+def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
+    """The times of `epoch_ns`."""
+    times = epoch_ns(values)
     strange = np.flatnonzero((times == _NAT) & (values != _NAT))
     if strange.size:
         row = int(strange[0])
+        call = _dates_of_digits(f"frame[{name!r}]") if _is_date(int(values[row])) else "pandas.to_datetime"
         raise DataError(
             f"row {row} of the frame: {name} is {values[row]}, which is no time between 1980 and 2099 in s, ms, µs or ns; "
-            f"convert the column, such as with pandas.to_datetime",
+            f"convert the column, such as with {call}",
             column=name,
             row=row,
             found=str(values[row]),
@@ -491,12 +645,40 @@ class _Pandas(_Table):
         index = self._frame.index
         return self._from_series(index.to_series(), "the index") if index.dtype.kind == "M" else None
 
+    def _without_times(self) -> DataError:
+        index = self._frame.index
+        if index.dtype.kind in "iu":
+            first = int(index[0]) if len(index) else 0
+            if _is_date(first):
+                call = f"frame.index = {_dates_of_digits('frame.index')}"
+                return _no_times("the index", index.dtype, f", dates such as {first}", call)
+            if first < _EPOCH_MIN_S:
+                return super()._without_times()
+            call = 'frame.rename_axis("time").reset_index(), whose column of whole numbers is read'
+            return _no_times("the index", index.dtype, f", whole numbers such as {first}", call)
+        return self._wrong_times(index.to_series(), "the index")
+
+    @staticmethod
+    def _wrong_times(series: Any, name: str) -> DataError:
+        """A column, or the index, of values that are no times."""
+        place = "frame.index" if name == "the index" else f"frame[{name!r}]"
+        known = series.dropna()
+        first = known.iloc[0] if len(known) else None
+        values, call = "", f"pandas.to_datetime({place})"
+        if series.dtype.name.startswith("period"):
+            values, call = ", periods", f"{place}{'' if name == 'the index' else '.dt'}.to_timestamp()"
+        elif isinstance(first, str):
+            values = f", text such as {first!r}"
+        elif isinstance(first, datetime.date):
+            values = ", dates without a time of day"
+        return _no_times(name, series.dtype, values, f"{place} = {call}")
+
     @staticmethod
     def _from_series(series: Any, name: str) -> _Times:
         if series.dtype.kind in "iu":
             return _epoch(series.to_numpy(dtype=np.int64, na_value=_NAT), name)
         if series.dtype.kind != "M":
-            raise _no_times(name, series.dtype)
+            raise _Pandas._wrong_times(series, name)
         if getattr(series.dtype, "tz", None) is None:
             return _Times(_nanoseconds(series.to_numpy()), is_utc=False)
         return _Times(_nanoseconds(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()), is_utc=True)

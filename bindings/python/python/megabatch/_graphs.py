@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime
 import functools
 import os
 import zlib
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from .dataset import Dataset
 
 Indices = Union[slice, Sequence[int], npt.NDArray[np.integer[Any]]]
+Key = Union[int, str, datetime.date, np.datetime64]
+"""The place of a graph, its key, or the time that the key is."""
 Arrays = dict[str, npt.NDArray[Any]]
 
 _UNKNOWN_NS = np.iinfo(np.int64).min
@@ -87,6 +90,16 @@ class Graphs(Sequence[Graph]):
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def __fspath__(self) -> str:
+        """The file, of which these are all graphs: `model={"graph": graphs}` names it."""
+        if len(self) != len(self._file.native) or not np.array_equal(self._numbers, np.arange(len(self))):
+            raise ConfigError(
+                f"these are {len(self)} of the {len(self._file.native)} graphs of {self.path}: expected the whole file, as "
+                f"mb.graph.open gives it",
+                key="graph",
+            )
+        return self.path
+
     @property
     def path(self) -> str:
         """The file."""
@@ -139,13 +152,13 @@ class Graphs(Sequence[Graph]):
         return self._file.known_times[self._numbers].view("datetime64[ns]")
 
     @overload
-    def __getitem__(self, which: int | str) -> Graph: ...
+    def __getitem__(self, which: Key) -> Graph: ...
 
     @overload
     def __getitem__(self, which: Indices) -> Graphs: ...
 
-    def __getitem__(self, which: int | str | Indices) -> Graph | Graphs:
-        if isinstance(which, (int, np.integer, str)):
+    def __getitem__(self, which: Key | Indices) -> Graph | Graphs:
+        if isinstance(which, (int, np.integer, str, datetime.date, np.datetime64)):
             return self._graph(self._number(which))
         chosen = self._numbers[which if isinstance(which, slice) else np.asarray(which)]
         return Graphs(self._file, chosen)
@@ -160,7 +173,7 @@ class Graphs(Sequence[Graph]):
         numbers = self._numbers[np.asarray(which, dtype=np.int64)]
         return self._arrays(numbers)
 
-    def pyg(self, which: int | str) -> Any:
+    def pyg(self, which: Key) -> Any:
         """A graph as a `Data` of PyTorch Geometric. Its tensors of floats lie where the file is mapped, without a copy:
         as in a dataset in memory, what is written to one stays for the next `pyg` of the graph. It changes neither the
         file nor batches nor other processes."""
@@ -208,8 +221,10 @@ class Graphs(Sequence[Graph]):
         items = self if dataset is None else CrossSections(self, dataset)
         return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
 
-    def _number(self, which: int | str) -> int:
+    def _number(self, which: Key) -> int:
         """The number of a graph in the file."""
+        if isinstance(which, (datetime.date, np.datetime64)):
+            which = self._key_of(which)
         if isinstance(which, str):
             number = self._file.native.find(which)
             if number not in self._numbers:
@@ -217,6 +232,14 @@ class Graphs(Sequence[Graph]):
             return number
         # An IndexError, by which a loop over a sequence ends.
         return int(self._numbers[which])
+
+    def _key_of(self, time: datetime.date | np.datetime64) -> str:
+        """The key that a time is: a day, or an instant where the graphs of a file are several a day."""
+        if isinstance(time, datetime.datetime) and time.tzinfo is not None:
+            time = time.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+        instant = f"{np.datetime_as_string(np.datetime64(time), unit='s')}Z"
+        has_days = "T" not in next(iter(self._facts["keys"]), "")
+        return instant.removesuffix("T00:00:00Z") if has_days else instant
 
     def _graph(self, number: int) -> Graph:
         arrays = self._file.native.graph(number, False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict, Union
 
+from ._options_help import list_options
+
 
 class IngestOptions(TypedDict, total=False):
     """Options of `ingest` by their names on the command line, with `_` for `-`."""
@@ -47,3 +49,6 @@ class IngestOptions(TypedDict, total=False):
     """Scaling of features: by median and interquartile range, by mean and deviation, or none."""
     train_fraction: float
     """Share of the earliest samples that the scaling is fitted on, 0.7 by default; the first number of `data.split`."""
+
+
+list_options(IngestOptions)

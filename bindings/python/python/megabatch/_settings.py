@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -43,8 +44,19 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
     return flat
 
 
+def _duration(value: datetime.timedelta | np.timedelta64, key: str) -> str:
+    """A duration in the largest unit of which it is a whole number."""
+    seconds = value / np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else value.total_seconds()
+    for unit, own in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if seconds % own == 0:
+            return f"{int(seconds // own)}{unit}"
+    raise ConfigError(f"{key} is {value!r}: expected whole seconds", key=key)
+
+
 def text(value: Any, key: str) -> str:
     """A value as the program takes it."""
+    if isinstance(value, (datetime.timedelta, np.timedelta64)):
+        return _duration(value, key)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 import pathlib
 import shutil
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _features, _frames, _functions, _megabatch, _settings, _table_files
+from . import _arguments, _features, _frames, _functions, _megabatch, _settings, _table_files
 from ._bar_sources import BarSource, BarSources
 from ._bars_folder import BarsFolder
 from ._context import Context
@@ -119,8 +120,8 @@ class Dataset:
 
     @property
     def report(self) -> IngestReport | None:
-        """Rows that were read, repaired and dropped for a series that `ingest` or `append` just made; `None` for a
-        file that was opened."""
+        """Rows that were read, repaired and dropped for a series. There is one on the dataset that `ingest` or `append`
+        gives; `None` on that of `open`, as the file does not keep it: `ds.report.facts` can be kept as JSON."""
         return self._report
 
     @property
@@ -216,14 +217,14 @@ class Dataset:
             )
 
     def split(
-        self, fractions: Sequence[float] = (0.7, 0.15, 0.15), *, purge: str = "auto"
+        self, fractions: Sequence[float] = (0.7, 0.15, 0.15), *, purge: str | datetime.timedelta = "auto"
     ) -> tuple[Dataset, Dataset, Dataset]:
         """The samples for training, validation and test, by time. Samples whose windows overlap a label of another
         part are left out, as training does with these settings.
 
         `purge="auto"` takes the end of each label from the file: its list `/samples/label_end_time`, or the attribute
-        `horizon_bars`. A file with neither is refused; a time such as `purge="8d"` needs neither. Before h5py writes
-        them, delete the dataset, which has the file open.
+        `horizon_bars`. A file with neither is refused; a time such as `purge="8d"`, or a `timedelta`, needs neither.
+        Before h5py writes them, delete the dataset, which has the file open.
         """
         self._require_whole("split")
         settings = {"data.split": _fractions(fractions), "data.purge": purge}
@@ -234,7 +235,7 @@ class Dataset:
         folds: int,
         fractions: Sequence[float] = (0.7, 0.15, 0.15),
         *,
-        purge: str = "auto",
+        purge: str | datetime.timedelta = "auto",
         window: str = "expanding",
         overlap: float = 0.0,
     ) -> list[tuple[Dataset, Dataset, Dataset]]:
@@ -345,6 +346,13 @@ class Dataset:
 
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
+        if isinstance(samples, str):
+            index = f"dataset.instruments.index({samples!r})"
+            raise ConfigError(
+                f"samples are chosen by their places, and {samples!r} is none; those of an instrument are "
+                f"dataset[dataset.sample_instruments == {index}]",
+                key="samples",
+            )
         chosen = np.atleast_1d(self.indices[samples])
         part = self._chosen(chosen.astype(np.int64))
         if not len(part):
@@ -446,6 +454,8 @@ def ingest(
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
+    if horizon is not None and not isinstance(horizon, str):
+        horizon = _arguments.whole_number(horizon, "horizon", 1, "a whole number of base bars")
     sources = BarSources.open(bars, bid, ask, symbol)
     own_columns = sources.own_columns()
     stated_target, label = _functions.split_target(target)
@@ -610,6 +620,7 @@ def leak(
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
+    samples, seed = _arguments.whole_number(samples, "samples"), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
     text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], _context(context)[0], samples, seed, settings, functions)

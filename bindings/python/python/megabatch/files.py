@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, Union
 
-from . import _frames, _megabatch
+from . import _arguments, _frames, _megabatch
 from ._display import display
+from ._html import table
 from ._wording import in_python
 from .dataset import Dataset
 from .training import Report, Run
@@ -46,8 +47,18 @@ class Comparison:
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_html_(self) -> str | None:
-        return None if self.page is None else self.page._repr_html_()
+    def _repr_html_(self) -> str:
+        """The page, or a column for each run with the settings that differ and the results."""
+        if self.page is not None:
+            return self.page._repr_html_()
+        runs = self.facts["runs"]
+        rows = [[own["key"], *own["values"]] for own in self.facts["differences"]]
+        rows.append(["steps", *(run["steps"] for run in runs)])
+        rows.append(["best validation loss", *((run["best_validation"] or {}).get("loss", "") for run in runs)])
+        errors = [(run["evaluation"] or {}).get("model", {}) for run in runs]
+        for name in dict.fromkeys(name for own in errors for name in own):
+            rows.append([name, *(_mean(own.get(name)) for own in errors)])
+        return table(self.text.partition("\n")[0], ["", *(run["label"] for run in runs)], rows)
 
 
 def inspect(data: StrPath | Dataset) -> FileReport:
@@ -93,11 +104,29 @@ def convert(
     return Dataset(out)
 
 
-def compare(runs: Sequence[StrPath | Run], *, out: StrPath | None = None) -> Comparison:
-    """Settings in which runs differ, and their results; with `out` (`.html`), also a page with learning curves."""
-    folders = [run.path if isinstance(run, Run) else run for run in runs]
+def compare(*runs: StrPath | Run | Iterable[StrPath | Run], out: StrPath | None = None) -> Comparison:
+    """Settings in which runs differ, and their results; with `out` (`.html`), also a page with learning curves.
+
+    `runs` are runs or their folders, one by one or as a list."""
+    folders: list[StrPath] = []
+    for run in (run for given in runs for run in _each(given)):
+        if not isinstance(run, (str, os.PathLike, Run)):
+            raise _arguments.wrong(run, "runs", "a run of mb.train, its folder, or a list of them")
+        folders.append(run.path if isinstance(run, Run) else run)
     text, facts = _megabatch.compare(folders, out)
     return Comparison(in_python(text), facts, None if out is None else Report(pathlib.Path(out)))
+
+
+def _mean(error: Any) -> object:
+    """A number, or its mean over folds."""
+    found = error.get("mean") if isinstance(error, dict) else error
+    return "" if found is None else found
+
+
+def _each(runs: Any) -> Iterable[Any]:
+    """One run, or those of a list."""
+    are_several = isinstance(runs, Iterable) and not isinstance(runs, (str, os.PathLike))
+    return runs if are_several else [runs]
 
 
 def _path(data: StrPath | Dataset, purpose: str) -> StrPath:

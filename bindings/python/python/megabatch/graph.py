@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _graph_inputs, _megabatch
+from . import _arguments, _graph_inputs, _megabatch
 from ._display import display
 from .dataset import Dataset
 from .errors import ConfigError
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "GraphLoader", "Graphs", "build", "export", "inspect", "open", "save", "verify"]
 
 StrPath = Union[str, "os.PathLike[str]"]
+_COUNTED = {"lookback": "a whole number of bars", "min_observations": "a whole number of bars"}
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:
@@ -120,6 +125,13 @@ def build(
     instruments are named by the setting `model.graph`.
     """
     _refuse_dataset(inputs)
+    counts = {"lookback": lookback, "k": k, "min_observations": min_observations, "min_degree": min_degree}
+    for name, count in {**counts, "rewire": rewire, "threads": threads}.items():
+        if count is not None:
+            _arguments.whole_number(count, name, takes=_COUNTED.get(name, "a whole number"))
+    for name, number in {"half_life": half_life, "threshold": threshold, "radius": radius}.items():
+        if number is not None:
+            _arguments.require_number(number, name)
     options = {
         "lookback": lookback,
         "k": k,

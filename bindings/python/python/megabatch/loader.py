@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import numpy.typing as npt
 
 from . import _megabatch
+from ._options_help import list_options
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class LoaderOptions(TensorOptions, total=False):
 
     overlap: bool
     """Windows that are evenly apart in the bars of an unshuffled series are views of these bars."""
+
+
+list_options(TensorOptions, LoaderOptions)
 
 
 _DEFAULTS: dict[str, Any] = {

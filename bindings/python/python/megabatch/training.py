@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import reprlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _frames, _functions, _megabatch, _safetensors, _settings
+from . import _arguments, _frames, _functions, _megabatch, _safetensors, _settings
 from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
@@ -56,7 +57,11 @@ __all__ = [
     "train",
 ]
 
+_WRITE_RUNS = ("train", "import_weights")
+_ROWS_SHOWN, _COLUMNS_SHOWN = 10, 12
+"""Size of a table of predictions in a notebook."""
 _Data = Union[Dataset, StrPath, None]
+_Samples = Union[int, range, Sequence[int], "npt.NDArray[np.integer[Any]]", "npt.NDArray[np.bool_]"]
 
 
 def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
@@ -81,9 +86,26 @@ def _sections(distributed: str | DistributedSettings | None, **sections: object)
     return {name: section for name, section in sections.items() if section is not None}
 
 
+def _refuse_folder(config: _settings.Config) -> None:
+    """Refuses the folder of a run in the place of a YAML file."""
+    if not isinstance(config, (str, os.PathLike)):
+        return
+    path = pathlib.Path(config)
+    if path.is_dir() or not (path.exists() or path.suffix in (".yaml", ".yml")):
+        raise ConfigError(
+            f"config={os.fspath(config)!r}: expected settings or the path of a YAML file; the folder that the run is written "
+            f"to is out={os.fspath(config)!r}",
+            key="config",
+        )
+
+
 def _job(
     data: _Data, config: _settings.Config, settings: Mapping[str, Any], device: str, max_steps: int | None, purpose: str
 ) -> dict[str, Any]:
+    if max_steps is not None:
+        max_steps = _arguments.whole_number(max_steps, "max_steps", 1)
+    if purpose in _WRITE_RUNS:
+        _refuse_folder(config)
     file, texts = _settings.sources(config, settings)
     path = _file_of(data, purpose)
     return {"data": path, "file": file, "set": texts, "device": device, "max_steps": max_steps}
@@ -262,6 +284,8 @@ def train(
     sections = _sections(
         distributed, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
+    if on_step is not None and not callable(on_step):
+        raise _arguments.wrong(on_step, "on_step", "a function that takes an mb.Step")
     keeps = _Temporary() if out is None and not resume else None
     folder = keeps.path / "run" if keeps else out
     call = {
@@ -272,7 +296,17 @@ def train(
         "on_event": None if on_step is None else _Steps(on_step),
         "display": display(progress),
     }
-    answer = _megabatch.train(call)
+    if out is not None and isinstance(dataset, Dataset) and dataset._keeps is not None:
+        log.warning(
+            "%s",
+            f"the run in {out} stays, and its data go with this process: give ingest the file of the dataset, such as "
+            f'mb.ingest(…, out="series.h5"), to evaluate or resume the run later',
+        )
+    try:
+        answer = _megabatch.train(call)
+    except KeyboardInterrupt as interrupt:
+        _say_what_stays(interrupt, folder, keeps is None)
+        raise
     kept = (keeps, dataset if isinstance(dataset, Dataset) else None)
     return Run(
         answer["run"],
@@ -283,6 +317,19 @@ def train(
         facts=answer["facts"],
         _keeps=kept,
     )
+
+
+def _say_what_stays(interrupt: KeyboardInterrupt, folder: StrPath | None, is_kept: bool) -> None:
+    """Adds to the text of an interrupt where its run goes on."""
+    checkpoints = [] if folder is None else list(pathlib.Path(folder).glob("**/checkpoints/step-*"))
+    if not checkpoints:
+        return
+    if is_kept:
+        last = max(checkpoints, key=lambda path: path.stat().st_mtime_ns)
+        said = f"{last} is the last checkpoint, and mb.train(out={os.fspath(folder or '')!r}, resume=True) goes on"
+    else:
+        said = "the run had no folder of its own and is gone; out=… keeps one that resume=True goes on with"
+    interrupt.args = ("; ".join([*map(str, interrupt.args), said]),)
 
 
 def import_weights(
@@ -358,7 +405,17 @@ class Run:
         self._keeps = _keeps
 
     def __repr__(self) -> str:
-        return f"<megabatch.Run {self.path}>"
+        known = []
+        if self.steps is not None:
+            known.append(f"{self.steps} steps" if self.is_finished is not False else f"stopped after {self.steps} steps")
+        elif checkpoints := [path.name[5:] for path in self.path.glob("checkpoints/step-*") if path.name[5:].isdigit()]:
+            known.append(f"{max(map(int, checkpoints))} steps")
+        if self.best_validation is not None:
+            step, loss = self.best_validation
+            known.append(f"best validation loss {loss:.4g} at step {step}")
+        if folds := len(self.folds):
+            known.append(f"{folds} folds")
+        return f"<megabatch.Run {self.path}{': ' if known else ''}{', '.join(known)}>"
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -422,7 +479,7 @@ class Run:
     def predict(
         self,
         data: _Data = None,
-        samples: range | Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
+        samples: _Samples | None = None,
         *,
         part: str | None = None,
         checkpoint: str = "best",
@@ -433,8 +490,8 @@ class Run:
         progress: bool | None = None,
     ) -> Predictions:
         """Predictions of the samples of `data`, a dataset, a part of one or a path; by default of the data that the
-        run was trained on. `samples` chooses among them by their numbers in the file, and `part` those of `train`,
-        `validation` or `test`, as training split them.
+        run was trained on. `samples` chooses by their numbers in the file, or by a mask with a value for each sample of
+        `data`, and `part` those of `train`, `validation` or `test`, as training split them.
 
         A run of several folds gives the predictions of each fold's model for the fold's own test, one after the other:
         no model has seen what it predicts."""
@@ -445,7 +502,7 @@ class Run:
             return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in self.folds])
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
-        chosen = None if samples is None else np.asarray(samples, dtype=np.int64)
+        chosen = None if samples is None else self._chosen(samples, data)
         if chosen is None and part is None and isinstance(data, Dataset):
             chosen = data._indices
         bounds = None
@@ -456,6 +513,27 @@ class Run:
         file = _path_of(data, "predict")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
         return Predictions._of(_megabatch.predict(asked, bounds, part, display(progress)), chosen)
+
+    def _chosen(self, samples: _Samples, data: _Data) -> npt.NDArray[np.int64]:
+        """Numbers of samples in the file, which are given as such, as one number or as a mask."""
+        numbers = np.atleast_1d(np.asarray(samples))
+        if numbers.dtype.kind == "b" and numbers.ndim == 1:
+            whole = data if isinstance(data, Dataset) else Dataset(self._data_path(data, "predict") or "")
+            if len(numbers) != len(whole):
+                raise ConfigError(
+                    f"samples is a mask of {len(numbers)} values: expected one for each of the {len(whole)} samples of "
+                    f"{whole.path}" + (f", part {whole.part}" if whole.part else ""),
+                    key="samples",
+                )
+            chosen: npt.NDArray[np.int64] = whole.indices[numbers]
+            return chosen
+        if numbers.size and (numbers.dtype.kind not in "iu" or numbers.ndim > 1 or numbers.min() < 0):
+            raise ConfigError(
+                f"samples is {reprlib.repr(samples)}: expected numbers of samples from 0 on, such as range(24), or a mask with a value "
+                f"for each sample",
+                key="samples",
+            )
+        return numbers.astype(np.int64)
 
     def weights(self, *, checkpoint: str = "best") -> dict[str, npt.NDArray[np.float32]]:
         """The weights by their names in PyTorch's module, see docs/reference/weights.md."""
@@ -511,10 +589,10 @@ class Run:
         }
         return _megabatch.export(call)[1]
 
-    def _data_path(self, data: _Data) -> str | None:
+    def _data_path(self, data: _Data, purpose: str) -> str | None:
         """The file of `data`, or that of the run."""
         if data is not None:
-            return os.fspath(_path_of(data, "follow") or "")
+            return os.fspath(_path_of(data, purpose) or "")
         plan = self.path / "plan.json"
         return str(json.loads(plan.read_text())["data"]["path"]) if plan.is_file() else None
 
@@ -545,6 +623,7 @@ class Run:
         Iterating over the answer gives the forecasts for `bars`, a frame or bars one by one; without them, `push`
         takes the next bar.
         """
+        _arguments.require_text(symbol, "symbol", "the name of one instrument")
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
         call = {
             "run": self.path,
@@ -555,7 +634,7 @@ class Run:
             "history": files,
             "symbol": symbol,
             "zone": zone,
-            "functions": _functions_of(features, bars, self._data_path(data), context),
+            "functions": _functions_of(features, bars, self._data_path(data, "follow"), context),
         }
         return Follower(_megabatch.Follower(call), bars, symbol, zone)
 
@@ -677,6 +756,15 @@ class Predictions(Tabular):
         outputs = self.values.shape[1]
         return f"<megabatch.Predictions: {len(self)} samples of {outputs} targets, step {self.step}{span}>"
 
+    def _repr_html_(self) -> str:
+        """The first samples."""
+        columns = self._columns()
+        names = list(columns)[:_COLUMNS_SHOWN]
+        rows = [[_shown(columns[name][row]) for name in names] for row in range(min(len(self), _ROWS_SHOWN))]
+        hidden = f", and {len(columns) - len(names)} more columns" if len(columns) > len(names) else ""
+        caption = f"{len(rows)} of {len(self)} samples, step {self.step}{hidden}"
+        return table(caption, names, rows)
+
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {"sample": self.samples}
         if self.folds is not None:
@@ -691,6 +779,13 @@ class Predictions(Tabular):
         for target in range(self.targets.shape[1]):
             columns[f"target{target + 1}"] = self.targets[:, target]
         return columns
+
+
+def _shown(value: Any) -> object:
+    """A value of a table in a notebook."""
+    if isinstance(value, np.datetime64):
+        return _minute(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _minute(time: np.datetime64) -> str:
@@ -733,10 +828,12 @@ class Follower:
         """Bars, predictions, dropped and refused rows and holes, once the stream has ended."""
 
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
-        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time or a text), `open`, `high`,
-        `low`, `close` and, if they are known, `volume` and the other columns of a file. `None` while windows are not
-        full. A bar that cannot be used raises `DataError` and counts for nothing: the stream goes on with the next."""
-        if "time" not in bar:
+        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time, a text, or a whole number of s,
+        ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
+        a file, in any case of letters. `None` while windows are not full. A bar that cannot be used raises `DataError`
+        and counts for nothing: the stream goes on with the next."""
+        time_key = next((key for key in bar if str(key).strip().lower() == "time"), None)
+        if time_key is None:
             raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
         header = ""
         columns = self._columns
@@ -744,7 +841,7 @@ class Follower:
             columns = _columns_of_bar(bar)
             header = ",".join(["datetime", *(name for name, _ in columns)]) + "\n"
         numbers = [_number(bar, name, own) for name, own in columns]
-        line = ",".join([_time(bar["time"], self._zone), *numbers])
+        line = ",".join([_time(bar[time_key], self._zone), *numbers])
         self._columns = columns
         self._pushed += 1
         forecasts, refused = self._push((header + line + "\n").encode())
@@ -832,8 +929,21 @@ def _time(time: Any, zone: str | None) -> str:
             return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
         text = time.isoformat()
     else:
-        raise DataError(f"the time of the bar is {time!r}: expected a datetime, a numpy time or a text")
+        text = _epoch_time(time)
     return text if zone else f"{text}Z"
+
+
+def _epoch_time(time: Any) -> str:
+    """A whole number since 1970, in the unit that its size tells."""
+    if isinstance(time, (int, np.integer)) and not isinstance(time, bool) and abs(int(time)) < 1 << 63:
+        known = np.datetime64(int(_frames.epoch_ns(np.array([time], np.int64))[0]), "ns")
+        if not np.isnat(known):
+            return str(np.datetime_as_string(known, unit="ns"))
+    raise DataError(
+        f"the time of the bar is {time!r}: expected a datetime, a numpy time, a text, or a whole number of s, ms, µs or ns since "
+        f"1970 that is a time between 1980 and 2099",
+        column="time",
+    )
 
 
 def _number(bar: Mapping[str, Any], name: str, own: Any) -> str:

@@ -1,0 +1,39 @@
+"""Arguments of a wrong type, refused by their names."""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from typing import Any
+
+import numpy as np
+
+from .errors import ConfigError
+
+
+def whole_number(value: Any, name: str, least: int = 0, takes: str = "a whole number") -> int:
+    """`value` as a whole number of at least `least`; `takes` says what the argument counts."""
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise wrong(value, name, f"{takes} from {least} on")
+    return number
+
+
+def require_number(value: Any, name: str) -> None:
+    """Refuses what is no number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise wrong(value, name, "a number")
+
+
+def require_text(value: Any, name: str, takes: str) -> None:
+    """Refuses what is neither a text nor `None`."""
+    if value is not None and not isinstance(value, str):
+        raise wrong(value, name, f"a text, {takes}")
+
+
+def wrong(value: Any, name: str, expected: str) -> ConfigError:
+    """The error of an argument of another type than what was `expected`."""
+    return ConfigError(f"{name}={reprlib.repr(value)}: expected {expected}", key=name)
