@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import json
 import os
@@ -629,6 +630,14 @@ class Following(InFolder):
         for wrong in (20180101, 1.5e9, True):
             with self.assertRaisesRegex(mb.DataError, "the time of the bar is .*: expected a datetime, .* or a whole number of s, ms"):
                 run.follow(cold=True).push({**rows[0], "time": wrong})
+        # Times by the clock that was stated for the data, as MetaTrader's terminal gives them.
+        wall = frame.assign(time=frame["time"].dt.tz_localize(None) + pandas.Timedelta(hours=2))
+        zoned = mb.ingest(wall[: len(past)], symbol="EURUSD", out=self.folder / "wall.h5", zone="+02:00", **options)
+        self.assertEqual(zoned.fingerprint(), ds.fingerprint())
+        by_wall = list(run.follow(wall[len(past) :][:300], data=zoned))
+        self.assertEqual([one.time for one in by_wall], [one.time for one in by_frame])
+        pushed = list(run.follow([{**row, "time": row["time"].replace(tzinfo=None) + datetime.timedelta(hours=2)} for row in rows[:60]], data=zoned))
+        self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])
         # The same bars in a file: the same numbers, but for the order of sums.
         with mb.load_run(run.path).follow() as follower:
             last = [follower.push(row) for row in rows][-1]

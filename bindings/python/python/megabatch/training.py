@@ -620,11 +620,15 @@ class Run:
         `context` are frames of the other instruments among the data's features, from the first bar of the history on.
         Bars that come after their last see its values.
 
+        Times without a zone are by the clock `zone`, else by the one that was stated for the data, else UTC.
+
         Iterating over the answer gives the forecasts for `bars`, a frame or bars one by one; without them, `push`
         takes the next bar.
         """
         _arguments.require_text(symbol, "symbol", "the name of one instrument")
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
+        path = self._data_path(data, "follow")
+        zone = zone or _stated_zone(path)
         call = {
             "run": self.path,
             "data": _path_of(data, "follow"),
@@ -634,9 +638,18 @@ class Run:
             "history": files,
             "symbol": symbol,
             "zone": zone,
-            "functions": _functions_of(features, bars, self._data_path(data, "follow"), context),
+            "functions": _functions_of(features, bars, path, context),
         }
         return Follower(_megabatch.Follower(call), bars, symbol, zone)
+
+
+def _stated_zone(data: str | None) -> str | None:
+    """The clock that was stated for the bars of a series file. Opening the follower tells what is wrong with another."""
+    if data is None:
+        return None
+    with contextlib.suppress(MegabatchError):
+        return _megabatch.stated_zone(data)
+    return None
 
 
 def _functions_of(
