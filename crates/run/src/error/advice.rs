@@ -47,6 +47,9 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::UnlikeBars { path, other, .. } if are_sides(path, other) => {
             "they look like bid and ask: name them with `--bid` and `--ask`"
         }
+        BarsError::UnlikeBars { .. } => {
+            "a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew"
+        }
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } | BarsError::SymbolColumns { .. } => "use `--symbol`",
         BarsError::UnknownPipSize { .. } => {
