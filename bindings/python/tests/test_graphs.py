@@ -209,7 +209,7 @@ class Graphs(InFolder):
             some[self.graphs.keys[0]]
 
     def test_what_is_wrong_is_named(self) -> None:
-        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 0: expected 1 or more"):
+        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 0: expected a whole number of 1 or more"):
             self.graphs.loader(0)
         with self.assertRaisesRegex(mb.ConfigError, "nodes is 5, and graph .* has 9: give 9 or more"):
             self.graphs.loader(nodes=5)

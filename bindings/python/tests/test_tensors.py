@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import unittest
 from typing import Any
 
@@ -35,6 +37,22 @@ class OnDevice(InFolder):
                         self.assertEqual(len(found), len(expected))
                         for one, other in zip(found, expected):
                             self.check_same(one, other)
+
+    def test_a_last_batch_of_fewer_samples_than_ranks_is_left_out(self) -> None:
+        ds = self.series(samples=65)
+        for shuffle in (False, True):
+            for device in (None, "cpu"):
+                ranks: Any = [ds.torch(32, shuffle=shuffle, device=device, rank=rank, world_size=2) for rank in range(2)]
+                self.assertEqual([[len(batch["sample"]) for batch in rank] for rank in ranks], [[16, 16], [16, 16]])
+
+    def test_a_copy_is_a_loader_of_its_own(self) -> None:
+        ds = self.series()
+        batches: Any = ds.torch(64, shuffle=True, device="cpu")
+        own = iter(batches)
+        next(own)
+        for copied in (copy.deepcopy(batches), pickle.loads(pickle.dumps(batches))):
+            self.assertEqual(copied.state_dict(), batches.state_dict())
+        self.assertEqual(repr(batches), "<megabatch.TensorBatches: 7 batches of 64 samples on cpu>")
 
     def test_a_state_goes_on_where_it_was(self) -> None:
         ds = self.series()
@@ -78,8 +96,8 @@ class OnDevice(InFolder):
         ds = self.series()
         wrong: Any = "float13"
         for call, kind, text in (
-            (lambda: ds.tensors("gpu"), mb.ConfigError, "device"),
-            (lambda: ds.tensors(dtype=wrong), mb.ConfigError, "torch.bfloat16 or None"),
+            (lambda: ds.tensors("gpu"), mb.ConfigError, "device is 'gpu': expected cpu, or a GPU of NVIDIA: cuda"),
+            (lambda: ds.tensors(dtype=wrong), mb.ConfigError, r"torch.bfloat16 or None; .* becomes float64 by .double\(\)"),
             (lambda: ds.tensors("xpu"), mb.ConfigError, "expected cpu"),
             (lambda: ds.tensors().windows([0, 400]), IndexError, "from 0 to 400: there are 400 samples"),
             (lambda: ds.tensors().windows([-1]), IndexError, "from -1 to -1"),

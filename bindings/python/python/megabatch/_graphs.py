@@ -8,12 +8,13 @@ import functools
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Union, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Union, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
+from ._arguments import refuse_unknown, require_ranks, whole_number
 from ._cross_sections import CrossSections
 from .errors import ConfigError, DataError
 from .loader import require_same_order
@@ -186,26 +187,34 @@ class Graphs(Sequence[Graph]):
         pyg: bool = False,
         device: str | torch.device | None = None,
         dataset: Dataset | None = None,
+        **others: NoReturn,
     ) -> GraphLoader:
         """Batches of at most `batch_size` graphs (32 where no bound is given), `nodes` nodes and `edges` edges: as dicts
         of arrays (`Graphs.arrays`), as dicts of tensors on `device`, or with `pyg` as `Batch` objects of PyTorch
         Geometric. Shuffled, each epoch has an order of its own.
 
-        `batch_size` counts the graphs of all ranks, each of which has its part of every batch. With `nodes` or `edges`
+        `batch_size` counts the graphs of all ranks, each of which has its part of every batch; a last one of fewer graphs
+        than ranks is left out. With `nodes` or `edges`
         ranks take whole batches in turn, and as many each: up to `world_size - 1` of the last are left out.
 
         With `dataset`, a series of the instruments that the graphs name, or a part of one, a graph is the cross-section
         of a time: its nodes are the samples of that time, in the order of the instruments, with their windows, targets
         and numbers, and its edges those of the last graph known by then. Each time is a graph of the epoch."""
         bounds = {"batch_size": batch_size, "nodes": nodes, "edges": edges}
+        options = (*bounds, "shuffle", "seed", "drop_last", "rank", "world_size", "pyg", "device", "dataset")
+        refuse_unknown(others, options)
         if all(bound is None for bound in bounds.values()):
             bounds["batch_size"] = 32
         for name, bound in bounds.items():
-            if bound is not None and bound < 1:
-                raise ConfigError(f"{name} is {bound}: expected 1 or more", key=name)
-        if not 0 <= rank < world_size:
-            raise ConfigError(f"rank is {rank}: expected 0 to {world_size - 1}, as world_size is {world_size}", key="rank")
+            bounds[name] = None if bound is None else whole_number(name, bound, 1)
+        seed = whole_number("seed", seed, 0)
         items = self if dataset is None else CrossSections(self, dataset)
+        shared = bounds["batch_size"] if nodes is None and edges is None else None
+        require_ranks(rank, world_size, shared, len(items), "graphs")
+        if device is not None:
+            from ._devices import checked_device
+
+            device = checked_device(device, self.path)
         return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
 
     def _number(self, which: int | str) -> int:
@@ -275,7 +284,7 @@ class GraphLoader:
         rank: int,
         world_size: int,
         pyg: bool,
-        device: str | torch.device | None,
+        device: torch.device | None,
     ) -> None:
         self._graphs, self._bounds, self._sizes = graphs, bounds, graphs.sizes
         self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
@@ -376,7 +385,7 @@ class GraphLoader:
         if ranks == 1:
             return batches
         if self._bounds["nodes"] is None and self._bounds["edges"] is None:
-            # A batch of fewer graphs than ranks is left out: a rank without graphs would take no step.
+            # A rank without graphs would take no step.
             parts = (np.array_split(batch, ranks) for batch in batches if len(batch) >= ranks)
             return [part[self._rank] for part in parts]
         whole = len(batches) // ranks * ranks
@@ -390,7 +399,7 @@ class GraphLoader:
             return {**arrays, **joined.windows(arrays["sample"])} if joined else arrays
         import torch
 
-        device = None if self._device is None else torch.device(self._device)
+        device = self._device
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if joined:
             tensors.update(joined.tensors(arrays["sample"], device))

@@ -55,8 +55,6 @@ class DataModule(LightningDataModule):
             if self.batch_size < world:
                 raise self._too_few(self.train_part, world)
             options: TensorOptions = {**self._order, "rank": rank, "world_size": world}
-            # A process without a sample in the last batch would leave the others waiting for its gradients.
-            options["drop_last"] = 0 < len(self.train_part) % self.batch_size < world
             batches: Any = self.train_part.torch(self.batch_size, **options)
             if self._training is not None:
                 batches.load_state_dict(self._training.state_dict())
