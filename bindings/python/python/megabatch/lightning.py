@@ -69,7 +69,8 @@ class DataModule(LightningDataModule):
         size = next((size for size in sizes if not 0 < len(part) % size < world), None)
         if size is None or self.batch_size < world:
             raise self._too_few(part, world)
-        return self._data_loader(part.torch(size, rank=rank, world_size=world))
+        batches: Any = part.torch(size, rank=rank, world_size=world)
+        return torch.utils.data.DataLoader(batches, batch_size=None, num_workers=0)
 
     def _too_few(self, part: Dataset, world: int) -> ConfigError:
         return ConfigError(
@@ -78,12 +79,9 @@ class DataModule(LightningDataModule):
             key="batch_size",
         )
 
-    def _data_loader(self, batches: Any) -> torch.utils.data.DataLoader[Any]:
-        return torch.utils.data.DataLoader(batches, batch_size=None, num_workers=0)
-
-    def train_dataloader(self) -> torch.utils.data.DataLoader[Any]:
-        """Batches of training."""
-        return self._data_loader(self.train_batches)
+    def train_dataloader(self) -> Any:
+        """Batches of training, which Lightning asks for their place itself."""
+        return self.train_batches
 
     def val_dataloader(self) -> torch.utils.data.DataLoader[Any]:
         """Batches of validation, in the order of time."""
