@@ -16,6 +16,7 @@ import numpy.typing as npt
 from . import _megabatch
 from ._arguments import refuse_unknown, require_ranks, whole_number
 from ._cross_sections import CrossSections
+from ._graph_forms import forms
 from .errors import ConfigError, DataError
 from .loader import require_same_order
 
@@ -43,12 +44,13 @@ class Graph:
     """`[2, E]`: the nodes that edges come from, then those that they go to."""
     edge_weight: npt.NDArray[np.float32] | None
     """`[E]`."""
-    edge_attr: npt.NDArray[np.float32] | None
+    edge_attr: npt.NDArray[Any] | None
     """[E, A], by the file's `edge_attributes`."""
-    x: npt.NDArray[np.float32] | None
+    x: npt.NDArray[Any] | None
     """[N, F], by the file's `node_features`."""
-    y: npt.NDArray[np.float32] | None
-    """[N, K] of nodes, or [1, K] of the graph. Unknown targets are NaN."""
+    y: npt.NDArray[Any] | None
+    """[N, K] of nodes, or [1, K] of the graph; of `mb.graph.save`, as it was saved. Unknown targets are NaN, unknown
+    classes -1."""
     names: list[str] | None
     """`[N]` names of the nodes, such as symbols."""
     known_time: np.datetime64 | None
@@ -65,6 +67,7 @@ class _File:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.native = _megabatch.Graphs(path)
         self.facts: dict[str, Any] = self.native.facts()
+        self.forms = forms(self.facts)
         self.sizes = np.frombuffer(self.native.sizes(), dtype=np.int64).reshape(-1, 2)
         self.known_times = np.frombuffer(self.native.known_times(), dtype=np.int64)
 
@@ -157,12 +160,13 @@ class Graphs(Sequence[Graph]):
     def arrays(self, which: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Arrays:
         """The graphs at these places as one graph without edges between them: `edge_index` `[2, E]`, `batch` `[N]`, the
         graph of each node, `ptr` [G + 1], the first node of each graph, `graph` `[G]`, the number of each in the file,
-        and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and `y`, [N, K] or [G, K]."""
+        and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and `y`, [N, K] or [G, K]. Of
+        `mb.graph.save`, they have the types and dimensions of what was saved."""
         numbers = self._numbers[np.asarray(which, dtype=np.int64)]
         return self._arrays(numbers)
 
     def pyg(self, which: int | str) -> Any:
-        """A graph as a `Data` of PyTorch Geometric. Its tensors of floats lie where the file is mapped, without a copy:
+        """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie where the file is mapped, without a copy:
         as in a dataset in memory, what is written to one stays for the next `pyg` of the graph. It changes neither the
         file nor batches nor other processes."""
         import torch
@@ -170,7 +174,7 @@ class Graphs(Sequence[Graph]):
 
         arrays = self._file.native.graph(self._number(which), True)
         nodes = len(arrays.pop("node_names"))
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: torch.from_numpy(array) for name, array in self._as_saved(arrays).items()}
         return torch_geometric.data.Data(**tensors, num_nodes=nodes)
 
     def loader(
@@ -228,7 +232,7 @@ class Graphs(Sequence[Graph]):
         return int(self._numbers[which])
 
     def _graph(self, number: int) -> Graph:
-        arrays = self._file.native.graph(number, False)
+        arrays = self._as_saved(self._file.native.graph(number, False))
         names = self._facts["names"]
         known = int(self._file.known_times[number])
         return Graph(
@@ -257,6 +261,12 @@ class Graphs(Sequence[Graph]):
             _put(arrays, name, arrays[name].reshape(rows, width) if has else None)
         if not facts["weighted"]:
             del arrays["edge_weight"]
+        return self._as_saved(arrays)
+
+    def _as_saved(self, arrays: Arrays) -> Arrays:
+        """Arrays of the file in the forms that they had when they were saved."""
+        for name, form in self._file.forms.items():
+            arrays[name] = form.restored(arrays[name])
         return arrays
 
     def __repr__(self) -> str:
