@@ -81,6 +81,18 @@ class OnDevice(InFolder):
         self.assertTrue(np.shares_memory(np.asarray(views[name]), np.asarray(tensors.bars[name])))
         self.assertIn("SeriesTensors", repr(tensors))
 
+    def test_numbers_in_the_file_are_found_in_a_part(self) -> None:
+        ds = self.series()
+        _, validation, _ = ds.split()
+        tensors = validation.tensors()
+        for batch in validation.torch(16, shuffle=True, device="cpu"):
+            self.check_same(tensors.batch(tensors.places(batch["sample"])), {key: np.asarray(own) for key, own in batch.items()})
+        backwards = validation._chosen(validation.indices[::-1]).tensors()
+        self.assertEqual(np.asarray(backwards.places(validation.indices[[2, 0]])).tolist(), [len(validation) - 3, len(validation) - 1])
+        self.assertEqual(len(tensors.places([])), 0)
+        with self.assertRaisesRegex(IndexError, "sample 3 of the file is not in this part of 36 samples"):
+            tensors.places([3])
+
     def test_parts_share_the_bars_while_somebody_has_them(self) -> None:
         ds = self.series()
         parts = [part.tensors() for part in ds.split()]
