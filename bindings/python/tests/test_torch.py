@@ -132,6 +132,9 @@ class Tensors(InFolder):
             next(iter(loader))
         with self.assertRaisesRegex(mb.ConfigError, "give it batch_size=None"):
             next(iter(torch.utils.data.DataLoader(ds.torch(64))))
+        plain: Any = ds.loader(64)
+        with self.assertRaisesRegex(TypeError, "of a Loader have no numbers: loop over it, without PyTorch's DataLoader"):
+            next(iter(torch.utils.data.DataLoader(plain, batch_size=None)))
 
     @unittest.skipUnless(HAS_TORCHDATA, "torchdata: cargo xtask python test --torch")
     def test_a_stateful_loader_goes_on_where_it_was(self) -> None:

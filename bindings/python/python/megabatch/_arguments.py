@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -84,3 +84,11 @@ def refuse_unknown(names: Iterable[str], options: Iterable[str]) -> None:
         nearest = difflib.get_close_matches(name, known, 1)
         meant = f"did you mean {nearest[0]}? Its" if nearest else "its"
         raise TypeError(f"a loader has no option {name}; {meant} options are {', '.join(known)}")
+
+
+class InTurn:
+    """Base of loaders, whose batches come one after the other."""
+
+    def __getitem__(self, _: Any) -> NoReturn:
+        # PyTorch's DataLoader takes what is no IterableDataset by number.
+        raise TypeError(f"batches of a {type(self).__name__} have no numbers: loop over it, without PyTorch's DataLoader")

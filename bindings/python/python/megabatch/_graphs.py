@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import refuse_unknown, require_ranks, whole_number
+from ._arguments import InTurn, refuse_unknown, require_ranks, whole_number
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
 from .errors import ConfigError, DataError
@@ -281,7 +281,7 @@ def _reopened(path: str, data: str, numbers: npt.NDArray[np.int64]) -> Graphs:
     return Graphs(file, numbers)
 
 
-class GraphLoader:
+class GraphLoader(InTurn):
     """Batches of graphs. A loop over it is one epoch, after which it stands at the next one."""
 
     def __init__(

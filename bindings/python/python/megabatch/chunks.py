@@ -19,7 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ._arguments import leaves_out_remainder, order_of, refuse_unknown, require, require_ranks, whole_number
+from ._arguments import (
+    InTurn,
+    leaves_out_remainder,
+    order_of,
+    refuse_unknown,
+    require,
+    require_ranks,
+    whole_number,
+)
 from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require_dtype
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
@@ -234,7 +242,7 @@ class _Reader:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
-class ChunkDataLoader:
+class ChunkDataLoader(InTurn):
     """Batches `(features, targets)` of a windows file, or of a part of its dataset, such as one of `split()`, cut from
     chunks of samples that lie on `device`: `features` is a tensor `[B, T, F]`, or a dict of such tensors by timeframe where the file has several; `targets` is `[B, K]`.
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import leaves_out_remainder, order_of, refuse_unknown, require_ranks, whole_number
+from ._arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks, whole_number
 from ._finite import require_finite
 from .errors import ConfigError
 
@@ -83,7 +83,7 @@ def require_same_order(state: Any, order: dict[str, Any], others: dict[str, str]
             )
 
 
-class Loader:
+class Loader(InTurn):
     """Batches of a dataset, as dicts of arrays: a window `[B, T, F]` for each timeframe, `targets` `[B, K]` and
     `sample` `[B]`, the numbers of the samples in their file.
 
