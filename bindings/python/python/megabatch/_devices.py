@@ -49,5 +49,6 @@ def checked_device(device: DeviceName, path: Any) -> torch.device:
 def require_dtype(dtype: torch.dtype | None, path: Any) -> None:
     """Refuses types that windows are not converted to."""
     dtypes = (None, torch.float32, torch.float16, torch.bfloat16)
-    expected = "torch.float32, torch.float16, torch.bfloat16 or None; data are float32, and a batch becomes float64 by .double()"
+    names = "torch.float32, torch.float16, torch.bfloat16 or None"
+    expected = f"{names}; data are float32, and a batch becomes float64 by .double()"
     require(dtype in dtypes, "dtype", dtype, expected, path)

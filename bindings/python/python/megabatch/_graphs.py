@@ -166,9 +166,9 @@ class Graphs(Sequence[Graph]):
         return self._arrays(numbers)
 
     def pyg(self, which: int | str) -> Any:
-        """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie where the file is mapped, without a copy:
-        as in a dataset in memory, what is written to one stays for the next `pyg` of the graph. It changes neither the
-        file nor batches nor other processes."""
+        """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie
+        where the file is mapped, without a copy: as in a dataset in memory, what is written to one stays for the next
+        `pyg` of the graph. It changes neither the file nor batches nor other processes."""
         import torch
         import torch_geometric.data
 
@@ -198,8 +198,8 @@ class Graphs(Sequence[Graph]):
         Geometric. Shuffled, each epoch has an order of its own.
 
         `batch_size` counts the graphs of all ranks, each of which has its part of every batch; a last one of fewer graphs
-        than ranks is left out. With `nodes` or `edges`
-        ranks take whole batches in turn, and as many each: up to `world_size - 1` of the last are left out.
+        than ranks is left out. With `nodes` or `edges` ranks take whole batches in turn, and as many each: up to
+        `world_size - 1` of the last are left out.
 
         With `dataset`, a series of the instruments that the graphs name, or a part of one, a graph is the cross-section
         of a time: its nodes are the samples of that time, in the order of the instruments, with their windows, targets

@@ -43,7 +43,8 @@ def file_of(weights: Any, name: str, folder: pathlib.Path) -> StrPath:
             is_torch_save = file_begins.read(4).startswith(_TORCH_SAVE)
         if is_torch_save:
             raise DataError(
-                f"{path}: it is a file of torch.save: load it with torch.load(path, weights_only=True) and give the dictionary",
+                f"{path}: it is a file of torch.save: load it with torch.load(path, weights_only=True) and give the "
+                f"dictionary",
                 file=str(path),
                 key=name,
             )
@@ -55,8 +56,9 @@ def _unwrapped(weights: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not weights:
         raise ConfigError(f"{name} is an empty dictionary: {_EXPECTED}", key=name)
     if inner := [key for key, value in weights.items() if isinstance(value, Mapping)]:
+        names = ", ".join(map(str, weights))
         raise ConfigError(
-            f"{name} has {', '.join(map(str, weights))}, and {inner[0]} is a dictionary itself: give {name}[{inner[0]!r}]", key=name
+            f"{name} has {names}, and {inner[0]} is a dictionary itself: give {name}[{inner[0]!r}]", key=name
         )
     for prefix in _WRAPPERS:
         if all(key.startswith(prefix) for key in weights):
@@ -70,12 +72,13 @@ def told_as(name: str, given: Any, file: Any) -> Iterator[None]:
     try:
         yield
     except MegabatchError as error:
-        text = str(error)
-        if str(file) not in text:
+        text, fields = str(error), error.fields
+        if file is None or str(file) not in text:
             raise
-        if not isinstance(given, (str, os.PathLike)):
+        if not isinstance(given, (str, os.PathLike)) or os.path.isdir(given):
             text = text.replace(str(file), name)
-        raise type(error)(text + _fitting(text), **error.fields) from None
+            fields = {key: value for key, value in fields.items() if str(value) != str(file)}
+        raise type(error)(text + _fitting(text), **fields) from None
 
 
 def _fitting(text: str) -> str:

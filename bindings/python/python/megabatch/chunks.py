@@ -228,7 +228,8 @@ class _Reader:
         return tables
 
     def _pieces(self, held: _Samples, piece_samples: int) -> Iterator[list[torch.Tensor]]:
-        """The samples at the places `held` as tensors of `piece_samples`, which take over the memory that they were read into."""
+        """The samples at the places `held` as tensors of `piece_samples`, which take over the memory that they were read
+        into."""
         own = self._dataset._indices
         numbers = held if own is None else own[held]
         loader = self._dataset._chosen(numbers).loader(piece_samples)
@@ -243,8 +244,9 @@ class _Reader:
 
 
 class ChunkDataLoader(InTurn):
-    """Batches `(features, targets)` of a windows file, or of a part of its dataset, such as one of `split()`, cut from
-    chunks of samples that lie on `device`: `features` is a tensor `[B, T, F]`, or a dict of such tensors by timeframe where the file has several; `targets` is `[B, K]`.
+    """Batches `(features, targets)` of a windows file, or of a part of its dataset such as one of `split()`, cut from
+    chunks of samples that lie on `device`: `features` is a tensor `[B, T, F]`, or a dict of such tensors by timeframe
+    where the file has several; `targets` is `[B, K]`.
 
     Two chunks are on the device at once: the next one is read and copied while batches are cut from the present one.
     `chunk_size_gb` (1 GB is 10^9 bytes) bounds both together, and so does 0.75 of a GPU's free memory: then
@@ -280,8 +282,8 @@ class ChunkDataLoader(InTurn):
         world_size: int = 1,
         **others: NoReturn,
     ) -> None:
-        options = ("batch_size", "chunk_size_gb", "device", "shuffle", "drop_last", "seed", "dtype", "rank", "world_size")
-        refuse_unknown(others, options)
+        named = ("chunk_size_gb", "device", "shuffle", "drop_last", "seed", "dtype", "rank", "world_size")
+        refuse_unknown(others, ("batch_size", *named))
         self._dataset = hdf5_path if isinstance(hdf5_path, Dataset) else Dataset(hdf5_path)
         path = self._dataset.path
         if self._dataset.layout != "windows":
