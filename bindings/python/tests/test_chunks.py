@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import pathlib
+import pickle
 import threading
 import unittest
 import weakref
@@ -47,7 +48,7 @@ class Windows(InFolder):
 def samples(loader: Any) -> list[list[int]]:
     """Numbers of the samples of each batch of an epoch, found by their targets."""
     with h5py.File(loader.dataset.path) as file:
-        numbers = {row.tobytes(): n for n, row in enumerate(file["targets"][:].reshape(len(loader.dataset), -1))}
+        numbers = {row.tobytes(): n for n, row in enumerate(file["targets"][:].reshape(len(file["targets"]), -1))}
     return [[numbers[row.tobytes()] for row in np.asarray(targets)] for _, targets in loader]
 
 
@@ -164,12 +165,66 @@ class Batches(Windows):
                 expected = [[len(batch["sample"]) for batch in own] for own in zip(*plain)]
                 self.assertEqual(lengths, expected[: len(lengths)])
 
-    def test_a_rank_may_have_no_sample_of_the_last_batch(self) -> None:
+    def test_a_last_batch_of_fewer_samples_than_ranks_is_left_out(self) -> None:
         self.windows(samples=65)
         for size in (ONE_BATCH, ALL_STAYS):
-            parts = [list(self.loader(size, rank=rank, world_size=2)) for rank in range(2)]
-            self.assertEqual([[len(targets) for _, targets in part] for part in parts], [[16, 16, 1], [16, 16, 0]])
-            self.assertEqual(tuple(parts[1][-1][0]["M1"].shape), (0, 7, 3))
+            for shuffle in (False, True):
+                loaders = [self.loader(size, shuffle, rank=rank, world_size=2) for rank in range(2)]
+                for _ in range(2):
+                    parts = [[len(targets) for _, targets in loader] for loader in loaders]
+                    self.assertEqual((parts, len(loaders[0])), ([[16, 16], [16, 16]], 2))
+            self.assertEqual([len(targets) for _, targets in self.loader(size)], [32, 32, 1])
+        with self.assertRaisesRegex(mb.ConfigError, "world_size is 66: expected 65 at most, as there are 65 samples"):
+            self.loader(batch_size=100, world_size=66)
+
+    def test_a_part_of_a_dataset_is_taken(self) -> None:
+        train, validation, _ = self.windows().split(purge="0s")
+        for part in (train, validation):
+            for size in (ONE_BATCH, ALL_STAYS):
+                found: Any = chunks.ChunkDataLoader(part, BATCH, size, "cpu")
+                for (features, targets), batch in zip(found, part.loader(BATCH)):
+                    np.testing.assert_array_equal(np.asarray(features["M1"]), batch["M1"])
+                    np.testing.assert_array_equal(np.asarray(targets), batch["targets"])
+                shuffled: Any = chunks.ChunkDataLoader(part, BATCH, size, "cpu", shuffle=True)
+                self.assertEqual(sorted(sum(samples(shuffled), [])), part.indices.tolist())
+        half = train._chosen(train.indices[::2])
+        states = [chunks.ChunkDataLoader(one, BATCH, device="cpu").state_dict() for one in (half, train._chosen(train.indices[1::2]))]
+        with self.assertRaisesRegex(mb.ConfigError, "another choice of samples: their batches differ"):
+            chunks.ChunkDataLoader(half, BATCH, device="cpu").load_state_dict(states[1])
+        with self.assertRaisesRegex(mb.ConfigError, r"validation\.torch\("):
+            chunks.ChunkDataLoader(self.series().split()[1], device="cpu")
+
+    def test_numbers_that_are_not_finite_are_named(self) -> None:
+        train = self.windows()
+        path = train.path
+        del train
+        for name, place, value, text in (
+            ("features/M5", (77, 2, 1), np.nan, "sample 77: feature .* of M5 is nan in row 2 of its window"),
+            ("features/M1", (399, 6, 0), -np.inf, "sample 399: feature .* of M1 is -inf"),
+            ("targets", (3, 1), np.inf, "sample 3: target 2 is inf: expected a finite number, or NaN"),
+        ):
+            with h5py.File(path, "r+") as file:
+                before = file[name][place]
+                file[name][place] = value
+            for size in (ONE_BATCH, ALL_STAYS):
+                for shuffle in (False, True):
+                    with self.assertRaisesRegex(mb.DataError, text) as caught:
+                        list(self.loader(size, shuffle))
+                    self.assertEqual(caught.exception.fields["sample"], place[0])
+            batches: Any = mb.open(path).torch(BATCH, shuffle=True)
+            with self.assertRaisesRegex(mb.DataError, text):
+                list(batches)
+            del batches
+            gc.collect()
+            with h5py.File(path, "r+") as file:
+                file[name][place] = before
+        with h5py.File(path, "r+") as file:
+            file["targets"][5, 0], file["features/M1"][6] = np.nan, 3e38
+        loader = self.loader()
+        with mock.patch("megabatch.loader.require_finite") as checked:
+            list(loader), list(loader)
+        self.assertEqual(checked.call_count, 13, "the first epoch is checked")
+        self.assertEqual(sum(int(np.isnan(np.asarray(targets)).sum()) for _, targets in self.loader()), 1)
 
     def test_features_are_converted(self) -> None:
         import torch
@@ -305,7 +360,7 @@ class States(Windows):
                 self.loader(**options).load_state_dict(state)
             self.assertEqual(caught.exception.fields["key"], key)
         for wrong in ({}, mb.open(self.folder / "windows-gzip.h5").loader(BATCH).state_dict()):
-            with self.assertRaisesRegex(mb.ConfigError, "state of a ChunkDataLoader"):
+            with self.assertRaisesRegex(mb.ConfigError, "of a ChunkDataLoader"):
                 self.loader().load_state_dict(wrong)
         larger = self.loader(FOUR_BATCHES, shuffle=True).state_dict()
         with self.assertRaisesRegex(mb.CapacityError, "chunks have 128 samples"):
@@ -385,6 +440,8 @@ class Refusals(Windows):
     def test_wrong_arguments_are_named(self) -> None:
         wrong: list[dict[str, Any]] = [
             {"batch_size": 0},
+            {"batch_size": 64.0},
+            {"batch_size": None},
             {"batch_size": 2, "world_size": 3},
             {"batch_size": 401, "drop_last": True},
             {"chunk_size_gb": 0.0},
@@ -406,6 +463,18 @@ class Refusals(Windows):
             self.assertIn(key, str(caught.exception))
         with self.assertRaises(mb.ConfigError):
             self.loader().set_epoch(-1)
+
+    def test_options_of_pytorchs_data_loader_are_named(self) -> None:
+        for name, text in (("num_workers", "leave out num_workers, .*: all cores"), ("batchsize", "did you mean batch_size")):
+            with self.assertRaisesRegex(TypeError, text):
+                self.loader(**{name: 4})
+
+    def test_copies_read_again(self) -> None:
+        loader = self.loader(ALL_STAYS, shuffle=True)
+        list(loader)
+        copied = pickle.loads(pickle.dumps(loader))
+        self.assertIsNone(copied._resident)
+        self.assertEqual(samples(copied), samples(loader))
 
     def test_a_series_is_refused_with_what_reads_it(self) -> None:
         with self.assertRaisesRegex(mb.ConfigError, r"series-gzip.h5: hdf5_path is .* lie on the device with mb\.open\(path\)\.torch\("):

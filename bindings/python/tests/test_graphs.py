@@ -209,12 +209,16 @@ class Graphs(InFolder):
             some[self.graphs.keys[0]]
 
     def test_what_is_wrong_is_named(self) -> None:
-        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 0: expected 1 or more"):
+        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 0: expected a whole number of 1 or more"):
             self.graphs.loader(0)
         with self.assertRaisesRegex(mb.ConfigError, "nodes is 5, and graph .* has 9: give 9 or more"):
             self.graphs.loader(nodes=5)
         with self.assertRaisesRegex(mb.ConfigError, "rank is 2: expected 0 to 1"):
             self.graphs.loader(4, rank=2, world_size=2)
+        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 2: expected 3 or more, one of the graphs for each of"):
+            self.graphs.loader(2, world_size=3)
+        with self.assertRaisesRegex(TypeError, "leave out num_workers, .*: all cores gather"):
+            self.graphs.loader(4, **{"num_workers": 2})
         with self.assertRaises(IndexError):
             self.graphs[40]
         with self.assertRaises(mb.MegabatchError):
@@ -227,6 +231,16 @@ class Graphs(InFolder):
         damaged.write_bytes(content)
         with self.assertRaises(mb.DataError):
             mb.graph.verify(damaged)
+
+    @unittest.skipUnless(fake_torch.IS_REAL, "PyTorch: cargo xtask python test --torch")
+    def test_a_device_is_refused_when_the_loader_is_made(self) -> None:
+        import torch
+
+        with self.assertRaisesRegex(mb.ConfigError, "device is 'gpu': expected cpu, or a GPU of NVIDIA: cuda"):
+            self.graphs.loader(4, device="gpu")
+        if not torch.cuda.is_available():
+            with self.assertRaisesRegex(mb.DeviceError, "finds no GPU: give device='cpu'"):
+                self.graphs.loader(4, device="cuda")
 
     def test_processes_read_the_same_file(self) -> None:
         expected = float(sum(plain["x"].sum() for plain in self.plain))
@@ -279,13 +293,64 @@ class Graphs(InFolder):
         by_node = mb.graph.save([{**one, "y": one["x"][:, :1]} for one in given], path)
         np.testing.assert_array_equal(by_node[5].y, given[5]["x"][:, :1])
         classes = mb.graph.save(({**one, "y": np.array(k % 3)} for k, one in enumerate(given)), path)
-        np.testing.assert_array_equal(np.argmax(classes.arrays(range(12))["y"], axis=1), np.arange(12) % 3)
+        np.testing.assert_array_equal(classes.arrays(range(12))["y"], np.arange(12) % 3)
+
+    def test_what_is_saved_comes_back_in_its_type_and_dimensions(self) -> None:
+        path, edges = self.folder / "saved.mbg", np.array([[0, 1, 2], [1, 2, 0]])
+        floats, numbers = np.ones((3, 2), np.float32), np.arange(6).reshape(3, 2)
+        wanted = (
+            ({"y": lambda k: k % 3}, "y", np.int64, (12,)),
+            ({"y": lambda k: np.array([k - 1])}, "y", np.int64, (12,)),
+            ({"y": lambda k: k / 10}, "y", np.float32, (12,)),
+            ({"y": lambda k: np.array([[k / 2]])}, "y", np.float32, (12, 1)),
+            ({"y": lambda k: np.array([[k, 1, 0]])}, "y", np.int64, (12, 3)),
+            ({"y": lambda k: np.array([5000 + k])}, "y", np.int64, (12,)),
+            ({"y": lambda k: np.array([k % 2 == 0])}, "y", np.bool_, (12,)),
+            ({"y": lambda k: np.array([0, 1, k % 4])}, "y", np.int64, (36,)),
+            ({"x": lambda _: numbers}, "x", np.int64, (36, 2)),
+            ({"x": lambda k: numbers if k else floats}, "x", np.float32, (36, 2)),
+            ({"edge_attr": lambda k: np.arange(3) + k}, "edge_attr", np.int64, (36,)),
+        )
+        for made, name, kind, shape in wanted:
+            given = [{"edge_index": edges, "x": floats, **{key: make(k) for key, make in made.items()}} for k in range(12)]
+            graphs = mb.graph.save(given, path)
+            found = graphs.arrays(range(12))[name]
+            self.assertEqual((found.dtype, found.shape), (kind, shape), name)
+            # Edges that go to node 0 come first.
+            order = [2, 0, 1] if name == "edge_attr" else slice(None)
+            rows = [np.atleast_1d(np.asarray(one[name]))[order] for one in given]
+            np.testing.assert_array_equal(found, np.concatenate(rows).astype(kind))
+            np.testing.assert_array_equal(getattr(graphs[7], name), rows[7].astype(kind))
+            again = self.folder / "again.safetensors"
+            mb.graph.export(path, again)
+            mb.graph.build(again, self.folder / "again.mbg", kind="edge-index")
+            np.testing.assert_array_equal(mb.graph.open(self.folder / "again.mbg").arrays(range(12))[name], found)
+
+    @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
+    def test_targets_are_those_of_pytorch_geometric(self) -> None:
+        import torch
+        from torch_geometric.data import Batch, Data
+
+        edges = torch.tensor([[0, 1], [1, 0]])
+        for y in (lambda k: torch.tensor([k % 3]), lambda k: torch.tensor(k / 2), lambda k: torch.tensor([[k, 1]])):
+            data = [Data(x=torch.arange(4).view(2, 2), edge_index=edges, y=y(k)) for k in range(6)]
+            graphs, theirs = mb.graph.save(data, self.folder / "saved.mbg"), Batch.from_data_list(data)
+            ours: Any = next(iter(graphs.loader(6, pyg=True)))
+            tensors = next(iter(graphs.loader(6, device="cpu")))
+            for name in ("x", "y"):
+                for found in (ours[name], tensors[name]):
+                    self.assertEqual(found.dtype, theirs[name].dtype)
+                    self.assertTrue(torch.equal(found, theirs[name]))
+            self.assertTrue(torch.equal(ours.to_data_list()[4].y, graphs.pyg(4).y))
 
     def test_what_cannot_be_saved_is_named(self) -> None:
         path, good = self.folder / "saved.mbg", {"edge_index": np.array([[0, 1], [1, 0]]), "x": np.ones((2, 3), np.float32)}
         for graphs, error, text in (
             ([{**good, "pos": np.ones((2, 3))}], mb.ConfigError, r"graph 0 has pos, which .* ignore=\['pos'\]"),
-            ([good, {**good, "x": np.ones((2, 4))}], mb.DataError, r"graph 1: x is \[2, 4\] of float32, and in those before"),
+            ([good, {**good, "x": np.ones((2, 4))}], mb.DataError, r"graph 1: x is \[2, 4\] of float64, and in those before \[rows, 3\]"),
+            (good, mb.ConfigError, r"graphs is one graph: expected several; give a list, \[graph\]"),
+            ([{**good, "y": np.array([-100])}], mb.DataError, "expected some from 0 on, and -1 for an unknown one"),
+            ([{**good, "y": np.array(["a"])}], mb.DataError, "graph 0: y is .* expected numbers of 1 or 2 dimensions"),
             ([good, {"edge_index": good["edge_index"]}], mb.DataError, "graph 1 has edge_index, and those before have edge_index, x"),
             ([{**good, "edge_index": np.array([[0, 2], [1, 0]])}], mb.DataError, "nodes 0 to 2, and there are 2"),
             ([{**good, "x": np.full((2, 3), 0.1)}], mb.DataError, "x of float64 has numbers that float32 cannot hold"),

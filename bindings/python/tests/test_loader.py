@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import multiprocessing
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -132,8 +134,30 @@ class Batches(InFolder):
         for options in wrong:
             with self.assertRaises(mb.ConfigError, msg=str(options)):
                 ds.loader(**options)
-        with self.assertRaisesRegex(TypeError, "no option shufle; its options are batch_size, shuffle, seed, "):
+        for size in (0, -3, 64.0, None, "64", True):
+            with self.assertRaisesRegex(mb.ConfigError, "batch_size is .*: expected a whole number of 1 or more"):
+                ds.loader(size)
+        with self.assertRaisesRegex(TypeError, "no option shufle; did you mean shuffle. Its options are batch_size, shuffle, "):
             ds.loader(shufle=True)
+        for name in ("num_workers", "pin_memory", "generator"):
+            with self.assertRaisesRegex(TypeError, f"leave out {name}, an option of PyTorch's DataLoader: "):
+                ds.loader(**{name: 1})
+
+    def test_all_ranks_take_as_many_steps(self) -> None:
+        for ds in (self.series(samples=65), self.series(samples=65, layout="windows")):
+            for shuffle in (False, True):
+                loaders = [ds.loader(32, shuffle=shuffle, rank=rank, world_size=2) for rank in range(2)]
+                for _ in range(2):
+                    lengths = [[len(batch["sample"]) for batch in loader] for loader in loaders]
+                    self.assertEqual((lengths, len(loaders[1])), ([[16, 16], [16, 16]], 2))
+            self.assertEqual(len(ds.loader(32)), 3)
+            for options, text in (
+                ({"batch_size": 2, "world_size": 3}, "batch_size is 2: expected 3 or more"),
+                ({"batch_size": 100, "world_size": 66}, "world_size is 66: expected 65 at most"),
+                ({"rank": 2, "world_size": 2}, "rank is 2: expected 0 to 1"),
+            ):
+                with self.assertRaisesRegex(mb.ConfigError, text):
+                    ds.loader(**options)
 
 
 class States(InFolder):
@@ -189,8 +213,22 @@ class States(InFolder):
         for other in (ds.loader(50), ds.loader(51, shuffle=True), ds.split()[0].loader(50, shuffle=True)):
             with self.assertRaises(mb.ConfigError):
                 other.load_state_dict(state)
-        with self.assertRaises(mb.ConfigError):
-            ds.loader(50).load_state_dict({})
+        for wrong, text in (
+            ({}, "the state has nothing: expected what state_dict"),
+            (None, "state is None: expected what state_dict"),
+            ({"model": {}, "batches": state}, r"the state has model, batches: give state\['batches'\] of it"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, text):
+                ds.loader(50, shuffle=True).load_state_dict(wrong)
+
+    def test_a_copy_stands_where_its_loader_does(self) -> None:
+        loader = self.series().loader(50, shuffle=True, seed=4)
+        list(loader)
+        batches = iter(loader)
+        next(batches)
+        copied: list[mb.Loader] = [copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))]
+        for one in copied:
+            self.assertEqual((one.state_dict(), one.epoch), (loader.state_dict(), 1))
 
     def test_a_loop_that_stops_at_the_last_batch_has_ended_its_epoch(self) -> None:
         ds = self.series()

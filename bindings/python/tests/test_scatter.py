@@ -265,9 +265,15 @@ class Gradients(unittest.TestCase):
         for function in (ms.scatter_softmax, ms.scatter_log_softmax, ms.scatter_logsumexp):
             with self.subTest(function.__name__):
                 self.check(lambda src, function=function: function(src, self.index, 0), self.src)
-        # A segment of one row has a standard deviation of 0, whose root has no gradient.
         index = torch.tensor([2, 0, 2, 1, 0, 2, 1])
         self.check(lambda src: ms.scatter_std(src, index, 0), self.src)
+        # A segment of one row has a standard deviation of 0, at which a root has no slope.
+        gradient = torch.autograd.grad(ms.scatter_std(self.src, torch.tensor([2, 0, 2, 1, 0, 2, 2]), 0).sum(), self.src)[0]
+        self.assertTrue(bool(gradient.isfinite().all()))
+        self.assertEqual(gradient[3].abs().sum().item(), 0)
+        wrong = self.src.detach().clone()
+        wrong[3] = torch.nan
+        self.assertTrue(bool(ms.scatter_std(wrong, index, 0)[1].isnan().any()))
 
     def test_sorted_forms(self) -> None:
         index, indptr = torch.tensor([0, 0, 1, 1, 1, 3, 3]), torch.tensor([0, 2, 5, 5, 7])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import unittest
 from typing import Any
 
@@ -36,6 +38,22 @@ class OnDevice(InFolder):
                         for one, other in zip(found, expected):
                             self.check_same(one, other)
 
+    def test_a_last_batch_of_fewer_samples_than_ranks_is_left_out(self) -> None:
+        ds = self.series(samples=65)
+        for shuffle in (False, True):
+            for device in (None, "cpu"):
+                ranks: Any = [ds.torch(32, shuffle=shuffle, device=device, rank=rank, world_size=2) for rank in range(2)]
+                self.assertEqual([[len(batch["sample"]) for batch in rank] for rank in ranks], [[16, 16], [16, 16]])
+
+    def test_a_copy_is_a_loader_of_its_own(self) -> None:
+        ds = self.series()
+        batches: Any = ds.torch(64, shuffle=True, device="cpu")
+        own = iter(batches)
+        next(own)
+        for copied in (copy.deepcopy(batches), pickle.loads(pickle.dumps(batches))):
+            self.assertEqual(copied.state_dict(), batches.state_dict())
+        self.assertEqual(repr(batches), "<megabatch.TensorBatches: 7 batches of 64 samples on cpu>")
+
     def test_a_state_goes_on_where_it_was(self) -> None:
         ds = self.series()
         whole = [np.asarray(batch["sample"]).tolist() for batch in ds.loader(64, shuffle=True)]
@@ -63,6 +81,18 @@ class OnDevice(InFolder):
         self.assertTrue(np.shares_memory(np.asarray(views[name]), np.asarray(tensors.bars[name])))
         self.assertIn("SeriesTensors", repr(tensors))
 
+    def test_numbers_in_the_file_are_found_in_a_part(self) -> None:
+        ds = self.series()
+        _, validation, _ = ds.split()
+        tensors = validation.tensors()
+        for batch in validation.torch(16, shuffle=True, device="cpu"):
+            self.check_same(tensors.batch(tensors.places(batch["sample"])), {key: np.asarray(own) for key, own in batch.items()})
+        backwards = validation._chosen(validation.indices[::-1]).tensors()
+        self.assertEqual(np.asarray(backwards.places(validation.indices[[2, 0]])).tolist(), [len(validation) - 3, len(validation) - 1])
+        self.assertEqual(len(tensors.places([])), 0)
+        with self.assertRaisesRegex(IndexError, "sample 3 of the file is not in this part of 36 samples"):
+            tensors.places([3])
+
     def test_parts_share_the_bars_while_somebody_has_them(self) -> None:
         ds = self.series()
         parts = [part.tensors() for part in ds.split()]
@@ -78,8 +108,8 @@ class OnDevice(InFolder):
         ds = self.series()
         wrong: Any = "float13"
         for call, kind, text in (
-            (lambda: ds.tensors("gpu"), mb.ConfigError, "device"),
-            (lambda: ds.tensors(dtype=wrong), mb.ConfigError, "torch.bfloat16 or None"),
+            (lambda: ds.tensors("gpu"), mb.ConfigError, "device is 'gpu': expected cpu, or a GPU of NVIDIA: cuda"),
+            (lambda: ds.tensors(dtype=wrong), mb.ConfigError, r"torch.bfloat16 or None; .* becomes float64 by .double\(\)"),
             (lambda: ds.tensors("xpu"), mb.ConfigError, "expected cpu"),
             (lambda: ds.tensors().windows([0, 400]), IndexError, "from 0 to 400: there are 400 samples"),
             (lambda: ds.tensors().windows([-1]), IndexError, "from -1 to -1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import unittest
 import warnings
 from typing import Any
@@ -92,6 +93,16 @@ class Pool(InFolder):
         self.use()
         with self.assertRaisesRegex(mb.ConfigError, "one pool"):
             mb.torch.use_pool()
+
+    def test_marks_of_a_program_do_nothing_without_a_pool(self) -> None:
+        with mock.patch.object(sys.modules["torch"].cuda, "current_device", side_effect=AssertionError("no GPU")):
+            with mb.torch.scope("encoder"):
+                mb.torch.record()
+                mb.torch.reset_peak()
+            self.assertEqual(mb.torch.epoch(), {})
+            for told in (mb.torch.memory_summary, mb.torch.memory_snapshot, mb.torch.trace(self.folder / "t").__enter__):
+                with self.assertRaisesRegex(mb.ConfigError, "there is no pool: call mb.torch.use_pool"):
+                    told()
 
     def test_statistics_have_pytorchs_names(self) -> None:
         self.use()

@@ -28,6 +28,13 @@ STEPS_MAX = 2_000
 SETTINGS = ["--set", "model.hidden=4", "--set", "gpu_optimization.batch_size=32"]
 
 
+class FakeModule:
+    """A module of PyTorch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
 class FakeTensor:
     """A tensor of PyTorch, as far as its numbers are read."""
 
@@ -363,6 +370,8 @@ class Training(InFolder):
         weights = trained.weights()
         file = self.folder / "weights.safetensors"
         trained.export(file)
+        saved = self.folder / "saved.pt"
+        saved.write_bytes(b"PK\x03\x04 and a pickle")
         for given in (weights, {name: FakeTensor(own) for name, own in weights.items()}, file):
             run = mb.import_weights(given, ds, **MODEL)
             np.testing.assert_array_equal(run.predict(ds).values, expected.values)
@@ -373,12 +382,41 @@ class Training(InFolder):
         self.assertEqual(mb.train(out=out, resume=True, max_steps=2).steps, 2)
         name = next(iter(weights))
         for wrong, message in [
-            ({**weights, name: "text"}, f"weights: {name} is a str"),
-            ({**weights, name: weights[name][:-1]}, name),
-            ({key: own for key, own in weights.items() if key != name}, name),
+            ({**weights, name: "text"}, f"^weights: {name} is a str"),
+            ({**weights, name: weights[name][:-1]}, f"^weights: the tensors(.|\n)*{name}"),
+            ({key: own for key, own in weights.items() if key != name}, f"^weights: the tensors(.|\n)*{name}"),
+            ({"model": weights, "epoch": 3}, r"weights has model, epoch, .* give weights\['model'\]"),
+            ({}, "weights is an empty dictionary"),
+            (FakeModule(), r"weights is a module, FakeModule: give module.state_dict\(\)"),
+            (trained, r"weights is a run: give run.weights\(\)"),
+            (trained.path, "weights is a folder: .*; of a run, give mb.load_run"),
+            (saved, "saved.pt: it is a file of torch.save: load it with torch.load"),
+            (None, "weights is None: expected a dictionary of tensors by name"),
         ]:
             with self.assertRaisesRegex((mb.ConfigError, mb.DataError), message):
                 mb.import_weights(wrong, ds, **MODEL)
+        with self.assertRaisesRegex(mb.ConfigError, "weights is a dataset: expected a dictionary") as caught:
+            exchanged: Any = (ds, weights)
+            mb.import_weights(*exchanged, **MODEL)
+        self.assertLess(len(str(caught.exception)), 200)
+        for given in (weights, file):
+            with self.assertRaisesRegex(mb.DataError, r'the weights fit model=\{"hidden": 4, "layers": 1\}'):
+                mb.import_weights(given, ds, **{**MODEL, "model": {"hidden": 8, "layers": 2}})
+        wrapped = {f"module._orig_mod.{key}": own for key, own in weights.items()}
+        np.testing.assert_equal(mb.import_weights(wrapped, ds, **MODEL).weights(), weights)
+
+    def test_a_training_begins_with_weights_of_any_kind(self) -> None:
+        trained = self.run_of(max_steps=3)
+        file = self.folder / "weights.safetensors"
+        trained.export(file)
+        inits: list[Any] = [file, trained, trained.path, trained.weights()]
+        began = [self.run_of(f"run-{n}", init=init, max_steps=1).weights(checkpoint="last") for n, init in enumerate(inits)]
+        for found in began[1:]:
+            np.testing.assert_equal(found, began[0])
+        wrong: Any = [1.0]
+        for init, text in ((wrong, "init is a list: expected"), ({"a": np.ones(3)}, "^init: the tensors are not")):
+            with self.assertRaisesRegex((mb.ConfigError, mb.DataError), text):
+                self.run_of("wrong", init=init, max_steps=1)
 
     def test_folds_predict_what_their_models_have_not_seen(self) -> None:
         run = self.run_of(data={"walk_forward": 3})

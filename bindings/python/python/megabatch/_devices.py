@@ -6,7 +6,8 @@ from typing import Any, Union
 
 import torch
 
-from .errors import ConfigError, DeviceError
+from ._loader_arguments import require, wrong
+from .errors import DeviceError
 
 DeviceName = Union[str, "torch.device"]
 """A device as users name it."""
@@ -25,11 +26,12 @@ def free_bytes(device: torch.device) -> int | None:
 
 def checked_device(device: DeviceName, path: Any) -> torch.device:
     """The device, with its number on CUDA."""
+    expected = "cpu, or a GPU of NVIDIA: cuda, or cuda:0"
     try:
         made = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(f"{path}: device is {device!r}: {error}", file=str(path), key="device") from None
-    require(made.type in ("cpu", "cuda"), "device", device, "cpu, cuda or cuda:0", path)
+    except (RuntimeError, TypeError):
+        raise wrong("device", device, expected, path) from None
+    require(made.type in ("cpu", "cuda"), "device", device, expected, path)
     if made.type == "cpu":
         return made
     if not torch.cuda.is_available():
@@ -47,10 +49,6 @@ def checked_device(device: DeviceName, path: Any) -> torch.device:
 def require_dtype(dtype: torch.dtype | None, path: Any) -> None:
     """Refuses types that windows are not converted to."""
     dtypes = (None, torch.float32, torch.float16, torch.bfloat16)
-    require(dtype in dtypes, "dtype", dtype, "torch.float16, torch.bfloat16 or None", path)
-
-
-def require(is_right: bool, key: str, value: Any, expected: str, path: Any) -> None:
-    """Refuses an argument."""
-    if not is_right:
-        raise ConfigError(f"{path}: {key} is {value}: expected {expected}", file=str(path), key=key)
+    names = "torch.float32, torch.float16, torch.bfloat16 or None"
+    expected = f"{names}; data are float32, and a batch becomes float64 by .double()"
+    require(dtype in dtypes, "dtype", dtype, expected, path)

@@ -9,13 +9,15 @@ import functools
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Union, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Union, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
 from ._cross_sections import CrossSections
+from ._graph_forms import forms
+from ._loader_arguments import InTurn, refuse_unknown, require_ranks, whole_number
 from .errors import ConfigError, DataError
 from .loader import require_same_order
 
@@ -45,12 +47,13 @@ class Graph:
     """`[2, E]`: the nodes that edges come from, then those that they go to."""
     edge_weight: npt.NDArray[np.float32] | None
     """`[E]`."""
-    edge_attr: npt.NDArray[np.float32] | None
+    edge_attr: npt.NDArray[Any] | None
     """[E, A], by the file's `edge_attributes`."""
-    x: npt.NDArray[np.float32] | None
+    x: npt.NDArray[Any] | None
     """[N, F], by the file's `node_features`."""
-    y: npt.NDArray[np.float32] | None
-    """[N, K] of nodes, or [1, K] of the graph. Unknown targets are NaN."""
+    y: npt.NDArray[Any] | None
+    """[N, K] of nodes, or [1, K] of the graph; of `mb.graph.save`, as it was saved. Unknown targets are NaN, unknown
+    classes -1."""
     names: list[str] | None
     """`[N]` names of the nodes, such as symbols."""
     known_time: np.datetime64 | None
@@ -67,6 +70,7 @@ class _File:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.native = _megabatch.Graphs(path)
         self.facts: dict[str, Any] = self.native.facts()
+        self.forms = forms(self.facts)
         self.sizes = np.frombuffer(self.native.sizes(), dtype=np.int64).reshape(-1, 2)
         self.known_times = np.frombuffer(self.native.known_times(), dtype=np.int64)
 
@@ -169,20 +173,21 @@ class Graphs(Sequence[Graph]):
     def arrays(self, which: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Arrays:
         """The graphs at these places as one graph without edges between them: `edge_index` `[2, E]`, `batch` `[N]`, the
         graph of each node, `ptr` [G + 1], the first node of each graph, `graph` `[G]`, the number of each in the file,
-        and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and `y`, [N, K] or [G, K]."""
+        and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and `y`, [N, K] or [G, K]. Of
+        `mb.graph.save`, they have the types and dimensions of what was saved."""
         numbers = self._numbers[np.asarray(which, dtype=np.int64)]
         return self._arrays(numbers)
 
     def pyg(self, which: Key) -> Any:
-        """A graph as a `Data` of PyTorch Geometric. Its tensors of floats lie where the file is mapped, without a copy:
-        as in a dataset in memory, what is written to one stays for the next `pyg` of the graph. It changes neither the
-        file nor batches nor other processes."""
+        """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie
+        where the file is mapped, without a copy: as in a dataset in memory, what is written to one stays for the next
+        `pyg` of the graph. It changes neither the file nor batches nor other processes."""
         import torch
         import torch_geometric.data
 
         arrays = self._file.native.graph(self._number(which), True)
         nodes = len(arrays.pop("node_names"))
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: torch.from_numpy(array) for name, array in self._as_saved(arrays).items()}
         return torch_geometric.data.Data(**tensors, num_nodes=nodes)
 
     def loader(
@@ -199,26 +204,34 @@ class Graphs(Sequence[Graph]):
         pyg: bool = False,
         device: str | torch.device | None = None,
         dataset: Dataset | None = None,
+        **others: NoReturn,
     ) -> GraphLoader:
         """Batches of at most `batch_size` graphs (32 where no bound is given), `nodes` nodes and `edges` edges: as dicts
         of arrays (`Graphs.arrays`), as dicts of tensors on `device`, or with `pyg` as `Batch` objects of PyTorch
         Geometric. Shuffled, each epoch has an order of its own.
 
-        `batch_size` counts the graphs of all ranks, each of which has its part of every batch. With `nodes` or `edges`
-        ranks take whole batches in turn, and as many each: up to `world_size - 1` of the last are left out.
+        `batch_size` counts the graphs of all ranks, each of which has its part of every batch; a last one of fewer graphs
+        than ranks is left out. With `nodes` or `edges` ranks take whole batches in turn, and as many each: up to
+        `world_size - 1` of the last are left out.
 
         With `dataset`, a series of the instruments that the graphs name, or a part of one, a graph is the cross-section
         of a time: its nodes are the samples of that time, in the order of the instruments, with their windows, targets
         and numbers, and its edges those of the last graph known by then. Each time is a graph of the epoch."""
         bounds = {"batch_size": batch_size, "nodes": nodes, "edges": edges}
+        options = (*bounds, "shuffle", "seed", "drop_last", "rank", "world_size", "pyg", "device", "dataset")
+        refuse_unknown(others, options)
         if all(bound is None for bound in bounds.values()):
             bounds["batch_size"] = 32
         for name, bound in bounds.items():
-            if bound is not None and bound < 1:
-                raise ConfigError(f"{name} is {bound}: expected 1 or more", key=name)
-        if not 0 <= rank < world_size:
-            raise ConfigError(f"rank is {rank}: expected 0 to {world_size - 1}, as world_size is {world_size}", key="rank")
+            bounds[name] = None if bound is None else whole_number(name, bound, 1)
+        seed = whole_number("seed", seed, 0)
         items = self if dataset is None else CrossSections(self, dataset)
+        shared = bounds["batch_size"] if nodes is None and edges is None else None
+        require_ranks(rank, world_size, shared, len(items), "graphs")
+        if device is not None:
+            from ._devices import checked_device
+
+            device = checked_device(device, self.path)
         return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
 
     def _number(self, which: Key) -> int:
@@ -242,7 +255,7 @@ class Graphs(Sequence[Graph]):
         return instant.removesuffix("T00:00:00Z") if has_days else instant
 
     def _graph(self, number: int) -> Graph:
-        arrays = self._file.native.graph(number, False)
+        arrays = self._as_saved(self._file.native.graph(number, False))
         names = self._facts["names"]
         known = int(self._file.known_times[number])
         return Graph(
@@ -271,6 +284,12 @@ class Graphs(Sequence[Graph]):
             _put(arrays, name, arrays[name].reshape(rows, width) if has else None)
         if not facts["weighted"]:
             del arrays["edge_weight"]
+        return self._as_saved(arrays)
+
+    def _as_saved(self, arrays: Arrays) -> Arrays:
+        """Arrays of the file in the forms that they had when they were saved."""
+        for name, form in self._file.forms.items():
+            arrays[name] = form.restored(arrays[name])
         return arrays
 
     def __repr__(self) -> str:
@@ -285,7 +304,7 @@ def _reopened(path: str, data: str, numbers: npt.NDArray[np.int64]) -> Graphs:
     return Graphs(file, numbers)
 
 
-class GraphLoader:
+class GraphLoader(InTurn):
     """Batches of graphs. A loop over it is one epoch, after which it stands at the next one."""
 
     def __init__(
@@ -298,7 +317,7 @@ class GraphLoader:
         rank: int,
         world_size: int,
         pyg: bool,
-        device: str | torch.device | None,
+        device: torch.device | None,
     ) -> None:
         self._graphs, self._bounds, self._sizes = graphs, bounds, graphs.sizes
         self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
@@ -399,7 +418,7 @@ class GraphLoader:
         if ranks == 1:
             return batches
         if self._bounds["nodes"] is None and self._bounds["edges"] is None:
-            # A batch of fewer graphs than ranks is left out: a rank without graphs would take no step.
+            # A rank without graphs would take no step.
             parts = (np.array_split(batch, ranks) for batch in batches if len(batch) >= ranks)
             return [part[self._rank] for part in parts]
         whole = len(batches) // ranks * ranks
@@ -413,7 +432,7 @@ class GraphLoader:
             return {**arrays, **joined.windows(arrays["sample"])} if joined else arrays
         import torch
 
-        device = None if self._device is None else torch.device(self._device)
+        device = self._device
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if joined:
             tensors.update(joined.tensors(arrays["sample"], device))

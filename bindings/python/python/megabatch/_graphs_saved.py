@@ -13,6 +13,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from . import _graph_forms
 from .errors import ConfigError, DataError
 
 StrPath = Union[str, "os.PathLike[str]"]
@@ -25,25 +26,33 @@ _TYPES = {"float32": "F32", "int64": "I64"}
 
 def write_tensors(graphs: Iterable[GraphLike], path: pathlib.Path, keys: Sequence[str] | None, ignore: Sequence[str]) -> None:
     """Writes graphs as one safetensors file of the kind `edge-index`."""
+    if isinstance(graphs, Mapping) or hasattr(graphs, "edge_index"):
+        raise ConfigError("graphs is one graph: expected several; give a list, [graph]", key="graphs")
     columns: dict[str, list[npt.NDArray[Any]]] = {}
+    types: dict[str, set[np.dtype[Any]]] = {}
+    flat: set[str] = set()
     ptr = [0]
     for number, graph in enumerate(graphs):
         arrays, nodes = _arrays(graph, number, ignore)
         if number == 0:
-            columns = {name: [] for name in arrays}
+            columns, types = {name: [] for name in arrays}, {name: set() for name in arrays}
+            flat = {name for name, array in arrays.items() if array.ndim == 1}
         if set(arrays) != set(columns):
             raise DataError(
                 f"graph {number} has {_listed(arrays)}, and those before have {_listed(columns)}: graphs of a file have "
                 "the same attributes"
             )
         for name, array in arrays.items():
-            first = columns[name][0] if columns[name] else array
-            if array.shape[1:] != first.shape[1:] or array.dtype != first.dtype:
+            rows = _rows(name, array, number)
+            first = columns[name][0] if columns[name] else rows
+            if rows.shape[1:] != first.shape[1:] or (array.ndim == 1) != (name in flat):
+                shape = ["rows"] if name in flat else ["rows", *first.shape[1:]]
                 raise DataError(
-                    f"graph {number}: {name} is {_described(array)}, and in those before {_described(first)}: graphs of a "
-                    "file have the same widths and types"
+                    f"graph {number}: {name} is {_described(array)}, and in those before [{', '.join(map(str, shape))}]: "
+                    "graphs of a file have the same widths"
                 )
-            columns[name].append(array + ptr[-1] if name == "edge_index" else array)
+            types[name].add(array.dtype)
+            columns[name].append(rows + ptr[-1] if name == "edge_index" else rows)
         ptr.append(ptr[-1] + nodes)
     if len(ptr) == 1:
         raise DataError("there are no graphs")
@@ -53,6 +62,14 @@ def write_tensors(graphs: Iterable[GraphLike], path: pathlib.Path, keys: Sequenc
     tensors["edge_index"] = np.ascontiguousarray(tensors["edge_index"].T)
     tensors["ptr"] = np.array(ptr, dtype=np.int64)
     metadata = {} if keys is None else {"keys": json.dumps([str(key) for key in keys])}
+    for name, names in _graph_forms.LISTS.items():
+        if name not in tensors:
+            continue
+        form = _form(types[name], name in flat)
+        if name == "y" and form.dtype.kind in "iu" and _are_classes(tensors["y"]):
+            tensors["y"] = tensors["y"].astype(np.int64)
+        else:
+            metadata[names] = json.dumps(form.names(name, tensors[name].shape[1]))
     if "y" in tensors:
         metadata["target_level"] = json.dumps("node" if len(tensors["y"]) == ptr[-1] and ptr[-1] != len(ptr) - 1 else "graph")
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -123,8 +140,8 @@ def _arrays(graph: GraphLike, number: int, ignore: Sequence[str]) -> tuple[dict[
         raise DataError(f"graph {number} has no edge_index")
     arrays = {name: _array(name, value, number) for name, value in found.items()}
     edges = arrays["edge_index"]
-    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype != np.int64:
-        raise DataError(f"graph {number}: edge_index is {_described(edges)}, expected [2, E] of int64")
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+        raise DataError(f"graph {number}: edge_index is {_described(edges)}, expected [2, E] of integers")
     arrays["edge_index"] = edges.T
     if nodes is None:
         nodes = len(arrays["x"]) if "x" in arrays else int(edges.max(initial=-1)) + 1
@@ -144,15 +161,41 @@ def _array(name: str, value: Any, number: int) -> npt.NDArray[Any]:
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError) as error:
         raise DataError(f"graph {number}: {name} is no array: {error}") from None
+    if isinstance(value, float):
+        # As PyTorch takes it.
+        array = array.astype(np.float32)
     if name == "y" and array.ndim == 0:
         array = array.reshape(1)
-    if array.ndim == 0:
-        raise DataError(f"graph {number}: {name} is a single number")
-    wanted = np.int64 if name == "edge_index" or (name == "y" and array.dtype.kind in "iu") else np.float32
+    if array.dtype.kind not in "fiub" or array.ndim not in (1, 2):
+        raise DataError(f"graph {number}: {name} is {_described(array)}, expected numbers of 1 or 2 dimensions")
+    return array
+
+
+def _rows(name: str, array: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
+    """An array as the file has it: in single precision, and with a dimension of columns but for weights."""
+    wanted = np.int64 if name == "edge_index" else np.float32
     converted = array.astype(wanted)
     if not np.array_equal(converted.astype(array.dtype), array, equal_nan=array.dtype.kind == "f"):
         raise DataError(f"graph {number}: {name} of {array.dtype} has numbers that {wanted.__name__} cannot hold: convert it first")
-    return converted
+    return converted.reshape(-1, 1) if array.ndim == 1 and name in _graph_forms.LISTS else converted
+
+
+def _form(types: set[np.dtype[Any]], is_flat: bool) -> _graph_forms.Form:
+    """The form in which an array comes back: numbers of several types are floats, as PyTorch joins them."""
+    is_float = len(types) > 1 or any(kind.kind == "f" for kind in types)
+    return _graph_forms.Form(np.dtype(np.float32) if is_float else next(iter(types)), is_flat)
+
+
+def _are_classes(y: npt.NDArray[Any]) -> bool:
+    """True for integers of one column that are classes."""
+    if y.shape[1] > 1 or y.max() >= _graph_forms.CLASSES_MAX:
+        return False
+    if y.min() < -1 or y.max() < 0:
+        raise DataError(
+            f"y has integers from {int(y.min())} to {int(y.max())}, which are taken as classes: expected some from 0 on, and -1 "
+            f"for an unknown one; if they are numbers, give floats"
+        )
+    return True
 
 
 def _listed(names: Iterable[str]) -> str:

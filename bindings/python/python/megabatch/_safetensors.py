@@ -12,9 +12,9 @@ import numpy as np
 from .errors import ConfigError
 
 
-def write(path: pathlib.Path, weights: Mapping[str, Any]) -> None:
-    """Writes tensors or arrays, such as a `state_dict`, in single precision."""
-    arrays = {name: _array(name, value) for name, value in weights.items()}
+def write(path: pathlib.Path, weights: Mapping[str, Any], argument: str) -> None:
+    """Writes tensors or arrays, such as a `state_dict`, in single precision. They are those of an `argument`."""
+    arrays = {name: _array(argument, name, value) for name, value in weights.items()}
     header: dict[str, Any] = {}
     end = 0
     for name, array in arrays.items():
@@ -27,10 +27,12 @@ def write(path: pathlib.Path, weights: Mapping[str, Any]) -> None:
             file.write(array.tobytes())
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(argument: str, name: str, value: Any) -> Any:
     if hasattr(value, "detach"):
         value = value.detach().cpu().float()
     try:
         return np.asarray(value, dtype="<f4")
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"weights: {name} is a {type(value).__name__}: expected a tensor or an array of numbers", key="weights") from error
+        raise ConfigError(
+            f"{argument}: {name} is a {type(value).__name__}: expected a tensor or an array of numbers", key=argument
+        ) from error

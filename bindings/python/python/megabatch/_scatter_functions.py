@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import _scatter_operators as operators
 from ._scatter_kernels import FLOATS
-from ._scatter_layout import Ranges, Rows, along, check, dimension, expanded, segments
+from ._scatter_layout import Ranges, Rows, along, check, dimension, expanded, require_tensors, segments
 from ._scatter_operators import Operator
 from .errors import ConfigError
 
@@ -130,6 +130,7 @@ def ranges(name: str, src: Tensor, indptr: Tensor, rows: int) -> Ranges:
 
 def csr_rows(name: str, src: Tensor, indptr: Tensor) -> Ranges:
     """The rows of `src` in segments by offsets."""
+    require_tensors(name, src=src, indptr=indptr)
     return ranges(name, src, indptr, src.shape[indptr.dim() - 1] if indptr.dim() <= src.dim() else 0)
 
 
@@ -165,7 +166,9 @@ def segment_max_csr(src: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gather_csr(src: Tensor, indptr: Tensor) -> Tensor:
-    name, dim = "gather_csr", indptr.dim() - 1
+    name = "gather_csr"
+    require_tensors(name, src=src, indptr=indptr)
+    dim = indptr.dim() - 1
     size = int(indptr.reshape(-1)[-1]) if src.numel() > 0 and indptr.numel() > 0 else 0
     segmented = ranges(name, src, indptr, size)
     if src.shape[dim] not in (0, segmented.segments):
@@ -240,7 +243,10 @@ def scatter_std(
     counts = operators.counts(segmented.plan, squares, along)
     if unbiased:
         counts = (counts - 1).clamp(min=1)
-    return segmented.per_segment((squares / (counts + 1e-6)).sqrt())
+    variances = squares / (counts + 1e-6)
+    # The slope of a root is infinite at 0, and times the deviations it would be NaN.
+    is_zero = variances == 0
+    return segmented.per_segment(torch.where(is_zero, 0, torch.where(is_zero, 1, variances).sqrt()))
 
 
 _SCATTER = "Tensor src, Tensor index, int dim, Tensor? out, int? dim_size"

@@ -21,8 +21,17 @@ from ._scatter_kernels import KINDS
 from .errors import ConfigError, DataError, DeviceError
 
 
+def require_tensors(name: str, **arguments: object) -> None:
+    """Refuses arrays and lists."""
+    for argument, given in arguments.items():
+        if not isinstance(given, Tensor):
+            kind = type(given).__name__
+            raise ConfigError(f"{name}: {argument} is a {kind}: expected a tensor; torch.as_tensor makes one")
+
+
 def check(name: str, src: Tensor, index: Tensor, out: Tensor | None) -> None:
     """Refuses tensors that no operation takes."""
+    require_tensors(name, src=src, index=index)
     if index.dtype != torch.int64:
         raise ConfigError(
             f"{name}: the index is {index.dtype}, and PyTorch's indices are torch.int64: give index.long()"

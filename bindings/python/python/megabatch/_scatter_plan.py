@@ -6,7 +6,7 @@ from torch import Tensor
 
 from . import _scatter_operators as operators
 from ._scatter_functions import check_floats
-from ._scatter_layout import check, dimension, segments
+from ._scatter_layout import check, dimension, require_tensors, segments
 from .errors import ConfigError
 
 
@@ -16,6 +16,7 @@ class Plan:
     Results, gradients and bits are those of the functions of the same names. `dim` is the dimension of the rows."""
 
     def __init__(self, index: Tensor, dim_size: int | None = None) -> None:
+        require_tensors("Plan", index=index)
         if index.dim() != 1:
             raise ConfigError(f"Plan: the index has {index.dim()} dimensions, and a plan is for one")
         check("Plan", index, index, None)

@@ -26,7 +26,8 @@ Places = Union[slice, Sequence[int], "npt.NDArray[np.int64]", "torch.Tensor"]
 class SeriesTensors:
     """The samples of a series on a device. `len()` is their number, S.
 
-    `windows(places)` and `batch(places)` gather there what a loader gathers on the CPU."""
+    `windows(places)` and `batch(places)` gather there what a loader gathers on the CPU. Places count the samples of this
+    part from 0; `places(batch["sample"])` finds those of numbers in the file."""
 
     bars: dict[str, torch.Tensor]
     """Bars of the whole file by timeframe, `[bars, F]`."""
@@ -54,6 +55,8 @@ class SeriesTensors:
         self.targets, self.weights, self.samples = targets, weights, samples
         self._first_bars_on_cpu: dict[str, Any] = {}
         self._whole: SeriesTensors | None = None
+        # Places by ascending number in the file, and these numbers, found once.
+        self._by_number: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -71,11 +74,25 @@ class SeriesTensors:
         part._whole = self
         return part
 
+    def places(self, samples: Sequence[int] | npt.NDArray[np.int64] | torch.Tensor) -> torch.Tensor:
+        """Places of samples by their numbers in the file, such as `sample` of a batch."""
+        wanted = np.asarray(samples.to(device="cpu") if isinstance(samples, torch.Tensor) else samples, np.int64)
+        if self._by_number is None:
+            held = np.asarray(self.samples.to(device="cpu"))
+            order = np.argsort(held, kind="stable")
+            self._by_number = order, held[order]
+        order, numbers = self._by_number
+        found = np.minimum(np.searchsorted(numbers, wanted), max(len(numbers) - 1, 0))
+        if wanted.size and (not len(numbers) or (numbers[found] != wanted).any()):
+            strange = wanted[numbers[found] != wanted][0] if len(numbers) else wanted.flat[0]
+            raise IndexError(f"sample {strange} of the file is not in this part of {len(self)} samples")
+        return torch.from_numpy(order[found] if len(numbers) else wanted).to(device=self.device)
+
     def __len__(self) -> int:
         return len(self.samples)
 
     def windows(self, places: Places, *, overlap: bool = False) -> dict[str, torch.Tensor]:
-        """Windows of the samples of these places, `[B, T, F]`, by timeframe, each in memory of its own.
+        """Windows of the samples at these places of the part, `[B, T, F]`, by timeframe, each in memory of its own.
 
         With `overlap` and a slice, windows that are evenly apart in the bars are views of them: what is written to one
         is seen in others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch.utils.data
 
 from ._devices import DeviceName, checked_device, require_dtype
 from ._tensors import SeriesTensors, required_bytes, series_tensors
-from .errors import CapacityError, ForkError
+from .errors import CapacityError, ConfigError, ForkError
 from .loader import Loader
 
 
@@ -73,6 +74,18 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
                 "megabatch gathers batches on all cores itself, and each worker would give all of them: give PyTorch's "
                 "DataLoader num_workers=0"
             )
+        # PyTorch's DataLoader asks for the iterator where it knows whether it joins what comes. The locals of other
+        # callers would be kept alive by a look at them.
+        caller = sys._getframe(1)
+        is_fetcher = caller.f_globals.get("__name__") == "torch.utils.data._utils.fetch"
+        if is_fetcher and getattr(caller.f_locals.get("self"), "auto_collation", False):
+            raise ConfigError(
+                "PyTorch's DataLoader would join batches of megabatch into batches of batches: give it batch_size=None",
+                key="batch_size",
+            )
+        return self._batches()
+
+    def _batches(self) -> Iterator[dict[str, torch.Tensor]]:
         series = self.series()
         if series is None:
             yield from map(self._sent, self._gathered())
@@ -114,4 +127,9 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
         """As `Loader.load_state_dict`."""
         self.loader.load_state_dict(state)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorBatches, (self.loader, self._device, self._dtype, self._overlap)
 
+    def __repr__(self) -> str:
+        size, device = self.loader._order["batch_size"], "" if self._device is None else f" on {self._device}"
+        return f"<megabatch.TensorBatches: {len(self)} batches of {size} samples{device}>"

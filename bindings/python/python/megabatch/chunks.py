@@ -1,6 +1,6 @@
 """Batches cut from large chunks on a device. PyTorch is imported here.
 
-    loader = mb.ChunkDataLoader("aligned_train.h5", batch_size=128, chunk_size_gb=12.0, device="cuda")
+    loader = mb.ChunkDataLoader("aligned.h5", batch_size=128, chunk_size_gb=12.0, device="cuda")
     for features, targets in loader: ...
 """
 
@@ -10,17 +10,28 @@ import contextlib
 import dataclasses
 import math
 import threading
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require, require_dtype
+from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require_dtype
+from ._loader_arguments import (
+    InTurn,
+    leaves_out_remainder,
+    order_of,
+    refuse_unknown,
+    require,
+    require_ranks,
+    whole_number,
+)
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
+from .loader import require_same_order
 
 __all__ = ["ChunkDataLoader"]
 
@@ -51,7 +62,8 @@ class _Order:
     @property
     def batches(self) -> int:
         """Batches in an epoch."""
-        return self.samples // self.batch_size if self.drop_last else -(-self.samples // self.batch_size)
+        is_short = self.drop_last or leaves_out_remainder(self.samples, self.batch_size, self.world_size)
+        return self.samples // self.batch_size if is_short else -(-self.samples // self.batch_size)
 
     @property
     def chunks(self) -> int:
@@ -168,8 +180,8 @@ class _PageLocked:
 class _Reader:
     """Reads chunks of a file in the order in which they are asked for, on a thread of its own."""
 
-    def __init__(self, dataset: Dataset, device: torch.device, dtype: Any) -> None:
-        self._dataset, self._device = dataset, device
+    def __init__(self, dataset: Dataset, device: torch.device, dtype: Any, is_checked: bool) -> None:
+        self._dataset, self._device, self._is_checked = dataset, device, is_checked
         windows = [(of.steps, len(of.features)) for of in dataset.timeframes.values()]
         self._rows: list[tuple[tuple[int, ...], Any]] = [(shape, dtype or torch.float32) for shape in windows]
         self._rows.append(((dataset.targets,), torch.float32))
@@ -216,13 +228,14 @@ class _Reader:
         return tables
 
     def _pieces(self, held: _Samples, piece_samples: int) -> Iterator[list[torch.Tensor]]:
-        """The samples `held` as tensors of `piece_samples`, which take over the memory that they were read into."""
-        for _, tables in self._dataset._chosen(held).loader(piece_samples)._tables():
+        """The samples at the places `held` as tensors of `piece_samples`, which take over the memory that they were read
+        into."""
+        own = self._dataset._indices
+        numbers = held if own is None else own[held]
+        loader = self._dataset._chosen(numbers).loader(piece_samples)
+        loader._is_checked = self._is_checked
+        for _, tables in loader._tables():
             yield [torch.from_dlpack(table) for table in tables]
-
-    def no_samples(self) -> list[torch.Tensor]:
-        """Tables without rows."""
-        return [torch.empty((0, *shape), dtype=dtype, device=self._device) for shape, dtype in self._rows]
 
     def close(self) -> None:
         """Ends the thread, after the piece that it reads."""
@@ -230,9 +243,10 @@ class _Reader:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
-class ChunkDataLoader:
-    """Batches `(features, targets)` of a windows file, cut from chunks of samples that lie on `device`: `features` is a
-    tensor `[B, T, F]`, or a dict of such tensors by timeframe where the file has several; `targets` is `[B, K]`.
+class ChunkDataLoader(InTurn):
+    """Batches `(features, targets)` of a windows file, or of a part of its dataset such as one of `split()`, cut from
+    chunks of samples that lie on `device`: `features` is a tensor `[B, T, F]`, or a dict of such tensors by timeframe
+    where the file has several; `targets` is `[B, K]`.
 
     Two chunks are on the device at once: the next one is read and copied while batches are cut from the present one.
     `chunk_size_gb` (1 GB is 10^9 bytes) bounds both together, and so does 0.75 of a GPU's free memory: then
@@ -245,14 +259,17 @@ class ChunkDataLoader:
     Every batch but the last is full: the last batch of a chunk goes on with samples of the next.
 
     `dtype` is that of the features, torch.float16 or torch.bfloat16, into which a chunk is converted once. `batch_size`
-    counts the samples of all ranks together, and each rank takes its part of every batch.
+    counts the samples of all ranks together, and each rank takes its part of every batch. A last batch with fewer samples
+    than ranks is left out by all.
+
+    A feature that is not finite, and an infinite target, raise `DataError` in the first epoch. NaN is an unknown target.
 
     A loop over the loader is one epoch; the next loop is the next epoch, and one that was broken off begins anew.
     """
 
     def __init__(
         self,
-        hdf5_path: StrPath,
+        hdf5_path: StrPath | Dataset,
         batch_size: int = 128,
         chunk_size_gb: float = 12.0,
         device: str | torch.device = "cuda",
@@ -263,27 +280,28 @@ class ChunkDataLoader:
         dtype: torch.dtype | None = None,
         rank: int = 0,
         world_size: int = 1,
+        **others: NoReturn,
     ) -> None:
-        self._dataset = Dataset(hdf5_path)
+        named = ("chunk_size_gb", "device", "shuffle", "drop_last", "seed", "dtype", "rank", "world_size")
+        refuse_unknown(others, ("batch_size", *named))
+        self._dataset = hdf5_path if isinstance(hdf5_path, Dataset) else Dataset(hdf5_path)
         path = self._dataset.path
         if self._dataset.layout != "windows":
             # The windows of a series overlap, and chunks would hold each bar many times.
+            name = "mb.open(path)" if self._dataset.part is None else self._dataset.part
             raise ConfigError(
                 f"{path}: hdf5_path is a file of {self._dataset.layout}, and ChunkDataLoader reads one of windows, "
                 f"/features and /targets; the bars of a series lie on the device with "
-                f"mb.open(path).torch(batch_size={batch_size}, device=...)",
+                f"{name}.torch(batch_size={batch_size}, device=...)",
                 file=str(path),
                 key="hdf5_path",
             )
-        require(batch_size >= 1, "batch_size", batch_size, "1 or more", path)
-        require(world_size >= 1, "world_size", world_size, "1 or more", path)
-        require(0 <= rank < world_size, "rank", rank, f"0 to {world_size - 1}, as world_size is {world_size}", path)
-        require(batch_size >= world_size, "batch_size", batch_size, f"one sample for each of {world_size} ranks", path)
-        require(seed >= 0, "seed", seed, "0 or more", path)
+        samples = len(self._dataset)
+        batch_size, seed = whole_number("batch_size", batch_size, 1, path), whole_number("seed", seed, 0, path)
+        require_ranks(rank, world_size, batch_size, samples, "samples", path)
         is_size = math.isfinite(chunk_size_gb) and chunk_size_gb > 0
         require(is_size, "chunk_size_gb", chunk_size_gb, "more than 0", path)
         require_dtype(dtype, path)
-        samples = len(self._dataset)
         if drop_last:
             require(batch_size <= samples, "batch_size", batch_size, f"{samples} samples at most with drop_last", path)
         self._device = checked_device(device, path)
@@ -301,6 +319,7 @@ class ChunkDataLoader:
             batches = share // self._batch_bytes
             self._order = dataclasses.replace(self._order, samples_per_chunk=min(samples, batches * batch_size))
         self._resident: _Chunk | None = None
+        self._is_checked = False
         self._epoch = 0
         self._batch = 0
         self._resumes = False
@@ -375,7 +394,7 @@ class ChunkDataLoader:
 
     @property
     def dataset(self) -> Dataset:
-        """The file."""
+        """The samples."""
         return self._dataset
 
     @property
@@ -406,6 +425,7 @@ class ChunkDataLoader:
                 # Only the caller holds the batch while the next one is cut.
                 del tables
         self._epoch, self._batch = epoch + 1, 0
+        self._is_checked = self._is_checked or first == 0
 
     def _named(self, tables: list[torch.Tensor]) -> tuple[Features, torch.Tensor]:
         *windows, targets = tables
@@ -427,7 +447,9 @@ class ChunkDataLoader:
     def _decides(self) -> dict[str, Any]:
         """What decides the order of samples, whatever the ranks."""
         keys = ("samples", "batch_size", "shuffle", "seed", "drop_last")
-        return {key: getattr(self._order, key) for key in keys}
+        own = self._dataset._indices
+        chosen = 0 if own is None else zlib.crc32(own.tobytes())
+        return {**{key: getattr(self._order, key) for key in keys}, "chosen": chosen}
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, for `load_state_dict` of a loader of any rank, world size and device."""
@@ -437,21 +459,14 @@ class ChunkDataLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood. Shuffled, this one takes chunks of as many samples as the other one."""
-        path = self._dataset.path
-        if state.get("version") != 1 or "samples_per_chunk" not in state.get("order", {}):
+        path, others = self._dataset.path, {"samples": "a file of other length", "chosen": "another choice of samples"}
+        if "samples_per_chunk" not in order_of(state, "ChunkDataLoader", path):
             raise ConfigError(
-                f"{path}: version {state.get('version')!r}: expected a state of a ChunkDataLoader, version 1",
+                f"{path}: the state is of a loader of another kind: expected what state_dict() of a ChunkDataLoader gives",
                 file=str(path),
+                key="state",
             )
-        for key, own in self._decides().items():
-            theirs = state["order"].get(key)
-            if theirs != own:
-                what = "a file of other length" if key == "samples" else f"{key}={theirs}"
-                raise ConfigError(
-                    f"{path}: the state is of a loader with {what}, and this one has {own}: their batches differ",
-                    file=str(path),
-                    key=key,
-                )
+        require_same_order(state, self._decides(), others, path)
         if self._order.shuffle:
             self._take_chunks_of(int(state["order"]["samples_per_chunk"]))
         self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
@@ -471,6 +486,10 @@ class ChunkDataLoader:
             )
         self._order = dataclasses.replace(self._order, samples_per_chunk=samples_per_chunk)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What stays on a device is read again.
+        return {**self.__dict__, "_resident": None}
+
     def __repr__(self) -> str:
         chunks = "all" if self._stays else f"in {self._order.chunks} chunks"
         batches = f"{len(self)} batches of {self._order.batch_size} samples"
@@ -483,7 +502,7 @@ class _EpochBatches:
     def __init__(self, loader: ChunkDataLoader, order: _Order, epoch: int, first_batch: int) -> None:
         self._loader, self._shuffle = loader, order.shuffle
         self._visits = order.chunks_of(epoch, first_batch)
-        self._reader = _Reader(loader._dataset, loader._device, loader._dtype)
+        self._reader = _Reader(loader._dataset, loader._device, loader._dtype, loader._is_checked)
         self._ahead: Future[_Chunk] | None = None
         self._chunk: _Chunk | None = None
         self._is_next_due = not loader._stays
@@ -499,8 +518,6 @@ class _EpochBatches:
                 self._chunk = self._next_chunk()
             parts.append(self._chunk.take(samples))
             samples -= len(parts[-1][0])
-        if not parts:
-            return self._reader.no_samples()
         return parts[0] if len(parts) == 1 else [torch.cat(tables) for tables in zip(*parts)]
 
     def _next_chunk(self) -> _Chunk:

@@ -55,8 +55,6 @@ class DataModule(LightningDataModule):
             if self.batch_size < world:
                 raise self._too_few(self.train_part, world)
             options: TensorOptions = {**self._order, "rank": rank, "world_size": world}
-            # A process without a sample in the last batch would leave the others waiting for its gradients.
-            options["drop_last"] = 0 < len(self.train_part) % self.batch_size < world
             batches: Any = self.train_part.torch(self.batch_size, **options)
             if self._training is not None:
                 batches.load_state_dict(self._training.state_dict())
@@ -71,7 +69,8 @@ class DataModule(LightningDataModule):
         size = next((size for size in sizes if not 0 < len(part) % size < world), None)
         if size is None or self.batch_size < world:
             raise self._too_few(part, world)
-        return self._data_loader(part.torch(size, rank=rank, world_size=world))
+        batches: Any = part.torch(size, rank=rank, world_size=world)
+        return torch.utils.data.DataLoader(batches, batch_size=None, num_workers=0)
 
     def _too_few(self, part: Dataset, world: int) -> ConfigError:
         return ConfigError(
@@ -80,12 +79,9 @@ class DataModule(LightningDataModule):
             key="batch_size",
         )
 
-    def _data_loader(self, batches: Any) -> torch.utils.data.DataLoader[Any]:
-        return torch.utils.data.DataLoader(batches, batch_size=None, num_workers=0)
-
-    def train_dataloader(self) -> torch.utils.data.DataLoader[Any]:
-        """Batches of training."""
-        return self._data_loader(self.train_batches)
+    def train_dataloader(self) -> Any:
+        """Batches of training, which Lightning asks for their place itself."""
+        return self.train_batches
 
     def val_dataloader(self) -> torch.utils.data.DataLoader[Any]:
         """Batches of validation, in the order of time."""

@@ -6,9 +6,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
+from ._finite import require_finite
+from ._loader_arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks, whole_number
 from ._options_help import list_options
 from .errors import ConfigError
 
@@ -28,16 +31,18 @@ class TensorOptions(TypedDict, total=False):
     """Options of a loader whose batches become tensors."""
 
     shuffle: bool
-    """Samples come in the order of training with the same seed; else in that of the file."""
+    """Samples come in the order of training with the same seed; else in that of the file. Of a series, neighbours stay
+    together as `run_length` says: a batch then has a few runs of consecutive samples, which is faster and less random."""
     seed: int
     """Decides the order of shuffled samples, 0 by default."""
     run_length: int | None
-    """Consecutive samples that stay together when they are shuffled: by default as many as training takes; 1 shuffles
-    fully."""
+    """Consecutive samples that stay together when they are shuffled: by default as many as training takes, up to a whole
+    batch of a series. 1 shuffles fully, as PyTorch does."""
     drop_last: bool
     """Samples at an epoch's end that do not fill a batch are left out."""
     rank: int
-    """The process whose part of each batch is taken, counted from 0."""
+    """The process whose part of each batch is taken, counted from 0. A last batch with fewer samples than there are
+    processes is left out by all."""
     world_size: int
     """Number of processes, 1 by default."""
     chunk_bytes: int
@@ -66,43 +71,51 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def require_same_order(state: dict[str, Any], order: dict[str, Any], others: dict[str, str]) -> None:
+def require_same_order(state: Any, order: dict[str, Any], others: dict[str, str], path: Any = None) -> None:
     """Refuses the state of a loader whose batches are others than those of `order`. `others` says by key what the other
     loader has, where that is no value that a user gave."""
-    if state.get("version") != 1:
-        raise ConfigError(f"version {state.get('version')!r}: expected a state of a loader, version 1")
+    found = order_of(state, "loader", path)
     for key, own in order.items():
-        theirs = state["order"].get(key)
+        theirs = found.get(key)
         if theirs != own:
-            what = others.get(key, f"{key}={theirs}")
+            where = "" if path is None else f"{path}: "
+            what = others.get(key, f"{key}={theirs}, and this one has {own}")
             raise ConfigError(
-                f"the state is of a loader with {what}, and this one has {own}: their batches differ", key=key
+                f"{where}the state is of a loader with {what}: their batches differ",
+                key=key,
+                **({} if path is None else {"file": str(path)}),
             )
 
 
-class Loader:
+class Loader(InTurn):
     """Batches of a dataset, as dicts of arrays: a window `[B, T, F]` for each timeframe, `targets` `[B, K]` and
     `sample` `[B]`, the numbers of the samples in their file.
 
     A loop over the loader is one epoch. After the last batch, seen by the loop or counted by it, the loader stands at
     the next epoch, whose order is another one. `batch_size` counts the samples of all ranks together, as in training.
+    All ranks have as many batches: a last one with fewer samples than ranks is left out.
     """
 
     def __init__(self, dataset: Dataset, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> None:
-        if unknown := [name for name in options if name not in _DEFAULTS]:
-            raise TypeError(f"a loader has no option {unknown[0]}; its options are batch_size, {', '.join(_DEFAULTS)}")
+        refuse_unknown((name for name in options if name not in _DEFAULTS), ("batch_size", *_DEFAULTS))
         given = {"batch_size": batch_size, **_DEFAULTS, **options}
-        for name in ("batch_size", "seed", "rank", "world_size"):
-            if given[name] < 0:
-                raise ConfigError(f"{name} is {given[name]}: expected 0 or more", key=name)
+        for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0)):
+            given[name] = whole_number(name, given[name], least)
+        if given["run_length"] is not None:
+            given["run_length"] = whole_number("run_length", given["run_length"], 1)
+        require_ranks(given["rank"], given["world_size"], given["batch_size"], len(dataset), "samples")
+        self._options = given
         indices = dataset._indices
         self._dataset = dataset
         self._keys = [*(name or "features" for name in dataset.timeframes), "targets"]
         chosen = None if indices is None else indices.tobytes()
-        self._native = _megabatch.Loader(dataset._native, chosen, self._keys, given)
+        is_short = leaves_out_remainder(len(dataset), given["batch_size"], given["world_size"])
+        native = {**given, "drop_last": given["drop_last"] or is_short}
+        self._native = _megabatch.Loader(dataset._native, chosen, self._keys, native)
         self._epoch = 0
         self._batch = 0
         self._resumes = False
+        self._is_checked = dataset.layout != "windows"
         # What decides the order of samples, whatever the ranks.
         self._order = {
             "samples": len(dataset),
@@ -141,8 +154,16 @@ class Loader:
         return self._batches(self._native.epoch, _megabatch.Epoch.next_arrays)
 
     def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
-        """The batches as their samples and tables to be taken over."""
-        return self._batches(self._native.epoch, _megabatch.Epoch.next_tables)
+        """The batches as their samples and tables to be taken over. Those of windows are checked in the first epoch;
+        those of a series were checked when it was opened."""
+        begins_at_first = self._place()[1] == 0
+        for samples, tables in self._batches(self._native.epoch, _megabatch.Epoch.next_tables):
+            if not self._is_checked:
+                require_finite(self._dataset, np.frombuffer(samples, np.int64), [np.from_dlpack(table) for table in tables])
+            yield samples, tables
+            # As in `_batches`.
+            del samples, tables
+        self._is_checked = self._is_checked or begins_at_first
 
     def _samples(self) -> Iterator[bytearray]:
         """The samples of the batches, 64-bit integers, without the batches."""
@@ -177,5 +198,15 @@ class Loader:
         require_same_order(state, self._order, {"samples": "other data", "chosen": "another choice of samples"})
         self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reloaded, (self._dataset, self._options, (self._epoch, self._batch, self._resumes))
+
     def __repr__(self) -> str:
         return f"<megabatch.Loader: {len(self)} batches of {self._order['batch_size']} samples>"
+
+
+def _reloaded(dataset: Dataset, options: dict[str, Any], place: tuple[int, int, bool]) -> Loader:
+    """A copy of a loader that stands at the same place."""
+    loader = Loader(dataset, **options)
+    loader._epoch, loader._batch, loader._resumes = place
+    return loader

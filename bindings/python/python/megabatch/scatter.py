@@ -168,7 +168,9 @@ def scatter(
         return scatter_min(src, index, dim, out, dim_size)[0]
     if reduce == "max":
         return scatter_max(src, index, dim, out, dim_size)[0]
-    raise ValueError("reduce is none of sum, add, mul, mean, min and max")
+    raise ValueError(
+        f"reduce is {reduce}, none of sum, add, mul, mean, min and max; for PyTorch's prod, amin and amax write mul, min and max"
+    )
 
 
 def segment_sum_csr(
@@ -249,7 +251,9 @@ def segment_csr(
         return segment_min_csr(src, indptr, out)[0]
     if reduce == "max":
         return segment_max_csr(src, indptr, out)[0]
-    raise ValueError("reduce is none of sum, add, mean, min and max")
+    raise ValueError(
+        f"reduce is {reduce}, none of sum, add, mean, min and max; for PyTorch's amin and amax write min and max"
+    )
 
 
 def gather_csr(
@@ -349,7 +353,9 @@ def segment_coo(
         return segment_min_coo(src, index, out, dim_size)[0]
     if reduce == "max":
         return segment_max_coo(src, index, out, dim_size)[0]
-    raise ValueError("reduce is none of sum, add, mean, min and max")
+    raise ValueError(
+        f"reduce is {reduce}, none of sum, add, mean, min and max; for PyTorch's amin and amax write min and max"
+    )
 
 
 def gather_coo(
@@ -373,7 +379,8 @@ def scatter_std(
     dim_size: Optional[int] = None,
     unbiased: bool = True,
 ) -> torch.Tensor:
-    """Standard deviations of the rows of `src` with the same index. The numbers of `out` are added to the squares."""
+    """Standard deviations of the rows of `src` with the same index. The numbers of `out` are added to the squares. Where
+    the deviation is 0, as that of one row is, so is the gradient."""
     if torch.jit.is_scripting():
         result = torch.ops.megabatch.scatter_std(src, index, dim, out, dim_size, unbiased)
     else:

@@ -2,7 +2,8 @@
 
     mb.torch.use_pool()      # before the first CUDA tensor
 
-See docs/guide/out-of-memory.md.
+Without a pool, as on a machine without a GPU, `scope`, `epoch`, `record` and `reset_peak` do nothing; what tells or writes
+something raises `ConfigError`. See docs/guide/out-of-memory.md.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
 
 def reset_peak(device: Device = None) -> None:
     """Sets all peaks to the current values."""
-    _the_pool().reset_peak(_index(device))
+    if _pool is not None:
+        _pool.reset_peak(_index(device))
 
 
 def memory_snapshot(path: str | os.PathLike[str] | None = None, device: Device = None) -> dict[str, Any]:
@@ -132,7 +134,8 @@ def memory_snapshot(path: str | os.PathLike[str] | None = None, device: Device =
 
 def record(device: Device = None) -> None:
     """Records the last 200,000 events from now on, for `memory_snapshot`."""
-    _the_pool().record(_index(device), None)
+    if _pool is not None:
+        _pool.record(_index(device), None)
 
 
 @contextlib.contextmanager
@@ -149,7 +152,10 @@ def trace(path: str | os.PathLike[str], device: Device = None) -> Iterator[None]
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
     """Memory that is allocated in a `with` block, on any thread, belongs to `name`."""
-    pool = _the_pool()
+    pool = _pool
+    if pool is None:
+        yield
+        return
     pool.enter_scope(name)
     try:
         yield
@@ -160,8 +166,10 @@ def scope(name: str) -> Iterator[None]:
 def epoch(device: Device = None) -> dict[str, int]:
     """Ends an epoch: the bytes by which each owner's memory has changed since the last one, without those that have
     not. Warns where memory grew by more than 100 MB in three epochs or more."""
+    if _pool is None:
+        return {}
     index = _index(device)
-    leak = _the_pool().epoch(index)
+    leak = _pool.epoch(index)
     owners = {owner: usage["allocated_bytes"] for owner, usage in _memory(device)["owners"].items()}
     before = _last_epoch.get(index, {})
     _last_epoch[index] = owners

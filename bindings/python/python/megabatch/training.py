@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _arguments, _frames, _functions, _megabatch, _safetensors, _settings
+from . import _arguments, _frames, _functions, _megabatch, _settings, _weights
 from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
@@ -258,7 +258,7 @@ def train(
     out: StrPath | None = None,
     on_step: Callable[[Step], object] | None = None,
     resume: bool = False,
-    init: StrPath | None = None,
+    init: StrPath | Run | Mapping[str, Any] | None = None,
     max_steps: int | None = None,
     device: str = "auto",
     progress: bool | None = None,
@@ -275,7 +275,7 @@ def train(
     Settings are given as to `plan`, and `help(mb.Settings)` lists them. Without `out`, the folder of the run goes with
     the run. `on_step` sees each step and may end the run with `step.stop()`; if it raises, the run saves a checkpoint
     and ends, and the exception comes through. So it does for Ctrl-C. `resume=True` goes on with the run in `out`, and
-    needs no data.
+    needs no data. `init` are weights to begin with: a run or its folder, or what `import_weights` takes.
 
     Under `mpirun python`, all processes train one model, to the weights of one process; `out` is the same folder for
     all. `distributed` is `auto`, `mpi` or `off`, or settings of the section. Without an MPI library, `mpi` raises
@@ -288,10 +288,12 @@ def train(
         raise _arguments.wrong(on_step, "on_step", "a function that takes an mb.Step")
     keeps = _Temporary() if out is None and not resume else None
     folder = keeps.path / "run" if keeps else out
+    begins = None if init is None else _Temporary()
+    file = None if begins is None else _weights.file_of(_of_run(init), "init", begins.path)
     call = {
         "job": _job(dataset, config, {**sections, **short}, device, max_steps, "train"),
         "out": folder,
-        "init": init,
+        "init": file,
         "resume": resume,
         "on_event": None if on_step is None else _Steps(on_step),
         "display": display(progress),
@@ -303,7 +305,8 @@ def train(
             f'mb.ingest(…, out="series.h5"), to evaluate or resume the run later',
         )
     try:
-        answer = _megabatch.train(call)
+        with _weights.told_as("init", init, file):
+            answer = _megabatch.train(call)
     except KeyboardInterrupt as interrupt:
         _say_what_stays(interrupt, folder, keeps is None)
         raise
@@ -332,6 +335,13 @@ def _say_what_stays(interrupt: KeyboardInterrupt, folder: StrPath | None, is_kep
     interrupt.args = ("; ".join([*map(str, interrupt.args), said]),)
 
 
+def _of_run(init: Any) -> Any:
+    """The weights of a run or of its folder; else `init` itself."""
+    if isinstance(init, (str, os.PathLike)) and os.path.isdir(init):
+        init = load_run(init)
+    return init.weights() if isinstance(init, Run) else init
+
+
 def import_weights(
     weights: StrPath | Mapping[str, Any],
     dataset: _Data = None,
@@ -349,21 +359,18 @@ def import_weights(
     """Makes a run of weights from elsewhere, which can be evaluated, used and trained on.
 
     `weights` are a file of safetensors, or tensors or arrays by name, such as the `state_dict` of the module in
-    docs/reference/weights.md: PyTorch's names, shapes and gate order. `dataset` has the shape of the model, and its
+    docs/reference/weights.md: PyTorch's names, shapes and gate order; prefixes of DistributedDataParallel and
+    torch.compile are left out. `dataset` has the shape of the model, and its
     targets are predicted as they are. Settings are given as to `train`; those of the model fit the weights.
     """
     sections = _sections(
         None, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
-    job = _job(dataset, config, {**sections, **short}, "cpu", None, "import_weights")
     keeps = _Temporary()
-    file: StrPath
-    if isinstance(weights, Mapping):
-        file = keeps.path / "weights.safetensors"
-        _safetensors.write(file, weights)
-    else:
-        file = weights
-    text, facts = _megabatch.import_weights(file, job, keeps.path / "run" if out is None else out)
+    file = _weights.file_of(weights, "weights", keeps.path)
+    job = _job(dataset, config, {**sections, **short}, "cpu", None, "import_weights")
+    with _weights.told_as("weights", weights, file):
+        text, facts = _megabatch.import_weights(file, job, keeps.path / "run" if out is None else out)
     kept = (keeps, dataset if isinstance(dataset, Dataset) else None)
     return Run(facts["run"], steps=0, text=in_python(text), facts=facts, _keeps=kept)
 

@@ -1,0 +1,95 @@
+"""Weights of a model from elsewhere, as a file of safetensors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import _safetensors
+from .dataset import Dataset, StrPath
+from .errors import ConfigError, DataError, MegabatchError
+
+_WRAPPERS = ("module.", "_orig_mod.")
+"""Prefixes that DistributedDataParallel and torch.compile give to all names."""
+_TORCH_SAVE = (b"PK\x03\x04", b"\x80\x02\x8a")
+"""Beginnings of files of torch.save, today's and those of before PyTorch 1.6."""
+_EXPECTED = "expected a dictionary of tensors by name, or the path of a file of safetensors"
+
+
+def file_of(weights: Any, name: str, folder: pathlib.Path) -> StrPath:
+    """A file of `weights`, the argument `name`: their own, or one in `folder`."""
+    if isinstance(weights, Mapping):
+        file = folder / f"{name}.safetensors"
+        _safetensors.write(file, _unwrapped(weights, name), name)
+        return file
+    if hasattr(weights, "state_dict"):
+        raise ConfigError(f"{name} is a module, {type(weights).__name__}: give module.state_dict()", key=name)
+    if isinstance(weights, Dataset):
+        raise ConfigError(f"{name} is a dataset: {_EXPECTED}, and the dataset in its own place", key=name)
+    if hasattr(weights, "weights"):
+        raise ConfigError(f"{name} is a run: give run.weights()", key=name)
+    if not isinstance(weights, (str, os.PathLike)):
+        found = "None" if weights is None else f"a {type(weights).__name__}"
+        raise ConfigError(f"{name} is {found}: {_EXPECTED}", key=name)
+    path = pathlib.Path(weights)
+    if path.is_dir():
+        raise ConfigError(f"{path}: {name} is a folder: {_EXPECTED}; of a run, give mb.load_run(folder).weights()", key=name)
+    if path.is_file():
+        with path.open("rb") as file_begins:
+            is_torch_save = file_begins.read(4).startswith(_TORCH_SAVE)
+        if is_torch_save:
+            raise DataError(
+                f"{path}: it is a file of torch.save: load it with torch.load(path, weights_only=True) and give the "
+                f"dictionary",
+                file=str(path),
+                key=name,
+            )
+    return path
+
+
+def _unwrapped(weights: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Tensors by the names of the model itself."""
+    if not weights:
+        raise ConfigError(f"{name} is an empty dictionary: {_EXPECTED}", key=name)
+    if inner := [key for key, value in weights.items() if isinstance(value, Mapping)]:
+        names = ", ".join(map(str, weights))
+        raise ConfigError(
+            f"{name} has {names}, and {inner[0]} is a dictionary itself: give {name}[{inner[0]!r}]", key=name
+        )
+    for prefix in _WRAPPERS:
+        if all(key.startswith(prefix) for key in weights):
+            return _unwrapped({key.removeprefix(prefix): value for key, value in weights.items()}, name)
+    return weights
+
+
+@contextlib.contextmanager
+def told_as(name: str, given: Any, file: Any) -> Iterator[None]:
+    """Has errors name the argument `name` in place of a file that was made of it, and settings that fit."""
+    try:
+        yield
+    except MegabatchError as error:
+        text, fields = str(error), error.fields
+        if file is None or str(file) not in text:
+            raise
+        if not isinstance(given, (str, os.PathLike)) or os.path.isdir(given):
+            text = text.replace(str(file), name)
+            fields = {key: value for key, value in fields.items() if str(value) != str(file)}
+        raise type(error)(text + _fitting(text), **fields) from None
+
+
+def _fitting(text: str) -> str:
+    """The settings of the model that fit weights which were refused."""
+    model = {}
+    if hidden := re.search(r"weight_hh_l0: expected \[\d+, (\d+)\], found \[\d+, (\d+)\]", text):
+        if hidden[1] != hidden[2]:
+            model["hidden"] = int(hidden[2])
+    if more := re.findall(r"weight_hh_l(\d+): not known", text):
+        model["layers"] = max(map(int, more)) + 1
+    elif fewer := re.findall(r"weight_hh_l([1-9]\d*): missing", text):
+        model["layers"] = min(map(int, fewer))
+    settings = ", ".join(f'"{key}": {value}' for key, value in model.items())
+    return f"\n  the weights fit model={{{settings}}}" if model else ""
