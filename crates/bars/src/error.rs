@@ -324,7 +324,7 @@ pub enum Error {
     NoRows {
         /// The file.
         path: PathBuf,
-        /// What there is.
+        /// Contents in place of rows.
         found: &'static str,
     },
 

@@ -24,12 +24,12 @@ struct Row {
 
 /// Minutes of two weeks without their weekends.
 fn rows() -> Vec<Row> {
-    let of_minute = |minute: i64| {
+    let row = |minute: i64| {
         let close = (110_000 + minute * 7_919 % 613) as f64 / 100_000.0;
         let (high, low) = ((close + 0.0003) * 1e5, (close - 0.0002) * 1e5);
         Row { minute, prices: [close, high.round() / 1e5, low.round() / 1e5, close], volume: 1 + minute % 40 }
     };
-    (0..14 * 1440).filter(|minute| minute / 1440 % 7 < 5).map(of_minute).collect()
+    (0..14 * 1440).filter(|minute| minute / 1440 % 7 < 5).map(row).collect()
 }
 
 fn csv(rows: &[Row]) -> String {

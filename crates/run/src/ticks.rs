@@ -18,7 +18,8 @@ use crate::text::{plural, shown};
 
 pub use megabatch_bars::{BarRule, TickFormat, TickOptions, TickPrice, TickVolume};
 
-/// Writes bars of the ticks in the files at `paths`, or in folders of such, to the CSV file `out`, which appears whole or not at all.
+/// Writes bars of the ticks in the files at `paths`, or in folders of such, to the CSV file `out`,
+/// which appears whole or not at all.
 ///
 /// Bars of a timeframe are what [`ingest`](crate::ingest::ingest) reads. Those of a number of ticks
 /// or of a volume have a column `close_time` too, and no fixed length.

@@ -43,8 +43,8 @@ pub(crate) struct Trained {
     pub(crate) step: u64,
     /// Notes on the computation, for people.
     pub(crate) notes: Vec<String>,
-    /// Begin of the test of other data than these: the run was trained, and its checkpoint chosen, on what
-    /// is before.
+    /// Begin of the test of other data than these: the run was trained, and its checkpoint chosen,
+    /// on the bars before it.
     trained_until_ns: Option<i64>,
 }
 

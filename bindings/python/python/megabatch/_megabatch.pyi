@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "stated_zone", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -454,6 +454,11 @@ def scatter_plan_from_offsets(indptr: SupportsIndex, offsets: SupportsIndex, row
     """
     Writes the plan of `offsets` offsets of `rows` rows into a tensor of `offsets + 1 + rows` 32-bit
     integers.
+    """
+
+def stated_zone(path: str | PathLike[str]) -> str | None:
+    """
+    The clock that was stated for the bars of a series file.
     """
 
 def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

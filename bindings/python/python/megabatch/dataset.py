@@ -322,7 +322,8 @@ class Dataset:
         **options: Unpack[TensorOptions],
     ) -> TensorBatches:
         """The batches of `loader` as tensors, for `torch.utils.data.DataLoader(…, batch_size=None, num_workers=0)` or
-        a loop of its own: the same samples in the same order.
+        a loop of its own: the same samples in the same order. With `shuffle=True` a batch of a series is a run of
+        neighbouring samples unless `run_length=1`, which gathers more slowly.
 
         With `device` they are gathered there: the bars of a series lie on it once, and parts of a file share them. Bars
         that do not fit into 0.75 of its free memory, with a warning of the log `megabatch`, and windows of a file are

@@ -36,8 +36,9 @@ pub(crate) struct TextLines<'a> {
 }
 
 impl<'a> TextLines<'a> {
-    /// Opens a file; gzip, zip, Parquet and UTF-16 are told from its first bytes, whatever its name.
-    /// A pipe is refused: a file is opened more than once, and its hash is taken after it was read.
+    /// Opens a file; gzip, zip, Parquet and UTF-16 are told from its first bytes, whatever its
+    /// name. A pipe is refused: a file is opened more than once, and its hash is taken after it was
+    /// read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         TextLines::observed(path, &|_| ControlFlow::Continue(()))
     }

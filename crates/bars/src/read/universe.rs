@@ -155,8 +155,9 @@ pub fn estimated_rows(path: &Path) -> Result<u64> {
 }
 
 /// The files of bars that a path stands for: itself, or the files directly in a folder that end in
-/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in `.zip`, `.parquet` or `.pq`, in the
-/// order of their names. Hidden files are none of them, nor is an archive beside the file that it has.
+/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in `.zip`, `.parquet` or `.pq`, in
+/// the order of their names. Hidden files are none of them, nor is an archive beside the file that
+/// it has.
 ///
 /// # Errors
 /// [`Error::Open`] for a folder that cannot be listed; [`Error::EmptyFolder`] for one without such

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::error::Result;
 use crate::error::message::shortened;
 use crate::error::row_error::RowError;
 use crate::error::tick_error::TickError;
-use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::lines::TextLines;

@@ -69,8 +69,8 @@ impl clap::Args for StatedOptions {
 /// Bars, windows, features and targets of a series file.
 #[derive(clap::Args)]
 struct RecipeArgs {
-    /// Files of bars, in any order, or folders; plain, .gz, .zip or .parquet. Files of several symbols become
-    /// several instruments
+    /// Files of bars, in any order, or folders; plain, .gz, .zip or .parquet. Files of several
+    /// symbols become several instruments
     #[arg(required_unless_present = "bid")]
     bars: Vec<PathBuf>,
     /// Files of bid bars, or folders; with --ask they give mean prices and a spread

@@ -243,8 +243,8 @@ impl Session {
 
     /// Writes configuration and plan, reports remarks, and begins to watch the run.
     fn watch<'a>(&'a self, resume_point: ResumePoint, begin: Begin, host: &'a Host<'a>) -> Result<Watch<'a>> {
-        // Only now, so that a resume that is refused leaves the run as it was. So does one that asks for fewer
-        // steps than are done.
+        // Only now, so that a resume that is refused leaves the run as it was. So does one that
+        // asks for fewer steps than are done.
         if resume_point.step <= self.plan.steps {
             self.folder.begin(&self.setup.config, &self.plan)?;
         }

@@ -156,8 +156,8 @@ impl Read for ParquetText<'_> {
     }
 }
 
-/// The result of a call of the library. It panics on some damaged files: it indexes beyond the end of a
-/// page, and asserts what a footer says. Nothing is read from its readers after an error.
+/// The result of a call of the library. It panics on some damaged files: it indexes beyond the end
+/// of a page, and asserts what a footer says. Nothing is read from its readers after an error.
 fn decoded<T>(call: impl FnOnce() -> parquet::errors::Result<T>) -> io::Result<T> {
     let found = catch_unwind(AssertUnwindSafe(call));
     let found = found.unwrap_or_else(|_| Err(ParquetError::General("it contradicts itself".to_owned())));

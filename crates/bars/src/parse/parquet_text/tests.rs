@@ -207,8 +207,8 @@ fn the_observer_sees_the_length_of_the_file_and_may_stop() {
     assert!(stopped.get_ref().unwrap().is::<Stopped>());
 }
 
-// Pages have checksums only where a writer was told to add them, so that a flipped bit of a number can
-// be another number, as in text.
+// Pages have checksums only where a writer was told to add them, so that a flipped bit of a number
+// can be another number, as in text.
 #[test]
 fn a_cut_file_is_an_error_and_no_damage_a_panic() {
     for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(Default::default())] {
