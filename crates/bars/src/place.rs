@@ -1,5 +1,6 @@
 //! Place of rows and bars while files are read: in memory, or in a folder.
 
+use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
@@ -12,6 +13,18 @@ use crate::time::timeframe::Timeframe;
 
 /// Gets the number of bytes of every read, and may end the reading.
 pub type ObserveBytes<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
+
+/// The observer ended the reading.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Stopped {}
 
 /// Place of rows and bars, and the observer of the bytes that are read.
 pub(crate) struct ReadPlace<'a> {

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read, Seek};
 use std::ops::ControlFlow;
@@ -10,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::parse::archive::{Member, ZIP_MAGIC};
 use crate::parse::encoding::{ByteOrder, Utf16Reader};
 use crate::parse::parquet_text::{PARQUET_MAGIC, ParquetText};
-use crate::place::ObserveBytes;
+use crate::place::{ObserveBytes, Stopped};
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
 /// fill the memory.
@@ -137,18 +136,6 @@ struct ObservedFile<'a> {
     file: File,
     observe: ObserveBytes<'a>,
 }
-
-/// The observer ended the reading.
-#[derive(Debug)]
-pub(crate) struct Stopped;
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 fn is_stopped(error: &io::Error) -> bool {
     error.get_ref().and_then(|cause| cause.downcast_ref::<Stopped>()).is_some()

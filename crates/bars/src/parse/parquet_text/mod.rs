@@ -13,10 +13,9 @@ use parquet::column::reader::ColumnReader;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use crate::parse::lines::Stopped;
 use crate::parse::parquet_text::columns::{CellText, TextColumn};
 use crate::parse::parquet_text::pandas::PandasTable;
-use crate::place::ObserveBytes;
+use crate::place::{ObserveBytes, Stopped};
 
 /// The first bytes of a Parquet file, and its last ones.
 pub(crate) const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
