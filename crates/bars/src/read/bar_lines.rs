@@ -490,7 +490,8 @@ mod tests {
     #[test]
     fn a_row_that_cannot_be_used_stops_with_its_line_or_is_dropped_with_a_complaint() {
         for (line, kind) in [
-            ("what is this", "unreadable row: expected a timestamp of format iso in field 1"),
+            ("what is this", "unreadable row: expected 5 fields or more, and there are 1"),
+            ("what,is,this,or,that", "unreadable row: expected a timestamp of format iso in field 1"),
             ("2018-01-02 00:06,1,2,3,2,0", "inconsistent prices: expected a low at or below open and close"),
             (
                 "2018-01-02 00:05,1,2,1,1,0",

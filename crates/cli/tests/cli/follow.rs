@@ -223,8 +223,7 @@ fn lines_that_cannot_be_used_are_told_by_their_number() {
     let run = |line: &str| assert_cmd::Command::from_std(stage.command(line)).write_stdin(input).assert();
     let stderr = |assert: assert_cmd::assert::Assert| String::from_utf8(assert.get_output().stderr.clone()).unwrap();
     let stopped = stderr(run("predict --run run --follow -").code(3).stdout(""));
-    let expected =
-        "standard input: line 3: unreadable row: expected a timestamp of format iso in field 1, found `broken`";
+    let expected = "standard input: line 3: unreadable row: expected 5 fields or more, and there are 1, found `broken`";
     assert!(stopped.contains(expected), "{stopped}");
     let dropped = stderr(run("predict --run run --follow - --on-error skip").success());
     assert!(

@@ -63,7 +63,7 @@ const CASES: &[Case] = &[
         given: |stage| stage.write("EURUSD.csv", ""),
         command: "ingest EURUSD.csv --out series.h5",
         exit_code: DATA,
-        says: &["EURUSD.csv: no bars recognised"],
+        says: &["EURUSD.csv: there are no bars: the file is empty"],
     },
     Case {
         what: "garbage",
