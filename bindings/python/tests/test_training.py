@@ -472,6 +472,21 @@ class Training(InFolder):
             self.assertEqual(said.stdout, "")
 
 
+    def test_lines_of_progress_come_every_ten_seconds(self) -> None:
+        from megabatch import _display
+
+        now = 100.0
+        with unittest.mock.patch("megabatch._display.time.monotonic", lambda: now), self.assertLogs("megabatch", "INFO") as logs:
+            lines = _display.display(None)
+            lines.begin("train", 100, "steps")
+            for step in range(1, 61):
+                now = 100.0 + step / 2
+                lines.at(step, f"loss {step}")
+            lines.end()
+        self.assertEqual([line.rpartition(" ")[2] for line in logs.output], ["20", "40", "60"])
+        self.assertRegex(logs.output[0], r"train \[=+ +\] 20/100 steps  2.0/s  40 s left  loss 20$")
+
+
 class Fails:
     """A display whose `method` raises errors of a class."""
 

@@ -1,4 +1,4 @@
-"""Progress in a terminal or a notebook, or as lines of a log."""
+"""Progress in a terminal or a notebook, or as lines of a log or a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ._wording import in_python
@@ -82,6 +83,30 @@ class _Bar:
         raise NotImplementedError
 
 
+_SECONDS_A_LINE = 10.0
+
+
+class _Lines(_Bar):
+    """A line every ten seconds, for what keeps all of them; with `begins` the first at once."""
+
+    def __init__(self, say: Callable[[str], None], begins: bool) -> None:
+        super().__init__()
+        self._say = say
+        self._next = self._start if begins else self._start + _SECONDS_A_LINE
+
+    def at(self, done: int, message: str) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _SECONDS_A_LINE
+            self._say(self._line(done, message))
+
+    def note(self, text: str) -> None:
+        _Log().note(text)
+
+    def end(self) -> None:
+        pass
+
+
 class _Terminal(_Bar):
     def _show(self, line: str) -> None:
         width = shutil.get_terminal_size().columns
@@ -108,7 +133,9 @@ class _Notebook(_Bar):
 
         self._last = line
         text = "\n".join([*self._notes, *([line] if line else [])])
-        shown = HTML(f"<pre>{html.escape(text)}</pre>")
+        if not text and self._handle is None:
+            return
+        shown = HTML(f"<pre>{html.escape(text)}</pre>" if text else "")
         if self._handle is None:
             self._handle = display(shown, display_id=True)
         else:
@@ -123,9 +150,20 @@ def _is_notebook() -> bool:
 
 
 def display(progress: bool | None) -> Display:
-    """The display of this program; `None` leaves the choice to where it runs."""
-    if progress is None:
-        progress = _is_notebook() or sys.stderr.isatty()
-    if not progress:
+    """The display of this program. Where there is neither a notebook nor a terminal, lines go to the log `megabatch`, and with
+    `True` to the standard error."""
+    if progress is False:
         return _Log()
-    return _Notebook() if _is_notebook() else _Terminal()
+    if _is_notebook():
+        return _Notebook()
+    if sys.stderr.isatty():
+        return _Terminal()
+    return _Lines(_print, begins=True) if progress else _Lines(_info, begins=False)
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _info(line: str) -> None:
+    log.info("%s", line)
