@@ -39,17 +39,23 @@ _FLAGS = {
 }
 # Commands, and what does the same here.
 _COMMANDS = {
+    "compare": "mb.compare",
     "config": "help(mb.Settings)",
     "convert": "mb.convert",
+    "doctor": "mb.doctor",
+    "eval": "run.evaluate",
     "export": "run.export",
     "export --format onnx": 'run.export("model.onnx")',
     "graph build": "mb.graph.build",
     "graph inspect": "mb.graph.inspect",
+    "import": "mb.import_weights",
     "ingest": "mb.ingest",
     "inspect": "mb.inspect",
+    "leak": "mb.leak",
     "plan": "mb.plan",
     "predict": "run.predict",
     "predict --follow": "run.follow",
+    "ticks": "mb.ticks_to_bars",
     "train": "mb.train",
 }
 
