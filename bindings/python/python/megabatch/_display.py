@@ -25,6 +25,11 @@ class Display(Protocol):
     def end(self) -> None: ...
 
 
+def _log_note(text: str) -> None:
+    level = logging.WARNING if text.startswith(("note: ", "warning: ")) else logging.INFO
+    log.log(level, "%s", in_python(text))
+
+
 class _Log:
     """Remarks go to the log `megabatch`; notes on settings and data, and warnings, as warnings."""
 
@@ -38,8 +43,7 @@ class _Log:
         pass
 
     def note(self, text: str) -> None:
-        level = logging.WARNING if text.startswith(("note: ", "warning: ")) else logging.INFO
-        log.log(level, "%s", in_python(text))
+        _log_note(text)
 
     def end(self) -> None:
         pass
@@ -101,7 +105,7 @@ class _Lines(_Bar):
             self._say(self._line(done, message))
 
     def note(self, text: str) -> None:
-        _Log().note(text)
+        _log_note(text)
 
     def end(self) -> None:
         pass

@@ -13,8 +13,6 @@ use megabatch_bars::{
     FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec, SpooledBars, TargetKind, TargetOrigin,
     WithFunctions, prove_functions,
 };
-use megabatch_chunk_io::SeriesFile;
-use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
 use super::Recipe;
@@ -69,8 +67,7 @@ impl FunctionInputs {
     /// # Errors
     /// A data error for a file that `ingest` did not write.
     pub fn read(path: &Path) -> Result<Self> {
-        let file = SeriesFile::open(path, &Device::cpu().scope("functions"))?;
-        let (provenance, recipe) = Recipe::recorded(path, file.attribute("source")?.as_ref())?;
+        let (provenance, recipe) = Recipe::from_file(path)?;
         Ok(FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),

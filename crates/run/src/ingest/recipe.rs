@@ -279,8 +279,13 @@ impl Recipe {
     /// # Errors
     /// A data error for a file that `ingest` did not write.
     pub fn stated_zone(path: &Path) -> Result<Option<Zone>> {
-        let file = SeriesFile::open(path, &Device::cpu().scope("zone"))?;
-        Ok(Recipe::recorded(path, file.attribute("source")?.as_ref())?.1.zone)
+        Ok(Recipe::from_file(path)?.1.zone)
+    }
+
+    /// The account of its bars in the series file at `path`, and the recipe in it.
+    pub(super) fn from_file(path: &Path) -> Result<(Value, Self)> {
+        let file = SeriesFile::open(path, &Device::cpu().scope("recipe"))?;
+        Recipe::recorded(path, file.attribute("source")?.as_ref())
     }
 
     /// The account of its bars in the series file at `path`, which is its attribute `source`, and
