@@ -1,0 +1,212 @@
+use std::fs;
+
+use super::*;
+use crate::read::read;
+
+/// The bars and the complaints of lines; the error of the first that stops them.
+fn streamed(text: &str, options: &ReadOptions, known_until: Option<i64>) -> Result<(Vec<Bar>, Vec<String>)> {
+    let mut lines = BarLines::new(Path::new("live"), options, Timeframe::M1, known_until);
+    let mut bars = Vec::new();
+    for line in text.split_inclusive('\n') {
+        bars.extend(lines.push(line.as_bytes())?);
+    }
+    lines.finish()?;
+    Ok((bars, lines.take_complaints()))
+}
+
+fn in_zone(zone: &str) -> ReadOptions {
+    ReadOptions { zone: Some(zone.parse().unwrap()), base: Some(Timeframe::M1), ..ReadOptions::default() }
+}
+
+/// Bars that [`read`] makes of the same text as a file.
+fn read_whole(text: &str, options: &ReadOptions) -> Vec<Bar> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    fs::write(&path, text).unwrap();
+    let bars = read(&[path], options).unwrap().bars;
+    (0..bars.len()).map(|k| bars.bar(k)).collect()
+}
+
+#[test]
+fn lines_give_the_bars_of_a_file() {
+    let header = "\u{feff}note of the vendor\ntime,close,low,high,open,volume\r\n2018-01-02 00:00,1.1,1,1.2,1.05,7\r\n\r\n\
+                  time,close,low,high,open,volume\n2018-01-02 00:01,1.1,1,1.2,1.05,\"1,234\"";
+    let metatrader = "2018.06.01,17:00,1.1,1.2,1,1.15,7\n2018.06.01,17:01,1.1,1.2,1,1.15,7\n";
+    let adjusted = "2018-01-01 10:00,4,8,2,4,9\n";
+    // The hour from 01:00 comes twice in New York on 2018-11-04; a minute is missing in both
+    // passes.
+    let mut autumn = String::new();
+    for (hour, minutes) in [(0, 58..60), (1, 0..31), (1, 32..60), (1, 0..50), (1, 55..60), (2, 0..3)] {
+        minutes.for_each(|minute| autumn.push_str(&format!("20181104 {hour:02}{minute:02}00;1;2;1;2;0\n")));
+    }
+    // Two hours without trade between two bars with volume.
+    let filled: String = (0..122)
+        .map(|k| {
+            let (prices, volume) = if k % 121 == 0 { ("1,2,1,2", 5) } else { ("2,2,2,2", 0) };
+            format!("2018-01-01 {:02}:{:02},{prices},{volume}\n", 10 + k / 60, k % 60)
+        })
+        .collect();
+    for (text, options) in [
+        (filled.as_str(), in_zone("UTC")),
+        (header, in_zone("+02:00")),
+        (metatrader, in_zone("new-york+7")),
+        (metatrader, ReadOptions { stamped_at: StampedAt::Close, ..in_zone("UTC") }),
+        (adjusted, in_zone("UTC")),
+        ("1514764800,1,1,1,1\n1514764860,1,1,1,1\n", in_zone("UTC")),
+        (
+            "31/01/2018 17:00,1,1,1,1,0\n31/01/2018 17:01,1,1,1,1,0\n",
+            ReadOptions { date_order: Some(crate::time::date_order::DateOrder::DayFirst), ..in_zone("UTC") },
+        ),
+        (&autumn, in_zone("America/New_York")),
+        (
+            "31-Jan-2018 17:00,1,1,1,1,0\n31-Jan-2018 17:01,1,1,1,1,0\n",
+            ReadOptions { base: Some(Timeframe::M1), ..in_zone("UTC") },
+        ),
+        (
+            "20180131 17:00:00 US/Eastern,1,1,1,1,0\n20180131 17:01:00 US/Eastern,1,1,1,1,0\n",
+            ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() },
+        ),
+        (
+            "Time (EET),open,high,low,close\n2018.01.31 17:00,1,1,1,1\n2018.01.31 17:01,1,1,1,1\n",
+            ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() },
+        ),
+    ] {
+        let (bars, complaints) = streamed(text, &options, None).unwrap();
+        let expected = read_whole(text, &options);
+        assert!(expected.len() > usize::from(text != adjusted) && complaints.is_empty(), "{text}");
+        assert_eq!(bars, expected, "{text}");
+        // Wherever it goes on from, what follows is the same.
+        for known in 0..expected.len() {
+            let (rest, _) = streamed(text, &options, Some(expected[known].open_time)).unwrap();
+            assert!(rest == expected[known + 1..], "{text}");
+        }
+    }
+    // A stream that begins after a bar of the second pass goes on in it.
+    let expected = read_whole(&autumn, &in_zone("America/New_York"));
+    let known = expected.len() - 10;
+    let rest: String = autumn.split_inclusive('\n').skip(known + 1).collect();
+    let (bars, _) = streamed(&rest, &in_zone("America/New_York"), Some(expected[known].open_time)).unwrap();
+    assert_eq!(bars, expected[known + 1..]);
+}
+
+const GOOD: &str = "2018-01-02 00:05,1,2,1,2,0\n";
+
+#[test]
+fn a_row_that_cannot_be_used_stops_with_its_line_or_is_dropped_with_a_complaint() {
+    for (line, kind) in [
+        ("what is this", "unreadable row: expected 5 fields or more, and there are 1"),
+        ("what,is,this,or,that", "unreadable row: expected a timestamp of format iso in field 1"),
+        ("2018-01-02 00:06,1,2,3,2,0", "inconsistent prices: expected a low at or below open and close"),
+        (
+            "2018-01-02 00:05,1,2,1,1,0",
+            "duplicate timestamp: expected one row for the bar that opens at 2018-01-02T00:05:00Z",
+        ),
+        ("2018-01-02 00:04,1,2,1,2,0", "backward timestamp: expected a bar that opens after 2018-01-02T00:05:00Z"),
+    ] {
+        let text = format!("{GOOD}{line}\n2018-01-02 00:07,1,2,1,2,0\n");
+        let error = streamed(&text, &in_zone("UTC"), None).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("live: line 2: {kind}")) && error.contains(line), "{error}");
+        let (bars, complaints) =
+            streamed(&text, &ReadOptions { on_error: OnError::Skip, ..in_zone("UTC") }, None).unwrap();
+        assert_eq!((bars.len(), complaints.len()), (2, 1), "{line}");
+        assert!(complaints[0].starts_with(&format!("live: line 2: {kind}")) && complaints[0].ends_with("dropped"));
+    }
+    let spring = "20180311 015900;1;2;1;2;0\n20180311 020000;1;2;1;2;0\n";
+    let error = streamed(spring, &in_zone("America/New_York"), None).unwrap_err().to_string();
+    assert!(error.contains("line 2: time that does not exist"), "{error}");
+}
+
+#[test]
+fn a_daily_bar_is_of_its_session() {
+    let known = 17_532 * DAY_NS; // Monday 2018-01-01
+    for (stamp, days) in [
+        ("2018-01-02", 1),
+        ("2018-01-01 23:00:00+00:00", 1),
+        ("2018-01-02 00:00:00-05:00", 1),
+        ("2018-01-02 14:30:00+00:00", 1),
+        ("2018-01-01", 0),
+    ] {
+        let options = in_zone("America/New_York");
+        let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known));
+        let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();
+        let opens: Vec<i64> = bars.iter().map(|bar| bar.open_time).collect();
+        let expected: &[i64] = if days == 0 { &[] } else { &[known + DAY_NS] };
+        assert_eq!(opens, expected, "{stamp}");
+    }
+}
+
+#[test]
+fn a_volume_may_be_missing_until_there_is_one() {
+    let text = "2018-01-02 00:05,1,2,1,2,-1\n2018-01-02 00:06,1,2,1,2,7\n2018-01-02 00:07,1,2,1,2,-1\n";
+    let options = ReadOptions { on_error: OnError::Skip, ..in_zone("UTC") };
+    let (bars, complaints) = streamed(text, &options, None).unwrap();
+    assert_eq!(bars.iter().map(|bar| bar.volume).collect::<Vec<_>>(), [0.0, 7.0]);
+    assert!(complaints[0].contains("line 3: inconsistent prices: expected a volume"), "{complaints:?}");
+}
+
+#[test]
+fn a_copy_of_the_last_row_is_dropped_in_every_mode() {
+    for on_error in OnError::ALL {
+        let options = ReadOptions { on_error, ..in_zone("UTC") };
+        let (bars, complaints) =
+            streamed(&format!("{GOOD}{GOOD}2018-01-02 00:07,1,2,1,2,0\n"), &options, None).unwrap();
+        assert_eq!((bars.len(), complaints.len()), (2, 0), "{on_error}");
+    }
+}
+
+#[test]
+fn headers_and_volumes_in_a_stream_are_refused_as_in_a_file() {
+    let other = format!("{GOOD}time,close,high,low,open,volume\n2018-01-02 00:07,1,2,1,2,0\n");
+    let error = streamed(&other, &in_zone("UTC"), None).unwrap_err();
+    assert!(matches!(error, Error::AnotherHeader { line: 2, .. }), "{error}");
+    let symbols = "time,open,high,low,close,ticker\n2018-01-02 00:05,1,2,1,2,A\n2018-01-02 00:06,1,2,1,2,B\n";
+    let error = streamed(symbols, &in_zone("UTC"), None).unwrap_err();
+    assert!(matches!(error, Error::SymbolRows { line: 3, .. }), "{error}");
+    let for_one_symbol = ReadOptions { symbol: Some("A".to_owned()), ..in_zone("UTC") };
+    assert_eq!(streamed(symbols, &for_one_symbol, None).unwrap().0.len(), 1, "rows of another symbol are passed over");
+    let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
+    assert!(matches!(volume, Error::UnclearColumns { line: 1, .. }), "{volume}");
+}
+
+#[test]
+fn bars_of_another_timeframe_are_refused_and_holes_are_not() {
+    let row = |minute: usize| format!("2018-01-02 {:02}:{:02},1,2,1,2,7\n", minute / 60, minute % 60);
+    let rows = |minutes: &[usize]| minutes.iter().map(|&minute| row(minute)).collect::<String>();
+    let hours: Vec<usize> = (0..8).map(|hour| 60 * hour).collect();
+    let error = streamed(&rows(&hours), &in_zone("UTC"), None).unwrap_err();
+    assert!(matches!(error, Error::OtherTimeframe { base: Timeframe::M1, .. }), "{error}");
+    for holes in [&[0, 1, 61, 121, 181, 241][..], &[0, 5, 7, 12, 14, 60, 120]] {
+        assert_eq!(streamed(&rows(holes), &in_zone("UTC"), None).unwrap().0.len(), holes.len());
+    }
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::H1, None);
+    let found = (0..6).find_map(|minute| lines.push(row(minute).as_bytes()).err());
+    assert!(matches!(found, Some(Error::OtherTimeframe { base: Timeframe::H1, .. })), "{found:?}");
+}
+
+#[test]
+fn repairs_and_repeats_are_as_stated() {
+    let exchanged = format!("{GOOD}2018-01-02 00:06,1,1,2,2,0\n");
+    let (bars, _) = streamed(&exchanged, &ReadOptions { on_error: OnError::Repair, ..in_zone("UTC") }, None).unwrap();
+    assert_eq!((bars.len(), bars[1].high, bars[1].low), (2, 2.0, 1.0));
+    let repeated = format!("{GOOD}2018-01-02 00:05,1,2,1,1,0\n");
+    let (bars, complaints) =
+        streamed(&repeated, &ReadOptions { repeats: Repeats::Last, ..in_zone("UTC") }, None).unwrap();
+    assert_eq!((bars.len(), bars[0].close, complaints.len()), (1, 2.0, 0), "the first one was given already");
+}
+
+#[test]
+fn what_a_stream_cannot_show_has_to_be_stated() {
+    let base = ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() };
+    let error = |text: &str, options: &ReadOptions| streamed(text, options, None).unwrap_err().to_string();
+    assert!(error(GOOD, &base).starts_with("zone is not stated, and line 1 of live has a time without offset"));
+    assert_eq!(streamed("2018-01-02 00:05Z,1,2,1,2,0\n", &base, None).unwrap().0.len(), 1);
+    assert!(error("03/04/2018 17:00,1,1,1,1,0\n", &in_zone("UTC")).contains("either the day or the month comes first"));
+    let adjusted = ReadOptions { prices: crate::parse::options::Prices::Adjusted, ..in_zone("UTC") };
+    assert!(error(GOOD, &adjusted).contains("no adjusted close"));
+    // Neither too late nor at the end without a word.
+    assert!(error("nothing\n", &base).starts_with("live: no bars recognised"));
+    let mut lines = BarLines::new(Path::new("live"), &base, Timeframe::M1, None);
+    let failed = (0..HEAD_LINES_MAX).find_map(|k| lines.push(b"nothing").err().map(|_| k));
+    assert_eq!(failed, Some(HEAD_LINES_MAX - 1));
+    assert_eq!(streamed("\n\n", &base, None).unwrap().0.len(), 0);
+}
