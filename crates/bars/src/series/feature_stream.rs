@@ -167,6 +167,7 @@ pub(super) mod tests {
     /// volume nor spread.
     pub(in crate::series) fn bars(steps: &[(i8, u8, u8)]) -> Bars {
         let mut bars = Bars::with_capacity(Timeframe::M5, steps.len());
+        bars.ensure_columns(1);
         let mut close = 1.25;
         for (k, &(step, range, volume)) in steps.iter().enumerate() {
             let open = close;
