@@ -1,6 +1,5 @@
 //! Plans and runs.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use megabatch_run::config::SettingSources;
@@ -8,7 +7,7 @@ use megabatch_run::evaluate::{EvaluateRequest, Part};
 use megabatch_run::export::{ExportRequest, NamedTensor, OnnxOptions};
 use megabatch_run::import::ImportRequest;
 use megabatch_run::plan::PlanRequest;
-use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted};
+use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice};
 use megabatch_run::train::{BestValidation, Start, TrainRequest, Training};
 use megabatch_run::{ChangedData, CheckpointChoice, CommandReport, Instruments, Kind, Weights};
 use pyo3::prelude::*;
@@ -171,23 +170,27 @@ pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Named<Asked>, part: Option<&
     told(py, &errors.report)
 }
 
-/// Predictions of the samples of a range, or of a part.
+/// Predictions of the samples of a range, of a part, or of the latest ones.
 #[pyfunction]
 pub(crate) fn predict<'py>(
     py: Python<'py>,
     asked: Named<Asked>,
     samples: Option<(usize, usize)>,
     part: Option<&str>,
+    latest: bool,
     display: Option<Py<PyAny>>,
 ) -> PyResult<Facts<'py>> {
     process::check(py)?;
     let Named(asked) = asked;
-    let samples = samples.map(|(start, end)| Range { start, end });
-    let part = part_of(part)?;
+    let samples = match samples {
+        _ if latest => SampleChoice::Latest,
+        Some((start, end)) => SampleChoice::Range(start..end),
+        None => SampleChoice::Part(part_of(part)?.unwrap_or(Part::All)),
+    };
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());
     let Asked { run, data, device, .. } = asked;
-    let request = PredictRequest { run, data, samples, part, checkpoint, weights, changed_data, device, instruments };
+    let request = PredictRequest { run, data, samples, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, display);
     let predicted = host.run(py, |host| megabatch_run::predict::predict(&request, host))?.or_raise(py)?;
     let Predicted { samples, values, named, horizons, targets, sample_times, instruments, step, notes, .. } = predicted;

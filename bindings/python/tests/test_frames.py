@@ -575,6 +575,24 @@ class Columns(InFolder):
         expected = [rank.loc[day, ds.instruments[asset]] for day, asset in zip(days, assets)]
         np.testing.assert_array_equal(batch["D1"][:, -1, 1], expected)
 
+    def test_the_days_whose_targets_lie_ahead_are_predicted(self) -> None:
+        prices = self.wide()
+        prices = prices.join(pandas.concat({"rank": prices["Close"].rank(axis=1)}, axis=1))
+        ds = mb.ingest(prices, **{**self.DAILY, "features": ["log_return", "rank"]})
+        run = mb.train(ds, model={"hidden": 4}, max_steps=2, out=self.folder / "run")
+        latest = run.predict(ds, "latest")
+        assert latest.times is not None and latest.instruments is not None and ds.times is not None
+        self.assertEqual(sorted(set(latest.instruments)), ["AAA", "BBB"])
+        last = prices.index[-1].tz_localize(None) + pandas.Timedelta(days=1)
+        self.assertEqual(pandas.DatetimeIndex(latest.times).max(), last)
+        self.assertGreater(latest.times.min(), ds.times.max())
+        self.assertTrue(np.isnan(latest.targets).all() and np.isfinite(latest.values).all())
+        self.assertRegex(latest.notes[0], "4 samples from .*, whose targets lie ahead")
+        with self.assertRaisesRegex(mb.ConfigError, 'samples is .newest.: expected numbers .* or "latest"'):
+            run.predict(ds, "newest")  # type: ignore[arg-type]
+        with self.assertRaisesRegex(mb.ConfigError, "part and samples choose both"):
+            run.predict(ds, "latest", part="test")
+
     def test_times_that_are_none_say_how_they_become_some(self) -> None:
         wide = self.wide()
         days, one = wide.index, wide.xs("AAA", axis=1, level="Ticker")

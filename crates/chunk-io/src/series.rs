@@ -8,6 +8,7 @@ mod check_in_pieces;
 mod columns;
 mod description;
 mod instrument_runs;
+mod latest;
 mod mark;
 mod open;
 mod pieces;

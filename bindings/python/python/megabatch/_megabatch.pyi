@@ -398,9 +398,9 @@ def plan(job: Mapping[str, Any], memory_bytes: SupportsIndex | None) -> tuple[st
     The plan of a run: its text, and `plan.json`.
     """
 
-def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, part: str | None, display: Any | None) -> dict[str, Any]:
+def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, part: str | None, latest: bool, display: Any | None) -> dict[str, Any]:
     """
-    Predictions of the samples of a range, or of a part.
+    Predictions of the samples of a range, of a part, or of the latest ones.
     """
 
 def program(words: SupportsGetItem[int, str]) -> int:

@@ -13,7 +13,7 @@ import re
 import reprlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,7 @@ _WRITE_RUNS = ("train", "import_weights")
 _ROWS_SHOWN, _COLUMNS_SHOWN = 10, 12
 """Size of a table of predictions in a notebook."""
 _Data = Union[Dataset, StrPath, None]
-_Samples = Union[int, range, Sequence[int], "npt.NDArray[np.integer[Any]]", "npt.NDArray[np.bool_]"]
+_Samples = Union[int, range, Sequence[int], Literal["latest"], "npt.NDArray[np.integer[Any]]", "npt.NDArray[np.bool_]"]
 
 
 def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
@@ -500,17 +500,23 @@ class Run:
         run was trained on. `samples` chooses by their numbers in the file, or by a mask with a value for each sample of
         `data`, and `part` those of `train`, `validation` or `test`, as training split them.
 
+        `samples="latest"` are those at the bars of a series after its last samples, whose targets lie ahead, numbered
+        from 0.
+
         A run of several folds gives the predictions of each fold's model for the fold's own test, one after the other:
         no model has seen what it predicts."""
         _check_part(part)
+        is_latest = isinstance(samples, str) and samples == "latest"
         if samples is None and part in (None, "test") and not (isinstance(data, Dataset) and data.part) and self.folds:
             options: dict[str, Any] = {"checkpoint": checkpoint, "int8": int8, "changed_data": changed_data, "device": device}
             options.update(other_instruments=other_instruments, progress=progress)
             return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in self.folds])
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
-        chosen = None if samples is None else self._chosen(samples, data)
-        if chosen is None and part is None and isinstance(data, Dataset):
+        chosen = None
+        if samples is not None and not is_latest:
+            chosen = self._chosen(samples, data)
+        elif samples is None and part is None and isinstance(data, Dataset):
             chosen = data._indices
         bounds = None
         if chosen is not None:
@@ -519,7 +525,7 @@ class Run:
             bounds = (int(chosen.min()), int(chosen.max()) + 1)
         file = _path_of(data, "predict")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
-        return Predictions._of(_megabatch.predict(asked, bounds, part, display(progress)), chosen)
+        return Predictions._of(_megabatch.predict(asked, bounds, part, is_latest, display(progress)), chosen)
 
     def _chosen(self, samples: _Samples, data: _Data) -> npt.NDArray[np.int64]:
         """Numbers of samples in the file, which are given as such, as one number or as a mask."""
@@ -536,8 +542,8 @@ class Run:
             return chosen
         if numbers.size and (numbers.dtype.kind not in "iu" or numbers.ndim > 1 or numbers.min() < 0):
             raise ConfigError(
-                f"samples is {reprlib.repr(samples)}: expected numbers of samples from 0 on, such as range(24), or a mask with a value "
-                f"for each sample",
+                f"samples is {reprlib.repr(samples)}: expected numbers of samples from 0 on, such as range(24), a mask with a "
+                f'value for each sample, or "latest"',
                 key="samples",
             )
         return numbers.astype(np.int64)

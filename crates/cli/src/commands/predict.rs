@@ -7,7 +7,8 @@ use megabatch_run::Result;
 use megabatch_run::evaluate::Part;
 use megabatch_run::ingest::{DateOrder, FormatName, OnError, SampleRange, Zone};
 use megabatch_run::predict::{
-    AtEnd, BarSource, FollowRequest, History, LineForm, LineOutput, PredictRequest, follow, predict_to_file,
+    AtEnd, BarSource, FollowRequest, History, LineForm, LineOutput, PredictRequest, SampleChoice, follow,
+    predict_to_file,
 };
 
 use super::trained::{CheckpointArg, PartArg, changed_data, instruments, weights};
@@ -19,6 +20,7 @@ use crate::host::host;
 #[command(after_help = "Examples:
   megabatch predict --run runs/first --data series.h5 --samples 0..100 --out predictions.csv
   megabatch predict --run runs/first --split test --out predictions.csv
+  megabatch predict --run runs/shares --samples latest --out ranks.csv
   megabatch predict --run runs/carried --follow live.csv --out predictions.csv
   tail -n +1 -f live.csv | megabatch predict --run runs/carried --follow - --json")]
 pub(crate) struct Args {
@@ -28,9 +30,10 @@ pub(crate) struct Args {
     /// Data file [default: the training data]
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Samples A..B, half-open, from 0; graphs A..B for a model of whole graphs [default: all]
-    #[arg(long, value_name = "A..B")]
-    samples: Option<SampleRange>,
+    /// Samples A..B, half-open, from 0; graphs A..B for a model of whole graphs; or `latest`, the
+    /// bars of a series after its last samples, whose targets lie ahead [default: all]
+    #[arg(long, value_name = "A..B|latest", value_parser = samples)]
+    samples: Option<SampleChoice>,
     /// Part of the data, split as in training [default: all]
     #[arg(long, value_enum, conflicts_with = "samples")]
     split: Option<PartArg>,
@@ -103,12 +106,21 @@ pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
     }
 }
 
+fn samples(text: &str) -> std::result::Result<SampleChoice, String> {
+    match text {
+        "latest" => Ok(SampleChoice::Latest),
+        range => match range.parse() {
+            Ok(SampleRange(samples)) => Ok(SampleChoice::Range(samples)),
+            Err(error) => Err(format!("{error}, or latest")),
+        },
+    }
+}
+
 fn predict_samples(args: &Args, out: &Path) -> Result<Answer> {
     let request = PredictRequest {
         run: args.run.clone(),
         data: args.data.clone(),
-        samples: args.samples.as_ref().map(|SampleRange(samples)| samples.clone()),
-        part: args.split.map(Part::from),
+        samples: args.samples.clone().unwrap_or(SampleChoice::Part(args.split.map_or(Part::All, Part::from))),
         checkpoint: args.checkpoint.into(),
         weights: weights(args.int8),
         changed_data: changed_data(args.force),

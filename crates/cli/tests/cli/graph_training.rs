@@ -76,6 +76,52 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     assert!(some.lines().nth(1).unwrap().contains(",A01,"), "{some}");
 }
 
+/// The ranks of the day that has just closed were not to be had: its targets lie ahead, so that it
+/// was no sample. They are those that the day has once its targets are known.
+#[test]
+fn the_latest_days_are_predicted_as_once_their_targets_are_known() {
+    let stage = Stage::new();
+    stage.succeeds("synth shares --shares 6 --days 200");
+    let names = ["A01", "A02", "B01", "B02", "C01", "D01"].map(|name| format!("{name}.csv"));
+    fs::create_dir(stage.path("known")).unwrap();
+    for name in &names {
+        let whole = stage.text(&format!("shares/{name}"));
+        // One share ends long before the others.
+        let rows = whole.lines().count() - if name == "B01.csv" { 40 } else { 2 };
+        let known: String = whole.lines().take(rows).flat_map(|line| [line, "\n"]).collect();
+        fs::write(stage.path(&format!("known/{name}")), known).unwrap();
+    }
+    let features = "--features log_return,range --target log_return --horizon 2";
+    stage.succeeds(&format!("ingest known --out shares.h5 --timeframes D1:5 {features}"));
+    stage.succeeds("graph build known --kind correlation --lookback 20 --min-observations 10 --k 2 --out shares.mbg");
+    let graph = format!("--set model.graph=shares.mbg --set gpu_optimization.batch_size=8 {MODEL}");
+    stage.succeeds(&format!("train --data shares.h5 --out run --max-steps 6 {graph}"));
+    stage.succeeds("train --data shares.h5 --out alone --max-steps 6 --set model.hidden=4");
+    for run in ["run", "alone"] {
+        let told = stage.succeeds(&format!("predict --run {run} --samples latest --out {run}-latest.csv"));
+        assert_eq!(told["predictions"], 10, "two days of five shares: {told}");
+        let notes = told["notes"].to_string();
+        assert!(notes.contains("10 samples from ") && notes.contains("bars of B01 end earlier"), "{notes}");
+    }
+    for name in names.iter().filter(|name| *name != "B01.csv") {
+        fs::copy(stage.path(&format!("shares/{name}")), stage.path(&format!("known/{name}"))).unwrap();
+    }
+    stage.succeeds("ingest --append known --out shares.h5");
+    for run in ["run", "alone"] {
+        stage.succeeds(&format!("predict --run {run} --force --out {run}.csv"));
+        // Time, instrument and values.
+        let rows = |file: &str| -> Vec<String> {
+            let numbered = stage.text(file);
+            numbered.lines().skip(1).map(|line| line.split_once(',').unwrap().1.to_owned()).collect()
+        };
+        let (latest, all) = (rows(&format!("{run}-latest.csv")), rows(&format!("{run}.csv")));
+        assert_eq!(latest.len(), 10);
+        assert!(latest.iter().all(|row| all.contains(row)), "{run}: {latest:?}");
+    }
+    let [message, _] = stage.fails("predict --run alone --samples latest --data shares.mbg --out x.csv", 3);
+    assert!(message.contains("a file of graphs"), "{message}");
+}
+
 /// Walk-forward of a loss of ranks printed RMSE alone, of which `eval` says that it means nothing.
 #[test]
 fn folds_of_a_loss_of_ranks_are_told_by_their_coefficients() {

@@ -3,6 +3,7 @@
 pub(crate) mod bar_stream;
 mod follow;
 mod forecast_lines;
+mod latest;
 mod samples;
 mod stream_progress;
 mod streaming_model;
@@ -10,6 +11,6 @@ mod tail;
 
 pub use follow::{LineOutput, follow};
 pub use forecast_lines::LineForm;
-pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, predict, predict_to_file};
+pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice, predict, predict_to_file};
 pub use streaming_model::{FollowRequest, History};
 pub use tail::{AtEnd, BarSource};

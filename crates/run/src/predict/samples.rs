@@ -12,6 +12,7 @@ use megabatch_nn::model::Readout;
 use megabatch_trainer::{SampleRanges, Selection};
 use serde_json::json;
 
+use super::latest::LatestSamples;
 use crate::adapters::data::{Data, times_of};
 use crate::command_report::CommandReport;
 use crate::config::Config;
@@ -24,6 +25,18 @@ use crate::text::{plural, shown};
 use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, Weights};
 use crate::unit_names::UnitNames;
 
+/// Choice of samples to predict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SampleChoice {
+    /// A part of the data, split as in training.
+    Part(Part),
+    /// Numbers of samples, from 0.
+    Range(Range<usize>),
+    /// The bars of a series after its last samples, whose targets lie ahead. They are
+    /// numbered among themselves.
+    Latest,
+}
+
 /// Samples to predict.
 #[derive(Clone, Debug)]
 pub struct PredictRequest {
@@ -31,10 +44,8 @@ pub struct PredictRequest {
     pub run: PathBuf,
     /// Data file; the one trained on if `None`.
     pub data: Option<PathBuf>,
-    /// Samples, or graphs if the model predicts whole graphs; all if `None`.
-    pub samples: Option<Range<usize>>,
-    /// Part of the data, split as in training; all of `samples` if `None`.
-    pub part: Option<Part>,
+    /// Samples, or graphs if the model predicts whole graphs.
+    pub samples: SampleChoice,
     /// Which checkpoint.
     pub checkpoint: CheckpointChoice,
     /// Arithmetic of the LSTMs' matrices.
@@ -53,8 +64,7 @@ impl PredictRequest {
         PredictRequest {
             run: run.into(),
             data: None,
-            samples: None,
-            part: None,
+            samples: SampleChoice::Part(Part::All),
             checkpoint: CheckpointChoice::default(),
             weights: Weights::default(),
             changed_data: ChangedData::default(),
@@ -63,10 +73,17 @@ impl PredictRequest {
         }
     }
 
-    fn opening(&self) -> Opening<'_> {
+    /// The latest samples, if they are asked for.
+    fn latest(&self, host: &Host<'_>) -> Result<Option<LatestSamples>> {
+        let is_latest = self.samples == SampleChoice::Latest;
+        is_latest.then(|| LatestSamples::write(&self.run, self.data.as_deref(), host)).transpose()
+    }
+
+    /// The model and its data, or `latest` in place of them.
+    fn opening<'a>(&'a self, latest: Option<&'a LatestSamples>) -> Opening<'a> {
         Opening {
             run: &self.run,
-            data: self.data.as_deref(),
+            data: latest.map(LatestSamples::path).or(self.data.as_deref()),
             checkpoint: self.checkpoint,
             weights: self.weights,
             device: &self.device,
@@ -132,7 +149,10 @@ impl Predicted {
 /// A usage error for samples that the data do not have, a data error for data that are not as in
 /// training.
 pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
-    predict_with(&mut Trained::open(request.opening(), host)?, request, host)
+    let latest = request.latest(host)?;
+    let mut trained = Trained::open(request.opening(latest.as_ref()), host)?;
+    trained.notes.extend(latest.iter().flat_map(LatestSamples::notes));
+    predict_with(&mut trained, request, host)
 }
 
 /// Predicts samples and writes them to `out`: `.h5`, with a dataset `predictions` `[n, K]` and one
@@ -143,9 +163,12 @@ pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
 pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) -> Result<CommandReport> {
     host.cancel.watch(PATIENCE)?;
     let format = Format::from_path(out)?;
-    let mut trained = Trained::open(request.opening(), host)?;
+    let latest = request.latest(host)?;
+    let mut trained = Trained::open(request.opening(latest.as_ref()), host)?;
+    trained.notes.extend(latest.iter().flat_map(LatestSamples::notes));
     let bars = trained.bar_files()?;
-    let inputs = bars.iter().map(PathBuf::as_path).chain([trained.data.path()]);
+    let data = latest.as_ref().map_or(trained.data.path(), LatestSamples::data);
+    let inputs = bars.iter().map(PathBuf::as_path).chain([data]);
     output::check(out, &inputs.collect::<Vec<_>>())?;
     let predicted = predict_with(&mut trained, request, host)?;
     let numbers: Vec<i64> = predicted.samples.iter().map(|sample| sample as i64).collect();
@@ -232,16 +255,18 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
 
 /// The rows that are asked for, in ascending order.
 fn chosen_rows(request: &PredictRequest, data: &Data, config: &Config, rows: &Rows<'_>) -> Result<SampleRanges> {
-    let range = request.samples.clone().unwrap_or(0..rows.len());
-    if range.end > rows.len() {
-        let file = data.path().display();
-        let (Range { start, end }, found) = (&range, rows.len());
-        return Err(Error::usage(format!("--samples {start}..{end}: {file} has {found} {}s", rows.noun())));
-    }
-    let Some(part) = request.part else { return Ok(range.into()) };
+    let part = match &request.samples {
+        SampleChoice::Range(range) if range.end > rows.len() => {
+            let (Range { start, end }, file) = (range, data.path().display());
+            let found = plural(rows.len(), rows.noun());
+            return Err(Error::usage(format!("--samples {start}..{end}: {file} has {found}")));
+        }
+        SampleChoice::Range(range) => return Ok(range.clone().into()),
+        SampleChoice::Part(Part::All) | SampleChoice::Latest => return Ok((0..rows.len()).into()),
+        SampleChoice::Part(part) => part,
+    };
     let split = data.split(config)?;
     let mut own = rows.rows_of(&part.indices(&split, data.units()));
-    own.retain(|row| range.contains(row));
     if own.is_empty() {
         return Err(Error::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
     }
