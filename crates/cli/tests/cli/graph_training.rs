@@ -76,6 +76,29 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     assert!(some.lines().nth(1).unwrap().contains(",A01,"), "{some}");
 }
 
+/// `eval` of an LSTM alone over shares had no IC, so that nothing told if its graph helps.
+#[test]
+fn a_model_without_a_graph_has_the_coefficients_of_each_day_too() {
+    let stage = with_cross_sections();
+    stage.succeeds("train --data shares.h5 --out alone --max-steps 6 --set model.hidden=4");
+    let evaluation = stage.succeeds("eval --run alone");
+    assert_eq!(
+        (&evaluation["ic_lags"], &evaluation["graphs"][0]["ic"].as_array().unwrap().len()),
+        (&json!([0, 1]), &2)
+    );
+    let times: Vec<i64> =
+        evaluation["graphs"].as_array().unwrap().iter().map(|day| day["time_ns"].as_i64().unwrap()).collect();
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+    assert_eq!(evaluation["samples"].as_u64().unwrap(), 6 * times.len() as u64);
+    // In training and after it, alike.
+    let in_training: Value = serde_json::from_str(&stage.text("alone/evaluation.json")).unwrap();
+    assert_eq!(in_training["ic"], evaluation["ic"]);
+    let text = stage.said("eval --run alone");
+    assert!(text.contains("correlations of predictions and targets within each day"), "{text}");
+    assert!(text.contains("mean, no change: the same for all instruments"), "{text}");
+    assert!(stage.text("alone/report.html").contains("Rank IC by day"));
+}
+
 /// The ranks of the day that has just closed were not to be had: its targets lie ahead, so that it
 /// was no sample. They are those that the day has once its targets are known.
 #[test]

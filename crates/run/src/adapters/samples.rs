@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use megabatch_chunk_io::{
     Layout, SampleBlock, SampleSlices, SeriesColumn, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
@@ -10,11 +10,13 @@ use megabatch_chunk_io::{
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
+use megabatch_nn::graph::LabelSpan;
 use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_trainer::{Batch, BatchLists, Chunking, LoadedBatches, PrefetchingSource, Samples, StreamedSeries};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::label_spans::LabelSpans;
 use super::loading::Chunks;
 use super::verified::{FileState, VerificationWatch, VerifiedFiles};
 use crate::error::Result;
@@ -28,6 +30,9 @@ const FINGERPRINT_SAMPLES: usize = 32;
 
 /// Bytes of windows that are read at once for a fingerprint.
 const FINGERPRINT_READ_BYTES: u64 = 64 << 20;
+
+/// Instruments of a file from which on evaluations have correlations over those of each time.
+const RANKED_INSTRUMENTS_MIN: usize = 5;
 
 /// Largest windows that are hashed whole for a fingerprint, in memory or not.
 const FINGERPRINT_BYTES: u64 = 1 << 30;
@@ -52,6 +57,8 @@ pub(crate) struct SourceSamples {
     opened: Option<(VerifiedFiles, FileState)>,
     /// Fingerprint of the file in the cache folder, if it was verified.
     verified: Option<String>,
+    /// Spans of the targets, once they were asked for; `None` where the file does not tell.
+    label_spans: OnceLock<Option<LabelSpans>>,
 }
 
 impl SourceSamples {
@@ -103,7 +110,8 @@ impl SourceSamples {
         let segment_starts = timeframes.iter().map(segment_starts).collect();
         let chunks = Chunks::new(source.shape(), &device.scope("data/chunks"));
         let (opened, verified) = (None, None);
-        Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks, opened, verified })
+        let (source, label_spans) = (Arc::new(source), OnceLock::new());
+        Ok(SourceSamples { source, shape, segment_starts, chunks, opened, verified, label_spans })
     }
 
     /// Reads bars of a series in the file through a cache of about `cache_bytes`.
@@ -289,6 +297,18 @@ impl Samples for SourceSamples {
             return None;
         }
         Some(&names[self.source.instrument_of(sample)?])
+    }
+
+    fn times(&self, samples: &[usize]) -> Option<Vec<i64>> {
+        let file = self.source.series()?.file();
+        let is_ranked = file.instruments().len() >= RANKED_INSTRUMENTS_MIN && file.has_index();
+        is_ranked.then(|| samples.iter().map(|&sample| file.sample_times()[sample]).collect())
+    }
+
+    fn target_span(&self, samples: &[usize], time_ns: i64, target: usize) -> Option<LabelSpan> {
+        let series = self.source.series()?;
+        let spans = self.label_spans.get_or_init(|| LabelSpans::from_series(series).ok());
+        spans.as_ref()?.last_label_end(series, samples, time_ns, target)
     }
 }
 

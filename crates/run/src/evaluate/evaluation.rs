@@ -134,7 +134,7 @@ impl Evaluation {
             all.for_each(|metrics| metrics.direction_accuracy.fill(None));
         }
         let ranking = |correlations: GraphCorrelations| GraphRanking {
-            time_ns: times.map(|times| times[correlations.graph]),
+            time_ns: correlations.time_ns.or_else(|| times.map(|times| times[correlations.graph])),
             correlations,
         };
         let graphs = graphs.into_iter().map(ranking).collect();

@@ -46,7 +46,7 @@ pub(crate) fn section(evaluation: &Evaluation) -> Option<Section> {
     ];
     let unit = evaluation.unit();
     let mut body = paragraph(&format!(
-        "The correlation of predictions with targets, within each graph: of the values (IC) and of their ranks (rank IC), over \
+        "The correlation of predictions with targets, within each {unit}: of the values (IC) and of their ranks (rank IC), over \
          {} of the {} split. Zero is chance. The pictures show the first horizon, each {unit} faint and the mean of {TOGETHER} in a row over it.",
         plural(evaluation.graphs.len(), unit),
         evaluation.split.name(),
@@ -124,6 +124,7 @@ mod tests {
                 time_ns: times.then_some(graph as i64 * 86_400_000_000_000),
                 correlations: GraphCorrelations {
                     graph,
+                    time_ns: None,
                     ic: vec![(graph != 3).then_some(0.25)],
                     rank_ic: vec![Some(0.5)],
                 },

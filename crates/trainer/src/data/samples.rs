@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::batch::{BatchStorage, BatchView, SeriesSpan, SeriesView, WindowEnd, WindowOffsets};
-use megabatch_nn::graph::Graphs;
+use megabatch_nn::graph::{Graphs, LabelSpan};
 use megabatch_nn::model::SampleShape;
 
 use crate::data::prefetching::{PrefetchingSource, Waits};
@@ -95,6 +95,18 @@ pub trait Samples: Sync {
     /// The name of the instrument of `sample`, for a source of several. Evaluations then have the
     /// errors of each instrument.
     fn instrument(&self, _sample: usize) -> Option<&str> {
+        None
+    }
+
+    /// The times of `samples`, ns since 1970 UTC, for a source of instruments that a model may
+    /// rank. Evaluations beside baselines then have correlations over the samples of each time.
+    fn times(&self, _samples: &[usize]) -> Option<Vec<i64>> {
+        None
+    }
+
+    /// The span of one target of `samples`, all taken at `time_ns`, for a source with
+    /// [`times`](Samples::times); `None` where it does not tell.
+    fn target_span(&self, _samples: &[usize], _time_ns: i64, _target: usize) -> Option<LabelSpan> {
         None
     }
 }

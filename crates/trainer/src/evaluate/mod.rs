@@ -3,6 +3,7 @@
 //! A model in use, and its errors beside those of baselines.
 
 pub(crate) mod baseline;
+mod by_time;
 pub(crate) mod evaluation;
 mod information;
 pub(crate) mod metrics;

@@ -17,6 +17,7 @@ use crate::data::sample_ranges::Remaining;
 use crate::data::target_scales::TargetScales;
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
+use crate::evaluate::by_time::ByTime;
 use crate::evaluate::evaluation::{Evaluation, InstrumentEvaluation};
 use crate::evaluate::metrics::{GraphCorrelations, overlap};
 use crate::evaluate::predictions::{Next, Predictions};
@@ -33,6 +34,8 @@ pub(super) struct Expected {
     pub(super) baselines: Vec<Vec<(&'static str, Vec<f32>)>>,
     /// The rows of each graph; empty for samples that stand alone.
     pub(super) graphs: Vec<Range<usize>>,
+    /// Times of samples that stand alone, where correlations of each time are wanted.
+    pub(super) times: Option<Vec<i64>>,
     /// Samples, or graphs, up to the end of the batch.
     pub(super) done: usize,
 }
@@ -55,7 +58,9 @@ impl<'a> Observed<'a> {
     pub(super) fn see(&mut self, batch: &BatchView<'_>, baselines: Option<&Baselines>) -> Result<Expected> {
         self.loss.check_rows(batch.targets(), self.outputs)?;
         let indices = self.level.indices(self.selection.samples, batch, &mut self.unseen);
+        let has_times = self.level == Level::Sample && baselines.is_some();
         Ok(Expected {
+            times: has_times.then(|| self.selection.samples.times(&indices)).flatten(),
             indices,
             done: self.unseen.taken(),
             targets: self.level.targets(batch).into_owned(),
@@ -76,6 +81,7 @@ pub(super) struct EvaluationSums<'a> {
     mean: MeanLoss,
     all: GroupSums,
     by_instrument: BTreeMap<&'a str, GroupSums>,
+    by_time: ByTime,
     /// The choice of the selection from its part; `None` if it is the whole part.
     choice: Option<Choice>,
     /// Samples, or graphs, seen.
@@ -94,10 +100,13 @@ impl<'a> EvaluationSums<'a> {
     ) -> Self {
         let (level, outputs) = (Level::from_readout(model.config().readout), model.shape().outputs);
         let groups = loss.groups(outputs);
+        let mut all = GroupSums::new(&groups);
+        all.set_lags(&lags(selection, outputs));
         EvaluationSums {
             mean: MeanLoss::new(&groups),
-            all: GroupSums::new(&groups).with_lags(&lags(selection, outputs)),
+            all,
             by_instrument: BTreeMap::new(),
+            by_time: ByTime::default(),
             choice: None,
             done: 0,
             selection,
@@ -132,7 +141,7 @@ impl<'a> EvaluationSums<'a> {
 
     /// Adds a batch's outputs, as the model computes them.
     pub(super) fn add(&mut self, expected: &Expected, model_outputs: &[f32]) {
-        let Expected { indices, targets, baselines, graphs, .. } = expected;
+        let Expected { indices, targets, baselines, graphs, times, .. } = expected;
         let (loss, outputs) = (self.loss, self.outputs);
         let per_target = loss.outputs_per_target();
         let (mut predictions, mut loss_targets) = (Cow::Borrowed(model_outputs), Cow::Borrowed(&targets[..]));
@@ -160,6 +169,10 @@ impl<'a> EvaluationSums<'a> {
                 first = end;
             }
         }
+        // Some of a time's samples rank nothing, and neither do classes or tasks beside each other.
+        if let Some(times) = times.as_ref().filter(|_| self.choice.is_none() && self.groups.len() == 1) {
+            self.by_time.add(indices, times, rows);
+        }
         for (row, &index) in indices.iter().enumerate() {
             let name = self.selection.samples.instrument(index).filter(|_| self.level != Level::Graph);
             let targets = &targets[row * outputs..(row + 1) * outputs];
@@ -171,7 +184,8 @@ impl<'a> EvaluationSums<'a> {
     }
 
     pub(super) fn finish(self) -> Result<Evaluation> {
-        let EvaluationSums { selection, groups, mean, all, by_instrument, choice, .. } = self;
+        let EvaluationSums { selection, groups, mean, mut all, by_instrument, by_time, choice, outputs, .. } = self;
+        let by_time = by_time.correlate(&mut all, selection.samples, outputs);
         let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
         if samples == 0 {
             let advice = "none of their targets is known; evaluate those of which some are";
@@ -184,7 +198,10 @@ impl<'a> EvaluationSums<'a> {
             graph: selection.indices.sample_at(correlations.graph),
             ..correlations
         };
-        let graphs = all.by_graph().into_iter().map(with_index).collect();
+        let graphs = match by_time.is_empty() {
+            true => all.by_graph().into_iter().map(with_index).collect(),
+            false => by_time,
+        };
         let loss = mean.finish();
         Ok(Evaluation { samples, loss, metrics, baselines, standard_errors, tasks, instruments, graphs })
     }

@@ -75,11 +75,10 @@ impl GroupSums {
         GroupSums { samples: 0, groups: groups.iter().map(sums).collect() }
     }
 
-    /// Sums for graphs in order of time, whose targets overlap as in
+    /// Tells how the targets of graphs in order of time overlap, see
     /// [`MetricsSum::finish_with_lags`].
-    pub(super) fn with_lags(mut self, lags: &[usize]) -> Self {
+    pub(super) fn set_lags(&mut self, lags: &[usize]) {
         self.groups[0].1.lags = lags.to_vec();
-        self
     }
 
     /// Adds some rows of a batch.
@@ -111,6 +110,12 @@ impl GroupSums {
     /// Adds the rows of one graph, whose targets are one group.
     pub(super) fn add_graph(&mut self, batch: Rows<'_>, rows: Range<usize>) {
         self.groups[0].1.add(GroupRows::new(batch, 0), rows, MetricsSum::add_graph);
+    }
+
+    /// Adds the correlations over rows of one time, whose errors were added already and whose
+    /// targets are one group.
+    pub(super) fn correlate(&mut self, batch: Rows<'_>, rows: Range<usize>) {
+        self.groups[0].1.add(GroupRows::new(batch, 0), rows, MetricsSum::correlate);
     }
 
     /// Ends a run of an estimate.

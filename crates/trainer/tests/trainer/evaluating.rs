@@ -3,11 +3,12 @@
 use std::error::Error as StdError;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::graph::LabelSpan;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, SampleShape, save_weights};
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
-    Baselines, Batch, Config, Error, InMemory, Predictor, Run, SampleRanges, Samples, Selection, Trainer,
+    Baselines, Batch, Config, Error, InMemory, MetricsSum, Predictor, Run, SampleRanges, Samples, Selection, Trainer,
 };
 
 use crate::by_hand::windows_of;
@@ -120,6 +121,87 @@ fn errors_by_instrument_are_those_of_its_samples_alone() {
     let untold = evaluate(&one, &indices);
     assert_eq!((untold.metrics, untold.baselines), (pooled.metrics, pooled.baselines));
     assert!(untold.instruments.is_empty());
+}
+
+/// Samples of five instruments, 20 of each: those of an instrument follow each other. The last one
+/// has no target at every second time.
+struct Universe(InMemory);
+
+const TIMES: usize = 20;
+
+impl Samples for Universe {
+    fn shape(&self) -> &SampleShape {
+        self.0.shape()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        self.0.gather(samples, batch)?;
+        let (_, targets) = batch.slices_mut();
+        let width = targets.len() / samples.len();
+        for (row, sample) in targets.chunks_exact_mut(width).zip(samples) {
+            if *sample >= 4 * TIMES && sample % 2 == 0 {
+                row.fill(f32::NAN);
+            }
+        }
+        Ok(())
+    }
+
+    fn times(&self, samples: &[usize]) -> Option<Vec<i64>> {
+        Some(samples.iter().map(|sample| 1_000 * (sample % TIMES) as i64).collect())
+    }
+
+    /// Targets of the first horizon end at the next time, those of the second at the one after it.
+    fn target_span(&self, samples: &[usize], time_ns: i64, target: usize) -> Option<LabelSpan> {
+        assert!(samples.iter().all(|sample| 1_000 * (sample % TIMES) as i64 == time_ns));
+        Some(LabelSpan { start_ns: time_ns, end_ns: time_ns + 1_000 * (target as i64 + 1) })
+    }
+}
+
+/// `eval` of an LSTM over 500 shares had no IC, and could not be compared with a model of graphs.
+#[test]
+fn samples_of_a_time_are_correlated_as_the_nodes_of_a_graph_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    exported(&path);
+    let universe = Universe(samples(100));
+    let (train, indices) = (SampleRanges::from(0..80), SampleRanges::from(0..100));
+    let baselines = Baselines::fit(&Device::cpu(), Selection { samples: &universe, indices: &train }).unwrap();
+    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 7 });
+    let selection = Selection { samples: &universe, indices: &indices };
+    let found = predictor.evaluate(selection, Loss::Mse, Some(&baselines)).unwrap();
+
+    let mut rows = vec![(Vec::new(), Vec::new()); TIMES];
+    let see = |samples: &[usize], batch: &[f32], targets: &[f32]| {
+        for ((sample, y), target) in samples.iter().zip(batch.chunks_exact(2)).zip(targets.chunks_exact(2)) {
+            let (own, own_targets) = &mut rows[sample % TIMES];
+            own.extend_from_slice(y);
+            own_targets.extend_from_slice(target);
+        }
+        Ok::<(), Error>(())
+    };
+    predictor.predict_beside_targets(selection, see).unwrap();
+    let mut expected = MetricsSum::new(2);
+    rows.iter().for_each(|(predictions, targets)| expected.add_graph(predictions, targets));
+    let information = found.metrics.information.unwrap();
+    let by_hand = expected.finish().information.unwrap();
+    assert_eq!((&information.ic, &information.rank_ic), (&by_hand.ic, &by_hand.rank_ic));
+    assert_eq!((information.ic_graphs, information.ic_lags), (vec![TIMES; 2], vec![0, 1]));
+    assert_eq!(information.ic_t[0], by_hand.ic_t[0]);
+    assert_ne!(information.ic_t[1], by_hand.ic_t[1]);
+    let times: Vec<i64> = found.graphs.iter().map(|time| time.time_ns.unwrap() / 1_000).collect();
+    assert_eq!(times, (0..20).collect::<Vec<i64>>());
+    let by_graph = expected.by_graph();
+    assert!(found.graphs.iter().zip(&by_graph).all(|(own, other)| own.rank_ic == other.rank_ic));
+    assert!(found.baselines["linear"].information.is_some());
+
+    // Validations, which have no baselines, cost no more than they did.
+    let alone = predictor.evaluate(selection, Loss::Mse, None).unwrap();
+    assert!(alone.metrics.information.is_none() && alone.graphs.is_empty());
+    assert_eq!(alone.metrics.rmse, found.metrics.rmse);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Ranking of the nodes of each graph by a model, beside its baselines.
+//! Ranking of the nodes of each graph, or of the instruments of each time, by a model, beside its
+//! baselines.
 
 use megabatch_trainer::{InformationCoefficients, Metrics};
 
@@ -40,8 +41,9 @@ impl Evaluation {
         let model = Coefficients::at_horizon(information, 0);
         if model.ic.is_none() && model.rank_ic.is_none() {
             return format!(
-                "IC and rank IC are undefined at the first horizon: in no {} do both predictions and targets differ between nodes.",
-                self.unit()
+                "IC and rank IC are undefined at the first horizon: in no {} do both predictions and targets differ between {}.",
+                self.unit(),
+                self.ranked()
             );
         }
         let baselines_text = self.ranking_baselines().map(|(name, information)| {
@@ -112,7 +114,12 @@ impl Evaluation {
         if names.is_empty() {
             return String::new();
         }
-        format!("{}: the same for all nodes, so that there is no correlation.\n", names.join(", "))
+        format!("{}: the same for all {}, so that there is no correlation.\n", names.join(", "), self.ranked())
+    }
+
+    /// The plural of what is ranked within a unit.
+    fn ranked(&self) -> &'static str {
+        if self.unit() == "day" { "instruments" } else { "nodes" }
     }
 
     /// Unit of a graph: the day of a cross-section, where the data have times.
@@ -200,7 +207,12 @@ mod tests {
         let one = Evaluation::with_one_horizon([("model", 1.0), ("linear", 1.0)]).with_two_instruments();
         let day = |graph| GraphRanking {
             time_ns: Some(graph as i64),
-            correlations: GraphCorrelations { graph, ic: vec![Some(0.5); 2], rank_ic: vec![Some(0.5); 2] },
+            correlations: GraphCorrelations {
+                graph,
+                time_ns: None,
+                ic: vec![Some(0.5); 2],
+                rank_ic: vec![Some(0.5); 2],
+            },
         };
         Evaluation {
             ranks: true,
@@ -226,7 +238,7 @@ mod tests {
         for absent in ["rmse", "RMSE", "777", "EURUSD", "direction"] {
             assert!(!text.contains(absent), "{absent}: {text}");
         }
-        assert!(text.contains("mean: the same for all nodes"), "{text}");
+        assert!(text.contains("mean: the same for all instruments"), "{text}");
     }
 
     #[test]

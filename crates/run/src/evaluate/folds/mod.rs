@@ -397,7 +397,12 @@ mod tests {
     fn fold(number: usize, correlations: [f64; 2]) -> Fold {
         let day = |(k, &ic): (usize, &f64)| GraphRanking {
             time_ns: Some((10 * number + k) as i64),
-            correlations: GraphCorrelations { graph: k, ic: vec![Some(ic)], rank_ic: vec![Some(2.0 * ic)] },
+            correlations: GraphCorrelations {
+                graph: k,
+                time_ns: None,
+                ic: vec![Some(ic)],
+                rank_ic: vec![Some(2.0 * ic)],
+            },
         };
         let ic = correlations.iter().sum::<f64>() / 2.0;
         let mut evaluation = Evaluation::with_one_horizon([("model", 777.0), ("linear", 777.0)]);

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
 //! Information coefficients: correlations between predictions and targets over the nodes of a
-//! graph.
+//! graph, or over the instruments of a time.
 
 use serde::Serialize;
 
@@ -33,12 +33,16 @@ pub struct InformationCoefficients {
     pub rank_ic_t: Vec<Option<f64>>,
 }
 
-/// Correlations between predictions and targets over the nodes of one graph, by horizon; `None`
-/// where they are not defined, see [`InformationCoefficients`].
+/// Correlations between predictions and targets over the nodes of one graph, or over the
+/// instruments of one time, by horizon; `None` where they are not defined, see
+/// [`InformationCoefficients`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GraphCorrelations {
-    /// The graph, by its place in the source.
+    /// The graph, by its place in the source; the time, by its place among those with correlations.
     pub graph: usize,
+    /// Time of samples that stand alone, ns since 1970 UTC.
+    #[serde(skip)]
+    pub time_ns: Option<i64>,
     /// Pearson's correlation.
     pub ic: Vec<Option<f64>>,
     /// Spearman's.
@@ -66,7 +70,12 @@ impl GraphCorrelations {
         let values = |select: fn(&Correlations) -> &[Option<f64>]| {
             horizons.iter().map(|horizon| select(horizon)[place]).collect()
         };
-        GraphCorrelations { graph, ic: values(|horizon| &horizon.ic), rank_ic: values(|horizon| &horizon.rank_ic) }
+        GraphCorrelations {
+            graph,
+            time_ns: None,
+            ic: values(|horizon| &horizon.ic),
+            rank_ic: values(|horizon| &horizon.rank_ic),
+        }
     }
 }
 

@@ -174,11 +174,21 @@ impl MetricsSum {
     /// Adds the predictions for the nodes of one graph [N, K, M] and their targets [N, K]. Nodes
     /// whose targets hold a NaN are left out.
     pub fn add_graph(&mut self, predictions: &[f32], targets: &[f32]) {
-        let (horizons, (width, point)) = (self.horizons.len(), self.outputs);
+        let (horizons, (width, _)) = (self.horizons.len(), self.outputs);
         assert_eq!(predictions.len(), targets.len() * width, "predictions for every target");
         let rows = predictions.chunks_exact(horizons * width).zip(targets.chunks_exact(horizons));
         let (y, targets): (Vec<&[f32]>, Vec<&[f32]>) = rows.filter(|(_, targets)| is_labelled(targets)).unzip();
-        self.add(&y.concat(), &targets.concat());
+        let (y, targets) = (y.concat(), targets.concat());
+        self.add(&y, &targets);
+        self.correlate(&y, &targets);
+    }
+
+    /// Adds the correlations of predictions [N, K, M] with targets [N, K], but not their errors.
+    /// Rows whose targets hold a NaN are left out.
+    pub(crate) fn correlate(&mut self, predictions: &[f32], targets: &[f32]) {
+        let (horizons, (width, point)) = (self.horizons.len(), self.outputs);
+        let rows = predictions.chunks_exact(horizons * width).zip(targets.chunks_exact(horizons));
+        let (y, targets): (Vec<&[f32]>, Vec<&[f32]>) = rows.filter(|(_, targets)| is_labelled(targets)).unzip();
         // One row, as of a graph that is predicted as a whole, correlates with nothing.
         let are_numbers = self.confusion.is_none() && self.classes.is_none();
         let number = self.graphs;
@@ -350,8 +360,12 @@ mod tests {
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, 2.0, 1.0]);
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, f32::NAN, 1.0]);
         sum.add_graph(&[1.0, 1.0, 2.0, 2.0], &[3.0, 5.0, 1.0, 5.0]);
-        let expected =
-            |graph, both: [Option<f64>; 2]| GraphCorrelations { graph, ic: both.to_vec(), rank_ic: both.to_vec() };
+        let expected = |graph, both: [Option<f64>; 2]| GraphCorrelations {
+            graph,
+            time_ns: None,
+            ic: both.to_vec(),
+            rank_ic: both.to_vec(),
+        };
         assert_eq!(sum.by_graph(), [expected(0, [Some(1.0), Some(-1.0)]), expected(2, [Some(-1.0), None])]);
         let information = sum.finish().information.unwrap();
         assert_eq!((information.ic, information.ic_graphs), (vec![Some(0.0), Some(-1.0)], vec![2, 1]));
