@@ -230,6 +230,15 @@ class Columns(InFolder):
         self.assertTrue(all(any(doubt in line for line in log.output) for doubt in doubts))
         self.assertTrue(all(f"warning: {doubt}" in str(mb.leak(ds, samples=2)) for doubt in doubts))
 
+    def test_a_column_that_looks_ahead_for_all_symbols_is_doubted_once(self) -> None:
+        frame = self.frame()
+        leaky = frame.assign(peek=(frame["close"].shift(-1) / frame["close"] - 1).fillna(0))
+        ds = mb.ingest({"AAA": leaky, "BBB": leaky, "CCC": leaky}, **{**OPTIONS, "features": ["rsi", "peek"]})
+        assert ds.report is not None
+        doubts = [warning for warning in ds.report.warnings if "look ahead" in warning]
+        self.assertEqual(len(doubts), 1)
+        self.assertRegex(doubts[0], "^(AAA|BBB|CCC): does column:peek look ahead?.* next bar; 2 other instruments likewise$")
+
     def test_a_column_is_the_weight_of_samples(self) -> None:
         frame = self.frame()
         weight = pandas.Series(1 + np.sin(np.arange(len(frame)))).where(frame.index % 7 > 0)

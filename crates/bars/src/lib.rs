@@ -46,7 +46,7 @@ pub use read::event_count::EventCount;
 pub use read::pair::read_pair_spooled;
 pub use read::summary::{BarCounts, FileSummary, PairSummary, ReadSummary};
 pub use read::universe::{
-    SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, is_bar_file, read_all, usable,
+    SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, folders_with_bars, is_bar_file, read_all, usable,
 };
 pub use read::{Recording, SpooledRecording, read, read_spooled};
 pub use series::Segment;

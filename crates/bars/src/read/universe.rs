@@ -179,6 +179,15 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
+/// The folders directly in a folder that have files of bars, which [`bar_files`] passes over.
+pub fn folders_with_bars(path: &Path) -> Vec<PathBuf> {
+    let entries = path.read_dir().into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|own| own.is_dir() && bar_files(own).is_ok()).collect();
+    folders.sort_unstable();
+    folders
+}
+
 /// True if a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, or in
 /// `.zip`, `.parquet` or `.pq`. A hidden file or a folder is none.
 pub fn is_bar_file(file: &Path) -> bool {

@@ -1,5 +1,7 @@
 //! Folders of daily shares: one file that cannot be used costs its own share.
 
+use std::fs;
+
 use serde_json::json;
 
 use crate::stage::{Stage, dataset};
@@ -23,9 +25,9 @@ fn share(first: i64, days: i64, phase: f64) -> String {
 /// Ten shares, one of them listed late, and three that `skip` leaves out.
 fn universe() -> Stage {
     let stage = Stage::new();
-    std::fs::create_dir(stage.path("shares")).unwrap();
+    fs::create_dir(stage.path("shares")).unwrap();
     let write = |name: &str, text: &str| {
-        std::fs::write(stage.path(&format!("shares/DA-{name}-T-2021-04-21.csv")), text).unwrap();
+        fs::write(stage.path(&format!("shares/DA-{name}-T-2021-04-21.csv")), text).unwrap();
     };
     (0..9).for_each(|k| write(&format!("S{k}"), &share(0, 120, f64::from(k))));
     write("LATE", &share(20, 100, 0.5));
@@ -62,6 +64,21 @@ fn a_folder_becomes_one_series_without_the_shares_that_cannot_be_in_it() {
     assert_eq!(stage.succeeds("inspect series.h5")["instruments"][0]["pip_size"], json!(null));
 }
 
+/// Minutes of a year a folder: those of one year were read, and nobody was told.
+#[test]
+fn folders_of_bars_that_are_not_read_are_named() {
+    let stage = universe();
+    for (folder, name) in [("2019", "S0.csv"), ("2020", "S0.csv"), ("notes", "read.me")] {
+        fs::create_dir(stage.path(&format!("shares/{folder}"))).unwrap();
+        fs::write(stage.path(&format!("shares/{folder}/{name}")), share(0, 120, 1.0)).unwrap();
+    }
+    let run = stage.run(&format!("ingest shares --out series.h5 --on-error skip {MADE}")).success();
+    let told = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    let expected =
+        "shares: bars in its folders 2019, 2020 are not read; name those that are meant, such as shares/2019";
+    assert!(told.contains(expected), "{told}");
+}
+
 #[test]
 fn a_folder_is_told_in_a_few_lines() {
     let stage = universe();
@@ -85,7 +102,7 @@ fn a_folder_is_told_in_a_few_lines() {
 #[test]
 fn instruments_of_other_years_are_told() {
     let stage = Stage::new();
-    std::fs::create_dir(stage.path("shares")).unwrap();
+    fs::create_dir(stage.path("shares")).unwrap();
     stage.write("shares/EARLY.csv", &share(0, 100, 0.5));
     stage.write("shares/LATE.csv", &share(300, 100, 1.5));
     let warnings = stage.succeeds(&format!("ingest shares --out series.h5 {MADE}"))["warnings"].to_string();
@@ -97,7 +114,7 @@ fn instruments_of_other_years_are_told() {
 #[test]
 fn instants_of_one_instrument_alone_are_counted_and_can_be_dropped() {
     let stage = Stage::new();
-    std::fs::create_dir(stage.path("shares")).unwrap();
+    fs::create_dir(stage.path("shares")).unwrap();
     // The others have no bar on every fifth day, and EVERY has.
     let without_fifth = |text: String| -> String {
         let rows = text.lines().enumerate().filter(|(k, _)| k % 5 != 3 || *k == 0);

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use megabatch_bars::{
-    RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, StreamedInstrument, Universe, estimated_rows,
-    foresight, listed,
+    Foresight, RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, StreamedInstrument, Universe,
+    estimated_rows, folders_with_bars, foresight, listed,
 };
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
@@ -25,7 +25,7 @@ use crate::command_report::CommandReport;
 use crate::error::{Error, Kind, Result};
 use crate::host::{Host, PATIENCE};
 use crate::output;
-use crate::text::{bytes, shown, utc};
+use crate::text::{bytes, plural, shown, utc};
 
 /// Reads bars and writes aligned series to `out`: closed bars only, features, targets, scaled on
 /// the training span.
@@ -41,7 +41,10 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
     recipe.check()?;
+    let unread: Vec<String> =
+        [&recipe.bars, &recipe.bid, &recipe.ask].into_iter().flatten().filter_map(|path| unread(path)).collect();
     let recipe = recipe.clone().with_files_of_folders()?;
+    unread.iter().for_each(|note| host.observer.note(note));
     output::check(out, &recipe.files())?;
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;
@@ -51,6 +54,24 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
         report.finish(start, std::fs::metadata(out)?.len());
         Ok(CommandReport::new(report.text, &report.json))
     })
+}
+
+/// Folders that are named in a note.
+const FOLDERS_NAMED_MAX: usize = 3;
+
+/// A note on the folders in a folder of bars whose files are not read.
+fn unread(path: &Path) -> Option<String> {
+    let folders = folders_with_bars(path);
+    let first = folders.first()?.display();
+    let named = folders.iter().take(FOLDERS_NAMED_MAX).filter_map(|folder| folder.file_name());
+    let named: Vec<String> = named.map(|name| name.to_string_lossy().into_owned()).collect();
+    let more = folders.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "{}: bars in its folders {}{more} are not read; name those that are meant, such as {first}",
+        path.display(),
+        named.join(", ")
+    ))
 }
 
 /// Calls `work` with the folder of parsed bars beside `out`. The folder is removed unless the host
@@ -315,17 +336,26 @@ fn few_kept(recordings: &Recordings) -> Vec<String> {
     few.collect()
 }
 
-/// Warnings about columns that correlate with returns to come as no honest feature does.
+/// Warnings about columns that correlate with returns to come as no honest feature does, one a
+/// column.
 pub(crate) fn implausible_columns(instruments: &[StreamedInstrument<'_>], spec: &SeriesSpec) -> Result<Vec<String>> {
     let columns = spec.columns();
-    let mut warnings = Vec::new();
+    let mut by_column: Vec<Vec<(&str, Foresight)>> = vec![Vec::new(); columns.len()];
     for one in instruments.iter().filter(|_| !columns.is_empty()) {
         for found in foresight(one.bars, columns.len())? {
-            let (symbol, name) = (one.name, &columns[found.column]);
-            warnings.push(format!("{symbol}: does column:{name} look ahead? {found}"));
+            by_column[found.column].push((one.name, found));
         }
     }
-    Ok(warnings)
+    let warning = |(name, found): (&String, &Vec<(&str, Foresight)>)| {
+        let strength = |found: &Foresight| found.correlation.abs();
+        let (symbol, highest) = found.iter().max_by(|(_, a), (_, b)| strength(a).total_cmp(&strength(b)))?;
+        let others = match found.len() - 1 {
+            0 => String::new(),
+            others => format!("; {} likewise", plural(others, "other instrument")),
+        };
+        Some(format!("{symbol}: does column:{name} look ahead? {highest}{others}"))
+    };
+    Ok(columns.iter().zip(&by_column).filter_map(warning).collect())
 }
 
 /// Columns that headers name and that are not read, each once.
