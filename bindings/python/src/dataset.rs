@@ -21,6 +21,9 @@ pub(crate) struct Dataset {
 /// Samples for training, validation and the test, and the number that was left out.
 type Parts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize);
 
+/// Kind, centers, scales and the end of the span.
+type ScalerNumbers<'py> = (String, Bound<'py, PyByteArray>, Bound<'py, PyByteArray>, i64);
+
 fn parts<'py>(py: Python<'py>, partition: &Partition) -> Parts<'py> {
     let Partition { train, validation, test, purged } = partition;
     let bytes = |part: &SampleRanges| index_bytes(py, part.iter());
@@ -72,6 +75,13 @@ impl Dataset {
     ) -> Option<(Bound<'py, PyByteArray>, Bound<'py, PyByteArray>)> {
         let bars = self.file.series_bars(k)?;
         Some((bytes_of(py, bars.values), bytes_of(py, bars.last_bars)))
+    }
+
+    /// Kind of the scaler of the `k`-th timeframe of a series, its centers and scales, 64-bit floats,
+    /// and the end of the span that it was fitted on, ns since 1970 UTC.
+    fn scaler<'py>(&self, py: Python<'py>, k: usize) -> Option<ScalerNumbers<'py>> {
+        let scaler = self.file.scaler(k)?;
+        Some((scaler.kind.clone(), bytes_of(py, &scaler.center), bytes_of(py, &scaler.scale), scaler.fit_end_time))
     }
 
     /// Targets of a series, in single precision.

@@ -32,6 +32,21 @@ class Datasets(InFolder):
         self.assertIn("<td>M1</td>", ds._repr_html_())
         self.assertRegex(ds.fingerprint(), "^blocks-[0-9a-f]{32}$")
 
+    def test_scalers_are_those_of_the_file(self) -> None:
+        bars = pandas.read_csv(self.bars(), parse_dates=[0])
+        options = {**BARS, "out": self.folder / "scaled.h5", "scaling": "robust"}
+        one = mb.ingest(self.bars(), **options)
+        two = mb.ingest({"AAA": bars, "BBB": bars}, **{**BARS, "scaling": "robust"})
+        for ds, shape in ((one, ()), (two, (2,))):
+            with h5py.File(ds.path) as file:
+                self.assertEqual(list(ds.scalers), ["M1", "M5"])
+                for name, scaler in ds.scalers.items():
+                    own = file["scaler"][name]
+                    self.assertEqual(scaler.center.shape, (*shape, len(ds.features[name])))
+                    np.testing.assert_array_equal(scaler.center, own["center"][:])
+                    np.testing.assert_array_equal(scaler.scale, own["scale"][:])
+                    self.assertEqual((scaler.kind, scaler.fit_end.astype(np.int64)), ("robust", own.attrs["fit_end_time"]))
+
     def test_options_of_ingest_are_those_of_the_program(self) -> None:
         missing = self.folder / "missing.csv"
         with self.assertRaisesRegex(mb.ConfigError, "strides: no option of a recipe; the nearest is stride") as raised:

@@ -22,7 +22,7 @@ from ._settings_types import (
     ShortSettings,
     TrainingSettings,
 )
-from .dataset import Dataset, LeakProof, Timeframe, ingest, leak, open, triple_barrier
+from .dataset import Dataset, LeakProof, Scaler, Timeframe, ingest, leak, open, triple_barrier
 from .errors import (
     CapacityError,
     ConfigError,
@@ -88,6 +88,7 @@ __all__ = [
     "Predictions",
     "Report",
     "Run",
+    "Scaler",
     "Settings",
     "ShortSettings",
     "StandardErrors",

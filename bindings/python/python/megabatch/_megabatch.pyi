@@ -43,6 +43,11 @@ class Dataset:
         """
         Weight of each sample, in single precision.
         """
+    def scaler(self, /, k: SupportsIndex) -> tuple[str, bytearray, bytearray, int] | None:
+        """
+        Kind of the scaler of the `k`-th timeframe of a series, its centers and scales, 64-bit floats,
+        and the end of the span that it was fitted on, ns since 1970 UTC.
+        """
     def series_bars(self, /, k: SupportsIndex) -> tuple[bytearray, bytearray] | None:
         """
         The bars of the `k`-th timeframe of a series, in single precision, and the last bar of each

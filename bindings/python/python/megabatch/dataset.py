@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 StrPath = Union[str, "os.PathLike[str]"]
 _Features = Union[Sequence[Union[str, _functions.BarFunction]], str, _functions.BarFunction]
 
-__all__ = ["Dataset", "LeakProof", "Timeframe", "ingest", "leak", "open", "triple_barrier"]
+__all__ = ["Dataset", "LeakProof", "Scaler", "Timeframe", "ingest", "leak", "open", "triple_barrier"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +53,20 @@ class Timeframe:
     """Names of the features; `feature_0` and so on where the file does not tell them."""
     bars: int | None
     """Number of bars of a series."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaler:
+    """Scaler of the features of a timeframe: `scaled = (raw - center) / scale`."""
+
+    kind: str
+    """`robust`, `standard` or `none`."""
+    center: npt.NDArray[np.float64]
+    """`[F]`, or `[I, F]` where each instrument has its own."""
+    scale: npt.NDArray[np.float64]
+    """As `center`."""
+    fit_end: np.datetime64
+    """It was fitted on the bars that closed before this time, UTC."""
 
 
 class _Temporary:
@@ -145,6 +159,20 @@ class Dataset:
     def features(self) -> dict[str, tuple[str, ...]]:
         """Names of the features by timeframe."""
         return {name: timeframe.features for name, timeframe in self.timeframes.items()}
+
+    @property
+    def scalers(self) -> dict[str, Scaler]:
+        """Scalers of the features by timeframe, where the file has them: the numbers of its bars are scaled."""
+        found = {}
+        for k, (name, timeframe) in enumerate(self.timeframes.items()):
+            numbers = self._native.scaler(k) if self.layout == "series" else None
+            if numbers is not None:
+                kind, *values, fit_end = numbers
+                center, scale = (np.frombuffer(own, np.float64).reshape(-1, len(timeframe.features)) for own in values)
+                if len(center) == 1:
+                    center, scale = center[0], scale[0]
+                found[name] = Scaler(kind, center, scale, np.datetime64(fit_end, "ns"))
+        return found
 
     @property
     def targets(self) -> int:

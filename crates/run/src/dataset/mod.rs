@@ -7,7 +7,7 @@ mod gather;
 use std::path::Path;
 use std::sync::Arc;
 
-use megabatch_chunk_io::{AttributeValue, Source};
+use megabatch_chunk_io::{AttributeValue, Scaler, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use serde::Serialize;
@@ -202,6 +202,14 @@ impl Dataset {
         let series = self.data.source()?.series()?;
         let timeframe = &series.file().timeframes()[k];
         Some(SeriesBars { values: series.resident()?.values(k), last_bars: timeframe.sample_ends() })
+    }
+
+    /// Scaler of the features of a timeframe of a series that has one.
+    ///
+    /// # Panics
+    /// As [`Dataset::series_bars`].
+    pub fn scaler(&self, k: usize) -> Option<&Scaler> {
+        self.data.source()?.series()?.file().timeframes()[k].scaler()
     }
 
     /// Targets of a series, `[N, K]`; `None` for other files.
