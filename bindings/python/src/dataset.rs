@@ -77,8 +77,8 @@ impl Dataset {
         Some((bytes_of(py, bars.values), bytes_of(py, bars.last_bars)))
     }
 
-    /// Kind of the scaler of the `k`-th timeframe of a series, its centers and scales, 64-bit floats,
-    /// and the end of the span that it was fitted on, ns since 1970 UTC.
+    /// Kind of the scaler of the `k`-th timeframe of a series, its centers and scales, 64-bit
+    /// floats, and the end of the span that it was fitted on, ns since 1970 UTC.
     fn scaler<'py>(&self, py: Python<'py>, k: usize) -> Option<ScalerNumbers<'py>> {
         let scaler = self.file.scaler(k)?;
         Some((scaler.kind.clone(), bytes_of(py, &scaler.center), bytes_of(py, &scaler.scale), scaler.fit_end_time))

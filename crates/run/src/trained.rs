@@ -43,6 +43,8 @@ pub(crate) struct Trained {
     pub(crate) step: u64,
     /// Notes on the computation, for people.
     pub(crate) notes: Vec<String>,
+    /// True if the data are those that the run was trained on.
+    pub(crate) is_own_data: bool,
     /// Begin of the test of other data than these: the run was trained, and its checkpoint chosen,
     /// on the bars before it.
     trained_until_ns: Option<i64>,
@@ -154,7 +156,7 @@ impl Trained {
         if instruments == Instruments::Doubted {
             notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
         }
-        Ok(Trained { device, config, data, predictor, step, notes, trained_until_ns })
+        Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }
 
     /// A note on those of `samples` that are not later than what the run was trained on, where its

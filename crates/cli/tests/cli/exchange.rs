@@ -42,7 +42,17 @@ fn both_forms_of_predictions_agree() {
     let stage = Stage::with_run();
     stage.succeeds("predict --run run --samples 30..75 --out part.h5");
     stage.succeeds("predict --run run --samples 30..75 --out part.csv");
-    stage.succeeds("predict --run run --out all.h5");
+    let all = stage.succeeds("predict --run run --out all.h5");
+    // Errors on samples that the model was trained on say little.
+    let plan: serde_json::Value = serde_json::from_str(&stage.text("run/plan.json")).unwrap();
+    let [train, validation, test] = ["train", "validation", "test"].map(|part| plan["split"][part].as_u64().unwrap());
+    let note = format!(
+        "{} of {} samples are those of training and validation; `--split test` predicts the {test} that the model has not seen",
+        train + validation,
+        all["samples"]
+    );
+    assert_eq!(all["notes"], serde_json::json!([note]));
+    assert_eq!(stage.succeeds("predict --run run --split test --out test.csv")["notes"], serde_json::json!([]));
     let (shape, part) = predictions(&stage, "part.h5");
     assert_eq!(shape, [45, 2]);
     assert_eq!(bits(&part), bits(&predictions(&stage, "all.h5").1[30 * 2..75 * 2]), "a range is a part of all");

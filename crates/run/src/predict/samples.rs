@@ -21,6 +21,7 @@ use crate::evaluate::Part;
 use crate::host::{Host, PATIENCE, Work};
 use crate::output;
 use crate::setup::settings::loss;
+use crate::text::number::grouped;
 use crate::text::{plural, shown};
 use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, Weights};
 use crate::unit_names::UnitNames;
@@ -205,6 +206,8 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
 
 fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
+    let seen = seen_in_training(trained, request)?;
+    trained.notes.extend(seen);
     let Trained { data, predictor, config, .. } = trained;
     let rows = Rows::new(data, predictor.model().config().readout);
     let chosen = chosen_rows(request, data, config, &rows)?;
@@ -251,6 +254,24 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
         notes: trained.notes.clone(),
         samples: chosen,
     })
+}
+
+/// A note on what training has seen, where all of its data are predicted.
+fn seen_in_training(trained: &Trained, request: &PredictRequest) -> Result<Option<String>> {
+    if !trained.is_own_data || request.samples != SampleChoice::Part(Part::All) {
+        return Ok(None);
+    }
+    let split = trained.data.split(&trained.config)?;
+    let (seen, units) = (split.train.len() + split.validation.len(), trained.units());
+    let unit = UnitNames::for_data(&trained.data).unit;
+    Ok((seen > 0 && !split.test.is_empty()).then(|| {
+        format!(
+            "{} of {} are those of training and validation; `--split test` predicts the {} that the model has not seen",
+            grouped(seen as u64),
+            plural(units, unit),
+            grouped(split.test.len() as u64)
+        )
+    }))
 }
 
 /// The rows that are asked for, in ascending order.
