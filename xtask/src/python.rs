@@ -4,7 +4,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::sync::Mutex;
+use std::{env, fs, thread};
 
 use anyhow::{Context, Result, bail};
 
@@ -18,6 +19,8 @@ use crate::workspace::{Workspace, cargo};
 use crate::zig;
 
 const PACKAGE: &str = "megabatch-python";
+/// Most files of tests that run at once.
+const TESTS_AT_ONCE: usize = 4;
 const FOLDER: &str = "bindings/python";
 
 /// Builds wheels.
@@ -101,6 +104,20 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
         module.check_types(&venv)?;
         module.test(&venv, &[])
     })
+}
+
+/// Names of the files of tests in `folder`, the longest last.
+fn test_files(folder: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("test_") && name.ends_with(".py") {
+            files.push((entry.metadata()?.len(), name));
+        }
+    }
+    files.sort_unstable();
+    Ok(files.into_iter().map(|(_, name)| name).collect())
 }
 
 /// The environment of the ordinary tests.
@@ -259,14 +276,57 @@ impl<'a> Module<'a> {
         python
     }
 
-    /// Runs the tests whose names have one of `names` in them, or all.
+    /// Runs the tests whose names have one of `names` in them, or all: then several files at once,
+    /// as most of their time is one thread's.
     fn test(&self, venv: &Venv, names: &[String]) -> Result<()> {
+        if !names.is_empty() {
+            let mut test = self.tests_in(venv, "test_*.py");
+            names.iter().for_each(|name| {
+                test.args(["-k", name]);
+            });
+            return succeed(&mut test);
+        }
+        let files = Mutex::new(test_files(&self.workspace.root.join(FOLDER).join("tests"))?);
+        let failed = Mutex::new(Vec::new());
+        let next = || files.lock().expect("no thread panics with it").pop();
+        let count = thread::available_parallelism().map_or(1, usize::from).min(TESTS_AT_ONCE);
+        thread::scope(|scope| {
+            for _ in 0..count {
+                scope.spawn(|| {
+                    while let Some(file) = next() {
+                        if let Err(error) = self.test_file(venv, &file) {
+                            failed.lock().expect("no thread panics with it").push(format!("{file}: {error:#}"));
+                        }
+                    }
+                });
+            }
+        });
+        let failed = failed.into_inner().expect("no thread panicked");
+        if !failed.is_empty() {
+            bail!("{}", failed.join("\n"));
+        }
+        Ok(())
+    }
+
+    /// Runs the tests of a file, and shows what they wrote once they have ended.
+    fn test_file(&self, venv: &Venv, file: &str) -> Result<()> {
+        let folder = self.workspace.target_dir.join("python-tests");
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(file).with_extension("txt");
+        let written = fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut test = self.tests_in(venv, file);
+        test.stdout(written.try_clone()?).stderr(written);
+        let outcome = succeed(&mut test);
+        println!("{file}\n{}", String::from_utf8_lossy(&fs::read(&path)?));
+        outcome
+    }
+
+    /// The tests in files with names like `pattern`.
+    fn tests_in(&self, venv: &Venv, pattern: &str) -> Command {
         let mut test = self.python(venv);
         test.args(["-m", "unittest", "discover", "--start-directory", "tests", "--top-level-directory", "tests"]);
-        names.iter().for_each(|name| {
-            test.args(["-k", name]);
-        });
-        succeed(&mut test)
+        test.args(["--pattern", pattern]);
+        test
     }
 
     /// Measures the loader or operations on tensors by a script.

@@ -284,6 +284,7 @@ impl Evaluation {
         };
         let (name, best) = (name.replace('_', " "), significant(best, 3));
         format!("{rmse}, averaged over the {targets}s: {stand} the best baseline ({name}, {best}).")
+            + &self.deciding_instruments_sentence()
     }
 }
 
@@ -414,6 +415,30 @@ mod tests {
             Evaluation { ranks: true, ..Evaluation::with_one_horizon([("model", 777.0)]).with_two_instruments() };
         assert!(!ranks.to_text().contains("by instrument"), "{}", ranks.to_text());
         assert_eq!(serde_json::to_value(&ranks).unwrap()["ranks_only"], true);
+    }
+
+    /// EURUSD, XAUUSD and BTCUSD in pips: the verdict was that on BTCUSD.
+    #[test]
+    fn instruments_that_decide_the_error_over_all_are_named() {
+        let mut evaluation = Evaluation::with_one_horizon([("model", 1.0), ("mean", 2.0)]).with_two_instruments();
+        assert!(!evaluation.verdict().contains("squared errors"), "{}", evaluation.verdict());
+        evaluation.instruments.get_mut("USDJPY").unwrap().metrics.rmse = vec![100.0];
+        let expected = " 100 % of the squared errors are of USDJPY: they decide the RMSE over all 2 instruments, each of which has a \
+                        row of its own.";
+        assert!(evaluation.verdict().ends_with(expected), "{}", evaluation.verdict());
+        // Of eight, two.
+        for (k, rmse) in [1.0, 1.0, 1.0, 90.0, 1.0, 1.0].into_iter().enumerate() {
+            let mut own = evaluation.instruments["EURUSD"].clone();
+            own.metrics.rmse = vec![rmse];
+            evaluation.instruments.insert(format!("S{k}"), own);
+        }
+        assert!(
+            evaluation.verdict().contains("errors are of S3, USDJPY: they decide the RMSE over all 8"),
+            "{}",
+            evaluation.verdict()
+        );
+        evaluation.instruments.get_mut("S0").unwrap().metrics.rmse = vec![80.0];
+        assert!(!evaluation.verdict().contains("squared errors"), "{}", evaluation.verdict());
     }
 
     #[test]

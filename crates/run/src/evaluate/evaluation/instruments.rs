@@ -3,6 +3,7 @@
 use megabatch_trainer::{ClassErrors, InstrumentEvaluation, Metrics};
 
 use super::{Evaluation, mean};
+use crate::text::number::{plural, significant};
 
 /// Note on the baselines in a table by instrument.
 pub(crate) const BASELINES_ARE_OF_ALL: &str = "baselines are fitted on all instruments together";
@@ -47,6 +48,38 @@ impl Evaluation {
         let contenders = || std::iter::once(None).chain(self.baselines.keys().copied().map(Some));
         let compared = compared.iter().flat_map(|&measure| contenders().map(move |baseline| column(measure, baseline)));
         compared.chain(own.iter().map(|&measure| column(measure, None))).collect()
+    }
+}
+
+/// Share of the squared errors that a few instruments have where they decide the RMSE over all.
+const DECIDING_SHARE: f64 = 0.95;
+
+/// Instruments that are named in a sentence.
+const NAMED_MAX: usize = 3;
+
+impl Evaluation {
+    /// A sentence after a blank where a quarter of the instruments, or a single one, has almost all
+    /// of the squared errors; else empty. Pips of different sizes do that.
+    pub(super) fn deciding_instruments_sentence(&self) -> String {
+        let squares = |errors: &InstrumentEvaluation| {
+            let known = errors.metrics.rmse.iter().filter(|rmse| rmse.is_finite());
+            errors.samples as f64 * known.map(|rmse| rmse * rmse).sum::<f64>()
+        };
+        let mut sizes: Vec<(&str, f64)> =
+            self.instruments.iter().map(|(name, errors)| (name.as_str(), squares(errors))).collect();
+        sizes.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let all: f64 = sizes.iter().map(|(_, size)| size).sum();
+        let most = (sizes.len() / 4).max(1);
+        let few =
+            (1..=most).find(|&few| sizes.iter().take(few).map(|(_, size)| size).sum::<f64>() >= DECIDING_SHARE * all);
+        let Some(few) = few.filter(|_| sizes.len() > 1 && all > 0.0) else { return String::new() };
+        let names: Vec<&str> = sizes[..few].iter().map(|(name, _)| *name).collect();
+        let whose = if few > NAMED_MAX { plural(few, "instrument") } else { names.join(", ") };
+        format!(
+            " {} % of the squared errors are of {whose}: they decide the RMSE over all {} instruments, each of which has a row of its own.",
+            significant(100.0 * sizes[..few].iter().map(|(_, size)| size).sum::<f64>() / all, 3),
+            sizes.len()
+        )
     }
 }
 
