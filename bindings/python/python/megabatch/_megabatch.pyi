@@ -45,8 +45,8 @@ class Dataset:
         """
     def scaler(self, /, k: SupportsIndex) -> tuple[str, bytearray, bytearray, int] | None:
         """
-        Kind of the scaler of the `k`-th timeframe of a series, its centers and scales, 64-bit floats,
-        and the end of the span that it was fitted on, ns since 1970 UTC.
+        Kind of the scaler of the `k`-th timeframe of a series, its centers and scales, 64-bit
+        floats, and the end of the span that it was fitted on, ns since 1970 UTC.
         """
     def series_bars(self, /, k: SupportsIndex) -> tuple[bytearray, bytearray] | None:
         """
