@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use megabatch_bars::listed;
 use megabatch_chunk_io::{AttributeValue, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape};
@@ -310,11 +311,8 @@ pub(crate) fn change(folder: &RunFolder, data: &Data, host: &Host<'_>) -> Result
 
 /// A note on instruments that the model has not been trained on.
 pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Option<String> {
-    const NAMED_MAX: usize = 10;
-    let others = trained.other_instruments(found);
-    let rest = others.len().saturating_sub(NAMED_MAX);
-    let named = others.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
-    let named = if rest > 0 { format!("{named} and {rest} more") } else { named };
+    let others: Vec<String> = trained.other_instruments(found).into_iter().map(str::to_owned).collect();
+    let named = listed(&others);
     let ours = match trained.instruments() {
         [one] => one.clone(),
         all => format!("{} others", all.len()),

@@ -56,21 +56,16 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     })
 }
 
-/// Folders that are named in a note.
-const FOLDERS_NAMED_MAX: usize = 3;
-
 /// A note on the folders in a folder of bars whose files are not read.
 fn unread(path: &Path) -> Option<String> {
     let folders = folders_with_bars(path);
     let first = folders.first()?.display();
-    let named = folders.iter().take(FOLDERS_NAMED_MAX).filter_map(|folder| folder.file_name());
-    let named: Vec<String> = named.map(|name| name.to_string_lossy().into_owned()).collect();
-    let more = folders.len() - named.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = folders.iter().filter_map(|folder| folder.file_name());
+    let names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     Some(format!(
-        "{}: bars in its folders {}{more} are not read; name those that are meant, such as {first}",
+        "{}: bars in its folders {} are not read; name those that are meant, such as {first}",
         path.display(),
-        named.join(", ")
+        listed(&names)
     ))
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use megabatch_bars::listed;
 use megabatch_chunk_io::{Series, WriteOptions, write_series};
 use megabatch_gpu_core::Device;
 use tempfile::TempDir;
@@ -16,9 +17,6 @@ use crate::setup::data_path;
 use crate::setup::settings::streams;
 use crate::text::{plural, utc};
 use crate::trained::require_meaning;
-
-/// Instruments that are named in a note.
-const NAMED_MAX: usize = 5;
 
 /// The latest samples of a series, in a temporary file.
 pub(super) struct LatestSamples {
@@ -73,8 +71,8 @@ impl LatestSamples {
     }
 
     /// Times of the samples, and instruments without one.
-    pub(super) fn notes(&self) -> Vec<String> {
-        self.notes.clone()
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
     }
 }
 
@@ -87,14 +85,9 @@ fn notes(latest: &Series) -> Vec<String> {
     });
     let without = latest.instruments.as_ref().and_then(|instruments| {
         let has_sample = |place: usize| instruments.sample_instrument.contains(&(place as i32));
-        let without: Vec<&str> = (0..instruments.names.len())
-            .filter(|&place| !has_sample(place))
-            .map(|place| instruments.names[place].as_str())
-            .collect();
-        let more = without.len().saturating_sub(NAMED_MAX);
-        let named = without[..without.len() - more].join(", ");
-        let named = if more > 0 { format!("{named} and {more} more") } else { named };
-        (!without.is_empty()).then(|| format!("bars of {named} end earlier: no sample is of them"))
+        let names = instruments.names.iter().enumerate().filter(|(place, _)| !has_sample(*place));
+        let without: Vec<String> = names.map(|(_, name)| name.clone()).collect();
+        (!without.is_empty()).then(|| format!("bars of {} end earlier: no sample is of them", listed(&without)))
     });
     span.into_iter().chain(without).collect()
 }

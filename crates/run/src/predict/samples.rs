@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::Part;
 use crate::host::{Host, PATIENCE, Work};
 use crate::output;
+use crate::run_folder::RunFolder;
 use crate::setup::settings::loss;
 use crate::text::number::grouped;
 use crate::text::{plural, shown};
@@ -74,23 +75,23 @@ impl PredictRequest {
         }
     }
 
-    /// The latest samples, if they are asked for.
-    fn latest(&self, host: &Host<'_>) -> Result<Option<LatestSamples>> {
+    /// The model and its data; in place of them their latest samples, if these are asked for, which
+    /// are there as long as their file is kept.
+    fn open(&self, host: &Host<'_>) -> Result<(Trained, Option<LatestSamples>)> {
         let is_latest = self.samples == SampleChoice::Latest;
-        is_latest.then(|| LatestSamples::write(&self.run, self.data.as_deref(), host)).transpose()
-    }
-
-    /// The model and its data, or `latest` in place of them.
-    fn opening<'a>(&'a self, latest: Option<&'a LatestSamples>) -> Opening<'a> {
-        Opening {
+        let latest = is_latest.then(|| LatestSamples::write(&self.run, self.data.as_deref(), host)).transpose()?;
+        let opening = Opening {
             run: &self.run,
-            data: latest.map(LatestSamples::path).or(self.data.as_deref()),
+            data: latest.as_ref().map(LatestSamples::path).or(self.data.as_deref()),
             checkpoint: self.checkpoint,
             weights: self.weights,
             device: &self.device,
             instruments: self.instruments,
             changed: self.changed_data,
-        }
+        };
+        let mut trained = Trained::open(opening, host)?;
+        trained.notes.extend(latest.iter().flat_map(LatestSamples::notes).cloned());
+        Ok((trained, latest))
     }
 }
 
@@ -150,9 +151,7 @@ impl Predicted {
 /// A usage error for samples that the data do not have, a data error for data that are not as in
 /// training.
 pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
-    let latest = request.latest(host)?;
-    let mut trained = Trained::open(request.opening(latest.as_ref()), host)?;
-    trained.notes.extend(latest.iter().flat_map(LatestSamples::notes));
+    let (mut trained, _latest) = request.open(host)?;
     predict_with(&mut trained, request, host)
 }
 
@@ -164,9 +163,7 @@ pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
 pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) -> Result<CommandReport> {
     host.cancel.watch(PATIENCE)?;
     let format = Format::from_path(out)?;
-    let latest = request.latest(host)?;
-    let mut trained = Trained::open(request.opening(latest.as_ref()), host)?;
-    trained.notes.extend(latest.iter().flat_map(LatestSamples::notes));
+    let (mut trained, latest) = request.open(host)?;
     let bars = trained.bar_files()?;
     let data = latest.as_ref().map_or(trained.data.path(), LatestSamples::data);
     let inputs = bars.iter().map(PathBuf::as_path).chain([data]);
@@ -261,15 +258,15 @@ fn seen_in_training(trained: &Trained, request: &PredictRequest) -> Result<Optio
     if !trained.is_own_data || request.samples != SampleChoice::Part(Part::All) {
         return Ok(None);
     }
-    let split = trained.data.split(&trained.config)?;
-    let (seen, units) = (split.train.len() + split.validation.len(), trained.units());
-    let unit = UnitNames::for_data(&trained.data).unit;
-    Ok((seen > 0 && !split.test.is_empty()).then(|| {
+    let split = &RunFolder::open(&request.run)?.saved_plan()["split"];
+    let [train, validation, test] = ["train", "validation", "test"].map(|part| split[part].as_u64().unwrap_or(0));
+    let (seen, unit) = (train + validation, UnitNames::for_data(&trained.data).unit);
+    Ok((seen > 0 && test > 0).then(|| {
         format!(
             "{} of {} are those of training and validation; `--split test` predicts the {} that the model has not seen",
-            grouped(seen as u64),
-            plural(units, unit),
-            grouped(split.test.len() as u64)
+            grouped(seen),
+            plural(trained.units(), unit),
+            grouped(test)
         )
     }))
 }

@@ -34,8 +34,6 @@ pub(super) struct Expected {
     pub(super) baselines: Vec<Vec<(&'static str, Vec<f32>)>>,
     /// The rows of each graph; empty for samples that stand alone.
     pub(super) graphs: Vec<Range<usize>>,
-    /// Times of samples that stand alone, where correlations of each time are wanted.
-    pub(super) times: Option<Vec<i64>>,
     /// Samples, or graphs, up to the end of the batch.
     pub(super) done: usize,
 }
@@ -58,9 +56,7 @@ impl<'a> Observed<'a> {
     pub(super) fn see(&mut self, batch: &BatchView<'_>, baselines: Option<&Baselines>) -> Result<Expected> {
         self.loss.check_rows(batch.targets(), self.outputs)?;
         let indices = self.level.indices(self.selection.samples, batch, &mut self.unseen);
-        let has_times = self.level == Level::Sample && baselines.is_some();
         Ok(Expected {
-            times: has_times.then(|| self.selection.samples.times(&indices)).flatten(),
             indices,
             done: self.unseen.taken(),
             targets: self.level.targets(batch).into_owned(),
@@ -141,7 +137,7 @@ impl<'a> EvaluationSums<'a> {
 
     /// Adds a batch's outputs, as the model computes them.
     pub(super) fn add(&mut self, expected: &Expected, model_outputs: &[f32]) {
-        let Expected { indices, targets, baselines, graphs, times, .. } = expected;
+        let Expected { indices, targets, baselines, graphs, .. } = expected;
         let (loss, outputs) = (self.loss, self.outputs);
         let per_target = loss.outputs_per_target();
         let (mut predictions, mut loss_targets) = (Cow::Borrowed(model_outputs), Cow::Borrowed(&targets[..]));
@@ -170,8 +166,13 @@ impl<'a> EvaluationSums<'a> {
             }
         }
         // Some of a time's samples rank nothing, and neither do classes or tasks beside each other.
-        if let Some(times) = times.as_ref().filter(|_| self.choice.is_none() && self.groups.len() == 1) {
-            self.by_time.add(indices, times, rows);
+        let is_whole = self.choice.is_none() && self.groups.len() == 1;
+        if self.level == Level::Sample
+            && is_whole
+            && !baselines.is_empty()
+            && let Some(times) = self.selection.samples.times(indices)
+        {
+            self.by_time.add(indices, &times, rows);
         }
         for (row, &index) in indices.iter().enumerate() {
             let name = self.selection.samples.instrument(index).filter(|_| self.level != Level::Graph);

@@ -93,7 +93,7 @@ pub(crate) fn fold(
     let mut sums = EvaluationSums::new(model, selection, loss, target_scales);
     for batch in batches {
         let PredictedBatch { indices, graphs, targets, outputs } = batch;
-        sums.add(&Expected { indices, targets, baselines: Vec::new(), graphs, times: None, done: 0 }, &outputs);
+        sums.add(&Expected { indices, targets, baselines: Vec::new(), graphs, done: 0 }, &outputs);
     }
     // The other ranks' part, of which this one's progress has not told.
     if progress(selection.indices.len()).is_break() {

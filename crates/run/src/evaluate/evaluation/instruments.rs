@@ -70,14 +70,18 @@ impl Evaluation {
         sizes.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let all: f64 = sizes.iter().map(|(_, size)| size).sum();
         let most = (sizes.len() / 4).max(1);
-        let few =
-            (1..=most).find(|&few| sizes.iter().take(few).map(|(_, size)| size).sum::<f64>() >= DECIDING_SHARE * all);
-        let Some(few) = few.filter(|_| sizes.len() > 1 && all > 0.0) else { return String::new() };
+        let mut held = 0.0;
+        let decides = |(_, size): &(&str, f64)| {
+            held += size;
+            held >= DECIDING_SHARE * all
+        };
+        let last = sizes.iter().take(most).position(decides).filter(|_| sizes.len() > 1 && all > 0.0);
+        let Some(few) = last.map(|last| last + 1) else { return String::new() };
         let names: Vec<&str> = sizes[..few].iter().map(|(name, _)| *name).collect();
         let whose = if few > NAMED_MAX { plural(few, "instrument") } else { names.join(", ") };
         format!(
             " {} % of the squared errors are of {whose}: they decide the RMSE over all {} instruments, each of which has a row of its own.",
-            significant(100.0 * sizes[..few].iter().map(|(_, size)| size).sum::<f64>() / all, 3),
+            significant(100.0 * held / all, 3),
             sizes.len()
         )
     }

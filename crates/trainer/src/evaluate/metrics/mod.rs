@@ -176,19 +176,20 @@ impl MetricsSum {
     pub fn add_graph(&mut self, predictions: &[f32], targets: &[f32]) {
         let (horizons, (width, _)) = (self.horizons.len(), self.outputs);
         assert_eq!(predictions.len(), targets.len() * width, "predictions for every target");
-        let rows = predictions.chunks_exact(horizons * width).zip(targets.chunks_exact(horizons));
-        let (y, targets): (Vec<&[f32]>, Vec<&[f32]>) = rows.filter(|(_, targets)| is_labelled(targets)).unzip();
-        let (y, targets) = (y.concat(), targets.concat());
-        self.add(&y, &targets);
-        self.correlate(&y, &targets);
+        let (y, targets) = labelled(predictions, targets, width, horizons);
+        self.add(&y.concat(), &targets.concat());
+        self.correlate_labelled(&y, &targets);
     }
 
     /// Adds the correlations of predictions [N, K, M] with targets [N, K], but not their errors.
     /// Rows whose targets hold a NaN are left out.
     pub(crate) fn correlate(&mut self, predictions: &[f32], targets: &[f32]) {
+        let (y, targets) = labelled(predictions, targets, self.outputs.0, self.horizons.len());
+        self.correlate_labelled(&y, &targets);
+    }
+
+    fn correlate_labelled(&mut self, y: &[&[f32]], targets: &[&[f32]]) {
         let (horizons, (width, point)) = (self.horizons.len(), self.outputs);
-        let rows = predictions.chunks_exact(horizons * width).zip(targets.chunks_exact(horizons));
-        let (y, targets): (Vec<&[f32]>, Vec<&[f32]>) = rows.filter(|(_, targets)| is_labelled(targets)).unzip();
         // One row, as of a graph that is predicted as a whole, correlates with nothing.
         let are_numbers = self.confusion.is_none() && self.classes.is_none();
         let number = self.graphs;
@@ -200,7 +201,7 @@ impl MetricsSum {
                 let column = |rows: &[&[f32]], column_index: usize| {
                     rows.iter().map(|row| f64::from(row[column_index])).collect::<Vec<_>>()
                 };
-                correlations.add(&column(&y, k * width + point), &column(&targets, k));
+                correlations.add(&column(y, k * width + point), &column(targets, k));
             }
         }
     }
@@ -279,6 +280,17 @@ impl HorizonSum {
         self.squared += squared;
         self.absolute += absolute;
     }
+}
+
+/// The rows of predictions [N, K, M] and of targets [N, K] whose targets are all known.
+fn labelled<'a>(
+    predictions: &'a [f32],
+    targets: &'a [f32],
+    width: usize,
+    horizons: usize,
+) -> (Vec<&'a [f32]>, Vec<&'a [f32]>) {
+    let rows = predictions.chunks_exact(horizons * width).zip(targets.chunks_exact(horizons));
+    rows.filter(|(_, targets)| is_labelled(targets)).unzip()
 }
 
 /// The place of the largest number, the first of those that are equal.
