@@ -239,6 +239,24 @@ class Columns(InFolder):
         self.assertEqual(len(doubts), 1)
         self.assertRegex(doubts[0], "^(AAA|BBB|CCC): does column:peek look ahead?.* next bar; 2 other instruments likewise$")
 
+    def test_a_target_that_is_decided_after_its_horizon_is_doubted(self) -> None:
+        frame = self.frame()
+        frame = frame.assign(label=frame["close"].shift(-12) / frame["close"] - 1)
+        options = {**OPTIONS, "features": ["rsi"], "target": "label"}
+        late = mb.ingest(frame, symbol="EURUSD", **{**options, "horizon": 4})
+        assert late.report is not None
+        (doubt,) = late.report.warnings
+        self.assertRegex(
+            doubt,
+            "^EURUSD: is the target column:label decided later than the horizon says"
+            r"\? it has a correlation of 0\.\d+ with the return of the \d+ bars after its horizon of 4$",
+        )
+        self.assertIn("targets column:label, each taken as decided by the 4 bars after its sample", str(late.report))
+        self.assertIn(f"warning: {doubt}", str(mb.leak(late, samples=2)))
+        known = mb.ingest(frame, symbol="EURUSD", **{**options, "horizon": 12})
+        assert known.report is not None
+        self.assertEqual(known.report.warnings, [])
+
     def test_a_column_is_the_weight_of_samples(self) -> None:
         frame = self.frame()
         weight = pandas.Series(1 + np.sin(np.arange(len(frame)))).where(frame.index % 7 > 0)

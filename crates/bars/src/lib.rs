@@ -59,6 +59,7 @@ pub use series::functions::{
     BarFunctions, FunctionAnswers, FunctionBars, FunctionCall, FunctionColumn, FunctionTargets, WithFunctions,
 };
 pub use series::instrument::Instrument;
+pub use series::late_targets::{LateTarget, late_targets};
 pub use series::panel::{CommonSpool, ReturnPanel, WithoutReturns, return_panel, spool_common_times};
 pub use series::scale::Scaling;
 pub use series::scalers::{Scalers, TimeframeScaler};

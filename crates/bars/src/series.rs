@@ -9,6 +9,8 @@ pub(crate) mod foresight;
 pub(crate) mod function_tail;
 pub(crate) mod functions;
 pub(crate) mod instrument;
+pub(crate) mod late_targets;
+pub(crate) mod pair_sums;
 pub(crate) mod panel;
 pub(crate) mod rolling;
 pub(crate) mod rounding;

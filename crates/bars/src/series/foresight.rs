@@ -12,6 +12,7 @@ use std::fmt;
 use crate::bar_source::{BarSource, pieces_of};
 use crate::bars::Bars;
 use crate::error::Result;
+use crate::series::pair_sums::PairSums;
 
 /// Numbers of bars after which returns are looked at.
 const AHEAD: [usize; 3] = [1, 5, 20];
@@ -52,7 +53,7 @@ impl fmt::Display for Foresight {
 /// As reading the bars.
 pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
     let longest = AHEAD[AHEAD.len() - 1];
-    let mut sums = vec![[[Sums::default(); AHEAD.len()]; 2]; count];
+    let mut sums = vec![[[PairSums::default(); AHEAD.len()]; 2]; count];
     let mut piece = Bars::with_capacity(bars.timeframe(), 0);
     for range in pieces_of(0..bars.len()) {
         // With the bar before, and those of the returns.
@@ -83,37 +84,6 @@ pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
         highest.filter(|highest| highest.correlation.abs() >= IMPLAUSIBLE)
     });
     Ok(found.collect())
-}
-
-/// Sums of pairs, of numbers less those of the first pair: so a large mean takes no digits.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    count: f64,
-    first: [f64; 2],
-    sum: [f64; 2],
-    squares: [f64; 2],
-    products: f64,
-}
-
-impl Sums {
-    fn add(&mut self, value: f64, later: f64) {
-        if self.count == 0.0 {
-            self.first = [value, later];
-        }
-        let [x, y] = [value - self.first[0], later - self.first[1]];
-        self.count += 1.0;
-        self.sum = [self.sum[0] + x, self.sum[1] + y];
-        self.squares = [self.squares[0] + x * x, self.squares[1] + y * y];
-        self.products += x * y;
-    }
-
-    /// Pearson's correlation; `None` where one of both does not vary.
-    fn correlation(&self) -> Option<f64> {
-        let variance = [0, 1].map(|k| self.squares[k] - self.sum[k] * self.sum[k] / self.count);
-        let covariance = self.products - self.sum[0] * self.sum[1] / self.count;
-        let correlation = covariance / (variance[0] * variance[1]).sqrt();
-        correlation.is_finite().then_some(correlation)
-    }
 }
 
 #[cfg(test)]

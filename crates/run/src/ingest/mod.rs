@@ -6,6 +6,7 @@ mod context;
 pub(crate) mod disk;
 mod existing_series;
 mod functions;
+pub(crate) mod implausible;
 mod named_options;
 mod new_bars;
 pub(crate) mod provenance;
@@ -32,5 +33,4 @@ pub use recipe::{
     Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
 };
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
-pub(crate) use series::implausible_columns;
 pub use series::ingest;

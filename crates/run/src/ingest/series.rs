@@ -4,8 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use megabatch_bars::{
-    Foresight, RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, StreamedInstrument, Universe,
-    estimated_rows, folders_with_bars, foresight, listed,
+    RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, Universe, estimated_rows, folders_with_bars, listed,
 };
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
@@ -19,7 +18,7 @@ use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
 use super::work::Pass;
-use super::{Recipe, Recordings, universe};
+use super::{Recipe, Recordings, implausible, universe};
 use crate::adapters::series::{Origin, series_description};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Kind, Result};
@@ -136,7 +135,7 @@ pub(super) fn write(
         kept_scaler: kept_scaler.as_ref(),
     };
     let mut source = provenance_json(&recipe, &recordings, series, &fingerprints)?;
-    let mut report = SeriesReport::new(out, &recordings, &header, implausible_columns(&instruments, &spec)?);
+    let mut report = SeriesReport::new(out, &recordings, &spec, &header, implausible::warnings(&instruments, &spec)?);
     if let Some(functions) = &functions {
         source["functions"] = functions.provenance();
         report.json["functions"] = functions.facts();
@@ -233,7 +232,13 @@ pub(super) struct SeriesReport {
 }
 
 impl SeriesReport {
-    fn new(out: &Path, recordings: &Recordings, header: &SeriesHeader, implausible: Vec<String>) -> Self {
+    fn new(
+        out: &Path,
+        recordings: &Recordings,
+        spec: &SeriesSpec,
+        header: &SeriesHeader,
+        implausible: Vec<String>,
+    ) -> Self {
         let (first, last, instants) = (header.instants.first, header.instants.last, header.instants.count);
         let universe = &recordings.universe;
         let mut text = universe::describe(universe);
@@ -265,6 +270,7 @@ impl SeriesReport {
                 counted(header.features().len(), "feature")
             ));
         }
+        text.push_str(&targets_text(spec));
         text.push_str(&format!("{} from {} to {}", counted(header.samples, "sample"), utc(first), utc(last)));
         match header.instruments().len() {
             1 => {}
@@ -294,6 +300,18 @@ impl SeriesReport {
         self.json["bytes"] = size.into();
         self.json["seconds"] = seconds.into();
     }
+}
+
+/// A line on targets that are columns: their names, and what decides them.
+fn targets_text(spec: &SeriesSpec) -> String {
+    if spec.target_kind.columns().is_empty() {
+        return String::new();
+    }
+    let decided = match spec.target_kind.label_end() {
+        Some(column) => format!("when the column {column} says"),
+        None => format!("by the {} after its sample", plural(spec.horizon, "bar")),
+    };
+    format!("targets {}, each taken as decided {decided}\n", spec.target_kind)
 }
 
 /// `path` as text, to be kept in `holder`, which another process takes it from.
@@ -329,28 +347,6 @@ fn few_kept(recordings: &Recordings) -> Vec<String> {
         })
     });
     few.collect()
-}
-
-/// Warnings about columns that correlate with returns to come as no honest feature does, one a
-/// column.
-pub(crate) fn implausible_columns(instruments: &[StreamedInstrument<'_>], spec: &SeriesSpec) -> Result<Vec<String>> {
-    let columns = spec.columns();
-    let mut by_column: Vec<Vec<(&str, Foresight)>> = vec![Vec::new(); columns.len()];
-    for one in instruments.iter().filter(|_| !columns.is_empty()) {
-        for found in foresight(one.bars, columns.len())? {
-            by_column[found.column].push((one.name, found));
-        }
-    }
-    let warning = |(name, found): (&String, &Vec<(&str, Foresight)>)| {
-        let strength = |found: &Foresight| found.correlation.abs();
-        let (symbol, highest) = found.iter().max_by(|(_, a), (_, b)| strength(a).total_cmp(&strength(b)))?;
-        let others = match found.len() - 1 {
-            0 => String::new(),
-            others => format!("; {} likewise", plural(others, "other instrument")),
-        };
-        Some(format!("{symbol}: does column:{name} look ahead? {highest}{others}"))
-    };
-    Ok(columns.iter().zip(&by_column).filter_map(warning).collect())
 }
 
 /// Columns that headers name and that are not read, each once.

@@ -30,7 +30,7 @@ use crate::config::{Config, SettingSources};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::host::{Host, PATIENCE, Work};
 use crate::ingest::disk::{require_free, share_under_way};
-use crate::ingest::implausible_columns;
+use crate::ingest::implausible;
 use crate::ingest::provenance::{KeptScaler, listed};
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
 use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
@@ -162,7 +162,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let exact = ExactSpans { file: file.file(), instruments: &instruments, segments: &header.segments, ends };
     let split = prove_splits(&source, &config, &exact, asked)?;
     spool.remove();
-    let mut warnings = if unproven.is_empty() { implausible_columns(&instruments, &spec)? } else { Vec::new() };
+    let mut warnings = if unproven.is_empty() { implausible::warnings(&instruments, &spec)? } else { Vec::new() };
     for name in functions.iter().flat_map(|functions| functions.changed(&provenance.json)) {
         warnings.push(format!(
             "the source of the function {name} is another one than when the file was made, and gives the same values"
