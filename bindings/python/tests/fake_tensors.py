@@ -121,6 +121,7 @@ def install() -> None:
     torch.cat = lambda tensors: np.concatenate(tensors).view(Tensor)
     torch.device = Device
     torch.float32, torch.float16, torch.bfloat16 = np.dtype("f4"), np.dtype("f2"), object()
+    torch.bool = np.dtype("?")
     default = DefaultStream()
     cuda: Any = torch.cuda
     cuda.is_available = lambda: Gpu.is_there

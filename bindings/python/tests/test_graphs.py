@@ -144,6 +144,10 @@ class Graphs(InFolder):
             first += graph.num_nodes
         self.assertEqual((batch["ptr"][-1], batch["y"].shape), (first, (3, len(self.graphs.targets))))
         np.testing.assert_array_equal(batch["graph"], [5, 0, 5])
+        mask = np.isin(np.arange(len(self.graphs)), [0, 5])
+        np.testing.assert_array_equal(self.graphs.arrays(mask)["graph"], [0, 5])
+        with self.assertRaisesRegex(mb.ConfigError, f"a value for each of the {len(self.graphs)} graphs, found .* shape 2$"):
+            self.graphs.arrays(mask[:2])
 
     def test_an_epoch_has_every_graph_once_in_an_order_of_its_own(self) -> None:
         loader = self.graphs.loader(batch_size=7, shuffle=True, seed=3)

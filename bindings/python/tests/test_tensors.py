@@ -104,6 +104,12 @@ class OnDevice(InFolder):
         gc.collect()
         self.assertEqual(len(ds._on_devices), 0)
 
+    def test_a_mask_chooses_its_samples(self) -> None:
+        tensors = self.series().tensors()
+        mask = np.arange(len(tensors)) % 100 == 7
+        for form in (mask, list(mask), tensors.samples % 100 == 7):
+            np.testing.assert_array_equal(tensors.batch(form)["sample"], [7, 107, 207, 307])
+
     def test_what_cannot_be_is_named(self) -> None:
         ds = self.series()
         wrong: Any = "float13"
@@ -113,6 +119,7 @@ class OnDevice(InFolder):
             (lambda: ds.tensors("xpu"), mb.ConfigError, "expected cpu"),
             (lambda: ds.tensors().windows([0, 400]), IndexError, "from 0 to 400: there are 400 samples"),
             (lambda: ds.tensors().windows([-1]), IndexError, "from -1 to -1"),
+            (lambda: ds.tensors().windows([True, False]), mb.ConfigError, "^places=.* each of the 400 samples"),
             (lambda: self.series(layout="windows").tensors(), mb.ConfigError, "ChunkDataLoader"),
         ):
             with self.assertRaisesRegex(kind, text):

@@ -7,6 +7,7 @@ import reprlib
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .errors import ConfigError
 
@@ -32,6 +33,14 @@ def require_text(value: Any, name: str, takes: str) -> None:
     """Refuses what is neither a text nor `None`."""
     if value is not None and not isinstance(value, str):
         raise wrong(value, name, f"a text, {takes}")
+
+
+def mask_places(mask: npt.NDArray[np.bool_], name: str, count: int, noun: str) -> npt.NDArray[np.int64]:
+    """The places at which a mask over `count` things is true."""
+    if mask.shape != (count,):
+        shape = "x".join(str(size) for size in mask.shape)
+        raise wrong(mask, name, f"a mask with a value for each of the {count} {noun}, found one of shape {shape}")
+    return np.flatnonzero(mask)
 
 
 def wrong(value: Any, name: str, expected: str) -> ConfigError:

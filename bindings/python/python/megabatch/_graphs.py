@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
+from ._arguments import mask_places
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
 from ._loader_arguments import InTurn, refuse_unknown, require_ranks, whole_number
@@ -170,13 +171,15 @@ class Graphs(Sequence[Graph]):
     def __contains__(self, key: object) -> bool:
         return key in self.keys if isinstance(key, str) else super().__contains__(key)
 
-    def arrays(self, which: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Arrays:
-        """The graphs at these places as one graph without edges between them: `edge_index` `[2, E]`, `batch` `[N]`, the
-        graph of each node, `ptr` [G + 1], the first node of each graph, `graph` `[G]`, the number of each in the file,
-        and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and `y`, [N, K] or [G, K]. Of
-        `mb.graph.save`, they have the types and dimensions of what was saved."""
-        numbers = self._numbers[np.asarray(which, dtype=np.int64)]
-        return self._arrays(numbers)
+    def arrays(self, which: Sequence[int] | npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_]) -> Arrays:
+        """The graphs at these places, or those of a mask, as one graph without edges between them: `edge_index`
+        `[2, E]`, `batch` `[N]`, the graph of each node, `ptr` [G + 1], the first node of each graph, `graph` `[G]`, the
+        number of each in the file, and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and
+        `y`, [N, K] or [G, K]. Of `mb.graph.save`, they have the types and dimensions of what was saved."""
+        chosen = np.asarray(which)
+        if chosen.dtype == np.bool_:
+            chosen = mask_places(chosen, "which", len(self), "graphs")
+        return self._arrays(self._numbers[chosen.astype(np.int64)])
 
     def pyg(self, which: Key) -> Any:
         """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ._arguments import mask_places
 from ._devices import DEVICE_SHARE_MAX, DeviceName, checked_device, free_bytes, require_dtype
 from .errors import CapacityError, ConfigError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SeriesTensors"]
 
-Places = Union[slice, Sequence[int], "npt.NDArray[np.int64]", "torch.Tensor"]
+Places = Union[slice, Sequence[int], "npt.NDArray[np.int64]", "npt.NDArray[np.bool_]", "torch.Tensor"]
 
 
 class SeriesTensors:
@@ -118,12 +119,14 @@ class SeriesTensors:
     def _chosen(self, places: Places) -> torch.Tensor:
         if isinstance(places, slice):
             return torch.arange(*places.indices(len(self)), device=self.device)
-        if not isinstance(places, torch.Tensor):
-            numbers = np.array(places, np.int64)
-            if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
-                raise IndexError(f"places go from {numbers.min()} to {numbers.max()}: there are {len(self)} samples")
-            places = torch.from_numpy(numbers)
-        return places.to(device=self.device)
+        if isinstance(places, torch.Tensor) and places.dtype != torch.bool:
+            return places.to(device=self.device)
+        numbers = np.asarray(places.to(device="cpu") if isinstance(places, torch.Tensor) else places)
+        if numbers.dtype == np.bool_:
+            numbers = mask_places(numbers, "places", len(self), "samples")
+        elif numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
+            raise IndexError(f"places go from {numbers.min()} to {numbers.max()}: there are {len(self)} samples")
+        return torch.from_numpy(numbers.astype(np.int64)).to(device=self.device)
 
     def _views(self, places: slice) -> dict[str, torch.Tensor]:
         """Windows that are seen in the bars."""
