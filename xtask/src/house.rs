@@ -179,7 +179,11 @@ impl Imports {
         for (module, named) in
             self.named.iter().filter(|(module, _)| module.len() > depth && module.starts_with(parent))
         {
-            let places = named.iter().map(|path| self.exported.get(path).unwrap_or(path));
+            // A module's path may be an item's, too: `tensor::fold` is a module and a function.
+            let places = named.iter().map(|path| match self.exported.get(path) {
+                Some(item) if !self.is_module(path) => item,
+                _ => path,
+            });
             let inside = places.filter(|path| path.len() > depth && path.starts_with(parent));
             let siblings = inside.filter(|path| path[depth] != module[depth] && self.is_module(&path[..=depth]));
             arrows.entry(&module[depth]).or_default().extend(siblings.map(|path| path[depth].as_str()));

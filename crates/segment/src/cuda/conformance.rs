@@ -9,8 +9,8 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Scope};
 use super::{GpuSegments, TensorGpu, TensorStream, plan_from_index, plan_from_offsets, plan_workspace_bytes};
 use crate::error::Result;
 use crate::tensor::{
-    self, Element, ElementType, Extremum, ExtremumOutput, Float, Fold, RowSegments, Schedule, Segments, Shape, Share,
-    Softmax, plan_len,
+    self, ElementType, Extremum, ExtremumOutput, FloatElement, Fold, RowSegments, Schedule, Segments, Shape, Share,
+    Softmax, TensorElement, plan_len,
 };
 
 /// A case by the name of what it asserts. It fails with the device's error, and panics where the
@@ -237,7 +237,7 @@ impl Operations for Gathers {
 
 /// Softmax of a type of floats. That in f64, and logarithms, are CUDA's and the host's library's,
 /// which differ in the last places.
-fn softmax<E: TestElement<Wide: Float>>(device: &Device) -> Result<()> {
+fn softmax<E: TestElement + FloatElement>(device: &Device) -> Result<()> {
     for (shuffle, columns) in EXAMPLES {
         let on = Example::new(device, shuffle, columns)?;
         let (x, d_y) = (numbers::<E>(on.rows_len()), numbers::<E>(on.rows_len()));
@@ -286,7 +286,7 @@ fn numbers<E: TestElement>(len: usize) -> Vec<E> {
 }
 
 /// Type of numbers that operations are tried on.
-trait TestElement: Element {
+trait TestElement: TensorElement {
     const TYPE: ElementType;
 
     /// The number of this type.

@@ -23,7 +23,7 @@ pub enum Extremum {
     Min,
 }
 
-/// Results of [`extremum`], both `[batches, segments, columns]`.
+/// Results of `extremum`, both `[batches, segments, columns]`.
 #[derive(Debug)]
 pub struct ExtremumOutput<'a, E> {
     /// The extrema.
@@ -32,16 +32,8 @@ pub struct ExtremumOutput<'a, E> {
     pub arguments: &'a mut [i64],
 }
 
-/// The extremum of each segment's rows and, where `base` is given, of its number there: `x`
-/// `[batches, rows, columns]`, `base` as the results.
-///
-/// The argument is the first of equal rows. A NaN is beyond all numbers, and the first is the
-/// argument. No row is the argument where the base is at least as good; an empty segment without
-/// base has 0.
-///
-/// # Panics
-/// If the lengths are not those of `shape` and the segments.
-pub fn extremum<E: Element>(
+/// `extremum` of one type of numbers.
+pub(super) fn extremum_rows<E: Element>(
     which: Extremum,
     segments: &Segments<'_>,
     shape: Shape,
@@ -59,13 +51,8 @@ pub fn extremum<E: Element>(
     }
 }
 
-/// The backward pass of [`extremum`]: `arguments` and `d_out` `[batches, segments, columns]` →
-/// `d_x` `[batches, rows, columns]`, where the row that is the argument has all of the gradient and
-/// the others 0.
-///
-/// # Panics
-/// If the lengths are not those of `shape` and the segments, and if a row is in two segments.
-pub fn extremum_backward<E: Element>(
+/// `extremum_backward` of one type of numbers.
+pub(super) fn extremum_rows_backward<E: Element>(
     segments: &Segments<'_>,
     shape: Shape,
     arguments: &[i64],

@@ -24,13 +24,8 @@ pub enum Fold {
     Product,
 }
 
-/// The fold of each segment's rows and, where `base` is given, of its number there: `x` `[batches,
-/// rows, columns]` → `out` `[batches, segments, columns]`, as `base`. A mean with a base is the sum
-/// of base and rows, divided by the number of rows.
-///
-/// # Panics
-/// If the lengths are not those of `shape` and the segments.
-pub fn fold<E: Element>(
+/// `fold` of one type of numbers.
+pub(super) fn fold_rows<E: Element>(
     fold: Fold,
     segments: &Segments<'_>,
     shape: Shape,

@@ -28,15 +28,8 @@ pub enum Share {
     Equal,
 }
 
-/// The row of each row's segment: `values` `[batches, segments, columns]` → `out` `[batches, rows,
-/// columns]`. Rows without a segment have 0.
-///
-/// With [`Share::Whole`] it is the backward pass of a sum, with [`Share::Equal`] of a mean.
-///
-/// # Panics
-/// If the lengths are not those of `shape` and the segments, and if an index is not below their
-/// number.
-pub fn gather<E: Element>(
+/// `gather` of one type of numbers.
+pub(super) fn gather_rows<E: Element>(
     share: Share,
     segments: &Segments<'_>,
     row_segments: RowSegments<'_>,

@@ -1,8 +1,8 @@
 //! Operations on tensors in memory that somebody else owns, PyTorch's for instance, on the CPU.
 //!
 //! `x` is `[batches, rows, columns]`, row-major, and `out` `[batches, segments, columns]`: the same
-//! [`Segments`] hold for every batch. Elements are those of [`Element`]; 16-bit floats are widened,
-//! reduced in f32 and rounded once.
+//! [`Segments`] hold for every batch. Numbers are of a [`TensorElement`]; 16-bit floats are
+//! widened, reduced in f32 and rounded once.
 //!
 //! Arithmetic is in a fixed order: a segment's rows as they lie, up to 512 of them one after the
 //! other; of a longer segment, each 512 rows give a row of intermediate results, and those are
@@ -15,6 +15,7 @@ mod extremum;
 mod fold;
 mod gather;
 mod levels;
+mod operations;
 mod parallel;
 mod segments;
 mod shared_rows;
@@ -23,11 +24,14 @@ mod softmax;
 mod tests;
 
 pub use element::{Element, ElementType, Float, Number};
-pub use extremum::{Extremum, ExtremumOutput, extremum, extremum_backward};
-pub use fold::{Fold, fold};
-pub use gather::{RowSegments, Share, gather};
+pub use extremum::{Extremum, ExtremumOutput};
+pub use fold::Fold;
+pub use gather::{RowSegments, Share};
+pub use operations::{
+    FloatElement, TensorElement, extremum, extremum_backward, fold, gather, softmax, softmax_backward,
+};
 pub use segments::{Segments, check_sorted, index_bound, plan_from_index, plan_from_offsets, plan_len};
-pub use softmax::{Softmax, softmax, softmax_backward};
+pub use softmax::Softmax;
 
 pub(crate) use levels::PIECE;
 pub(crate) use segments::check_count;

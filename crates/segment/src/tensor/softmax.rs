@@ -29,15 +29,8 @@ pub enum Softmax {
     },
 }
 
-/// Softmax of each segment's rows, each column for itself: `x` → `y`, both `[batches, rows,
-/// columns]`. Rows without a segment have 0.
-///
-/// A NaN or +∞ in a segment makes its whole column NaN, and so does a column of −∞ only.
-/// A −∞ beside numbers has 0. Rows are summed in order, those of each 512 for themselves.
-///
-/// # Panics
-/// If the lengths are not those of `shape`, and if a row is in two segments.
-pub fn softmax<E: Element<Wide: Float>>(
+/// `softmax` of one type of numbers.
+pub(super) fn softmax_rows<E: Element<Wide: Float>>(
     which: Softmax,
     segments: &Segments<'_>,
     shape: Shape,
@@ -50,12 +43,8 @@ pub fn softmax<E: Element<Wide: Float>>(
     segments.run(shape, schedule, &Forward { which, rows: SegmentRows { segments, shape }, x, to });
 }
 
-/// The backward pass of [`softmax`]: `y`, which it gave, and `d_y` → `d_x`, all `[batches, rows,
-/// columns]`: y (d_y − Σ y d_y), and d_y − exp(y) Σ d_y for the logarithm.
-///
-/// # Panics
-/// As [`softmax`].
-pub fn softmax_backward<E: Element<Wide: Float>>(
+/// `softmax_backward` of one type of numbers.
+pub(super) fn softmax_rows_backward<E: Element<Wide: Float>>(
     which: Softmax,
     segments: &Segments<'_>,
     shape: Shape,
