@@ -311,7 +311,7 @@ impl<'a> TickFile<'a> {
     }
 
     fn checked_price(&self, known: KnownPrices, keeps_prices: bool) -> Result<f64, TickFault> {
-        let KnownPrices { bid, ask, last } = known;
+        let (KnownPrices { bid, ask, last }, decimals) = (known, self.decimals);
         let needed = match self.price {
             TickPrice::Mid => [bid, ask],
             TickPrice::Bid => [bid, bid],
@@ -327,7 +327,8 @@ impl<'a> TickFile<'a> {
             return Err(TickFault::new(RowError::Inconsistent, "prices above 0"));
         }
         if self.price != TickPrice::Last && ask > 0.0 && ask < bid {
-            return Err(TickFault::new(RowError::Inconsistent, "an ask not below the bid"));
+            let expected = format!("an ask not below the bid, found {ask:.decimals$} below {bid:.decimals$}");
+            return Err(TickFault::new(RowError::Inconsistent, expected));
         }
         match self.price {
             // Half a digit more than both have.

@@ -223,7 +223,7 @@ fn defective_ticks_are_named_or_dropped_and_counted() {
         ("2018-01-01 00:00:01,0,1.6", RowError::Inconsistent, "prices above 0"),
         ("2018-01-01 00:00:01,-1.5,1.6", RowError::Inconsistent, "prices above 0"),
         ("2018-01-01 00:00:01,1.5,inf", RowError::Inconsistent, "prices above 0"),
-        ("2018-01-01 00:00:01,1.6,1.5", RowError::Inconsistent, "an ask not below the bid"),
+        ("2018-01-01 00:00:01,1.6,1.5", RowError::Inconsistent, "an ask not below the bid, found 1.5 below 1.6"),
         ("2017-12-31 23:59:59,1.5,1.6", RowError::Backward, "a time not before that of the tick above"),
     ] {
         let text = format!("time,bid,ask\n{good}\n{bad}\n{good}\n");
@@ -239,6 +239,11 @@ fn defective_ticks_are_named_or_dropped_and_counted() {
         let dropped = &summary.dropped[..];
         assert_eq!((dropped.len(), dropped[0].kind, dropped[0].rows, dropped[0].first_line), (1, kind, 1, 3), "{bad}");
     }
+    // An empty ask is the one before.
+    let kept = "<DATE>\t<TIME>\t<BID>\t<ASK>\t<LAST>\t<VOLUME>\t<FLAGS>\n\
+                2018.07.02\t00:00:01.113\t1.5\t1.60\t\t\t6\n2018.07.02\t00:00:02.113\t1.7\t\t\t\t2\n";
+    let error = read(kept, &TickOptions { zone: Some("UTC".parse().unwrap()), ..m1() }).unwrap_err().to_string();
+    assert!(error.contains("found 1.60 below 1.70"), "{error}");
     let skipped = "time,bid,ask\n2019-03-10 02:30:00,1.5,1.6\n";
     let new_york = TickOptions { zone: Some("America/New_York".parse().unwrap()), ..m1() };
     let error = read(skipped, &new_york).unwrap_err();
