@@ -7,7 +7,8 @@ use bytemuck::Pod;
 use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{
-    BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, FeatureList, FunctionInputs, Recipe, TableColumns,
+    BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, FeatureList, FunctionInputs, Recipe,
+    TableColumns, Zone,
 };
 use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
@@ -29,6 +30,8 @@ use crate::training::{Told, told};
 pub(crate) struct Columns {
     time_ns: Vec<u8>,
     is_utc: bool,
+    /// The clock of times that are not UTC; that of the recipe where there is none.
+    zone: Option<String>,
     columns: Vec<(String, Vec<u8>)>,
     time_columns: Vec<(String, Vec<u8>)>,
 }
@@ -42,14 +45,19 @@ fn named_numbers<T: Pod>(columns: Vec<(String, Vec<u8>)>) -> PyResult<Vec<(Strin
 #[pyfunction]
 pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>) -> PyResult<()> {
     process::check(py)?;
-    let Named(Columns { time_ns, is_utc, columns, time_columns }) = columns;
+    let Named(Columns { time_ns, is_utc, zone, columns, time_columns }) = columns;
     let time_ns: Vec<i64> = numbers(&time_ns)?;
     let columns: Vec<(String, Vec<f64>)> = named_numbers(columns)?;
     let columns: Vec<BarColumn<'_>> = columns.iter().map(|(name, values)| BarColumn { name, values }).collect();
     let time_columns: Vec<(String, Vec<i64>)> = named_numbers(time_columns)?;
     let time_columns: Vec<BarTimeColumn<'_>> =
         time_columns.iter().map(|(name, time_ns)| BarTimeColumn { name, time_ns }).collect();
-    let times = if is_utc { BarTimes::Utc } else { BarTimes::Wall };
+    let zone: Option<Zone> = zone.map(|zone| zone.parse()).transpose().map_err(Error::from).or_raise(py)?;
+    let times = match &zone {
+        _ if is_utc => BarTimes::Utc,
+        Some(zone) => BarTimes::WallIn(zone),
+        None => BarTimes::Wall,
+    };
     let bars = BarColumns { time_ns: &time_ns, times, columns: &columns, time_columns: &time_columns };
     py.detach(|| bars.write_csv(&path)).or_raise(py)
 }
@@ -88,12 +96,13 @@ pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<St
     Ok((columns, frames, features))
 }
 
-/// The clock that was stated for the bars of a series file.
+/// The clock of the bars of a series file, and whether it was stated; `None` for files of several
+/// clocks, and for times with offsets.
 #[pyfunction]
-pub(crate) fn stated_zone(py: Python<'_>, path: PathBuf) -> PyResult<Option<String>> {
+pub(crate) fn bar_clock(py: Python<'_>, path: PathBuf) -> PyResult<Option<(String, bool)>> {
     process::check(py)?;
-    let zone = py.detach(|| Recipe::stated_zone(&path)).or_raise(py)?;
-    Ok(zone.map(|zone| zone.to_string()))
+    let clock = py.detach(|| Recipe::clock(&path)).or_raise(py)?;
+    Ok(clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)))
 }
 
 /// Recipe of a series of files of bars.

@@ -30,8 +30,8 @@ mod training;
 mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
-        append, bar_columns, bars_of_ticks, build_graphs, doctor, feature_columns, feature_names, function_inputs,
-        ingest, leak, replay_memory, stated_zone, synthesize, write_bars,
+        append, bar_clock, bar_columns, bars_of_ticks, build_graphs, doctor, feature_columns, feature_names,
+        function_inputs, ingest, leak, replay_memory, synthesize, write_bars,
     };
     #[pymodule_export]
     use crate::context::context_bars;

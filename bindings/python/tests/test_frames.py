@@ -130,6 +130,48 @@ class Frames(InFolder):
         expected = mb.ingest(frame[:9000], symbol="EURUSD", **BARS).append(frame[9000:])
         self.assertEqual(ds.fingerprint(), expected.fingerprint())
 
+    def test_times_are_by_the_clock_that_the_files_before_told(self) -> None:
+        # The weeks of a broker's export tell its clock. A frame of later days came as UTC.
+        frame = self.frame(28)
+        known, later = frame[:26000], frame[26000:]
+        broker = (frame["time"].dt.tz_convert("America/New_York") + pandas.Timedelta(hours=7)).dt.tz_localize(None)
+        wall = frame.assign(time=broker)
+        export = wall[:26000].drop(columns=["time", "volume"]).rename(columns=lambda name: f"<{name.upper()}>")
+        export.insert(0, "<DATE>", broker[:26000].dt.strftime("%Y.%m.%d"))
+        export.insert(1, "<TIME>", broker[:26000].dt.strftime("%H:%M:%S"))
+        export = export.assign(**{"<TICKVOL>": known["volume"], "<VOL>": 0, "<SPREAD>": 2})
+        export.to_csv(self.folder / "broker.csv", sep="\t", index=False)
+        options = {**BARS, "features": ["log_return", "body", "day_sin"], "symbol": "EURUSD"}
+
+        def made(name: str) -> mb.Dataset:
+            return mb.ingest(self.folder / "broker.csv", out=self.folder / name, **options)
+
+        expected = mb.ingest(known, **options).append(later)
+        ds = made("ds.h5")
+        run = mb.train(ds, {"model": {"hidden": 4, "layers": 1}}, out=self.folder / "run", max_steps=2)
+        followed = [[forecast.time for forecast in run.follow(bars)] for bars in (wall[26000:], later)]
+        self.assertEqual(followed[0], followed[1])
+        self.assertGreater(len(followed[0]), 1000)
+        self.assertEqual(ds.append(wall[26000:]).fingerprint(), expected.fingerprint())
+        utc = later.assign(time=later["time"].dt.tz_localize(None))
+        self.assertEqual(made("utc.h5").append(utc, zone="UTC").fingerprint(), expected.fingerprint())
+
+        # Bars that were ingested by themselves have scalers of their own.
+        other = mb.ingest(later, out=self.folder / "other.h5", **options)
+        with self.assertLogs("megabatch", "WARNING") as logged:
+            run.predict(other)
+        self.assertRegex("\n".join(logged.output), r"other.h5: the features of EURUSD were scaled by .* \(M1, M5\)")
+        with self.assertNoLogs("megabatch", "WARNING"):
+            run.predict(mb.open(self.folder / "ds.h5"), samples=range(4), changed_data=True)
+        test = other.split()[2]
+        for call, text in (
+            (lambda: run.predict(other, samples=np.arange(len(other)) % 2), "a mask is of bool"),
+            (lambda: run.predict(test, part="train"), "the data are the part test already"),
+            (lambda: run.evaluate(test, part="train"), "the data are the part test already"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, text):
+                call()
+
     def test_several_instruments(self) -> None:
         frame = self.frame()
         one, other = frame.assign(symbol="AAA"), frame.assign(symbol="BBB")

@@ -113,12 +113,16 @@ class OnDevice(InFolder):
     def test_what_cannot_be_is_named(self) -> None:
         ds = self.series()
         wrong: Any = "float13"
+        none: Any = None
         for call, kind, text in (
             (lambda: ds.tensors("gpu"), mb.ConfigError, "device is 'gpu': expected cpu, or a GPU of NVIDIA: cuda"),
             (lambda: ds.tensors(dtype=wrong), mb.ConfigError, r"torch.bfloat16 or None; .* becomes float64 by .double\(\)"),
             (lambda: ds.tensors("xpu"), mb.ConfigError, "expected cpu"),
             (lambda: ds.tensors().windows([0, 400]), IndexError, "from 0 to 400: there are 400 samples"),
             (lambda: ds.tensors().windows([-1]), IndexError, "from -1 to -1"),
+            (lambda: ds.tensors().windows([2.9, 0.1]), mb.ConfigError, "^places=.* a list of whole numbers or a mask"),
+            (lambda: ds[[[1, 2], [3, 4]]], mb.ConfigError, "^samples=.* a list of whole numbers or a mask"),
+            (lambda: ds[none], mb.ConfigError, "^samples=None"),
             (lambda: ds.tensors().windows([True, False]), mb.ConfigError, "^places=.* each of the 400 samples"),
             (lambda: self.series(layout="windows").tensors(), mb.ConfigError, "ChunkDataLoader"),
         ):

@@ -510,7 +510,7 @@ pub enum Error {
 
     /// An instrument has not enough bars for one sample.
     #[error(
-        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes, or features that look back less far{}",
+        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, a shorter horizon, shorter windows or fewer timeframes, or features that look back less far{}",
         LongestOf { segments: *segments, longest: *longest },
         Shortages(shortages),
         if *segments > 1 { ", or span longer holes" } else { "" }

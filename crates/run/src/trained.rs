@@ -22,7 +22,7 @@ use crate::run_folder::RunFolder;
 use crate::setup::computing::{Computing, DeviceRequest};
 use crate::setup::settings::{loss, precision, recurrent_config, streams, threads};
 use crate::setup::{data_path, free_memory_bytes};
-use crate::text::utc;
+use crate::text::{plural, utc};
 
 /// Which checkpoint of a run is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,6 +156,9 @@ impl Trained {
         let mut notes: Vec<String> = skip_reason.into_iter().collect();
         if instruments == Instruments::Doubted {
             notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
+        }
+        if let Some(doubt) = doubt_scalers(&meaning_in_training(&folder), &data.meaning()?, data.path()) {
+            host.observer.note(&doubt);
         }
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }
@@ -322,6 +325,21 @@ pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Opt
             "the model was trained on {ours} and is used on {named}; --allow-other-instruments says that it is meant"
         )
     })
+}
+
+/// A note on data whose features were scaled by other numbers than those of training.
+pub(crate) fn doubt_scalers(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
+    let others = trained.other_scalers(found);
+    let (first, timeframes) = others.first()?;
+    let more = match others.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {}", plural(more, "other instrument")),
+    };
+    Some(format!(
+        "note: {}: the features of {first}{more} were scaled by the numbers of this file's own bars, not by those of training ({}): the model sees other inputs than it learned. A series that bars are appended to keeps its scalers",
+        path.display(),
+        timeframes.join(", ")
+    ))
 }
 
 /// Names of the inputs and targets that a run was trained on.

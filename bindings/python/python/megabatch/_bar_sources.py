@@ -92,6 +92,17 @@ class FrameBars:
         """Every symbol, once."""
         return list(dict.fromkeys(symbol for bars in self._sides.values() for symbol in bars))
 
+    def are_utc(self) -> bool:
+        """True if all times have a zone."""
+        return all(bars.is_utc for side in self._sides.values() for bars in side.values())
+
+    def by_clock(self, zone: str | None) -> FrameBars:
+        """The same bars, whose times without a zone are by the clock `zone`."""
+        def read(side: Mapping[str, _frames.Bars]) -> dict[str, _frames.Bars]:
+            return {symbol: dataclasses.replace(bars, zone=zone) for symbol, bars in side.items()}
+
+        return FrameBars({name: read(side) for name, side in self._sides.items()})
+
     @contextlib.contextmanager
     def written(self, folder: BarsFolder) -> Iterator[SourcePaths]:
         """Paths of the bars, as `BarsFolder.with_files` writes them."""

@@ -42,12 +42,20 @@ class Bars:
     """The rows of the frame that they are, counted from 0."""
     time_columns: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
     """Further columns of times on the same clock, ns since 1970."""
+    zone: str | None = None
+    """The clock of times that are not UTC; that of the series where there is none."""
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
         columns = [(name, values.tobytes()) for name, values in self.columns.items()]
         times = [(name, values.tobytes()) for name, values in self.time_columns.items()]
-        return {"time_ns": self.time_ns.tobytes(), "is_utc": self.is_utc, "columns": columns, "time_columns": times}
+        return {
+            "time_ns": self.time_ns.tobytes(),
+            "is_utc": self.is_utc,
+            "zone": self.zone,
+            "columns": columns,
+            "time_columns": times,
+        }
 
     def with_row(self, error: DataError, lines_before: int = 0, name: str = "the frame") -> DataError:
         """An error in a file of these bars, which stand after a header and as many other lines, with the row that it
@@ -64,7 +72,7 @@ class Bars:
         """The bars in some of these rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         times = {name: values[rows] for name, values in self.time_columns.items()}
-        return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times)
+        return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times, self.zone)
 
 
 @dataclasses.dataclass(frozen=True)

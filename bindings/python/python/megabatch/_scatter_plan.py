@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from . import _scatter_operators as operators
@@ -37,7 +38,7 @@ class Plan:
 
     def _dim(self, name: str, src: Tensor, dim: int, size: int, out: Tensor | None = None) -> int:
         check(name, src, self.index, out)
-        if self._index_version() != self._version:
+        if not torch.compiler.is_compiling() and self._index_version() != self._version:
             raise ConfigError(f"{name}: the index has changed since the plan was made: make another")
         dim = dimension(name, dim, src.dim())
         if src.shape[dim] != size:

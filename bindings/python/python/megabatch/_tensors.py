@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ._arguments import mask_places
+from ._arguments import mask_places, wrong
 from ._devices import DEVICE_SHARE_MAX, DeviceName, checked_device, free_bytes, require_dtype
 from .errors import CapacityError, ConfigError
 
@@ -124,8 +124,10 @@ class SeriesTensors:
         numbers = np.asarray(places.to(device="cpu") if isinstance(places, torch.Tensor) else places)
         if numbers.dtype == np.bool_:
             numbers = mask_places(numbers, "places", len(self), "samples")
+        elif numbers.ndim > 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise wrong(places, "places", "a slice, a list of whole numbers or a mask")
         elif numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
-            raise IndexError(f"places go from {numbers.min()} to {numbers.max()}: there are {len(self)} samples")
+            raise IndexError(f"places go from {numbers.min()} to {numbers.max()}: there are {len(self)} samples, counted from 0")
         return torch.from_numpy(numbers.astype(np.int64)).to(device=self.device)
 
     def _views(self, places: slice) -> dict[str, torch.Tensor]:

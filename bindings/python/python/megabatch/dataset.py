@@ -299,7 +299,8 @@ class Dataset:
 
         `bars`, or `bid` and `ask`, are those of `ingest`. They may overlap the bars of before, where they are equal.
         Scalers and options stay, and none need be stated again. The files that the series was made of are read again; a
-        frame adds one to the folder beside the series.
+        frame adds one to the folder beside the series. Its times without a zone are by the clock of the series; `zone`
+        names another one, unless the series was made with one.
         """
         self._require_whole("append")
         # A file of one instrument has its symbol alone.
@@ -324,6 +325,10 @@ class Dataset:
                 f"its own: ingest all bars anew",
                 column="symbol",
             )
+        clock = _megabatch.bar_clock(self._path)
+        # Where a clock was stated, options have it.
+        if not frames.are_utc() and (clock is None or not clock[1]):
+            frames = frames.by_clock(named.pop("zone", None) or (clock and clock[0]))
         folder = BarsFolder(self._path)
         before = folder.files()
         with frames.written(folder) as (files, sides):
@@ -382,6 +387,11 @@ class Dataset:
                 f"dataset[dataset.sample_instruments == {index}]",
                 key="samples",
             )
+        if not isinstance(samples, slice):
+            places = np.asarray(samples)
+            is_mask = places.dtype.kind == "b" and places.ndim == 1
+            if not is_mask and (places.ndim > 1 or (places.size and places.dtype.kind not in "iu")):
+                raise _arguments.wrong(samples, "samples", "a whole number, a slice, a list of whole numbers or a mask")
         chosen = np.atleast_1d(self.indices[samples])
         part = self._chosen(chosen.astype(np.int64))
         if not len(part):

@@ -42,6 +42,14 @@ class DataModule(LightningDataModule):
         self._training: Any = None
         self._ranks = (0, 0)
 
+    def __repr__(self) -> str:
+        parts = {"train": self.train_part, "validation": self.validation_part, "test": self.test_part}
+        counts = ", ".join(f"{name} {len(part)}" for name, part in parts.items())
+        return f"<megabatch.lightning.DataModule {self.train_part.path}: samples of {counts}; batches of {self.batch_size}>"
+
+    # Lightning's own asks each loader for its dataset.
+    __str__ = __repr__
+
     def _process(self) -> tuple[int, int]:
         """The number of this process among those of the trainer, and their number."""
         trainer: Any = getattr(self, "trainer", None)

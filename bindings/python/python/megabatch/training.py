@@ -475,8 +475,9 @@ class Run:
     ) -> Evaluation:
         """Errors by horizon beside those of baselines, on the part that the model did not see: `train`, `validation`,
         `test` or `all`. A part of a dataset names itself. Of a run of several folds, the errors of each."""
+        _require_one_part(data, part)
         if isinstance(data, Dataset) and data.part is not None:
-            part = part or data.part
+            part = data.part
         _check_part(part)
         file = _path_of(data, "evaluate")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
@@ -513,6 +514,7 @@ class Run:
             return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in self.folds])
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
+        _require_one_part(data, part)
         chosen = None
         if samples is not None and not is_latest:
             chosen = self._chosen(samples, data)
@@ -540,6 +542,12 @@ class Run:
                 )
             chosen: npt.NDArray[np.int64] = whole.indices[numbers]
             return chosen
+        if numbers.ndim == 1 and len(numbers) > 2 and numbers.dtype.kind in "iu" and numbers.max() <= 1:
+            raise ConfigError(
+                f"samples are {len(numbers)} times 0 or 1: samples 0 and 1 again and again; a mask is of bool, such as "
+                f"samples == 1",
+                key="samples",
+            )
         if numbers.size and (numbers.dtype.kind not in "iu" or numbers.ndim > 1 or numbers.min() < 0):
             raise ConfigError(
                 f"samples is {reprlib.repr(samples)}: expected numbers of samples from 0 on, such as range(24), a mask with a "
@@ -633,7 +641,8 @@ class Run:
         `context` are frames of the other instruments among the data's features, from the first bar of the history on.
         Bars that come after their last see its values.
 
-        Times without a zone are by the clock `zone`, else by the one that was stated for the data, else UTC.
+        Times without a zone are by the clock `zone`, else by that of the data, else, where their files have several,
+        UTC.
 
         Iterating over the answer gives the forecasts for `bars`, a frame or bars one by one; without them, `push`
         takes the next bar.
@@ -641,7 +650,7 @@ class Run:
         _arguments.require_text(symbol, "symbol", "the name of one instrument")
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
         path = self._data_path(data, "follow")
-        zone = zone or _stated_zone(path)
+        zone = zone or _clock(path)
         call = {
             "run": self.path,
             "data": _path_of(data, "follow"),
@@ -656,12 +665,13 @@ class Run:
         return Follower(_megabatch.Follower(call), bars, symbol, zone)
 
 
-def _stated_zone(data: str | None) -> str | None:
-    """The clock that was stated for the bars of a series file. Opening the follower tells what is wrong with another."""
+def _clock(data: str | None) -> str | None:
+    """The clock of the bars of a series file. Opening the follower tells what is wrong with another."""
     if data is None:
         return None
     with contextlib.suppress(MegabatchError):
-        return _megabatch.stated_zone(data)
+        clock = _megabatch.bar_clock(data)
+        return clock and clock[0]
     return None
 
 
@@ -688,6 +698,15 @@ def _functions_of(
 def _check_part(part: str | None) -> None:
     if part not in (None, "train", "validation", "test", "all"):
         raise ConfigError(f"part={part}: expected train, validation, test or all", key="part")
+
+
+def _require_one_part(data: _Data, part: str | None) -> None:
+    """Refuses a part of another part."""
+    if isinstance(data, Dataset) and part is not None and data.part not in (None, part):
+        raise ConfigError(
+            f"part={part}: the data are the part {data.part} already; give all samples, mb.open({str(data.path)!r})",
+            key="part",
+        )
 
 
 def _is_last(checkpoint: str) -> bool:

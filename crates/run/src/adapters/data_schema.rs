@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use megabatch_chunk_io::{AttributeValue, SeriesFile, Source};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::Result;
 
@@ -19,6 +20,13 @@ pub(crate) struct DataSchema {
     target_kind: Option<String>,
     /// Names of the instruments.
     instruments: Vec<String>,
+    /// Size of a pip, of one instrument whose targets are in pips.
+    #[serde(default)]
+    pip_size: Option<String>,
+    /// By instrument and timeframe: a hash of the centres and scales of the features. Empty in
+    /// plans of before.
+    #[serde(default)]
+    scalers: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl DataSchema {
@@ -43,6 +51,16 @@ impl DataSchema {
         if let (true, Some(AttributeValue::Text(symbol))) = (meaning.instruments.is_empty(), file.attribute("symbol")?)
         {
             meaning.instruments.push(symbol);
+        }
+        meaning.pip_size = file.attribute("pip_size")?.map(|size| size.to_string());
+        for timeframe in file.timeframes() {
+            let Some(scaler) = timeframe.scaler().filter(|scaler| scaler.kind != "none") else { continue };
+            let features = timeframe.feature_names().len().max(1);
+            let rows = scaler.center.chunks(features).zip(scaler.scale.chunks(features));
+            for (instrument, (center, scale)) in meaning.instruments.iter().zip(rows) {
+                let hashes = meaning.scalers.entry(instrument.clone()).or_default();
+                hashes.insert(timeframe.name().to_owned(), scaler_hash(center, scale));
+            }
         }
         Ok(meaning)
     }
@@ -70,6 +88,18 @@ impl DataSchema {
         other.instruments.iter().filter(|name| !self.instruments.contains(name)).map(String::as_str).collect()
     }
 
+    /// The instruments of `other` whose features were scaled by other numbers here, and the
+    /// timeframes of those of the first of them.
+    pub(crate) fn other_scalers<'o>(&self, other: &'o DataSchema) -> Vec<(&'o str, Vec<&'o str>)> {
+        let differing = |(instrument, theirs): (&'o String, &'o BTreeMap<String, String>)| {
+            let ours = self.scalers.get(instrument)?;
+            let differs = |(timeframe, hash): &(&String, &String)| ours.get(*timeframe).is_some_and(|own| own != *hash);
+            let timeframes: Vec<&str> = theirs.iter().filter(differs).map(|(name, _)| name.as_str()).collect();
+            (!timeframes.is_empty()).then_some((instrument.as_str(), timeframes))
+        };
+        other.scalers.iter().filter_map(differing).collect()
+    }
+
     /// Names of the instruments.
     pub(crate) fn instruments(&self) -> &[String] {
         &self.instruments
@@ -94,8 +124,21 @@ impl DataSchema {
             }
             _ => None,
         };
-        features.chain(scaling).chain(targets).next()
+        let pips = match (&self.pip_size, &other.pip_size) {
+            (Some(ours), Some(theirs)) if ours != theirs && self.instruments == other.instruments => {
+                Some(format!("a pip was {ours} in training and is {theirs} here"))
+            }
+            _ => None,
+        };
+        features.chain(scaling).chain(targets).chain(pips).next()
     }
+}
+
+/// A hash of the centres and scales of an instrument's features.
+fn scaler_hash(center: &[f64], scale: &[f64]) -> String {
+    let mut hasher = Xxh3::new();
+    center.iter().chain(scale).for_each(|number| hasher.update(&number.to_bits().to_le_bytes()));
+    format!("{:016x}", hasher.digest())
 }
 
 #[cfg(test)]
@@ -108,7 +151,27 @@ mod tests {
             scaling: [("M1".to_owned(), scaling.to_owned())].into(),
             target_kind: Some(target_kind.to_owned()),
             instruments: vec!["EURUSD".to_owned()],
+            ..DataSchema::default()
         }
+    }
+
+    #[test]
+    fn other_scalers_are_named_and_another_pip_is_refused() {
+        let with = |scale: f64| {
+            let hashes =
+                [("H1".to_owned(), scaler_hash(&[1.0], &[2.0])), ("M1".to_owned(), scaler_hash(&[0.0], &[scale]))];
+            let scalers = [("EURUSD".to_owned(), BTreeMap::from(hashes))].into();
+            DataSchema { scalers, pip_size: Some(scale.to_string()), ..meaning("range", "robust", "cumulative") }
+        };
+        let ours = with(0.5);
+        assert_eq!(ours.other_scalers(&with(0.5)), []);
+        assert_eq!(ours.other_scalers(&with(0.25)), [("EURUSD", vec!["M1"])]);
+        assert_eq!(ours.difference(&with(0.25)).as_deref(), Some("a pip was 0.5 in training and is 0.25 here"));
+        let other_instrument = DataSchema { instruments: vec!["USDJPY".to_owned()], ..with(0.25) };
+        assert_eq!(ours.difference(&other_instrument), None);
+        // A plan of before.
+        let before = meaning("range", "robust", "cumulative");
+        assert_eq!((before.other_scalers(&ours).len(), before.difference(&ours)), (0, None));
     }
 
     #[test]

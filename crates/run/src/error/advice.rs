@@ -36,6 +36,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::BadRow { .. } => {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }
+        BarsError::UnknownFormat { .. } => "among other files, `--on-error skip` leaves such a one out and names it",
         BarsError::Ticks { .. } => "`megabatch ticks` makes bars of them",
         BarsError::Tick(error) => return tick_advice(error),
         BarsError::Crossed { .. } => "`--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
@@ -56,8 +57,10 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
             "use `--symbol` where a file's name does not tell the pair, else `--target log_return` or `--pip-size`"
         }
         BarsError::UnknownBase { .. } | BarsError::WrongBase { .. } | BarsError::ShorterBars { .. } => "use `--base`",
-        BarsError::TooShort { segments, .. } if *segments > 1 => "use `--timeframes`, `--features` or `--longest-hole`",
-        BarsError::TooShort { .. } => "use `--timeframes` or `--features`",
+        BarsError::TooShort { segments, .. } if *segments > 1 => {
+            "use `--timeframes`, `--features`, `--horizon` or `--longest-hole`"
+        }
+        BarsError::TooShort { .. } => "use `--timeframes`, `--features` or `--horizon`",
         BarsError::TooFewToFit { .. } => {
             "use `--on-error skip`, which leaves it out, `--train-fraction` or `--scaling none`"
         }

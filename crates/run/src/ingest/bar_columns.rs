@@ -5,6 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use megabatch_atomic_file as atomic_file;
+use megabatch_bars::Zone;
 
 use crate::error::{Error, Result};
 
@@ -14,7 +15,7 @@ pub struct BarColumns<'a> {
     /// Time of each bar, ns since 1970.
     pub time_ns: &'a [i64],
     /// Meaning of the times.
-    pub times: BarTimes,
+    pub times: BarTimes<'a>,
     /// Prices, and other numbers that a file may have.
     pub columns: &'a [BarColumn<'a>],
     /// Further columns of times, on the same clock.
@@ -40,12 +41,14 @@ pub struct BarColumn<'a> {
 }
 
 /// Clock of times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BarTimes {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BarTimes<'a> {
     /// UTC.
     Utc,
     /// Wall-clock time, in the zone of the recipe.
     Wall,
+    /// Wall-clock time, in a zone that the header names.
+    WallIn(&'a Zone),
 }
 
 impl BarColumns<'_> {
@@ -70,7 +73,10 @@ impl BarColumns<'_> {
 
     fn to_csv(self) -> io::Result<Vec<u8>> {
         let mut text = Vec::with_capacity(self.time_ns.len() * (24 + 9 * self.columns.len()));
-        text.extend_from_slice(b"datetime");
+        match self.times {
+            BarTimes::WallIn(zone) => write!(text, "datetime ({zone})")?,
+            _ => text.extend_from_slice(b"datetime"),
+        }
         let names = self.columns.iter().map(|column| column.name);
         let names = names.chain(self.time_columns.iter().map(|column| column.name));
         names.into_iter().try_for_each(|name| write!(text, ",{name}"))?;
@@ -96,7 +102,7 @@ impl BarColumns<'_> {
         let time = Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
         match self.times {
             BarTimes::Utc => write!(text, "{time}"),
-            BarTimes::Wall => write!(text, "{}", time.to_string().trim_end_matches('Z')),
+            BarTimes::Wall | BarTimes::WallIn(_) => write!(text, "{}", time.to_string().trim_end_matches('Z')),
         }
     }
 }
@@ -125,6 +131,11 @@ mod tests {
         for (read, written) in [(&bars.open, &open), (&bars.high, &high), (&bars.low, &low), (&bars.volume, &volume)] {
             assert_eq!(read, written);
         }
+        let zone = "new-york+7".parse().unwrap();
+        BarColumns { times: BarTimes::WallIn(&zone), ..columns }.write_csv(&path).unwrap();
+        let bars = megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap().bars;
+        // New York's winter is five hours behind UTC.
+        assert_eq!(bars.open_time[0], time_ns[0] - 2 * 3_600_000_000_000);
         let short = [BarColumn { name: "high", values: &high[1..] }];
         let wrong = BarColumns { columns: &short, ..columns };
         assert!(wrong.write_csv(&path).unwrap_err().to_string().contains("column high has 199 rows"));

@@ -30,7 +30,7 @@ pub use megabatch_bars::{
     SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, name_in_context, shared_features,
 };
 pub use recipe::{
-    Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
+    BarClock, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
 };
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub use series::ingest;

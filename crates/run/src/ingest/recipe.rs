@@ -11,6 +11,7 @@ mod streamed;
 mod windows;
 mod words;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
@@ -29,6 +30,15 @@ pub use lists::{ContextFile, FeatureList, PipSizes, column_name, symbol_name};
 pub(crate) use recordings::Recordings;
 pub(crate) use streamed::{StreamedRecordings, fit, instruments_of};
 pub use windows::{SampleRange, Windows};
+
+/// The clock of bars whose times have no offset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BarClock {
+    /// Its zone.
+    pub zone: Zone,
+    /// True if the user stated it, false if it was told by the files.
+    pub is_stated: bool,
+}
 
 /// Bars, windows, features and targets of a series file.
 #[derive(Clone, Debug, PartialEq)]
@@ -274,12 +284,22 @@ impl Recipe {
         }
     }
 
-    /// The clock that was stated for the bars of the series file at `path`.
+    /// The clock of the bars of the series file at `path`: the one that was stated, else the one
+    /// that all its files were read by. `None` where these have several, or offsets with their
+    /// times.
     ///
     /// # Errors
     /// A data error for a file that `ingest` did not write.
-    pub fn stated_zone(path: &Path) -> Result<Option<Zone>> {
-        Ok(Recipe::from_file(path)?.1.zone)
+    pub fn clock(path: &Path) -> Result<Option<BarClock>> {
+        let (provenance, recipe) = Recipe::from_file(path)?;
+        if let Some(zone) = recipe.zone {
+            return Ok(Some(BarClock { zone, is_stated: true }));
+        }
+        let instruments = provenance["instruments"].as_array().into_iter().flatten();
+        let files = instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten());
+        let zones: BTreeSet<Option<&str>> = files.map(|file| file["zone"].as_str()).collect();
+        let zone = zones.first().copied().flatten().filter(|_| zones.len() == 1);
+        Ok(zone.map(|zone| zone.parse().map(|zone| BarClock { zone, is_stated: false })).transpose()?)
     }
 
     /// The account of its bars in the series file at `path`, and the recipe in it.

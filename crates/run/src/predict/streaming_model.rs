@@ -24,7 +24,8 @@ use crate::run_folder::RunFolder;
 use crate::setup::data_path;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file,
+    CheckpointChoice, Instruments, doubt_instruments, doubt_scalers, meaning_in_training, require_meaning,
+    trained_model, weights_file,
 };
 
 /// A model that follows bars.
@@ -121,6 +122,9 @@ impl StreamingModel {
         if request.instruments == Instruments::Doubted
             && let Some(doubt) = doubt_instruments(&meaning_in_training(&folder), &meaning)
         {
+            host.observer.note(&doubt);
+        }
+        if let Some(doubt) = doubt_scalers(&meaning_in_training(&folder), &meaning, &data) {
             host.observer.note(&doubt);
         }
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
