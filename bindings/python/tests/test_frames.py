@@ -184,6 +184,8 @@ class Frames(InFolder):
         self.assertEqual(only.fingerprint(), mb.ingest(frame, symbol="AAA", **BARS).fingerprint())
         with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC"):
             mb.ingest(one, symbol="CCC", **BARS)
+        with self.assertRaisesRegex(mb.DataError, "no frame has the symbol CCC; there are AAA, BBB"):
+            mb.ingest({"AAA": frame, "BBB": frame}, symbol="CCC", **BARS)
         with self.assertRaisesRegex(mb.DataError, "a name that a file may have"):
             mb.ingest({"A/B": frame}, **BARS)
 

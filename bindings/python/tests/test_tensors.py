@@ -114,6 +114,7 @@ class OnDevice(InFolder):
         ds = self.series()
         wrong: Any = "float13"
         none: Any = None
+        share: Any = 0.8
         for call, kind, text in (
             (lambda: ds.tensors("gpu"), mb.ConfigError, "device is 'gpu': expected cpu, or a GPU of NVIDIA: cuda"),
             (lambda: ds.tensors(dtype=wrong), mb.ConfigError, r"torch.bfloat16 or None; .* becomes float64 by .double\(\)"),
@@ -123,6 +124,9 @@ class OnDevice(InFolder):
             (lambda: ds.tensors().windows([2.9, 0.1]), mb.ConfigError, "^places=.* a list of whole numbers or a mask"),
             (lambda: ds[[[1, 2], [3, 4]]], mb.ConfigError, "^samples=.* a list of whole numbers or a mask"),
             (lambda: ds[none], mb.ConfigError, "^samples=None"),
+            (lambda: ds["M5"], mb.ConfigError, r"the windows of a timeframe are dataset\[:8\]\['M5'\]$"),
+            (lambda: ds.split(share), mb.ConfigError, r"fractions are \[0.8\]: expected three"),
+            (lambda: mb.plan(ds, model=16), mb.ConfigError, "^model=16: expected a dictionary of the settings that begin"),
             (lambda: ds.tensors().windows([True, False]), mb.ConfigError, "^places=.* each of the 400 samples"),
             (lambda: self.series(layout="windows").tensors(), mb.ConfigError, "ChunkDataLoader"),
         ):

@@ -385,6 +385,11 @@ class Training(InFolder):
             ({**weights, name: "text"}, f"^weights: {name} is a str"),
             ({**weights, name: weights[name][:-1]}, f"^weights: the tensors(.|\n)*{name}"),
             ({key: own for key, own in weights.items() if key != name}, f"^weights: the tensors(.|\n)*{name}"),
+            ({f"model.{key}": own for key, own in weights.items()}, r"\n  without 'model.' before their names: "),
+            (
+                {key.replace("lstm.M1.", "lstm."): own for key, own in weights.items()},
+                r"\n  weights of the recurrence name their timeframe: lstm.M1.\w+ in place of lstm.\w+$",
+            ),
             ({"model": weights, "epoch": 3}, r"weights has model, epoch, .* give weights\['model'\]"),
             ({}, "weights is an empty dictionary"),
             (FakeModule(), r"weights is a module, FakeModule: give module.state_dict\(\)"),

@@ -114,7 +114,15 @@ def by_symbol(
     column of times `label_end`; those of `unnamed` where nothing tells the instrument."""
     if isinstance(frame, Mapping):
         # A lazy frame is collected once.
-        frames = {str(name): own.collect() if hasattr(own, "collect") else own for name, own in frame.items()}
+        frames = {
+            str(name): own.collect() if hasattr(own, "collect") else own
+            for name, own in frame.items()
+            if symbol in (None, str(name))
+        }
+        if not frames and symbol is not None:
+            raise DataError(
+                f"no frame has the symbol {symbol}; there are {', '.join(map(str, frame))}", column="symbol", found=symbol
+            )
         if columns:
             _require_everywhere(_tables(frames), columns)
         all_bars: dict[str, Bars] = {}

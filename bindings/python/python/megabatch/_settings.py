@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
@@ -39,6 +40,8 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, Mapping) and "." not in key:
             for inner, own in value.items():
                 flat[f"{key}.{inner}"] = text(own, f"{key}.{inner}")
+        elif key in Settings.__annotations__ and "." not in key:
+            raise ConfigError(f"{key}={reprlib.repr(value)}: expected a dictionary of the settings that begin with {key}", key=key)
         else:
             flat[key] = text(value, key)
     return flat

@@ -81,8 +81,25 @@ def told_as(name: str, given: Any, file: Any) -> Iterator[None]:
         raise type(error)(text + _fitting(text), **fields) from None
 
 
+def _renamed(text: str) -> str | None:
+    """How to rename the weights, where it is their names that differ."""
+    missing = re.findall(r"(\S+): missing", text)
+    for found in re.findall(r"(\S+): not known", text):
+        for name in missing:
+            if found.endswith(f".{name}"):
+                prefix = found.removesuffix(name)
+                return f"without {prefix!r} before their names: {{key.removeprefix({prefix!r}): w for key, w in weights.items()}}"
+            first, _, rest = found.partition(".")
+            if name.startswith(f"{first}.") and name.endswith(f".{rest}") and name.count(".") == found.count(".") + 1:
+                timeframe = name.removeprefix(f"{first}.").removesuffix(f".{rest}")
+                return f"weights of the recurrence name their timeframe: {first}.{timeframe}.{rest} in place of {found}"
+    return None
+
+
 def _fitting(text: str) -> str:
-    """The settings of the model that fit weights which were refused."""
+    """The names or the settings of the model that fit weights which were refused."""
+    if renamed := _renamed(text):
+        return f"\n  {renamed}"
     model = {}
     if hidden := re.search(r"weight_hh_l0: expected \[\d+, (\d+)\], found \[\d+, (\d+)\]", text):
         if hidden[1] != hidden[2]:

@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -382,11 +382,10 @@ class Dataset:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
         if isinstance(samples, str):
             index = f"dataset.instruments.index({samples!r})"
-            raise ConfigError(
-                f"samples are chosen by their places, and {samples!r} is none; those of an instrument are "
-                f"dataset[dataset.sample_instruments == {index}]",
-                key="samples",
-            )
+            advice = f"those of an instrument are dataset[dataset.sample_instruments == {index}]"
+            if samples in self.timeframes:
+                advice = f"the windows of a timeframe are dataset[:8][{samples!r}]"
+            raise ConfigError(f"samples are chosen by their places, and {samples!r} is none; {advice}", key="samples")
         if not isinstance(samples, slice):
             places = np.asarray(samples)
             is_mask = places.dtype.kind == "b" and places.ndim == 1
@@ -425,7 +424,7 @@ def _reopened(
 
 
 def _fractions(fractions: Sequence[float]) -> list[float]:
-    shares = [float(share) for share in fractions]
+    shares = [float(share) for share in fractions] if isinstance(fractions, Iterable) else [fractions]
     if len(shares) != 3:
         raise ConfigError(f"fractions are {shares}: expected three, for training, validation and test", key="data.split")
     return shares
