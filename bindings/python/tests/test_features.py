@@ -107,6 +107,7 @@ class Columns(InFolder):
             (frame, {"columns": RULES}, mb.ConfigError, "'imbalance' is no column among the features"),
             (frame.assign(**{"a,b": 1.0}), {"features": "a,b"}, mb.ConfigError, "'a' is not built in"),
             (frame.assign(**{"a,b": 1.0}), {"features": ["a,b"]}, mb.ConfigError, "the column 'a,b' has a comma"),
+            (frame, {"target": frame["rsi"]}, mb.ConfigError, "target is a Series with .* in it: expected names of columns"),
             (frame, {"target": "labels"}, mb.ConfigError, "target: 'labels' is not built in, and no column"),
             (frame.assign(log_return=0.0), {}, mb.ConfigError, "target: 'log_return' is built in, and a column"),
             (frame.assign(rsi=np.inf), {"features": ["rsi"]}, mb.DataError, "row 0 of the frame: .* a finite number for rsi"),

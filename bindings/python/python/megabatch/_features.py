@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Union
 
@@ -68,8 +69,8 @@ def named(
     for name, rule in rules.items():
         if rule not in _RULES:
             raise ConfigError(f"columns: {name!r}: {rule!r}: expected {', '.join(_RULES)}", key="columns", found=rule)
-    names = features.split(",") if isinstance(features, str) else list(features or [])
-    found = [_named(str(name).strip(), rules, known) for name in names]
+    names = features.split(",") if isinstance(features, str) else _texts("features", [] if features is None else features)
+    found = [_named(name.strip(), rules, known) for name in names]
     own = _megabatch.feature_columns(found)
     others = [f"{_PREFIX}{name}:{rules.pop(name, 'last')}" for name in seen if name not in own]
     _require_none(rules)
@@ -80,8 +81,21 @@ def targets(target: Target | None, known: Sequence[str] | None) -> list[str] | N
     """The targets as `ingest` takes them: a column is `column:NAME`."""
     if target is None:
         return None
-    names = [str(target)] if isinstance(target, (str, TripleBarrier)) else [str(name) for name in target]
+    names = [str(target)] if isinstance(target, (str, TripleBarrier)) else _texts("target", target)
     return [_target(name.strip(), known) for name in names]
+
+
+def _texts(key: str, names: Sequence[str]) -> list[str]:
+    """Names of columns; their values are refused."""
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"{key} is a {type(names).__name__} with {reprlib.repr(name)} in it: expected names of columns; values are "
+                f"columns of the frame",
+                key=key,
+            )
+    return found
 
 
 def _target(name: str, known: Sequence[str] | None) -> str:
