@@ -88,12 +88,15 @@ impl DataSchema {
         other.instruments.iter().filter(|name| !self.instruments.contains(name)).map(String::as_str).collect()
     }
 
-    /// The instruments of `other` whose features were scaled by other numbers here, and the
-    /// timeframes of those of the first of them.
+    /// The instruments of `other` whose features, the same as here, were scaled by other numbers,
+    /// and the timeframes where they were.
     pub(crate) fn other_scalers<'o>(&self, other: &'o DataSchema) -> Vec<(&'o str, Vec<&'o str>)> {
         let differing = |(instrument, theirs): (&'o String, &'o BTreeMap<String, String>)| {
             let ours = self.scalers.get(instrument)?;
-            let differs = |(timeframe, hash): &(&String, &String)| ours.get(*timeframe).is_some_and(|own| own != *hash);
+            let differs = |(timeframe, hash): &(&String, &String)| {
+                let has_same_features = self.features.get(*timeframe) == other.features.get(*timeframe);
+                has_same_features && ours.get(*timeframe).is_some_and(|own| own != *hash)
+            };
             let timeframes: Vec<&str> = theirs.iter().filter(differs).map(|(name, _)| name.as_str()).collect();
             (!timeframes.is_empty()).then_some((instrument.as_str(), timeframes))
         };
@@ -166,6 +169,8 @@ mod tests {
         let ours = with(0.5);
         assert_eq!(ours.other_scalers(&with(0.5)), []);
         assert_eq!(ours.other_scalers(&with(0.25)), [("EURUSD", vec!["M1"])]);
+        let other_features = DataSchema { features: meaning("body", "robust", "cumulative").features, ..with(0.25) };
+        assert_eq!(ours.other_scalers(&other_features), []);
         assert_eq!(ours.difference(&with(0.25)).as_deref(), Some("a pip was 0.5 in training and is 0.25 here"));
         let other_instrument = DataSchema { instruments: vec!["USDJPY".to_owned()], ..with(0.25) };
         assert_eq!(ours.difference(&other_instrument), None);
