@@ -147,7 +147,7 @@ class Training(InFolder):
             ({3: 4}, {}, "is no text"),
             ("no.yaml", {}, "cannot be read"),
             (None, {"hidden": 3}, "unknown key|key=value"),
-            (None, {"distributed": 3}, "distributed is 3|unknown key `distributed`"),
+            (None, {"distributed": 3}, "^distributed=3: expected a dictionary of the settings"),
             ({"training": {"thresholds": b"x"}}, {}, "training.thresholds is b'x': expected a number"),
         ]:
             with self.assertRaisesRegex(mb.ConfigError, message):
