@@ -179,11 +179,7 @@ impl Imports {
         for (module, named) in
             self.named.iter().filter(|(module, _)| module.len() > depth && module.starts_with(parent))
         {
-            // A module's path may be an item's, too: `tensor::fold` is a module and a function.
-            let places = named.iter().map(|path| match self.exported.get(path) {
-                Some(item) if !self.is_module(path) => item,
-                _ => path,
-            });
+            let places = named.iter().map(|path| self.exported.get(path).unwrap_or(path));
             let inside = places.filter(|path| path.len() > depth && path.starts_with(parent));
             let siblings = inside.filter(|path| path[depth] != module[depth] && self.is_module(&path[..=depth]));
             arrows.entry(&module[depth]).or_default().extend(siblings.map(|path| path[depth].as_str()));
@@ -264,7 +260,8 @@ impl Paths<'_> {
         let above = path.iter().take_while(|segment| *segment == "super").count();
         match path.first()?.as_str() {
             "crate" => Some(path[1..].to_vec()),
-            "self" => Some([self.module, &path[1..]].concat()),
+            // Alone it is a method's value.
+            "self" if path.len() > 1 => Some([self.module, &path[1..]].concat()),
             "super" => Some([&self.module[..self.module.len().checked_sub(above)?], &path[above..]].concat()),
             _ => None,
         }
@@ -305,6 +302,9 @@ impl<'ast> Visit<'ast> for Paths<'_> {
         let is_exported = !matches!(import.vis, syn::Visibility::Inherited);
         self.use_tree(&import.tree, &[], is_exported);
     }
+
+    // `pub(super)` imports nothing.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
