@@ -154,10 +154,11 @@ impl Trained {
         let Computing { gpu, skip_reason } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;
         let mut notes: Vec<String> = skip_reason.into_iter().collect();
+        let (in_training, found) = (meaning_in_training(&folder), data.meaning()?);
         if instruments == Instruments::Doubted {
-            notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
+            notes.extend(doubt_instruments(&in_training, &found));
         }
-        if let Some(doubt) = doubt_scalers(&meaning_in_training(&folder), &data.meaning()?, data.path()) {
+        if let Some(doubt) = doubt_scalers(&in_training, &found, data.path()) {
             host.observer.note(&doubt);
         }
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })

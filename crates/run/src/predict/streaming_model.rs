@@ -119,12 +119,13 @@ impl StreamingModel {
         let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
         let meaning = DataSchema::from_series(&file)?;
         require_meaning(&folder, &data, &meaning)?;
+        let in_training = meaning_in_training(&folder);
         if request.instruments == Instruments::Doubted
-            && let Some(doubt) = doubt_instruments(&meaning_in_training(&folder), &meaning)
+            && let Some(doubt) = doubt_instruments(&in_training, &meaning)
         {
             host.observer.note(&doubt);
         }
-        if let Some(doubt) = doubt_scalers(&meaning_in_training(&folder), &meaning, &data) {
+        if let Some(doubt) = doubt_scalers(&in_training, &meaning, &data) {
             host.observer.note(&doubt);
         }
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
