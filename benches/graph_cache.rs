@@ -5,7 +5,7 @@ use std::path::Path;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use megabatch_graph_cache::{
-    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached,
+    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached, unwatched,
 };
 
 const GRAPHS: usize = 128;
@@ -38,7 +38,7 @@ impl Builder for Scattered {
 fn written(path: &Path) -> GraphFile {
     let schema = Schema { weighted: true, ..Schema::default() };
     let graphs = Scattered(schema, (0..GRAPHS).map(|index| index.to_string()).collect());
-    build_cached(path, &graphs, &BuildOptions::default(), &mut |_| {}).expect("there is room for a few megabytes")
+    build_cached(path, &graphs, &BuildOptions::default(), &mut unwatched).expect("there is room for a few megabytes")
 }
 
 fn graph_cache(criterion: &mut Criterion) {

@@ -51,9 +51,10 @@ fn is_alone(found: &fs::Metadata) -> bool {
     found.is_file()
 }
 
-/// True if `path` leads to `file` without a link.
+/// True if `path` leads to `file` without a link, and not to one that took its place after it was
+/// removed.
 #[cfg(unix)]
-pub(crate) fn is_at(path: &Path, file: &File) -> bool {
+pub fn is_at(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |found: fs::Metadata| (found.dev(), found.ino());
     let (named, open) = (fs::symlink_metadata(path).map(identity), file.metadata().map(identity));
@@ -62,7 +63,7 @@ pub(crate) fn is_at(path: &Path, file: &File) -> bool {
 
 /// Elsewhere a file that is open is not removed.
 #[cfg(not(unix))]
-pub(crate) fn is_at(path: &Path, _file: &File) -> bool {
+pub fn is_at(path: &Path, _file: &File) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 

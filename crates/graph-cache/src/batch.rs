@@ -19,7 +19,7 @@ use crate::file::{GraphFile, StoredGraph};
 /// ```
 /// # use megabatch_graph_cache::{
 /// #     BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema,
-/// #     build_cached,
+/// #     build_cached, unwatched,
 /// # };
 /// # struct Paths(Schema, Vec<String>);
 /// # impl Builder for Paths {
@@ -35,7 +35,7 @@ use crate::file::{GraphFile, StoredGraph};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let paths = Paths(Schema::default(), (1..=3).map(|nodes| nodes.to_string()).collect());
 /// # let path = folder.path().join("paths.mbg");
-/// # let file = build_cached(path, &paths, &BuildOptions::default(), &mut |_| {})?;
+/// # let file = build_cached(path, &paths, &BuildOptions::default(), &mut unwatched)?;
 /// // `file` has paths of 1, 2 and 3 nodes: 0, 0 → 1 and 0 → 1 → 2.
 /// let mut batch = BlockDiagonal::<u32>::new(file);
 /// batch.set(&[2, 1])?;

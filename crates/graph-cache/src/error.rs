@@ -256,6 +256,10 @@ pub enum Error {
         asked: usize,
     },
 
+    /// The caller's `progress` ended the build.
+    #[error("interrupted")]
+    Interrupted,
+
     /// A graph was not built because another could not be built or written.
     #[error("building was stopped, because another graph failed")]
     Stopped,

@@ -13,7 +13,7 @@ mod schema;
 
 pub use batch::BlockDiagonal;
 pub use builder::{Builder, Identity};
-pub use cache::{BuildOptions, BuildProgress, Collected, Fetched, GraphCache, Stale, build_cached};
+pub use cache::{BuildOptions, BuildProgress, Collected, Fetched, GraphCache, Stale, Watch, build_cached, unwatched};
 pub use error::{CollectionChange, Error, Result};
 pub use file::{
     FloatArray, FloatWidth, Floats, GraphFile, IndexWidth, PrivateGraph, PrivateGraphs, StoredGraph, Widths,

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use megabatch_graph_cache::{
-    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached,
+    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached, unwatched,
 };
 
 const GRAPHS: usize = 128;
@@ -60,7 +60,7 @@ fn a_thousand_epochs_leave_memory_flat() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rings.mbg");
     let builder = Rings(Schema { weighted: true, ..Schema::default() }, (0..GRAPHS).map(|k| k.to_string()).collect());
-    build_cached(&path, &builder, &BuildOptions::default(), &mut |_| {}).unwrap();
+    build_cached(&path, &builder, &BuildOptions::default(), &mut unwatched).unwrap();
     let mut batch = BlockDiagonal::new(GraphFile::open(&path).unwrap());
     let sum = read(&mut batch, 0);
     assert_eq!(read(&mut batch, 1), sum);

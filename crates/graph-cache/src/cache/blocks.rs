@@ -67,6 +67,7 @@ pub(super) fn build(
         }
     };
     thread::scope(|scope| {
+        let _closed = ClosedByPanic(&window);
         for _ in 0..threads.clamp(1, runs.max(1)) {
             scope.spawn(work);
         }
@@ -104,4 +105,47 @@ fn build_run(
     (next.max(first)..run.end).try_for_each(|index| {
         window.put(index, Ok(kept.block(index).expect("the last block that is missing was built")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::builder::Identity;
+    use crate::file::{CollectionDescription, Widths};
+    use crate::graph::Graph;
+    use crate::schema::Schema;
+
+    /// Graphs of a megabyte, without edges.
+    struct Large(Schema, Vec<String>);
+
+    impl Builder for Large {
+        fn identity(&self) -> Identity {
+            Identity::default()
+        }
+
+        fn schema(&self) -> &Schema {
+            &self.0
+        }
+
+        fn keys(&self) -> &[String] {
+            &self.1
+        }
+
+        fn build(&self, _index: usize) -> Result<Graph> {
+            Graph::from_edges(&self.0, (0..1 << 17).collect(), &[])
+        }
+    }
+
+    #[test]
+    fn a_panic_where_blocks_are_taken_ends_the_build() {
+        let builder = Large(Schema::default(), (0..100).map(|key| key.to_string()).collect());
+        let (identity, schema) = (builder.identity(), builder.schema().clone());
+        let description = CollectionDescription { identity, schema, widths: Widths::default() };
+        let collection = Collection::new(description, builder.keys()).unwrap();
+        let kept = ReusableBlocks { collection: &collection, earlier: None };
+        let build = || build(&kept, &builder, 0, 2, |_| panic!("the terminal is gone"));
+        assert!(catch_unwind(AssertUnwindSafe(build)).is_err());
+    }
 }

@@ -11,7 +11,7 @@ use megabatch_atomic_file::folder_of;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::lock::Lock;
-use super::{BuildOptions, BuildProgress, Stale, build_cached};
+use super::{BuildOptions, Stale, Watch, build_cached};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::file::{Collection, CollectionDescription, GraphFile};
@@ -64,12 +64,7 @@ impl GraphCache {
     /// # Errors
     /// As [`build_cached`]; files are never stale here, as graphs of other inputs have another
     /// name.
-    pub fn get(
-        &self,
-        builder: &dyn Builder,
-        options: &BuildOptions,
-        progress: &mut dyn FnMut(BuildProgress),
-    ) -> Result<Fetched> {
+    pub fn get(&self, builder: &dyn Builder, options: &BuildOptions, progress: Watch<'_>) -> Result<Fetched> {
         let options = BuildOptions { stale: Stale::Replace, ..options.clone() };
         let file = build_cached(self.path(builder, &options)?, builder, &options, progress)?;
         // Records the last use. For another user's file, the time of its creation counts instead.

@@ -6,9 +6,9 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use megabatch_atomic_file::{beside, open_sibling};
+use megabatch_atomic_file::{beside, is_at, open_sibling};
 
-use super::BuildProgress;
+use super::{BuildProgress, Watch, go_on};
 use crate::error::{Error, Result};
 
 /// A lock on a file beside the one that is built. The system releases it when a process ends; the
@@ -23,14 +23,14 @@ pub(super) struct Lock {
 impl Lock {
     /// Waits for the lock of the file at `path`; `None` if another process had it meanwhile, and
     /// may have built the file.
-    pub(super) fn take(path: &Path, progress: &mut dyn FnMut(BuildProgress)) -> Result<Option<Self>> {
+    pub(super) fn take(path: &Path, progress: Watch<'_>) -> Result<Option<Self>> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "lock it for building", source };
         let (lock_path, file) = open(path).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) if names(&lock_path, &file) => Ok(Some(Lock { path: lock_path, _file: file })),
+            Ok(()) if is_at(&lock_path, &file) => Ok(Some(Lock { path: lock_path, _file: file })),
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
-                progress(BuildProgress::Waiting);
+                go_on(progress(BuildProgress::Waiting))?;
                 file.lock().map_err(failed)?;
                 Ok(None)
             }
@@ -41,7 +41,7 @@ impl Lock {
     /// The lock of the file at `path`, if it is free.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let (lock_path, file) = open(path)?;
-        let is_mine = file.try_lock().is_ok() && names(&lock_path, &file);
+        let is_mine = file.try_lock().is_ok() && is_at(&lock_path, &file);
         Ok(is_mine.then(|| Lock { path: lock_path, _file: file }))
     }
 }
@@ -59,23 +59,10 @@ fn open(path: &Path) -> io::Result<(PathBuf, File)> {
     Ok((lock_path, file))
 }
 
-/// True if `path` still leads to `file`, and not to one that took its place after it was removed.
-#[cfg(unix)]
-fn names(path: &Path, file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let (named, open) = (fs::metadata(path).map(identity), file.metadata().map(identity));
-    matches!((named, open), (Ok(named), Ok(open)) if named == open)
-}
-
-/// Elsewhere a file that is open is not removed.
-#[cfg(not(unix))]
-fn names(_path: &Path, _file: &File) -> bool {
-    true
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
 
     #[test]
@@ -89,7 +76,13 @@ mod tests {
         let waiter = std::thread::scope(|scope| {
             let (sender, waits) = std::sync::mpsc::channel();
             let path = &path;
-            let waiter = scope.spawn(move || Lock::take(path, &mut |progress| sender.send(progress).unwrap()));
+            let waiter = scope.spawn(move || {
+                let mut tell = |progress| {
+                    sender.send(progress).unwrap();
+                    ControlFlow::Continue(())
+                };
+                Lock::take(path, &mut tell)
+            });
             assert_eq!(waits.recv(), Ok(BuildProgress::Waiting));
             drop(lock);
             waiter.join().unwrap()

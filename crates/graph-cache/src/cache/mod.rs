@@ -10,6 +10,7 @@ mod window;
 
 use std::fs::{self, File};
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 pub use directory::{Collected, Fetched, GraphCache};
@@ -68,6 +69,18 @@ pub enum BuildProgress {
     },
 }
 
+/// Hears how far a build is, and may end it.
+pub type Watch<'a> = &'a mut dyn FnMut(BuildProgress) -> ControlFlow<()>;
+
+/// Lets a build go to its end.
+pub fn unwatched(_progress: BuildProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn go_on(answer: ControlFlow<()>) -> Result<()> {
+    if answer.is_break() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
 /// The file of the graphs of `builder` at `path`, built if there is none.
 ///
 /// Every block of an existing file is verified. Of several processes that find none, one builds and
@@ -75,11 +88,11 @@ pub enum BuildProgress {
 /// the next one continues it. A symbolic link at `path` is written through. Of a damaged file,
 /// intact graphs are kept and the others built again. The file is the same bytes in every case,
 /// whatever the number of threads, and appears at once, whole and on disk. `progress` is called on
-/// this thread.
+/// this thread, and may end the build, which a later call continues.
 ///
 /// ```
 /// use megabatch_graph_cache::{
-///     BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached,
+///     BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached, unwatched,
 /// };
 ///
 /// struct Rings(Schema, Vec<String>);
@@ -101,14 +114,14 @@ pub enum BuildProgress {
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("rings.mbg");
 /// let rings = Rings(Schema::default(), (1..=9).map(|nodes| format!("ring of {nodes}")).collect());
-/// let file = build_cached(&path, &rings, &BuildOptions::default(), &mut |_| {})?;
+/// let file = build_cached(&path, &rings, &BuildOptions::default(), &mut unwatched)?;
 /// let graph = file.graph(file.find("ring of 4").unwrap())?;
 /// assert_eq!(graph.csr().columns_of(0), [3]);
 /// # Ok::<(), megabatch_graph_cache::Error>(())
 /// ```
 ///
 /// # Errors
-/// As [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a file
+/// As [`Builder::build`]; [`Error::Interrupted`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a file
 /// that is left alone; [`Error::Full`] and [`Error::Io`], which leave an earlier file as it was;
 /// [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
 /// [`Error::TooLargeForF16`] for graphs that cannot be stored.
@@ -116,7 +129,7 @@ pub fn build_cached(
     path: impl AsRef<Path>,
     builder: &dyn Builder,
     options: &BuildOptions,
-    progress: &mut dyn FnMut(BuildProgress),
+    progress: Watch<'_>,
 ) -> Result<GraphFile> {
     let path = path.as_ref();
     let failed = |source| Error::Io { path: path.to_owned(), action: "write here", source };
@@ -132,7 +145,8 @@ pub fn build_cached(
         if let Some(file) = usable(path, &collection, options.stale)? {
             return Ok(file);
         }
-        write(path, &collection, builder, options, progress)?;
+        // Nobody who removes files for space takes it before it is open.
+        let _used = write(path, &collection, builder, options, progress)?;
         drop(lock);
         return GraphFile::open(path);
     }
@@ -197,14 +211,14 @@ fn stale(file: &GraphFile, collection: &Collection) -> Error {
     Error::Stale { path: file.path().to_owned(), changes }
 }
 
-/// Builds the file, holding the lock.
+/// Builds the file, holding the lock. It counts as used as long as what is returned is open.
 fn write(
     path: &Path,
     collection: &Collection,
     builder: &dyn Builder,
     options: &BuildOptions,
-    progress: &mut dyn FnMut(BuildProgress),
-) -> Result<()> {
+    progress: Watch<'_>,
+) -> Result<File> {
     let failed = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     let earlier = fs::metadata(path).ok();
     check_replaceable(path).map_err(failed("replace the file"))?;
@@ -216,17 +230,20 @@ fn write(
     let total = collection.keys.len();
     let written =
         |partial: &UnfinishedFile<'_>| BuildProgress::Written { graphs: partial.len(), total, bytes: partial.end() };
-    progress(BuildProgress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..total) });
-    progress(written(&partial));
+    go_on(progress(BuildProgress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..total) }))?;
+    go_on(progress(written(&partial)))?;
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
     blocks::build(&kept, builder, partial.len(), threads, |block| {
         partial.append(&block)?;
-        progress(written(&partial));
-        Ok(())
+        go_on(progress(written(&partial)))
     })?;
     partial.finish()?;
+    let used = File::open(&unfinished).map_err(failed("open the new file"))?;
+    // Some file systems have no locks.
+    let _ = used.try_lock_shared();
     fs::rename(&unfinished, path).map_err(failed("rename the new file to it"))?;
-    sync_folder(path).map_err(failed("bring its folder to disk"))
+    sync_folder(path).map_err(failed("bring its folder to disk"))?;
+    Ok(used)
 }
 
 /// The graph's block as an earlier file has it, with its entry's numbers.

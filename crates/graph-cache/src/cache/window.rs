@@ -78,7 +78,7 @@ impl OrderedBlocks {
     }
 }
 
-/// Closes the window when a building thread panics, so that nobody waits for it in vain.
+/// Closes the window when its thread panics, so that nobody waits for it in vain.
 pub(super) struct ClosedByPanic<'w>(pub(super) &'w OrderedBlocks);
 
 impl Drop for ClosedByPanic<'_> {

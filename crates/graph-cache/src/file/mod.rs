@@ -18,7 +18,7 @@ mod strings;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,8 @@ impl GraphFile {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), action: "open the file", source };
+        // Opening a pipe would wait for somebody who writes to it.
+        Error::require_file(path, &fs::metadata(path).map_err(io)?)?;
         let file = File::open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         Error::require_file(path, &metadata)?;

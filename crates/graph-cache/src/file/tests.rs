@@ -69,6 +69,16 @@ pub(crate) fn written(count: u32) -> (GraphFile, Vec<Graph>) {
     (GraphFile::from_bytes("rings.mbg", &bytes).unwrap(), graphs)
 }
 
+/// `megabatch graph inspect PIPE` waited for somebody who writes to the pipe.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graphs.mbg");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(matches!(GraphFile::open(&path), Err(Error::NotAFile { .. })));
+}
+
 #[test]
 fn a_file_tells_what_was_written() {
     let (file, graphs) = written(5);

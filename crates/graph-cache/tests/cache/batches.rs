@@ -1,6 +1,6 @@
 //! Batches against their definition.
 
-use megabatch_graph_cache::{BlockDiagonal, BuildOptions, Builder, Error, GraphFile, build_cached};
+use megabatch_graph_cache::{BlockDiagonal, BuildOptions, Builder, Error, GraphFile, build_cached, unwatched};
 use proptest::prelude::*;
 
 use crate::MadeUp;
@@ -8,7 +8,7 @@ use crate::MadeUp;
 fn file() -> (MadeUp, GraphFile) {
     let folder = tempfile::tempdir().unwrap();
     let builder = MadeUp::new(4, 20, 1);
-    let file = build_cached(folder.path().join("a.mbg"), &builder, &BuildOptions::default(), &mut |_| {}).unwrap();
+    let file = build_cached(folder.path().join("a.mbg"), &builder, &BuildOptions::default(), &mut unwatched).unwrap();
     (builder, file)
 }
 

@@ -2,17 +2,18 @@
 
 use std::fs;
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_graph_cache::{
     BuildOptions, BuildProgress, Builder, Error, FloatWidth, Graph, GraphFile, Identity, Result, Schema, Stale, Widths,
-    build_cached,
+    build_cached, unwatched,
 };
 
 use crate::MadeUp;
 
 fn build(path: &Path, builder: &dyn Builder) -> Result<GraphFile> {
-    build_cached(path, builder, &BuildOptions::default(), &mut |_| {})
+    build_cached(path, builder, &BuildOptions::default(), &mut unwatched)
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
@@ -28,7 +29,11 @@ fn a_file_is_built_once_and_has_all_graphs() {
     let path = folder.path().join("a.mbg");
     let builder = MadeUp::new(1, 50, 1);
     let mut seen = Vec::new();
-    let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |progress| seen.push(progress)).unwrap();
+    let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |progress| {
+        seen.push(progress);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert_eq!(builder.built(), 50);
     assert_eq!(seen.last(), Some(&BuildProgress::Written { graphs: 50, total: 50, bytes: file.bytes() as u64 }));
     assert_eq!(seen[0], BuildProgress::Begun { resumed: 0, intact: 0 });
@@ -43,6 +48,28 @@ fn a_file_is_built_once_and_has_all_graphs() {
 }
 
 #[test]
+fn a_build_that_its_caller_ends_is_continued_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mbg");
+    let builder = MadeUp::new(1, 50, 1);
+    let mut end_at_five = |progress| match progress {
+        BuildProgress::Written { graphs: 5, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let ended = build_cached(&path, &builder, &BuildOptions::default(), &mut end_at_five);
+    assert!(matches!(ended, Err(Error::Interrupted)) && !path.exists(), "{ended:?}");
+    let mut begun = None;
+    let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |progress| {
+        begun.get_or_insert(progress);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(begun, Some(BuildProgress::Begun { resumed: 5, intact: 0 }));
+    let whole = folder.path().join("b.mbg");
+    build(&whole, &builder).unwrap();
+    assert!(fs::read(file.unwrap().path()).unwrap() == fs::read(whole).unwrap());
+}
+
+#[test]
 fn threads_and_runs_leave_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     for run_length in [1, 7, 100] {
@@ -52,7 +79,7 @@ fn threads_and_runs_leave_the_same_bytes() {
                 BuildOptions { threads: NonZero::new(threads), stale: Stale::Replace, ..BuildOptions::default() };
             let mut builder = MadeUp::new(3, 40, run_length);
             builder.seed += run_length as u64;
-            build_cached(&path, &builder, &options, &mut |_| {}).unwrap();
+            build_cached(&path, &builder, &options, &mut unwatched).unwrap();
             fs::read(path).unwrap()
         });
         assert!(files[0] == files[1] && files[0] == files[2], "runs of {run_length}");
@@ -111,12 +138,12 @@ fn what_has_changed_is_said() {
     assert!(more.to_string().ends_with("; keys: was 3 keys, is 4 keys, others"), "{more}");
     let widths = Widths { edges: FloatWidth::F16, ..Widths::default() };
     let narrow = BuildOptions { widths, ..BuildOptions::default() };
-    let error = build_cached(&path, &builder, &narrow, &mut |_| {}).unwrap_err();
+    let error = build_cached(&path, &builder, &narrow, &mut unwatched).unwrap_err();
     assert!(matches!(&error, Error::Stale { changes, .. } if changes[0].what == "widths"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
     GraphFile::open(&path).unwrap().check_fresh(&builder).unwrap();
     let replace = BuildOptions { stale: Stale::Replace, ..BuildOptions::default() };
-    let file = build_cached(&path, &others[1].0, &replace, &mut |_| {}).unwrap();
+    let file = build_cached(&path, &others[1].0, &replace, &mut unwatched).unwrap();
     assert_eq!(file.identity().builder, "made-up/2");
 }
 
@@ -182,7 +209,7 @@ fn files_that_are_not_ours_to_replace_stay() {
     fs::write(&path, "Date,Open\n").unwrap();
     let replace = BuildOptions { stale: Stale::Replace, ..BuildOptions::default() };
     let builder = MadeUp::new(1, 3, 1);
-    let error = build_cached(&path, &builder, &replace, &mut |_| {}).unwrap_err();
+    let error = build_cached(&path, &builder, &replace, &mut unwatched).unwrap_err();
     assert!(matches!(error, Error::NotGraphs { .. }), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"Date,Open\n");
     let missing = build(&folder.path().join("no/a.mbg"), &builder).unwrap_err();
@@ -192,7 +219,7 @@ fn files_that_are_not_ours_to_replace_stay() {
     let mut permissions = fs::metadata(&protected).unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(&protected, permissions).unwrap();
-    let error = build_cached(&protected, &MadeUp::new(2, 3, 1), &replace, &mut |_| {}).unwrap_err();
+    let error = build_cached(&protected, &MadeUp::new(2, 3, 1), &replace, &mut unwatched).unwrap_err();
     assert!(error.to_string().contains("cannot replace the file: the existing file is read-only"), "{error}");
 }
 
@@ -221,7 +248,7 @@ fn a_graph_that_cannot_be_built_ends_the_building_and_the_next_goes_on() {
     let builder = MadeUp::new(1, 30, 1);
     for threads in [1, 4] {
         let options = BuildOptions { threads: NonZero::new(threads), ..BuildOptions::default() };
-        let error = build_cached(&path, &Failing(&builder, 11), &options, &mut |_| {}).unwrap_err();
+        let error = build_cached(&path, &Failing(&builder, 11), &options, &mut unwatched).unwrap_err();
         assert!(error.to_string().starts_with("source of 11:"), "{error}");
         assert_eq!(names_in(folder.path()), [".a.mbg.partial"]);
     }

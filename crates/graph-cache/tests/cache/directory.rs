@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use megabatch_graph_cache::{BuildOptions, Collected, Error, Fetched, FloatWidth, GraphCache, Widths};
+use megabatch_graph_cache::{BuildOptions, Collected, Error, Fetched, FloatWidth, GraphCache, Widths, unwatched};
 
 use crate::MadeUp;
 
 /// Builds the file of a seed and says that it was used so many minutes after 1970.
 fn used(cache: &GraphCache, seed: u64, minutes: u64) -> PathBuf {
-    let file = cache.get(&MadeUp::new(seed, 10, 1), &BuildOptions::default(), &mut |_| {}).unwrap().file;
+    let file = cache.get(&MadeUp::new(seed, 10, 1), &BuildOptions::default(), &mut unwatched).unwrap().file;
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(60 * minutes);
     File::open(file.path()).unwrap().set_modified(time).unwrap();
     file.path().to_owned()
@@ -37,7 +37,7 @@ fn a_use_makes_a_file_young_and_what_is_open_stays() {
     let bytes = fs::metadata(&second).unwrap().len();
     let limited = GraphCache::open(folder.path(), bytes).unwrap();
     let builder = MadeUp::new(1, 10, 1);
-    let Fetched { file, collected } = limited.get(&builder, &BuildOptions::default(), &mut |_| {}).unwrap();
+    let Fetched { file, collected } = limited.get(&builder, &BuildOptions::default(), &mut unwatched).unwrap();
     assert_eq!((builder.built(), first.exists(), second.exists()), (0, true, false));
     let left_bytes = fs::metadata(&first).unwrap().len();
     assert_eq!(collected, Collected { removed: vec![second], left_bytes });

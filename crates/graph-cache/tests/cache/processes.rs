@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use megabatch_graph_cache::{BuildOptions, BuildProgress, GraphCache, GraphFile, build_cached};
+use megabatch_graph_cache::{BuildOptions, BuildProgress, GraphCache, GraphFile, build_cached, unwatched};
 
 use crate::MadeUp;
 
@@ -26,9 +27,12 @@ fn child() {
         // Whole lines at once: the reader may kill this process after any of them.
         std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()).unwrap();
     };
-    let mut progress = |progress| match progress {
-        BuildProgress::Written { graphs, .. } => tell(format!("\nwritten {graphs}\n")),
-        _ => tell("\nwaiting\n".to_owned()),
+    let mut progress = |progress| {
+        match progress {
+            BuildProgress::Written { graphs, .. } => tell(format!("\nwritten {graphs}\n")),
+            _ => tell("\nwaiting\n".to_owned()),
+        }
+        ControlFlow::Continue(())
     };
     let file = build_cached(path, &builder, &BuildOptions::default(), &mut progress).unwrap();
     assert_eq!(file.len(), GRAPHS);
@@ -67,7 +71,7 @@ fn one_of_eight_processes_builds_and_all_read() {
 fn a_process_that_is_killed_anywhere_is_continued_to_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole.mbg");
-    build_cached(&whole, &builder(), &BuildOptions::default(), &mut |_| {}).unwrap();
+    build_cached(&whole, &builder(), &BuildOptions::default(), &mut unwatched).unwrap();
     let whole = fs::read(whole).unwrap();
     let mut state = 12345u64;
     let mut kills = 0;
@@ -91,7 +95,7 @@ fn a_process_that_is_killed_anywhere_is_continued_to_the_same_bytes() {
             kills += 1;
         }
         assert!(fs::read(&path).unwrap() == whole, "round {round}");
-        build_cached(&path, &builder(), &BuildOptions::default(), &mut |_| {}).unwrap();
+        build_cached(&path, &builder(), &BuildOptions::default(), &mut unwatched).unwrap();
     }
     assert!(kills > 12, "{kills}");
 }
@@ -102,7 +106,7 @@ fn a_file_that_another_process_reads_is_not_collected() {
     let cache = GraphCache::open(folder.path(), 0).unwrap();
     let options = BuildOptions::default();
     let path = cache.path(&builder(), &options).unwrap();
-    drop(cache.get(&builder(), &options, &mut |_| {}).unwrap());
+    drop(cache.get(&builder(), &options, &mut unwatched).unwrap());
     assert!(path.exists(), "the file that is asked for stays whatever the limit");
     let mut reader = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "processes::reader", "--nocapture"])

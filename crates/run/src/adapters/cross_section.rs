@@ -358,7 +358,7 @@ fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -
 mod tests {
     use megabatch_chunk_io::{Instruments, Series, SeriesTimeframe, WriteOptions, write_series};
     use megabatch_gpu_core::Device;
-    use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, build_cached};
+    use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, build_cached, unwatched};
 
     use super::*;
 
@@ -435,7 +435,7 @@ mod tests {
         let graphs = graphs.map(|(graph, day)| Graph { known_time: Some(day * DAY_NS), ..graph }).collect();
         let given = Given { schema, keys: vec!["early".to_owned(), "late".to_owned()], graphs };
         let path = folder.join(format!("{names:?} {known_days:?}.mbg"));
-        build_cached(&path, &given, &BuildOptions::default(), &mut |_| {})?;
+        build_cached(&path, &given, &BuildOptions::default(), &mut unwatched)?;
         let host = Host::silent();
         let source = SourceSamples::open_with_index(&folder.join("bars.h5"), &Device::cpu(), &host)?;
         CrossSections::join(source, &path, &Config::load(None, &[], &[])?, &host)

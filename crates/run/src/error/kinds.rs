@@ -124,6 +124,7 @@ fn graphs_kind(error: &megabatch_graph_cache::Error) -> Option<Kind> {
             Some(Kind::Usage)
         }
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(Kind::Data),
+        Error::Interrupted => Some(Kind::Cancelled),
         Error::Io { .. } | Error::Full { .. } | Error::Stopped => None,
         _ => Some(Kind::Data),
     }

@@ -1,7 +1,9 @@
 //! Building under way, and what is said of its end: the same for a file of graphs and for a folder
 //! of many.
 
-use megabatch_graph_cache::{BuildOptions, BuildProgress as Built, Builder, Error, GraphFile};
+use std::ops::ControlFlow;
+
+use megabatch_graph_cache::{BuildOptions, BuildProgress as Built, Builder, Error, GraphFile, Watch};
 use serde_json::{Value, json};
 
 use super::counted;
@@ -46,7 +48,7 @@ impl Wrote {
 }
 
 /// Builds with options, and says how far it is.
-type Build<'b, T> = dyn FnMut(&BuildOptions, &mut dyn FnMut(Built)) -> Result<T, Error> + 'b;
+type Build<'b, T> = dyn FnMut(&BuildOptions, Watch<'_>) -> Result<T, Error> + 'b;
 
 /// Result of `build`, and whether it wrote; shows progress on the screen.
 pub(super) fn with_progress<T>(
@@ -57,17 +59,20 @@ pub(super) fn with_progress<T>(
 ) -> Result<(T, Wrote), Error> {
     let mut progress = host.observer.begin(Work { label: "build", total: builder.keys().len() as u64, unit: "graphs" });
     let mut wrote = Wrote::Nothing;
-    let built = build(&request.build_options(), &mut |built| match built {
-        Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
-        Built::Begun { resumed, intact } => {
-            wrote = Wrote::Graphs(KeptGraphs { resumed, intact });
-            progress.begin_at(resumed as u64);
+    let built = build(&request.build_options(), &mut |built| {
+        match built {
+            Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
+            Built::Begun { resumed, intact } => {
+                wrote = Wrote::Graphs(KeptGraphs { resumed, intact });
+                progress.begin_at(resumed as u64);
+            }
+            Built::Written { graphs, total, bytes: written } => {
+                let in_all = (written as f64 * total as f64 / graphs.max(1) as f64) as usize;
+                progress.at(graphs as u64, &format!("{} of about {}", bytes(written as usize), bytes(in_all)));
+            }
+            _ => {}
         }
-        Built::Written { graphs, total, bytes: written } => {
-            let in_all = (written as f64 * total as f64 / graphs.max(1) as f64) as usize;
-            progress.at(graphs as u64, &format!("{} of about {}", bytes(written as usize), bytes(in_all)));
-        }
-        _ => {}
+        if host.cancel.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok((built, wrote))
 }

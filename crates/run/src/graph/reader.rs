@@ -235,7 +235,7 @@ impl GraphReader {
 
 #[cfg(test)]
 mod tests {
-    use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, Targets, build_cached};
+    use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, Targets, build_cached, unwatched};
 
     use super::*;
 
@@ -279,7 +279,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("paths.mbg");
-        build_cached(&path, &Paths(schema, names(&["one", "two", "three"])), &BuildOptions::default(), &mut |_| {})
+        build_cached(&path, &Paths(schema, names(&["one", "two", "three"])), &BuildOptions::default(), &mut unwatched)
             .unwrap();
         let reader = GraphReader::open(&path).unwrap();
         (folder, reader)

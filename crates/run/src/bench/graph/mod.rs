@@ -7,7 +7,7 @@ mod topology;
 use std::time::{Duration, Instant};
 
 use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Panel};
-use megabatch_graph_cache::{BlockDiagonal, BuildOptions, Builder, GraphFile, build_cached};
+use megabatch_graph_cache::{BlockDiagonal, BuildOptions, Builder, GraphFile, build_cached, unwatched};
 use serde::Serialize;
 
 use crate::command_report::CommandReport;
@@ -126,7 +126,7 @@ fn measure(options: &GraphOptions) -> Result<Measured> {
     let folder = tempfile::tempdir()?;
     let start = Instant::now();
     let path = folder.path().join("bench.mbg");
-    let file = build_cached(&path, &builder, &BuildOptions::default(), &mut |_| {})?;
+    let file = build_cached(&path, &builder, &BuildOptions::default(), &mut unwatched)?;
     let file_built_s = start.elapsed().as_secs_f64();
     let elsewhere = options.rebuild_with.as_ref().map(|command| Asked::new(command, panel, options.window, options.k));
     let batch_graphs = options.batch.min(options.graphs);
