@@ -221,9 +221,14 @@ impl Inspection {
 
 impl InstrumentInspection {
     fn all(series: &SeriesFile) -> Vec<Self> {
+        let mut spans: Vec<(usize, Option<(i64, i64)>)> = vec![(0, None); series.instruments().len()];
+        for (&place, &time) in series.sample_instruments().unwrap_or_default().iter().zip(series.sample_times()) {
+            let (samples, span) = &mut spans[place as usize];
+            *samples += 1;
+            *span = Some(span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+        }
         let instrument = |(k, name): (usize, &String)| {
-            let own = series.sample_instruments().unwrap_or_default().iter().zip(series.sample_times());
-            let times: Vec<i64> = own.filter(|(place, _)| **place as usize == k).map(|(_, &time)| time).collect();
+            let (samples, span) = spans[k];
             let bars = series.timeframes().iter().map(|timeframe| {
                 let starts = timeframe.instrument_starts();
                 (timeframe.name().to_owned(), (starts[k + 1] - starts[k]) as usize)
@@ -231,9 +236,9 @@ impl InstrumentInspection {
             InstrumentInspection {
                 name: name.clone(),
                 bars: bars.collect(),
-                samples: times.len(),
-                first_sample_time: times.iter().min().copied(),
-                last_sample_time: times.iter().max().copied(),
+                samples,
+                first_sample_time: span.map(|(first, _)| first),
+                last_sample_time: span.map(|(_, last)| last),
             }
         };
         series.instruments().iter().enumerate().map(instrument).collect()

@@ -185,6 +185,27 @@ impl NumericDataset {
         Ok(())
     }
 
+    /// Refuses a list of which a part was never written. No allocation or loop is then longer than
+    /// the file has chunks for.
+    pub(crate) fn require_written(&self) -> Result<()> {
+        let chunks = self.chunk.as_ref().map(|chunk| {
+            let along = self.shape.iter().zip(chunk).map(|(&axis, &chunk)| axis.div_ceil(chunk.max(1)));
+            along.fold(1_usize, usize::saturating_mul)
+        });
+        let is_written = match chunks {
+            Some(chunks) => self.dataset.num_chunks().is_some_and(|written| written >= chunks),
+            None => self.rows() == 0 || self.dataset.storage_size() > 0,
+        };
+        if is_written {
+            return Ok(());
+        }
+        Err(self.fault(
+            None,
+            "a list whose every entry was written",
+            &format!("{} entries, not all written", self.rows()),
+        ))
+    }
+
     /// Compares rows with their checksums from now on, when they are read.
     pub(crate) fn set_checksums(&mut self, checksums: Option<Arc<TableChecksums>>) {
         self.checksums = checksums;
@@ -354,6 +375,14 @@ impl NumericDataset {
         }
         self.reading.note_non_finite(&NonFiniteFound { count: found.count, dataset: self.object.clone(), index });
         Ok(())
+    }
+
+    /// The list, which has at most `rows_max` entries.
+    pub(crate) fn read_list<T: Element>(&self, rows_max: usize) -> Result<Vec<T>> {
+        if self.rows() > rows_max {
+            return Err(self.fault(None, &format!("at most {rows_max} entries"), &self.rows().to_string()));
+        }
+        self.read_vec()
     }
 
     pub(crate) fn read_vec<T: Element>(&self) -> Result<Vec<T>> {

@@ -8,7 +8,7 @@ use hdf5::types::{FixedAscii, FixedUnicode, TypeDescriptor, VarLenAscii, VarLenU
 use hdf5::{Container, Location};
 use serde::Serialize;
 
-use crate::heap_references::check_heaps;
+use crate::heap_references::{REFERENCE_BYTES_MAX, check_heaps};
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -106,8 +106,15 @@ const FIXED_BYTES: usize = 4_096;
 /// UTF-8, whatever their type says.
 pub(crate) fn read_texts(container: &Container) -> hdf5::Result<Vec<String>> {
     check_heaps(container)?;
+    let kind = container.dtype()?.to_descriptor()?;
+    let count = container.space()?.size();
+    if matches!(kind, TypeDescriptor::FixedUnicode(_) | TypeDescriptor::FixedAscii(_))
+        && count.checked_mul(FIXED_BYTES).is_none_or(|bytes| bytes > REFERENCE_BYTES_MAX)
+    {
+        return Err(hdf5::Error::from(format!("{count} strings of fixed length are too many")));
+    }
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(match container.dtype()?.to_descriptor()? {
+    Ok(match kind {
         TypeDescriptor::VarLenUnicode => {
             container.read_raw::<VarLenUnicode>()?.iter().map(|text| lossy(text.as_bytes())).collect()
         }

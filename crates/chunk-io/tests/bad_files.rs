@@ -49,6 +49,15 @@ fn zeros<T: hdf5::H5Type>(file: &hdf5::File, object: &str, shape: &[usize]) -> h
     file.new_dataset::<T>().shape(shape).create(object).unwrap()
 }
 
+/// A dataset whose shape claims more than the file has: nothing of it is written.
+fn claim<T: hdf5::H5Type>(file: &hdf5::File, object: &str, shape: &[usize]) {
+    if file.link_exists(object) {
+        file.unlink(object).unwrap();
+    }
+    let chunk: Vec<usize> = shape.iter().map(|&axis| axis.min(1 << 20)).collect();
+    file.new_dataset::<T>().chunk(chunk).shape(shape).create(object).unwrap();
+}
+
 fn replace<T: hdf5::H5Type>(file: &hdf5::File, object: &str, shape: &[usize]) {
     file.unlink(object).unwrap();
     zeros::<T>(file, object, shape);
@@ -379,7 +388,27 @@ fn files_that_break_a_rule() {
 
 #[test]
 fn instruments_that_disagree() {
-    let cases: [(&str, Change, &str); 8] = [
+    let cases: [(&str, Change, &str); 11] = [
+        (
+            "claimed-samples",
+            |file| {
+                claim::<i64>(file, "/samples/time", &[1 << 58]);
+                claim::<f32>(file, "/targets", &[1 << 58, 2]);
+                claim::<i64>(file, "/samples/end/M1", &[1 << 58]);
+                claim::<i32>(file, "/samples/instrument", &[1 << 58]);
+            },
+            "/samples/time: expected a list whose every entry was written, found 288230376151711744 entries",
+        ),
+        (
+            "claimed-segments",
+            |file| claim::<i8>(file, "/series/M1/segment_start", &[1 << 59]),
+            "/series/M1/segment_start: expected at most",
+        ),
+        (
+            "claimed-names",
+            |file| claim::<hdf5::types::FixedAscii<1>>(file, "/instruments", &[1 << 40]),
+            "1099511627776 strings of fixed length are too many",
+        ),
         (
             "segments",
             |file| set(file, "/series/M1/segment_start", 1, 39_i64),

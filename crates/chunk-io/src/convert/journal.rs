@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-use megabatch_atomic_file::open_sibling;
+use megabatch_atomic_file::{is_at, open_sibling};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::error::{Error, Result};
@@ -71,11 +71,16 @@ pub(super) struct JournalContent {
 impl Journal<File> {
     /// Opens or creates the journal at `path` for the conversion that `identity` describes.
     pub(super) fn open(path: PathBuf, identity: &str) -> Result<(Self, JournalContent)> {
-        let file = open_sibling(&path).map_err(|source| Error::NotWritable { path: path.clone(), source })?;
-        if file.try_lock().is_err() {
-            return Err(Error::Locked { path });
+        loop {
+            let file = open_sibling(&path).map_err(|source| Error::NotWritable { path: path.clone(), source })?;
+            if file.try_lock().is_err() {
+                return Err(Error::Locked { path });
+            }
+            // Whoever had the lock may have removed the file since it was opened here.
+            if is_at(&path, &file) {
+                return Journal::over(file, path, identity);
+            }
         }
-        Journal::over(file, path, identity)
     }
 
     /// Removes the file.

@@ -172,7 +172,12 @@ enum ElementForm {
 impl StoredValues {
     fn read(dataset: &Dataset, rows: &Range<usize>, row_len: usize) -> hdf5::Result<Self> {
         let (kind, count) = (dataset.dtype()?, rows.len() * row_len);
-        let mut values = StoredValues { bytes: vec![0; count * kind.size()], kind, count };
+        let mut bytes = Vec::new();
+        let total = count.saturating_mul(kind.size());
+        let no_memory = |_| hdf5::Error::from(format!("no memory for {total} bytes of a row"));
+        bytes.try_reserve_exact(total).map_err(no_memory)?;
+        bytes.resize(total, 0);
+        let mut values = StoredValues { bytes, kind, count };
         read_stored_rows(dataset, rows, &mut values.bytes)?;
         Ok(values)
     }

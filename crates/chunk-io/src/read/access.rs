@@ -59,12 +59,14 @@ impl<'a> ExtentReader<'a> {
         if cached == extent.bytes {
             return Ok(0..extent.bytes);
         }
+        // An attempt overwrites the buffer, even if the file system refuses it.
+        let kept = if self.may_pass_cache() { 0 } else { cached };
         if let Some(part) = self.read_past_cache(extent, staging)? {
             return Ok(part);
         }
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
-        let rest = FileExtent { offset: extent.offset + cached as u64, bytes: extent.bytes - cached };
-        self.read_plainly(task, rest, &mut out[cached..])?;
+        let rest = FileExtent { offset: extent.offset + kept as u64, bytes: extent.bytes - kept };
+        self.read_plainly(task, rest, &mut out[kept..])?;
         Ok(0..extent.bytes)
     }
 

@@ -112,8 +112,8 @@ impl ChunkIndex {
         let mut promised = 0_u64;
         let mut lie = None;
         let visited = dataset.chunks_visit(|chunk| {
-            // An entry takes two bytes at the very least, beside the chunk itself.
-            promised = promised.saturating_add(chunk.size).saturating_add(2);
+            // The entry of a chunk without bytes takes two at the very least; that of another may take none.
+            promised = promised.saturating_add(chunk.size.max(2));
             let Some(number) = grid.number_of_origin(chunk.offset) else { return 0 };
             let bytes = u32::try_from(chunk.size).unwrap_or(u32::MAX);
             if promised > file_bytes {

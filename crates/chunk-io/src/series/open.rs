@@ -127,6 +127,7 @@ impl SeriesFile {
         check_version(&file)?;
         let times = file.table("/samples/time", &TIMES)?;
         times.require_elements()?;
+        times.require_written()?;
         let mut targets = file.table("/targets", &TARGETS)?;
         targets.allow(AllowedNumbers::FiniteOrNan);
         targets.require_rows(times.rows(), "/samples/time")?;

@@ -6,7 +6,9 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::check::{SampleIndex, TimeframeIndex, check_bars, check_piece, check_samples, instrument_spans};
+use super::check::{
+    SampleIndex, TimeframeIndex, check_bars, check_given_close_times, check_piece, check_samples, instrument_spans,
+};
 use super::description::{BarRows, SeriesDescription, TimeframeDescription, WindowEnds};
 use crate::error::LayoutFault;
 
@@ -101,7 +103,7 @@ impl<'a> RuleChecker<'a> {
         progress.close_time.extend_from_slice(rows.close_time);
         progress.next = last + 1;
         let first_bar = progress.first_bar();
-        check_bars(&index_of(timeframe.description, &progress.close_time, first_bar), self.instruments)?;
+        check_given_close_times(&index_of(timeframe.description, &progress.close_time, first_bar))?;
         let next_close = progress.close_time[first_new];
         match progress.waiting.take().filter(|&time| next_close <= time) {
             None => Ok(()),

@@ -51,14 +51,16 @@ impl SeriesTimeframeFile {
         values.require_elements()?;
         let close_time = file.table(&format!("/series/{name}/close_time"), &TIMES)?;
         close_time.require_rows(values.rows(), &values.object)?;
+        close_time.require_written()?;
         let sample_end = file.table(&format!("/samples/end/{name}"), &INDICES)?;
         sample_end.require_rows(counts.samples, "/samples/time")?;
+        let starts_max = values.rows().max(counts.instruments.unwrap_or(0)) + 1;
         let instrument_start = match counts.instruments {
             None => Vec::new(),
-            Some(_) => file.table(&format!("/series/{name}/instrument_start"), &INDICES)?.read_vec()?,
+            Some(_) => file.table(&format!("/series/{name}/instrument_start"), &INDICES)?.read_list(starts_max)?,
         };
         let segment_start = match format!("/series/{name}/segment_start") {
-            object if file.has_dataset(&object) => file.table(&object, &INDICES)?.read_vec()?,
+            object if file.has_dataset(&object) => file.table(&object, &INDICES)?.read_list(starts_max)?,
             _ => Vec::new(),
         };
         let steps = read_steps(file, &values)?;
