@@ -127,6 +127,24 @@ pub enum Error {
         text: String,
     },
 
+    /// Rows repeat the times of others, and are bars of a longer timeframe.
+    #[error(
+        "{}: {rows} rows have the time of another row, the first in line {line}, and close as {longer} bars: bars of {base} and {longer} are mixed; keep those of one timeframe",
+        path.display()
+    )]
+    TwoTimeframes {
+        /// The file.
+        path: PathBuf,
+        /// Line number, from 1, of the first row of such a time.
+        line: u64,
+        /// The shorter timeframe.
+        base: Timeframe,
+        /// The longer one.
+        longer: Timeframe,
+        /// Rows with the time of another one.
+        rows: usize,
+    },
+
     /// Too many rows contradict themselves for the prices to be in the columns that they are read
     /// from.
     #[error(
@@ -584,6 +602,7 @@ impl Error {
             | Error::UnknownFormat { path, .. }
             | Error::Ticks { path, .. }
             | Error::BadRow { path, .. }
+            | Error::TwoTimeframes { path, .. }
             | Error::ColumnOrder { path, .. }
             | Error::ExchangedOpenClose { path, .. }
             | Error::SymbolColumns { path, .. }

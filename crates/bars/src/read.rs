@@ -181,12 +181,18 @@ impl SpacedFile {
     /// file's name.
     fn other_than(&self, base: Timeframe) -> Result<Option<Timeframe>> {
         match self.spacings.evidently_shorter(base) {
-            None => Ok(self.spacings.evidently_longer(base).or_else(|| self.named_other_than(base))),
+            None => Ok(self.longer_than(base)),
             Some(spacing_ns) => match Timeframe::from_duration_ns(spacing_ns) {
                 Some(shorter) if base.is_multiple_of(shorter) => Ok(Some(shorter)),
                 _ => Err(self.shorter_than(base)),
             },
         }
+    }
+
+    /// Timeframe of the bars, where they are evidently longer than `base`, by their spacing or the
+    /// file's name.
+    fn longer_than(&self, base: Timeframe) -> Option<Timeframe> {
+        self.spacings.evidently_longer(base).or_else(|| self.named_other_than(base))
     }
 
     /// The file without single rows off the grid of `base`.
@@ -232,12 +238,13 @@ impl ByTimeframe {
             SpacedFile { file, spacings }
         };
         let sources: Vec<SpacedFile> = sources.into_iter().map(spaced).collect();
-        let own_of = |source: &SpacedFile| match stated {
-            None => Ok(source.spacings.only()),
-            Some(base) => source.other_than(base),
+        let base = stated.or_else(|| sources.iter().filter_map(|source| source.spacings.only()).min());
+        let own_of = |source: &SpacedFile| match (stated, base) {
+            (Some(base), _) => source.other_than(base),
+            (None, Some(base)) => Ok(source.longer_than(base)),
+            (None, None) => Ok(None),
         };
         let own = sources.iter().map(own_of).collect::<Result<Vec<_>>>()?;
-        let base = stated.or_else(|| own.iter().copied().flatten().min());
         let mut by_timeframe = ByTimeframe { series_files: Vec::new(), others: BTreeMap::new() };
         for (source, own) in sources.into_iter().zip(own) {
             match own.filter(|own| Some(*own) != base) {
@@ -280,7 +287,7 @@ fn read_sources(
         StampedAt::Close => base.duration_ns(),
     };
     let have_volume = sources.iter().any(|source| source.has_volume);
-    sources.iter_mut().try_for_each(|source| drop_fillers(source, base, have_volume))?;
+    drop_fillers(&mut sources, base, have_volume)?;
     let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base);
 
     let mut warnings = spacings.warnings(base);
@@ -304,6 +311,7 @@ fn read_sources(
             join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, days, options, place })?
         }
     };
+    require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
     Ok(StoredRecording { symbol, bars, summary })
 }
@@ -402,6 +410,16 @@ fn refuse_nothing(sources: &[BarFile]) -> Result<()> {
     let first = sources.iter().find_map(|source| source.ledger.first_fault()).unwrap_or("no rows").to_owned();
     let rows = sources.iter().map(|source| source.row_count).sum();
     Err(Error::NothingLeft { path: sources[0].path.clone(), rows, first })
+}
+
+/// Refuses files of which no row became a bar.
+fn require_bars(bars: &StoredBars, files: &[FileSummary]) -> Result<()> {
+    if !bars.is_empty() {
+        return Ok(());
+    }
+    let dropped = files.iter().flat_map(|file| file.dropped.iter().map(|count| (count.first_line, count.kind)));
+    let first = dropped.min().map_or("no rows".to_owned(), |(line, kind)| format!("line {line}, {kind}"));
+    Err(Error::NothingLeft { path: files[0].path.clone(), rows: files.iter().map(|file| file.rows).sum(), first })
 }
 
 /// The days of the bars of a symbol, if they are daily.

@@ -4,7 +4,7 @@ mod whole;
 mod written;
 
 use megabatch_bars::{
-    Bar, Error, FormatName, Prices, ReadOptions, Recording, StampedAt, Timeframe, Zone, read, read_all,
+    Bar, Error, FormatName, OnError, Prices, ReadOptions, Recording, StampedAt, Timeframe, Zone, read, read_all,
 };
 use whole::resample;
 use written::{minutes, read_texts, repair, with_files};
@@ -44,6 +44,71 @@ fn a_missing_file_is_named() {
     let error = read(&["no/such/EURUSD.csv"], &ReadOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Open { .. }));
     assert!(error.to_string().contains("no/such/EURUSD.csv"), "{error}");
+}
+
+/// `megabatch ingest AAPL.csv --features default,column:sentiment` panicked where the column was
+/// empty in every row.
+#[test]
+fn a_column_without_any_value_leaves_nothing() {
+    let text = "time,open,high,low,close,sentiment\n2018-07-02 00:00,1,1,1,1,\n2018-07-02 00:01,1,1,1,1,\n";
+    for on_error in OnError::ALL {
+        let options = ReadOptions { on_error, columns: vec!["sentiment".to_owned()], ..ReadOptions::default() };
+        let error = read_texts(&[("AAPL.csv", text)], &options).unwrap_err();
+        assert!(matches!(error, Error::NothingLeft { rows: 2, .. }), "{error}");
+        assert!(error.to_string().contains("first: line 2, "), "{error}");
+    }
+}
+
+/// A label that ended in the hour which the clock repeats was taken to end in its first pass, an
+/// hour too early, and one that began in the second pass was refused.
+#[test]
+fn a_label_that_ends_in_a_repeated_hour_ends_in_its_second_pass() {
+    let times = ["01:30", "02:00", "02:30", "02:00", "02:30", "03:00"];
+    let row = |k: usize| format!("2018-10-28 {},1,1,1,1,0,2018-10-28 {}\n", times[k], times[(k + 1).min(5)]);
+    let text = format!("time,open,high,low,close,y,t1\n{}", (0..6).map(row).collect::<String>());
+    let options = ReadOptions {
+        zone: Some("Europe/Berlin".parse().unwrap()),
+        target_columns: vec!["y".to_owned()],
+        label_end_column: Some("t1".to_owned()),
+        ..ReadOptions::default()
+    };
+    let bars = read_texts(&[("EURUSD.csv", &text)], &options).unwrap().bars;
+    let half_hours = |ns: i64| (ns - bars.open_time[0]) / (30 * MINUTE_NS);
+    assert_eq!(bars.open_time.iter().map(|&ns| half_hours(ns)).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    let ends: Vec<i64> = bars.columns[1].iter().map(|&ns| half_hours(ns as i64)).collect();
+    assert_eq!(ends, [4, 5, 4, 5, 6, 6]);
+}
+
+/// Rows of files with tabs lost their last fields where these were empty.
+#[test]
+fn a_row_may_end_with_empty_fields_whatever_is_between_them() {
+    let text = "Date,Open,High,Low,Close,Volume\n2018-07-02,1,1,1,1,\n2018-07-03,1,1,1,1,\n";
+    for delimiter in [",", "\t"] {
+        let recording = read_texts(&[("AAPL.csv", &text.replace(',', delimiter))], &ReadOptions::default()).unwrap();
+        assert_eq!((recording.bars.len(), &recording.bars.volume[..]), (2, &[0.0, 0.0][..]), "{delimiter:?}");
+    }
+}
+
+/// Volumes behind the 4,096th field were 0, and the number in which a line was cut was read.
+#[test]
+fn a_table_of_a_thousand_symbols_is_read_to_its_end() {
+    let symbols: Vec<String> = (0..1_000).map(|symbol| format!("S{symbol:03}")).collect();
+    let fields = ["Close", "High", "Low", "Open", "Volume"];
+    let all = |cell: &dyn Fn(&str, &str) -> String| -> String {
+        let cells = fields.iter().flat_map(|field| symbols.iter().map(move |symbol| cell(field, symbol)));
+        cells.map(|cell| format!(",{cell}")).collect()
+    };
+    let names = all(&|field, _| field.to_owned());
+    let tickers = all(&|_, symbol| symbol.to_owned());
+    let row = |day: usize| {
+        let cells = all(&|field, _| if field == "Volume" { "12345600".to_owned() } else { "101.25".to_owned() });
+        format!("2018-07-{day:02}{cells}\n")
+    };
+    let rows: String = (2..7).map(row).collect();
+    let text = format!("Price{names}\nTicker{tickers}\nDate{}\n{rows}", ",".repeat(5_000));
+    let options = ReadOptions { symbol: Some("S999".to_owned()), ..ReadOptions::default() };
+    let recording = read_texts(&[("prices.csv", &text)], &options).unwrap();
+    assert_eq!(recording.bars.volume, [12_345_600.0; 5]);
 }
 
 #[test]
@@ -285,28 +350,30 @@ fn daily_bars_are_compared_by_the_clock_of_the_shorter_ones() {
 
 /// 2,000 minutes and a file of six rows five minutes apart gave 2,000 bars, whatever was stated.
 #[test]
-fn beside_a_stated_timeframe_bars_are_left_out_only_where_they_are_evidently_longer() {
+fn bars_are_left_out_only_where_they_are_evidently_longer() {
     let rows = |first: usize, step: usize, count: usize| -> String {
         let row = |minute: usize| format!("2018-07-02 {:02}:{:02},2,4,1,2,1\n", minute / 60, minute % 60);
         (0..count).map(|place| row(first + place * step)).collect()
     };
     let base = rows(0, 1, 600);
     let stated = ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() };
-    for (name, step, count, is_read, is_read_if_not_stated) in [
-        ("EURUSD_2.csv", 5, 6, true, false),
-        ("EURUSD_2.csv", 5, 8, true, false),
-        ("EURUSD_2.csv", 5, 9, false, false),
-        ("EURUSD_2.csv", 60, 3, true, true),
-        ("EURUSD_2.csv", 60, 4, false, false),
-        ("EURUSD_2.csv", 7, 9, true, true),
-        ("EURUSD_M5.csv", 5, 6, false, false),
-        ("EURUSD_M5.csv", 5, 1, false, true),
-        ("EURUSD_H1.csv", 5, 6, true, false),
-        ("EURUSD_M1.csv", 5, 6, true, false),
+    for (name, step, count, is_read) in [
+        ("EURUSD_2.csv", 5, 6, true),
+        ("EURUSD_2.csv", 5, 8, true),
+        ("EURUSD_2.csv", 5, 9, false),
+        ("EURUSD_2.csv", 2, 4, true),
+        ("EURUSD_2.csv", 60, 3, true),
+        ("EURUSD_2.csv", 60, 4, false),
+        ("EURUSD_2.csv", 7, 9, true),
+        ("EURUSD_M5.csv", 5, 6, false),
+        ("EURUSD_M5.csv", 5, 1, false),
+        ("EURUSD_H1.csv", 5, 6, true),
+        ("EURUSD_M1.csv", 5, 6, true),
     ] {
         let later = rows(700, step, count);
         let files = [("EURUSD_1.csv", base.as_str()), (name, later.as_str())];
-        for (options, is_read) in [(&stated, is_read), (&ReadOptions::default(), is_read_if_not_stated)] {
+        // An append states the timeframe: it reads what was read before.
+        for options in [&stated, &ReadOptions::default()] {
             let Recording { bars, summary, .. } = read_texts(&files, options).unwrap();
             let expected = if is_read { (600 + count, 0) } else { (600, 1) };
             let label = format!("{name}: {count} rows of {step} minutes, {:?}", options.base);

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "each file of tests uses a part of it")]
 mod written;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, RowError, RowFix, Timeframe, read, read_all};
@@ -280,6 +281,15 @@ fn fillers_of_weekends_are_dropped_and_hide_no_clock() {
             "{summary}"
         );
         assert_eq!(summary.gaps.weekends(), 3);
+        // A file a day, the days of a weekend among them.
+        let mut days: BTreeMap<&str, String> = BTreeMap::new();
+        filled.lines().for_each(|line| days.entry(&line[..10]).or_default().extend([line, "\n"]));
+        let names: Vec<String> = days.keys().map(|day| format!("EURUSD_{day}.csv")).collect();
+        let files: Vec<(&str, &str)> =
+            names.iter().map(String::as_str).zip(days.values().map(String::as_str)).collect();
+        let by_day = read_texts(&files, &options).unwrap();
+        let found = (by_day.summary.dropped(RowError::Filler), by_day.bars.len());
+        assert_eq!(found, (dropped, bars.len()), "{}", by_day.summary);
     }
     // Without any volume half a day has to pass.
     let summary =

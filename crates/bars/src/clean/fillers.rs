@@ -18,6 +18,7 @@ use crate::error::row_error::RowError;
 use crate::parse::bar_file::BarFile;
 use crate::parse::quiet::QuietTimes;
 use crate::parse::row::BarRow;
+use crate::parse::row_store::RowStore;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, HOUR_NS, RowTime};
 
@@ -85,6 +86,19 @@ impl FillerFinder {
         }
     }
 
+    /// Takes rows none of which is quiet.
+    fn pass_over(&mut self, rows: &RowStore) {
+        self.end_run();
+        self.last_close = rows.len().checked_sub(1).map(|last| rows.get(last).close).or(self.last_close);
+    }
+
+    /// Times of the fillers so far, and of the run that goes on. Each is given once.
+    fn quiet_times(&mut self) -> Vec<Range<i64>> {
+        let mut quiet = std::mem::take(&mut self.quiet);
+        quiet.extend(self.run.as_ref().filter(|run| run.is_filler).map(|run| run.first_ns..run.last_ns + 1));
+        quiet
+    }
+
     fn end_run(&mut self) {
         if let Some(run) = self.run.take().filter(|run| run.is_filler) {
             self.quiet.push(run.first_ns..run.last_ns + 1);
@@ -97,13 +111,21 @@ fn is_weekend_bar(stamp: RowTime) -> bool {
     is_at_a_weekend(stamp.ns().saturating_add(DAY_NS / 2).div_euclid(DAY_NS))
 }
 
-/// Drops the fillers of a file of `base` bars, and counts them. `have_volume` is true if some bar
-/// of the symbol has volume.
-pub(crate) fn drop_fillers(source: &mut BarFile, base: Timeframe, have_volume: bool) -> Result<()> {
+/// Drops the fillers of a symbol's files of `base` bars, and counts them. A run goes on in the next
+/// file. `have_volume` is true if some bar of the symbol has volume.
+pub(crate) fn drop_fillers(sources: &mut [BarFile], base: Timeframe, have_volume: bool) -> Result<()> {
+    let mut in_order: Vec<&mut BarFile> = sources.iter_mut().collect();
+    in_order.sort_by_key(|source| source.rows.stamps().next().map(RowTime::ns));
+    let mut finder = FillerFinder::new(base);
+    in_order.into_iter().try_for_each(|source| drop_from(source, &mut finder, have_volume))
+}
+
+/// Drops the fillers of the next file.
+fn drop_from(source: &mut BarFile, finder: &mut FillerFinder, have_volume: bool) -> Result<()> {
     if source.quiet_rows == 0 {
+        finder.pass_over(&source.rows);
         return Ok(());
     }
-    let mut finder = FillerFinder::new(base);
     let mut dropped: Vec<Range<usize>> = Vec::new();
     for (index, row) in source.rows.iter().enumerate() {
         if finder.add(&row, have_volume) {
@@ -114,11 +136,11 @@ pub(crate) fn drop_fillers(source: &mut BarFile, base: Timeframe, have_volume: b
             }
         }
     }
-    finder.end_run();
+    let quiet = finder.quiet_times();
     let count: usize = dropped.iter().map(ExactSizeIterator::len).sum();
     if count > 0 {
         source.rows = source.rows.without(&dropped)?;
-        source.quiet = QuietTimes::new(finder.quiet);
+        source.quiet = QuietTimes::new(quiet);
         source.warnings.push(format!(
             "{count} flat bars without volume of {} are not used: they fill time at which the market is closed",
             source.path.display()

@@ -11,10 +11,12 @@
 //!     fit in there than bars are later:       those bars are outliers; repairs defer them
 //!     between bars otherwise:                 backward; repairs defer it
 //! deferred rows: sorted, then inserted where they overlap no bar and are near to one
+//! different rows of one time, where they are bars of two timeframes: refused with the file
 //! rows before the first at which all further columns have values: dropped
 //! ```
 
 use self::placed::{Placed, PlacedRow};
+use self::two_timeframes::{RowPair, RowPairs};
 use crate::bars::Bar;
 use crate::clean::sessions::SessionDays;
 use crate::error::Result;
@@ -52,7 +54,18 @@ impl RowClock<'_> {
         self.stamped_open(row.stamp)
     }
 
-    /// When the bar that is stamped so opens, in UTC.
+    /// When the last bar that is stamped so opens, in UTC: no target may reach further than told.
+    fn last_open(&self, stamp: RowTime) -> i64 {
+        match stamp {
+            RowTime::Wall(ns) if self.session_open(stamp).is_none() => match self.zone.occurrence(ns) {
+                Occurrence::Twice(_, second) => second - self.stamp_delay_ns,
+                _ => self.stamped_open(stamp),
+            },
+            _ => self.stamped_open(stamp),
+        }
+    }
+
+    /// When the first bar that is stamped so opens, in UTC.
     fn stamped_open(&self, stamp: RowTime) -> i64 {
         if let Some(open_time) = self.session_open(stamp) {
             return open_time;
@@ -72,7 +85,7 @@ impl RowClock<'_> {
             RowTime::Utc(_) => RowTime::Utc(*end as i64),
             RowTime::Wall(_) => RowTime::Wall(*end as i64),
         };
-        let end_open = self.stamped_open(stamp);
+        let end_open = self.last_open(stamp);
         if end_open < bar.open_time {
             let (found, own) = (display_utc(end_open), display_utc(bar.open_time));
             let expected = format!("a label that ends with its bar, of {own}, or later, and not with that of {found}");
@@ -93,11 +106,14 @@ pub(crate) fn in_order(
     file: Option<SpillFile>,
     mut take: impl FnMut(&BarRow, Bar) -> Result<()>,
 ) -> Result<()> {
-    let mut order = RowSorter { rows, clock, ledger, placed: Placed::new(file), deferred: Vec::new(), pass: None };
+    let placed = Placed::new(file);
+    let pairs = RowPairs::default();
+    let mut order = RowSorter { rows, clock, ledger, placed, pairs, deferred: Vec::new(), pass: None };
     for index in 0..rows.len() {
         order.add(index)?;
     }
     order.insert_deferred()?;
+    order.refuse_two_timeframes()?;
     let mut have_values = false;
     for place in 0..order.placed.len() {
         let PlacedRow { open_time, row: index } = order.placed.get(place);
@@ -122,6 +138,7 @@ struct RowSorter<'a> {
     clock: RowClock<'a>,
     ledger: &'a mut RowLedger,
     placed: Placed,
+    pairs: RowPairs,
     /// Rows out of order, in the order of the file.
     deferred: Vec<PlacedRow>,
     /// The last stretch of rows that went back into an hour which the clock shows twice.
@@ -234,6 +251,7 @@ impl RowSorter<'_> {
             self.ledger.drop_row(self.rows.get(index).line, RowError::Copy);
             return Ok(());
         }
+        self.pairs.push(RowPair { open_time, rows: [earlier, index] });
         let (line, earlier_line) = (self.rows.get(index).line, self.rows.get(earlier).line);
         match self.clock.repeats {
             Repeats::Last if index > earlier => {
@@ -246,7 +264,8 @@ impl RowSorter<'_> {
                 let time = display_utc(open_time);
                 let expected = format!(
                     "one row for the bar that opens at {time}, and line {earlier_line} is another; if a clock went back \
-                     there, name its zone, or choose the row that counts"
+                     there, name its zone; if bars of two timeframes are mixed, keep one; else choose the row that \
+                     counts"
                 );
                 return self.refuse(index, RowFault { kind: RowError::Duplicate, expected });
             }
@@ -338,3 +357,4 @@ mod outlier;
 mod placed;
 #[cfg(test)]
 mod tests;
+mod two_timeframes;

@@ -8,7 +8,7 @@ use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_duration;
 
 /// Timeframes that files mix. Other distances, such as two bars, are those of holes and breaks.
-const MIXED: [Timeframe; 7] =
+pub(super) const MIXED: [Timeframe; 7] =
     [Timeframe::M5, Timeframe::M15, Timeframe::M30, Timeframe::H1, Timeframe::H4, Timeframe::D1, Timeframe::W1];
 
 /// Another timeframe's spacing between this share of the bars is worth a warning.
@@ -19,7 +19,7 @@ const SHOWN_MIN: u64 = 3;
 
 /// Files of shorter bars with holes at random of which one looks as if its bars were longer; in
 /// fewer, they are.
-const CHANCE_OF: f64 = 1e5;
+pub(super) const CHANCE_OF: f64 = 1e5;
 
 /// Frequency of each distance between neighbouring rows.
 #[derive(Clone, Debug, Default)]

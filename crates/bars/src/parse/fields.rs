@@ -3,8 +3,6 @@ use smallvec::SmallVec;
 use crate::parse::columns::BarColumns;
 use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
 
-/// Most fields of a row that are kept; further ones are ignored.
-const FIELDS_MAX: usize = 4096;
 /// Fields of a row that need no memory of their own.
 const FIELDS_INLINE: usize = 24;
 /// Bytes of the longest number with thousands groups that is read.
@@ -18,6 +16,8 @@ const DOUBLED: &[u8] = b"\"\"";
 /// The fields of one row, without quotes and spaces around them.
 pub(crate) struct RowFields<'a> {
     fields: SmallVec<[&'a [u8]; FIELDS_INLINE]>,
+    /// True where empty fields at the end are missing: tabs are cut off there as spaces are.
+    is_open_ended: bool,
 }
 
 /// Meaning of commas in prices.
@@ -37,7 +37,7 @@ impl<'a> RowFields<'a> {
     /// no number and no time. So does a doubled quote, as no field that is read has quotes in it.
     pub(crate) fn split(line: &'a [u8], delimiter: u8) -> Self {
         if !line.contains(&b'"') {
-            return RowFields::collect(line.split(|&byte| byte == delimiter).map(trimmed));
+            return RowFields::collect(line.split(|&byte| byte == delimiter).map(trimmed), delimiter);
         }
         match cut(trimmed(line), QUOTE, delimiter) {
             (inner, None) if inner.len() + 2 <= trimmed(line).len() => RowFields::quoted(inner, DOUBLED, delimiter),
@@ -47,15 +47,16 @@ impl<'a> RowFields<'a> {
 
     fn quoted(line: &'a [u8], quote: &[u8], delimiter: u8) -> Self {
         let mut rest = Some(line);
-        RowFields::collect(std::iter::from_fn(|| {
+        let fields = std::iter::from_fn(|| {
             let (field, after) = cut(rest?, quote, delimiter);
             rest = after;
             Some(trimmed(field))
-        }))
+        });
+        RowFields::collect(fields, delimiter)
     }
 
-    fn collect(cut: impl Iterator<Item = &'a [u8]>) -> Self {
-        RowFields { fields: cut.take(FIELDS_MAX).collect() }
+    fn collect(cut: impl Iterator<Item = &'a [u8]>, delimiter: u8) -> Self {
+        RowFields { fields: cut.collect(), is_open_ended: delimiter == b'\t' }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -63,7 +64,7 @@ impl<'a> RowFields<'a> {
     }
 
     pub(crate) fn get(&self, column: usize) -> Option<&'a [u8]> {
-        self.fields.get(column).copied()
+        self.fields.get(column).copied().or(self.is_open_ended.then_some(b""))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
@@ -219,7 +220,7 @@ mod tests {
             let found: Vec<&str> = fields.iter().map(|field| std::str::from_utf8(field).unwrap()).collect();
             assert_eq!(found, expected, "{line}");
         }
-        assert_eq!(RowFields::split(&[b','; 2 * FIELDS_MAX], b',').len(), FIELDS_MAX);
+        assert_eq!(RowFields::split(&[b','; 9_999], b',').len(), 10_000);
     }
 
     #[test]

@@ -153,9 +153,23 @@ pub(crate) fn with_date_apart(fields: &RowFields<'_>) -> Option<BarColumns> {
 /// The zone that a header names beside the time: `Time (EET)`, `Gmt time`.
 pub(crate) fn zone(fields: &RowFields<'_>) -> Option<Zone> {
     fields.iter().find_map(|field| match in_parentheses(field) {
-        Some((name, zone)) => is_time(&normalised(name)).then(|| std::str::from_utf8(zone).ok()?.parse().ok())?,
+        Some((name, zone)) => is_time(&normalised(name)).then(|| in_words(std::str::from_utf8(zone).ok()?))?,
         None => UTC_TIMES.contains(&normalised(field).as_str()).then(Zone::utc),
     })
+}
+
+/// A zone as headers write it: as elsewhere, or `UTC+8`, `GMT-5`, `UTC+05:30`.
+fn in_words(zone: &str) -> Option<Zone> {
+    let is_utc = |name: &str| ["utc", "gmt"].iter().any(|utc| name.eq_ignore_ascii_case(utc));
+    let Some((_, offset)) =
+        zone.find(['+', '-']).map(|sign| zone.split_at(sign)).filter(|(name, _)| is_utc(name.trim()))
+    else {
+        return zone.parse().ok();
+    };
+    let (sign, digits) = offset.split_at(1);
+    let hours = digits.find(':').unwrap_or(digits.len());
+    let padded = if hours == 1 { format!("{sign}0{digits}") } else { offset.to_owned() };
+    padded.parse().ok()
 }
 
 /// The names of the fields. Those of times are without what stands behind them in parentheses.
@@ -400,6 +414,10 @@ mod tests {
     fn zones_that_headers_name() {
         for (line, expected) in [
             ("Time (EET),Open", Some("EET")),
+            ("Time(UTC+8),Open", Some("+08")),
+            ("Time (GMT-05:30),Open", Some("-05:30")),
+            ("Time (utc +02:00),Open", Some("+02:00")),
+            ("Time (ms),Open", None),
             ("Date (UTC),Open", Some("UTC")),
             ("Gmt time,Open", Some("UTC")),
             ("Time (America/New_York),Open", Some("America/New_York")),

@@ -1,6 +1,6 @@
 //! Counts of one file's dropped and fixed rows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
@@ -32,6 +32,11 @@ pub(crate) struct RowLedger {
 impl RowLedger {
     pub(crate) fn new(path: PathBuf, on_error: OnError) -> Self {
         RowLedger { path, on_error, dropped: Vec::new(), fixed: Vec::new(), first_fault: None }
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// True if rows are repaired rather than dropped.

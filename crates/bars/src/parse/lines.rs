@@ -13,7 +13,9 @@ use crate::place::{ObserveBytes, Stopped};
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
 /// fill the memory.
-pub const LINE_BYTES_MAX: usize = 1 << 16;
+pub const LINE_BYTES_MAX: usize = 1 << 18;
+/// End of a line that was cut: no field of which the rest is missing is a number.
+const CUT: &[u8] = "…".as_bytes();
 /// Bytes of the file that are read at once.
 const READ_BYTES: usize = 1 << 16;
 /// Lines from which the format is recognised.
@@ -104,13 +106,16 @@ impl<'a> TextLines<'a> {
 
     /// Takes the bytes up to the next end of a line; false where there are none left.
     fn fill(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
-        let mut found = false;
+        let (mut found, mut is_cut) = (false, false);
         loop {
             let buffer = match self.reader.fill_buf() {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 buffer => buffer?,
             };
-            let Some(&first) = buffer.first() else { return Ok(found) };
+            let Some(&first) = buffer.first() else {
+                line.extend(CUT.iter().filter(|_| is_cut));
+                return Ok(found);
+            };
             if std::mem::take(&mut self.after_return) && first == b'\n' {
                 self.reader.consume(1);
                 continue;
@@ -118,7 +123,9 @@ impl<'a> TextLines<'a> {
             found = true;
             let end = buffer.iter().position(|&byte| byte == b'\n' || byte == b'\r');
             let text = &buffer[..end.unwrap_or(buffer.len())];
-            line.extend_from_slice(&text[..text.len().min(LINE_BYTES_MAX - line.len())]);
+            let kept = text.len().min(LINE_BYTES_MAX - line.len());
+            is_cut |= kept < text.len();
+            line.extend_from_slice(&text[..kept]);
             let Some(end) = end else {
                 let read = buffer.len();
                 self.reader.consume(read);
@@ -126,6 +133,7 @@ impl<'a> TextLines<'a> {
             };
             self.after_return = buffer[end] == b'\r';
             self.reader.consume(end + 1);
+            line.extend(CUT.iter().filter(|_| is_cut));
             return Ok(true);
         }
     }
@@ -282,10 +290,11 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_cut_and_counted_once() {
-        let mut bytes = vec![b'x'; 3 * LINE_BYTES_MAX];
-        bytes.extend(b"\nnext");
+        let mut bytes = vec![b'1'; 3 * LINE_BYTES_MAX];
+        bytes.extend(b"\nnext\n");
+        bytes.resize(bytes.len() + LINE_BYTES_MAX + 1, b'2');
         let lines = lines_of(&bytes).unwrap();
-        assert_eq!(lines[0].1.len(), LINE_BYTES_MAX);
-        assert_eq!(lines[1..], [(2, "next".to_owned())]);
+        let cut = |digit: &str| format!("{}…", digit.repeat(LINE_BYTES_MAX));
+        assert_eq!(lines, [(1, cut("1")), (2, "next".to_owned()), (3, cut("2"))]);
     }
 }

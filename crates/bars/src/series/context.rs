@@ -45,9 +45,17 @@ pub fn shared_features(features: &[Feature], has_column: &dyn Fn(&str) -> bool) 
     features.iter().filter(is_shared).cloned().collect()
 }
 
-/// Name of a feature behind that of its instrument: that of the column, or its own.
-pub fn name_in_context(feature: &Feature) -> &str {
-    feature.as_column().map_or(feature.name(), |column| column.column())
+/// Name of the feature that tells how long ago the last bar of another instrument closed, in bars.
+pub const AGE_IN_CONTEXT: &str = "age";
+
+/// Names of features behind that of their instrument: its own, or that of the column. A column has
+/// its rule with it where the name would be there twice, or is [`AGE_IN_CONTEXT`].
+pub fn names_in_context(features: &[Feature]) -> Vec<&str> {
+    let short: Vec<&str> =
+        features.iter().map(|feature| feature.as_column().map_or(feature.name(), |column| column.column())).collect();
+    let is_once = |name: &str| name != AGE_IN_CONTEXT && short.iter().filter(|other| **other == name).count() == 1;
+    let named = features.iter().zip(&short);
+    named.map(|(feature, &short)| if is_once(short) { short } else { feature.name() }).collect()
 }
 
 /// The bars of `timeframe` that end by `until`, in nanoseconds since 1970 UTC, made of the bars
@@ -108,6 +116,17 @@ mod tests {
             bars.push(Bar { open_time, open: price, high: price, low: price, close: price, columns, ..Bar::default() });
         }
         bars
+    }
+
+    #[test]
+    fn names_tell_columns_apart() {
+        let column = |name: &str, rule: ColumnRule| Feature::Column(ColumnFeature::new(name, rule));
+        let [x, sum] = [ColumnRule::Last, ColumnRule::Sum].map(|rule| column("x", rule));
+        let own = [x.clone(), Feature::Body, column("age", ColumnRule::Last)];
+        assert_eq!(names_in_context(&own), ["x", "body", own[2].name()]);
+        let features = [x, sum];
+        assert_eq!(names_in_context(&features), [features[0].name(), features[1].name()]);
+        assert_ne!(features[0].name(), features[1].name());
     }
 
     #[test]

@@ -170,6 +170,10 @@ fn training_goes_on_from_weights_given() {
     // The first batch is the same in both runs.
     let [first, second] = ["first", "second"].map(|run| losses(&stage, run, "step")[0]);
     assert!(second < 0.8 * first, "{second} after training, {first} before");
+    // A run that was killed before its first checkpoint begins again with the same weights.
+    std::fs::remove_dir_all(stage.path("second/checkpoints")).unwrap();
+    stage.succeeds("train --out second --resume");
+    assert_eq!(losses(&stage, "second", "step")[0], second);
 }
 
 #[test]

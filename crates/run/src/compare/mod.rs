@@ -304,7 +304,22 @@ fn samples_sentence(samples: char, sides: &[(usize, &Side)]) -> String {
 
 /// Which of several runs with the same samples and the same loss has the lowest validation loss.
 fn ahead(samples: char, sides: &[(usize, &Side)]) -> Option<String> {
-    for key in ["training.loss", "training.target_scaling"] {
+    // A loss, and the setting that decides it.
+    let decided_by: [(Option<&str>, &str); 8] = [
+        (None, "training.loss"),
+        (None, "training.target_scaling"),
+        (None, "training.tasks"),
+        (Some("huber"), "training.huber_delta"),
+        (Some("quantile"), "training.quantile"),
+        (Some("cross_entropy"), "training.classes"),
+        (Some("cross_entropy"), "training.thresholds"),
+        (Some("rank_listwise"), "training.rank_temperature"),
+    ];
+    let has_loss = |loss: Option<&str>| {
+        let own = |(_, side): &(usize, &Side)| side.settings.get("training.loss").map(String::as_str) == loss;
+        loss.is_none() || sides.iter().any(own)
+    };
+    for (_, key) in decided_by.into_iter().filter(|(loss, _)| has_loss(*loss)) {
         let value = |side: &Side| side.settings.get(key).cloned();
         if sides.iter().any(|(_, side)| value(side) != value(sides[0].1)) {
             return Some(format!(

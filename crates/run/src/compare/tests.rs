@@ -71,6 +71,30 @@ fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
     assert!(text.contains("training.lr  1  0.5\n") && !text.contains("reserved"), "{text}");
 }
 
+/// A smaller `huber_delta` makes every loss smaller, and was said to be better.
+#[test]
+fn losses_that_settings_make_different_do_not_compare() {
+    let with = |label: &str, settings: &[(&'static str, &str)]| {
+        let mut side = side(label, "x", 1.0);
+        side.settings.extend(settings.iter().map(|&(key, value)| (key, value.to_owned())));
+        side
+    };
+    for (loss, key, compares) in [
+        ("huber", "training.huber_delta", false),
+        ("mse", "training.huber_delta", true),
+        ("quantile", "training.quantile", false),
+        ("cross_entropy", "training.thresholds", false),
+        ("rank_pairwise", "training.rank_temperature", true),
+        ("mse", "training.tasks", false),
+    ] {
+        let sides = ["a", "b"].map(|value| with(value, &[("training.loss", loss), (key, value)]));
+        let comparison = Comparison { sides: sides.into(), ..Comparison::default() };
+        let sentence = comparison.sentences().pop().unwrap();
+        let says = format!("A: their losses are not the same ({key}): validation losses do not compare.");
+        assert_eq!(sentence == says, !compares, "{loss}: {sentence}");
+    }
+}
+
 /// Folders of runs that keep `plans`.
 fn runs_of(folder: &Path, plans: &[Value]) -> Vec<PathBuf> {
     let run = |(k, plan): (usize, &Value)| {

@@ -1,8 +1,8 @@
 //! Bars of other instruments in files, whose features stand beside those of a series.
 
 use megabatch_bars::{
-    self as bars, BarFunctions, BarSource as _, Bars, ContextBars, Feature, FunctionCall, FunctionColumn,
-    FunctionTargets, TargetKind, context_bars, name_in_context, shared_features,
+    self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ContextBars, Feature, FunctionCall,
+    FunctionColumn, FunctionTargets, TargetKind, context_bars, names_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -60,7 +60,20 @@ impl ContextInstrument {
     /// call, so that nothing else is seen where these end earlier.
     fn columns(&self, call: &FunctionCall<'_>) -> bars::Result<Vec<FunctionColumn>> {
         let own = call.bars;
-        let (first_ns, until_ns) = (own.open_time[0], own.close_time(own.len() - 1));
+        let column = |name: &str, values: Vec<f64>| FunctionColumn {
+            function: format!("{CONTEXT}{}", self.symbol),
+            name: format!("{}.{name}", self.symbol),
+            values,
+            is_single: false,
+        };
+        let Some(last) = own.len().checked_sub(1) else {
+            return Ok(names_in_context(&self.features)
+                .into_iter()
+                .chain([AGE_IN_CONTEXT])
+                .map(|name| column(name, Vec::new()))
+                .collect());
+        };
+        let (first_ns, until_ns) = (own.open_time[0], own.close_time(last));
         let opens = &self.bars.open_time;
         let seen = opens.partition_point(|&time| time < first_ns)..opens.partition_point(|&time| time < until_ns);
         let mut part = Bars::with_capacity(self.bars.timeframe, seen.len());
@@ -69,23 +82,18 @@ impl ContextInstrument {
         let close_times: Vec<i64> = (0..own.len()).map(|bar| own.close_time(bar)).collect();
         let places = context.last_closed(&close_times);
         let ContextBars { bars, features } = &context;
-        let column = |name: &str, values: Vec<f64>| FunctionColumn {
-            function: format!("{CONTEXT}{}", self.symbol),
-            name: format!("{}.{name}", self.symbol),
-            values,
-            is_single: false,
-        };
-        let looked_up = |(feature, values): (&Feature, &Vec<f64>)| {
+        let looked_up = |(name, values): (&str, &Vec<f64>)| {
             let values = places.iter().map(|place| place.map_or(f64::NAN, |place| values[place]));
-            column(name_in_context(feature), values.collect())
+            column(name, values.collect())
         };
-        let mut columns: Vec<FunctionColumn> = self.features.iter().zip(features).map(looked_up).collect();
+        let mut columns: Vec<FunctionColumn> =
+            names_in_context(&self.features).into_iter().zip(features).map(looked_up).collect();
         let bar_ns = own.timeframe.duration_ns() as f64;
         let ages = places.iter().zip(&close_times).map(|(place, close_time)| match place {
             Some(place) => (close_time - bars.close_time(*place)) as f64 / bar_ns,
             None => f64::NAN,
         });
-        columns.push(column("age", ages.collect()));
+        columns.push(column(AGE_IN_CONTEXT, ages.collect()));
         Ok(columns)
     }
 
@@ -138,9 +146,6 @@ fn read_bars(
 
 impl BarFunctions for ContextInstruments {
     fn columns(&self, call: &FunctionCall<'_>) -> bars::Result<Vec<FunctionColumn>> {
-        if call.bars.is_empty() {
-            return Ok(Vec::new());
-        }
         let columns = self.0.iter().map(|instrument| instrument.columns(call));
         Ok(columns.collect::<bars::Result<Vec<_>>>()?.concat())
     }

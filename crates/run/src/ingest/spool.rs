@@ -29,6 +29,21 @@ pub(crate) fn parsed_row_bytes(columns: usize) -> u64 {
     80 + 8 * columns as u64
 }
 
+/// Files that a process has open beside those of bars.
+const OTHER_FILES: u64 = 256;
+
+/// Lets this process have as many files of bars open, as far as the system allows it: the usual
+/// limit is 1,024, and 256 on macOS.
+pub(super) fn allow_open_files(count: usize) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let (mut limit, needed) = (getrlimit(Resource::Nofile), count as u64 + OTHER_FILES);
+    if limit.current.is_some_and(|current| current < needed) {
+        limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
+        // Where it fails, opening a file says what is wrong.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
 /// The folder of parsed bars of one output; removed when the work ends by itself.
 pub(crate) struct SpoolFolder {
     path: PathBuf,

@@ -111,6 +111,9 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_length_reason: Option<&'static str>,
     pub(crate) seed: u64,
+    /// File of the first weights, where they are not drawn by the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) init: Option<PathBuf>,
     pub(crate) steps_per_epoch: u64,
     /// Optimizer steps of the whole run.
     pub(crate) steps: u64,
@@ -188,6 +191,7 @@ impl Plan {
             run_length: training.run_samples(),
             run_length_reason: setup.neighbours.map(Neighbours::reason),
             seed: training.seed,
+            init: None,
             steps_per_epoch,
             steps,
             validation_samples: training.evaluated(&setup.split.validation).len(),

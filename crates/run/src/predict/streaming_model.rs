@@ -114,6 +114,12 @@ impl StreamingModel {
         let folder = RunFolder::open(&request.run)?;
         let config = folder.config(&[])?;
         refuse_fp16(&config)?;
+        let model = trained_model(&folder)?;
+        if model.config().is_over_graphs() {
+            return Err(refuse(
+                "its samples are the nodes of graphs, and bars that arrive make samples that stand alone",
+            ));
+        }
         let (step, weights) = weights_file(&folder, request.checkpoint)?;
         let data = data_path(&config, request.data.as_deref())?;
         let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
@@ -136,6 +142,12 @@ impl StreamingModel {
             ));
         }
         require_functions(&recipe, request, host)?;
+        for name in changed_functions(&provenance, host) {
+            host.observer.note(&format!(
+                "note: the source of the function {name} is another one than when {} was made: if its values are others, the model sees other features than in training",
+                data.display()
+            ));
+        }
         if recipe.calendar == Calendar::Common {
             return Err(refuse(
                 "the data were made with `--calendar common`, and bars of one instrument do not show which times are common; make them with `--calendar all`",
@@ -147,7 +159,6 @@ impl StreamingModel {
         // Files may have several clocks; the last one's goes on.
         let told = |key: &str| files.iter().rev().find_map(|file| file[key].as_str());
         let zones: BTreeSet<&str> = files.iter().filter_map(|file| file["zone"].as_str()).collect();
-        let model = trained_model(&folder)?;
         Ok(StreamingModel {
             symbol: own["symbol"].as_str().unwrap_or_default().to_owned(),
             base: own["base"].as_str().unwrap_or_default().parse()?,
@@ -210,7 +221,10 @@ impl StreamingModel {
                 "the data were made of bid and ask; give bars of their means with --history, or begin with --cold",
             ));
         }
-        let own = || self.recipe.files_of(&self.symbol).map(Path::to_owned).collect();
+        let own = || {
+            let files = self.recipe.files_by_symbol().remove(&self.symbol).unwrap_or_default();
+            files.into_iter().map(Path::to_owned).collect()
+        };
         let is_own = given.is_empty();
         let files: Vec<PathBuf> = if is_own { own() } else { given };
         let reading = match is_own && self.has_several_zones {
@@ -330,6 +344,17 @@ fn require_functions(recipe: &Recipe, request: &FollowRequest, host: &Host<'_>) 
         }
         (false, true) => Ok(()),
     }
+}
+
+/// Functions whose source is another one than when the series with this account was made.
+fn changed_functions(provenance: &Value, host: &Host<'_>) -> Vec<String> {
+    let was = &provenance["functions"]["fingerprints"];
+    let given = host.functions.iter().flat_map(|functions| functions.fingerprints());
+    // Bars of other instruments have no entry there.
+    given
+        .filter(|(name, now)| was[name.as_str()].as_str().is_some_and(|was| was != now))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// Refuses a model that is computed otherwise than following does.

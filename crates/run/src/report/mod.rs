@@ -262,6 +262,7 @@ mod tests {
             run_length: 1,
             run_length_reason: None,
             seed: 0,
+            init: None,
             steps_per_epoch: 2,
             steps: 4,
             validation_samples: 20,

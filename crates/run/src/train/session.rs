@@ -1,7 +1,7 @@
 //! A training session: from a series to checkpoints, metrics and a report.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use megabatch_atomic_file as atomic_file;
@@ -122,7 +122,12 @@ fn prepare(
             setup.training.threads = ranks.share.threads;
         }
     }
-    let plan = Plan::new(&setup)?;
+    let mut plan = Plan::new(&setup)?;
+    plan.init = match (&request.init, begin) {
+        (Some(weights), _) => Some(std::path::absolute(weights)?),
+        (None, Begin::Anew) => None,
+        (None, Begin::AtTheLastCheckpoint) => folder.saved_plan()["init"].as_str().map(PathBuf::from),
+    };
     plan.require_fit(&setup)?;
     if begin == Begin::Anew {
         setup.require_settings_of_its_data()?;
@@ -318,6 +323,13 @@ impl Session {
             Begin::Anew => None,
             Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
         };
+        // Without a checkpoint the run starts again, as it began.
+        if begin == Begin::AtTheLastCheckpoint
+            && resumed.is_none()
+            && let Some(weights) = &self.plan.init
+        {
+            trainer.load_weights(weights)?;
+        }
         let resume_point = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
             step: state.step,
             rollbacks: state.divergence.rollbacks,

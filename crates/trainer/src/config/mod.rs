@@ -333,8 +333,11 @@ impl Config {
         self.lr_schedule.check(self.optimizer.lr)?;
         self.loss.check()?;
         self.loss.check_readout(self.model.readout)?;
-        if self.streams() {
+        if self.carry_state {
             self.model.check_carried_state()?;
+        } else if self.loss_on == LossOn::EveryStep && self.model.check_carried_state().is_err() {
+            let expected = "last_step for a model over graphs, and for one without an LSTM";
+            return Err(Error::setting("loss_on", &"every_step", expected));
         }
         check_precision(self.precision, &self.model)?;
         self.check_tf32()?;

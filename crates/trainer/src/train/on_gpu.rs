@@ -31,6 +31,7 @@ use crate::data::sample_weights::{LossInputs, SampleWeights};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::predictions::PredictionBackend;
+use crate::evaluate::selection::{Selection, graphs_of};
 
 /// Memory of steps on a GPU.
 #[derive(Debug)]
@@ -204,9 +205,12 @@ impl Trainer {
         let target_scales = self.target_scales.clone();
         let weights = SampleWeights::new(&self.config, run.samples, run.train).ok().flatten();
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
+        // The CPU sees all edges.
+        let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train }).ok().flatten();
         let source = Source {
             gather_mode: GatherMode::Bars,
-            ..self.source(run, None, &scope, schedule.capacity(), loss_inputs)
+            seen: None,
+            ..self.source(run, graphs, &scope, schedule.capacity(), loss_inputs)
         };
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;

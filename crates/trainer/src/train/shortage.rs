@@ -25,7 +25,9 @@ impl Trainer {
         let Some(limits) = self.fallback.next_level(has_chunks) else {
             return Err(self.give_up(error, run, observer));
         };
-        self.backend.cut(&self.model, &self.config, limits)?;
+        if let Err(error) = self.backend.cut(&self.model, &self.config, limits) {
+            return Err(if error.is_shortage() { self.give_up(error, run, observer) } else { error });
+        }
         let event = ShortageEvent::new(self.step, &error, before, limits, self.config.batch_size);
         let asked = observer(Event::Shortage(event));
         Ok(self.share_answer(asked))

@@ -101,6 +101,29 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     assert!(error <= tolerance * size, "{what}: weights of length {size} are off by {error}");
 }
 
+/// An infinite target of a graph made the CPU, which looks for the cause, panic.
+#[test]
+fn an_infinite_target_ends_the_step_as_on_the_processor() {
+    let (_driver, gpu) = with_kernels();
+    let mut samples = market(21);
+    samples.change_targets(|targets| targets[3] = f32::INFINITY);
+    let config = over_graphs(AttentionKind::GatV2);
+    let train = SampleRanges::from(TRAIN);
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
+    let refused = |gpu: Option<&Device>| {
+        let error = trainer(gpu, &config, &samples).train(&run, &mut |_| ControlFlow::Continue(())).unwrap_err();
+        // The loss itself is a sum in another order.
+        match error {
+            Error::NotFinite { step, tensor, index, .. } => (step, tensor, index),
+            other => panic!("{other}"),
+        }
+    };
+    let expected = refused(None);
+    for gpu in [&gpu, &Device::cpu()] {
+        assert_eq!(refused(Some(gpu)), expected);
+    }
+}
+
 const KINDS: [AttentionKind; 2] = [AttentionKind::Gat, AttentionKind::GatV2];
 
 /// Training is the same on every device that operations run on.

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, GraphConfig, Model, ModelConfig, Readout, SampleShape};
@@ -38,7 +39,7 @@ fn weights_of_samples_are_not_for_graphs() {
 #[test]
 fn settings_that_do_not_go_together_are_named() {
     type Change = (fn(&mut Config), &'static str);
-    let changes: [Change; 8] = [
+    let changes: [Change; 9] = [
         (|config| config.model.readout = None, "`graph` is gat: expected none without a readout"),
         (
             |config| (config.model.readout, config.model.graph) = (None, None),
@@ -46,6 +47,10 @@ fn settings_that_do_not_go_together_are_named() {
         ),
         (|config| config.model.edge_attributes = 3, "`edge_attributes` is 3: expected"),
         (|config| config.carry_state = true, "`carry_state` is true: expected false for a model over graphs"),
+        (
+            |config| config.loss_on = LossOn::EveryStep,
+            "`loss_on` is every_step: expected last_step for a model over graphs",
+        ),
         (
             |config| (config.model.readout, config.loss) = (Some(Readout::Sum), Loss::RankPairwise),
             "`loss` is rank_pairwise: expected a loss of one graph at a time",

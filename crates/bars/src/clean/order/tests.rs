@@ -75,6 +75,51 @@ fn a_stated_choice_among_repeats_is_no_error() {
     }
 }
 
+/// Minutes from midnight on, a price each, and the hours that they make, each beside its first
+/// minute.
+fn minutes_and_hours(hours: i64, hour_first: bool) -> Vec<BarRow> {
+    let price = |minute: i64| 1.0 + ((minute * 37) % 101) as f64 / 128.0;
+    let mut rows = Vec::new();
+    for hour in 0..hours {
+        let prices: Vec<f64> = (60 * hour..60 * hour + 60).map(price).collect();
+        let (high, low) = (prices.iter().copied().fold(0.0, f64::max), prices.iter().copied().fold(9.0, f64::min));
+        let stamp = |minute: i64| RowTime::Utc((60 * hour + minute) * MINUTE_NS);
+        let whole = BarRow::new(stamp(0), prices[0], high, low, prices[59], 0);
+        let minutes = (0..).zip(&prices).map(|(minute, price)| BarRow::flat(stamp(minute), *price, 0));
+        let begin = rows.len() + usize::from(!hour_first);
+        rows.extend(minutes);
+        rows.insert(begin, whole);
+    }
+    (1..).zip(&mut rows).for_each(|(line, row)| row.line = line);
+    rows
+}
+
+#[test]
+fn bars_of_two_timeframes_are_refused_whatever_is_wanted() {
+    for (on_error, repeats, hour_first) in [
+        (OnError::Skip, Repeats::Refuse, true),
+        (OnError::Skip, Repeats::Refuse, false),
+        (OnError::Repair, Repeats::Refuse, true),
+        (OnError::Fail, Repeats::First, true),
+        (OnError::Fail, Repeats::Last, false),
+    ] {
+        let refused = |rows: &[BarRow]| {
+            let (zone, mut ledger) = (Zone::utc(), ledger(on_error));
+            sorted(rows, RowClock { repeats, ..clock(&zone) }, &mut ledger).err().map(|error| error.to_string())
+        };
+        let mut rows = minutes_and_hours(5, hour_first);
+        let error = refused(&rows).expect("hours between minutes");
+        assert!(error.contains("5 rows have the time of another row, the first in line 1,"), "{error}");
+        assert!(error.contains("close as H1 bars: bars of M1 and H1 are mixed"), "{error}");
+        assert_eq!(refused(&minutes_and_hours(2, hour_first)), None, "two may be chance");
+        // The first minute of each hour twice, once unfinished: neither closes as the hour does.
+        for row in rows.iter_mut().filter(|row| row.high > row.low) {
+            row.close = row.open;
+        }
+        assert_eq!(refused(&rows), None);
+    }
+}
+
 #[test]
 fn a_row_is_sorted_in_only_where_it_has_room() {
     let (zone, mut ledger) = (Zone::utc(), ledger(OnError::Repair));

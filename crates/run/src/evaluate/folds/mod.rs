@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::adapters::split::walk_forward;
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
-use crate::evaluate::{Evaluation, GraphRanking};
+use crate::evaluate::{Evaluation, GraphRanking, Part};
 use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
 use crate::text::utc;
@@ -90,9 +90,15 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Number of evaluated test samples, or graphs, and their total if not all were taken.
+    /// Number of evaluated samples, or graphs, and their total if not all were taken.
     pub(crate) fn judged(&self) -> String {
-        self.evaluation.draw().unwrap_or_else(|| self.split.test.to_string())
+        let own = match self.evaluation.split {
+            Part::Train => self.split.train,
+            Part::Validation => self.split.validation,
+            Part::Test => self.split.test,
+            Part::All => self.evaluation.samples,
+        };
+        self.evaluation.draw().unwrap_or_else(|| own.to_string())
     }
 }
 
@@ -194,7 +200,7 @@ impl Folds<'_> {
             text.push_str(&format!("  {:<16}", "test begins"));
         }
         let judged_width = self.done.iter().map(|fold| fold.judged().len()).max().unwrap_or(0).max(8);
-        text.push_str(&format!("  {:>8}  {:>judged_width$}", "train", "test"));
+        text.push_str(&format!("  {:>8}  {:>judged_width$}", "train", first.evaluation.split.name()));
         let columns = columns(&first.evaluation);
         columns.iter().for_each(|column| text.push_str(&format!("  {:>w$}", column.name, w = column.width())));
         text.push('\n');
@@ -229,7 +235,7 @@ impl Folds<'_> {
         };
         let mut rows =
             vec![("mean", cells(&|spread| Some(spread.mean))), ("deviation", cells(&|spread| spread.deviation))];
-        if columns.iter().any(FoldColumn::is_correlation) {
+        if self.are_tests() && columns.iter().any(FoldColumn::is_correlation) {
             let t = |column: &FoldColumn| {
                 let t = self.t_over_folds(|evaluation| column.value(evaluation)).filter(|_| column.is_correlation());
                 t.map_or("-".to_owned(), |t| format!("{t:.2}"))
@@ -275,7 +281,15 @@ impl Folds<'_> {
         Some(Spread::from_values(&values)).filter(|_| column.is_summarised() && !values.is_empty())
     }
 
+    /// True if the folds were evaluated on their tests: other parts of theirs share samples.
+    fn are_tests(&self) -> bool {
+        self.done.iter().all(|fold| fold.evaluation.split == Part::Test)
+    }
+
     fn t_over_folds(&self, value: impl Fn(&Evaluation) -> Option<f64>) -> Option<f64> {
+        if !self.are_tests() {
+            return None;
+        }
         let values: Vec<Option<f64>> = self.done.iter().map(|fold| value(&fold.evaluation)).collect();
         t_statistic(&values, self.plan.overlap)
     }
@@ -289,7 +303,7 @@ impl Folds<'_> {
     /// The days of all tests in order of time; none where days are tested twice or have no time.
     pub(crate) fn days(&self) -> Vec<&GraphRanking> {
         let mut days: Vec<&GraphRanking> = self.done.iter().flat_map(|fold| &fold.evaluation.graphs).collect();
-        if self.plan.overlap > 0 || days.iter().any(|day| day.time_ns.is_none()) {
+        if self.plan.overlap > 0 || !self.are_tests() || days.iter().any(|day| day.time_ns.is_none()) {
             return Vec::new();
         }
         days.sort_by_key(|day| day.time_ns);
@@ -456,6 +470,24 @@ mod tests {
         let days: Vec<Option<f64>> = [0.1, 0.3, 0.3, 0.5, -0.1, 0.1].map(Some).to_vec();
         assert_eq!(json["over_days"][0]["ic_t"], json!(t_statistic(&days, 1)));
         assert_eq!((&json["kind"], &json["over_days"][0]["lag"]), (&json!("walk_forward"), &json!(1)));
+    }
+
+    /// `eval --split validation` pooled days that several folds have, and called them tests.
+    #[test]
+    fn other_parts_than_tests_share_days_and_have_no_t() {
+        let mut done = [fold(1, [0.1, 0.3]), fold(2, [0.3, 0.5]), fold(3, [-0.1, 0.1])];
+        for (fold, validation) in done.iter_mut().zip([7, 8, 9]) {
+            (fold.evaluation.split, fold.split.validation) = (Part::Validation, validation);
+        }
+        let plan = FoldPlan { kind: FoldKind::WalkForward, folds: 3, overlap: 0 };
+        let folds = Folds { plan, run: Path::new("walk"), done: &done };
+        assert!(folds.over_days().is_none() && folds.t_over_folds(|evaluation| columns::ic(evaluation, 0)).is_none());
+        let text = folds.to_text();
+        assert!(!text.contains("of all tests") && !text.contains("\n        t "), "{text}");
+        let head: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(head[..5], ["fold", "test", "begins", "train", "validation"]);
+        let counts: Vec<String> = done.iter().map(Fold::judged).collect();
+        assert_eq!(counts, ["7", "8", "9"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Provenance of a series made by a recipe.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -42,15 +43,16 @@ pub(crate) fn provenance_json(
         provenance["kept_scaler"] = kept.to_json();
     }
     if !recordings.universe.excluded.is_empty() {
-        let left_out = recordings.universe.excluded.iter().map(|left_out| left_out_json(recipe, left_out));
+        let files = recipe.files_by_symbol();
+        let left_out = recordings.universe.excluded.iter().map(|left_out| left_out_json(&files, left_out));
         provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
     }
     Ok(provenance)
 }
 
-fn left_out_json(recipe: &Recipe, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
-    let file = |path: &Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
-    let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
+fn left_out_json(files: &BTreeMap<String, Vec<&Path>>, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
+    let file = |path: &&Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
+    let files = files.get(symbol).into_iter().flatten().map(file).collect::<io::Result<Value>>()?;
     Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
 }
 

@@ -47,11 +47,16 @@ impl Recipe {
         Ok(Recordings { universe, pip_sizes })
     }
 
-    /// The files of a symbol.
-    pub(crate) fn files_of(&self, symbol: &str) -> impl Iterator<Item = &Path> {
+    /// The files of each symbol. Each file is opened; one whose symbols cannot be told is in none.
+    pub(crate) fn files_by_symbol(&self) -> BTreeMap<String, Vec<&Path>> {
         let options = self.read_options();
-        let has = move |path: &&Path| options.symbols_of(path).is_ok_and(|found| found.iter().any(|own| own == symbol));
-        self.files().into_iter().filter(has)
+        let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
+        for path in self.files() {
+            for symbol in options.symbols_of(path).unwrap_or_default() {
+                by_symbol.entry(symbol).or_default().push(path);
+            }
+        }
+        by_symbol
     }
 
     /// Refuses a size for an unknown symbol: it is probably misspelled.

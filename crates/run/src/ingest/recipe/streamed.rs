@@ -15,7 +15,7 @@ use super::{Calendar, Recipe};
 use crate::error::Result;
 use crate::host::Host;
 use crate::ingest::provenance::{Fingerprints, KeptScaler};
-use crate::ingest::spool::{Parsed, SpoolFolder, SymbolFiles};
+use crate::ingest::spool::{Parsed, SpoolFolder, SymbolFiles, allow_open_files};
 use crate::ingest::work::Pass;
 
 /// The bars of the instruments that can be used, in files.
@@ -82,6 +82,8 @@ impl Recipe {
     pub(crate) fn read_streamed(&self, folder: &SpoolFolder, host: &Host<'_>) -> Result<StreamedRecordings> {
         let options = self.read_options();
         let groups = self.symbol_files(&options)?;
+        let files_a_symbol = if self.calendar == Calendar::Common { 2 } else { 1 };
+        allow_open_files(files_a_symbol * groups.len());
         let size = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
         let sizes: Vec<u64> = groups.iter().map(|files| files.bars.iter().chain(&files.ask).map(size).sum()).collect();
         let pass = Pass::begin(host, "read", "bytes", sizes.iter().sum());

@@ -203,11 +203,11 @@ fn longer_files_of_before_go_on_being_compared() {
     assert_eq!(report.json["source"]["instruments"][0]["compared"][0]["timeframe"], "H1");
     leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 
-    // Few rows were compared, as nothing said that they are minutes; they are not taken for minutes
-    // in silence.
+    // Bars that were compared are not read in silence where their file has others since.
     let stage = Stage::new();
-    let few = every(&stage.whole, "EURUSD-few.csv", 5, 0..6);
-    ingest(&base(vec![stage.old.clone(), few]), &stage.out, &Host::silent()).unwrap();
+    let other = every(&stage.whole, "EURUSD-other.csv", 60, 0..10);
+    ingest(&base(vec![stage.old.clone(), other]), &stage.out, &Host::silent()).unwrap();
+    every(&stage.whole, "EURUSD-other.csv", 1, 0..10);
     let said = stage.refuses(stage.rest(CUT), Kind::Data);
-    assert!(said.contains("EURUSD-few.csv: its bars were compared and not read"), "{said}");
+    assert!(said.contains("EURUSD-other.csv: its bars were compared and not read"), "{said}");
 }
