@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use megabatch_run::Error;
 use megabatch_run::ingest::{
-    Bars, BinClock, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, context_bars as closed_bars,
-    name_in_context, shared_features,
+    Bars, BinClock, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, Zone, context_bars as closed_bars,
+    names_in_context, shared_features,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,6 +14,14 @@ use crate::convert::{Named, numbers};
 use crate::failure::{OrRaise as _, exception};
 use crate::functions::{Arrays, PRICES, bytes, close_times, named_columns};
 use crate::process;
+
+/// Times in order by a clock without offset, 64-bit integers, ns since 1970, as those of UTC.
+#[pyfunction]
+pub(crate) fn utc_times<'py>(py: Python<'py>, wall_ns: Vec<u8>, zone: &str) -> PyResult<Bound<'py, PyBytes>> {
+    process::check(py)?;
+    let zone: Zone = zone.parse().map_err(Error::from).or_raise(py)?;
+    Ok(bytes(py, &zone.utc_in_order(&numbers(&wall_ns)?)))
+}
 
 /// Base bars of an instrument in order of time, numbers by the names of their columns.
 #[derive(FromPyObject)]
@@ -78,12 +86,12 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
     let bins = call.bins.parse::<BinClock>().map_err(|error| usage(error.to_string()))?;
     let made = py.detach(|| closed_bars(&base, &features, timeframe, &bins, call.until_ns));
     let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
-    let named = |(feature, values): (&Feature, &Vec<f64>)| (name_in_context(feature).to_owned(), bytes(py, values));
+    let named = |(name, values): (&str, &Vec<f64>)| (name.to_owned(), bytes(py, values));
     Ok((
         bytes(py, &bars.open_time),
         bytes(py, &close_times(&bars)),
         bars.timeframe.duration_ns(),
         named_columns(py, &bars, names.iter().copied()),
-        features.iter().zip(&values).map(named).collect(),
+        names_in_context(&features).into_iter().zip(&values).map(named).collect(),
     ))
 }

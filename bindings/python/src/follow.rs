@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use crate::convert::Named;
 use crate::failure::{OrRaise as _, exception};
 use crate::functions::{FunctionsCall, PythonFunctions};
+use crate::host::log_note;
 use crate::process;
 use crate::training::{Told, told};
 
@@ -133,7 +134,8 @@ impl Follower {
         let spawned = thread::Builder::new().name("follow".to_owned()).spawn(work);
         spawned.map_err(|error| exception(py, &Error::from(error)))?;
         let follower = Follower { state: Mutex::new(State { lines: Some(lines), said, report: None }) };
-        py.detach(|| follower.lock().answer()).or_raise(py)?;
+        let opened = py.detach(|| follower.lock().answer()).or_raise(py)?;
+        opened.notes.iter().try_for_each(|note| log_note(py, note))?;
         Ok(follower)
     }
 

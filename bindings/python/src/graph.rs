@@ -10,6 +10,7 @@ use pyo3::types::{PyByteArray, PyDict};
 use crate::arrays::graph_arrays;
 use crate::convert::{Arrays, Facts, bytes_of, dict as as_facts, facts, numbers};
 use crate::failure::{OrRaise as _, kind_error};
+use crate::process;
 use crate::training::{Told, told};
 
 /// An open file of graphs. Nothing in it waits for a thread, so that forked processes may use it.
@@ -111,6 +112,7 @@ pub(crate) fn export_graphs<'py>(
 /// Checks a file of graphs.
 #[pyfunction]
 pub(crate) fn verify_graphs<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Told<'py>> {
+    process::check(py)?;
     let report = py.detach(|| verify(&path)).or_raise(py)?;
     told(py, &report)
 }

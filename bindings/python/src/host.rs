@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,18 +45,40 @@ impl PythonHost {
         PythonHost { functions, ..self }
     }
 
-    /// Runs `work` on bars without Python's lock. Where a function of bars failed, its exception is
-    /// raised.
+    /// Runs `work` on bars without Python's lock, in a thread of its own, so that this one sees
+    /// signals meanwhile. Where a function of bars failed, its exception is raised.
     pub(crate) fn run_on_bars<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&Host<'_>) -> megabatch_run::Result<T> + Send,
     ) -> PyResult<T> {
-        self.run(py, work)?.map_err(|error| {
+        let aside = |host: &Host<'_>| {
+            let (ends, ended) = mpsc::channel::<()>();
+            thread::scope(|scope| {
+                let working = scope.spawn(move || {
+                    // Dropped when the work ends, also by a panic.
+                    let _ends = ends;
+                    work(host)
+                });
+                while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    self.hear_signals();
+                }
+                working.join().unwrap_or_else(|panic| resume_unwind(panic))
+            })
+        };
+        self.run(py, aside)?.map_err(|error| {
             let is_failure = error.fields().iter().any(|(name, _)| *name == "failed");
             let raised = self.functions.as_ref().and_then(PythonFunctions::take_raised);
             raised.filter(|_| is_failure).unwrap_or_else(|| exception(py, &error))
         })
+    }
+
+    /// Handles signals that came, in Python's main thread. What a handler raises ends the work.
+    fn hear_signals(&self) {
+        self.end.call(|py| {
+            py.check_signals()?;
+            Ok(())
+        });
     }
 
     /// Runs `work` without Python's lock. An exception of a callback or a signal goes over its
@@ -154,6 +178,11 @@ impl EndRequest {
     }
 }
 
+/// Sends a note to the log `megabatch`.
+pub(crate) fn log_note(py: Python<'_>, text: &str) -> PyResult<()> {
+    py.import("megabatch._display")?.call_method1("log_note", (text,)).map(drop)
+}
+
 /// Hands an exception of `display` to `sys.unraisablehook`. What is raised in that hook is lost,
 /// so it has a thread of its own: Python handles signals in the main thread alone.
 fn report(py: Python<'_>, error: PyErr, display: &Py<PyAny>) {
@@ -174,8 +203,9 @@ impl Observer for PythonHost {
     }
 
     fn note(&self, text: &str) {
-        if let Some(display) = &self.display {
-            self.end.show(display, |display| display.call_method1("note", (text,)).map(drop));
+        match &self.display {
+            Some(display) => drop(self.end.show(display, |display| display.call_method1("note", (text,)).map(drop))),
+            None => self.end.call(|py| log_note(py, text)),
         }
     }
 
@@ -202,10 +232,7 @@ impl Cancel for PythonHost {
         if looked.elapsed() >= INTERVAL {
             *looked = Instant::now();
             drop(looked);
-            self.end.call(|py| {
-                py.check_signals()?;
-                Ok(())
-            });
+            self.hear_signals();
         }
         self.end.is_made.load(Relaxed)
     }

@@ -34,7 +34,7 @@ mod _megabatch {
         function_inputs, ingest, leak, replay_memory, synthesize, write_bars,
     };
     #[pymodule_export]
-    use crate::context::context_bars;
+    use crate::context::{context_bars, utc_times};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

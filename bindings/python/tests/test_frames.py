@@ -36,6 +36,9 @@ class Frames(InFolder):
             "pandas, another zone": frame.assign(time=frame["time"].dt.tz_convert("America/New_York")),
             "pandas, no zone": utc,
             "pandas, by its index": utc.set_index("time"),
+            "pandas, types of pyarrow": frame.assign(
+                time=frame["time"].dt.tz_convert("Asia/Tokyo").astype(pandas.ArrowDtype(pyarrow.timestamp("us", tz="Asia/Tokyo")))
+            ),
             "pandas, in milliseconds": utc.assign(time=utc["time"].astype("datetime64[ms]")),
             "pandas, capitals": frame.rename(columns=str.capitalize),
             "polars": polars.DataFrame({name: frame[name].to_numpy() for name in utc} | {"time": utc["time"].to_numpy()}),
@@ -325,6 +328,13 @@ class Frames(InFolder):
         for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name"):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
+
+    def test_codes_of_shares_may_be_numbers(self) -> None:
+        frame = self.frame()
+        both = pandas.concat([frame.assign(symbol=7203), frame.assign(symbol=6758)])
+        self.assertEqual(mb.ingest(both, **BARS).instruments, ("6758", "7203"))
+        for one in (mb.ingest(both, symbol="7203", **BARS), mb.ingest({"7203": frame.assign(symbol=7203)}, **BARS)):
+            self.assertEqual(one.facts["symbol"], "7203")
 
     def test_a_frame_in_the_place_of_a_file_is_answered_plainly(self) -> None:
         frame = self.frame(3)

@@ -280,6 +280,78 @@ class Functions(InFolder):
         ds = mb.ingest(frame[:9000], **{**options, "out": self.folder / "longer.h5"})
         self.assertGreater(len(ds.append(frame[8990:], **again)), len(ds))
 
+    def test_context_is_by_the_clock_that_is_stated(self) -> None:
+        frame = self.frame()[["time", "open", "high", "low", "close"]]
+        dollar = frame.assign(**{name: frame[name] * 80 for name in ("open", "high", "low", "close")})
+
+        def on_the_wall(own: pandas.DataFrame) -> pandas.DataFrame:
+            return own.assign(time=own["time"].dt.tz_convert("America/New_York").dt.tz_localize(None))
+
+        options = {**OPTIONS, "features": ["range", "log_return"], "zone": "America/New_York"}
+        expected = mb.ingest(frame, context={"DXY": dollar}, **options).fingerprint()
+        for own, other in ((frame, on_the_wall(dollar)), (on_the_wall(frame), dollar), (on_the_wall(frame), on_the_wall(dollar))):
+            ds = mb.ingest(own[:9000], context={"DXY": other}, out=self.folder / "own.h5", **options)
+            mb.leak(ds, samples=1, context={"DXY": other})
+            ds = mb.ingest(own, context={"DXY": other}, out=self.folder / "own.h5", **options)
+            self.assertEqual(ds.fingerprint(), expected)
+
+    def test_an_answer_may_be_an_index(self) -> None:
+        def hour(bars: pandas.DataFrame) -> dict[str, Any]:
+            return {"hour": pandas.DatetimeIndex(bars["time"]).hour}
+
+        def up(bars: pandas.DataFrame) -> dict[str, Any]:
+            change = bars["close"].shift(-5) - bars["close"]
+            return {"up": (change > 0).astype("float64").where(change.notna()), "label_end": pandas.DatetimeIndex(bars["time"].shift(-5))}
+
+        ds = mb.ingest(self.frame(), **{**OPTIONS, "features": ["range", hour], "target": up, "horizon": 5})
+        assert ds.times is not None
+        batch = ds[: len(ds)]
+        np.testing.assert_array_equal(batch["M1"][:, -1, 1], (pandas.DatetimeIndex(ds.times) - pandas.Timedelta("1min")).hour)
+
+    def test_an_interrupt_ends_an_ingest_and_leaves_no_file(self) -> None:
+        code = """
+import os, pathlib, signal, sys, threading
+import megabatch as mb, pandas
+frame = pandas.read_csv(sys.argv[1]).iloc[:3000]
+frame["time"] = pandas.to_datetime(frame.iloc[:, 0], utc=True)
+frame = frame[["time", "open", "high", "low", "close"]]
+calls, seen = [], threading.Event()
+def interrupted(*_):
+    seen.set()
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupted)
+def slow(bars):
+    calls.append(len(bars))
+    if len(calls) == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+        # The main thread sees the signal while the functions are called.
+        assert seen.wait(30)
+    return bars["close"].diff().rename("slow")
+frames = {f"S{number}": frame for number in range(9)}
+try:
+    mb.ingest(frames, features=[slow], target="log_return", timeframes={"M1": 8}, horizon=3, out=sys.argv[2])
+except KeyboardInterrupt:
+    print(len(calls) < 9, pathlib.Path(sys.argv[2]).exists())
+"""
+        self.bars(3)
+        self.assertEqual(self.python(code, self.folder / "EURUSD.csv", self.folder / "own.h5"), "True False\n")
+
+    def test_following_tells_of_another_function(self) -> None:
+        def smooth_of(span: int) -> Any:
+            def smooth(bars: pandas.DataFrame) -> pandas.Series:
+                return bars["close"].rolling(span).mean().rename("smooth") / bars["close"] - 1
+
+            return smooth
+
+        frame = self.frame()
+        ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **{**OPTIONS, "features": ["body", smooth_of(5)]})
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=2)
+        with self.assertNoLogs("megabatch", "WARNING"):
+            list(run.follow(frame[9000:9100], features=smooth_of(5)))
+        with self.assertLogs("megabatch", "WARNING") as log:
+            list(run.follow(frame[9000:9100], features=smooth_of(50)))
+        self.assertIn("the source of the function smooth is another one than when", log.output[0])
+
     def test_context_is_followed(self) -> None:
         frame = self.frame(21)
         five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})

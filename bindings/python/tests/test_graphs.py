@@ -255,6 +255,21 @@ class Graphs(InFolder):
         self.assertEqual(results.get(timeout=30), [expected, expected])
         process.join(30)
 
+    def test_a_forked_process_does_not_verify(self) -> None:
+        mb.graph.verify(self.path)
+        answers: Any = multiprocessing.get_context("fork").Queue()
+
+        def verify() -> None:
+            try:
+                answers.put(str(mb.graph.verify(self.path)))
+            except mb.ForkError:
+                answers.put("refused")
+
+        process = multiprocessing.get_context("fork").Process(target=verify)
+        process.start()
+        self.assertEqual(answers.get(timeout=30), "refused")
+        process.join(30)
+
     def test_a_thousand_epochs_take_no_more_memory(self) -> None:
         loader = self.graphs.loader(20, shuffle=True)
         for _ in range(100):

@@ -14,14 +14,16 @@ from .errors import DataError
 
 
 class Context:
-    """Base bars of one other instrument."""
+    """Base bars of one other instrument. Times without a zone are by the clock `zone`, UTC's for `None`."""
 
-    def __init__(self, symbol: str, frame: Any, features: Sequence[str]) -> None:
+    def __init__(self, symbol: str, frame: Any, features: Sequence[str], zone: str | None) -> None:
         self.symbol = symbol
         self._features = list(features)
         with _frames.errors_named(symbol, f"context {symbol}"):
             bars = _frames.by_symbol(frame, symbol, None)[symbol]
         self._time_ns, self._columns = bars.time_ns, bars.columns
+        if zone is not None and not bars.is_utc:
+            self._time_ns = np.frombuffer(_megabatch.utc_times(self._time_ns.tobytes(), zone), np.int64)
         self._require_clean()
         steps, counts = np.unique(np.diff(self._time_ns), return_counts=True)
         self._base_ns = int(steps[counts.argmax()])

@@ -25,7 +25,8 @@ class Display(Protocol):
     def end(self) -> None: ...
 
 
-def _log_note(text: str) -> None:
+def log_note(text: str) -> None:
+    """Notes on settings and data, and warnings, are warnings of the log."""
     level = logging.WARNING if text.startswith(("note: ", "warning: ")) else logging.INFO
     log.log(level, "%s", in_python(text))
 
@@ -43,7 +44,7 @@ class _Log:
         pass
 
     def note(self, text: str) -> None:
-        _log_note(text)
+        log_note(text)
 
     def end(self) -> None:
         pass
@@ -105,7 +106,7 @@ class _Lines(_Bar):
             self._say(self._line(done, message))
 
     def note(self, text: str) -> None:
-        _log_note(text)
+        log_note(text)
 
     def end(self) -> None:
         pass

@@ -235,7 +235,9 @@ def times(series: Any, name: str) -> npt.NDArray[np.int64]:
     """The times in a series or an array, ns since 1970; those without a zone are UTC."""
     module = library(series)
     if module == "pandas":
-        return _Pandas._from_series(series, name).time_ns
+        import pandas
+
+        return _Pandas._from_series(pandas.Series(series), name).time_ns
     if module == "polars":
         return _Polars(series.to_frame())._times(0, name).time_ns
     if module == "pyarrow":
@@ -512,7 +514,8 @@ class _Table:
         if place is None:
             return None
         symbols = np.asarray(self._values(place), dtype=object)
-        for symbol in dict.fromkeys(symbols.tolist()):
+        names = {symbol: str(symbol) for symbol in dict.fromkeys(symbols.tolist())}
+        for symbol in names:
             if _is_missing(symbol):
                 rows = np.flatnonzero([_is_missing(own) for own in symbols])
                 name = self.names[place]
@@ -522,7 +525,10 @@ class _Table:
                     column=name,
                     row=int(rows[0]),
                 )
-        return symbols
+        # Codes such as 7203 are read as numbers.
+        if all(isinstance(symbol, str) for symbol in names):
+            return symbols
+        return np.array([names[symbol] for symbol in symbols.tolist()], dtype=object)
 
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
@@ -695,7 +701,9 @@ class _Pandas(_Table):
             return _epoch(series.to_numpy(dtype=np.int64, na_value=_NAT), name)
         if series.dtype.kind != "M":
             raise _Pandas._wrong_times(series, name)
-        if getattr(series.dtype, "tz", None) is None:
+        # Types of pyarrow have their zone elsewhere.
+        kind = getattr(series.dtype, "pyarrow_dtype", series.dtype)
+        if getattr(kind, "tz", None) is None:
             return _Times(_nanoseconds(series.to_numpy()), is_utc=False)
         return _Times(_nanoseconds(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()), is_utc=True)
 

@@ -207,7 +207,17 @@ def _fingerprint(function: BarFunction) -> str:
         except (OSError, TypeError):
             code = getattr(function, "__code__", None)
             text = f"{code.co_code!r} {code.co_names}" if code is not None else _name(function)
+        bound = _bound(function)
+        text += f" {bound!r}" if bound else ""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _bound(function: BarFunction) -> list[object]:
+    """Values of enclosing functions and defaults that a function computes with, as far as they are plain."""
+    cells = getattr(function, "__closure__", None) or ()
+    found = [cell.cell_contents for cell in cells] + list(getattr(function, "__defaults__", None) or ())
+    found += [own for _, own in sorted((getattr(function, "__kwdefaults__", None) or {}).items())]
+    return [own for own in found if own is None or isinstance(own, (bool, int, float, str))]
 
 
 def _frame(library: str, times: Mapping[str, npt.NDArray[np.int64]], given: Mapping[str, npt.NDArray[np.float64]]) -> Any:
@@ -289,7 +299,8 @@ def _names(frame: Any) -> list[str]:
 
 def _require_index(answer: Any, frame: Any) -> None:
     """Requires the rows of the frame in its order."""
-    if _frames.library(frame) == "pandas" and len(answer) == len(frame) and not answer.index.equals(frame.index):
+    has_index = _frames.library(frame) == "pandas" and hasattr(answer, "index")
+    if has_index and len(answer) == len(frame) and not answer.index.equals(frame.index):
         raise DataError(
             "the rows of the answer are in another order than those of the bars, or have another index: give the bars' own "
             "index back, such as with .sort_index() or .reindex(frame.index)"

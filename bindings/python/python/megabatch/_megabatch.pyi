@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -475,6 +475,11 @@ def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 def train(call: Mapping[str, Any]) -> dict[str, Any]:
     """
     Trains a model. An exception of a callback comes through once the run has saved a checkpoint.
+    """
+
+def utc_times(wall_ns: SupportsGetItem[int, SupportsIndex], zone: str) -> bytes:
+    """
+    Times in order by a clock without offset, 64-bit integers, ns since 1970, as those of UTC.
     """
 
 def verify_graphs(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:

@@ -513,7 +513,8 @@ def ingest(
     names, others = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        others_bars = [Context(name, frame, names or []) for name, frame in others_frames.items()]
+        zone = named.get("zone")
+        others_bars = [Context(name, frame, names or [], zone) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -583,7 +584,10 @@ def _functions_again(
     if not called and target is None and not frames:
         return None
     _, library, names = _megabatch.function_inputs(path)
-    others = [Context(name, frame, names) for name, frame in frames.items()]
+    clock = _megabatch.bar_clock(path) if frames else None
+    # As when the series was made: the clocks of files are not those of frames.
+    zone = clock[0] if clock is not None and clock[1] else None
+    others = [Context(name, frame, names, zone) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others).native()
 
 

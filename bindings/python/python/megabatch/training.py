@@ -691,7 +691,10 @@ def _functions_of(
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = [Context(name, frame, names) for name, frame in (context or {}).items()]
+    clock = _megabatch.bar_clock(data) if context and data is not None else None
+    # As when the series was made: the clocks of files are not those of frames.
+    zone = clock[0] if clock is not None and clock[1] else None
+    others = [Context(name, frame, names, zone) for name, frame in (context or {}).items()]
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 
