@@ -8,7 +8,7 @@ use crate::limits::succeed;
 use crate::session::Session;
 use crate::sources::{hash_of, stamp_of_file};
 use crate::workspace::cargo;
-use crate::{demo, gpu_check, layers, limits, python, skipped, tests_gate, trampolines};
+use crate::{alone, demo, gpu_check, layers, limits, python, skipped, tests_gate, trampolines};
 
 /// One check of the whole workspace.
 pub(crate) struct Gate {
@@ -48,15 +48,10 @@ fn clippy(session: &Session) -> Result<()> {
     succeed(&mut session.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?)
 }
 
-/// A workspace build unifies features, and so hides a feature that a library forgot to enable.
+/// Each library by itself, and gpu-core without the feature that the program enables.
 fn each_library_alone(session: &Session) -> Result<()> {
+    alone::each_library(session)?;
     let workspace = &session.workspace;
-    for library in workspace.packages.iter().filter(|package| package.is_published_library) {
-        let key = session.sources.package_key(workspace, library);
-        session.passed.unless_unchanged(&format!("alone {}", library.name), key, || {
-            succeed(&mut session.cargo(&["check", "--locked", "--package", &library.name])?)
-        })?;
-    }
     let name = "megabatch-gpu-core";
     let package = workspace.packages.iter().find(|package| package.name == name).context("gpu-core is a member")?;
     let with_tests =
