@@ -112,7 +112,7 @@ impl ChunkIndex {
         let mut promised = 0_u64;
         let mut lie = None;
         let visited = dataset.chunks_visit(|chunk| {
-            // The entry of a chunk without bytes takes two at the very least; that of another may take none.
+            // The entry of a chunk without bytes takes two at the very least.
             promised = promised.saturating_add(chunk.size.max(2));
             let Some(number) = grid.number_of_origin(chunk.offset) else { return 0 };
             let bytes = u32::try_from(chunk.size).unwrap_or(u32::MAX);
