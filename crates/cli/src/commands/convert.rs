@@ -4,12 +4,12 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use megabatch_run::Result;
 use megabatch_run::convert::{ChunkRows, Filter, Layout, Options, StorageForm, convert};
 use megabatch_run::text::ByteSize;
 
 use crate::answer::Answer;
+use crate::commands::choice;
 use crate::host::host;
 
 /// Convert windows to a series or back, or store a file with other chunks; verified bit for bit
@@ -54,32 +54,28 @@ pub(crate) struct Args {
     threads: Option<NonZeroUsize>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum LayoutArg {
-    /// Bars once; a window is an index into them
-    Series,
-    /// Every window whole
-    Windows,
+choice! {
+    enum LayoutArg => Layout {
+        /// Bars once; a window is an index into them
+        Series => Series,
+        /// Every window whole
+        Windows => Windows,
+    }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum StorageArg {
-    /// One block, no chunks
-    Contiguous,
-    /// Chunks of whole rows
-    Chunked,
+choice! {
+    enum StorageArg => StorageForm {
+        /// One block, no chunks
+        Contiguous => Contiguous,
+        /// Chunks of whole rows
+        Chunked => Chunked,
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let options = Options {
-        to: args.to.map(|to| match to {
-            LayoutArg::Series => Layout::Series,
-            LayoutArg::Windows => Layout::Windows,
-        }),
-        storage: args.storage.map(|storage| match storage {
-            StorageArg::Contiguous => StorageForm::Contiguous,
-            StorageArg::Chunked => StorageForm::Chunked,
-        }),
+        to: args.to.map(Into::into),
+        storage: args.storage.map(Into::into),
         chunk_rows: args.chunk_rows,
         compression: args.compression,
         timeframe: args.timeframe.clone(),

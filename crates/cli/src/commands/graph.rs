@@ -4,12 +4,13 @@ mod build;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use megabatch_run::bench::{self, GraphOptions};
 use megabatch_run::graph::{ExportFormat, ExportRequest, draw, dump, export, inspect, verify};
 use megabatch_run::{CommandReport, Result};
 
 use crate::answer::Answer;
+use crate::commands::choice;
 
 /// Build, verify, inspect, export and benchmark files of graphs
 #[derive(clap::Args)]
@@ -85,18 +86,19 @@ struct ExportArgs {
     key: Vec<String>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum FormatArg {
-    /// A folder with a TU dataset of its name; without keys, node names and known times
-    Tu,
-    /// A folder with one graph, or the parts of a split, as edges.csv, features.csv and labels.csv
-    /// or targets.csv
-    EdgeList,
-    /// Molecules in an SDF file, version V2000; nodes need their positions (`graph build --kind sdf
-    /// --positions`)
-    Sdf,
-    /// Tensors as in PyTorch Geometric, in a safetensors file; keeps everything
-    EdgeIndex,
+choice! {
+    enum FormatArg => ExportFormat {
+        /// A folder with a TU dataset of its name; without keys, node names and known times
+        Tu => Tu,
+        /// A folder with one graph, or the parts of a split, as edges.csv, features.csv and
+        /// labels.csv or targets.csv
+        EdgeList => EdgeList,
+        /// Molecules in an SDF file, version V2000; nodes need their positions (`graph build --kind
+        /// sdf --positions`)
+        Sdf => Sdf,
+        /// Tensors as in PyTorch Geometric, in a safetensors file; keeps everything
+        EdgeIndex => EdgeIndex,
+    }
 }
 
 /// Time a validation loop with graphs built in every batch, read from a file, or in memory
@@ -185,12 +187,7 @@ impl ExportArgs {
     fn export(&self) -> Result<CommandReport> {
         export(&ExportRequest {
             file: self.file.clone(),
-            format: match self.format {
-                FormatArg::Tu => ExportFormat::Tu,
-                FormatArg::EdgeList => ExportFormat::EdgeList,
-                FormatArg::Sdf => ExportFormat::Sdf,
-                FormatArg::EdgeIndex => ExportFormat::EdgeIndex,
-            },
+            format: self.format.into(),
             out: self.out.clone(),
             keys: self.key.clone(),
         })

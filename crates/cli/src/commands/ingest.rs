@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Command, FromArgMatches};
 use megabatch_run::Result;
 use megabatch_run::ingest::{
     BinClock, Calendar, ContextFile, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe,
@@ -13,6 +13,7 @@ use megabatch_run::ingest::{
 use megabatch_run::text::Duration;
 
 use crate::answer::Answer;
+use crate::commands::choice;
 use crate::host::host;
 
 /// Read bars and write aligned series: closed bars only, features, targets, scaled on the training
@@ -180,112 +181,62 @@ struct RecipeArgs {
     train_fraction: f64,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum StampArg {
-    /// The bar's beginning
-    Open,
-    /// The bar's end
-    Close,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum QuotesArg {
-    /// Adjusted where the file has an adjusted close, as quoted otherwise
-    Auto,
-    /// As they were quoted
-    Quoted,
-    /// Adjusted for later splits and dividends
-    Adjusted,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum RepeatedArg {
-    /// None: the second is an error, treated as --on-error says
-    Refuse,
-    /// The first
-    First,
-    /// The last
-    Last,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum OverlapsArg {
-    /// An error
-    Refuse,
-    /// Equal bars are taken once, and different ones are an error
-    Once,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum WeekendRuleArg {
-    /// Like any other gap
-    Span,
-    /// A gap with a Saturday noon UTC in it ends a segment
-    Split,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum CalendarArg {
-    /// Every bar of every instrument
-    All,
-    /// Bars at times at which at least half of the listed instruments have one; of two
-    /// instruments, every bar
-    Common,
-}
-
-impl From<StampArg> for StampedAt {
-    fn from(stamp: StampArg) -> Self {
-        match stamp {
-            StampArg::Open => StampedAt::Open,
-            StampArg::Close => StampedAt::Close,
-        }
+choice! {
+    enum StampArg => StampedAt {
+        /// The bar's beginning
+        Open => Open,
+        /// The bar's end
+        Close => Close,
     }
 }
 
-impl From<QuotesArg> for Prices {
-    fn from(quotes: QuotesArg) -> Self {
-        match quotes {
-            QuotesArg::Auto => Prices::AdjustedIfGiven,
-            QuotesArg::Quoted => Prices::AsQuoted,
-            QuotesArg::Adjusted => Prices::Adjusted,
-        }
+choice! {
+    enum QuotesArg => Prices {
+        /// Adjusted where the file has an adjusted close, as quoted otherwise
+        Auto => AdjustedIfGiven,
+        /// As they were quoted
+        Quoted => AsQuoted,
+        /// Adjusted for later splits and dividends
+        Adjusted => Adjusted,
     }
 }
 
-impl From<RepeatedArg> for Repeats {
-    fn from(repeated: RepeatedArg) -> Self {
-        match repeated {
-            RepeatedArg::Refuse => Repeats::Refuse,
-            RepeatedArg::First => Repeats::First,
-            RepeatedArg::Last => Repeats::Last,
-        }
+choice! {
+    enum RepeatedArg => Repeats {
+        /// None: the second is an error, treated as --on-error says
+        Refuse => Refuse,
+        /// The first
+        First => First,
+        /// The last
+        Last => Last,
     }
 }
 
-impl From<OverlapsArg> for Overlaps {
-    fn from(overlaps: OverlapsArg) -> Self {
-        match overlaps {
-            OverlapsArg::Refuse => Overlaps::Refuse,
-            OverlapsArg::Once => Overlaps::EqualOnce,
-        }
+choice! {
+    enum OverlapsArg => Overlaps {
+        /// An error
+        Refuse => Refuse,
+        /// Equal bars are taken once, and different ones are an error
+        Once => EqualOnce,
     }
 }
 
-impl From<WeekendRuleArg> for Weekends {
-    fn from(rule: WeekendRuleArg) -> Self {
-        match rule {
-            WeekendRuleArg::Span => Weekends::Spanned,
-            WeekendRuleArg::Split => Weekends::NotSpanned,
-        }
+choice! {
+    enum WeekendRuleArg => Weekends {
+        /// Like any other gap
+        Span => Spanned,
+        /// A gap with a Saturday noon UTC in it ends a segment
+        Split => NotSpanned,
     }
 }
 
-impl From<CalendarArg> for Calendar {
-    fn from(calendar: CalendarArg) -> Self {
-        match calendar {
-            CalendarArg::All => Calendar::All,
-            CalendarArg::Common => Calendar::Common,
-        }
+choice! {
+    enum CalendarArg => Calendar {
+        /// Every bar of every instrument
+        All => All,
+        /// Bars at times at which at least half of the listed instruments have one; of two
+        /// instruments, every bar
+        Common => Common,
     }
 }
 

@@ -32,6 +32,32 @@ use megabatch_run::config::SettingSources;
 
 use crate::answer::{Answer, Form};
 
+/// An argument with a choice of words, each for a variant of a type of the library.
+macro_rules! choice {
+    (
+        $(#[$about:meta])*
+        $visibility:vis enum $argument:ident => $type:ident {
+            $($(#[$help:meta])* $word:ident => $variant:ident,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, clap::ValueEnum)]
+        $visibility enum $argument {
+            $($(#[$help])* $word,)+
+        }
+
+        impl From<$argument> for $type {
+            fn from(argument: $argument) -> Self {
+                match argument {
+                    $($argument::$word => $type::$variant,)+
+                }
+            }
+        }
+    };
+}
+
+use choice;
+
 /// A training runtime for recurrent models on market data
 ///
 /// `ingest` turns bars into aligned series of several timeframes, `train` trains an LSTM on them,

@@ -9,6 +9,7 @@ use megabatch_run::synth::{Filter, Layout, SampleOptions, SampleWindows, make_ba
 use megabatch_run::{Error, Result};
 
 use crate::answer::Answer;
+use crate::commands::choice;
 
 /// Write synthetic bars (.csv) or samples (.h5) of any shape; equal seeds give equal files
 #[derive(clap::Args)]
@@ -64,16 +65,17 @@ enum LayoutArg {
     Windows,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum FilterArg {
-    /// One block, no chunks
-    Contiguous,
-    /// Chunks without filters
-    None,
-    /// Shuffle and deflate
-    Gzip,
-    /// Shuffle and LZF
-    Lzf,
+choice! {
+    enum FilterArg => Filter {
+        /// One block, no chunks
+        Contiguous => Contiguous,
+        /// Chunks without filters
+        None => None,
+        /// Shuffle and deflate
+        Gzip => Gzip,
+        /// Shuffle and LZF
+        Lzf => Lzf,
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -104,12 +106,7 @@ fn samples(args: &Args) -> SampleOptions {
         },
         features: args.features,
         targets: args.targets,
-        compression: match args.compression {
-            FilterArg::Contiguous => Filter::Contiguous,
-            FilterArg::None => Filter::None,
-            FilterArg::Gzip => Filter::Gzip,
-            FilterArg::Lzf => Filter::Lzf,
-        },
+        compression: args.compression.into(),
         chunk_rows: args.chunk_rows,
         seed: args.seed,
     }

@@ -1,48 +1,31 @@
 //! Arguments that several commands on a trained model have.
 
-use clap::ValueEnum;
 use megabatch_run::evaluate::Part;
 use megabatch_run::{ChangedData, CheckpointChoice, Instruments, Weights};
 
-/// Which checkpoint of a run is used.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum CheckpointArg {
-    /// The one with the lowest validation loss; the last where nothing was validated
-    Best,
-    /// The last one
-    Last,
-}
+use crate::commands::choice;
 
-impl From<CheckpointArg> for CheckpointChoice {
-    fn from(checkpoint: CheckpointArg) -> Self {
-        match checkpoint {
-            CheckpointArg::Best => CheckpointChoice::Best,
-            CheckpointArg::Last => CheckpointChoice::Last,
-        }
+choice! {
+    /// Which checkpoint of a run is used.
+    pub(super) enum CheckpointArg => CheckpointChoice {
+        /// The one with the lowest validation loss; the last where nothing was validated
+        Best => Best,
+        /// The last one
+        Last => Last,
     }
 }
 
-/// Part of the data, split as in training.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum PartArg {
-    /// Samples that the model was trained on
-    Train,
-    /// Samples that chose the best checkpoint
-    Validation,
-    /// Samples that influenced no choice
-    Test,
-    /// Every sample of the file, including purged ones
-    All,
-}
-
-impl From<PartArg> for Part {
-    fn from(part: PartArg) -> Self {
-        match part {
-            PartArg::Train => Part::Train,
-            PartArg::Validation => Part::Validation,
-            PartArg::Test => Part::Test,
-            PartArg::All => Part::All,
-        }
+choice! {
+    /// Part of the data, split as in training.
+    pub(super) enum PartArg => Part {
+        /// Samples that the model was trained on
+        Train => Train,
+        /// Samples that chose the best checkpoint
+        Validation => Validation,
+        /// Samples that influenced no choice
+        Test => Test,
+        /// Every sample of the file, including purged ones
+        All => All,
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use megabatch_run::graph::{
     BoxEdges, BuildRequest, Destination, FloatWidth, GraphKind, IndexWidth, Options, Symmetry, Widths, build,
 };
@@ -10,6 +9,7 @@ use megabatch_run::ingest::OnError;
 use megabatch_run::text::ByteSize;
 use megabatch_run::{CommandReport, Result};
 
+use crate::commands::choice;
 use crate::host::host;
 
 /// Build graphs into a file, unless the file has them already
@@ -62,38 +62,41 @@ pub(super) struct BuildArgs {
     threads: Option<std::num::NonZero<usize>>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum FloatArg {
-    F32,
-    F16,
+choice! {
+    enum FloatArg => FloatWidth {
+        F32 => F32,
+        F16 => F16,
+    }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum IndexArg {
-    U32,
-    U64,
+choice! {
+    enum IndexArg => IndexWidth {
+        U32 => U32,
+        U64 => U64,
+    }
 }
 
-/// Kinds of graphs, with their inputs.
-#[derive(Clone, Copy, ValueEnum)]
-enum KindArg {
-    /// Shares, a file of bars each: one graph a day, by correlation of earlier log returns
-    Correlation,
-    /// A CSV of feature rows: nearest by cosine
-    Cosine,
-    /// A CSV of feature rows: nearest by distance
-    Euclidean,
-    /// A CSV of x, y and z: points within a radius
-    Radius,
-    /// A folder with a TU dataset
-    Tu,
-    /// A folder with a graph as edges.csv, features.csv or features_sparse.csv, and labels.csv or
-    /// targets.csv
-    EdgeList,
-    /// Molecules in an SDF file
-    Sdf,
-    /// Tensors as in PyTorch Geometric, in a safetensors file
-    EdgeIndex,
+choice! {
+    /// Kinds of graphs, with their inputs.
+    enum KindArg => GraphKind {
+        /// Shares, a file of bars each: one graph a day, by correlation of earlier log returns
+        Correlation => Correlation,
+        /// A CSV of feature rows: nearest by cosine
+        Cosine => Cosine,
+        /// A CSV of feature rows: nearest by distance
+        Euclidean => Euclidean,
+        /// A CSV of x, y and z: points within a radius
+        Radius => Radius,
+        /// A folder with a TU dataset
+        Tu => Tu,
+        /// A folder with a graph as edges.csv, features.csv or features_sparse.csv, and labels.csv
+        /// or targets.csv
+        EdgeList => EdgeList,
+        /// Molecules in an SDF file
+        Sdf => Sdf,
+        /// Tensors as in PyTorch Geometric, in a safetensors file
+        EdgeIndex => EdgeIndex,
+    }
 }
 
 /// Options of all kinds; what an option is without being given is said with it.
@@ -157,24 +160,26 @@ struct KindOptions {
     positions: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum SymmetryArg {
-    /// Edges stay directed
-    None,
-    /// Every edge gets its reverse
-    Union,
-    /// Only edges present in both directions stay
-    Mutual,
+choice! {
+    enum SymmetryArg => Symmetry {
+        /// Edges stay directed
+        None => None,
+        /// Every edge gets its reverse
+        Union => Union,
+        /// Only edges present in both directions stay
+        Mutual => Mutual,
+    }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum OnErrorArg {
-    /// Stop at the first
-    Fail,
-    /// Exclude and name them
-    Skip,
-    /// Fix what can be fixed, exclude the rest
-    Repair,
+choice! {
+    enum OnErrorArg => OnError {
+        /// Stop at the first
+        Fail => Fail,
+        /// Exclude and name them
+        Skip => Skip,
+        /// Fix what can be fixed, exclude the rest
+        Repair => Repair,
+    }
 }
 
 impl BuildArgs {
@@ -196,30 +201,7 @@ impl BuildArgs {
     }
 
     fn widths(&self) -> Widths {
-        let float = |arg| match arg {
-            FloatArg::F32 => FloatWidth::F32,
-            FloatArg::F16 => FloatWidth::F16,
-        };
-        let indices = match self.index_width {
-            IndexArg::U32 => IndexWidth::U32,
-            IndexArg::U64 => IndexWidth::U64,
-        };
-        Widths { indices, edges: float(self.edge_width), features: float(self.feature_width) }
-    }
-}
-
-impl From<KindArg> for GraphKind {
-    fn from(kind: KindArg) -> Self {
-        match kind {
-            KindArg::Correlation => GraphKind::Correlation,
-            KindArg::Cosine => GraphKind::Cosine,
-            KindArg::Euclidean => GraphKind::Euclidean,
-            KindArg::Radius => GraphKind::Radius,
-            KindArg::Tu => GraphKind::Tu,
-            KindArg::EdgeList => GraphKind::EdgeList,
-            KindArg::Sdf => GraphKind::Sdf,
-            KindArg::EdgeIndex => GraphKind::EdgeIndex,
-        }
+        Widths { indices: self.index_width.into(), edges: self.edge_width.into(), features: self.feature_width.into() }
     }
 }
 
@@ -234,18 +216,10 @@ impl KindOptions {
             min_degree: self.min_degree,
             absolute: self.absolute,
             threshold: self.threshold,
-            symmetry: self.symmetry.map(|symmetry| match symmetry {
-                SymmetryArg::None => Symmetry::None,
-                SymmetryArg::Union => Symmetry::Union,
-                SymmetryArg::Mutual => Symmetry::Mutual,
-            }),
+            symmetry: self.symmetry.map(Into::into),
             self_loops: self.self_loops,
             similarities: self.similarities.clone(),
-            on_error: self.on_error.map(|on_error| match on_error {
-                OnErrorArg::Fail => OnError::Fail,
-                OnErrorArg::Skip => OnError::Skip,
-                OnErrorArg::Repair => OnError::Repair,
-            }),
+            on_error: self.on_error.map(Into::into),
             radius: self.radius,
             periodic: self.periodic,
             normalize_features: self.normalize_features,
