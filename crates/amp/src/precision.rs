@@ -6,8 +6,14 @@ use half::{bf16, f16};
 use megabatch_gpu_core::convert;
 use serde::{Deserialize, Serialize};
 
-/// The precision that a model is trained in. [`arithmetic`](Self::arithmetic) says which operations
-/// run in it.
+/// The precision that a model is trained in.
+///
+/// Inputs and results of matrix products and of the recurrence are in it, and their sums in fp32.
+/// Products take the time and tolerate rounding. Everything else is in fp32: the cell state,
+/// softmax, norms, the loss, sums and means, gradients, moments and master weights. There small
+/// numbers are added, exponentials taken, or weights changed by less than a 16-bit number can
+/// represent (Micikevicius et al., "Mixed precision training", 2018, sections 3.1 and 3.3; the
+/// lists of `torch.autocast` agree).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {

@@ -9,7 +9,7 @@
 //! | bf16 | others | [`CpuArithmetic::Emulated`] | when they are written |
 //! | fp16 | any | [`CpuArithmetic::Emulated`] | when they are written |
 
-use megabatch_amp::{Operation, Precision, round_to};
+use megabatch_amp::{Precision, round_to};
 
 use crate::kernel::bf16::Bf16Isa;
 
@@ -32,7 +32,7 @@ impl CpuArithmetic {
 
     /// Arithmetic for products in a run of `precision`, with `bf16_isa` for bf16.
     pub(crate) fn new(precision: Precision, bf16_isa: Option<Bf16Isa>) -> Self {
-        match (precision.arithmetic(Operation::MatrixProduct).operands, bf16_isa) {
+        match (precision, bf16_isa) {
             (Precision::Fp32, _) => CpuArithmetic::Fp32,
             (Precision::Bf16, Some(isa)) => CpuArithmetic::Bf16(isa),
             (emulated @ (Precision::Bf16 | Precision::Fp16), _) => CpuArithmetic::Emulated(emulated),

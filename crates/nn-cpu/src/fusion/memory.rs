@@ -289,7 +289,7 @@ mod tests {
     use crate::compute::CheckpointPolicy;
 
     #[test]
-    fn what_products_give_is_rounded_as_the_policy_says() {
+    fn what_products_give_is_rounded_to_the_precision_of_the_run() {
         let sizes = FusionSizes { tokens: 3, hidden: 4, heads: 2, inner: 16 };
         let mut layout = Layout::default();
         let fusion = AttentionFusion::new(sizes, &mut layout);

@@ -100,7 +100,7 @@ pub struct Config {
     #[serde(default)]
     pub divergence: Divergence,
     /// Precision of the inputs of matrix products and the recurrence; everything else is in single
-    /// precision ([`Precision::arithmetic`]).
+    /// precision ([`Precision`]).
     #[serde(default)]
     pub precision: Precision,
     /// True if a GPU may round the fp32 inputs of matrix products to TF32, 11 significant bits with
