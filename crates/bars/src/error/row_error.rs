@@ -1,7 +1,6 @@
 use std::fmt;
-use std::str::FromStr;
 
-use crate::unknown_name::UnknownName;
+use crate::unknown_name::named;
 
 /// Reasons for which a row cannot be used as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -125,28 +124,17 @@ pub enum OnError {
 impl OnError {
     /// Every treatment.
     pub const ALL: [OnError; 3] = [OnError::Fail, OnError::Skip, OnError::Repair];
-}
 
-impl fmt::Display for OnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    const fn name(self) -> &'static str {
+        match self {
             OnError::Fail => "fail",
             OnError::Skip => "skip",
             OnError::Repair => "repair",
-        })
+        }
     }
 }
 
-impl FromStr for OnError {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        OnError::ALL.into_iter().find(|on_error| on_error.to_string() == name).ok_or_else(|| {
-            let expected = "fail, skip or repair".to_owned();
-            UnknownName::new("treatment of errors", name, expected)
-        })
-    }
-}
+named!(OnError, "treatment of errors", "fail, skip or repair", [Fail, Skip, Repair]);
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,6 @@
-use std::fmt;
-use std::str::FromStr;
-
 use crate::time::date_order::DateOrder;
 use crate::time::timestamp::DateStyle;
-use crate::unknown_name::UnknownName;
+use crate::unknown_name::named;
 
 pub(crate) const TRIED: &str = "HistData ASCII (`20180131 170000;open;high;low;close;volume`), \
     MetaTrader (`2018.01.31,17:00,open,high,low,close,volume`), \
@@ -59,22 +56,12 @@ impl FormatName {
     }
 }
 
-impl fmt::Display for FormatName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for FormatName {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        FormatName::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
-            let expected = FormatName::ALL.map(FormatName::name).join(", ");
-            UnknownName::new("format", name, expected)
-        })
-    }
-}
+named!(
+    FormatName,
+    "format",
+    "histdata, metatrader, iso, year-last, epoch",
+    [HistData, MetaTrader, Iso, YearLast, Epoch]
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,5 @@
-use std::fmt;
-use std::str::FromStr;
-
 use crate::series::feature::Feature;
-use crate::unknown_name::UnknownName;
+use crate::unknown_name::named;
 
 /// A spread below this, or below the resolution of single precision at the centre, is rounding and
 /// no signal.
@@ -32,23 +29,7 @@ impl Scaling {
     }
 }
 
-impl fmt::Display for Scaling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Scaling {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let all = [Scaling::Robust, Scaling::Standard, Scaling::None];
-        all.into_iter().find(|scaling| scaling.name() == name).ok_or_else(|| {
-            let expected = all.map(Scaling::name).join(", ");
-            UnknownName::new("scaling", name, expected)
-        })
-    }
-}
+named!(Scaling, "scaling", "robust, standard, none", [Robust, Standard, None]);
 
 /// Centre and scale of each feature of one timeframe of one instrument.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,4 @@
-use std::fmt;
-use std::str::FromStr;
-
-use crate::unknown_name::UnknownName;
+use crate::unknown_name::named;
 
 /// Formats of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,19 +47,9 @@ impl TickFormat {
     }
 }
 
-impl fmt::Display for TickFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for TickFormat {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        TickFormat::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
-            let expected = TickFormat::ALL.map(TickFormat::name).join(", ");
-            UnknownName::new("format of ticks", name, expected)
-        })
-    }
-}
+named!(
+    TickFormat,
+    "format of ticks",
+    "metatrader, dukascopy, csv, histdata, truefx, binance, bi5",
+    [MetaTrader, Dukascopy, Csv, HistData, TrueFx, Binance, Bi5]
+);

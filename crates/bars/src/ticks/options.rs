@@ -1,12 +1,9 @@
-use std::fmt;
-use std::str::FromStr;
-
 use crate::error::row_error::OnError;
 use crate::ticks::bar_rule::BarRule;
 use crate::ticks::format::TickFormat;
 use crate::time::bin_clock::BinClock;
 use crate::time::zone::Zone;
-use crate::unknown_name::UnknownName;
+use crate::unknown_name::named;
 
 /// Options of bars made from ticks.
 #[derive(Clone, Debug)]
@@ -75,22 +72,7 @@ impl TickPrice {
     }
 }
 
-impl fmt::Display for TickPrice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for TickPrice {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        TickPrice::ALL
-            .into_iter()
-            .find(|price| price.name() == name)
-            .ok_or_else(|| UnknownName::new("price of ticks", name, "mid, bid, ask or last"))
-    }
-}
+named!(TickPrice, "price of ticks", "mid, bid, ask or last", [Mid, Bid, Ask, Last]);
 
 /// Volumes of a bar of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,20 +93,4 @@ impl TickVolume {
     }
 }
 
-impl fmt::Display for TickVolume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for TickVolume {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        match name {
-            "ticks" => Ok(TickVolume::Ticks),
-            "sum" => Ok(TickVolume::Sum),
-            _ => Err(UnknownName::new("volume of ticks", name, "ticks or sum")),
-        }
-    }
-}
+named!(TickVolume, "volume of ticks", "ticks or sum", [Ticks, Sum]);

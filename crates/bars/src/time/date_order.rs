@@ -1,10 +1,7 @@
 //! Dates with the year last, in which the day or the month comes first.
 
-use std::fmt;
-use std::str::FromStr;
-
 use crate::time::numbers::split_digits;
-use crate::unknown_name::UnknownName;
+use crate::unknown_name::named;
 
 /// Which of day and month comes first in a date with the year last, such as `03/04/2018`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,29 +12,16 @@ pub enum DateOrder {
     MonthFirst,
 }
 
-impl fmt::Display for DateOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl DateOrder {
+    const fn name(self) -> &'static str {
+        match self {
             DateOrder::DayFirst => "day-first",
             DateOrder::MonthFirst => "month-first",
-        })
-    }
-}
-
-impl FromStr for DateOrder {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        match name {
-            "day-first" => Ok(DateOrder::DayFirst),
-            "month-first" => Ok(DateOrder::MonthFirst),
-            _ => {
-                let expected = "day-first or month-first".to_owned();
-                Err(UnknownName::new("order of dates", name, expected))
-            }
         }
     }
 }
+
+named!(DateOrder, "order of dates", "day-first or month-first", [DayFirst, MonthFirst]);
 
 /// Year, month, day and what follows them, of `31/01/2018`, `31.1.2018`, `31-01-2018` or a date
 /// whose month is a word.
