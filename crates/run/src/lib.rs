@@ -25,6 +25,7 @@ pub mod monitor;
 mod output;
 pub mod plan;
 pub mod predict;
+mod protobuf;
 mod report;
 mod run_folder;
 mod setup;

@@ -2,7 +2,7 @@
 //! in <https://github.com/onnx/onnx>.
 
 use super::graph::{Attribute, Constant, Extent, Graph, Node, Port, Values};
-use super::wire::Message;
+use crate::protobuf::Message;
 
 /// The version of the file format, and of the operators: what ONNX Runtime 1.14 reads, and with it
 /// MetaTrader 5.

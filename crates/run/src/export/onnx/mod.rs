@@ -12,7 +12,6 @@ mod recurrent;
 #[cfg(test)]
 mod tests;
 mod weights;
-mod wire;
 
 use megabatch_nn::model::{Fusion, Model, TensorSet, Timeframe};
 

@@ -1,6 +1,7 @@
-//! The few messages of protocol buffers that TensorBoard needs for scalars, encoded by hand
-//! (TensorFlow, `core/util/event.proto` and `core/framework/summary.proto`;
-//! <https://protobuf.dev/programming-guides/encoding/>).
+//! The messages that TensorBoard needs for scalars (TensorFlow, `core/util/event.proto` and
+//! `core/framework/summary.proto`).
+
+use crate::protobuf::Message;
 
 /// Content of an event.
 #[derive(Clone, Copy, Debug)]
@@ -15,80 +16,25 @@ pub(super) enum What<'a> {
 
 /// An event of the optimizer step `step` at `wall_time_s`, seconds since 1970 UTC.
 pub(super) fn event(what: What<'_>, wall_time_s: f64, step: u64) -> Vec<u8> {
-    let mut event = Vec::new();
-    key(1, Wire::Fixed64, &mut event);
-    event.extend(wall_time_s.to_le_bytes());
-    key(2, Wire::Varint, &mut event);
-    varint(step, &mut event);
-    match what {
-        What::Version => bytes(3, b"brain.Event:2", &mut event),
-        What::Scalars(values) => bytes(5, &summary(values), &mut event),
+    let event = Message::default().double(1, wall_time_s).int(2, step.cast_signed());
+    let event = match what {
+        What::Version => event.text(3, "brain.Event:2"),
+        What::Scalars(values) => event.message(5, &summary(values)),
         // SessionLog with its status START.
-        What::Start => bytes(7, &[0x08, 0x01], &mut event),
-    }
-    event
+        What::Start => event.message(7, &Message::default().int(1, 1)),
+    };
+    event.into_bytes()
 }
 
 /// Summary: its values, each with tag and simple_value.
-fn summary(values: &[(&'static str, f32)]) -> Vec<u8> {
-    let mut summary = Vec::new();
-    let mut one = Vec::new();
-    for (tag, value) in values {
-        one.clear();
-        bytes(1, tag.as_bytes(), &mut one);
-        key(2, Wire::Fixed32, &mut one);
-        one.extend(value.to_le_bytes());
-        bytes(1, &one, &mut summary);
-    }
-    summary
-}
-
-/// Wire type of a field.
-#[derive(Clone, Copy)]
-enum Wire {
-    Varint = 0,
-    Fixed64 = 1,
-    Bytes = 2,
-    Fixed32 = 5,
-}
-
-fn key(field: u64, wire: Wire, out: &mut Vec<u8>) {
-    varint(field << 3 | wire as u64, out);
-}
-
-fn bytes(field: u64, value: &[u8], out: &mut Vec<u8>) {
-    key(field, Wire::Bytes, out);
-    varint(value.len() as u64, out);
-    out.extend(value);
-}
-
-/// Seven bits a byte, the lowest first; all but the last have the highest bit.
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+fn summary(values: &[(&'static str, f32)]) -> Message {
+    let one = |&(tag, value): &(&str, f32)| Message::default().text(1, tag).float(2, value);
+    Message::default().each(values, |summary, value| summary.message(1, &one(value)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_take_seven_bits_a_byte() {
-        for (value, expected) in [
-            (0, &[0][..]),
-            (127, &[127]),
-            (128, &[0x80, 1]),
-            (300, &[0xac, 2]),
-            (u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
-        ] {
-            let mut encoded = Vec::new();
-            varint(value, &mut encoded);
-            assert_eq!(encoded, expected, "{value}");
-        }
-    }
 
     #[test]
     fn events_are_encoded_as_by_protoc() {
