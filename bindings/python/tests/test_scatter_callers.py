@@ -511,6 +511,20 @@ class Geometric(unittest.TestCase):
             utils.scatter(src, edge_index[0], 0, 10)
         self.assertEqual(counted, {"__init__": 4})
 
+    def test_an_index_in_memory_of_numpy_may_be_written_to(self) -> None:
+        import numpy as np
+        from torch_geometric import utils
+
+        numbers, src = np.arange(50) % 9, torch.randn(50, 3)
+        counted: dict[str, int] = {}
+        with mock.patch.object(ms.Plan, "__init__", counting("__init__", counted)), ms.patch_pyg():
+            found = utils.scatter(src, torch.from_numpy(numbers), 0, 9)
+            utils.scatter(src, torch.from_numpy(numbers), 0, 9)
+            self.assertEqual(counted, {"__init__": 1})
+            numbers[:] = 8 - numbers
+            torch.testing.assert_close(utils.scatter(src, torch.from_numpy(numbers), 0, 9), found.flip(0))
+        self.assertEqual(counted, {"__init__": 2})
+
     def test_the_patch_is_undone_everywhere(self) -> None:
         import torch_geometric.nn.conv.gat_conv as gat
         import torch_geometric.utils as utils

@@ -88,10 +88,13 @@ def _takes(src: Tensor, index: Tensor) -> bool:
 
 
 class _Plans:
-    """The plan of the last index, which a layer reduces by several times. A view of the same numbers is the same index."""
+    """The plan of the last index, which a layer reduces by several times. A view of the same numbers is the same index.
+
+    Memory of numpy and of others is compared, as they write to it without PyTorch's knowledge."""
 
     def __init__(self) -> None:
         self._last: tuple[Any, Plan] | None = None
+        self._numbers: Tensor | None = None
 
     def get(self, index: Tensor, dim_size: int | None) -> Plan:
         """The plan of an index."""
@@ -99,8 +102,13 @@ class _Plans:
             return Plan(index, dim_size)
         stream = torch.cuda.current_stream(index.device).cuda_stream if index.is_cuda else None
         key = (index.data_ptr(), index._version, index.shape[0], index.stride(0), dim_size, index.device, stream)
-        if self._last is None or self._last[0] != key:
+        is_known = self._last is not None and self._last[0] == key
+        if is_known and self._numbers is not None:
+            is_known = torch.equal(self._numbers, index)
+        if self._last is None or not is_known:
             self._last = (key, Plan(index, dim_size))
+            is_lent = index.device.type == "cpu" and not index.untyped_storage().resizable()
+            self._numbers = index.clone() if is_lent else None
         return self._last[1]
 
 
