@@ -281,6 +281,29 @@ fn rows_of_several_symbols_become_instruments() {
     check(folder.path(), "rows of two symbols", &recipe(vec![together]));
 }
 
+/// A share of which no month had closed ended the ingest of all, beside `--context`.
+#[test]
+fn an_instrument_without_a_closed_bar_is_left_out_beside_context() {
+    let folder = tempfile::tempdir().unwrap();
+    let [old, context] = ["EURUSD.csv", "USDJPY.csv"].map(|name| bars(folder.path(), name, 4, 1, &[]));
+    let young = bars(folder.path(), "GBPUSD.csv", 4, 2, std::slice::from_ref(&(30..9_999)));
+    let recipe = Recipe {
+        bars: vec![old, young],
+        context: vec![ContextFile { symbol: "USDJPY".to_owned(), path: context }],
+        on_error: OnError::Skip,
+        timeframes: windows("M1:10,H1:2"),
+        features: "log_return".parse().unwrap(),
+        target: TargetKind::LogReturn,
+        ..Recipe::default()
+    };
+    let report = ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap();
+    let source = &report.json["source"];
+    assert_eq!(
+        (&source["left_out"][0]["symbol"], source["instruments"].as_array().unwrap().len()),
+        (&"GBPUSD".into(), 1)
+    );
+}
+
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".
 #[test]
 fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {
