@@ -22,7 +22,7 @@ use crate::slab::checked;
 use crate::stored::file_of_hdf5;
 
 /// Most bytes of references read at once: a file may claim any number.
-pub(crate) const REFERENCE_BYTES_MAX: usize = 1 << 28;
+const REFERENCE_BYTES_MAX: usize = 1 << 28;
 
 /// Extent to which the values of a dataset or attribute could be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use hdf5::types::{FixedAscii, FixedUnicode, TypeDescriptor, VarLenAscii, VarLenU
 use hdf5::{Container, Location};
 use serde::Serialize;
 
-use crate::heap_references::{REFERENCE_BYTES_MAX, check_heaps};
+use crate::heap_references::check_heaps;
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,6 +101,8 @@ pub(crate) fn is_text(kind: &TypeDescriptor) -> bool {
 
 /// Room for a fixed-length string; HDF5 cuts longer ones off.
 const FIXED_BYTES: usize = 4_096;
+/// Most bytes of fixed-length strings read at once: a file may claim any number.
+const FIXED_BYTES_IN_ALL: usize = 1 << 28;
 
 /// The strings of a dataset or attribute. They are read as bytes: a file's strings need not be
 /// UTF-8, whatever their type says.
@@ -109,7 +111,7 @@ pub(crate) fn read_texts(container: &Container) -> hdf5::Result<Vec<String>> {
     let kind = container.dtype()?.to_descriptor()?;
     let count = container.space()?.size();
     if matches!(kind, TypeDescriptor::FixedUnicode(_) | TypeDescriptor::FixedAscii(_))
-        && count.checked_mul(FIXED_BYTES).is_none_or(|bytes| bytes > REFERENCE_BYTES_MAX)
+        && count.checked_mul(FIXED_BYTES).is_none_or(|bytes| bytes > FIXED_BYTES_IN_ALL)
     {
         return Err(hdf5::Error::from(format!("{count} strings of fixed length are too many")));
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,6 +79,14 @@ class Context:
             }
         )
         return ContextBars(time_ns, close_ns, duration_ns, columns, features)
+
+
+def given_again(frames: Mapping[str, Any], features: Sequence[str], series: pathlib.Path | str | None) -> list[Context]:
+    """Other instruments of a series. Their times are read as when it was made: by the clock that was stated, which those of
+    files are not."""
+    clock = _megabatch.bar_clock(series) if frames and series is not None else None
+    zone = clock[0] if clock is not None and clock[1] else None
+    return [Context(name, frame, features, zone) for name, frame in frames.items()]
 
 
 class ContextBars:

@@ -93,8 +93,8 @@ class _Plans:
     Memory of numpy and of others is compared, as they write to it without PyTorch's knowledge."""
 
     def __init__(self) -> None:
-        self._last: tuple[Any, Plan] | None = None
-        self._numbers: Tensor | None = None
+        self._last: tuple[Any, Plan, Tensor | None] | None = None
+        """What tells an index, its plan, and its numbers where others may write them."""
 
     def get(self, index: Tensor, dim_size: int | None) -> Plan:
         """The plan of an index."""
@@ -102,14 +102,14 @@ class _Plans:
             return Plan(index, dim_size)
         stream = torch.cuda.current_stream(index.device).cuda_stream if index.is_cuda else None
         key = (index.data_ptr(), index._version, index.shape[0], index.stride(0), dim_size, index.device, stream)
-        is_known = self._last is not None and self._last[0] == key
-        if is_known and self._numbers is not None:
-            is_known = torch.equal(self._numbers, index)
-        if self._last is None or not is_known:
-            self._last = (key, Plan(index, dim_size))
-            is_lent = index.device.type == "cpu" and not index.untyped_storage().resizable()
-            self._numbers = index.clone() if is_lent else None
-        return self._last[1]
+        if self._last is not None:
+            known, plan, numbers = self._last
+            if known == key and (numbers is None or torch.equal(numbers, index)):
+                return plan
+        is_lent = index.device.type == "cpu" and not index.untyped_storage().resizable()
+        plan = Plan(index, dim_size)
+        self._last = (key, plan, index.clone() if is_lent else None)
+        return plan
 
 
 def _scatter(original: Callable[..., Tensor], plans: _Plans) -> Callable[..., Tensor]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from . import _arguments, _features, _frames, _functions, _megabatch, _settings, _table_files
 from ._bar_sources import BarSource, BarSources
 from ._bars_folder import BarsFolder
-from ._context import Context
+from ._context import Context, given_again
 from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
@@ -584,10 +584,7 @@ def _functions_again(
     if not called and target is None and not frames:
         return None
     _, library, names = _megabatch.function_inputs(path)
-    clock = _megabatch.bar_clock(path) if frames else None
-    # As when the series was made: the clocks of files are not those of frames.
-    zone = clock[0] if clock is not None and clock[1] else None
-    others = [Context(name, frame, names, zone) for name, frame in frames.items()]
+    others = given_again(frames, names, path)
     return _functions.Functions(called, target, library, others).native()
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _arguments, _frames, _functions, _megabatch, _settings, _weights
-from ._context import Context
+from ._context import given_again
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._html import table
@@ -691,10 +691,7 @@ def _functions_of(
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    clock = _megabatch.bar_clock(data) if context and data is not None else None
-    # As when the series was made: the clocks of files are not those of frames.
-    zone = clock[0] if clock is not None and clock[1] else None
-    others = [Context(name, frame, names, zone) for name, frame in (context or {}).items()]
+    others = given_again(context or {}, names, data)
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 

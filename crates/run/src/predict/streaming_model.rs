@@ -221,10 +221,7 @@ impl StreamingModel {
                 "the data were made of bid and ask; give bars of their means with --history, or begin with --cold",
             ));
         }
-        let own = || {
-            let files = self.recipe.files_by_symbol().remove(&self.symbol).unwrap_or_default();
-            files.into_iter().map(Path::to_owned).collect()
-        };
+        let own = || self.recipe.files_by_symbol().remove(&self.symbol).unwrap_or_default();
         let is_own = given.is_empty();
         let files: Vec<PathBuf> = if is_own { own() } else { given };
         let reading = match is_own && self.has_several_zones {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
@@ -50,8 +50,8 @@ pub(crate) fn provenance_json(
     Ok(provenance)
 }
 
-fn left_out_json(files: &BTreeMap<String, Vec<&Path>>, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
-    let file = |path: &&Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
+fn left_out_json(files: &BTreeMap<String, Vec<PathBuf>>, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
+    let file = |path: &PathBuf| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
     let files = files.get(symbol).into_iter().flatten().map(file).collect::<io::Result<Value>>()?;
     Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
 }

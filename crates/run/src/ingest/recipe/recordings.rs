@@ -47,16 +47,11 @@ impl Recipe {
         Ok(Recordings { universe, pip_sizes })
     }
 
-    /// The files of each symbol. Each file is opened; one whose symbols cannot be told is in none.
-    pub(crate) fn files_by_symbol(&self) -> BTreeMap<String, Vec<&Path>> {
-        let options = self.read_options();
-        let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
-        for path in self.files() {
-            for symbol in options.symbols_of(path).unwrap_or_default() {
-                by_symbol.entry(symbol).or_default().push(path);
-            }
-        }
-        by_symbol
+    /// The files of each symbol, which are opened for that; none where a name does not fit the
+    /// pattern of symbols, which reading them says.
+    pub(crate) fn files_by_symbol(&self) -> BTreeMap<String, Vec<PathBuf>> {
+        let files: Vec<PathBuf> = self.files().into_iter().map(Path::to_owned).collect();
+        by_symbol(&files, &self.read_options()).unwrap_or_default()
     }
 
     /// Refuses a size for an unknown symbol: it is probably misspelled.
