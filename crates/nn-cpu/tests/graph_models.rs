@@ -101,6 +101,10 @@ impl Graphs for OwnedGraphs {
         (most(|graph| graph.samples.len()), most(|graph| graph.attributes.len() / 2))
     }
 
+    fn total_edges(&self) -> usize {
+        self.0.iter().map(|graph| graph.attributes.len() / 2).sum()
+    }
+
     fn labelled(&self, _: usize) -> usize {
         unreachable!("a trainer counts the terms of a loss")
     }
@@ -177,7 +181,7 @@ impl Problem {
         let features = self.bars.iter().map(Vec::as_slice).collect();
         let batch = BatchView::new(shape, features, &offsets, BatchStorage::Windows, &self.targets);
         let indices: Vec<usize> = (0..self.graphs.len()).collect();
-        let graph_batch = GraphBatch::read(&self.graphs, &indices, None).unwrap();
+        let graph_batch = GraphBatch::read(&self.graphs, &indices, EdgeForm::Views).unwrap();
         let batch = batch.with_graphs(Some(&graph_batch));
 
         let device = Device::cpu();

@@ -77,4 +77,6 @@ pub struct LargestGraphs {
     pub graphs: usize,
     /// Edges of the graphs.
     pub edges: usize,
+    /// Nodes and edges of all graphs of the source, if a GPU keeps their lists.
+    pub kept: Option<[usize; 2]>,
 }

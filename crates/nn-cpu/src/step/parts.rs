@@ -46,7 +46,7 @@ impl BatchPart {
     fn graph<'a>(&self, batch: &BatchView<'a>, dropout_seed: Option<StepSeed>) -> Option<GraphShard<'a>> {
         let (graphs, graph) = (batch.graphs()?, self.graph?);
         let dropout =
-            dropout_seed.map(|StepSeed { seed, step }| GraphDropout::for_step(seed, step, graphs.index(graph)));
+            dropout_seed.map(|StepSeed { seed, step }| GraphDropout::for_step(seed, step, graphs.indices()[graph]));
         Some(GraphShard { view: graphs.view(graph), dropout, team: ThreadTeam::alone() })
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::graph::Graphs;
 use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, StepDropout, TensorSet};
 
@@ -25,6 +26,17 @@ pub(super) trait DeviceModel: Debug + Send {
 
     /// True if it keeps series or windows.
     fn keeps_bars(&self) -> bool;
+
+    /// Keeps the edges of all `graphs` on the device, where the model is over graphs; `None` takes
+    /// them batch by batch.
+    fn keep_graphs(&mut self, _graphs: Option<&dyn Graphs>) -> Result<()> {
+        Ok(())
+    }
+
+    /// True if it keeps the edges of graphs.
+    fn keeps_graphs(&self) -> bool {
+        false
+    }
 
     /// Pads batches from now on to the size of `largest`, if `batch` takes less memory. True if so;
     /// never in dense training, for stored windows, or over graphs.

@@ -3,7 +3,8 @@
 //! Training steps on a GPU, of the operations in [`ops`](crate::ops) and in amp's.
 //!
 //! ```text
-//! once a run    series or windows, weights, moments  ─► device
+//! once a run    series or windows, edges of graphs,
+//!               weights, moments          ─► device
 //! each batch    rows of bars, targets     ─► device
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
 //!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
@@ -40,6 +41,7 @@ use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
 use megabatch_gpu_core::{Captures, Device};
 use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::Objective;
 use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Cell, Encoder, Model, ModelConfig, Moments, TensorSet};
@@ -193,6 +195,23 @@ impl Accelerator {
     /// True if series or windows are there, so that a batch need not bring bars.
     pub fn keeps_bars(&self) -> bool {
         self.device_model.keeps_bars()
+    }
+
+    /// Keeps the edges of all `graphs` on the device, for a model over graphs: a batch names its
+    /// graphs then ([`EdgeForm::OnDevice`]). `None` takes edges batch by batch.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory), [`Error::Graph`](megabatch_nn::Error::Graph);
+    /// [`Error::Setting`](megabatch_nn::Error::Setting) for 2³² nodes and edges or more.
+    ///
+    /// [`EdgeForm::OnDevice`]: megabatch_nn::graph::EdgeForm::OnDevice
+    pub fn keep_graphs(&mut self, graphs: Option<&dyn Graphs>) -> Result<()> {
+        self.device_model.keep_graphs(graphs)
+    }
+
+    /// True if the edges of the graphs are there, so that a batch need not bring them.
+    pub fn keeps_graphs(&self) -> bool {
+        self.device_model.keeps_graphs()
     }
 
     /// Takes weights and the optimizer's state from the host when the next step begins.

@@ -28,6 +28,11 @@ impl InferenceHandle<'_> {
         self.device_model.keeps_bars()
     }
 
+    /// True if the edges of the samples' graphs are there, so that a batch need not bring them.
+    pub fn keeps_graphs(&self) -> bool {
+        self.device_model.keeps_graphs()
+    }
+
     /// The outputs of `batch`, `[B, K]`, and whatever lies behind them.
     pub fn predict(&mut self, batch: &BatchView<'_>) -> Result<AsyncDownload<f32>> {
         let InferenceHandle { device_model, weights, captures } = self;

@@ -9,12 +9,17 @@ use megabatch_nn::Result;
 use megabatch_nn::graph::{BatchEdges, GraphStart};
 
 use super::batch_upload::UploadBatch;
+use super::capacity::ensure_capacity;
+use super::kept_graphs::{KeptGraphs, Origin, Selected};
 
 /// The edges of a batch's graphs, on the host, and on the device, where there may be room for more
 /// behind them.
 #[derive(Debug)]
 pub(crate) struct GraphLists {
+    /// The starts of the graphs, and the lists if the batch brings them.
     pub(super) edges: Arc<BatchEdges>,
+    /// What the device takes of the graphs that it keeps, if the batch does not bring them.
+    selected: Option<Selected>,
     pub(super) on_device: OnDevice,
 }
 
@@ -29,6 +34,7 @@ pub(super) struct OnDevice {
     pub(super) attributes: Buffer<f32>,
     pub(super) graph_of: Buffer<u32>,
     pub(super) graphs: Buffer<GraphStart>,
+    pub(super) origins: Buffer<Origin>,
 }
 
 impl GraphLists {
@@ -44,8 +50,9 @@ impl GraphLists {
             attributes: Buffer::zeros(scope, 0)?,
             graph_of: none()?,
             graphs: Buffer::zeros(scope, 0)?,
+            origins: Buffer::zeros(scope, 0)?,
         };
-        Ok(GraphLists { edges: Arc::default(), on_device })
+        Ok(GraphLists { edges: Arc::default(), selected: None, on_device })
     }
 
     /// Lists of these edges, which the device has.
@@ -63,10 +70,37 @@ impl GraphLists {
     /// Takes the edges of other graphs, of which the device learns by [`GraphLists::enqueue`].
     pub(crate) fn set(&mut self, edges: Arc<BatchEdges>) {
         self.edges = edges;
+        self.selected = None;
+    }
+
+    /// Selects the graphs `indices` of those that the device keeps. [`GraphLists::take`] writes
+    /// their lists, once the device has what [`GraphLists::enqueue`] gives it.
+    pub(crate) fn select(&mut self, kept: &KeptGraphs, indices: &[usize]) {
+        let (selected, graphs) = kept.select(indices);
+        self.edges = Arc::new(BatchEdges { graphs, ..BatchEdges::default() });
+        self.selected = Some(selected);
+    }
+
+    /// Writes the lists of the graphs that were selected; nothing where the batch brought them.
+    pub(crate) fn take(&mut self, kept: &KeptGraphs) -> Result<()> {
+        let Some(selected) = self.selected.take() else { return Ok(()) };
+        kept.take(&selected, self)
     }
 
     /// Gives `upload` what the device has to know of the graphs.
     pub(crate) fn enqueue<'a>(&'a mut self, upload: &mut UploadBatch<'a>) -> Result<()> {
+        if let Some(Selected { origins, edges, width }) = &self.selected {
+            let (nodes, places, on_device) = (self.nodes(), self.places(), &mut self.on_device);
+            ensure_capacity(&mut on_device.starts, nodes + 1)?;
+            ensure_capacity(&mut on_device.from, places)?;
+            ensure_capacity(&mut on_device.src_starts, nodes + 1)?;
+            ensure_capacity(&mut on_device.places, *edges)?;
+            ensure_capacity(&mut on_device.to, *edges)?;
+            ensure_capacity(&mut on_device.attributes, places * width)?;
+            ensure_capacity(&mut on_device.graph_of, nodes)?;
+            upload.put(&mut on_device.graphs, &self.edges.graphs)?;
+            return upload.put(&mut on_device.origins, origins);
+        }
         let (BatchEdges { starts, from, src_starts, places, to, attributes, graph_of, graphs }, on_device) =
             (&*self.edges, &mut self.on_device);
         upload.put(&mut on_device.starts, starts)?;
@@ -79,13 +113,21 @@ impl GraphLists {
         upload.put(&mut on_device.graphs, graphs)
     }
 
-    /// Bytes of what the device has of so many graphs of so many nodes and places in all, whose
-    /// edges have so many attributes.
-    pub(crate) fn upload_bytes(graphs: usize, nodes: usize, places: usize, attributes: usize) -> [usize; 8] {
+    /// Bytes of the lists that the device has of so many nodes and places in all, whose edges have
+    /// so many attributes.
+    pub(crate) fn bytes(nodes: usize, places: usize, attributes: usize) -> [usize; 7] {
         let words = [nodes + 1, places, nodes + 1, places, places, places * attributes, nodes];
-        let words = words.map(|words| words * size_of::<u32>());
-        let [starts, from, givers, giver_places, to, attributes, graph_of] = words;
-        [starts, from, givers, giver_places, to, attributes, graph_of, (graphs + 1) * size_of::<GraphStart>()]
+        words.map(|words| words * size_of::<u32>())
+    }
+
+    /// Bytes of the starts of so many graphs.
+    pub(crate) fn starts_bytes(graphs: usize) -> usize {
+        (graphs + 1) * size_of::<GraphStart>()
+    }
+
+    /// Bytes of the origins of so many graphs among those that the device keeps.
+    pub(crate) fn origins_bytes(graphs: usize) -> usize {
+        graphs * size_of::<Origin>()
     }
 
     /// G.
@@ -95,12 +137,12 @@ impl GraphLists {
 
     /// N.
     pub(crate) fn nodes(&self) -> usize {
-        self.edges.graph_of.len()
+        self.edges.graphs.last().map_or(0, |end| end.node as usize)
     }
 
     /// P.
     pub(crate) fn places(&self) -> usize {
-        self.edges.from.len()
+        self.edges.graphs.last().map_or(0, |end| end.place as usize)
     }
 
     pub(super) fn device(&self) -> &Device {

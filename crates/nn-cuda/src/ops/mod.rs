@@ -18,7 +18,8 @@
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
 //!            a vector for each window                         as it is, layer_norm or pool
 //!            of all timeframes, one for each sample           join, then fuse or as they are
-//!            over graphs: layers of attention, a readout      drop_nodes, coefficients,
+//!            over graphs: their lists, of those that stay     KeptGraphs
+//!            layers of attention, a readout                   drop_nodes, coefficients,
 //!                                                             gather_heads, read_graphs
 //!            outputs, losses and their gradients              multiply, loss, graph_loss
 //! backward   the same in reverse                              multiply, add_column_sums,
@@ -67,6 +68,7 @@ mod group;
 #[cfg(test)]
 mod harness;
 mod input_weights;
+mod kept_graphs;
 #[cfg(feature = "conformance")]
 mod lanes;
 mod loss;
@@ -107,6 +109,7 @@ pub(crate) use graph_dropout::{DroppedNodes, drop_node_gradients, drop_nodes};
 pub(crate) use graph_lists::GraphLists;
 pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_partials_len};
 pub use input_weights::InputWeights;
+pub(crate) use kept_graphs::KeptGraphs;
 pub(crate) use loss::loss_partials_len;
 pub use loss::{LossScaling, LossTable, Predictions, Terms, loss};
 #[cfg(feature = "conformance")]
@@ -147,6 +150,7 @@ pub const SOURCES: &[&str] = &[
     "graph_dropout",
     "graph_loss",
     "join",
+    "kept_graphs",
     "loss",
     "matmul",
     "matmul_large",

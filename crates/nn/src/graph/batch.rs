@@ -16,8 +16,19 @@ pub struct GraphBatch<'a> {
     views: Vec<GraphView<'a>>,
     /// Starts of each graph's samples, and the end of the last.
     offsets: Vec<usize>,
-    /// The edges of all of them, for what computes them together.
     edges: Option<Arc<BatchEdges>>,
+}
+
+/// Form of the edges of a batch's graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeForm {
+    /// A view of each graph.
+    Views,
+    /// A view of each graph, and lists of the edges of all, for a device that computes them
+    /// together.
+    Lists(SeenEdges),
+    /// None: a device keeps the lists of all graphs of the source.
+    OnDevice,
 }
 
 /// Refuses graphs that there are not, that have no nodes or more than the largest is said to have.
@@ -42,9 +53,11 @@ pub fn samples_of(graphs: &dyn Graphs, indices: &[usize]) -> Vec<usize> {
 }
 
 impl<'a> GraphBatch<'a> {
-    /// The graphs `indices`, which [`check_graphs`] let pass; with the lists of their edges where
-    /// it is said what of these is `seen`.
-    pub fn read(graphs: &'a dyn Graphs, indices: &[usize], seen: Option<SeenEdges>) -> Result<Self> {
+    /// The graphs `indices`, which [`check_graphs`] let pass, with their edges in this form.
+    pub fn read(graphs: &'a dyn Graphs, indices: &[usize], form: EdgeForm) -> Result<Self> {
+        if form == EdgeForm::OnDevice {
+            return Ok(GraphBatch::without_edges(graphs, indices));
+        }
         let mut offsets = vec![0];
         let mut views = Vec::with_capacity(indices.len());
         for &graph in indices {
@@ -53,40 +66,56 @@ impl<'a> GraphBatch<'a> {
             offsets.push(offsets[offsets.len() - 1] + view.nodes());
             views.push(view);
         }
-        if seen.is_some() {
-            check_places(&views)?;
+        let mut batch = GraphBatch { indices: indices.to_vec(), views, offsets, edges: None };
+        if let EdgeForm::Lists(seen) = form {
+            batch.edges = Some(Arc::new(batch.lists(seen)?));
         }
-        let graphs = || indices.iter().copied().zip(views.iter().copied());
-        let edges = seen.map(|seen| Arc::new(BatchEdges::new(graphs(), seen)));
-        Ok(GraphBatch { indices: indices.to_vec(), views, offsets, edges })
+        Ok(batch)
+    }
+
+    /// Lists of what is `seen` of the graphs' edges.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for 2³² nodes and edges or more.
+    pub fn lists(&self, seen: SeenEdges) -> Result<BatchEdges> {
+        check_places(&self.views)?;
+        Ok(BatchEdges::new(self.indices.iter().copied().zip(self.views.iter().copied()), seen))
+    }
+
+    fn without_edges(graphs: &dyn Graphs, indices: &[usize]) -> Self {
+        let mut offsets = vec![0];
+        for &graph in indices {
+            offsets.push(offsets[offsets.len() - 1] + graphs.nodes(graph).len());
+        }
+        GraphBatch { indices: indices.to_vec(), views: Vec::new(), offsets, edges: None }
     }
 
     /// Number of graphs.
     pub fn len(&self) -> usize {
-        self.views.len()
+        self.indices.len()
     }
 
     /// True if there are no graphs.
     pub fn is_empty(&self) -> bool {
-        self.views.is_empty()
+        self.indices.is_empty()
     }
 
-    /// Its place in the source.
-    pub fn index(&self, graph: usize) -> usize {
-        self.indices[graph]
+    /// Place of each graph in the source.
+    pub fn indices(&self) -> &[usize] {
+        &self.indices
     }
 
     /// One of the graphs.
+    ///
+    /// # Panics
+    /// If a device keeps the edges.
     pub fn view(&self, graph: usize) -> GraphView<'a> {
         self.views[graph]
     }
 
-    /// The edges of all graphs.
-    ///
-    /// # Panics
-    /// If it was not said what of them is seen.
-    pub fn edges(&self) -> Arc<BatchEdges> {
-        Arc::clone(self.edges.as_ref().expect("a batch that was read for lists of its edges"))
+    /// Lists of the edges of all graphs, if the batch brings them.
+    pub fn edges(&self) -> Option<&Arc<BatchEdges>> {
+        self.edges.as_ref()
     }
 
     /// The samples that are the nodes of each.

@@ -13,7 +13,7 @@ pub const NO_EDGE: u32 = u32::MAX;
 
 /// Edges and nodes of graphs one behind the other: N nodes, P places, as `edges_to` has them, of
 /// the edges that nodes receive.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchEdges {
     /// `[N + 1]`: the first place of each node that receives.
     pub starts: Vec<u32>,
@@ -45,6 +45,25 @@ pub struct GraphStart {
     pub place: u32,
 }
 
+/// Start of a graph in lists of the edges of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListStart {
+    /// Its first node.
+    pub node: u32,
+    /// The first place of its edges.
+    pub place: u32,
+    /// The first of its edges in [`BatchEdges::places`].
+    pub edge: u32,
+}
+
+impl ListStart {
+    /// The same graph's start in lists that follow others, which end at `ends`.
+    #[must_use]
+    pub fn behind(self, ends: ListStart) -> Self {
+        ListStart { node: ends.node + self.node, place: ends.place + self.place, edge: ends.edge + self.edge }
+    }
+}
+
 /// Edges that attention sees of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenEdges {
@@ -60,6 +79,11 @@ impl SeenEdges {
     pub fn for_config(config: &ModelConfig) -> Self {
         let self_loops = config.graph.unwrap_or_default().self_loops;
         SeenEdges { self_loops, attributes: config.edge_attributes }
+    }
+
+    /// P of graphs of so many nodes and edges.
+    pub fn places(self, nodes: usize, edges: usize) -> usize {
+        if self.self_loops { nodes + edges } else { edges }
     }
 }
 
@@ -78,6 +102,24 @@ impl BatchEdges {
         lists.src_starts.push(lists.places.len() as u32);
         lists.graphs.push(GraphStart { index: 0, node: lists.graph_of.len() as u32, place: places });
         lists
+    }
+
+    /// The start of each graph, and behind the last one the ends.
+    pub fn list_starts(&self) -> impl Iterator<Item = ListStart> {
+        let edge = |node: u32| self.src_starts[node as usize];
+        self.graphs.iter().map(move |&GraphStart { node, place, .. }| ListStart { node, place, edge: edge(node) })
+    }
+
+    /// Numbers nodes, places and edges of the lists from `start` on: those of other graphs are
+    /// before them. The starts of the graphs stay.
+    pub fn number_from(&mut self, start: ListStart) {
+        let BatchEdges { starts, from, src_starts, places, to, .. } = self;
+        let add = |list: &mut [u32], more: u32| list.iter_mut().for_each(|number| *number += more);
+        add(starts, start.place);
+        add(src_starts, start.edge);
+        add(places, start.place);
+        add(to, start.node);
+        from.iter_mut().filter(|node| **node != NO_EDGE).for_each(|node| *node += start.node);
     }
 
     fn push(&mut self, index: usize, graph: &GraphView<'_>, SeenEdges { self_loops, attributes }: SeenEdges) {
@@ -168,6 +210,19 @@ mod tests {
             let found: Vec<_> = lists.graphs.iter().map(|place| (place.index, place.node, place.place)).collect();
             assert_eq!((found, &lists.graph_of[..]), (expected.to_vec(), &[0, 0, 0, 1, 1, 1][..]));
         }
+        // Lists of the second graph alone, numbered to follow the first.
+        let seen = SeenEdges { self_loops: true, attributes: 1 };
+        let both = BatchEdges::new([(7, graph), (2, graph)].into_iter(), seen);
+        let starts: Vec<_> = both.list_starts().collect();
+        let mut second = BatchEdges::new(std::iter::once((2, graph)), seen);
+        assert_eq!(second.list_starts().map(|own| own.behind(starts[1])).collect::<Vec<_>>(), starts[1..]);
+        second.number_from(starts[1]);
+        let ListStart { node, place, edge } = starts[1];
+        assert_eq!((node, place, edge), (3, 6, 5));
+        assert_eq!(second.starts, both.starts[node as usize..]);
+        assert_eq!(second.from, both.from[place as usize..]);
+        assert_eq!(second.src_starts, both.src_starts[node as usize..]);
+        assert_eq!((&second.places[..], &second.to[..]), (&both.places[edge as usize..], &both.to[edge as usize..]));
         // Given attributes by place, and the means of what nodes receive from others.
         let lists = BatchEdges::new(std::iter::once((7, graph)), SeenEdges { self_loops: true, attributes: 1 });
         assert_eq!(lists.attributes, [0.0, 1.0, 1.0, 0.0, 2.0, 2.0]);

@@ -10,10 +10,10 @@ mod port;
 
 use megabatch_segment::{Csc, Csr};
 
-pub use batch::{GraphBatch, check_graphs, samples_of};
+pub use batch::{EdgeForm, GraphBatch, check_graphs, samples_of};
 pub use dropout::{GraphDropout, GraphMask};
 pub use edges::{place_attributes, places};
-pub use lists::{BatchEdges, GraphStart, NO_EDGE, SeenEdges};
+pub use lists::{BatchEdges, GraphStart, ListStart, NO_EDGE, SeenEdges};
 pub use port::{GraphTargets, Graphs, LabelSpan};
 
 /// One graph as training reads it, wherever it lies: N nodes, E edges with A attributes. The batch

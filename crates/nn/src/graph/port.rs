@@ -56,6 +56,9 @@ pub trait Graphs: Sync {
     /// Most nodes and most edges of a graph: memory is taken once, for as many of both.
     fn largest(&self) -> (usize, usize);
 
+    /// Edges of all graphs together.
+    fn total_edges(&self) -> usize;
+
     /// Nodes of a graph whose targets are all known; of a graph that has targets as a whole, which
     /// are those of each of its nodes, 1 where they are known. The targets of others hold a NaN,
     /// and count nowhere.

@@ -238,6 +238,10 @@ impl Graphs for CrossSections {
         (nodes.unwrap_or(0), self.edges.iter().map(Edges::len).max().unwrap_or(0))
     }
 
+    fn total_edges(&self) -> usize {
+        self.edges.iter().map(Edges::len).sum()
+    }
+
     fn labelled(&self, graph: usize) -> usize {
         self.labelled[graph] as usize
     }

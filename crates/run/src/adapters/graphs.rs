@@ -290,6 +290,10 @@ impl Graphs for GraphSamples {
         (nodes.unwrap_or(0), (0..self.file.len()).map(|graph| self.file.size(graph).1).max().unwrap_or(0))
     }
 
+    fn total_edges(&self) -> usize {
+        (0..self.file.len()).map(|graph| self.file.size(graph).1).sum()
+    }
+
     fn labelled(&self, graph: usize) -> usize {
         self.labelled[graph]
     }

@@ -103,6 +103,10 @@ impl Graphs for Rings {
         (self.nodes_per_graph, self.edges.len())
     }
 
+    fn total_edges(&self) -> usize {
+        Graphs::len(self) * self.edges.len()
+    }
+
     fn labelled(&self, _graph: usize) -> usize {
         self.nodes_per_graph
     }

@@ -63,16 +63,16 @@ impl GpuPlan {
 
     pub(super) fn to_text(&self) -> String {
         let GpuPlan { device, total_bytes, available_bytes, driver_bytes, parts, step_phases, .. } = self;
-        let lines = |phases: &[Phase]| phases.iter().map(|phase| line(phase.name, phase.bytes)).collect::<String>();
+        let to_line = |phase: &Phase| line(phase.name, phase.bytes);
         let available = match available_bytes {
             Some(size) => line("available", *size) + &line("driver", *driver_bytes),
             None => "  available      not known here\n".to_owned(),
         };
         format!(
             "\npeak memory of {device}, besides\n{}{}{available}\nused by the phases of a step there\n{}",
-            lines(parts),
+            parts.iter().filter(|part| part.bytes > 0).map(to_line).collect::<String>(),
             line("total", *total_bytes),
-            lines(step_phases)
+            step_phases.iter().map(to_line).collect::<String>()
         )
     }
 }

@@ -24,21 +24,34 @@ impl TrainingSetup {
         Ok(())
     }
 
-    /// Has all stored windows lie on the GPU if three quarters of the memory that the run leaves
-    /// there hold them, and the run takes as many samples as there are; unless data are to come
-    /// batch by batch.
-    pub(super) fn keep_windows(&mut self) -> Result<()> {
+    /// Has the edges of all graphs, and all stored windows, lie on the GPU if three quarters of the
+    /// memory that the run leaves there hold them, and the run takes as many samples as there are;
+    /// unless data are to come batch by batch.
+    pub(super) fn keep_on_gpu(&mut self) -> Result<()> {
         let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
         let samples = self.data.samples();
+        let graphs = samples.graphs().filter(|_| self.training.model.is_over_graphs());
+        let len = graphs.map_or(samples.len(), |graphs| graphs.len());
         let taken = self.planned_steps().saturating_mul(self.training.step_samples() as u64);
         let comes_whole = self.config.get(&config::gpu_optimization::USE_CHUNK_LOADER);
-        if !comes_whole || !can_keep_windows(samples) || taken < samples.len() as u64 {
+        if !comes_whole || taken < len as u64 {
             return Ok(());
         }
-        let kept = trainer::Config { keep_windows: true, ..self.training.clone() };
-        let (needed, batch_by_batch) =
-            (self.gpu_footprint(&kept)?.total_bytes(), self.gpu_footprint(&self.training)?.total_bytes());
-        if needed <= batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3 {
+        let (keep_graphs, keep_windows) = (graphs.is_some(), can_keep_windows(samples));
+        let batch_by_batch = self.gpu_footprint(&self.training)?.total_bytes();
+        let room = batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3;
+        if keep_graphs {
+            self.keep_if_it_fits(room, trainer::Config { keep_graphs, ..self.training.clone() })?;
+        }
+        if keep_windows {
+            self.keep_if_it_fits(room, trainer::Config { keep_windows, ..self.training.clone() })?;
+        }
+        Ok(())
+    }
+
+    /// Trains with `kept` if `room` bytes of a GPU hold the run.
+    fn keep_if_it_fits(&mut self, room: usize, kept: trainer::Config) -> Result<()> {
+        if self.gpu_footprint(&kept)?.total_bytes() <= room {
             self.training = kept;
         }
         Ok(())

@@ -381,7 +381,7 @@ impl TrainingSetup {
         if is_auto {
             setup.skip_small_gpu()?;
         }
-        setup.keep_windows()?;
+        setup.keep_on_gpu()?;
         Ok(setup)
     }
 }

@@ -119,6 +119,7 @@ impl<'a> MemoryWatch<'a> {
             batch_size,
             planned_batch_size,
             releases_windows,
+            releases_graphs,
             gradient_checkpointing,
             chunk_percent,
             ..
@@ -132,6 +133,9 @@ impl<'a> MemoryWatch<'a> {
         let mut measures = Vec::new();
         if *releases_windows {
             measures.push("windows that come to the GPU batch by batch".to_owned());
+        }
+        if *releases_graphs {
+            measures.push("edges of graphs that come to the GPU batch by batch".to_owned());
         }
         if batch_size < planned_batch_size {
             measures.push(format!("{batch_size} at once of each batch of {planned_batch_size}"));

@@ -116,6 +116,11 @@ pub struct Config {
     /// always. A run that gets less memory than was planned goes on without.
     #[serde(default)]
     pub keep_windows: bool,
+    /// True if the edges of all graphs are to lie on a GPU during training, so that a batch brings
+    /// the numbers of its graphs. It has no effect on the CPU. A run that gets less memory than was
+    /// planned goes on without.
+    #[serde(default)]
+    pub keep_graphs: bool,
     /// Settings of the loss scale of fp16; unused in other precisions.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
@@ -184,6 +189,7 @@ impl Default for Config {
             tf32: false,
             tuning: Tuning::default(),
             keep_windows: false,
+            keep_graphs: false,
             loss_scale: ScalerConfig::default(),
             profile: false,
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Scope;
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
-use megabatch_nn::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
+use megabatch_nn::graph::{EdgeForm, GraphBatch, Graphs, samples_of};
 use megabatch_nn::model::SampleShape;
 
 use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
@@ -24,8 +24,7 @@ pub(crate) struct Source<'a> {
     pub(crate) samples: &'a dyn Samples,
     /// The graphs that batches are made of, where they are not made of samples.
     pub(crate) graphs: Option<&'a dyn Graphs>,
-    /// Edge attributes that batches have as lists, for a GPU.
-    pub(crate) seen: Option<SeenEdges>,
+    pub(crate) edge_form: EdgeForm,
     pub(crate) scope: &'a Scope,
     /// Samples, or graphs, in the largest batch.
     pub(crate) batch_size: usize,
@@ -129,7 +128,7 @@ fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Re
         source.loss_inputs.apply(indices, &mut batch);
         return Ok(Ready { batch, graphs: None });
     };
-    let views = GraphBatch::read(graphs, indices, source.seen)?;
+    let views = GraphBatch::read(graphs, indices, source.edge_form)?;
     let nodes = samples_of(graphs, indices);
     gather(source, &nodes, &mut batch)?;
     source.loss_inputs.apply(&nodes, &mut batch);
@@ -249,7 +248,7 @@ pub(crate) struct Loaded<'a> {
     batches: Box<dyn LoadedBatches + 'a>,
     shape: &'a SampleShape,
     graphs: Option<&'a dyn Graphs>,
-    seen: Option<SeenEdges>,
+    edge_form: EdgeForm,
     /// Requested batches that are yet to come.
     requested: RequestedGraphs,
     /// The graphs of the current batch.
@@ -266,13 +265,13 @@ pub(crate) struct Loaded<'a> {
 
 impl<'a> Loaded<'a> {
     fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, requested: RequestedGraphs) -> Self {
-        let Source { samples, graphs, seen, loss_inputs, .. } = source;
+        let Source { samples, graphs, edge_form, loss_inputs, .. } = source;
         let (shape, reported) = (samples.shape(), Waits::default());
         Loaded {
             batches,
             shape,
             graphs,
-            seen,
+            edge_form,
             requested,
             current: None,
             offsets: WindowOffsets::with_capacity(shape, 0),
@@ -304,7 +303,7 @@ impl<'a> Loaded<'a> {
         };
         self.offsets.lay_windows(self.shape, samples.len());
         self.offsets.end_at_samples(samples);
-        let read = |graphs| GraphBatch::read(graphs, &self.requested.next(), self.seen);
+        let read = |graphs| GraphBatch::read(graphs, &self.requested.next(), self.edge_form);
         self.current = self.graphs.map(read).transpose()?;
         let weights = weights.map(|weights| {
             self.weights.clear();
@@ -371,7 +370,7 @@ mod tests {
         let source = Source {
             samples: &samples,
             graphs: None,
-            seen: None,
+            edge_form: EdgeForm::Views,
             scope: &scope,
             batch_size: 3,
             chunk_percent: 100,
@@ -400,7 +399,7 @@ mod tests {
         let source = Source {
             samples: &samples,
             graphs: None,
-            seen: None,
+            edge_form: EdgeForm::Views,
             scope: &scope,
             batch_size: 1,
             chunk_percent: 100,

@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::{AsyncDownload, Device};
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::graph::SeenEdges;
+use megabatch_nn::graph::{EdgeForm, SeenEdges};
 use megabatch_nn::model::{Model, TensorSet};
 use megabatch_nn_cpu::{Compute, Engine, StatefulInference};
 use megabatch_nn_cuda::InferenceHandle;
@@ -117,22 +117,23 @@ impl Predictions<'_> {
         check_shape(self.model, selection.samples)?;
         let graphs = graphs_of(self.model, selection)?;
         let (model, parameters, batch_size) = (self.model, self.parameters, self.compute.batch_size);
-        let (seen, gather_mode) = match &mut self.backend {
+        let (edge_form, gather_mode) = match &mut self.backend {
             PredictionBackend::Cpu(engine) => {
                 engine.ensure_batch_capacity(model, graphs)?;
-                (None, GatherMode::Bars)
+                (EdgeForm::Views, GatherMode::Bars)
             }
             PredictionBackend::Cuda(gpu) => {
                 let stay = !self.reads_bars && gpu.keeps_bars();
                 let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
-                (Some(SeenEdges::for_config(&model.config())), gather_mode)
+                let lists = || EdgeForm::Lists(SeenEdges::for_config(&model.config()));
+                (if gpu.keeps_graphs() { EdgeForm::OnDevice } else { lists() }, gather_mode)
             }
         };
         let (samples, batches, chunk_percent) = (selection.samples, self.device.scope("batches"), self.chunk_percent);
         let source = Source {
             samples,
             graphs,
-            seen,
+            edge_form,
             scope: &batches,
             batch_size,
             chunk_percent,

@@ -120,10 +120,19 @@ fn largest_batch_of_graphs(
     for (k, &rows) in series.iter().flatten().enumerate() {
         (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
     }
-    let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
+    let graphs = Some(LargestGraphs {
+        graphs: count,
+        edges: count * graphs.largest().1,
+        kept: config.keep_graphs.then(|| [total_nodes(graphs), graphs.total_edges()]),
+    });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
     let (kept_windows, rest) = (kept_windows(config, samples), LargestBatch::default());
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs, ..rest })
+}
+
+/// Nodes of all graphs together.
+fn total_nodes(graphs: &dyn Graphs) -> usize {
+    (0..graphs.len()).map(|graph| graphs.nodes(graph).len()).sum()
 }
 
 /// Stored windows of each timeframe that a GPU keeps.

@@ -224,7 +224,7 @@ pub struct GpuFootprint {
 
 impl GpuFootprint {
     /// Parts of the tensors, in the order of a plan.
-    pub const PARTS: [&str; 6] = ["bars", "parameters", "gradients", "optimizer", "activations", "batches"];
+    pub const PARTS: [&str; 7] = ["bars", "graphs", "parameters", "gradients", "optimizer", "activations", "batches"];
 
     /// Footprint of training with `config` on the samples `train` of `samples`, validated on
     /// `validation`. Windows that every batch has in common are counted once. It is an upper bound:

@@ -140,6 +140,10 @@ impl Graphs for Rings {
         (5, 6)
     }
 
+    fn total_edges(&self) -> usize {
+        self.rings.iter().map(|(by_row, _)| by_row.indices.len()).sum()
+    }
+
     fn labelled(&self, graph: usize) -> usize {
         if self.by_node { 1 + graph % 4 } else { 1 }
     }

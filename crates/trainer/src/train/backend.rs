@@ -6,7 +6,7 @@ use std::path::Path;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Grain, SeriesView};
-use megabatch_nn::graph::SeenEdges;
+use megabatch_nn::graph::{EdgeForm, Graphs, SeenEdges};
 use megabatch_nn::model::{Model, TensorSet};
 use megabatch_nn_cpu::{Carried, Compute, Engine, Purpose};
 use megabatch_nn_cuda::Accelerator;
@@ -157,12 +157,24 @@ impl Backend {
         if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars }
     }
 
-    /// Edges that batches bring of graphs: a GPU reads all that its model sees.
-    pub(super) fn seen_edges(&self, model: &Model) -> Option<SeenEdges> {
+    /// The form of the edges of batches of graphs: a GPU reads all that its model sees.
+    pub(super) fn edge_form(&self, model: &Model) -> EdgeForm {
         match self {
-            Backend::Cpu(_) => None,
-            Backend::Cuda(_) => Some(SeenEdges::for_config(&model.config())),
+            Backend::Cpu(_) => EdgeForm::Views,
+            Backend::Cuda(_) if self.keeps_graphs() => EdgeForm::OnDevice,
+            Backend::Cuda(_) => EdgeForm::Lists(SeenEdges::for_config(&model.config())),
         }
+    }
+
+    /// Keeps the edges of `graphs` on the GPU whose memory steps have; `None` gives their memory
+    /// back.
+    pub(super) fn keep_graphs(&mut self, graphs: Option<&dyn Graphs>) -> Result<()> {
+        self.accelerator_mut().map_or(Ok(()), |accelerator| Ok(accelerator.keep_graphs(graphs)?))
+    }
+
+    /// True if a GPU keeps the edges of graphs.
+    pub(super) fn keeps_graphs(&self) -> bool {
+        self.accelerator().is_some_and(Accelerator::keeps_graphs)
     }
 
     /// Cuts the memory of steps to `limits`.

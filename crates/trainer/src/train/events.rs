@@ -199,6 +199,8 @@ pub struct ShortageEvent {
     pub planned_batch_size: usize,
     /// True if stored windows lay on a GPU before, and come batch by batch from now on.
     pub releases_windows: bool,
+    /// True if the edges of all graphs lay on a GPU before, and come batch by batch from now on.
+    pub releases_graphs: bool,
     /// True if half of the activations are computed again in the backward pass from now on.
     pub gradient_checkpointing: bool,
     /// Size of the chunks that samples are read ahead in from now on, of what was planned; nothing
@@ -215,13 +217,14 @@ impl ShortageEvent {
         after: MemoryLimits,
         planned_batch_size: usize,
     ) -> Self {
-        let MemoryLimits { chunk_percent, keep_windows, batch_size, gradient_checkpointing } = after;
+        let MemoryLimits { chunk_percent, keep_windows, keep_graphs, batch_size, gradient_checkpointing } = after;
         ShortageEvent {
             step,
             cause: cause.to_string(),
             batch_size,
             planned_batch_size,
             releases_windows: before.keep_windows && !keep_windows,
+            releases_graphs: before.keep_graphs && !keep_graphs,
             gradient_checkpointing,
             chunk_percent,
         }

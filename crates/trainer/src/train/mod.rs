@@ -367,6 +367,9 @@ impl Trainer {
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
+        if self.fallback.limits().keep_graphs {
+            self.backend.keep_graphs(graphs)?;
+        }
         self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;
         self.make_room_for_blocks(schedule)?;
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
@@ -390,9 +393,12 @@ impl Trainer {
                 self.unfinished = Some(if agreed.is_break() { agreed } else { asked });
             }
         });
+        // Whoever evaluates later may have other samples.
         if kept.is_some() && outcome.is_ok() {
-            // Whoever evaluates later may have other samples.
             self.backend.keep_series(&self.model, &self.config, None)?;
+        }
+        if self.backend.keeps_graphs() {
+            self.backend.keep_graphs(None)?;
         }
         outcome
     }
@@ -433,8 +439,8 @@ impl Trainer {
         loss_inputs: LossInputs<'a>,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
-        let (seen, gather_mode) = (self.backend.seen_edges(&self.model), self.backend.gather_mode());
-        Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, gather_mode, loss_inputs }
+        let (edge_form, gather_mode) = (self.backend.edge_form(&self.model), self.backend.gather_mode());
+        Source { samples: run.samples, graphs, edge_form, scope, batch_size, chunk_percent, gather_mode, loss_inputs }
     }
 
     /// Notes on the choice of kernels and on a capture that the driver refused.

@@ -15,6 +15,7 @@ use std::time::Instant;
 use megabatch_amp::ops::{StepReport, StepSettings};
 use megabatch_amp::{LossScaler, Overflow};
 use megabatch_gpu_core::Device;
+use megabatch_nn::graph::EdgeForm;
 use megabatch_nn::model::Model;
 use megabatch_nn_cpu::{Engine, Totals};
 use megabatch_nn_cuda::{Accelerator, Host};
@@ -209,7 +210,7 @@ impl Trainer {
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train }).ok().flatten();
         let source = Source {
             gather_mode: GatherMode::Bars,
-            seen: None,
+            edge_form: EdgeForm::Views,
             ..self.source(run, graphs, &scope, schedule.capacity(), loss_inputs)
         };
         let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {

@@ -3,7 +3,7 @@
 //! Levels of reduced memory, for a device that has less than was planned.
 //!
 //! ```text
-//! 0  windows       that lie on a GPU: they come batch by batch
+//! 0  windows       and edges of graphs that lie on a GPU: they come batch by batch
 //! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %; threads
 //!                  share no shard from here on
 //! 2  batches       to three quarters, then to a half; they are accumulated to what they were
@@ -29,6 +29,8 @@ pub(crate) struct MemoryLimits {
     pub(crate) chunk_percent: u32,
     /// True if stored windows may lie on a GPU.
     pub(crate) keep_windows: bool,
+    /// True if the edges of all graphs may lie on a GPU.
+    pub(crate) keep_graphs: bool,
     /// Samples, or graphs, that are computed at once: a batch, or a part of one.
     pub(crate) batch_size: usize,
     pub(crate) gradient_checkpointing: bool,
@@ -37,8 +39,8 @@ pub(crate) struct MemoryLimits {
 impl MemoryLimits {
     /// The limits of the plan.
     fn planned(config: &Config) -> Self {
-        let Config { batch_size, gradient_checkpointing, keep_windows, .. } = *config;
-        MemoryLimits { chunk_percent: 100, keep_windows, batch_size, gradient_checkpointing }
+        let Config { batch_size, gradient_checkpointing, keep_windows, keep_graphs, .. } = *config;
+        MemoryLimits { chunk_percent: 100, keep_windows, keep_graphs, batch_size, gradient_checkpointing }
     }
 
     /// Purpose of the engine of a training run with `config` within these limits.
@@ -61,7 +63,7 @@ const BATCHES_FIRST: usize = 2;
 
 impl OomFallback {
     pub(crate) fn new(config: &Config) -> Self {
-        let planned = MemoryLimits { keep_windows: false, ..MemoryLimits::planned(config) };
+        let planned = MemoryLimits { keep_windows: false, keep_graphs: false, ..MemoryLimits::planned(config) };
         OomFallback::with_levels(config, planned, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
@@ -71,11 +73,11 @@ impl OomFallback {
     }
 
     fn with_levels(config: &Config, planned: MemoryLimits, can_checkpoint: bool, grain: Grain) -> Self {
-        let without_windows = MemoryLimits { keep_windows: false, ..planned };
-        let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..without_windows };
+        let batch_by_batch = MemoryLimits { keep_windows: false, keep_graphs: false, ..planned };
+        let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..batch_by_batch };
         let sizes = batch_sizes(config, grain);
         let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
-        let mut levels = vec![planned, without_windows, first];
+        let mut levels = vec![planned, batch_by_batch, first];
         levels.dedup();
         levels.extend(before.iter().map(|&batch_size| MemoryLimits { batch_size, ..first }));
         let checkpointing = MemoryLimits { gradient_checkpointing: can_checkpoint, ..levels[levels.len() - 1] };
@@ -175,6 +177,7 @@ mod tests {
             let planned = MemoryLimits {
                 chunk_percent: 100,
                 keep_windows: false,
+                keep_graphs: false,
                 batch_size: 128,
                 gradient_checkpointing: false,
             };
@@ -194,14 +197,16 @@ mod tests {
     }
 
     #[test]
-    fn windows_leave_a_gpu_before_anything_else_is_cut() {
-        let mut fallback = OomFallback::for_gpu(&Config { batch_size: 1, keep_windows: true, ..Config::default() });
+    fn windows_and_graphs_leave_a_gpu_before_anything_else_is_cut() {
+        let kept = Config { batch_size: 1, keep_windows: true, keep_graphs: true, ..Config::default() };
+        let mut fallback = OomFallback::for_gpu(&kept);
         let planned = fallback.limits();
-        assert!(planned.keep_windows);
-        assert_eq!(fallback.next_level(false), Some(MemoryLimits { keep_windows: false, ..planned }));
+        assert!(planned.keep_windows && planned.keep_graphs);
+        let batch_by_batch = MemoryLimits { keep_windows: false, keep_graphs: false, ..planned };
+        assert_eq!(fallback.next_level(false), Some(batch_by_batch));
         assert_eq!(fallback.next_level(false), None);
-        let on_cpu = OomFallback::new(&Config { keep_windows: true, ..Config::default() });
-        assert!(!on_cpu.limits().keep_windows);
+        let on_cpu = OomFallback::new(&kept).limits();
+        assert!(!on_cpu.keep_windows && !on_cpu.keep_graphs);
     }
 
     #[test]

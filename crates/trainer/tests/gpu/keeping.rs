@@ -1,10 +1,10 @@
-//! Stored windows that lie on a GPU, beside those that come there batch by batch.
+//! Stored windows and edges of graphs that lie on a GPU, beside those that come there batch by batch.
 
 use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::model::{SampleShape, Timeframe};
+use megabatch_nn::model::{AttentionKind, GraphConfig, ModelConfig, Readout, SampleShape, Timeframe};
 use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Trainer};
 
 use crate::made_up::market;
@@ -67,6 +67,83 @@ fn nodes_of_graphs_have_the_same_bits_too() {
         (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
     };
     assert_eq!(trained(true), trained(false));
+}
+
+/// Every kind of graph model has the same bits whether the edges of all graphs stay on a device or
+/// come with each batch.
+#[test]
+fn graphs_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
+    let (_driver, gpu) = with_kernels();
+    let (nodes, mut labelled) = (market(21), market(21));
+    labelled.label_graphs();
+    let with_layers = |kind, change: fn(&mut GraphConfig)| {
+        let mut config = graphs::over_graphs(kind);
+        change(config.model.graph.as_mut().unwrap());
+        config
+    };
+    let mut by_graph = graphs::over_graphs(AttentionKind::GatV2);
+    (by_graph.model.readout, by_graph.accumulation_steps) = (Some(Readout::Max), 2);
+    let unseen = graphs::over_graphs(AttentionKind::Gat);
+    let unseen = Config { model: ModelConfig { edge_attributes: 0, ..unseen.model }, ..unseen };
+    for gpu in [gpu, Device::cpu()] {
+        for (config, samples) in [
+            (graphs::over_graphs(AttentionKind::Gat), &nodes),
+            (with_layers(AttentionKind::GatV2, |graph| (graph.self_loops, graph.layers) = (false, 3)), &nodes),
+            (unseen.clone(), &nodes),
+            (by_graph.clone(), &labelled),
+        ] {
+            let trained = |keep_graphs, keep_windows| {
+                let config = Config { keep_graphs, keep_windows, ..config.clone() };
+                let mut trainer = graphs::trainer(Some(&gpu), &config, samples);
+                let (steps, validations) = graphs::train(&mut trainer, samples, None, u64::MAX);
+                (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
+            };
+            let expected = trained(false, false);
+            assert_eq!(trained(true, false), expected, "{:?}", config.model);
+            assert_eq!(trained(true, true), expected, "{:?}", config.model);
+        }
+    }
+}
+
+#[test]
+fn edges_come_batch_by_batch_again_once_a_run_has_ended() {
+    let gpu = Device::cpu();
+    let samples = market(21);
+    let config = Config { keep_graphs: true, ..graphs::over_graphs(AttentionKind::Gat) };
+    let mut trainer = graphs::trainer(Some(&gpu), &config, &samples);
+    graphs::train(&mut trainer, &samples, None, 3);
+    let kept = gpu.usage_by_scope().into_iter().filter(|(scope, _)| scope == "gpu/graphs");
+    let kept: Vec<_> = kept.map(|(_, usage)| (usage.allocated_bytes, usage.allocated_bytes_peak > 0)).collect();
+    assert_eq!(kept, [(0, true)]);
+}
+
+#[test]
+fn a_gpu_that_is_too_small_for_graphs_takes_their_edges_batch_by_batch() {
+    let samples = market(21);
+    let trained = |gpu: &Device| {
+        let config = Config { keep_graphs: true, ..graphs::over_graphs(AttentionKind::Gat) };
+        let (mut losses, mut cuts) = (Vec::new(), Vec::new());
+        let train = SampleRanges::from(0..18);
+        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
+        let mut trainer = graphs::trainer(Some(gpu), &config, &samples);
+        trainer
+            .train(&run, &mut |event| {
+                match event {
+                    Event::Step(step) => losses.push(step.loss),
+                    Event::Shortage(cut) => cuts.push((cut.releases_graphs, cut.releases_windows, cut.batch_size)),
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        (losses, cuts)
+    };
+    let gpu = Device::cpu();
+    let (expected, _) = trained(&gpu);
+    let needed = gpu.usage().allocated_bytes_peak;
+    let gpu = Device::cpu();
+    gpu.set_budget_bytes(Some(needed - 1));
+    assert_eq!(trained(&gpu), (expected, vec![(true, false, 4)]));
 }
 
 #[test]

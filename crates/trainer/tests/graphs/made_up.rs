@@ -136,6 +136,10 @@ impl Graphs for GraphSamples {
         self.largest
     }
 
+    fn total_edges(&self) -> usize {
+        self.graphs.iter().map(|graph| graph.by_row.indices.len()).sum()
+    }
+
     fn labelled(&self, graph: usize) -> usize {
         self.graphs[graph].labelled
     }

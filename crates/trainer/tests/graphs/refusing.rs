@@ -131,6 +131,10 @@ impl Graphs for Faulty {
         self.0.largest()
     }
 
+    fn total_edges(&self) -> usize {
+        self.0.total_edges()
+    }
+
     fn labelled(&self, graph: usize) -> usize {
         self.0.labelled(graph)
     }

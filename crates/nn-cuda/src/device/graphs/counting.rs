@@ -12,17 +12,27 @@ use super::graph_loss::GraphLoss;
 use super::layer::LayerShape;
 use super::shared::Shared;
 use crate::device::memory_estimate::MemoryEstimate;
-use crate::ops::{GraphLists, MaskNumbers, Scratch};
+use crate::ops::{GraphLists, KeptGraphs, MaskNumbers, Scratch};
 
 /// Counts what [`GraphModel`](super::GraphLearner) takes, and what batches do.
 pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-    let (model, LargestGraphs { graphs, edges }) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
+    let (model, largest) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
+    let LargestGraphs { graphs, edges, kept } = largest;
     let (decoder, nodes) = (model.decoder(), estimate.batch.sizes.iter().copied().max().unwrap_or(0));
     let attention = decoder.attention.as_ref();
     let seen = SeenEdges::for_config(&model.config());
-    let places = if seen.self_loops { nodes + edges } else { edges };
+    let places = seen.places(nodes, edges);
     Encodings::estimate(estimate, nodes);
-    estimate.put_mail("edges of the graphs", GraphLists::upload_bytes(graphs, nodes, places, seen.attributes));
+    let lists = GraphLists::bytes(nodes, places, seen.attributes);
+    estimate.put_mail("starts of the graphs", [GraphLists::starts_bytes(graphs)]);
+    match kept {
+        Some(_) => {
+            estimate.put("graphs", "edges of all graphs", KeptGraphs::bytes(&largest, seen), BOTH);
+            estimate.put("batches", "edges of a batch's graphs", lists.iter().sum(), &StepPhase::ALL);
+            estimate.put_mail("graphs of a batch among all", [GraphLists::origins_bytes(graphs)]);
+        }
+        None => estimate.put_mail("edges of the graphs", lists),
+    }
     let shapes = LayerShape::all(model, estimate.config.arithmetic);
     let drops = attention
         .is_some_and(|attention| attention.config().dropout > 0.0 || attention.config().attention_dropout > 0.0);

@@ -11,18 +11,20 @@ mod layer;
 mod shared;
 mod slots;
 
+use std::sync::Arc;
+
 use bytemuck::Zeroable;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
-use megabatch_nn::graph::{GraphDropout, GraphMask};
+use megabatch_nn::graph::{GraphDropout, GraphMask, Graphs, SeenEdges};
 use megabatch_nn::model::{Model, Readout, StepDropout, StepSeed, TensorSet};
 
 use super::device_model::{DeviceModel, DropoutSeed};
 use super::head::LossInput;
 use crate::ComputeConfig;
 use crate::ops::{
-    BatchUploader, GraphLists, MaskNumbers, Output, ReadGraphs, Scratch, ensure_capacity, read_graphs,
+    BatchUploader, GraphLists, KeptGraphs, MaskNumbers, Output, ReadGraphs, Scratch, ensure_capacity, read_graphs,
     read_graphs_backward,
 };
 use crate::tuning::Tuner;
@@ -43,6 +45,10 @@ pub(super) struct GraphModel {
     /// The rates of dropout, of inputs and of coefficients.
     rates: [f32; 2],
     lists: GraphLists,
+    seen: SeenEdges,
+    /// Scope of the lists of all graphs of the source, and the lists if they stay on the device.
+    resident: Scope,
+    kept: Option<KeptGraphs>,
     /// Dropout masks of each layer's input and of its coefficients.
     masks: Buffer<MaskNumbers>,
     drops: bool,
@@ -80,6 +86,9 @@ impl GraphModel {
             readout: model.config().readout.unwrap_or_default(),
             rates: [attention_config.dropout, attention_config.attention_dropout],
             lists: GraphLists::empty(&batches)?,
+            seen: SeenEdges::for_config(&model.config()),
+            resident: scope.child("graphs"),
+            kept: None,
             masks: Buffer::zeros(&batches, 0)?,
             drops: false,
             widths: [decoder.widths.top, model.outputs()],
@@ -103,7 +112,11 @@ impl GraphModel {
     /// Builds the lists of a batch's graphs, and grows the buffers to them.
     fn prepare_batch(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
         let graphs = batch.graphs().expect("a batch of a model over graphs has graphs");
-        self.lists.set(graphs.edges());
+        match (graphs.edges(), &self.kept) {
+            (Some(edges), _) => self.lists.set(Arc::clone(edges)),
+            (None, Some(kept)) => self.lists.select(kept, graphs.indices()),
+            (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
+        }
         let nodes_and_places = [self.lists.nodes(), self.lists.places()];
         let [outputs, d_outputs, read] = self.lens(self.rows());
         self.layers.iter_mut().try_for_each(|layer| layer.prepare(&self.lists, learns))?;
@@ -148,6 +161,9 @@ impl GraphModel {
             graph_loss.enqueue(batch, graphs, loss_input, &mut upload)?;
         }
         upload.send()?;
+        if let Some(kept) = &self.kept {
+            self.lists.take(kept)?;
+        }
         self.encodings.forward(parameters)?;
         self.attend(parameters)?;
         self.read_out(parameters)
@@ -244,6 +260,17 @@ impl DeviceModel for GraphModel {
 
     fn keeps_bars(&self) -> bool {
         self.encodings.keeps_bars()
+    }
+
+    fn keep_graphs(&mut self, graphs: Option<&dyn Graphs>) -> Result<()> {
+        // Given back before the new memory is taken.
+        self.kept = None;
+        self.kept = graphs.map(|graphs| KeptGraphs::bring(&self.resident, graphs, self.seen)).transpose()?;
+        Ok(())
+    }
+
+    fn keeps_graphs(&self) -> bool {
+        self.kept.is_some()
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {

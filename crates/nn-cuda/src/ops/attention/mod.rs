@@ -144,7 +144,7 @@ impl Attended<'_> {
         vector.iter().for_each(|vector| vector.assert_has(width, &device));
         assert!(edge_weight.is_some() || attributes == 0, "a weight for {attributes} attributes");
         edge_weight.iter().for_each(|weight| weight.assert_has(width * attributes, &device));
-        assert!(self.lists.edges.attributes.len() >= self.lists.places() * attributes, "attributes of every place");
+        assert!(self.lists.on_device.attributes.len() >= self.lists.places() * attributes, "attributes of every place");
     }
 }
 

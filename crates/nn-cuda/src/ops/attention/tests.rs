@@ -42,11 +42,14 @@ impl GraphExample {
     }
 
     fn views(&self) -> impl Iterator<Item = (usize, GraphView<'_>)> {
-        self.all.iter().enumerate().map(|(g, Graph { nodes, by_row, by_column, attributes })| {
-            let csr = by_row.csr(*nodes).expect("edges of the nodes");
-            let csc = Csc::new(&by_column.offsets, &by_column.indices, &by_column.edges, *nodes);
-            (5 + 3 * g, GraphView { csr, csc: csc.expect("edges of the nodes"), attributes })
-        })
+        (0..self.all.len()).map(|g| (5 + 3 * g, self.view(g)))
+    }
+
+    pub(in crate::ops) fn view(&self, graph: usize) -> GraphView<'_> {
+        let Graph { nodes, by_row, by_column, attributes } = &self.all[graph];
+        let csr = by_row.csr(*nodes).expect("edges of the nodes");
+        let csc = Csc::new(&by_column.offsets, &by_column.indices, &by_column.edges, *nodes);
+        GraphView { csr, csc: csc.expect("edges of the nodes"), attributes }
     }
 }
 

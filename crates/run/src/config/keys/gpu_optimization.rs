@@ -16,8 +16,8 @@ settings! {
     /// Mixed precision in fp16, unless `training.precision` is set.
     USE_AMP: bool = setting("gpu_optimization.use_amp", Kind::Bool, "false");
 
-    /// Data that do not fit in memory are loaded in large chunks, and on a GPU all windows stay
-    /// there where they fit; `false`: batch by batch.
+    /// Data that do not fit in memory are loaded in large chunks, and on a GPU all windows, and the
+    /// edges of their graphs, stay there where they fit; `false`: batch by batch.
     USE_CHUNK_LOADER: bool = setting("gpu_optimization.use_chunk_loader", Kind::Bool, "true")
         .only(&[OnWindows]);
 

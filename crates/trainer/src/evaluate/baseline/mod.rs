@@ -6,7 +6,7 @@ mod most_frequent;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::graph::check_graphs;
+use megabatch_nn::graph::{EdgeForm, check_graphs};
 use megabatch_nn::loss::{Group, Loss};
 use megabatch_nn::model::Readout;
 use megabatch_nn_cpu::matmul::{Matrix, Output, multiply};
@@ -224,7 +224,7 @@ fn for_each_batch(
     let source = Source {
         samples,
         graphs,
-        seen: None,
+        edge_form: EdgeForm::Views,
         scope: &scope,
         batch_size,
         chunk_percent: 100,

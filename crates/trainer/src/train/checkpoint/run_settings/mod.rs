@@ -137,6 +137,7 @@ impl RunSettings {
             // Free to change without a word.
             gradient_checkpointing: _,
             keep_windows: _,
+            keep_graphs: _,
             threads: _,
             validate_every_steps: _,
             early_stopping: _,
