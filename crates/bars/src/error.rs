@@ -1,3 +1,4 @@
+pub(crate) mod column_fault;
 pub(crate) mod excluded;
 pub(crate) mod function_fault;
 pub(crate) mod look_ahead;
@@ -8,14 +9,14 @@ pub(crate) mod tick_error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::column_fault::ColumnFault;
 use crate::error::excluded::{Excluded, ExcludedLines};
 use crate::error::function_fault::FunctionFault;
 use crate::error::look_ahead::LookAhead;
-use crate::error::message::{BarShortage, LongestOf, Percent, Shortages};
+use crate::error::message::{BarShortage, LongestOf, Shortages};
 use crate::error::row_error::RowError;
 use crate::error::tick_error::TickError;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::listed;
 use crate::unknown_name::UnknownName;
 
 /// `Result` with this crate's [`Error`](enum@Error).
@@ -145,122 +146,13 @@ pub enum Error {
         rows: usize,
     },
 
-    /// Too many rows contradict themselves for the prices to be in the columns that they are read
-    /// from.
-    #[error(
-        "{}: {misfits} of the {rows} rows whose prices differ, the first in line {first_line}, have an open or close outside of high and low: the columns are in another order (open, high, low and close were read from fields {}, {}, {} and {}); name each column in a header, such as `time,close,low,high,open`",
-        path.display(), fields[0], fields[1], fields[2], fields[3]
-    )]
-    ColumnOrder {
+    /// The columns or a header of the file cannot be used.
+    #[error("{}: {fault}", path.display())]
+    Columns {
         /// The file.
         path: PathBuf,
-        /// Rows that contradict themselves.
-        misfits: u64,
-        /// Rows whose four prices are not all one.
-        rows: u64,
-        /// Line number, from 1, of the first that contradicts itself.
-        first_line: u64,
-        /// Fields, counted from 1, from which open, high, low and close were read.
-        fields: [usize; 4],
-    },
-
-    /// Open and close of columns without names are probably exchanged.
-    #[error(
-        "{}: the columns have no names, and open and close are probably exchanged: with the open read from field {} and the close from field {}, the median bar of {pairs} opens {} from the close before it, and {} with the two exchanged; name the columns in a first line, `{exchanged_header}`, or `{header}` if they are right as read",
-        path.display(), fields[0], fields[1], Percent(*as_read), Percent(*exchanged)
-    )]
-    ExchangedOpenClose {
-        /// The file.
-        path: PathBuf,
-        /// Fields, counted from 1, from which open and close were read.
-        fields: [usize; 2],
-        /// Pairs of neighbouring bars that were compared.
-        pairs: usize,
-        /// Median distance from a close to the next open, in percent.
-        as_read: f64,
-        /// The same with open and close exchanged.
-        exchanged: f64,
-        /// Header of the columns as they were read.
-        header: String,
-        /// Header of the columns with open and close exchanged.
-        exchanged_header: String,
-    },
-
-    /// Each symbol of a file has its own columns.
-    #[error(
-        "{}: line {line}: the columns are those of several symbols, {}: state the symbol to read",
-        path.display(), listed(symbols)
-    )]
-    SymbolColumns {
-        /// The file.
-        path: PathBuf,
-        /// Line number, from 1, of the symbols.
-        line: u64,
-        /// The symbols.
-        symbols: Vec<String>,
-    },
-
-    /// The rows of a file are of several symbols.
-    #[error(
-        "{}: line {line}: the column `{column}` has several symbols, {}: state the symbol to read, or, if they are contracts of one series, rename the column",
-        path.display(), listed(symbols)
-    )]
-    SymbolRows {
-        /// The file.
-        path: PathBuf,
-        /// Line number, from 1, of the first row of a second symbol.
-        line: u64,
-        /// Name of the column.
-        column: String,
-        /// The symbols, in the order of their first rows.
-        symbols: Vec<String>,
-    },
-
-    /// A column that was asked for is missing, or there twice.
-    #[error("{}: no column {name}: found {found}; give its name as the header has it", path.display())]
-    NoColumn {
-        /// The file.
-        path: PathBuf,
-        /// Name of the column.
-        name: String,
-        /// Columns that the file has, in words.
-        found: String,
-    },
-
-    /// A column without a name may be an adjusted close or a volume.
-    #[error(
-        "{}: line {line}: the columns have no names, and field {field} {found}; name the columns in a first line, `{volume_header}` or `{adjusted_header}`",
-        path.display()
-    )]
-    UnclearColumns {
-        /// The file.
-        path: PathBuf,
-        /// Line number, from 1, of the first row that shows it.
-        line: u64,
-        /// The field in question, counted from 1.
-        field: usize,
-        /// Why it is probably not the one that it was to be read as.
-        found: &'static str,
-        /// The header of files with volume and open interest.
-        volume_header: String,
-        /// The header of files with an adjusted close.
-        adjusted_header: String,
-    },
-
-    /// A second header names other columns than the rows before it have.
-    #[error(
-        "{}: line {line}: a header in the middle of the rows that names {found}: the rows below it would be read from the wrong columns; cut the file in two there (found `{text}`)",
-        path.display()
-    )]
-    AnotherHeader {
-        /// The file.
-        path: PathBuf,
-        /// Line number from 1.
-        line: u64,
-        /// Difference.
-        found: String,
-        /// The line, shortened.
-        text: String,
+        /// Reason.
+        fault: Box<ColumnFault>,
     },
 
     /// The order of day and month cannot be told from the dates.
@@ -275,13 +167,6 @@ pub enum Error {
         example: String,
         /// Order of day and month found in the dates.
         found: &'static str,
-    },
-
-    /// Adjusted prices were asked for and the file has none.
-    #[error("{}: there is no adjusted close to adjust prices with; read them as quoted, or name the column `adjusted_close` in the header", path.display())]
-    NoAdjustedClose {
-        /// The file.
-        path: PathBuf,
     },
 
     /// The file has more rows than any recording of minutes in one file.
@@ -589,6 +474,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The refusal of a file for its columns.
+    pub(crate) fn columns(path: &Path, fault: ColumnFault) -> Self {
+        Error::Columns { path: path.to_owned(), fault: Box::new(fault) }
+    }
+
     /// Reason why a function of the user cannot be a feature, if it is that.
     pub fn function_fault(&self) -> Option<&FunctionFault> {
         if let Error::Function { fault, .. } = self { Some(fault) } else { None }
@@ -603,15 +493,8 @@ impl Error {
             | Error::Ticks { path, .. }
             | Error::BadRow { path, .. }
             | Error::TwoTimeframes { path, .. }
-            | Error::ColumnOrder { path, .. }
-            | Error::ExchangedOpenClose { path, .. }
-            | Error::SymbolColumns { path, .. }
-            | Error::SymbolRows { path, .. }
-            | Error::NoColumn { path, .. }
-            | Error::UnclearColumns { path, .. }
-            | Error::AnotherHeader { path, .. }
+            | Error::Columns { path, .. }
             | Error::UnknownDateOrder { path, .. }
-            | Error::NoAdjustedClose { path }
             | Error::TooManyRows { path, .. }
             | Error::ShorterBars { path, .. }
             | Error::OtherTimeframe { path, .. }

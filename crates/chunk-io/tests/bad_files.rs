@@ -45,6 +45,15 @@ fn new_file(path: &Path, fill: impl FnOnce(&hdf5::File)) {
     fill(&hdf5::File::create(path).unwrap());
 }
 
+/// A file of float windows and targets of these shapes, and what `fill` adds.
+fn windows(path: &Path, features: &[usize], targets: &[usize], fill: impl FnOnce(&hdf5::File)) {
+    new_file(path, |file| {
+        zeros::<f32>(file, "features", features);
+        zeros::<f32>(file, "targets", targets);
+        fill(file);
+    });
+}
+
 fn zeros<T: hdf5::H5Type>(file: &hdf5::File, object: &str, shape: &[usize]) -> hdf5::Dataset {
     file.new_dataset::<T>().shape(shape).create(object).unwrap()
 }
@@ -174,32 +183,17 @@ fn files_that_break_a_rule() {
         ),
         (
             "other-n",
-            |path| {
-                new_file(path, |file| {
-                    zeros::<f32>(file, "features", &[5, 4, 2]);
-                    zeros::<f32>(file, "targets", &[6, 1]);
-                });
-            },
+            |path| windows(path, &[5, 4, 2], &[6, 1], |_| {}),
             "/targets: expected 5 rows, as many as /features has, found 6 (shape [6, 1])",
         ),
         (
             "targets-3",
-            |path| {
-                new_file(path, |file| {
-                    zeros::<f32>(file, "features", &[5, 4, 2]);
-                    zeros::<f32>(file, "targets", &[5, 1, 2]);
-                });
-            },
+            |path| windows(path, &[5, 4, 2], &[5, 1, 2], |_| {}),
             "/targets: expected numbers [N, K] or [N, K, 1], found shape [5, 1, 2]",
         ),
         (
             "empty",
-            |path| {
-                new_file(path, |file| {
-                    zeros::<f32>(file, "features", &[0, 4, 2]);
-                    zeros::<f32>(file, "targets", &[0, 1]);
-                });
-            },
+            |path| windows(path, &[0, 4, 2], &[0, 1], |_| {}),
             "/features: expected at least one element along each axis, found shape [0, 4, 2]",
         ),
         (
@@ -219,21 +213,13 @@ fn files_that_break_a_rule() {
         ),
         (
             "timestamps",
-            |path| {
-                new_file(path, |file| {
-                    zeros::<f32>(file, "features", &[5, 4, 2]);
-                    zeros::<f32>(file, "targets", &[5, 1]);
-                    zeros::<f64>(file, "timestamps", &[5]);
-                });
-            },
+            |path| windows(path, &[5, 4, 2], &[5, 1], |file| drop(zeros::<f64>(file, "timestamps", &[5]))),
             "/timestamps: expected integers [N], ns since 1970 UTC, found float64 of shape [5]",
         ),
         (
             "milliseconds",
             |path| {
-                new_file(path, |file| {
-                    zeros::<f32>(file, "features", &[2, 4, 2]);
-                    zeros::<f32>(file, "targets", &[2, 1]);
+                windows(path, &[2, 4, 2], &[2, 1], |file| {
                     let times = zeros::<i64>(file, "timestamps", &[2]);
                     times.write_raw(&[157_766_400_000_i64, 1_704_153_600_000]).unwrap();
                 });
@@ -244,9 +230,7 @@ fn files_that_break_a_rule() {
         (
             "windows-instrument",
             |path| {
-                new_file(path, |file| {
-                    zeros::<f32>(file, "features", &[3, 4, 2]);
-                    zeros::<f32>(file, "targets", &[3, 1]);
+                windows(path, &[3, 4, 2], &[3, 1], |file| {
                     file.create_group("samples").unwrap();
                     zeros::<i32>(file, "samples/instrument", &[3]).write_raw(&[0, 1, 2]).unwrap();
                     let names: [VarLenUnicode; 2] = ["A", "B"].map(|name| name.parse().unwrap());

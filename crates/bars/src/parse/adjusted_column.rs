@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::error::column_fault::ColumnFault;
 use crate::error::{Error, Result};
 use crate::parse::columns::BarColumns;
 use crate::parse::fields::RowFields;
@@ -99,14 +100,14 @@ impl Error {
         let volume = BarColumns { volume: Some(column), ..prices };
         let adjusted = BarColumns { adjusted: Some(column), volume: Some(column + 1), ..prices };
         let delimiter = char::from(format.delimiter);
-        Error::UnclearColumns {
-            path: path.to_owned(),
+        let fault = ColumnFault::Unclear {
             line,
             field: column + 1,
             found,
             volume_header: format!("{}{delimiter}openint", volume.header(delimiter)),
             adjusted_header: adjusted.header(delimiter),
-        }
+        };
+        Error::columns(path, fault)
     }
 }
 

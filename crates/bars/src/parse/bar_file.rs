@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::error::column_fault::ColumnFault;
 use crate::error::row_error::{RowError, RowFix};
 use crate::error::{Error, Result};
 use crate::parse::adjusted_column::AdjustedColumn;
@@ -311,7 +312,7 @@ pub(crate) fn choose_prices(path: &Path, format: &mut RowFormat, prices: Prices)
     match prices {
         Prices::AsQuoted => format.columns.adjusted = None,
         Prices::Adjusted if format.columns.adjusted.is_none() => {
-            return Err(Error::NoAdjustedClose { path: path.to_owned() });
+            return Err(Error::columns(path, ColumnFault::NoAdjustedClose));
         }
         Prices::AdjustedIfGiven | Prices::Adjusted => {}
     }

@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::error::column_fault::ColumnFault;
 use crate::error::{Error, Result};
 use crate::parse::format::RowFormat;
 use crate::parse::row::BarRow;
@@ -57,13 +58,8 @@ impl ColumnOrder {
             return Ok(());
         }
         let ColumnOrder { telling: rows, misfits, first_line, .. } = *self;
-        Err(Error::ColumnOrder {
-            path: path.to_owned(),
-            misfits,
-            rows,
-            first_line,
-            fields: format.columns.prices().map(|column| column + 1),
-        })
+        let fields = format.columns.prices().map(|column| column + 1);
+        Err(Error::columns(path, ColumnFault::Order { misfits, rows, first_line, fields }))
     }
 }
 

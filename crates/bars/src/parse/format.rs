@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use crate::error::Error;
+use crate::error::column_fault::ColumnFault;
 use crate::error::message::shortened;
 use crate::parse::columns::BarColumns;
 use crate::parse::fields::{Commas, RowFields};
@@ -131,7 +132,7 @@ impl RowFormat {
             Some(HeaderLine::Partial { missing }) => format!("some columns, but not `{missing}`"),
             Some(HeaderLine::Ticks) => "bid and ask of ticks".to_owned(),
         };
-        Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
+        Err(Error::columns(path, ColumnFault::AnotherHeader { line, found, text: shortened(text) }))
     }
 
     /// True for a row of other symbols alone, whose columns stand beside those that are read.
@@ -225,19 +226,20 @@ pub(crate) enum Unrecognised {
 impl Unrecognised {
     /// The error of the file at `path`.
     pub(crate) fn into_error(self, path: &Path, head: &[NumberedLine]) -> Error {
+        let reason = match self {
+            Unrecognised::SeveralSymbols { line, symbols } => {
+                return Error::columns(path, ColumnFault::SymbolColumns { line, symbols });
+            }
+            Unrecognised::Reason(reason) => reason,
+        };
         let path = path.to_owned();
-        match self {
-            Unrecognised::SeveralSymbols { line, symbols } => Error::SymbolColumns { path, line, symbols },
-            Unrecognised::Reason(_) if head.iter().all(|(_, text)| text.is_empty()) => {
-                Error::NoRows { path, found: "the file is empty" }
-            }
-            Unrecognised::Reason(_) if is_header_alone(head) => {
-                Error::NoRows { path, found: "the file has a header and no row" }
-            }
-            Unrecognised::Reason(reason) => {
-                let first_line = head.first().map_or_else(String::new, |(_, text)| shortened(text));
-                Error::UnknownFormat { path, reason, tried: TRIED, first_line }
-            }
+        if head.iter().all(|(_, text)| text.is_empty()) {
+            Error::NoRows { path, found: "the file is empty" }
+        } else if is_header_alone(head) {
+            Error::NoRows { path, found: "the file has a header and no row" }
+        } else {
+            let first_line = head.first().map_or_else(String::new, |(_, text)| shortened(text));
+            Error::UnknownFormat { path, reason, tried: TRIED, first_line }
         }
     }
 }

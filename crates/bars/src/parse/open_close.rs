@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use crate::error::column_fault::ColumnFault;
 use crate::error::message::Percent;
 use crate::error::{Error, Result};
 use crate::parse::format::RowFormat;
@@ -85,15 +86,15 @@ impl OpenClose {
         let mut other = *columns;
         (other.open, other.close) = (columns.close, columns.open);
         let delimiter = char::from(format.delimiter);
-        Err(Error::ExchangedOpenClose {
-            path: path.to_owned(),
+        let fault = ColumnFault::ExchangedOpenClose {
             fields: [open, close],
             pairs,
             as_read: 100.0 * as_read,
             exchanged: 100.0 * exchanged,
             header: columns.header(delimiter),
             exchanged_header: other.header(delimiter),
-        })
+        };
+        Err(Error::columns(path, fault))
     }
 
     /// A warning about a file of named columns whose open and close seem to be exchanged.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::error::column_fault::ColumnFault;
 use crate::error::message::shortened;
 use crate::error::{Error, Result};
 use crate::parse::fields::{RowFields, says_nothing};
@@ -30,16 +31,10 @@ struct PlacedColumn {
     place: Option<usize>,
 }
 
-#[derive(Clone, Debug)]
-struct ColumnFault {
-    name: String,
-    found: String,
-}
-
 impl OwnColumns {
     /// Columns of a file without a header.
     pub(crate) fn without_header(wanted: Vec<WantedColumn>) -> Self {
-        let fault = wanted.first().map(|column| ColumnFault {
+        let fault = wanted.first().map(|column| ColumnFault::Missing {
             name: column.name.clone(),
             found: "no header that names the columns".to_owned(),
         });
@@ -65,7 +60,7 @@ impl OwnColumns {
                 (Some(first), Some(second)) => format!("two, fields {} and {}", first + 1, second + 1),
                 (None, _) => format!("the columns {}", names.join(", ")),
             };
-            fault.get_or_insert(ColumnFault { name: name.clone(), found });
+            fault.get_or_insert(ColumnFault::Missing { name: name.clone(), found });
             None
         };
         let places: Vec<Option<usize>> = wanted.iter().map(place_of).collect();
@@ -83,12 +78,7 @@ impl OwnColumns {
 
     /// Refuses a file in which a wanted column is missing, or there twice.
     pub(crate) fn check(&self, path: &Path) -> Result<()> {
-        match &self.fault {
-            None => Ok(()),
-            Some(ColumnFault { name, found }) => {
-                Err(Error::NoColumn { path: path.to_owned(), name: name.clone(), found: found.clone() })
-            }
-        }
+        self.fault.clone().map_or(Ok(()), |fault| Err(Error::columns(path, fault)))
     }
 
     /// Gives a row its values of the columns, NaN where a field says that there is none. Dates have

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::error::column_fault::ColumnFault;
 use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
@@ -113,11 +114,8 @@ impl SymbolColumn {
         }
         let names = RowFields::split(header, format.delimiter);
         let name = format.columns.symbol.and_then(|column| names.get(column)).unwrap_or(b"symbol");
-        Err(Error::SymbolRows {
-            path: path.to_owned(),
-            line: self.second_line,
-            column: String::from_utf8_lossy(name).into_owned(),
-            symbols: self.symbols.clone(),
-        })
+        let column = String::from_utf8_lossy(name).into_owned();
+        let fault = ColumnFault::SymbolRows { line: self.second_line, column, symbols: self.symbols.clone() };
+        Err(Error::columns(path, fault))
     }
 }

@@ -109,9 +109,7 @@ impl BarLines {
     ///
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
-    /// [`Error::UnknownDateOrder`], [`Error::NoAdjustedClose`], [`Error::UnclearColumns`],
-    /// [`Error::AnotherHeader`], [`Error::ExchangedOpenClose`], [`Error::SymbolColumns`],
-    /// [`Error::SymbolRows`], [`Error::NoColumn`]; [`Error::OtherTimeframe`] where the rows are
+    /// [`Error::UnknownDateOrder`], [`Error::Columns`]; [`Error::OtherTimeframe`] where the rows are
     /// evidently of another one; [`Error::Invalid`] where a timestamp needs a zone and none was
     /// stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {

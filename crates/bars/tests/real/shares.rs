@@ -187,6 +187,6 @@ fn exchanged_open_and_close_of_any_share_are_seen() {
         assert_eq!(&right.bars, bars, "{}", recording.symbol);
         std::fs::write(&path, text(true)).unwrap();
         let error = megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap_err();
-        assert!(matches!(error, Error::ExchangedOpenClose { .. }), "{}: {error}", recording.symbol);
+        assert!(error.to_string().contains("open and close are probably exchanged"), "{}: {error}", recording.symbol);
     }
 }

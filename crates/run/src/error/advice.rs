@@ -4,7 +4,7 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use megabatch_bars::{Error as BarsError, Excluded, FunctionFault, RowError, TickError};
+use megabatch_bars::{ColumnFault, Error as BarsError, Excluded, FunctionFault, RowError, TickError};
 use megabatch_chunk_io::Error as FileError;
 use megabatch_nn::Error as ModelError;
 use megabatch_trainer::Error as TrainerError;
@@ -52,7 +52,8 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
             "a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew"
         }
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
-        BarsError::MixedSymbols { .. } | BarsError::SymbolColumns { .. } => "use `--symbol`",
+        BarsError::MixedSymbols { .. } => "use `--symbol`",
+        BarsError::Columns { fault, .. } if matches!(**fault, ColumnFault::SymbolColumns { .. }) => "use `--symbol`",
         BarsError::UnknownPipSize { .. } => {
             "use `--symbol` where a file's name does not tell the pair, else `--target log_return` or `--pip-size`"
         }

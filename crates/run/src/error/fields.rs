@@ -112,7 +112,7 @@ fn bars_fields(error: &BarsError) -> Fields {
         | BarsError::UnknownFormat { path: file, .. }
         | BarsError::Ticks { path: file, .. }
         | BarsError::Tick(TickError::UnknownFormat { path: file, .. } | TickError::Bars { path: file, .. })
-        | BarsError::ColumnOrder { path: file, .. }
+        | BarsError::Columns { path: file, .. }
         | BarsError::NoRows { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
         _ => Vec::new(),
@@ -160,6 +160,9 @@ mod tests {
         let short = Error::capacity("would not fit").with_field("needed_bytes", 7);
         let ported = Error::from_cause(megabatch_trainer::Error::PrefetchingSource { source: short.into() });
         assert_eq!(field(&ported, "needed_bytes"), Some(json!(7)));
+        let fault = Box::new(megabatch_bars::ColumnFault::NoAdjustedClose);
+        let columns = Error::from_cause(BarsError::Columns { path: "AAPL.csv".into(), fault });
+        assert_eq!(field(&columns, "file"), Some(json!("AAPL.csv")));
         assert!(Error::failed("x").fields().is_empty());
     }
 }

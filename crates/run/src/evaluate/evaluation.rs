@@ -107,18 +107,7 @@ pub struct Evaluation {
     /// Rank correlations of each graph's nodes, for a model over graphs that predicts numbers for
     /// their nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub graphs: Vec<GraphRanking>,
-}
-
-/// The model's correlations within one graph.
-#[derive(Clone, Debug, Serialize)]
-pub struct GraphRanking {
-    /// When the graph's samples were taken, ns since 1970 UTC, where the data tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub time_ns: Option<i64>,
-    /// The correlations.
-    #[serde(flatten)]
-    pub correlations: GraphCorrelations,
+    pub graphs: Vec<GraphCorrelations>,
 }
 
 impl Evaluation {
@@ -133,11 +122,11 @@ impl Evaluation {
             let all = baselines.values_mut().chain([&mut metrics]);
             all.for_each(|metrics| metrics.direction_accuracy.fill(None));
         }
-        let ranking = |correlations: GraphCorrelations| GraphRanking {
+        let with_time = |correlations: GraphCorrelations| GraphCorrelations {
             time_ns: correlations.time_ns.or_else(|| times.map(|times| times[correlations.graph])),
-            correlations,
+            ..correlations
         };
-        let graphs = graphs.into_iter().map(ranking).collect();
+        let graphs = graphs.into_iter().map(with_time).collect();
         let ranks = loss.ranks();
         Evaluation {
             split,

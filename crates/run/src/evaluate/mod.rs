@@ -10,5 +10,5 @@ mod run;
 pub use megabatch_trainer::{ClassErrors, GraphCorrelations, InstrumentEvaluation, Metrics, TaskEvaluation};
 
 pub(crate) use evaluation::{BASELINES_ARE_OF_ALL, mean};
-pub use evaluation::{Evaluation, GraphRanking, Part};
+pub use evaluation::{Evaluation, Part};
 pub use run::{Errors, EvaluateRequest, evaluate};

@@ -4,7 +4,7 @@ use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::horizons::behind;
 use super::html::{Section, Table, escape, page, paragraph, side_by_side};
 use super::information;
-use crate::evaluate::GraphRanking;
+use crate::evaluate::GraphCorrelations;
 use crate::evaluate::folds::{Fold, FoldColumn, FoldKind, Folds, columns};
 use crate::text::number::grouped;
 use crate::text::utc;
@@ -84,7 +84,7 @@ fn by_fold(folds: &Folds<'_>) -> Option<Section> {
 /// Correlations over the days of all tests.
 fn by_day(folds: &Folds<'_>) -> Option<Section> {
     let first = folds.over_days()?.first().copied()?;
-    let days: Vec<GraphRanking> = folds.days().into_iter().cloned().collect();
+    let days: Vec<GraphCorrelations> = folds.days().into_iter().cloned().collect();
     let charts = [
         information::ic_chart(&days, first.ic, first.ic_t),
         information::rank_ic_chart(&days, first.rank_ic, first.rank_ic_t),

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph, side_by_side};
-use crate::evaluate::{Evaluation, GraphRanking};
+use crate::evaluate::{Evaluation, GraphCorrelations};
 use crate::text::number::{fixed, plural};
 
 /// Graphs whose mean is drawn: single ones are mostly noise.
@@ -11,28 +11,28 @@ const TOGETHER: usize = 20;
 /// A correlation: the values of one horizon in one graph, its mean over graphs and its t-statistic.
 struct Kind {
     name: &'static str,
-    by_graph: fn(&GraphRanking) -> &[Option<f64>],
+    by_graph: fn(&GraphCorrelations) -> &[Option<f64>],
     mean: Option<f64>,
     t: Option<f64>,
 }
 
 impl Kind {
     fn ic(mean: Option<f64>, t: Option<f64>) -> Self {
-        Kind { name: "IC", by_graph: |ranking| &ranking.correlations.ic, mean, t }
+        Kind { name: "IC", by_graph: |ranking| &ranking.ic, mean, t }
     }
 
     fn rank_ic(mean: Option<f64>, t: Option<f64>) -> Self {
-        Kind { name: "Rank IC", by_graph: |ranking| &ranking.correlations.rank_ic, mean, t }
+        Kind { name: "Rank IC", by_graph: |ranking| &ranking.rank_ic, mean, t }
     }
 }
 
 /// IC by day, over a `mean` with the t-statistic `t`.
-pub(super) fn ic_chart(days: &[GraphRanking], mean: Option<f64>, t: Option<f64>) -> String {
+pub(super) fn ic_chart(days: &[GraphCorrelations], mean: Option<f64>, t: Option<f64>) -> String {
     chart(&Kind::ic(mean, t), days, "day").to_html()
 }
 
 /// Rank IC by day, over a `mean` with the t-statistic `t`.
-pub(super) fn rank_ic_chart(days: &[GraphRanking], mean: Option<f64>, t: Option<f64>) -> String {
+pub(super) fn rank_ic_chart(days: &[GraphCorrelations], mean: Option<f64>, t: Option<f64>) -> String {
     chart(&Kind::rank_ic(mean, t), days, "day").to_html()
 }
 
@@ -57,9 +57,9 @@ pub(crate) fn section(evaluation: &Evaluation) -> Option<Section> {
     Some(Section { id: "information", title: "Correlation by day", body })
 }
 
-fn chart(kind: &Kind, graphs: &[GraphRanking], unit: &str) -> Chart {
-    let value = |ranking: &GraphRanking| (kind.by_graph)(ranking).first().copied().flatten();
-    let x = |ranking: &GraphRanking| ranking.time_ns.map_or(ranking.correlations.graph as f64, |time| time as f64);
+fn chart(kind: &Kind, graphs: &[GraphCorrelations], unit: &str) -> Chart {
+    let value = |ranking: &GraphCorrelations| (kind.by_graph)(ranking).first().copied().flatten();
+    let x = |ranking: &GraphCorrelations| ranking.time_ns.map_or(ranking.graph as f64, |time| time as f64);
     let points: Vec<(f64, f64)> = graphs.iter().filter_map(|ranking| Some((x(ranking), value(ranking)?))).collect();
     let mean = kind.mean.unwrap_or(f64::NAN);
     let ends = points.first().zip(points.last()).map_or(Vec::new(), |(first, last)| vec![first.0, last.0]);
@@ -113,21 +113,18 @@ fn table(evaluation: &Evaluation) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use megabatch_trainer::{GraphCorrelations, InformationCoefficients};
+    use megabatch_trainer::InformationCoefficients;
 
     use super::*;
 
     fn evaluation(times: bool) -> Evaluation {
         let mut evaluation = Evaluation::with_one_horizon([("model", 1.0)]);
         evaluation.graphs = (0..30)
-            .map(|graph| GraphRanking {
+            .map(|graph| GraphCorrelations {
                 time_ns: times.then_some(graph as i64 * 86_400_000_000_000),
-                correlations: GraphCorrelations {
-                    graph,
-                    time_ns: None,
-                    ic: vec![(graph != 3).then_some(0.25)],
-                    rank_ic: vec![Some(0.5)],
-                },
+                graph,
+                ic: vec![(graph != 3).then_some(0.25)],
+                rank_ic: vec![Some(0.5)],
             })
             .collect();
         evaluation.model.information = Some(InformationCoefficients {

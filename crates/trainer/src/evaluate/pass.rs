@@ -20,7 +20,7 @@ use crate::evaluate::baseline::Baselines;
 use crate::evaluate::by_time::ByTime;
 use crate::evaluate::evaluation::{Evaluation, InstrumentEvaluation};
 use crate::evaluate::metrics::{GraphCorrelations, overlap};
-use crate::evaluate::predictions::{Next, Predictions};
+use crate::evaluate::predictions::Predictions;
 use crate::evaluate::selection::{EvaluationProgress, Selection};
 use crate::evaluate::sums::{GroupSums, MeanLoss, Rows};
 
@@ -226,14 +226,12 @@ pub(crate) fn evaluate(
     let mut observed = Observed::new(predictions.model, selection, loss);
     let mut sums =
         EvaluationSums::new(predictions.model, selection, loss, predictions.target_scales).with_choice(choice);
-    let mut is_interrupted = false;
     let see = |batch: &BatchView<'_>| observed.see(batch, baselines);
-    predictions.for_each(selection, see, |expected, outputs| {
+    let flow = predictions.for_each(selection, see, |expected, outputs| {
         sums.add(&expected, outputs);
-        is_interrupted = progress(expected.done).is_break();
-        Ok(if is_interrupted { Next::Stop } else { Next::Continue })
+        Ok(progress(expected.done))
     })?;
-    if is_interrupted { Err(INTERRUPTED) } else { sums.finish() }
+    if flow.is_break() { Err(INTERRUPTED) } else { sums.finish() }
 }
 
 pub(super) const INTERRUPTED: Error = Error::Interrupted { work: "the evaluation" };

@@ -2,6 +2,8 @@
 
 //! Batch after batch through a model in use.
 
+use std::ops::ControlFlow;
+
 use megabatch_gpu_core::{AsyncDownload, Device};
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::graph::{EdgeForm, SeenEdges};
@@ -87,33 +89,26 @@ pub(super) enum Computed {
     FusionWeights,
 }
 
-/// Answer of a consumer of batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    Continue,
-    Stop,
-}
-
 impl Predictions<'_> {
-    /// Predicts batch after batch, in order. `see` extracts from a batch what `each` needs besides
-    /// its outputs, which may come after the next batch was seen.
-    pub(crate) fn for_each<S>(
+    /// Predicts batch after batch, in order, until `each` breaks. `see` extracts from a batch what
+    /// `each` needs besides its outputs, which may come after the next batch was seen.
+    pub(crate) fn for_each<S, B>(
         &mut self,
         selection: Selection<'_>,
         see: impl FnMut(&BatchView<'_>) -> Result<S>,
-        each: impl FnMut(S, &[f32]) -> Result<Next>,
-    ) -> Result<()> {
+        each: impl FnMut(S, &[f32]) -> Result<ControlFlow<B>>,
+    ) -> Result<ControlFlow<B>> {
         self.for_each_of(Computed::Outputs, selection, see, each)
     }
 
     /// Computes batch after batch, in order.
-    pub(super) fn for_each_of<S>(
+    pub(super) fn for_each_of<S, B>(
         &mut self,
         computed: Computed,
         selection: Selection<'_>,
         see: impl FnMut(&BatchView<'_>) -> Result<S>,
-        each: impl FnMut(S, &[f32]) -> Result<Next>,
-    ) -> Result<()> {
+        each: impl FnMut(S, &[f32]) -> Result<ControlFlow<B>>,
+    ) -> Result<ControlFlow<B>> {
         check_shape(self.model, selection.samples)?;
         let graphs = graphs_of(self.model, selection)?;
         let (model, parameters, batch_size) = (self.model, self.parameters, self.compute.batch_size);
@@ -157,12 +152,12 @@ impl Predictions<'_> {
 
 impl CpuPass<'_> {
     /// Computes each batch while the host waits.
-    fn run<S>(
+    fn run<S, B>(
         self,
         feed: &mut BatchFeed<'_>,
         mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
-        mut each: impl FnMut(S, &[f32]) -> Result<Next>,
-    ) -> Result<()> {
+        mut each: impl FnMut(S, &[f32]) -> Result<ControlFlow<B>>,
+    ) -> Result<ControlFlow<B>> {
         let CpuPass { model, parameters, engine, computed, mut carried } = self;
         let mut numbers = Vec::new();
         while let Some(batch) = feed.next()? {
@@ -183,11 +178,12 @@ impl CpuPass<'_> {
                     Computed::FusionWeights => engine.fusion_weights(model, parameters, &batch, &mut numbers),
                 },
             }
-            if each(see(&batch)?, &numbers)? == Next::Stop {
-                break;
+            let flow = each(see(&batch)?, &numbers)?;
+            if flow.is_break() {
+                return Ok(flow);
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -243,26 +239,27 @@ impl Computed {
 
 /// Waits for outputs after the next batch is submitted, so that the GPU computes while the host
 /// reads them and prepares the batch after that.
-fn on_gpu<S>(
+fn on_gpu<S, B>(
     model: &Model,
     gpu: &mut InferenceHandle<'_>,
     feed: &mut BatchFeed<'_>,
     mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
-    mut each: impl FnMut(S, &[f32]) -> Result<Next>,
-) -> Result<()> {
+    mut each: impl FnMut(S, &[f32]) -> Result<ControlFlow<B>>,
+) -> Result<ControlFlow<B>> {
     let mut finish = |submitted: Option<(S, usize, AsyncDownload<f32>)>| match submitted {
         Some((seen, len, outputs)) => each(seen, &outputs.wait()?[..len]),
-        None => Ok(Next::Continue),
+        None => Ok(ControlFlow::Continue(())),
     };
     let mut submitted = None;
     while let Some(batch) = feed.next()? {
         let outputs = gpu.predict(&batch)?;
         let next = (see(&batch)?, batch.outputs_len(model), outputs);
-        if finish(submitted.replace(next))? == Next::Stop {
-            return Ok(());
+        let flow = finish(submitted.replace(next))?;
+        if flow.is_break() {
+            return Ok(flow);
         }
     }
-    finish(submitted).map(|_| ())
+    finish(submitted)
 }
 
 #[cfg(test)]
@@ -319,9 +316,10 @@ mod tests {
         let mut outputs = Vec::new();
         let each = |_: (), batch_outputs: &[f32]| {
             outputs.extend(batch_outputs.iter().map(|x| x.to_bits()));
-            Ok(Next::Continue)
+            Ok(ControlFlow::<()>::Continue(()))
         };
-        predictions.for_each(Selection { samples, indices }, |_| Ok(()), each).unwrap();
+        let flow = predictions.for_each(Selection { samples, indices }, |_| Ok(()), each).unwrap();
+        assert!(flow.is_continue());
         (outputs, device.scope("carried/streamed").usage().allocated_bytes_peak)
     }
 

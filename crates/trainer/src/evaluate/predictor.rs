@@ -2,6 +2,7 @@
 
 //! A trained model in use: its outputs, or the weights of its attention, batch by batch.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_amp::{Accuracy, Precision};
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::pass::evaluate;
-use crate::evaluate::predictions::{Computed, Next, PredictionBackend, Predictions, States};
+use crate::evaluate::predictions::{Computed, PredictionBackend, Predictions, States};
 use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, unwatched};
 
 /// A trained model that predicts.
@@ -201,18 +202,16 @@ impl Predictor {
         mut sink: impl FnMut(&[usize], &[f32], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut unseen = selection.indices.remaining();
-        let mut refused = None;
         let mut source = self.source(selection.samples)?;
         let level = Level::from_readout(source.model.config().readout);
         let see = |batch: &BatchView<'_>| {
             let indices = level.indices(selection.samples, batch, &mut unseen);
             Ok((indices, level.targets(batch).into_owned()))
         };
-        source.for_each(selection, see, |(indices, targets), predictions| {
-            refused = sink(&indices, predictions, &targets).err();
-            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
+        let flow = source.for_each(selection, see, |(indices, targets), predictions| {
+            Ok(flow_after(sink(&indices, predictions, &targets)))
         })?;
-        refused.map_or(Ok(()), Err)
+        flow.break_value().map_or(Ok(()), Err)
     }
 
     /// Calls `sink` with the weights of attention pooling of each batch, in order, and the indices
@@ -260,14 +259,10 @@ impl Predictor {
             return Err(Error::setting("device", gpu.device(), expected).into());
         }
         let mut unseen = selection.indices.remaining();
-        let mut refused = None;
         let see = |batch: &BatchView<'_>| Ok(Level::from_batch(batch).indices(selection.samples, batch, &mut unseen));
-        let each = |indices: Vec<usize>, weights: &[f32]| {
-            refused = sink(&indices, weights).err();
-            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
-        };
-        self.source(selection.samples)?.for_each_of(computed, selection, see, each)?;
-        refused.map_or(Ok(()), Err)
+        let each = |indices: Vec<usize>, weights: &[f32]| Ok(flow_after(sink(&indices, weights)));
+        let flow = self.source(selection.samples)?.for_each_of(computed, selection, see, each)?;
+        flow.break_value().map_or(Ok(()), Err)
     }
 
     /// The model's errors, beside those of the baselines if there are any.
@@ -326,4 +321,9 @@ impl Predictor {
             target_scales: None,
         })
     }
+}
+
+/// `Break` with the error of a consumer that refused a batch.
+fn flow_after<E>(consumed: Result<(), E>) -> ControlFlow<E> {
+    consumed.map_or_else(ControlFlow::Break, ControlFlow::Continue)
 }

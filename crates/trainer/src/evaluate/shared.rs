@@ -21,7 +21,7 @@ use super::pass::{EvaluationSums, Expected, INTERRUPTED, Observed, check};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::target_scales::TargetScales;
 use crate::error::Result;
-use crate::evaluate::predictions::{Next, Predictions};
+use crate::evaluate::predictions::Predictions;
 use crate::evaluate::selection::{EvaluationProgress, Selection};
 use crate::peers::floats::{from_bytes, to_bytes};
 
@@ -66,15 +66,13 @@ pub(crate) fn predict_own(
     }
     let own = Selection { indices: &own, ..selection };
     let mut observed = Observed::new(predictions.model, own, loss);
-    let mut is_interrupted = false;
     let see = |batch: &BatchView<'_>| observed.see(batch, None);
-    predictions.for_each(own, see, |expected, outputs| {
+    let flow = predictions.for_each(own, see, |expected, outputs| {
         let Expected { indices, targets, graphs, done, .. } = expected;
         predicted.push(PredictedBatch { indices, graphs, targets, outputs: outputs.to_vec() });
-        is_interrupted = progress(done).is_break();
-        Ok(if is_interrupted { Next::Stop } else { Next::Continue })
+        Ok(progress(done))
     })?;
-    if is_interrupted { Err(INTERRUPTED) } else { Ok(predicted) }
+    if flow.is_break() { Err(INTERRUPTED) } else { Ok(predicted) }
 }
 
 /// The evaluation of all `batches` of `selection`, in its order, for a model of targets that were

@@ -16,7 +16,7 @@ use megabatch_trainer::{
 };
 
 use crate::by_hand::ByHand;
-use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, shape_and_len_from, steps_of};
 use crate::resuming::state;
 
 fn carrying() -> Config {
@@ -145,13 +145,7 @@ struct FailsOnce {
 }
 
 impl Samples for FailsOnce {
-    fn shape(&self) -> &SampleShape {
-        self.inner.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    shape_and_len_from!(inner);
 
     fn gather(&self, _: &[usize], _: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         panic!("series are not gathered");

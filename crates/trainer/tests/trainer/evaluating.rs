@@ -5,14 +5,14 @@ use std::error::Error as StdError;
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::LabelSpan;
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{Model, SampleShape, save_weights};
+use megabatch_nn::model::{Model, save_weights};
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Baselines, Batch, Config, Error, InMemory, MetricsSum, Predictor, Run, SampleRanges, Samples, Selection, Trainer,
 };
 
 use crate::by_hand::windows_of;
-use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::made_up::{Disturbance, Disturbed, config, listen, samples, shape_and_len_from};
 
 /// A model after a few steps and the file that it was exported to.
 fn exported(path: &std::path::Path) -> Trainer {
@@ -79,13 +79,7 @@ fn name_of(sample: usize) -> &'static str {
 }
 
 impl Samples for OfTwo {
-    fn shape(&self) -> &SampleShape {
-        self.0.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
+    shape_and_len_from!(0);
 
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         self.0.gather(samples, batch)
@@ -130,13 +124,7 @@ struct Universe(InMemory);
 const TIMES: usize = 20;
 
 impl Samples for Universe {
-    fn shape(&self) -> &SampleShape {
-        self.0.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
+    shape_and_len_from!(0);
 
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         self.0.gather(samples, batch)?;

@@ -6,13 +6,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_nn::model::SampleShape;
 use megabatch_trainer::{
     Baselines, Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, InMemory,
     LoadedBatches, PrefetchingSource, Run, SampleRanges, Samples, Selection, StepEvent, Trainer, Waits,
 };
 
-use crate::made_up::{config, listen, samples, steps_of};
+use crate::made_up::{config, listen, samples, shape_and_len_from, steps_of};
 
 /// Samples that lend batches out of two pieces of memory in turn.
 pub(crate) struct Lending {
@@ -33,13 +32,7 @@ struct Lent<'a> {
 }
 
 impl Samples for Lending {
-    fn shape(&self) -> &SampleShape {
-        self.inner.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    shape_and_len_from!(inner);
 
     fn gather(&self, _: &[usize], _: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         panic!("what loads itself ahead is not gathered");

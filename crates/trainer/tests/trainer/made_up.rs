@@ -97,6 +97,20 @@ pub(crate) fn losses(steps: &[StepEvent]) -> Vec<f64> {
     steps.iter().map(|step| step.loss).collect()
 }
 
+/// `shape` and `len` of samples that have those of a field.
+macro_rules! shape_and_len_from {
+    ($inner:tt) => {
+        fn shape(&self) -> &megabatch_nn::model::SampleShape {
+            self.$inner.shape()
+        }
+
+        fn len(&self) -> usize {
+            self.$inner.len()
+        }
+    };
+}
+pub(crate) use shape_and_len_from;
+
 /// Samples that change on the way, or fail.
 pub(crate) struct Disturbed {
     inner: InMemory,
@@ -120,13 +134,7 @@ impl Disturbed {
 }
 
 impl Samples for Disturbed {
-    fn shape(&self) -> &SampleShape {
-        self.inner.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    shape_and_len_from!(inner);
 
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let call = self.calls.fetch_add(1, Relaxed);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
-use megabatch_nn::model::{ModelConfig, SampleShape};
+use megabatch_nn::model::ModelConfig;
 use megabatch_trainer::{
     Baselines, Batch, Checkpoints, Config, Error, Evaluation, Run, SampleRanges, Samples, Selection, SeriesInMemory,
     StreamedSeries, Trainer, Waits,
 };
 use proptest::prelude::*;
 
-use crate::made_up::{config, listen, pooling_of, series, steps_of};
+use crate::made_up::{config, listen, pooling_of, series, shape_and_len_from, steps_of};
 
 type SourceError = Box<dyn StdError + Send + Sync>;
 
@@ -58,13 +58,7 @@ impl FromFile {
 }
 
 impl Samples for FromFile {
-    fn shape(&self) -> &SampleShape {
-        self.inner.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    shape_and_len_from!(inner);
 
     fn gather(&self, _: &[usize], _: &mut Batch) -> Result<(), SourceError> {
         panic!("series are not gathered");

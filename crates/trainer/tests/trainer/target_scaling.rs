@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{LossOn, SeriesView};
 use megabatch_nn::loss::{Ascending, Loss};
-use megabatch_nn::model::{Model, SampleShape};
+use megabatch_nn::model::Model;
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
     Batch, Checkpoints, Config, Error, Predictor, Run, SampleRanges, Samples, Selection, StepEvent, TargetScaling,
@@ -14,7 +14,7 @@ use megabatch_trainer::{
 };
 use proptest::prelude::*;
 
-use crate::made_up::{config, listen, losses, samples, series, steps_of, trained_on_all};
+use crate::made_up::{config, listen, losses, samples, series, shape_and_len_from, steps_of, trained_on_all};
 use crate::resuming::{state, stop_after};
 use crate::tasks::two;
 
@@ -27,13 +27,7 @@ pub(crate) struct WithTargets<'a> {
 }
 
 impl Samples for WithTargets<'_> {
-    fn shape(&self) -> &SampleShape {
-        self.inner.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    shape_and_len_from!(inner);
 
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         self.inner.gather(samples, batch)?;

@@ -158,14 +158,14 @@ fn a_copy_of_the_last_row_is_dropped_in_every_mode() {
 fn headers_and_volumes_in_a_stream_are_refused_as_in_a_file() {
     let other = format!("{GOOD}time,close,high,low,open,volume\n2018-01-02 00:07,1,2,1,2,0\n");
     let error = streamed(&other, &in_zone("UTC"), None).unwrap_err();
-    assert!(matches!(error, Error::AnotherHeader { line: 2, .. }), "{error}");
+    assert!(error.to_string().starts_with("live: line 2: a header in the middle"), "{error}");
     let symbols = "time,open,high,low,close,ticker\n2018-01-02 00:05,1,2,1,2,A\n2018-01-02 00:06,1,2,1,2,B\n";
     let error = streamed(symbols, &in_zone("UTC"), None).unwrap_err();
-    assert!(matches!(error, Error::SymbolRows { line: 3, .. }), "{error}");
+    assert!(error.to_string().starts_with("live: line 3: the column `ticker` has several symbols"), "{error}");
     let for_one_symbol = ReadOptions { symbol: Some("A".to_owned()), ..in_zone("UTC") };
     assert_eq!(streamed(symbols, &for_one_symbol, None).unwrap().0.len(), 1, "rows of another symbol are passed over");
     let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
-    assert!(matches!(volume, Error::UnclearColumns { line: 1, .. }), "{volume}");
+    assert!(volume.to_string().starts_with("live: line 1: the columns have no names"), "{volume}");
 }
 
 #[test]

@@ -163,7 +163,6 @@ mod tests {
     use megabatch_trainer::GraphCorrelations;
 
     use super::*;
-    use crate::evaluate::GraphRanking;
 
     fn coefficients(ic: f64, t: f64) -> Metrics {
         let both = |value: f64| vec![Some(value), Some(2.0 * value)];
@@ -205,14 +204,11 @@ mod tests {
     /// Two instruments and two days, learnt with a loss of ranks.
     fn evaluation() -> Evaluation {
         let one = Evaluation::with_one_horizon([("model", 1.0), ("linear", 1.0)]).with_two_instruments();
-        let day = |graph| GraphRanking {
+        let day = |graph| GraphCorrelations {
             time_ns: Some(graph as i64),
-            correlations: GraphCorrelations {
-                graph,
-                time_ns: None,
-                ic: vec![Some(0.5); 2],
-                rank_ic: vec![Some(0.5); 2],
-            },
+            graph,
+            ic: vec![Some(0.5); 2],
+            rank_ic: vec![Some(0.5); 2],
         };
         Evaluation {
             ranks: true,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::adapters::split::walk_forward;
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
-use crate::evaluate::{Evaluation, GraphRanking, Part};
+use crate::evaluate::{Evaluation, GraphCorrelations, Part};
 use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
 use crate::text::utc;
@@ -301,8 +301,8 @@ impl Folds<'_> {
     }
 
     /// The days of all tests in order of time; none where days are tested twice or have no time.
-    pub(crate) fn days(&self) -> Vec<&GraphRanking> {
-        let mut days: Vec<&GraphRanking> = self.done.iter().flat_map(|fold| &fold.evaluation.graphs).collect();
+    pub(crate) fn days(&self) -> Vec<&GraphCorrelations> {
+        let mut days: Vec<&GraphCorrelations> = self.done.iter().flat_map(|fold| &fold.evaluation.graphs).collect();
         if self.plan.overlap > 0 || !self.are_tests() || days.iter().any(|day| day.time_ns.is_none()) {
             return Vec::new();
         }
@@ -316,15 +316,15 @@ impl Folds<'_> {
         let horizon_mean = |k: usize| {
             let lags = self.done.iter().filter_map(|fold| fold.evaluation.model.information.as_ref()?.ic_lags.get(k));
             let lag = lags.copied().max().unwrap_or(0);
-            let values = |values: fn(&GraphRanking) -> &[Option<f64>]| -> Vec<Option<f64>> {
+            let values = |values: fn(&GraphCorrelations) -> &[Option<f64>]| -> Vec<Option<f64>> {
                 days.iter().map(|day| values(day).get(k).copied().flatten()).collect()
             };
             let mean = |values: &[Option<f64>]| {
                 let known: Vec<f64> = values.iter().copied().flatten().collect();
                 (!known.is_empty()).then(|| Spread::from_values(&known).mean)
             };
-            let ic = values(|day| &day.correlations.ic);
-            let rank_ic = values(|day| &day.correlations.rank_ic);
+            let ic = values(|day| &day.ic);
+            let rank_ic = values(|day| &day.rank_ic);
             OverDays {
                 ic: mean(&ic),
                 ic_t: t_statistic(&ic, lag),
@@ -360,7 +360,7 @@ fn over_folds(values: &[&Value]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use megabatch_trainer::{GraphCorrelations, InformationCoefficients};
+    use megabatch_trainer::InformationCoefficients;
 
     use super::*;
 
@@ -409,14 +409,11 @@ mod tests {
 
     /// A fold whose test has two days with these correlations, learnt with a loss of ranks.
     fn fold(number: usize, correlations: [f64; 2]) -> Fold {
-        let day = |(k, &ic): (usize, &f64)| GraphRanking {
+        let day = |(k, &ic): (usize, &f64)| GraphCorrelations {
             time_ns: Some((10 * number + k) as i64),
-            correlations: GraphCorrelations {
-                graph: k,
-                time_ns: None,
-                ic: vec![Some(ic)],
-                rank_ic: vec![Some(2.0 * ic)],
-            },
+            graph: k,
+            ic: vec![Some(ic)],
+            rank_ic: vec![Some(2.0 * ic)],
         };
         let ic = correlations.iter().sum::<f64>() / 2.0;
         let mut evaluation = Evaluation::with_one_horizon([("model", 777.0), ("linear", 777.0)]);

@@ -38,11 +38,11 @@ pub struct InformationCoefficients {
 /// [`InformationCoefficients`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GraphCorrelations {
+    /// When the samples were taken, ns since 1970 UTC, where the data tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<i64>,
     /// The graph, by its place in the source; the time, by its place among those with correlations.
     pub graph: usize,
-    /// Time of samples that stand alone, ns since 1970 UTC.
-    #[serde(skip)]
-    pub time_ns: Option<i64>,
     /// Pearson's correlation.
     pub ic: Vec<Option<f64>>,
     /// Spearman's.
@@ -71,8 +71,8 @@ impl GraphCorrelations {
             horizons.iter().map(|horizon| select(horizon)[place]).collect()
         };
         GraphCorrelations {
-            graph,
             time_ns: None,
+            graph,
             ic: values(|horizon| &horizon.ic),
             rank_ic: values(|horizon| &horizon.rank_ic),
         }
