@@ -145,6 +145,22 @@ pub enum Error {
         rows: usize,
     },
 
+    /// The rows go back in time as often as forward.
+    #[error(
+        "{}: the rows are in no order of time: {backward} of {steps} are earlier than the row before them; sort them by {column}, oldest first",
+        path.display()
+    )]
+    Unsorted {
+        /// The file.
+        path: PathBuf,
+        /// Rows that are earlier than the row before them.
+        backward: usize,
+        /// Rows that follow another one of another time.
+        steps: usize,
+        /// Column of times, in words.
+        column: String,
+    },
+
     /// Too many rows contradict themselves for the prices to be in the columns that they are read
     /// from.
     #[error(
@@ -603,6 +619,7 @@ impl Error {
             | Error::Ticks { path, .. }
             | Error::BadRow { path, .. }
             | Error::TwoTimeframes { path, .. }
+            | Error::Unsorted { path, .. }
             | Error::ColumnOrder { path, .. }
             | Error::ExchangedOpenClose { path, .. }
             | Error::SymbolColumns { path, .. }

@@ -62,8 +62,9 @@ pub struct Recording {
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],
 /// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::ExchangedOpenClose`],
 /// [`Error::SymbolColumns`], [`Error::SymbolRows`], [`Error::NoColumn`], [`Error::UnclearColumns`],
-/// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot
-/// be used as it stands, under [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`];
+/// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`], [`Error::Unsorted`]; [`Error::BadRow`] for
+/// a row that cannot be used as it stands, under [`OnError::Fail`](crate::OnError::Fail);
+/// [`Error::NothingLeft`];
 /// [`Error::UnknownBase`], [`Error::WrongBase`], [`Error::ShorterBars`]; [`Error::Overlap`],
 /// [`Error::UnlikeBars`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {

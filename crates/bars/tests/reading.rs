@@ -124,6 +124,23 @@ fn a_file_of_which_nothing_is_left_is_an_error() {
     assert!(matches!(header, Err(Error::NoRows { found: "the file has a header and no row", .. })));
 }
 
+/// Shuffled rows were stray timestamps one by one: of a year twelve bars were left, with exit 0.
+#[test]
+fn rows_in_no_order_of_time_are_refused_in_every_mode() {
+    let rows: Vec<String> = minutes("00", 59).lines().map(|line| format!("{line}\n")).collect();
+    let shuffled: String = (0..59).map(|k| rows[k * 29 % 59].as_str()).collect();
+    for (header, says) in [("time,open,high,low,close,volume\n", "sort them by `time`"), ("", "sort them by field 1")] {
+        let text = format!("{header}{shuffled}");
+        for on_error in OnError::ALL {
+            let options = ReadOptions { on_error, ..ReadOptions::default() };
+            let error = read_texts(&[("EURUSD.csv", &text)], &options).unwrap_err();
+            assert!(matches!(error, Error::Unsorted { steps: 58, .. }), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("EURUSD.csv: the rows are in no order of time") && error.contains(says), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_file_written_newest_first_is_turned_round() {
     let text: String = minutes("00", 5).lines().rev().map(|line| format!("{line}\n")).collect();

@@ -112,6 +112,7 @@ fn bars_fields(error: &BarsError) -> Fields {
         | BarsError::UnknownFormat { path: file, .. }
         | BarsError::Ticks { path: file, .. }
         | BarsError::Tick(TickError::UnknownFormat { path: file, .. } | TickError::Bars { path: file, .. })
+        | BarsError::Unsorted { path: file, .. }
         | BarsError::ColumnOrder { path: file, .. }
         | BarsError::NoRows { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
