@@ -4,7 +4,8 @@ mod whole;
 mod written;
 
 use megabatch_bars::{
-    Bar, Error, FormatName, OnError, Prices, ReadOptions, Recording, StampedAt, Timeframe, Zone, read, read_all,
+    Bar, Error, FormatName, OnError, Prices, ReadOptions, Recording, RowError, StampedAt, Timeframe, Zone, read,
+    read_all,
 };
 use whole::resample;
 use written::{minutes, read_texts, repair, with_files};
@@ -77,6 +78,29 @@ fn a_label_that_ends_in_a_repeated_hour_ends_in_its_second_pass() {
     assert_eq!(bars.open_time.iter().map(|&ns| half_hours(ns)).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     let ends: Vec<i64> = bars.columns[1].iter().map(|&ns| half_hours(ns as i64)).collect();
     assert_eq!(ends, [4, 5, 4, 5, 6, 6]);
+}
+
+/// Such a row was said to have inconsistent prices.
+#[test]
+fn a_label_that_ends_before_its_bar_is_a_defect_of_its_own() {
+    let row = |minute: usize, end: usize| format!("2018-07-02 00:0{minute},1,1,1,1,0,2018-07-02 00:0{end}\n");
+    let text = format!("time,open,high,low,close,y,t1\n{}{}{}", row(0, 1), row(1, 0), row(2, 2));
+    let read_with = |on_error| {
+        let options = ReadOptions {
+            on_error,
+            target_columns: vec!["y".to_owned()],
+            label_end_column: Some("t1".to_owned()),
+            ..ReadOptions::default()
+        };
+        read_texts(&[("EURUSD.csv", &text)], &options)
+    };
+    let error = read_with(OnError::Fail).unwrap_err().to_string();
+    assert!(
+        error.contains("line 3: label that ends before its bar: expected a label that ends with its bar"),
+        "{error}"
+    );
+    let summary = read_with(OnError::Skip).unwrap().summary;
+    assert_eq!((summary.bars.all, summary.dropped(RowError::LabelEnd)), (2, 1));
 }
 
 /// Rows of files with tabs lost their last fields where these were empty.
