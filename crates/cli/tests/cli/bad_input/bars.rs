@@ -120,7 +120,7 @@ const CASES: &[Case] = &[
         given: make_bars,
         command: "ingest bars.csv --out series.h5 --timeframes M1:4",
         exit_code: USAGE,
-        says: &["the pip size of `BARS` is not known", "`--target log_return`", "`--pip-size`"],
+        says: &["bars.csv: the pip size of `BARS` is not known", "`--target log_return`", "`--pip-size`"],
     },
     Case {
         what: "no pip size of several symbols",
@@ -130,7 +130,7 @@ const CASES: &[Case] = &[
         },
         command: "ingest GOLD.csv SILVER.csv --out series.h5 --timeframes M1:4",
         exit_code: USAGE,
-        says: &["the pip size of `GOLD`, `SILVER` is not known"],
+        says: &["GOLD.csv, SILVER.csv: the pip size of `GOLD`, `SILVER` is not known"],
     },
     Case {
         what: "a pip size of no symbol",
