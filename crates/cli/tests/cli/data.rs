@@ -108,6 +108,25 @@ fn bins_follow_the_clock_that_is_stated() {
     stage.succeeds("leak series.h5 --samples 5");
 }
 
+/// The bars of one pair became those of another without a word.
+#[test]
+fn a_file_that_is_named_after_another_pair_than_is_stated_is_named_with_both() {
+    let stage = Stage::new();
+    for name in ["EURUSD_2018.csv", "bars.csv"] {
+        stage.succeeds(&format!("synth {name} --days 1"));
+    }
+    let told = |name: &str, symbol: &str| {
+        let run = stage.run(&format!("ingest {name} --out series.h5 --symbol {symbol} --timeframes M1:4")).success();
+        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+    };
+    let note = "EURUSD_2018.csv is named after EURUSD, and its bars are taken for those of GBPUSD";
+    assert!(told("EURUSD_2018.csv", "GBPUSD").contains(note));
+    for (name, symbol) in [("EURUSD_2018.csv", "EURUSDm"), ("bars.csv", "GBPUSD")] {
+        let told = told(name, symbol);
+        assert!(!told.contains("is named after"), "{told}");
+    }
+}
+
 /// `megabatch inspect EURUSD.csv` said that the file is no HDF5 file.
 #[test]
 fn inspect_tells_what_is_in_a_file_of_bars() {
