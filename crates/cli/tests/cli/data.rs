@@ -139,6 +139,29 @@ fn inspect_tells_what_is_in_a_file_of_bars() {
     assert!(text.contains("bars.csv: iso, ") && text.contains("`megabatch ingest bars.csv --out series.h5`"), "{text}");
 }
 
+/// `megabatch inspect FOLDER` said that this is not a file.
+#[test]
+fn inspect_tells_what_is_in_each_file_of_a_folder() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("data")).unwrap();
+    stage.succeeds("synth data/EURUSD.csv --days 1");
+    stage.succeeds("synth data/series.h5 --samples 200 --timeframes M1:4 --features 3 --targets 2");
+    stage.write("data/notes.md", "of no kind");
+    let answer = stage.succeeds("inspect data");
+    let names = |answer: &serde_json::Value| -> Vec<String> {
+        let files = answer["files"].as_array().unwrap();
+        files.iter().map(|file| file["file"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&answer), ["data/EURUSD.csv", "data/series.h5"]);
+    assert_eq!(answer["files"][0]["contents"], stage.succeeds("inspect data/EURUSD.csv"));
+    assert!(stage.said("inspect data").contains("data/series.h5: "));
+    stage.write("data/junk.csv", "no bars");
+    let answer = stage.answers("inspect data", 3);
+    assert_eq!(names(&answer)[1], "data/junk.csv");
+    let error = answer["files"][1]["error"].as_str().unwrap();
+    assert!(error.contains("data/junk.csv: no bars recognised"), "{error}");
+}
+
 #[test]
 fn windows_are_the_rows_that_had_closed() {
     let (stage, samples) = ingested("log_return,range");
