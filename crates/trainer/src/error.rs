@@ -217,7 +217,7 @@ pub enum Error {
     },
 
     /// A part of a split, or of a run, has no samples.
-    #[error("no samples are left for {part}: {before} before the purge, {after} after it; {advice}")]
+    #[error("no samples are left for {part} ({before} before the purge, {after} after it); {advice}")]
     NothingLeft {
         /// `training`, `validation` or `test`.
         part: &'static str,
