@@ -131,6 +131,14 @@ impl RunFolder {
         RunFolder { root: self.root.join(format!("fold-{}", fold + 1)), is_fold: true }
     }
 
+    /// The folder of the fold before this one, whether it is there or not; `None` for the first
+    /// fold, and for a run of one model.
+    pub(crate) fn fold_before(&self) -> Option<RunFolder> {
+        let number: usize = self.root.file_name()?.to_str()?.strip_prefix("fold-")?.parse().ok()?;
+        let before = number.checked_sub(1).filter(|&before| self.is_fold && before > 0)?;
+        Some(RunFolder { root: self.root.with_file_name(format!("fold-{before}")), is_fold: true })
+    }
+
     /// True if it is the folder of one of several folds that are trained together.
     pub(crate) fn is_fold(&self) -> bool {
         self.is_fold
