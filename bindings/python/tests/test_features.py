@@ -320,7 +320,7 @@ class Columns(InFolder):
         with h5py.File(again.path) as file:
             np.testing.assert_array_equal(file["samples/label_end_time"][:], ends)
         backward = frame.assign(known=time - pandas.Timedelta("1min"))
-        with self.assertRaisesRegex(mb.DataError, "row .* of the frame: .* a label that ends with its bar"):
+        with self.assertRaisesRegex(mb.DataError, "row .* of the frame: .*label that ends before its bar: expected a label that ends"):
             mb.ingest(backward, symbol="EURUSD", **options)
         with self.assertRaisesRegex(mb.DataError, "the times of the frame have a zone, and known has none"):
             mb.ingest(frame.assign(known=frame["known"].dt.tz_localize(None)), symbol="EURUSD", **options)

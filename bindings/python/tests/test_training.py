@@ -72,7 +72,7 @@ class Training(InFolder):
         predictions = run.predict()
         file = self.folder / "predictions.csv"
         self.program("predict", "--run", out, "--out", file)
-        table = np.loadtxt(file, delimiter=",", skiprows=1, usecols=(-2, -1), dtype=np.float32)
+        table = np.loadtxt(file, delimiter=",", skiprows=1, usecols=(2, 3), dtype=np.float32)
         np.testing.assert_array_equal(predictions.values, table)
         command = [PROGRAM, "--json", "eval", "--run", str(out)]
         said = subprocess.run(command, check=True, capture_output=True, timeout=CHILD_SECONDS_MAX)
@@ -301,7 +301,7 @@ class Training(InFolder):
             np.testing.assert_array_equal(by_part.values, run.predict(own).values)
         file = self.folder / "test.csv"
         self.program("predict", "--run", run.path, "--split", "test", "--out", file)
-        listed = np.loadtxt(file, delimiter=",", skiprows=1, usecols=(0, -2, -1), dtype=np.float32)
+        listed = np.loadtxt(file, delimiter=",", skiprows=1, usecols=(0, 2, 3), dtype=np.float32)
         np.testing.assert_array_equal(listed[:, 0], test.indices)
         np.testing.assert_array_equal(listed[:, 1:], predictions.values)
         some = run.predict(samples=[7, 3, 20])

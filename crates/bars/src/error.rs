@@ -146,6 +146,22 @@ pub enum Error {
         rows: usize,
     },
 
+    /// The rows go back in time as often as forward.
+    #[error(
+        "{}: the rows are in no order of time: {backward} of {steps} are earlier than the row before them; sort them by {column}, oldest first",
+        path.display()
+    )]
+    Unsorted {
+        /// The file.
+        path: PathBuf,
+        /// Rows that are earlier than the row before them.
+        backward: usize,
+        /// Rows that follow another one of another time.
+        steps: usize,
+        /// Column of times, in words.
+        column: String,
+    },
+
     /// The columns or a header of the file cannot be used.
     #[error("{}: {fault}", path.display())]
     Columns {
@@ -493,6 +509,7 @@ impl Error {
             | Error::Ticks { path, .. }
             | Error::BadRow { path, .. }
             | Error::TwoTimeframes { path, .. }
+            | Error::Unsorted { path, .. }
             | Error::Columns { path, .. }
             | Error::UnknownDateOrder { path, .. }
             | Error::TooManyRows { path, .. }

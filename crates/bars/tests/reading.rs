@@ -4,7 +4,8 @@ mod whole;
 mod written;
 
 use megabatch_bars::{
-    Bar, Error, FormatName, OnError, Prices, ReadOptions, Recording, StampedAt, Timeframe, Zone, read, read_all,
+    Bar, Error, FormatName, OnError, Prices, ReadOptions, Recording, RowError, StampedAt, Timeframe, Zone, read,
+    read_all,
 };
 use whole::resample;
 use written::{minutes, read_texts, repair, with_files};
@@ -79,6 +80,29 @@ fn a_label_that_ends_in_a_repeated_hour_ends_in_its_second_pass() {
     assert_eq!(ends, [4, 5, 4, 5, 6, 6]);
 }
 
+/// Such a row was said to have inconsistent prices.
+#[test]
+fn a_label_that_ends_before_its_bar_is_a_defect_of_its_own() {
+    let row = |minute: usize, end: usize| format!("2018-07-02 00:0{minute},1,1,1,1,0,2018-07-02 00:0{end}\n");
+    let text = format!("time,open,high,low,close,y,t1\n{}{}{}", row(0, 1), row(1, 0), row(2, 2));
+    let read_with = |on_error| {
+        let options = ReadOptions {
+            on_error,
+            target_columns: vec!["y".to_owned()],
+            label_end_column: Some("t1".to_owned()),
+            ..ReadOptions::default()
+        };
+        read_texts(&[("EURUSD.csv", &text)], &options)
+    };
+    let error = read_with(OnError::Fail).unwrap_err().to_string();
+    assert!(
+        error.contains("line 3: label that ends before its bar: expected a label that ends with its bar"),
+        "{error}"
+    );
+    let summary = read_with(OnError::Skip).unwrap().summary;
+    assert_eq!((summary.bars.all, summary.dropped(RowError::LabelEnd)), (2, 1));
+}
+
 /// Rows of files with tabs lost their last fields where these were empty.
 #[test]
 fn a_row_may_end_with_empty_fields_whatever_is_between_them() {
@@ -122,6 +146,23 @@ fn a_file_of_which_nothing_is_left_is_an_error() {
     assert!(matches!(empty, Err(Error::NoRows { found: "the file is empty", .. })));
     let header = read_texts(&[("EURUSD.csv", "time,open,high,low,close\n")], &ReadOptions::default());
     assert!(matches!(header, Err(Error::NoRows { found: "the file has a header and no row", .. })));
+}
+
+/// Shuffled rows were stray timestamps one by one: of a year twelve bars were left, with exit 0.
+#[test]
+fn rows_in_no_order_of_time_are_refused_in_every_mode() {
+    let rows: Vec<String> = minutes("00", 59).lines().map(|line| format!("{line}\n")).collect();
+    let shuffled: String = (0..59).map(|k| rows[k * 29 % 59].as_str()).collect();
+    for (header, says) in [("time,open,high,low,close,volume\n", "sort them by `time`"), ("", "sort them by field 1")] {
+        let text = format!("{header}{shuffled}");
+        for on_error in OnError::ALL {
+            let options = ReadOptions { on_error, ..ReadOptions::default() };
+            let error = read_texts(&[("EURUSD.csv", &text)], &options).unwrap_err();
+            assert!(matches!(error, Error::Unsorted { steps: 58, .. }), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("EURUSD.csv: the rows are in no order of time") && error.contains(says), "{error}");
+        }
+    }
 }
 
 #[test]

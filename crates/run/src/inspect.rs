@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use megabatch_atomic_file as atomic_file;
-use megabatch_bars::{OnError, ReadOptions, is_bar_file, read};
+use megabatch_bars::{Error as BarsError, OnError, ReadOptions, bar_files, is_bar_file, read};
 use megabatch_chunk_io::{
     AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Severity,
     Shape, Source,
@@ -16,17 +16,21 @@ use serde_json::{Value, json};
 
 use crate::adapters::data::refuse_graphs;
 use crate::command_report::CommandReport;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Context as _, Error, Kind, Result};
 use crate::ingest::provenance::{LISTS, listed, recording_json};
 use crate::output;
 use crate::text::{bytes, shown, utc};
 
 /// Contents and faults of the data file `file`, and what a model sees of it: an HDF5 file of either
-/// layout, or bars as text. Data that cannot be used give a verdict of [`Kind::Data`].
+/// layout, or bars as text. Of a folder, those of each such file in it. Data that cannot be used
+/// give a verdict of [`Kind::Data`].
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// Where the file cannot be read, or the folder has none.
 pub fn inspect(file: &Path) -> Result<CommandReport> {
+    if file.is_dir() {
+        return inspect_folder(file);
+    }
     if is_bar_file(file) {
         return inspect_text(file);
     }
@@ -37,6 +41,45 @@ pub fn inspect(file: &Path) -> Result<CommandReport> {
     let report = CommandReport::new(describe(&inspection, &source), &with_facts(&inspection, &source)?);
     let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
     Ok(if is_unusable { report.with_verdict(Kind::Data) } else { report })
+}
+
+/// Contents and faults of each data file in a folder. One that cannot be read is named with its
+/// error.
+fn inspect_folder(folder: &Path) -> Result<CommandReport> {
+    let entries = folder.read_dir().with_context(|| format!("{}: cannot be listed", folder.display()))?;
+    let mut files = match bar_files(folder) {
+        Err(BarsError::EmptyFolder { .. }) => Vec::new(),
+        files => files?,
+    };
+    let is_hdf5 = |file: &PathBuf| {
+        file.is_file() && file.extension().is_some_and(|ending| ["h5", "hdf5"].iter().any(|known| ending == *known))
+    };
+    files.extend(entries.flatten().map(|entry| entry.path()).filter(is_hdf5));
+    files.sort_unstable();
+    if files.is_empty() {
+        return Err(Error::data(format!(
+            "{}: a folder without data files; expected HDF5 files (.h5) or bars as text (.csv), in the folder itself; name a file or their folder",
+            folder.display()
+        )));
+    }
+    let (mut texts, mut facts, mut has_faults) = (Vec::new(), Vec::new(), false);
+    for file in &files {
+        let (text, own) = match inspect(file) {
+            Ok(report) => {
+                has_faults |= report.verdict.is_some();
+                (report.to_string(), json!({ "file": shown(file), "contents": report.json }))
+            }
+            Err(error) => {
+                has_faults = true;
+                let text = error.to_string();
+                (format!("error: {text}"), json!({ "file": shown(file), "error": text }))
+            }
+        };
+        texts.push(text);
+        facts.push(own);
+    }
+    let report = CommandReport::new(texts.join("\n\n"), &json!({ "folder": shown(folder), "files": facts }));
+    Ok(if has_faults { report.with_verdict(Kind::Data) } else { report })
 }
 
 /// Adds the option of `ingest` that leaves a constant feature out.

@@ -217,7 +217,7 @@ pub enum Error {
     },
 
     /// A part of a split, or of a run, has no samples.
-    #[error("no samples are left for {part}: {before} before the purge, {after} after it; {advice}")]
+    #[error("no samples are left for {part} ({before} before the purge, {after} after it); {advice}")]
     NothingLeft {
         /// `training`, `validation` or `test`.
         part: &'static str,
@@ -233,7 +233,7 @@ pub enum Error {
     /// named.
     #[error(
         "step {step}: the loss is {loss:.4e} and the first number that is not finite is element {index} of {tensor}; \
-         check the data, lower the learning rate or set a clip norm"
+         check the data, lower the learning rate or clip gradients to a lower norm"
     )]
     NotFinite {
         /// The step, counted from 1, that was not completed.
@@ -249,7 +249,7 @@ pub enum Error {
     /// The loss of a step is far above those before it. Nothing was updated in the step named.
     #[error(
         "step {step}: the loss is {loss:.4e}, more than {factor} times the median of the last steps, {median:.4e}; check the data, lower the \
-         learning rate or set a clip norm"
+         learning rate or clip gradients to a lower norm"
     )]
     LossSpike {
         /// The step, counted from 1, that was not completed.

@@ -89,7 +89,7 @@ impl RowClock<'_> {
         if end_open < bar.open_time {
             let (found, own) = (display_utc(end_open), display_utc(bar.open_time));
             let expected = format!("a label that ends with its bar, of {own}, or later, and not with that of {found}");
-            return Err(RowFault { kind: RowError::Inconsistent, expected });
+            return Err(RowFault { kind: RowError::LabelEnd, expected });
         }
         *end = (end_open + self.base.duration_ns()) as f64;
         Ok(())

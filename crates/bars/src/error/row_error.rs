@@ -31,11 +31,13 @@ pub enum RowError {
     WarmUp,
     /// A column that was asked for has no value, though it had one before.
     NoValue,
+    /// A label that ends before its bar.
+    LabelEnd,
 }
 
 impl RowError {
     /// Every kind.
-    pub const ALL: [RowError; 11] = [
+    pub const ALL: [RowError; 12] = [
         RowError::Unreadable,
         RowError::Inconsistent,
         RowError::NoSuchTime,
@@ -47,6 +49,7 @@ impl RowError {
         RowError::OffGrid,
         RowError::WarmUp,
         RowError::NoValue,
+        RowError::LabelEnd,
     ];
 }
 
@@ -64,6 +67,7 @@ impl fmt::Display for RowError {
             RowError::OffGrid => "time off the grid",
             RowError::WarmUp => "warm-up of a column",
             RowError::NoValue => "column without a value",
+            RowError::LabelEnd => "label that ends before its bar",
         })
     }
 }

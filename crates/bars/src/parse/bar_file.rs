@@ -29,6 +29,8 @@ use crate::time::timestamp::DateStyle;
 /// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
 /// can ask for.
 const ROWS_MAX: usize = 1 << 24;
+/// Fewest steps in time that show that rows are in no order.
+const STEPS_MIN: usize = 20;
 
 /// The rows of one file that can be read, in the order of the file, or backward where it is written
 /// newest first.
@@ -131,7 +133,7 @@ impl BarFile {
         }
         source.settle_volumes()?;
         source.denoise()?;
-        source.put_oldest_first();
+        source.put_oldest_first()?;
         source.rows.check()?;
         Ok(source)
     }
@@ -270,8 +272,8 @@ impl BarFile {
     }
 
     /// Some vendors write the newest bar first; that is an order and not an error. A few rows out
-    /// of it do not hide it.
-    fn put_oldest_first(&mut self) {
+    /// of it do not hide it. Rows of which more than two in five leave either order have none.
+    fn put_oldest_first(&mut self) -> Result<()> {
         let (mut forward, mut backward, mut last) = (0_usize, 0_usize, None);
         for stamp in self.rows.stamps().map(super::super::time::timestamp::RowTime::ns) {
             if let Some(last) = last.replace(stamp) {
@@ -279,10 +281,26 @@ impl BarFile {
                 backward += usize::from(stamp < last);
             }
         }
+        let steps = forward + backward;
+        if steps >= STEPS_MIN && 5 * forward.min(backward) > 2 * steps {
+            return Err(Error::Unsorted { path: self.path.clone(), backward, steps, column: self.time_column() });
+        }
         self.newest_first = backward > forward;
         if self.newest_first {
             self.rows.reverse();
         }
+        Ok(())
+    }
+
+    /// Names of the columns of times, or their places where they have none.
+    fn time_column(&self) -> String {
+        let names = RowFields::split(&self.header, self.format.delimiter);
+        let name = |column: usize| match names.get(column).filter(|name| !name.is_empty()) {
+            Some(name) => format!("`{}`", String::from_utf8_lossy(name)),
+            None => format!("field {}", column + 1),
+        };
+        let columns = [Some(self.format.columns.time), self.format.columns.clock];
+        columns.into_iter().flatten().map(name).collect::<Vec<_>>().join(" and ")
     }
 }
 

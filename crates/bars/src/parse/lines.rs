@@ -34,6 +34,8 @@ pub(crate) struct TextLines<'a> {
     line: u64,
     /// The last line ended with a carriage return: a line feed that follows belongs to it.
     after_return: bool,
+    /// The last line ended.
+    has_end: bool,
 }
 
 impl<'a> TextLines<'a> {
@@ -68,7 +70,7 @@ impl<'a> TextLines<'a> {
             }
         };
         let reader = text().map_err(failed)?;
-        Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
+        Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false, has_end: true })
     }
 
     /// The lines from which a file's format is recognised, with their numbers: its first ones.
@@ -104,6 +106,12 @@ impl<'a> TextLines<'a> {
         Ok(Some(self.line))
     }
 
+    /// False if the last line that was read goes to the end of the file without an end of its own:
+    /// the rest of it may not be written yet.
+    pub(crate) fn has_end(&self) -> bool {
+        self.has_end
+    }
+
     /// Takes the bytes up to the next end of a line; false where there are none left.
     fn fill(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         let (mut found, mut is_cut) = (false, false);
@@ -114,6 +122,7 @@ impl<'a> TextLines<'a> {
             };
             let Some(&first) = buffer.first() else {
                 line.extend(CUT.iter().filter(|_| is_cut));
+                self.has_end = false;
                 return Ok(found);
             };
             if std::mem::take(&mut self.after_return) && first == b'\n' {
@@ -132,6 +141,7 @@ impl<'a> TextLines<'a> {
                 continue;
             };
             self.after_return = buffer[end] == b'\r';
+            self.has_end = true;
             self.reader.consume(end + 1);
             line.extend(CUT.iter().filter(|_| is_cut));
             return Ok(true);

@@ -5,6 +5,7 @@
 //! value   of the column at bar t, or its change from bar t - 1 (a price that is shifted has an
 //!         ordinary level, and the change that comes)
 //! return  ln(close[t + h] / close[t]), h = 1, 5, 20 bars
+//!         ln(close[t + h] / close[t + h - 1]), h = 2 … 20: that of a column which is shifted by h
 //! ```
 
 use std::fmt;
@@ -14,9 +15,11 @@ use crate::bars::Bars;
 use crate::error::Result;
 use crate::series::pair_sums::PairSums;
 
-/// Numbers of bars after which returns are looked at.
-const AHEAD: [usize; 3] = [1, 5, 20];
-/// Fewest bars, in multiples of the number of bars ahead: returns that overlap are fewer than they
+/// Numbers of the next bars whose return is looked at.
+const NEXT: [usize; 3] = [1, 5, 20];
+/// Number of the last bar whose own return is looked at.
+const LAST: usize = 20;
+/// Fewest bars, in multiples of the bars of a return: returns that overlap are fewer than they
 /// seem, and few of them correlate with anything.
 const BARS_MIN: usize = 500;
 /// Least correlation that no honest column has. Prices that jump between bid and ask have
@@ -31,18 +34,43 @@ pub struct Foresight {
     pub column: usize,
     /// True if its change from bar to bar correlates, false if its value does.
     pub is_change: bool,
-    /// Number of bars of the return.
+    /// Number of bars after which the return ends.
     pub bars_ahead: usize,
+    /// True if the return is that of the last of these bars, false if it is that of all.
+    pub is_one_bar: bool,
     /// Pearson's correlation with that return.
     pub correlation: f64,
 }
 
 impl fmt::Display for Foresight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Foresight { is_change, bars_ahead, correlation, .. } = self;
+        let Foresight { is_change, bars_ahead, is_one_bar, correlation, .. } = self;
         let what = if *is_change { "its change" } else { "it" };
-        let bars = if *bars_ahead == 1 { "the next bar".to_owned() } else { format!("the next {bars_ahead} bars") };
+        let bars = match (*is_one_bar, *bars_ahead) {
+            (_, 1) => "the next bar".to_owned(),
+            (true, bars) => format!("the bar that comes {bars} bars later, as `shift(-{bars})` makes it"),
+            (false, bars) => format!("the next {bars} bars"),
+        };
         write!(f, "{what} has a correlation of {correlation:.2} with the return of {bars}")
+    }
+}
+
+/// Bars after a bar, from the close of one to the close of another.
+#[derive(Clone, Copy)]
+struct ReturnSpan {
+    start: usize,
+    end: usize,
+}
+
+impl ReturnSpan {
+    fn all() -> Vec<ReturnSpan> {
+        let next = NEXT.map(|end| ReturnSpan { start: 0, end });
+        let single = (2..=LAST).map(|end| ReturnSpan { start: end - 1, end });
+        next.into_iter().chain(single).collect()
+    }
+
+    fn bars(self) -> usize {
+        self.end - self.start
     }
 }
 
@@ -52,18 +80,19 @@ impl fmt::Display for Foresight {
 /// # Errors
 /// As reading the bars.
 pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
-    let longest = AHEAD[AHEAD.len() - 1];
-    let mut sums = vec![[[PairSums::default(); AHEAD.len()]; 2]; count];
+    let spans = ReturnSpan::all();
+    let mut sums = vec![[vec![PairSums::default(); spans.len()], vec![PairSums::default(); spans.len()]]; count];
     let mut piece = Bars::with_capacity(bars.timeframe(), 0);
     for range in pieces_of(0..bars.len()) {
         // With the bar before, and those of the returns.
         let first = range.start.saturating_sub(1);
-        bars.read(first..(range.end + longest).min(bars.len()), &mut piece)?;
+        bars.read(first..(range.end + LAST).min(bars.len()), &mut piece)?;
         let own = range.start - first..range.end - first;
-        for (k, &ahead) in AHEAD.iter().enumerate() {
-            let end = own.end.min(piece.len().saturating_sub(ahead));
+        let log_close: Vec<f64> = piece.close.iter().map(|close| close.ln()).collect();
+        for (k, span) in spans.iter().enumerate() {
+            let end = own.end.min(piece.len().saturating_sub(span.end));
             for t in own.start..end.max(own.start) {
-                let later = (piece.close[t + ahead] / piece.close[t]).ln();
+                let later = log_close[t + span.end] - log_close[t + span.start];
                 for (column, sums) in piece.columns.iter().zip(&mut sums) {
                     sums[0][k].add(column[t], later);
                     if t > 0 {
@@ -75,9 +104,10 @@ pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
     }
     let found = sums.iter().enumerate().filter_map(|(column, sums)| {
         let all = sums.iter().enumerate().flat_map(|(change, sums)| {
-            AHEAD.iter().zip(sums).filter_map(move |(&bars_ahead, sums)| {
-                let correlation = sums.correlation().filter(|_| sums.count as usize >= BARS_MIN * bars_ahead)?;
-                Some(Foresight { column, is_change: change == 1, bars_ahead, correlation })
+            spans.iter().zip(sums).filter_map(move |(span, sums)| {
+                let correlation = sums.correlation().filter(|_| sums.count as usize >= BARS_MIN * span.bars())?;
+                let (bars_ahead, is_one_bar) = (span.end, span.bars() == 1);
+                Some(Foresight { column, is_change: change == 1, bars_ahead, is_one_bar, correlation })
             })
         });
         let highest = all.max_by(|one, other| one.correlation.abs().total_cmp(&other.correlation.abs()));
@@ -122,13 +152,20 @@ mod tests {
             &|close, t| (close[t + 20] > close[t]) as u8 as f64,
             &|close, t| 1e6 - 1e3 * mean(&close[t - 1..=t + 1]),
             &|close, t| close[t + 1..t + 6].iter().copied().fold(0.0, f64::max) - close[t],
+            // Such columns passed: the next five bars are not enough like one of them.
+            &|close, t| close[t + 5] / close[t + 4],
+            &|close, t| close[t + 7],
         ]);
-        let found = foresight(&bars, 5).unwrap();
+        let found = foresight(&bars, 7).unwrap();
         let seen: Vec<(usize, bool, usize)> =
             found.iter().map(|one| (one.column, one.is_change, one.bars_ahead)).collect();
-        assert_eq!(seen, [(0, false, 1), (1, true, 1), (2, false, 20), (3, true, 1), (4, false, 5)], "{found:?}");
+        let expected =
+            [(0, false, 1), (1, true, 1), (2, false, 20), (3, true, 1), (4, false, 5), (5, false, 5), (6, true, 7)];
+        assert_eq!(seen, expected, "{found:?}");
         assert!(found[3].correlation < -0.5 && found[0].correlation > 0.999, "{found:?}");
         assert_eq!(found[1].to_string(), "its change has a correlation of 1.00 with the return of the next bar");
+        let shifted = "with the return of the bar that comes 5 bars later, as `shift(-5)` makes it";
+        assert!(found[5].to_string().ends_with(shifted) && !found[4].is_one_bar, "{found:?}");
     }
 
     #[test]

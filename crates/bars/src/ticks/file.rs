@@ -265,8 +265,10 @@ impl<'a> TickFile<'a> {
                 break row;
             },
         };
+        let has_end = if let Rows::Text { lines, .. } = &self.rows { lines.has_end() } else { true };
         let step = row.and_then(|row| self.tick(&row, after_ns));
-        Ok(Some(step.unwrap_or_else(TickStep::Fault)))
+        let fault = |fault: TickFault| if has_end { fault } else { fault.without_end_of_line() };
+        Ok(Some(step.unwrap_or_else(|found| TickStep::Fault(fault(found)))))
     }
 
     /// The tick of a row.

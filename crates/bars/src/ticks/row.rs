@@ -26,6 +26,16 @@ impl TickFault {
     pub(crate) fn new(kind: RowError, expected: impl Into<String>) -> Self {
         TickFault { kind, expected: expected.into() }
     }
+
+    /// The same fault in a last line without an end, which may be a part of a row.
+    pub(crate) fn without_end_of_line(self) -> Self {
+        if self.kind == RowError::WarmUp {
+            return self;
+        }
+        let expected =
+            format!("{} (this last line has no end, as in a file that is still being written)", self.expected);
+        TickFault { expected, ..self }
+    }
 }
 
 impl TickRow {

@@ -255,6 +255,28 @@ fn defective_ticks_are_named_or_dropped_and_counted() {
     assert_eq!(read(&twice, &m1()).unwrap().1.ticks, 2);
 }
 
+/// The end of a file that grows was a malformed row, or a time that goes back.
+#[test]
+fn a_cut_last_line_is_said_to_have_no_end() {
+    let why = "this last line has no end, as in a file that is still being written";
+    for (cut, expected) in [
+        ("2018-01-01 00:00:01,1.", "a field 3, the ask"),
+        ("2018-01-0", "a time as in the first row"),
+        ("2018-01-01 00:00:00,1.5,1.6", "a time not before that of the tick above"),
+    ] {
+        let text = format!("time,bid,ask\n2018-01-01 00:00:01,1.5,1.6\n{cut}");
+        let error = read(&text, &m1()).unwrap_err().to_string();
+        assert!(error.contains("line 3: ") && error.contains(&format!("{expected} ({why})")), "{error}");
+        let (_, summary) = read(&text, &TickOptions { on_error: OnError::Skip, ..m1() }).unwrap();
+        assert_eq!((summary.ticks, summary.dropped[0].rows), (1, 1));
+        assert!(summary.dropped[0].expected.contains(why), "{:?}", summary.dropped);
+        let whole = read(&format!("{text}\n"), &m1()).unwrap_err().to_string();
+        assert!(whole.contains(expected) && !whole.contains("no end"), "{whole}");
+    }
+    // A whole row needs no end.
+    assert_eq!(read("time,bid,ask\n2018-01-01 00:00:01,1.5,1.6", &m1()).unwrap().1.ticks, 1);
+}
+
 #[test]
 fn files_are_read_in_order_of_their_first_tick_and_must_not_overlap() {
     let folder = Folder::new();

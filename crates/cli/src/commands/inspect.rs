@@ -16,7 +16,7 @@ use crate::answer::Answer;
   megabatch inspect EURUSD.csv
   megabatch inspect series.h5 --dump 0..64 samples.safetensors")]
 pub(crate) struct Args {
-    /// An HDF5 file of either layout, or a file of bars as text
+    /// An HDF5 file of either layout, a file of bars as text, or a folder of such files
     file: PathBuf,
     /// Write the model's inputs for samples A..B (half-open, from 0) to a safetensors file
     #[arg(long, num_args = 2, value_names = ["A..B", "OUT"])]

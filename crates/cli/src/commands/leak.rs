@@ -1,5 +1,6 @@
 //! `megabatch leak`: proof that no sample sees a bar that had not closed.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use megabatch_run::Result;
@@ -32,8 +33,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SYMBOL=FILE")]
     context: Vec<ContextFile>,
     /// Samples drawn at random
-    #[arg(long, default_value_t = 32)]
-    samples: usize,
+    #[arg(long, default_value = "32")]
+    samples: NonZeroUsize,
     /// Seed of the random samples and of the replacement bars
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         source: args.source.clone(),
         context: args.context.clone(),
         leaves_functions: true,
-        samples: args.samples,
+        samples: args.samples.get(),
         seed: args.seed,
         settings: settings(args.config.as_deref(), &args.set),
     };

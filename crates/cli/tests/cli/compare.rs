@@ -59,6 +59,8 @@ fn folds_are_compared_by_their_means() {
     assert!((walk["evaluation"]["model"]["rmse"].as_f64().unwrap() - mean).abs() < 1e-12, "{walk}");
     assert!(walk["evaluation"]["deviations"]["rmse"].is_number(), "{walk}");
     assert_eq!((&walk["folds"], &answer["runs"][0]["folds"]), (&2.into(), &serde_json::Value::Null));
+    let differences = answer["differences"].as_array().unwrap();
+    assert!(differences.iter().all(|row| row["key"] != "training.loss"), "auto is mse: {differences:?}");
     let text = stage.said("compare run walk");
     assert!(text.contains(" ± ") && text.contains("in 2 folds"), "{text}");
     assert!(!stage.text("page.html").contains("NaN"));

@@ -108,6 +108,25 @@ fn bins_follow_the_clock_that_is_stated() {
     stage.succeeds("leak series.h5 --samples 5");
 }
 
+/// The bars of one pair became those of another without a word.
+#[test]
+fn a_file_that_is_named_after_another_pair_than_is_stated_is_named_with_both() {
+    let stage = Stage::new();
+    for name in ["EURUSD_2018.csv", "bars.csv"] {
+        stage.succeeds(&format!("synth {name} --days 1"));
+    }
+    let told = |name: &str, symbol: &str| {
+        let run = stage.run(&format!("ingest {name} --out series.h5 --symbol {symbol} --timeframes M1:4")).success();
+        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+    };
+    let note = "EURUSD_2018.csv is named after EURUSD, and its bars are taken for those of GBPUSD";
+    assert!(told("EURUSD_2018.csv", "GBPUSD").contains(note));
+    for (name, symbol) in [("EURUSD_2018.csv", "EURUSDm"), ("bars.csv", "GBPUSD")] {
+        let told = told(name, symbol);
+        assert!(!told.contains("is named after"), "{told}");
+    }
+}
+
 /// `megabatch inspect EURUSD.csv` said that the file is no HDF5 file.
 #[test]
 fn inspect_tells_what_is_in_a_file_of_bars() {
@@ -118,6 +137,29 @@ fn inspect_tells_what_is_in_a_file_of_bars() {
     assert_eq!(answer["kept"], closes(&stage).len());
     let text = stage.said("inspect bars.csv");
     assert!(text.contains("bars.csv: iso, ") && text.contains("`megabatch ingest bars.csv --out series.h5`"), "{text}");
+}
+
+/// `megabatch inspect FOLDER` said that this is not a file.
+#[test]
+fn inspect_tells_what_is_in_each_file_of_a_folder() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("data")).unwrap();
+    stage.succeeds("synth data/EURUSD.csv --days 1");
+    stage.succeeds("synth data/series.h5 --samples 200 --timeframes M1:4 --features 3 --targets 2");
+    stage.write("data/notes.md", "of no kind");
+    let answer = stage.succeeds("inspect data");
+    let names = |answer: &serde_json::Value| -> Vec<String> {
+        let files = answer["files"].as_array().unwrap();
+        files.iter().map(|file| file["file"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&answer), ["data/EURUSD.csv", "data/series.h5"]);
+    assert_eq!(answer["files"][0]["contents"], stage.succeeds("inspect data/EURUSD.csv"));
+    assert!(stage.said("inspect data").contains("data/series.h5: "));
+    stage.write("data/junk.csv", "no bars");
+    let answer = stage.answers("inspect data", 3);
+    assert_eq!(names(&answer)[1], "data/junk.csv");
+    let error = answer["files"][1]["error"].as_str().unwrap();
+    assert!(error.contains("data/junk.csv: no bars recognised"), "{error}");
 }
 
 #[test]

@@ -45,10 +45,12 @@ fn a_run_that_may_not_go_back_further_ends_and_can_be_resumed() {
     let first = stage.run(&format!("{train} --out first --set training.on_nan=stop")).code(NUMERIC);
     let message = String::from_utf8(first.get_output().stderr.clone()).unwrap();
     assert!(message.contains("times the median of the last steps") || message.contains("not finite"), "{message}");
+    assert!(message.contains("or clip gradients to a lower norm"), "{message}");
 
     let run = stage.run(&format!("{train} --out run --set training.max_rollbacks=1"));
     let run = run.code(NUMERIC).stdout("");
     let told = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    assert!(told.contains("clip gradients to a lower norm; back to step "), "{told}");
     assert!(told.contains("and on with 0.5 of the learning rate (rollback 1 of 1)"), "{told}");
     assert!(told.contains("megabatch: diverged again after rollback 1, the last one allowed"), "{told}");
     let answer = stage.succeeds("train --out run --resume --set training.max_rollbacks=30");

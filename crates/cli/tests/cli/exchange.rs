@@ -59,7 +59,8 @@ fn both_forms_of_predictions_agree() {
 
     let csv = stage.text("part.csv");
     let mut lines = csv.lines();
-    assert_eq!(lines.next(), Some("sample,time,h1,h2"));
+    assert_eq!(lines.next(), Some("sample,time,h1,h2,target1,target2"));
+    let (_, targets) = dataset::<f32>(&stage.path("series.h5"), "targets");
     let (_, times) = dataset::<i64>(&stage.path("part.h5"), "timestamps");
     for (k, line) in lines.enumerate() {
         let fields: Vec<&str> = line.split(',').collect();
@@ -67,7 +68,8 @@ fn both_forms_of_predictions_agree() {
         let time: jiff::Timestamp = fields[1].parse().unwrap();
         assert_eq!(time.as_nanosecond(), i128::from(times[k]));
         let values: Vec<f32> = fields[2..].iter().map(|field| field.parse().unwrap()).collect();
-        assert_eq!(bits(&values), bits(&part[k * 2..k * 2 + 2]), "{line}");
+        assert_eq!(bits(&values[..2]), bits(&part[k * 2..k * 2 + 2]), "{line}");
+        assert_eq!(bits(&values[2..]), bits(&targets[(30 + k) * 2..(30 + k) * 2 + 2]), "{line}");
     }
     assert_eq!(csv.lines().count(), 46);
 }

@@ -60,7 +60,10 @@ fn several_quantiles_are_trained_evaluated_and_predicted() {
     assert_eq!(table("predictions_q0.9").0, [5, 2]);
     stage.succeeds("predict --run run --samples 3..8 --out p.csv");
     let csv = stage.text("p.csv");
-    assert!(csv.starts_with("sample,time,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.9,h2_q0.9\n"), "{csv}");
+    assert!(
+        csv.starts_with("sample,time,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.9,h2_q0.9,target1,target2\n"),
+        "{csv}"
+    );
 
     let [message, _] = stage.fails("train --data series.h5 --out other --set training.quantile=[0.9,0.1]", 2);
     assert!(message.contains("in ascending order, such as [0.1, 0.5, 0.9]"), "{message}");
@@ -157,7 +160,8 @@ fn several_tasks_are_trained_evaluated_and_predicted() {
     }
     stage.succeeds("predict --run run --samples 3..8 --out p.csv");
     let csv = stage.text("p.csv");
-    assert!(csv.starts_with("sample,time,h1,h2,h2_t1-2_p0,h2_t1-2_p1,h2_t1-2_p2\n") && !csv.contains("NaN"), "{csv}");
+    let head = "sample,time,h1,h2,h2_t1-2_p0,h2_t1-2_p1,h2_t1-2_p2,target1,target2\n";
+    assert!(csv.starts_with(head) && !csv.contains("NaN"), "{csv}");
 
     let whole = tasks.replace("1..", "1..5");
     stage.write("wrong.yaml", &whole);

@@ -86,7 +86,7 @@ fn predictions_name_the_instrument_of_each_sample() {
     }
     let csv = stage.text("part.csv");
     let mut lines = csv.lines();
-    assert_eq!(lines.next(), Some("sample,time,instrument,h1,h2"));
+    assert_eq!(lines.next(), Some("sample,time,instrument,h1,h2,target1,target2"));
     let named: Vec<&str> = lines.map(|line| line.split(',').nth(2).unwrap()).collect();
     assert_eq!(named, [[NAMES[0]; 5].as_slice(), &[NAMES[1]; 7]].concat());
 
@@ -101,7 +101,7 @@ fn predictions_of_one_instrument_name_none() {
     let stage = Stage::with_run();
     stage.succeeds("predict --run run --samples 0..3 --out part.csv");
     stage.succeeds("predict --run run --samples 0..3 --out part.h5");
-    assert_eq!(stage.text("part.csv").lines().next(), Some("sample,time,h1,h2"));
+    assert_eq!(stage.text("part.csv").lines().next(), Some("sample,time,h1,h2,target1,target2"));
     assert_eq!(members(&stage, "part.h5"), ["predictions", "sample", "timestamps"]);
 }
 

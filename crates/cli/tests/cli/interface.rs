@@ -44,7 +44,8 @@ fn shells_complete_every_command() {
 #[test]
 fn a_command_line_that_is_not_understood_is_a_usage_error() {
     let stage = Stage::new();
-    for line in ["", "trian", "train --no-such-flag", "train --max-steps 0", "synth out.h5 --timeframes M7:3"] {
+    let lines = ["", "trian", "train --no-such-flag", "train --max-steps 0", "synth out.h5 --timeframes M7:3"];
+    for line in lines.into_iter().chain(["leak series.h5 --samples 0"]) {
         let assert = stage.run(line).code(2).stdout("");
         assert!(!assert.get_output().stderr.is_empty(), "`{line}`");
     }

@@ -410,7 +410,7 @@ fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
         list.write_raw(&(0..300).map(|n| n % 2).collect::<Vec<i32>>()).unwrap();
     });
     let [message, _] = stage.fails("plan --data windows.h5", 2);
-    assert!(message.contains("no samples are left for validation: 45 before the purge"), "{message}");
+    assert!(message.contains("no samples are left for validation (45 before the purge"), "{message}");
 }
 
 #[test]

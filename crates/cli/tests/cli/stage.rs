@@ -220,6 +220,12 @@ pub(crate) fn dataset<T: hdf5::H5Type>(file: &Path, object: &str) -> (Vec<usize>
     (dataset.shape(), dataset.read_raw().unwrap())
 }
 
+/// A CSV of predictions without the columns of targets, which come last.
+pub(crate) fn without_targets(csv: &str) -> String {
+    let targets = csv.lines().next().unwrap().split(',').filter(|name| name.starts_with("target")).count();
+    csv.lines().flat_map(|line| [line.rsplitn(targets + 1, ',').last().unwrap(), "\n"]).collect()
+}
+
 /// The bits of each number, which tell 0 from -0 and NaN from NaN.
 pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()

@@ -180,7 +180,7 @@ impl Division {
         let first_unknown = (0..times.len()).filter(|&n| label_end_ns[n] == UNKNOWN_END).min_by_key(|&n| times[n]);
         if let Some(first) = first_unknown.filter(|_| self.split(times, if_known).is_ok()) {
             return error.context(format!(
-                "data.purge is auto, and labels end beyond the last sample of their instrument, from {} on, which may be at any time: write \
+                "data.purge is auto, and labels end beyond the last sample of their instrument, from {} on, which may be at any time; write \
                  f[\"samples/label_end_time\"] with h5py, int64 [N], ns since 1970 UTC, or give data.purge a time",
                 if source.has_times() { utc(times[first]) } else { format!("sample {first}") }
             ));
@@ -192,7 +192,7 @@ impl Division {
         let known = times.iter().zip(window_start_ns).filter(|(_, reach)| **reach > i64::MIN);
         let longest_ns = known.map(|(time, reach)| time - reach).max().unwrap_or(0);
         error.context(format!(
-            "data.purge is auto, and samples reach back up to {:.1} days: their windows, and what features of the windows' first bars look back at",
+            "data.purge is auto, and samples reach back up to {:.1} days (their windows, and what features of the windows' first bars look back at)",
             longest_ns as f64 / DAY_NS
         ))
     }

@@ -113,7 +113,13 @@ impl<'a> Errors<'a> {
         let named = |name: &'a str| {
             Some((name, self.measured(|evaluation| evaluation["baselines"][name].pointer(measure.pointer))?))
         };
-        if self.model(measure).is_some() { self.names().filter_map(named).collect() } else { Vec::new() }
+        // No change is no sign, be it right or wrong.
+        let is_meant = |name: &&str| measure.key != "direction_accuracy" || *name != "no_change";
+        if self.model(measure).is_some() {
+            self.names().filter(is_meant).filter_map(named).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// The root mean square errors by horizon, from 1: the model's, or those of a baseline.

@@ -13,6 +13,7 @@ use megabatch_atomic_file as atomic_file;
 use serde_json::{Value, json};
 
 use crate::command_report::CommandReport;
+use crate::config::training;
 use crate::error::{Error, Result};
 use crate::evaluate::folds::FoldPlan;
 use crate::host::Host;
@@ -194,7 +195,13 @@ impl Side {
         let run = RunFolder::open(folder)?;
         let config = run.config(&[])?;
         let plan = FoldPlan::from_config(&config)?.filter(|_| run.fold(0).has_begun());
-        let settings = config.settings().map(|(key, text)| (key.path, text.to_owned())).collect();
+        let mut settings: BTreeMap<&'static str, String> =
+            config.settings().map(|(key, text)| (key.path, text.to_owned())).collect();
+        // The folds of a run have the loss that `auto` stands for.
+        if plan.is_some() {
+            let fold = run.fold(0).config(&[])?;
+            settings.insert(training::LOSS.key.path, fold.text(&training::LOSS.key).to_owned());
+        }
         let (evaluations, folds) = match plan {
             Some(plan) => {
                 let summary = read_json(&plan.file(&run));

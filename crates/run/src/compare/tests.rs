@@ -61,6 +61,8 @@ fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
     assert_eq!(cells(&comparison, "RMSE"), ["-", "3.000"]);
     assert_eq!(cells(&comparison, "  no change"), ["-", "7.500"]);
     assert_eq!(cells(&comparison, "signs predicted"), ["-", "50.0 %"]);
+    let no_change = comparison.results_table().rows.into_iter().filter(|row| row[0] == "  no change").count();
+    assert_eq!(no_change, 2, "it has an RMSE and an MAE, and predicts no sign");
     assert_eq!(cells(&comparison, "samples/s in steps"), ["20", "20"]);
     assert_eq!(cells(&comparison, "time"), ["1.50 s", "1.50 s"]);
     assert_eq!(cells(&comparison, "  forward"), ["500 ms (33.3 %)"; 2]);

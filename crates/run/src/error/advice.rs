@@ -36,7 +36,9 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::BadRow { .. } => {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }
-        BarsError::UnknownFormat { .. } => "among other files, `--on-error skip` leaves such a one out and names it",
+        BarsError::UnknownFormat { .. } | BarsError::NoRows { .. } | BarsError::Unsorted { .. } => {
+            "among other files, `--on-error skip` leaves such a one out and names it"
+        }
         BarsError::Ticks { .. } => "`megabatch ticks` makes bars of them",
         BarsError::Tick(error) => return tick_advice(error),
         BarsError::Crossed { .. } => "`--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",

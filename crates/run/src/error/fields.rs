@@ -113,6 +113,7 @@ fn bars_fields(error: &BarsError) -> Fields {
         | BarsError::Ticks { path: file, .. }
         | BarsError::Tick(TickError::UnknownFormat { path: file, .. } | TickError::Bars { path: file, .. })
         | BarsError::Columns { path: file, .. }
+        | BarsError::Unsorted { path: file, .. }
         | BarsError::NoRows { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
         _ => Vec::new(),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use megabatch_bars::{
     RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, Universe, estimated_rows, folders_with_bars, listed,
+    named_pair,
 };
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
@@ -43,7 +44,7 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     let unread: Vec<String> =
         [&recipe.bars, &recipe.bid, &recipe.ask].into_iter().flatten().filter_map(|path| unread(path)).collect();
     let recipe = recipe.clone().with_files_of_folders()?;
-    unread.iter().for_each(|note| host.observer.note(note));
+    unread.iter().chain(&other_pair(&recipe)).for_each(|note| host.observer.note(note));
     output::check(out, &recipe.files())?;
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;
@@ -66,6 +67,20 @@ fn unread(path: &Path) -> Option<String> {
         path.display(),
         listed(&names)
     ))
+}
+
+/// A note on files whose names have another currency pair than the one that was stated.
+fn other_pair(recipe: &Recipe) -> Option<String> {
+    let stated = recipe.symbol.as_ref()?;
+    let pair = named_pair(Path::new(stated))?;
+    let files = recipe.files().into_iter().filter_map(|file| Some((file, named_pair(file)?)));
+    let others: Vec<(&Path, String)> = files.filter(|(_, named)| *named != pair).collect();
+    let (file, named) = others.first()?;
+    let more = match others.len() - 1 {
+        0 => String::new(),
+        more => format!(", and so are the bars of {}", plural(more, "other file")),
+    };
+    Some(format!("{} is named after {named}, and its bars are taken for those of {stated}{more}", file.display()))
 }
 
 /// Calls `work` with the folder of parsed bars beside `out`. The folder is removed unless the host

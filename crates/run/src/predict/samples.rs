@@ -156,7 +156,7 @@ pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
 }
 
 /// Predicts samples and writes them to `out`: `.h5`, with a dataset `predictions` `[n, K]` and one
-/// for each name, or `.csv`.
+/// for each name, or `.csv`, with the targets beside them.
 ///
 /// # Errors
 /// The errors of [`predict`], and a usage error for an output that cannot be written.
@@ -172,7 +172,7 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
     let numbers: Vec<i64> = predicted.samples.iter().map(|sample| sample as i64).collect();
     let predictions = predicted.predictions(&numbers);
     match format {
-        Format::Csv => atomic_file::write(out, to_csv(&predictions).as_bytes())?,
+        Format::Csv => atomic_file::write(out, to_csv(&predictions, &predicted.targets).as_bytes())?,
         Format::Hdf5 => write_predictions(out, &predictions)?,
     }
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
@@ -449,9 +449,11 @@ fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec
 }
 
 /// One line for each sample: its index, time and instrument if known, a column for each horizon,
-/// then named columns.
-fn to_csv(predictions: &Predictions<'_>) -> String {
+/// then named columns, and last the `targets` `[n, targets]`, unless none of them is known.
+fn to_csv(predictions: &Predictions<'_>, targets: &[f32]) -> String {
     let Predictions { samples, values, named, horizons, sample_times, instruments } = *predictions;
+    let targets: &[f32] = if targets.iter().all(|target| target.is_nan()) { &[] } else { targets };
+    let target_columns = targets.len() / samples.len().max(1);
     let mut csv = "sample".to_owned();
     if sample_times.is_some() {
         csv.push_str(",time");
@@ -471,6 +473,7 @@ fn to_csv(predictions: &Predictions<'_>) -> String {
     for ((name, _), columns) in named.iter().zip(&columns) {
         columns.iter().for_each(|k| csv.push_str(&format!(",h{}_{name}", k + 1)));
     }
+    (1..=target_columns).for_each(|target| csv.push_str(&format!(",target{target}")));
     csv.push('\n');
     for (k, row) in values.chunks_exact(horizons).enumerate() {
         csv.push_str(&samples[k].to_string());
@@ -486,7 +489,8 @@ fn to_csv(predictions: &Predictions<'_>) -> String {
             columns.iter().map(|at| values[k * horizons + at]).collect::<Vec<f32>>()
         };
         let all = named.iter().zip(&columns).flat_map(|((_, values), columns)| picked(values, columns));
-        row.iter().copied().chain(all).for_each(|value| csv.push_str(&format!(",{value}")));
+        let known = &targets[k * target_columns..][..target_columns];
+        row.iter().copied().chain(all).chain(known.iter().copied()).for_each(|x| csv.push_str(&format!(",{x}")));
         csv.push('\n');
     }
     csv
@@ -518,15 +522,21 @@ mod tests {
             instruments: None,
         };
         assert_eq!(
-            to_csv(&predictions),
+            to_csv(&predictions, &[]),
             "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n12,1970-01-01T00:01:00Z,0.25,3\n"
         );
         let untimed = Predictions { samples: &[0, 1], sample_times: None, ..predictions };
-        assert_eq!(to_csv(&untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
+        assert_eq!(to_csv(&untimed, &[]), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
+        // Targets come last, and not at all where none is known.
+        assert_eq!(to_csv(&untimed, &[f32::NAN; 4]), to_csv(&untimed, &[]));
+        assert_eq!(
+            to_csv(&untimed, &[f32::NAN, 7.0, 8.0, -9.5]),
+            "sample,h1,h2,target1,target2\n0,1.5,-2,NaN,7\n1,0.25,3,8,-9.5\n"
+        );
         let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
         let instruments = Some(SampleInstruments { names: &names, name_indices: &[1, 0] });
         assert_eq!(
-            to_csv(&Predictions { instruments, ..untimed }),
+            to_csv(&Predictions { instruments, ..untimed }, &[]),
             "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
         );
     }
@@ -574,7 +584,7 @@ mod tests {
         let predictions =
             Predictions { samples, values: &values, named: &named, horizons: 2, sample_times, instruments };
         assert_eq!(
-            to_csv(&predictions),
+            to_csv(&predictions, &[]),
             "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
         );
         for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {

@@ -32,7 +32,8 @@ impl RunFolder {
     /// A folder for a new run, which [`RunFolder::begin`] will make.
     ///
     /// # Errors
-    /// A usage failure where a run is there already: nothing is ever written over.
+    /// A usage failure where a run is there already, which is never written over, or other files
+    /// are.
     pub(crate) fn new(root: &Path) -> Result<Self> {
         let run = RunFolder { root: root.to_owned(), is_fold: false };
         let refuse = |reason: &str| Err(Error::usage(format!("{}: {reason}", root.display())));
@@ -56,8 +57,22 @@ impl RunFolder {
             (false, true) => refuse(
                 "holds a run that ended before its first checkpoint; --resume starts it again, or name another folder",
             ),
-            (false, false) => Ok(run),
+            (false, false) => match run.other_file() {
+                Some(name) => {
+                    refuse(&format!("holds no run, but other files, such as {name}; name a new or an empty folder"))
+                }
+                None => Ok(run),
+            },
         }
+    }
+
+    /// The first name in the folder that no run leaves there before its configuration. Hidden files
+    /// do not count.
+    fn other_file(&self) -> Option<String> {
+        let is_shortage = |name: &str| name.starts_with("oom-") && name.ends_with(".json");
+        let entries = self.root.read_dir().into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.starts_with('.') && !is_shortage(name)).min()
     }
 
     /// Locks the folder for this process until the lock is dropped. Makes it if it does not exist.
@@ -114,6 +129,14 @@ impl RunFolder {
     /// Its name counts from 1.
     pub(crate) fn fold(&self, fold: usize) -> RunFolder {
         RunFolder { root: self.root.join(format!("fold-{}", fold + 1)), is_fold: true }
+    }
+
+    /// The folder of the fold before this one, whether it is there or not; `None` for the first
+    /// fold, and for a run of one model.
+    pub(crate) fn fold_before(&self) -> Option<RunFolder> {
+        let number: usize = self.root.file_name()?.to_str()?.strip_prefix("fold-")?.parse().ok()?;
+        let before = number.checked_sub(1).filter(|&before| self.is_fold && before > 0)?;
+        Some(RunFolder { root: self.root.with_file_name(format!("fold-{before}")), is_fold: true })
     }
 
     /// True if it is the folder of one of several folds that are trained together.
@@ -277,6 +300,19 @@ mod tests {
         fs::create_dir(run.checkpoints()).unwrap();
         let error = RunFolder::new(run.root()).err().unwrap().to_string();
         assert!(error.contains("holds a run already; --resume"), "{error}");
+    }
+
+    /// `train --out` of a folder of somebody's files put a run among them.
+    #[test]
+    fn a_folder_of_other_files_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = || RunFolder::new(folder.path());
+        fs::write(folder.path().join(".hidden"), "").unwrap();
+        fs::write(run().unwrap().shortage_file(1), "").unwrap();
+        assert!(run().is_ok());
+        fs::write(folder.path().join("thesis.txt"), "").unwrap();
+        let error = run().err().unwrap().to_string();
+        assert!(error.contains("holds no run, but other files, such as thesis.txt; name a new"), "{error}");
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub(crate) struct Watch<'a> {
     memory: MemoryWatch<'a>,
     waiting: WaitWatch,
     losses: LossWatch,
+    /// Causes of lost time that the fold before has told.
+    told_causes: Vec<String>,
     loss_name: &'static str,
     gpu: Option<GpuWatch>,
     /// When the session began.
@@ -97,6 +99,7 @@ impl<'a> Watch<'a> {
             memory: MemoryWatch::new(setup, resume_point.step),
             waiting: WaitWatch::new(SampleStorage::new(&setup.data)),
             losses: LossWatch::new(setup.training.threads, cpu_seconds),
+            told_causes: lost_time_causes(folder.fold_before().as_ref())?,
             loss_name: loss_name(&setup.training),
             gpu,
             start: Instant::now(),
@@ -136,7 +139,7 @@ impl<'a> Watch<'a> {
         }
         for (metric, sentence) in self.warnings(event) {
             metric.iter().for_each(|metric| self.write(metric));
-            self.progress.note(&format!("warning: {sentence}"));
+            sentence.iter().for_each(|sentence| self.progress.note(&format!("warning: {sentence}")));
         }
         self.go_on()
     }
@@ -156,17 +159,22 @@ impl<'a> Watch<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Warnings after `event`: sentences, and their lines in the log.
-    fn warnings(&mut self, event: &Event<'_>) -> Vec<(Option<Value>, String)> {
+    /// Warnings after `event`: their lines in the log, and sentences for what is not told yet.
+    fn warnings(&mut self, event: &Event<'_>) -> Vec<(Option<Value>, Option<String>)> {
         let now = self.start.elapsed();
         let warnings = [
             self.waiting.see(event).map(|long| (long.metric(), long.sentence())),
             self.scaling.see(event).map(|collapse| (collapse.metric(), collapse.sentence())),
             self.memory.see(event).map(|leak| (leak.metric(), leak.sentence())),
         ];
-        let losses = self.losses.see(event, now).into_iter().map(|loss| (Some(loss.metric()), loss.sentence()));
-        let gpu = self.gpu.as_mut().and_then(|gpu| gpu.see(event, now)).map(|news| (news.metric(), news.sentence()));
-        let warnings = warnings.into_iter().flatten().map(|(metric, sentence)| (Some(metric), sentence));
+        let losses = self.losses.see(event, now).into_iter().map(|loss| {
+            let is_told = self.told_causes.iter().any(|cause| cause == loss.cause.name());
+            (Some(loss.metric()), (!is_told).then(|| loss.sentence()))
+        });
+        let losses: Vec<_> = losses.collect();
+        let gpu = self.gpu.as_mut().and_then(|gpu| gpu.see(event, now));
+        let gpu = gpu.map(|news| (news.metric(), Some(news.sentence())));
+        let warnings = warnings.into_iter().flatten().map(|(metric, sentence)| (Some(metric), Some(sentence)));
         warnings.chain(losses).chain(gpu).collect()
     }
 
@@ -239,6 +247,13 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// Causes of lost time in the log of a fold.
+fn lost_time_causes(fold: Option<&RunFolder>) -> Result<Vec<String>> {
+    let metrics = fold.map_or(Ok(Vec::new()), RunFolder::metrics)?;
+    let losses = metrics.iter().filter(|metric| metric["event"] == "lost_time");
+    Ok(losses.filter_map(|metric| metric["cause"].as_str()).map(str::to_owned).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use megabatch_trainer::StepEvent;
@@ -246,6 +261,20 @@ mod tests {
 
     use super::super::fixtures;
     use super::*;
+
+    /// A walk-forward run warned of idle threads once a fold.
+    #[test]
+    fn a_fold_knows_what_the_fold_before_has_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let [first, second, third] = [0, 1, 2].map(|fold| run.fold(fold));
+        std::fs::create_dir(first.root()).unwrap();
+        let lines = "{\"event\":\"step\",\"step\":1}\n{\"event\":\"lost_time\",\"step\":1,\"cause\":\"threads\"}\n";
+        std::fs::write(first.metrics_file(), lines).unwrap();
+        let told = |fold: &RunFolder| lost_time_causes(fold.fold_before().as_ref()).unwrap();
+        assert_eq!(told(&second), ["threads"]);
+        assert!([&run, &first, &third].into_iter().all(|fold| told(fold).is_empty()));
+    }
 
     #[test]
     fn a_step_is_written_as_its_event_is() {

@@ -65,6 +65,21 @@ const CASES: &[Case] = &[
         exit_code: DATA,
         says: &["EURUSD.csv: there are no bars: the file is empty"],
     },
+    // Only a file of unknown contents was told how to be passed over.
+    Case {
+        what: "an empty file in a folder",
+        given: |stage| {
+            std::fs::create_dir(stage.path("bars")).unwrap();
+            stage.succeeds("synth bars/EURUSD.csv --days 1");
+            stage.write("bars/GBPUSD.csv", "");
+        },
+        command: "ingest bars --out series.h5 --timeframes M1:4",
+        exit_code: DATA,
+        says: &[
+            "bars/GBPUSD.csv: there are no bars: the file is empty",
+            "; among other files, `--on-error skip` leaves such a one out and names it",
+        ],
+    },
     Case {
         what: "garbage",
         given: |stage| stage.write("EURUSD.csv", "time,open,high,low,close\nn/a,-,-,-,-\nn/a,-,-,-,-\n"),
@@ -120,7 +135,7 @@ const CASES: &[Case] = &[
         given: make_bars,
         command: "ingest bars.csv --out series.h5 --timeframes M1:4",
         exit_code: USAGE,
-        says: &["the pip size of `BARS` is not known", "`--target log_return`", "`--pip-size`"],
+        says: &["bars.csv: the pip size of `BARS` is not known", "`--target log_return`", "`--pip-size`"],
     },
     Case {
         what: "no pip size of several symbols",
@@ -130,7 +145,7 @@ const CASES: &[Case] = &[
         },
         command: "ingest GOLD.csv SILVER.csv --out series.h5 --timeframes M1:4",
         exit_code: USAGE,
-        says: &["the pip size of `GOLD`, `SILVER` is not known"],
+        says: &["GOLD.csv, SILVER.csv: the pip size of `GOLD`, `SILVER` is not known"],
     },
     Case {
         what: "a pip size of no symbol",

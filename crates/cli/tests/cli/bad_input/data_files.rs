@@ -23,11 +23,11 @@ const CASES: &[Case] = &[
         says: &["absent.h5: there is no such file"],
     },
     Case {
-        what: "a folder",
+        what: "an empty folder",
         given: |stage| fs::create_dir(stage.path("folder")).unwrap(),
         command: "inspect folder",
         exit_code: DATA,
-        says: &["folder: this is not a file"],
+        says: &["folder: a folder without data files; expected HDF5 files (.h5) or bars as text (.csv)"],
     },
     Case {
         what: "bars as HDF5",

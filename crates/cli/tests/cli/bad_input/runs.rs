@@ -45,6 +45,17 @@ const CASES: &[Case] = &[
         says: &["run: holds a run already; --resume goes on with it, or name another folder"],
     },
     Case {
+        what: "among other files",
+        given: |stage| {
+            make_series(stage);
+            fs::create_dir(stage.path("mine")).unwrap();
+            stage.write("mine/thesis.txt", "precious");
+        },
+        command: "train --data series.h5 --out mine",
+        exit_code: USAGE,
+        says: &["mine: holds no run, but other files, such as thesis.txt; name a new or an empty folder"],
+    },
+    Case {
         what: "imported over",
         given: |stage| {
             make_run(stage);

@@ -8,14 +8,14 @@ const CASES: &[Case] = &[
         given: make_series,
         command: "train --data series.h5 --out run --set data.split=[0.98,0.01,0.01]",
         exit_code: USAGE,
-        says: &["no samples are left for validation: 2 before the purge, 0 after it", "data.split"],
+        says: &["no samples are left for validation (2 before the purge, 0 after it)", "data.split"],
     },
     Case {
         what: "a purge longer than the data",
         given: make_series,
         command: "plan --data series.h5 --set data.purge=1d",
         exit_code: USAGE,
-        says: &["no samples are left for validation: 30 before the purge, 0 after it"],
+        says: &["no samples are left for validation (30 before the purge, 0 after it)"],
     },
     Case {
         what: "a time to purge in data without times",

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{BarSource, Bars, Error as BarsError, Excluded, ReadOptions, Recording, Universe, pip_size_of};
+use megabatch_bars::{
+    BarSource, Bars, Error as BarsError, Excluded, ReadOptions, Recording, Universe, listed, pip_size_of,
+};
 
 use super::Recipe;
 use super::lists::PipSizes;
@@ -67,15 +69,20 @@ impl Recipe {
         }
     }
 
-    /// Names all symbols whose pip is not known, rather than one at a time.
+    /// Names all symbols whose pip is not known, rather than one at a time, and the files whose
+    /// names they are taken from.
     fn require_known_sizes(&self, recordings: &[Recording]) -> Result<()> {
-        let has_none = |symbol: &&str| self.pip_size_of(symbol).is_err();
-        let symbols = recordings.iter().map(|recording| recording.symbol.as_str());
-        let unknown: Vec<&str> = symbols.filter(has_none).collect();
+        let has_none = |recording: &&Recording| self.pip_size_of(&recording.symbol).is_err();
+        let unknown: Vec<&Recording> = recordings.iter().filter(has_none).collect();
         if unknown.is_empty() {
             return Ok(());
         }
-        Err(BarsError::UnknownPipSize { symbol: unknown.join("`, `") }.into())
+        let symbols: Vec<&str> = unknown.iter().map(|recording| recording.symbol.as_str()).collect();
+        let error = Error::from(BarsError::UnknownPipSize { symbol: symbols.join("`, `") });
+        let files = unknown.iter().filter_map(|recording| recording.summary.files.first());
+        let names = files.filter_map(|file| file.path.file_name());
+        let names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        Err(if self.symbol.is_some() || names.is_empty() { error } else { error.context(listed(&names)) })
     }
 
     fn pip_size_of(&self, symbol: &str) -> Result<f64> {

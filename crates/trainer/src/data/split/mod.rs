@@ -192,9 +192,9 @@ mod tests {
     fn a_part_without_samples_is_an_error_with_both_counts() {
         let time: Vec<i64> = (0..100).collect();
         let error = split(&time, fractions(0.7, 0.15, 0.15), Purge::Duration(16)).unwrap_err().to_string();
-        assert!(error.starts_with("no samples are left for validation: 15 before the purge, 0 after it;"), "{error}");
+        assert!(error.starts_with("no samples are left for validation (15 before the purge, 0 after it);"), "{error}");
         let error = split(&[], fractions(1.0, 0.0, 0.0), Purge::Duration(0)).unwrap_err().to_string();
-        assert!(error.starts_with("no samples are left for training: 0 before the purge, 0 after it;"), "{error}");
+        assert!(error.starts_with("no samples are left for training (0 before the purge, 0 after it);"), "{error}");
         for wrong in [fractions(0.0, 0.5, 0.5), fractions(0.7, 0.1, 0.1), fractions(1.5, -0.5, 0.0)] {
             assert!(matches!(split(&time, wrong, Purge::Duration(0)), Err(Error::Setting { .. })));
         }

@@ -263,7 +263,7 @@ mod tests {
                 walk(3, expanding, 0.0),
                 0,
                 SHARES,
-                "no samples are left for validation: 10 before the purge, 0 after it;",
+                "no samples are left for validation (10 before the purge, 0 after it);",
             ),
         ] {
             let message = message(walk, fold, fractions);
