@@ -51,6 +51,17 @@ impl SpillFile {
         read_at(&self.0.file, bytes, offset)
     }
 
+    /// Number of bytes in the file.
+    pub(crate) fn end(&self) -> u64 {
+        self.0.end.load(Relaxed)
+    }
+
+    /// Drops the bytes from `end` on, while nobody else adds some.
+    pub(crate) fn truncate(&self, end: u64) -> Result<()> {
+        self.0.end.store(end, Relaxed);
+        self.0.file.set_len(end).map_err(failed(&self.0.folder, "truncate"))
+    }
+
     /// The folder of the file.
     pub(crate) fn folder(&self) -> &Path {
         &self.0.folder

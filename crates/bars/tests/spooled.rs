@@ -256,7 +256,7 @@ fn rows_of_several_symbols_are_those_that_the_whole_file_gives_each() {
         for path in [plain, packed] {
             for (on_error, format) in OnError::ALL.into_iter().zip([None, Some(FormatName::Iso), None]) {
                 let options = ReadOptions { on_error, format, ..ReadOptions::default() };
-                let mut rows = SymbolRows::in_folder(folder.path());
+                let mut rows = SymbolRows::in_folder(folder.path()).unwrap();
                 let symbols = rows.add(&path, &options, &go_on).unwrap();
                 assert_eq!(symbols, options.symbols_of(&path).unwrap());
                 assert!(symbols.len() >= 3 && rows.files().eq([path.as_path()]), "{symbols:?}");
@@ -280,7 +280,7 @@ fn a_file_of_several_symbols_is_read_once() {
         read_bytes.fetch_add(bytes, Ordering::Relaxed);
         ControlFlow::Continue(())
     };
-    let mut rows = SymbolRows::in_folder(folder.path());
+    let mut rows = SymbolRows::in_folder(folder.path()).unwrap();
     let symbols = rows.add(&path, &ReadOptions::default(), &count).unwrap();
     assert_eq!((symbols.len(), read_bytes.swap(0, Ordering::Relaxed)), (3, size));
     std::fs::remove_file(&path).unwrap();

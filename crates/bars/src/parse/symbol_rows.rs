@@ -36,13 +36,14 @@ const READ_BYTES: usize = 1 << 16;
 /// Rows of the files that have rows of several symbols, by symbol.
 ///
 /// To read `n` symbols from a file costs two passes over its text, whatever `n` is: one sorts the
-/// rows, and each symbol reads its own. Rows without a symbol are of all, and read by each. Beside
-/// a folder 128 MiB at most are in memory, and 16 bytes a symbol for each 64 MiB of text; the rest
-/// of the text, with 12 bytes a row, is in temporary files there. Gzip, zip, UTF-16 and Parquet are
-/// decoded once.
+/// rows, and each symbol reads its own. Rows without a symbol are of all, and read by each. Of the
+/// rows 128 MiB at most are in memory, beside some 200 bytes for each symbol of each file, and 16
+/// for each symbol and 64 MiB of text. A temporary file has the other rows, with 12 bytes more than
+/// their text each. Gzip, zip, UTF-16 and Parquet are decoded once.
 #[derive(Debug, Default)]
 pub struct SymbolRows {
-    folder: Option<PathBuf>,
+    /// File of the rows that are not in memory; all are if `None`.
+    spill: Option<SpillFile>,
     /// Bytes of rows in memory: of those of all files, and at most as many of the file that is
     /// sorted.
     bytes_max: usize,
@@ -56,9 +57,13 @@ impl SymbolRows {
         SymbolRows { bytes_max: MEMORY_BYTES_MAX, ..SymbolRows::default() }
     }
 
-    /// No rows. Those that memory should not hold go to temporary files in `folder`.
-    pub fn in_folder(folder: &Path) -> Self {
-        SymbolRows { folder: Some(folder.to_owned()), bytes_max: FOLDER_BYTES_MAX, ..SymbolRows::default() }
+    /// No rows. Those that memory should not hold go to a temporary file in `folder`.
+    ///
+    /// # Errors
+    /// [`Error::Spool`].
+    pub fn in_folder(folder: &Path) -> Result<Self> {
+        let spill = Some(SpillFile::create(folder)?);
+        Ok(SymbolRows { spill, bytes_max: FOLDER_BYTES_MAX, ..SymbolRows::default() })
     }
 
     /// The files whose rows are kept.
@@ -86,20 +91,24 @@ impl SymbolRows {
         if let Some(known) = self.files.get(path) {
             return Ok(known.symbols.clone());
         }
-        let split = match SplitFile::read(path, self.folder.as_deref(), self.bytes_max, observe) {
+        let end = self.spill.as_ref().map_or(0, SpillFile::end);
+        let split = match SplitFile::read(path, self.spill.clone(), self.bytes_max, observe) {
             Err(error @ (Error::Spool { .. } | Error::Interrupted)) => return Err(error),
             split => split.ok().flatten(),
         };
-        let Some(mut split) = split else { return Ok(Vec::new()) };
-        let symbols = split.symbols.clone();
-        if symbols.is_empty() || !split.is_whole {
-            return Ok(symbols);
+        let symbols = split.as_ref().map(|split| split.symbols.clone()).unwrap_or_default();
+        match split.filter(|_| !symbols.is_empty()) {
+            Some(mut split) => {
+                if self.bytes + split.bytes > self.bytes_max {
+                    split.spill()?;
+                }
+                if split.is_whole {
+                    self.bytes += split.bytes;
+                    self.files.insert(path.to_owned(), split);
+                }
+            }
+            None => self.spill.iter().try_for_each(|spill| spill.truncate(end))?,
         }
-        if self.bytes + split.bytes > self.bytes_max && !split.move_to_file(self.folder.as_deref())? {
-            return Ok(symbols);
-        }
-        self.bytes += split.bytes;
-        self.files.insert(path.to_owned(), split);
         Ok(symbols)
     }
 }
@@ -120,7 +129,7 @@ pub(crate) struct SplitFile {
     /// Bytes of rows in memory.
     bytes: usize,
     spill: Option<SpillFile>,
-    /// True if no row is missing.
+    /// False once the rows were dropped.
     is_whole: bool,
 }
 
@@ -129,7 +138,12 @@ static NO_ROWS: Part = Part { chunks: Vec::new(), tail: Vec::new() };
 
 impl SplitFile {
     /// Sorts the rows of a file after its first lines; `None` where no column has symbols.
-    fn read(path: &Path, folder: Option<&Path>, bytes_max: usize, observe: ObserveBytes<'_>) -> Result<Option<Self>> {
+    fn read(
+        path: &Path,
+        spill: Option<SpillFile>,
+        bytes_max: usize,
+        observe: ObserveBytes<'_>,
+    ) -> Result<Option<Self>> {
         let mut lines = TextLines::observed(path, observe)?;
         let head = lines.read_head()?;
         let format = RowFormat::detect(&head, None, None).ok();
@@ -142,7 +156,7 @@ impl SplitFile {
             parts: HashMap::new(),
             nameless: Part::default(),
             bytes: 0,
-            spill: None,
+            spill,
             is_whole: true,
         };
         let mut symbols = FileSymbols::default();
@@ -166,7 +180,7 @@ impl SplitFile {
                 split.keep(line, &text, symbol_in(&fields, &format));
             }
             if split.bytes > bytes_max {
-                split.move_to_file(folder)?;
+                split.spill()?;
             }
         }
         split.symbols = symbols.several();
@@ -194,24 +208,19 @@ impl SplitFile {
         (self.parts, self.nameless, self.bytes, self.is_whole) = (HashMap::new(), Part::default(), 0, false);
     }
 
-    /// Moves the rows in memory to a temporary file in `folder`; without one, drops them. True if
-    /// the rows are kept.
-    fn move_to_file(&mut self, folder: Option<&Path>) -> Result<bool> {
-        let Some(folder) = folder else {
+    /// Moves the rows in memory to the temporary file; without one, drops them.
+    fn spill(&mut self) -> Result<()> {
+        let Some(spill) = &self.spill else {
             self.give_up();
-            return Ok(false);
+            return Ok(());
         };
-        if self.spill.is_none() {
-            self.spill = Some(SpillFile::create(folder)?);
-        }
-        let Some(spill) = &self.spill else { return Ok(false) };
         for part in self.parts.values_mut().chain([&mut self.nameless]).filter(|part| !part.tail.is_empty()) {
             let rows = std::mem::take(&mut part.tail);
             let start = spill.append(&rows)?;
             part.chunks.push(start..start + rows.len() as u64);
         }
         self.bytes = 0;
-        Ok(true)
+        Ok(())
     }
 
     /// True if the rows of `symbol` are a part.
@@ -388,15 +397,16 @@ mod tests {
         let long = "D".repeat(70_000);
         let text = format!("{}2021-02-01,1,1,1,1,{long}", text());
         std::fs::write(&path, &text).unwrap();
-        let place = Some(folder.path().to_owned());
-        for (place, bytes_max) in [(None, usize::MAX), (place.clone(), usize::MAX), (place.clone(), 2_000), (place, 0)]
-        {
-            let mut rows = SymbolRows { folder: place, bytes_max, ..SymbolRows::default() };
+        let file = Some(SpillFile::create(folder.path()).unwrap());
+        for (spill, bytes_max) in [(None, usize::MAX), (file.clone(), usize::MAX), (file.clone(), 2_000), (file, 0)] {
+            let mut rows = SymbolRows { spill: spill.clone(), bytes_max, ..SymbolRows::default() };
+            let before = spill.as_ref().map_or(0, SpillFile::end);
             let mut symbols = rows.split(&path, GO_ON).unwrap();
             symbols.sort();
             assert_eq!(symbols, ["A", "B", "C", long.as_str()]);
             assert_eq!(rows.files().collect::<Vec<_>>(), [path.as_path()]);
-            assert_eq!(rows.file(&path).unwrap().spill.is_some(), bytes_max < usize::MAX);
+            let spilled = spill.as_ref().map_or(0, SpillFile::end) - before;
+            assert_eq!(spilled > 20_000, bytes_max < usize::MAX, "{spilled} bytes");
             for symbol in symbols {
                 let field = |line: &str| line.rsplit(',').next().unwrap().trim().replace('"', "");
                 let numbered = text.lines().enumerate().skip(64);
@@ -421,6 +431,9 @@ mod tests {
         };
         let (one, several) = (write("one.csv", &text().replace(['B', 'C'], "A")), write("several.csv", &text()));
         let mut rows = SymbolRows { bytes_max: 2_000, ..SymbolRows::default() };
+        let mut beside = SymbolRows { bytes_max: 2_000, ..SymbolRows::in_folder(folder.path()).unwrap() };
+        assert_eq!(beside.split(&one, GO_ON).unwrap(), Vec::<String>::new());
+        assert_eq!(beside.spill.unwrap().end(), 0);
         assert_eq!(rows.split(&several, GO_ON).unwrap().len(), 3);
         rows.bytes_max = usize::MAX;
         for path in [one, folder.path().join("missing.csv"), write("none.csv", "date,open,high,low,close\n")] {

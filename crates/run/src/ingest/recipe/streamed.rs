@@ -81,7 +81,7 @@ impl Recipe {
     /// is read, and its fingerprint taken, once for all of them.
     pub(crate) fn read_streamed(&self, folder: &SpoolFolder, host: &Host<'_>) -> Result<StreamedRecordings> {
         let options = self.read_options();
-        let mut rows = SymbolRows::in_folder(folder.path());
+        let mut rows = SymbolRows::in_folder(folder.path())?;
         let go_on = |_| match host.cancel.is_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
