@@ -38,13 +38,13 @@ pub use parse::lines::LINE_BYTES_MAX;
 pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
 pub use parse::symbol::{named_pair, pip_size_of};
 pub use parse::symbol_pattern::SymbolPattern;
+pub use parse::symbol_rows::SymbolRows;
 pub use place::ObserveBytes;
 pub use proof::functions::{FunctionProof, prove_functions};
 pub use proof::{Moment, Proof, prove_samples, prove_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
 pub use read::event_count::EventCount;
-pub use read::pair::read_pair_spooled;
 pub use read::summary::{BarCounts, FileSummary, PairSummary, ReadSummary};
 pub use read::universe::{
     SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, folders_with_bars, is_bar_file, read_all, usable,

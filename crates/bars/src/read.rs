@@ -26,6 +26,7 @@ use crate::parse::format_name::FormatName;
 use crate::parse::options::{Overlaps, ReadOptions, StampedAt};
 use crate::parse::own_zone::OwnZone;
 use crate::parse::symbol::timeframe_of;
+use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
 use crate::read::compared::ComparedFiles;
 use crate::read::joined::{RowLines, join_equal};
@@ -66,7 +67,7 @@ pub struct Recording {
 /// [`Error::UnknownBase`], [`Error::WrongBase`], [`Error::ShorterBars`]; [`Error::Overlap`],
 /// [`Error::UnlikeBars`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
-    read_in(paths, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
+    read_in(paths, options, &SymbolRows::default(), &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }
 
 /// The bars of one symbol in a file, and an account of how they were read.
@@ -95,7 +96,24 @@ pub fn read_spooled<P: AsRef<Path>>(
     spool: &Path,
     observe: ObserveBytes<'_>,
 ) -> Result<SpooledRecording> {
-    read_in(paths, options, &place_beside(spool, observe)?)?.spooled(spool)
+    SymbolRows::default().read_spooled(paths, options, spool, observe)
+}
+
+impl SymbolRows {
+    /// Reads as [`read_spooled`] does. The rows of the symbol that `options` state are taken from
+    /// here, where they are kept, and not from their file.
+    ///
+    /// # Errors
+    /// As [`read_spooled`].
+    pub fn read_spooled<P: AsRef<Path>>(
+        &self,
+        paths: &[P],
+        options: &ReadOptions,
+        spool: &Path,
+        observe: ObserveBytes<'_>,
+    ) -> Result<SpooledRecording> {
+        read_in(paths, options, self, &place_beside(spool, observe)?)?.spooled(spool)
+    }
 }
 
 /// Temporary files beside `spool`.
@@ -137,12 +155,13 @@ fn or_ticks(error: Error, path: &Path) -> Error {
 pub(crate) fn read_in<P: AsRef<Path>>(
     paths: &[P],
     options: &ReadOptions,
+    symbols: &SymbolRows,
     place: &ReadPlace<'_>,
 ) -> Result<StoredRecording> {
     let symbol = common_symbol(paths, options)?;
     let read_file = |path: &P| {
-        let mut source =
-            BarFile::read(path.as_ref(), options, place).map_err(|error| or_ticks(error, path.as_ref()))?;
+        let path = path.as_ref();
+        let mut source = BarFile::read(path, options, symbols, place).map_err(|error| or_ticks(error, path))?;
         if paths.len() > 1 {
             source.rows.seal()?;
         }
@@ -151,7 +170,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
-    let mut recording = read_sources(symbol, series_files, options, place)?;
+    let mut recording = read_sources(symbol, series_files, options, symbols, place)?;
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
         // Files that are compared need no further columns.
@@ -159,7 +178,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
         let own_options =
             ReadOptions { base: Some(timeframe), columns: Vec::new(), ..options.clone().without_targets() };
         let StoredRecording { bars, summary, .. } =
-            read_sources(recording.symbol.clone(), sources, &own_options, place)?;
+            read_sources(recording.symbol.clone(), sources, &own_options, symbols, place)?;
         let shorter = if timeframe > recording.bars.timeframe() { &recording.summary } else { &summary };
         let clock = shorter.files.first().and_then(|file| file.zone.as_ref());
         let compared = ComparedFiles::new(paths, &bars, &recording.bars, clock)?;
@@ -270,6 +289,7 @@ fn read_sources(
     symbol: String,
     sources: Vec<SpacedFile>,
     options: &ReadOptions,
+    symbols: &SymbolRows,
     place: &ReadPlace<'_>,
 ) -> Result<StoredRecording> {
     let mut spacings = Spacings::default();
@@ -307,7 +327,7 @@ fn read_sources(
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
-            join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, days, options, place })?
+            join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, days, options, symbols, place })?
         }
     };
     require_bars(&bars, &files)?;

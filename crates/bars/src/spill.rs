@@ -19,7 +19,7 @@ const TAIL_PAGES: usize = 16;
 /// Pages that are held of those in the file.
 const HELD_PAGES: usize = 16;
 
-/// A temporary file without a name, to which any number of lists add pages.
+/// A temporary file without a name, to which any number of lists add bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct SpillFile(Arc<Shared>);
 
@@ -36,20 +36,35 @@ impl SpillFile {
         Ok(SpillFile(Arc::new(Shared { folder: folder.to_owned(), file, end: AtomicU64::new(0) })))
     }
 
-    /// Writes words at the end, and returns their place.
-    fn append(&self, words: &[u64]) -> Result<u64> {
-        let bytes: &[u8] = bytemuck::cast_slice(words);
+    /// Writes bytes at the end, and returns their place.
+    pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64> {
         let offset = self.0.end.fetch_add(bytes.len() as u64, Relaxed);
-        self.write(offset, words)?;
+        self.write(offset, bytes)?;
         Ok(offset)
     }
 
-    fn write(&self, offset: u64, words: &[u64]) -> Result<()> {
-        write_at(&self.0.file, bytemuck::cast_slice(words), offset).map_err(failed(&self.0.folder, "write"))
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        write_at(&self.0.file, bytes, offset).map_err(failed(&self.0.folder, "write"))
     }
 
-    fn read(&self, offset: u64, words: &mut [u64]) -> io::Result<()> {
-        read_at(&self.0.file, bytemuck::cast_slice_mut(words), offset)
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        read_at(&self.0.file, bytes, offset)
+    }
+
+    /// Number of bytes in the file.
+    pub(crate) fn end(&self) -> u64 {
+        self.0.end.load(Relaxed)
+    }
+
+    /// Drops the bytes from `end` on, while nobody else adds some.
+    pub(crate) fn truncate(&self, end: u64) -> Result<()> {
+        self.0.end.store(end, Relaxed);
+        self.0.file.set_len(end).map_err(failed(&self.0.folder, "truncate"))
+    }
+
+    /// The folder of the file.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0.folder
     }
 }
 
@@ -124,7 +139,7 @@ impl Spilled {
     fn spill(&mut self, pages: usize) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let page = PAGE_RECORDS * self.words;
-        let first = file.append(&self.tail[..pages * page])?;
+        let first = file.append(bytemuck::cast_slice(&self.tail[..pages * page]))?;
         self.offsets.extend((0..pages).map(|k| first + (8 * k * page) as u64));
         self.tail.drain(..pages * page);
         Ok(())
@@ -156,7 +171,7 @@ impl Spilled {
         let freed = if pages.held.len() == HELD_PAGES { pages.held.pop() } else { None };
         let mut words = freed.map_or_else(|| vec![0; PAGE_RECORDS * self.words], |page| page.words);
         let file = self.file.as_ref().expect("pages lie in a file");
-        if let Err(error) = file.read(self.offsets[number], &mut words) {
+        if let Err(error) = file.read(self.offsets[number], bytemuck::cast_slice_mut(&mut words)) {
             words.fill(0);
             pages.failure.get_or_insert(error);
         }
@@ -174,7 +189,8 @@ impl Spilled {
         }
         let (number, within) = (place / PAGE_RECORDS, place % PAGE_RECORDS);
         let file = self.file.as_ref().expect("pages lie in a file");
-        file.write(self.offsets[number] + (8 * within * self.words) as u64, record)?;
+        let offset = self.offsets[number] + (8 * within * self.words) as u64;
+        file.write(offset, bytemuck::cast_slice(record))?;
         if let Some(page) = self.pages.get_mut().held.iter_mut().find(|page| page.number == number) {
             page.words[within * self.words..(within + 1) * self.words].copy_from_slice(record);
         }
@@ -189,7 +205,7 @@ impl Spilled {
     /// The first record that could not be read, if there was one.
     pub(crate) fn check(&self) -> Result<()> {
         match (self.pages.borrow_mut().failure.take(), &self.file) {
-            (Some(error), Some(SpillFile(shared))) => Err(failed(&shared.folder, "read")(error)),
+            (Some(error), Some(file)) => Err(failed(file.folder(), "read")(error)),
             _ => Ok(()),
         }
     }

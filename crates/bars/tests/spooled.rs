@@ -1,12 +1,16 @@
 //! Bars that are read into a file are those that are read into memory, with the same account.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use megabatch_bars::{
-    BarSource, Bars, Error, OnError, Prices, ReadOptions, Recording, Repeats, Result, RowError, SpooledRecording,
-    Timeframe, read, read_spooled,
+    BarSource, Bars, Error, FormatName, OnError, Prices, ReadOptions, Recording, Repeats, Result, RowError,
+    SpooledRecording, SymbolRows, Timeframe, read, read_spooled,
 };
 
 const ROWS: usize = 30_000;
@@ -185,5 +189,107 @@ fn reading_ends_where_its_observer_says_so() {
         };
         let stopped = read_spooled(&[&path], &ReadOptions::default(), &folder.path().join("spool"), &observe);
         assert!(matches!(stopped, Err(Error::Interrupted)));
+    }
+}
+
+/// Days of three symbols, with `name` around each symbol; the days are in turns, or the symbols one
+/// after the other.
+fn several_symbols(in_turns: bool, date: fn(usize, usize) -> String, name: &str) -> String {
+    let row = |symbol: usize, k: usize| {
+        let (low, name) = (10 + symbol * 100 + k, name.replace('_', ["A", "B", "BRK.B"][symbol]));
+        format!("{},{low}.5,{},{low},{low}.25,{},{name}\n", date(1 + k / 28, 1 + k % 28), low + 1, 100 + k % 7)
+    };
+    let rows: String = match in_turns {
+        true => (0..80).flat_map(|k| (0..3).map(move |symbol| (symbol, k))).map(|(symbol, k)| row(symbol, k)).collect(),
+        false => {
+            (0..3).flat_map(|symbol| (0..80).map(move |k| (symbol, k))).map(|(symbol, k)| row(symbol, k)).collect()
+        }
+    };
+    format!("date,open,high,low,close,volume,Name\n{rows}")
+}
+
+const ISO: fn(usize, usize) -> String = |month, day| format!("2021-{month:02}-{day:02}");
+const DAY_FIRST: fn(usize, usize) -> String = |month, day| format!("{day:02}/{month:02}/2021");
+/// No date shows which number is the day.
+const UNCLEAR: fn(usize, usize) -> String = |month, day| format!("{:02}/{month:02}/2021", day.min(12));
+
+/// The rows of each symbol, sorted while the file is read once, are those that the whole file gives
+/// it: bars, counts, line numbers and errors.
+#[test]
+fn rows_of_several_symbols_are_those_that_the_whole_file_gives_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = folder.path().join("spool");
+    let go_on = |_| ControlFlow::Continue(());
+    let mut texts = Vec::new();
+    for in_turns in [true, false] {
+        let plain = several_symbols(in_turns, ISO, "_");
+        let header = plain.lines().next().unwrap();
+        texts.extend([plain.replace('\n', "\r\n"), plain.trim_end().to_owned(), format!("# from a vendor\n\n{plain}")]);
+        texts.extend(["\"_\"", "\"_, Inc.\"", "  _ "].map(|name| several_symbols(in_turns, ISO, name)));
+        texts.extend([DAY_FIRST, UNCLEAR].map(|date| several_symbols(in_turns, date, "_")));
+        for defect in [
+            "2021-04-01,0,9,1,2,5,B",
+            "2021-04-01,x,y,z,x,5,B",
+            "2021-04-01,5,9,1,2,nan,A",
+            "2021-01-05,5,9,1,2,7,BRK.B",
+            "2021-04-01,5,4,6,5,7,A",
+            "2021-04-01,5,9,1,2,7,ZZZ",
+            "2021-04-01,x,y,z,x,7,ZZZ",
+            "2021-04-01,5,9,1,2,7,",
+            "2021-04-01,5,9,1,2",
+            "nonsense",
+            "",
+            header,
+            "date,open,low,high,close,volume,Name",
+        ] {
+            let mut lines: Vec<&str> = plain.lines().collect();
+            [200, 100, 70, 30].into_iter().for_each(|place| lines.insert(place, defect));
+            texts.push(lines.join("\n"));
+        }
+        texts.push(plain);
+    }
+    for text in &texts {
+        let plain = write(folder.path(), "all.csv", text);
+        let packed = folder.path().join("all.csv.gz");
+        let mut encoder = GzEncoder::new(std::fs::File::create(&packed).unwrap(), Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap();
+        for path in [plain, packed] {
+            for (on_error, format) in OnError::ALL.into_iter().zip([None, Some(FormatName::Iso), None]) {
+                let options = ReadOptions { on_error, format, ..ReadOptions::default() };
+                let mut rows = SymbolRows::in_folder(folder.path()).unwrap();
+                let symbols = rows.add(&path, &options, &go_on).unwrap();
+                assert_eq!(symbols, options.symbols_of(&path).unwrap());
+                assert!(symbols.len() >= 3 && rows.files().eq([path.as_path()]), "{symbols:?}");
+                for symbol in symbols {
+                    let own = ReadOptions { symbol: Some(symbol), ..options.clone() };
+                    check(read(&[&path], &own), rows.read_spooled(&[&path], &own, &spool, &go_on));
+                }
+            }
+        }
+    }
+}
+
+/// A file of several symbols was read twice for each of them.
+#[test]
+fn a_file_of_several_symbols_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "all.csv", &several_symbols(true, DAY_FIRST, "_"));
+    let size = path.metadata().unwrap().len();
+    let read_bytes = AtomicU64::new(0);
+    let count = |bytes| {
+        read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        ControlFlow::Continue(())
+    };
+    let mut rows = SymbolRows::in_folder(folder.path()).unwrap();
+    let symbols = rows.add(&path, &ReadOptions::default(), &count).unwrap();
+    assert_eq!((symbols.len(), read_bytes.swap(0, Ordering::Relaxed)), (3, size));
+    std::fs::remove_file(&path).unwrap();
+    for symbol in symbols {
+        let bytes = rows.bytes(&path, &symbol).unwrap();
+        assert!(bytes < size / 2, "{bytes} of {size} bytes");
+        let own = ReadOptions { symbol: Some(symbol), ..ReadOptions::default() };
+        let recording = rows.read_spooled(&[&path], &own, &folder.path().join("spool"), &count).unwrap();
+        assert_eq!((recording.bars.len(), read_bytes.swap(0, Ordering::Relaxed)), (80, bytes));
     }
 }

@@ -38,6 +38,7 @@ mod tests {
 
     use super::*;
     use crate::parse::options::ReadOptions;
+    use crate::parse::symbol_rows::SymbolRows;
     use crate::place::ReadPlace;
 
     /// Reads rows of price and spread; the spreads that come out, and whether there is a warning.
@@ -47,7 +48,8 @@ mod tests {
         for (minute, (price, spread)) in rows.iter().enumerate() {
             writeln!(file, "2018.06.01,00:{minute:02},{price},{price},{price},{price},1,0,{spread}").unwrap();
         }
-        let mut source = BarFile::read(file.path(), &ReadOptions::default(), &ReadPlace::MEMORY).unwrap();
+        let mut source =
+            BarFile::read(file.path(), &ReadOptions::default(), &SymbolRows::default(), &ReadPlace::MEMORY).unwrap();
         let warning = in_units_of_the_price(&mut source).unwrap();
         (source.rows.iter().map(|row| row.spread).collect(), warning.is_some())
     }

@@ -12,7 +12,7 @@ use crate::parse::date_order::order_of_dates;
 use crate::parse::digits::Digits;
 use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat};
-use crate::parse::header::StackedHeader;
+use crate::parse::header::{NumberedLine, StackedHeader};
 use crate::parse::ledger::RowLedger;
 use crate::parse::lines::{TextLines, text_of_line};
 use crate::parse::open_close::OpenClose;
@@ -23,6 +23,7 @@ use crate::parse::quiet::QuietTimes;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::{RowShape, RowStore};
 use crate::parse::symbol_column::{SymbolColumn, wanted_rows};
+use crate::parse::symbol_rows::{SplitFile, SymbolLines, SymbolRows};
 use crate::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
 
@@ -72,11 +73,15 @@ pub(crate) struct BarFile {
 }
 
 impl BarFile {
-    /// Reads a file, whose format is recognised or stated.
-    pub(crate) fn read(path: &Path, options: &ReadOptions, place: &ReadPlace<'_>) -> Result<Self> {
-        let mut lines = TextLines::observed(path, place.observe)?;
-        let head = lines.read_head()?;
-        let format = recognise(path, &head, options)?;
+    /// Reads a file, whose format is recognised or stated. The rows of one of several symbols are
+    /// taken from `symbols` where it has them.
+    pub(crate) fn read(
+        path: &Path,
+        options: &ReadOptions,
+        symbols: &SymbolRows,
+        place: &ReadPlace<'_>,
+    ) -> Result<Self> {
+        let FileText { head, format, mut rest, wanted_rows } = FileText::open(path, options, symbols, place)?;
         let mut source = BarFile {
             path: path.to_owned(),
             format,
@@ -106,7 +111,7 @@ impl BarFile {
             column_order: ColumnOrder::default(),
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
-            wanted_rows: wanted_rows(path, &format, &head, options.symbol.as_deref()),
+            wanted_rows,
             adjusted_column: AdjustedColumn::from_format(&format),
             assumed_volume: AssumedVolume::new(&format),
             stopped: None,
@@ -115,7 +120,7 @@ impl BarFile {
             source.add(*line, text)?;
         }
         let mut text = Vec::new();
-        while let Some(line) = lines.read_into(&mut text)? {
+        while let Some(line) = rest.read_into(&mut text)? {
             source.add(line, &text)?;
         }
         source.symbol_column.check(path, &source.header, &source.format)?;
@@ -311,13 +316,68 @@ pub(crate) fn symbols_of_columns(path: &Path) -> Vec<String> {
     StackedHeader::in_any(&head).map(|header| header.symbols).filter(|symbols| symbols.len() > 1).unwrap_or_default()
 }
 
-fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Result<RowFormat> {
-    let mut format = RowFormat::detect(head, options.format, options.symbol.as_deref())
-        .map_err(|unrecognised| unrecognised.into_error(path, head))?;
+/// The text of a file, and how to read it.
+struct FileText<'a> {
+    /// The first lines.
+    head: Vec<NumberedLine>,
+    format: RowFormat,
+    rest: RestOfLines<'a>,
+    /// The symbol whose rows are read, where the others' are passed over.
+    wanted_rows: Option<Vec<u8>>,
+}
+
+/// The lines after the first ones.
+enum RestOfLines<'a> {
+    /// All lines.
+    All(TextLines<'a>),
+    /// Lines that may be rows of one symbol.
+    Symbol(Box<SymbolLines<'a>>),
+}
+
+impl<'a> FileText<'a> {
+    /// Opens a file, or the rows of a symbol in `symbols` if the format is that by which they were
+    /// sorted.
+    fn open(path: &Path, options: &ReadOptions, symbols: &'a SymbolRows, place: &ReadPlace<'a>) -> Result<Self> {
+        let symbol = options.symbol.as_deref();
+        if let (Some(symbol), Some(split)) = (symbol, symbols.file(path))
+            && split.has(symbol)
+            && detect(path, &split.head, options)? == split.format
+        {
+            let head = split.head.clone();
+            let format = settled(path, split.format, options, Some(split))?;
+            let rest = RestOfLines::Symbol(Box::new(split.lines(symbol, place.observe)?));
+            return Ok(FileText { head, format, rest, wanted_rows: Some(symbol.as_bytes().to_vec()) });
+        }
+        let mut lines = TextLines::observed(path, place.observe)?;
+        let head = lines.read_head()?;
+        let format = settled(path, detect(path, &head, options)?, options, None)?;
+        let wanted_rows = wanted_rows(path, &format, &head, symbol);
+        Ok(FileText { head, format, rest: RestOfLines::All(lines), wanted_rows })
+    }
+}
+
+impl RestOfLines<'_> {
+    /// Puts the next line into `text`, and gives its number in the file; `None` after the last.
+    fn read_into(&mut self, text: &mut Vec<u8>) -> Result<Option<u64>> {
+        match self {
+            RestOfLines::All(lines) => lines.read_into(text),
+            RestOfLines::Symbol(lines) => lines.read_into(text),
+        }
+    }
+}
+
+fn detect(path: &Path, head: &[NumberedLine], options: &ReadOptions) -> Result<RowFormat> {
+    RowFormat::detect(head, options.format, options.symbol.as_deref())
+        .map_err(|unrecognised| unrecognised.into_error(path, head))
+}
+
+/// The format with the order of its dates and the prices that are read.
+fn settled(path: &Path, mut format: RowFormat, options: &ReadOptions, split: Option<&SplitFile>) -> Result<RowFormat> {
     if format.has_year_last() {
-        let order = match options.date_order {
-            Some(order) => order,
-            None => order_of_dates(path, &format)?,
+        let order = match (options.date_order, split) {
+            (Some(order), _) => order,
+            (None, Some(split)) => split.dates.order(path)?,
+            (None, None) => order_of_dates(path, &format)?,
         };
         format.style = DateStyle::YearLast(order);
     }

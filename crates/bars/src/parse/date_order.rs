@@ -16,33 +16,56 @@ use crate::time::timestamp::DateStyle;
 /// that is written so; a month that is a word leaves no doubt.
 pub(crate) fn order_of_dates(path: &Path, format: &RowFormat) -> Result<DateOrder> {
     let mut lines = TextLines::open(path)?;
-    let (mut text, mut example) = (Vec::new(), Vec::new());
-    // True once some date can only be read with the day, or the month, in front.
-    let (mut day_first, mut month_first) = (false, false);
-    while lines.read_into(&mut text)?.is_some() {
-        let fields = RowFields::split(&text, format.delimiter);
-        let Some(time) = fields.get(format.columns.time) else { continue };
-        if split_named_month(time).is_some() {
-            return Ok(DateOrder::DayFirst);
-        }
-        let Some(([first, second, _], separator, _)) = split_numbers(time) else { continue };
-        if separator == b'.' {
-            return Ok(DateOrder::DayFirst);
-        }
-        if example.is_empty() {
-            example.extend_from_slice(time);
-        }
-        day_first |= first > 12 && second <= 12;
-        month_first |= second > 12 && first <= 12;
+    let (mut text, mut evidence) = (Vec::new(), DateEvidence::default());
+    while !evidence.is_certain && lines.read_into(&mut text)?.is_some() {
+        evidence.add(&RowFields::split(&text, format.delimiter), format);
     }
-    match (day_first, month_first) {
-        (true, false) => Ok(DateOrder::DayFirst),
-        (false, true) => Ok(DateOrder::MonthFirst),
-        (both, _) => Err(Error::UnknownDateOrder {
-            path: path.to_owned(),
-            example: shortened(&example),
-            found: if both { "some dates have the day first and some the month" } else { "no day is above 12" },
-        }),
+    evidence.order(path)
+}
+
+/// Dates of a file, as far as they show the order of day and month.
+#[derive(Debug, Default)]
+pub(crate) struct DateEvidence {
+    /// True once a date leaves no doubt that the day is in front.
+    is_certain: bool,
+    /// True once some date can only be read with the day, or the month, in front.
+    day_first: bool,
+    month_first: bool,
+    /// The first date.
+    example: Vec<u8>,
+}
+
+impl DateEvidence {
+    /// Takes a line of the file into account, be it a row or not.
+    pub(crate) fn add(&mut self, fields: &RowFields<'_>, format: &RowFormat) {
+        let Some(time) = fields.get(format.columns.time).filter(|_| !self.is_certain) else { return };
+        if split_named_month(time).is_some() {
+            self.is_certain = true;
+            return;
+        }
+        let Some(([first, second, _], separator, _)) = split_numbers(time) else { return };
+        if separator == b'.' {
+            self.is_certain = true;
+            return;
+        }
+        if self.example.is_empty() {
+            self.example.extend_from_slice(time);
+        }
+        self.day_first |= first > 12 && second <= 12;
+        self.month_first |= second > 12 && first <= 12;
+    }
+
+    /// The one order in which all dates can be read.
+    pub(crate) fn order(&self, path: &Path) -> Result<DateOrder> {
+        match (self.is_certain, self.day_first, self.month_first) {
+            (true, ..) | (false, true, false) => Ok(DateOrder::DayFirst),
+            (false, false, true) => Ok(DateOrder::MonthFirst),
+            (false, both, _) => Err(Error::UnknownDateOrder {
+                path: path.to_owned(),
+                example: shortened(&self.example),
+                found: if both { "some dates have the day first and some the month" } else { "no day is above 12" },
+            }),
+        }
     }
 }
 

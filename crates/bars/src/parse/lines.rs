@@ -155,7 +155,8 @@ struct ObservedFile<'a> {
     observe: ObserveBytes<'a>,
 }
 
-fn is_stopped(error: &io::Error) -> bool {
+/// True for the error of a read that the observer ended.
+pub(crate) fn is_stopped(error: &io::Error) -> bool {
     error.get_ref().and_then(|cause| cause.downcast_ref::<Stopped>()).is_some()
 }
 

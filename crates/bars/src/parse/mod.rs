@@ -27,3 +27,4 @@ pub(crate) mod row_store;
 pub(crate) mod symbol;
 pub(crate) mod symbol_column;
 pub(crate) mod symbol_pattern;
+pub(crate) mod symbol_rows;

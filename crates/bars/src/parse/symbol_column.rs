@@ -7,12 +7,13 @@ use crate::error::column_fault::ColumnFault;
 use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
+use crate::parse::header::NumberedLine;
 use crate::parse::lines::TextLines;
 
 /// Most symbols that a message lists.
 const SYMBOLS_MAX: usize = 64;
 /// Most symbols of a file. A column with more is none of symbols.
-const SPLIT_MAX: usize = 1 << 16;
+pub(crate) const SPLIT_MAX: usize = 1 << 16;
 
 /// The symbols whose rows a file has, in the order of their first rows, if there are several. None
 /// for a file that cannot be read: reading its bars gives the error.
@@ -22,35 +23,53 @@ pub(crate) fn symbols_of_rows(path: &Path) -> Vec<String> {
         let format = RowFormat::detect(&head, None, None).ok();
         format.map_or(Ok(Vec::new()), |format| symbols_after(&format, &head, &mut lines))
     });
-    symbols.ok().filter(|symbols| symbols.len() > 1).unwrap_or_default()
+    symbols.unwrap_or_default()
 }
 
-fn symbols_after(format: &RowFormat, head: &[(u64, Vec<u8>)], lines: &mut TextLines<'_>) -> Result<Vec<String>> {
+fn symbols_after(format: &RowFormat, head: &[NumberedLine], lines: &mut TextLines<'_>) -> Result<Vec<String>> {
     if format.columns.symbol.is_none() {
         return Ok(Vec::new());
     }
-    let mut known = HashSet::new();
-    let (mut symbols, mut last) = (Vec::new(), Vec::new());
-    let mut add = |text: &[u8]| {
-        let fields = RowFields::split(text, format.delimiter);
-        // Neighbouring rows are often of one symbol.
-        let Some(found) = symbol_in(&fields, format).filter(|found| *found != last) else { return };
-        // A header that is repeated, or a line of words, names no symbol.
-        let close = format.columns.close;
-        let is_row = fields.number(close).is_some() || fields.get(close).is_some_and(<[u8]>::is_empty);
-        if is_row && known.len() <= SPLIT_MAX {
-            last = found.to_vec();
-            if known.insert(last.clone()) {
-                symbols.push(String::from_utf8_lossy(found).into_owned());
-            }
-        }
-    };
+    let mut symbols = FileSymbols::default();
+    let mut add = |text: &[u8]| symbols.add(&RowFields::split(text, format.delimiter), format);
     head.iter().filter(|(line, _)| Some(*line) > format.header_line).for_each(|(_, text)| add(text));
     let mut text = Vec::new();
     while lines.read_into(&mut text)?.is_some() {
         add(&text);
     }
-    Ok(if symbols.len() > SPLIT_MAX { Vec::new() } else { symbols })
+    Ok(symbols.several())
+}
+
+/// Symbols that the rows of a file name.
+#[derive(Default)]
+pub(crate) struct FileSymbols {
+    known: HashSet<Vec<u8>>,
+    /// The symbols in the order of their first rows.
+    names: Vec<String>,
+    /// The symbol of the last row.
+    last: Vec<u8>,
+}
+
+impl FileSymbols {
+    /// Takes a row into account.
+    pub(crate) fn add(&mut self, fields: &RowFields<'_>, format: &RowFormat) {
+        // Neighbouring rows are often of one symbol.
+        let Some(found) = symbol_in(fields, format).filter(|found| *found != self.last) else { return };
+        // A header that is repeated, or a line of words, names no symbol.
+        let close = format.columns.close;
+        let is_row = fields.number(close).is_some() || fields.get(close).is_some_and(<[u8]>::is_empty);
+        if is_row && self.known.len() <= SPLIT_MAX {
+            self.last = found.to_vec();
+            if self.known.insert(self.last.clone()) {
+                self.names.push(String::from_utf8_lossy(found).into_owned());
+            }
+        }
+    }
+
+    /// The symbols, if there are several and the column is one of symbols; else none.
+    pub(crate) fn several(self) -> Vec<String> {
+        if (2..=SPLIT_MAX).contains(&self.names.len()) { self.names } else { Vec::new() }
+    }
 }
 
 /// The symbol whose rows are read of a file that may have rows of several: `symbol`, if it is one
@@ -59,7 +78,7 @@ fn symbols_after(format: &RowFormat, head: &[(u64, Vec<u8>)], lines: &mut TextLi
 pub(crate) fn wanted_rows(
     path: &Path,
     format: &RowFormat,
-    head: &[(u64, Vec<u8>)],
+    head: &[NumberedLine],
     symbol: Option<&str>,
 ) -> Option<Vec<u8>> {
     let symbol = symbol.filter(|_| format.columns.symbol.is_some())?;
@@ -70,7 +89,7 @@ pub(crate) fn wanted_rows(
 }
 
 /// The symbol that a row names.
-fn symbol_in<'a>(fields: &RowFields<'a>, format: &RowFormat) -> Option<&'a [u8]> {
+pub(crate) fn symbol_in<'a>(fields: &RowFields<'a>, format: &RowFormat) -> Option<&'a [u8]> {
     fields.get(format.columns.symbol?).filter(|symbol| !symbol.is_empty())
 }
 

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::parse::bar_file::BarFile;
 use crate::parse::ledger::RowCount;
 use crate::parse::options::ReadOptions;
+use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{BarCursor, ReadPlace};
 use crate::read::compared::is_same;
 use crate::read::summary::FileSummary;
@@ -36,13 +37,14 @@ pub(super) struct RowLines<'a> {
     pub(super) stamp_delay_ns: i64,
     pub(super) days: SessionDays,
     pub(super) options: &'a ReadOptions,
+    pub(super) symbols: &'a SymbolRows,
     pub(super) place: &'a ReadPlace<'a>,
 }
 
 impl RowLines<'_> {
     /// Line of the bar of the `file`-th file that opens at `open_time`.
     fn line_of(&self, file: usize, summary: &FileSummary, open_time: i64) -> Result<u64> {
-        let mut source = BarFile::read(&summary.path, self.options, self.place)?;
+        let mut source = BarFile::read(&summary.path, self.options, self.symbols, self.place)?;
         settle_off_grid(&mut source, self.base)?;
         spread::in_units_of_the_price(&mut source)?;
         let (zone, repeats) = (&self.zones[file], self.options.repeats);

@@ -7,57 +7,61 @@ use crate::bars::Bar;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
+use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{BarCursor, BarSink, ObserveBytes};
 use crate::read::summary::{PairSummary, ReadSummary};
 use crate::read::{SpooledRecording, StoredRecording, place_beside, read_in};
 use crate::time::timestamp::display_utc;
 
-/// Reads the bars of one symbol from files of its bid and files of its ask, joins them by time, and
-/// leaves them in a new file at `spool`: see [`read_spooled`](crate::read_spooled).
-///
-/// Each price is the mean of both sides, the spread is ask less bid at the close, the volume the
-/// sum of both. (The mean of both highs is at or above the highest mean, and that of both lows at
-/// or below the lowest: when each side had its extreme is not recorded.) A bar of one side only is
-/// dropped and counted. Sides recorded apart cross now and then, when one was quoted before the
-/// other within the last second: such a bar is an error under [`OnError::Fail`], dropped under
-/// [`OnError::Skip`], and kept with a spread of zero under [`OnError::Repair`]. Sides that cross at
-/// more than half of the bars are in each other's place, and sides with the same prices throughout
-/// are one: both are always refused.
-///
-/// # Errors
-/// As [`read_spooled`](crate::read_spooled); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for
-/// sides that do not belong together; [`Error::Crossed`].
-pub fn read_pair_spooled<B: AsRef<Path>, A: AsRef<Path>>(
-    bid: &[B],
-    ask: &[A],
-    options: &ReadOptions,
-    spool: &Path,
-    observe: ObserveBytes<'_>,
-) -> Result<SpooledRecording> {
-    let place = &place_beside(spool, observe)?;
-    let (bids, asks) = (read_in(bid, options, place)?, read_in(ask, options, place)?);
-    refuse_strangers(&bids, &asks)?;
-    refuse_wrong_sides(&bids, &asks)?;
-    let mut sink = place.sink(bids.bars.timeframe(), 0)?;
-    let pair = join(&bids, &asks, options.on_error, &mut sink)?;
-    let bars = sink.finish()?;
-    if bars.is_empty() {
-        return Err(unlike(&bids, &asks, "not one bar of both opens at the same time and can be used"));
+impl SymbolRows {
+    /// Reads the bars of one symbol from files of its bid and files of its ask, joins them by time,
+    /// and leaves them in a new file at `spool`: see [`SymbolRows::read_spooled`].
+    ///
+    /// Each price is the mean of both sides, the spread is ask less bid at the close, the volume
+    /// the sum of both. (The mean of both highs is at or above the highest mean, and that of both
+    /// lows at or below the lowest: when each side had its extreme is not recorded.) A bar of one
+    /// side only is dropped and counted. Sides recorded apart cross now and then, when one was
+    /// quoted before the other within the last second: such a bar is an error under
+    /// [`OnError::Fail`], dropped under [`OnError::Skip`], and kept with a spread of zero under
+    /// [`OnError::Repair`]. Sides that cross at more than half of the bars are in each other's
+    /// place, and sides with the same prices throughout are one: both are always refused.
+    ///
+    /// # Errors
+    /// As [`SymbolRows::read_spooled`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for
+    /// sides that do not belong together; [`Error::Crossed`].
+    pub fn read_pair_spooled<B: AsRef<Path>, A: AsRef<Path>>(
+        &self,
+        bid: &[B],
+        ask: &[A],
+        options: &ReadOptions,
+        spool: &Path,
+        observe: ObserveBytes<'_>,
+    ) -> Result<SpooledRecording> {
+        let place = &place_beside(spool, observe)?;
+        let (bids, asks) = (read_in(bid, options, self, place)?, read_in(ask, options, self, place)?);
+        refuse_strangers(&bids, &asks)?;
+        refuse_wrong_sides(&bids, &asks)?;
+        let mut sink = place.sink(bids.bars.timeframe(), 0)?;
+        let pair = join(&bids, &asks, options.on_error, &mut sink)?;
+        let bars = sink.finish()?;
+        if bars.is_empty() {
+            return Err(unlike(&bids, &asks, "not one bar of both opens at the same time and can be used"));
+        }
+        let (symbol, mut files) = (bids.symbol, bids.summary.files);
+        files.extend(asks.summary.files);
+        // Jumps of either side are found again in their mean.
+        let is_of_a_side = |warning: &String| {
+            !bids.summary.jumps.iter().chain(&asks.summary.jumps).any(|jump| jump.to_string() == *warning)
+        };
+        let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_of_a_side).collect();
+        // Both sides share a clock, and doubts about it.
+        let ask_warnings: Vec<String> = asks.summary.warnings.into_iter().filter(is_of_a_side).collect();
+        warnings.extend(ask_warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
+        let compared = [bids.summary.compared, asks.summary.compared].concat();
+        let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
+        let summary = ReadSummary { compared, pair: Some(pair), ..summary };
+        StoredRecording { symbol, bars, summary }.spooled(spool)
     }
-    let (symbol, mut files) = (bids.symbol, bids.summary.files);
-    files.extend(asks.summary.files);
-    // Jumps of either side are found again in their mean.
-    let is_of_a_side = |warning: &String| {
-        !bids.summary.jumps.iter().chain(&asks.summary.jumps).any(|jump| jump.to_string() == *warning)
-    };
-    let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_of_a_side).collect();
-    // Both sides share a clock, and doubts about it.
-    let ask_warnings: Vec<String> = asks.summary.warnings.into_iter().filter(is_of_a_side).collect();
-    warnings.extend(ask_warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
-    let compared = [bids.summary.compared, asks.summary.compared].concat();
-    let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
-    let summary = ReadSummary { compared, pair: Some(pair), ..summary };
-    StoredRecording { symbol, bars, summary }.spooled(spool)
 }
 
 fn refuse_strangers(bids: &StoredRecording, asks: &StoredRecording) -> Result<()> {

@@ -13,7 +13,9 @@ use crate::parse::lines::TextLines;
 use crate::parse::options::ReadOptions;
 use crate::parse::symbol_column::symbols_of_rows;
 use crate::parse::symbol_pattern::{TABLE_ENDINGS, stem_of};
-use crate::read::{Recording, read};
+use crate::parse::symbol_rows::SymbolRows;
+use crate::place::{ObserveBytes, ReadPlace};
+use crate::read::{Recording, StoredRecording, read_in};
 
 /// The recordings of several symbols.
 #[derive(Debug, Default)]
@@ -47,26 +49,28 @@ impl Universe {
 }
 
 /// Reads the bars of several symbols, each from one or more files: one recording a symbol, in the
-/// order of their names.
+/// order of their names. A file with rows of several symbols is read [once](SymbolRows).
 ///
 /// Under [`OnError::Skip`] and [`OnError::Repair`] a symbol whose files cannot be used is excluded
 /// and named; under [`OnError::Fail`] all such symbols are named in one error. A file that cannot
 /// be opened is an error under all three.
 ///
 /// # Errors
-/// [`Error::NoFiles`], [`Error::UnlikeName`], [`Error::Open`]; those of [`read`] if one symbol
-/// cannot be used; [`Error::Several`] if several cannot. If no symbol is left, the error names all,
-/// under every [`OnError`].
+/// [`Error::NoFiles`], [`Error::UnlikeName`], [`Error::Open`]; those of
+/// [`read`](crate::read::read) if one symbol cannot be used; [`Error::Several`] if several cannot.
+/// If no symbol is left, the error names all, under every [`OnError`].
 pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Universe> {
     let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
+    let mut rows = SymbolRows::in_memory();
     for path in paths.iter().map(AsRef::as_ref) {
-        for symbol in options.symbols_of(path)? {
+        for symbol in rows.add(path, options, ReadPlace::MEMORY.observe)? {
             by_symbol.entry(symbol).or_default().push(path);
         }
     }
     let read = by_symbol.into_iter().map(|(symbol, paths)| {
         let own = ReadOptions { symbol: Some(symbol.clone()), ..options.clone() };
-        SymbolRead { read: read(&paths, &own), symbol }
+        let read = read_in(&paths, &own, &rows, &ReadPlace::MEMORY).map(StoredRecording::in_memory);
+        SymbolRead { read, symbol }
     });
     let UsableSymbols { recordings, excluded } = usable(read, options.on_error)?;
     Ok(Universe { recordings, excluded })
@@ -80,13 +84,31 @@ impl ReadOptions {
     /// # Errors
     /// [`Error::UnlikeName`] for a name that does not fit the pattern.
     pub fn symbols_of(&self, path: &Path) -> Result<Vec<String>> {
+        self.symbols_with(path, || Ok(symbols_of_rows(path)))
+    }
+
+    /// The symbols of a file, by those that its rows name.
+    fn symbols_with(&self, path: &Path, in_rows: impl FnOnce() -> Result<Vec<String>>) -> Result<Vec<String>> {
         if self.symbol.is_none() {
-            let named = [symbols_of_columns, symbols_of_rows].into_iter().map(|symbols_in| symbols_in(path));
-            if let Some(named) = named.into_iter().find(|named| !named.is_empty()) {
+            let in_columns = symbols_of_columns(path);
+            let named = if in_columns.is_empty() { in_rows()? } else { in_columns };
+            if !named.is_empty() {
                 return Ok(named);
             }
         }
         Ok(vec![self.symbol_of(path)?])
+    }
+}
+
+impl SymbolRows {
+    /// The symbols whose bars a file holds, as [`ReadOptions::symbols_of`] has them. If its rows
+    /// are of several symbols they are kept here. `observe` gets the number of bytes of every read
+    /// and may end the reading.
+    ///
+    /// # Errors
+    /// As [`ReadOptions::symbols_of`]; [`Error::Spool`] and [`Error::Interrupted`].
+    pub fn add(&mut self, path: &Path, options: &ReadOptions, observe: ObserveBytes<'_>) -> Result<Vec<String>> {
+        options.symbols_with(path, || self.split(path, observe))
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use megabatch_bars::{
     Bar, BarSource, Bars, Error, Excluded, Moment, Proof, ReadOptions, Recording, Result, Scalers, Scaling,
-    SeriesHeader, SeriesPiece, SeriesPlan, SeriesSpec, StreamedInstrument, Timeframe, TimeframeHeader, Window,
-    prove_samples, read_pair_spooled,
+    SeriesHeader, SeriesPiece, SeriesPlan, SeriesSpec, StreamedInstrument, SymbolRows, Timeframe, TimeframeHeader,
+    Window, prove_samples,
 };
 
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
@@ -241,7 +241,8 @@ pub(crate) fn broker_ahead_ns(time: i64) -> i64 {
 /// Reads bid and ask of one symbol.
 pub(crate) fn read_pair<P: AsRef<Path>>(bid: &[P], ask: &[P], options: &ReadOptions) -> Result<Recording> {
     let folder = tempfile::tempdir().unwrap();
-    let read = read_pair_spooled(bid, ask, options, &folder.path().join("bars"), &|_| ControlFlow::Continue(()))?;
+    let (spool, go_on) = (folder.path().join("bars"), |_| ControlFlow::Continue(()));
+    let read = SymbolRows::default().read_pair_spooled(bid, ask, options, &spool, &go_on)?;
     let mut bars = Bars::with_capacity(read.summary.base, 0);
     read.bars.read(0..read.bars.len(), &mut bars)?;
     Ok(Recording { symbol: read.symbol, bars, summary: read.summary })

@@ -81,8 +81,14 @@ impl Fingerprints {
         Fingerprints(known)
     }
 
-    fn get(&self, path: &Path) -> io::Result<String> {
+    /// The fingerprint of a file.
+    pub(crate) fn get(&self, path: &Path) -> io::Result<String> {
         self.0.get(path).map_or_else(|| fingerprint(path), |known| Ok(known.clone()))
+    }
+
+    /// Adds fingerprints.
+    pub(crate) fn extend(&mut self, known: BTreeMap<PathBuf, String>) {
+        self.0.extend(known);
     }
 }
 

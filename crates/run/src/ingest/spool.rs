@@ -20,7 +20,7 @@ use megabatch_bars::{BarSource as _, ReadOptions, ReadSummary, SpooledBars, Spoo
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::provenance::fingerprint;
+use super::provenance::{Fingerprints, fingerprint};
 use crate::error::{Context as _, Error, Result};
 
 /// Temporary bytes of a row with `columns` further columns while it is parsed, beside those of its
@@ -125,11 +125,13 @@ impl SpoolFolder {
         entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
-    /// The recording of `files` from an earlier process, or from `read`.
+    /// The recording of `files` from an earlier process, or from `read`. Fingerprints that are not
+    /// `known` are taken after that.
     pub(super) fn parsed(
         &self,
         files: &SymbolFiles,
         options: &ReadOptions,
+        known: &Fingerprints,
         read: impl FnOnce(&Path) -> megabatch_bars::Result<SpooledRecording>,
     ) -> Result<megabatch_bars::Result<Parsed>> {
         let key = key(files, options);
@@ -148,7 +150,7 @@ impl SpoolFolder {
         let mut fingerprints = BTreeMap::new();
         let compared = recording.summary.compared.iter().flat_map(|compared| &compared.paths);
         for path in recording.summary.files.iter().map(|file| &file.path).chain(compared) {
-            fingerprints.insert(path.clone(), fingerprint(path)?);
+            fingerprints.insert(path.clone(), known.get(path)?);
         }
         let kept = Entry {
             bars: recording.bars.len(),

@@ -11,7 +11,7 @@ use super::recipe::in_memory::{provenance, series_file};
 use super::*;
 use crate::adapters::series::Origin;
 use crate::error::{Kind, Result};
-use crate::host::{Cancel, Host};
+use crate::host::{Cancel, Host, Observer, Progress, Silent, Work};
 use crate::text::Duration;
 
 /// Writes the series of all bars in memory: the oracle.
@@ -279,6 +279,45 @@ fn rows_of_several_symbols_become_instruments() {
     assert_eq!(one["symbols"], serde_json::json!(["AAA", "BBB"]));
     assert_eq!((&one["samples"], &one["timeframes"]), (&two["samples"], &two["timeframes"]));
     check(folder.path(), "rows of two symbols", &recipe(vec![together]));
+}
+
+/// Bytes of the files that were to be read.
+#[derive(Default)]
+struct ReadBytes(AtomicU64);
+
+impl Observer for ReadBytes {
+    fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
+        if work.label == "read" {
+            self.0.fetch_add(work.total, Relaxed);
+        }
+        Box::new(Silent)
+    }
+
+    fn note(&self, _: &str) {}
+}
+
+/// A file of several symbols was read for each of them.
+#[test]
+fn a_file_of_several_symbols_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let row =
+        |k: usize| format!("2021-{:02}-{:02},1.25,1.75,1.0,1.5,{},S{}\n", 1 + k / 900, 1 + k % 900 / 30, k % 9, k % 30);
+    let text: String = (0..9 * 900).filter(|k| k % 900 < 28 * 30).map(row).collect();
+    let file = folder.path().join("all.csv");
+    fs::write(&file, format!("date,open,high,low,close,volume,Name\n{text}")).unwrap();
+    let recipe = Recipe {
+        bars: vec![file.clone()],
+        timeframes: windows("D1:5"),
+        features: FeatureList(vec![Feature::LogReturn]),
+        target: TargetKind::LogReturn,
+        ..Recipe::default()
+    };
+    let spool = super::spool::SpoolFolder::open(&folder.path().join("out.h5")).unwrap();
+    let observer = ReadBytes::default();
+    let read = recipe.read_streamed(&spool, &Host { observer: &observer, ..Host::silent() }).unwrap();
+    assert_eq!(read.bars.iter().map(megabatch_bars::BarSource::len).collect::<Vec<_>>(), [9 * 28; 30]);
+    let (bytes, size) = (observer.0.into_inner(), file.metadata().unwrap().len());
+    assert!(bytes < 2 * size, "{bytes} bytes of a file of {size}");
 }
 
 /// A share of which no month had closed ended the ingest of all, beside `--context`.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
-use crate::ingest::provenance::{Fingerprints, KeptScaler, bars_json, fingerprint};
+use crate::ingest::provenance::{Fingerprints, KeptScaler, bars_json};
 use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
 
@@ -44,14 +44,19 @@ pub(crate) fn provenance_json(
     }
     if !recordings.universe.excluded.is_empty() {
         let files = recipe.files_by_symbol();
-        let left_out = recordings.universe.excluded.iter().map(|left_out| left_out_json(&files, left_out));
+        let left_out = recordings.universe.excluded.iter();
+        let left_out = left_out.map(|left_out| left_out_json(&files, fingerprints, left_out));
         provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
     }
     Ok(provenance)
 }
 
-fn left_out_json(files: &BTreeMap<String, Vec<PathBuf>>, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
-    let file = |path: &PathBuf| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
+fn left_out_json(
+    files: &BTreeMap<String, Vec<PathBuf>>,
+    fingerprints: &Fingerprints,
+    Excluded { symbol, reason }: &Excluded,
+) -> io::Result<Value> {
+    let file = |path: &PathBuf| Ok(json!({ "file": shown(path), "xxh3_128": fingerprints.get(path)? }));
     let files = files.get(symbol).into_iter().flatten().map(file).collect::<io::Result<Value>>()?;
     Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
 }

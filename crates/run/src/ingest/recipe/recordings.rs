@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{
-    BarSource, Bars, Error as BarsError, Excluded, ReadOptions, Recording, Universe, listed, pip_size_of,
-};
+use megabatch_bars::{BarSource, Bars, Error as BarsError, Excluded, Recording, Universe, listed, pip_size_of};
 
 use super::Recipe;
 use super::lists::PipSizes;
@@ -53,7 +51,8 @@ impl Recipe {
     /// pattern of symbols, which reading them says.
     pub(crate) fn files_by_symbol(&self) -> BTreeMap<String, Vec<PathBuf>> {
         let files: Vec<PathBuf> = self.files().into_iter().map(Path::to_owned).collect();
-        by_symbol(&files, &self.read_options()).unwrap_or_default()
+        let options = self.read_options();
+        by_symbol(&files, |path| options.symbols_of(path)).unwrap_or_default()
     }
 
     /// Refuses a size for an unknown symbol: it is probably misspelled.
@@ -135,10 +134,14 @@ pub(super) fn common_times_warning(dropped: usize, all: usize) -> Option<String>
     })
 }
 
-pub(super) fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+/// The files of each symbol. `symbols_in` gives the symbols of a file.
+pub(super) fn by_symbol(
+    paths: &[PathBuf],
+    mut symbols_in: impl FnMut(&Path) -> megabatch_bars::Result<Vec<String>>,
+) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut by_symbol: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in paths {
-        for symbol in options.symbols_of(path)? {
+        for symbol in symbols_in(path)? {
             by_symbol.entry(symbol).or_default().push(path.clone());
         }
     }

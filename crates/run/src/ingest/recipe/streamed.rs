@@ -1,12 +1,11 @@
 //! The bars that a recipe reads, in files: see [`SpoolFolder`].
 
-use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
     BarSource, Bars, CommonSpool, OnError, ReadOptions, Recording, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
-    SpooledRecording, StreamedInstrument, SymbolRead, Universe, UsableSymbols, read_pair_spooled, read_spooled,
-    spool_common_times, usable,
+    SpooledRecording, StreamedInstrument, SymbolRead, SymbolRows, Universe, UsableSymbols, spool_common_times, usable,
 };
 use rayon::prelude::*;
 
@@ -14,7 +13,7 @@ use super::recordings::{Recordings, by_symbol, common_times_warning, one_sided};
 use super::{Calendar, Recipe};
 use crate::error::Result;
 use crate::host::Host;
-use crate::ingest::provenance::{Fingerprints, KeptScaler};
+use crate::ingest::provenance::{Fingerprints, KeptScaler, fingerprint};
 use crate::ingest::spool::{Parsed, SpoolFolder, SymbolFiles, allow_open_files};
 use crate::ingest::work::Pass;
 
@@ -78,25 +77,38 @@ pub(crate) fn fit(plan: &SeriesPlan<'_>, host: &Host<'_>) -> Result<SeriesHeader
 }
 
 impl Recipe {
-    /// Reads the bars into `folder`, several symbols at once.
+    /// Reads the bars into `folder`, several symbols at once. A file with rows of several symbols
+    /// is read, and its fingerprint taken, once for all of them.
     pub(crate) fn read_streamed(&self, folder: &SpoolFolder, host: &Host<'_>) -> Result<StreamedRecordings> {
         let options = self.read_options();
-        let groups = self.symbol_files(&options)?;
+        let mut rows = SymbolRows::in_folder(folder.path())?;
+        let go_on = |_| match host.cancel.is_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let groups = self.symbol_files(|path| rows.add(path, &options, &go_on))?;
+        let split = rows.files().map(|path| Ok((path.to_owned(), fingerprint(path)?)));
+        let fingerprints = Fingerprints::known(split.collect::<Result<_>>()?);
         let files_a_symbol = if self.calendar == Calendar::Common { 2 } else { 1 };
         allow_open_files(files_a_symbol * groups.len());
-        let size = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
-        let sizes: Vec<u64> = groups.iter().map(|files| files.bars.iter().chain(&files.ask).map(size).sum()).collect();
+        let size = |files: &SymbolFiles| -> u64 {
+            let whole = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
+            let read = |path: &PathBuf| rows.bytes(path, &files.symbol).unwrap_or_else(|| whole(path));
+            files.bars.iter().chain(&files.ask).map(read).sum()
+        };
+        let sizes: Vec<u64> = groups.iter().map(size).collect();
         let pass = Pass::begin(host, "read", "bytes", sizes.iter().sum());
+        let parsing = Parsing { options: &options, rows: &rows, fingerprints: &fingerprints };
         let together = groups.par_iter().zip(&sizes).with_max_len(1);
         let parsed = together.map(|(files, &size)| {
-            let parsed = parse(files, &options, folder, &pass)?;
+            let parsed = parsing.parse(files, folder, &pass)?;
             if parsed.as_ref().is_ok_and(|parsed| parsed.is_found) {
                 pass.skip(size);
             }
             Ok(SymbolRead { symbol: files.symbol.clone(), read: parsed })
         });
         let parsed = parsed.collect::<Result<Vec<_>>>()?;
-        drop(pass);
+        drop((pass, rows));
         let UsableSymbols { recordings: parsed, excluded } = match self.bid.is_empty() {
             true => usable(parsed, self.on_error)?,
             false => {
@@ -106,7 +118,7 @@ impl Recipe {
         };
         let mut universe = Universe::default();
         universe.excluded = excluded;
-        let (mut bars, mut fingerprints) = (Vec::new(), BTreeMap::new());
+        let (mut bars, mut fingerprints) = (Vec::new(), fingerprints);
         for Parsed { recording, fingerprints: own, .. } in parsed {
             let SpooledRecording { symbol, bars: spooled, summary } = recording;
             let none = Bars::with_capacity(summary.base, 0);
@@ -119,18 +131,21 @@ impl Recipe {
         }
         let sources: Vec<&dyn BarSource> = bars.iter().map(|bars| bars as &dyn BarSource).collect();
         let recordings = self.with_pip_sizes(universe, &sources)?;
-        Ok(StreamedRecordings { recordings, bars, fingerprints: Fingerprints::known(fingerprints) })
+        Ok(StreamedRecordings { recordings, bars, fingerprints })
     }
 
-    /// The files of each symbol, in the order of the symbols.
-    fn symbol_files(&self, options: &ReadOptions) -> Result<Vec<SymbolFiles>> {
+    /// The files of each symbol, in the order of the symbols. `symbols_in` gives those of a file.
+    fn symbol_files(
+        &self,
+        mut symbols_in: impl FnMut(&Path) -> megabatch_bars::Result<Vec<String>>,
+    ) -> Result<Vec<SymbolFiles>> {
         if self.bid.is_empty() {
             let files = |(symbol, bars)| SymbolFiles { symbol, bars, ask: Vec::new() };
-            return Ok(by_symbol(&self.bars, options)?.into_iter().map(files).collect());
+            return Ok(by_symbol(&self.bars, symbols_in)?.into_iter().map(files).collect());
         }
-        let mut asks = by_symbol(&self.ask, options)?;
+        let mut asks = by_symbol(&self.ask, &mut symbols_in)?;
         let mut groups = Vec::new();
-        for (symbol, bars) in by_symbol(&self.bid, options)? {
+        for (symbol, bars) in by_symbol(&self.bid, &mut symbols_in)? {
             let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
             groups.push(SymbolFiles { symbol, bars, ask });
         }
@@ -141,19 +156,29 @@ impl Recipe {
     }
 }
 
-fn parse(
-    files: &SymbolFiles,
-    options: &ReadOptions,
-    folder: &SpoolFolder,
-    pass: &Pass<'_>,
-) -> Result<megabatch_bars::Result<Parsed>> {
-    let observe = |bytes| pass.advance(bytes);
-    // A file may have columns of several symbols.
-    let options = &ReadOptions { symbol: Some(files.symbol.clone()), ..options.clone() };
-    folder.parsed(files, options, |path| match files.ask.is_empty() {
-        true => read_spooled(&files.bars, options, path, &observe),
-        false => read_pair_spooled(&files.bars, &files.ask, options, path, &observe),
-    })
+/// Parsing of the symbols, one or several at once.
+struct Parsing<'a> {
+    options: &'a ReadOptions,
+    rows: &'a SymbolRows,
+    /// Fingerprints of the files whose rows are in `rows`.
+    fingerprints: &'a Fingerprints,
+}
+
+impl Parsing<'_> {
+    fn parse(
+        &self,
+        files: &SymbolFiles,
+        folder: &SpoolFolder,
+        pass: &Pass<'_>,
+    ) -> Result<megabatch_bars::Result<Parsed>> {
+        let observe = |bytes| pass.advance(bytes);
+        // A file may have columns of several symbols.
+        let options = &ReadOptions { symbol: Some(files.symbol.clone()), ..self.options.clone() };
+        folder.parsed(files, options, self.fingerprints, |path| match files.ask.is_empty() {
+            true => self.rows.read_spooled(&files.bars, options, path, &observe),
+            false => self.rows.read_pair_spooled(&files.bars, &files.ask, options, path, &observe),
+        })
+    }
 }
 
 /// Drops the bars at times at which few instruments have one, and warns of them in the summaries.
