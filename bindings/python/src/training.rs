@@ -193,7 +193,19 @@ pub(crate) fn predict<'py>(
     let request = PredictRequest { run, data, samples, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, display);
     let predicted = host.run(py, |host| megabatch_run::predict::predict(&request, host))?.or_raise(py)?;
-    let Predicted { samples, values, named, horizons, targets, sample_times, instruments, step, notes, .. } = predicted;
+    let Predicted {
+        samples,
+        values,
+        named,
+        horizons,
+        targets,
+        true_classes,
+        sample_times,
+        instruments,
+        step,
+        notes,
+        ..
+    } = predicted;
     let answer = PyDict::new(py);
     answer.set_item("samples", index_bytes(py, samples.iter()))?;
     answer.set_item("values", bytes_of(py, &values))?;
@@ -201,6 +213,7 @@ pub(crate) fn predict<'py>(
     answer.set_item("named", named)?;
     answer.set_item("horizons", horizons)?;
     answer.set_item("targets", bytes_of(py, &targets))?;
+    answer.set_item("true_classes", true_classes.map(|classes| bytes_of(py, &classes)))?;
     answer.set_item("times", sample_times.map(|times| bytes_of(py, &times)))?;
     let instruments =
         instruments.map(|InstrumentsOfSamples { names, name_indices }| (names, bytes_of(py, &name_indices)));

@@ -341,6 +341,21 @@ class Training(InFolder):
         again = mb.load_run(run.path)
         self.assertEqual(again.evaluate().facts["rmse"], evaluation.facts["rmse"])
 
+    def test_a_predicted_class_stands_beside_the_true_one(self) -> None:
+        run = self.run_of(max_steps=1, training={"loss": "cross_entropy", "thresholds": [-0.5, 0.5]})
+        predictions = run.predict(self.ds)
+        expected = np.searchsorted([-0.5, 0.5], predictions.targets, side="left").astype(np.float32)
+        np.testing.assert_array_equal(predictions.true_classes, expected)
+        frame = predictions.to_pandas()
+        self.assertEqual(list(frame.columns)[-4:], ["target1", "target2", "target1_value", "target2_value"])
+        np.testing.assert_array_equal(frame[["target1", "target2"]], expected)
+        np.testing.assert_array_equal(frame[["target1_value", "target2_value"]], predictions.targets)
+        accuracy = (frame["h1"] == frame["target1"])[run.predict(part="test").samples].mean()
+        self.assertAlmostEqual(accuracy, run.evaluate().model["accuracy"][0], places=6)
+        chosen = run.predict(self.ds, samples=[3, 0])
+        np.testing.assert_array_equal(chosen.true_classes, expected[[3, 0]])
+        self.assertIsNone(self.run_of("numbers", max_steps=1).predict(self.ds).true_classes)
+
     def test_samples_are_chosen_by_number_or_by_mask(self) -> None:
         run = self.run_of(max_steps=1)
         mask = np.zeros(len(self.ds), bool)

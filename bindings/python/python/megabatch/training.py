@@ -729,7 +729,8 @@ class Report:
 @dataclasses.dataclass(frozen=True)
 class Predictions(Tabular):
     """Predictions of samples. As a table they have a row for each sample, with the columns of `megabatch predict`, and
-    the targets as `target1`, `target2` and so on."""
+    what they are held against as `target1`, `target2` and so on: the true classes, where thresholds make classes of the
+    targets, which are then `target1_value`, `target2_value` and so on; else the targets."""
 
     _times = ("time",)
 
@@ -741,6 +742,10 @@ class Predictions(Tabular):
     """Quantiles, or probabilities of classes, `[n, K]` each."""
     targets: npt.NDArray[np.float32]
     """`[n, targets]` what is predicted, as the data have it; NaN where it is not known."""
+    true_classes: npt.NDArray[np.float32] | None
+    """`[n, K]` class of each target beside the predicted one, NaN where it is not known, if thresholds or probabilities
+    make classes of the targets; `None` if `values` and `targets` are of one kind. Targets of tasks without thresholds
+    are as in `targets`."""
     times: npt.NDArray[np.datetime64] | None
     """`[n]` times of the samples, UTC, where the data have them."""
     instruments: list[str] | None
@@ -762,13 +767,14 @@ class Predictions(Tabular):
         samples = np.frombuffer(answer["samples"], dtype=np.int64)
         # Those that were chosen lie among samples that follow each other.
         own = slice(None) if chosen is None or np.array_equal(chosen, samples) else chosen - samples[0]
-        times = answer["times"]
+        times, classes = answer["times"], answer["true_classes"]
         names, of_sample = answer["instruments"] or (None, b"")
         return Predictions(
             samples=samples[own],
             values=values[own],
             named={name: rows(numbers)[own] for name, numbers in answer["named"]},
             targets=np.frombuffer(answer["targets"], dtype=np.float32).reshape(len(samples), -1)[own],
+            true_classes=None if classes is None else rows(classes)[own],
             times=None if times is None else np.frombuffer(times, dtype="datetime64[ns]")[own],
             instruments=None if names is None else [names[n] for n in np.frombuffer(of_sample, dtype=np.int32)[own]],
             folds=None,
@@ -781,11 +787,13 @@ class Predictions(Tabular):
         """The predictions of the folds' models, one after the other."""
         times = [fold.times for fold in folds if fold.times is not None]
         instruments = [fold.instruments for fold in folds if fold.instruments is not None]
+        classes = [fold.true_classes for fold in folds if fold.true_classes is not None]
         return Predictions(
             samples=np.concatenate([fold.samples for fold in folds]),
             values=np.concatenate([fold.values for fold in folds]),
             named={name: np.concatenate([fold.named[name] for fold in folds]) for name in folds[0].named},
             targets=np.concatenate([fold.targets for fold in folds]),
+            true_classes=np.concatenate(classes) if classes else None,
             times=np.concatenate(times) if times else None,
             instruments=[name for names in instruments for name in names] if instruments else None,
             folds=np.repeat(np.arange(1, len(folds) + 1), [len(fold) for fold in folds]),
@@ -821,8 +829,10 @@ class Predictions(Tabular):
         for name, table in {"": self.values, **self.named}.items():
             for horizon in range(table.shape[1]):
                 columns[f"h{horizon + 1}" + (f"_{name}" if name else "")] = table[:, horizon]
-        for target in range(self.targets.shape[1]):
-            columns[f"target{target + 1}"] = self.targets[:, target]
+        tables = {"": self.targets} if self.true_classes is None else {"": self.true_classes, "_value": self.targets}
+        for ending, table in tables.items():
+            for target in range(table.shape[1]):
+                columns[f"target{target + 1}{ending}"] = table[:, target]
         return columns
 
 

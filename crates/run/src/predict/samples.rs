@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use megabatch_atomic_file as atomic_file;
 use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictions};
 use megabatch_nn::graph::Graphs;
-use megabatch_nn::loss::{Group, Loss};
+use megabatch_nn::loss::{Classes, Group, Loss};
 use megabatch_nn::model::Readout;
 use megabatch_trainer::{SampleRanges, Selection};
 use serde_json::json;
@@ -110,6 +110,10 @@ pub struct Predicted {
     pub horizons: usize,
     /// `[n, targets]` what is predicted, in the units of the data; NaN where it is not known.
     pub targets: Vec<f32>,
+    /// `[n, K]` true class beside each predicted one, where classes are made of targets by
+    /// thresholds or are the most probable ones; NaN where it is not known. Targets that no
+    /// threshold divides stay as they are. `None` if `values` and `targets` are of one kind.
+    pub true_classes: Option<Vec<f32>>,
     /// `[n]` ns since 1970 UTC, where the data tell.
     pub sample_times: Option<Vec<i64>>,
     /// Instruments of the samples, where the data have several.
@@ -244,6 +248,7 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
         horizons: values.len() / count.max(1),
         values,
         named,
+        true_classes: true_classes(loss, &targets, horizons),
         targets,
         sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
         instruments: source.and_then(source_instruments),
@@ -365,6 +370,28 @@ fn group_values(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(
     (each(loss.point()), named)
 }
 
+/// [`Predicted::true_classes`] of `targets` targets a row.
+fn true_classes(loss: Loss, rows: &[f32], targets: usize) -> Option<Vec<f32>> {
+    if loss == Loss::CrossEntropy {
+        return Some(rows.chunks_exact(targets).map(most_probable).collect());
+    }
+    let groups = loss.groups(targets);
+    let has_thresholds = |group: &Group| matches!(group.loss, Loss::Classes(Classes::Thresholds(_)));
+    if !groups.iter().any(has_thresholds) {
+        return None;
+    }
+    let mut found = rows.to_vec();
+    for row in found.chunks_exact_mut(targets) {
+        for group in &groups {
+            let Loss::Classes(classes) = group.loss else { continue };
+            for target in &mut row[group.targets.clone()] {
+                *target = classes.index(f64::from(*target)).map_or(f32::NAN, |class| class as f32);
+            }
+        }
+    }
+    Some(found)
+}
+
 /// Rows to predict.
 enum Rows<'a> {
     /// Samples that stand alone, or graphs as wholes.
@@ -436,16 +463,26 @@ impl Format {
 
 fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     let mut named: Vec<_> = (0..count).map(|class| (format!("p{class}"), Vec::new())).collect();
-    let mut most_probable = Vec::with_capacity(outputs.len() / count);
+    let mut classes = Vec::with_capacity(outputs.len() / count);
     for logits in outputs.chunks_exact(count) {
-        let class = (1..count).fold(0, |most, c| if logits[c] > logits[most] { c } else { most });
-        // What was not predicted stays unknown.
-        most_probable.push(if logits[class].is_nan() { f32::NAN } else { class as f32 });
+        let class = first_largest(logits);
+        classes.push(most_probable(logits));
         let weights: Vec<f64> = logits.iter().map(|&y| f64::from(y - logits[class]).exp()).collect();
         let sum: f64 = weights.iter().sum();
         named.iter_mut().zip(weights).for_each(|((_, shares), weight)| shares.push((weight / sum) as f32));
     }
-    (most_probable, named)
+    (classes, named)
+}
+
+/// The first place of the largest number.
+fn first_largest(numbers: &[f32]) -> usize {
+    (1..numbers.len()).fold(0, |most, place| if numbers[place] > numbers[most] { place } else { most })
+}
+
+/// The most probable class by a number for each; what is not known stays NaN.
+fn most_probable(numbers: &[f32]) -> f32 {
+    let class = first_largest(numbers);
+    if numbers[class].is_nan() { f32::NAN } else { class as f32 }
 }
 
 /// One line for each sample: its index, time and instrument if known, a column for each horizon,
@@ -561,6 +598,23 @@ mod tests {
         assert!(values[2].is_nan() && values.len() == 3);
         assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
         assert!((named[0].1[0] - 0.25).abs() < 1e-6 && (named[1].1[0] - 0.75).abs() < 1e-6, "{named:?}");
+    }
+
+    /// `run.predict().to_pandas()` had the number of a class beside a target of 0.0012.
+    #[test]
+    fn a_predicted_class_has_the_true_one_beside_it() {
+        let nan = f32::NAN;
+        let thresholds = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.001, 0.001]).unwrap()));
+        let targets = [-0.5, 0.0012, 0.0, nan];
+        let found = true_classes(thresholds, &targets, 2).unwrap();
+        assert_eq!(found[..3], [0.0, 2.0, 1.0]);
+        assert!(found[3].is_nan(), "{found:?}");
+        let found = true_classes(Loss::CrossEntropy, &[0.0, 1.0, 1.0, 0.0, nan, nan], 2).unwrap();
+        assert_eq!(found[..2], [1.0, 0.0]);
+        assert!(found[2].is_nan() && found.len() == 3, "{found:?}");
+        for loss in [Loss::Mse, Loss::Classes(Classes::Labels(3))] {
+            assert_eq!(true_classes(loss, &[0.0, 2.0], 1), None, "{loss:?}");
+        }
     }
 
     #[test]
