@@ -361,15 +361,23 @@ class Training(InFolder):
         mask = np.zeros(len(self.ds), bool)
         mask[[3, 7, 20]] = True
         for data in (None, self.ds, self.ds.path):
-            for own in (mask, mask.tolist()):
-                np.testing.assert_array_equal(run.predict(data, samples=own).samples, [3, 7, 20])
+            for given in (mask, mask.tolist()):
+                np.testing.assert_array_equal(run.predict(data, samples=given).samples, [3, 7, 20])
         _, _, test = self.ds.split()
         first = np.arange(len(test)) < 2
-        np.testing.assert_array_equal(run.predict(test, samples=first).samples, test.indices[:2])
+        chosen: Any
+        for chosen in (first, [0, 1], range(2)):
+            np.testing.assert_array_equal(run.predict(test, samples=chosen).samples, test.indices[:2])
+        np.testing.assert_array_equal(run.predict(test, samples=len(test) - 1).samples, test.indices[-1:])
+        beyond = f"samples has {len(test)}, and the part test has {len(test)} of the 400 samples of .*: places count from 0 in the part"
+        with self.assertRaisesRegex(mb.ConfigError, beyond):
+            run.predict(test, samples=[0, len(test)])
+        with self.assertRaisesRegex(mb.ConfigError, "a mask with a value for each of the .* samples of .*, part test, found"):
+            run.predict(test, samples=first[1:])
         for one in (10, np.int32(10)):
             np.testing.assert_array_equal(run.predict(samples=one).samples, [10])
         for wrong, message in (
-            (mask[1:], f"a mask of 399 values: expected one for each of the 400 samples of {self.ds.path}"),
+            (mask[1:], f"a mask with a value for each of the 400 samples of {self.ds.path}, found one of shape 399"),
             ([1.5], r"samples is \[1.5\]: expected numbers of samples from 0 on"),
             ([-1], r"samples is \[-1\]: expected numbers of samples"),
             ("x", "samples is 'x': expected numbers of samples"),

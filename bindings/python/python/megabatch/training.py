@@ -498,8 +498,9 @@ class Run:
         progress: bool | None = None,
     ) -> Predictions:
         """Predictions of the samples of `data`, a dataset, a part of one or a path; by default of the data that the
-        run was trained on. `samples` chooses by their numbers in the file, or by a mask with a value for each sample of
-        `data`, and `part` those of `train`, `validation` or `test`, as training split them.
+        run was trained on. `samples` chooses among the samples of `data` by their places, counted from 0, or by a mask
+        with a value for each: `run.predict(test, samples=[0, 1])` predicts the first two of the part. `part` chooses
+        those of `train`, `validation` or `test`, as training split them.
 
         `samples="latest"` are those at the bars of a series after its last samples, whose targets lie ahead, numbered
         from 0.
@@ -530,17 +531,13 @@ class Run:
         return Predictions._of(_megabatch.predict(asked, bounds, part, is_latest, display(progress)), chosen)
 
     def _chosen(self, samples: _Samples, data: _Data) -> npt.NDArray[np.int64]:
-        """Numbers of samples in the file, which are given as such, as one number or as a mask."""
+        """Numbers in the file of samples that are given by their places in `data`, by one place or by a mask."""
         numbers = np.atleast_1d(np.asarray(samples))
         if numbers.dtype.kind == "b" and numbers.ndim == 1:
             whole = data if isinstance(data, Dataset) else Dataset(self._data_path(data, "predict") or "")
-            if len(numbers) != len(whole):
-                raise ConfigError(
-                    f"samples is a mask of {len(numbers)} values: expected one for each of the {len(whole)} samples of "
-                    f"{whole.path}" + (f", part {whole.part}" if whole.part else ""),
-                    key="samples",
-                )
-            chosen: npt.NDArray[np.int64] = whole.indices[numbers]
+            part = f", part {whole.part}" if whole.part else ""
+            masked = _arguments.mask_places(numbers, "samples", len(whole), f"samples of {whole.path}{part}")
+            chosen: npt.NDArray[np.int64] = whole.indices[masked]
             return chosen
         if numbers.ndim == 1 and len(numbers) > 2 and numbers.dtype.kind in "iu" and numbers.max() <= 1:
             raise ConfigError(
@@ -554,7 +551,16 @@ class Run:
                 f'value for each sample, or "latest"',
                 key="samples",
             )
-        return numbers.astype(np.int64)
+        places = numbers.astype(np.int64)
+        if not isinstance(data, Dataset) or data._indices is None:
+            return places
+        if places.size and places.max() >= len(data):
+            raise ConfigError(
+                f"samples has {places.max()}, and the part {data.part} has {len(data)} of the {data._native.units()} samples of "
+                f"{data.path}: places count from 0 in the part",
+                key="samples",
+            )
+        return data._indices[places]
 
     def weights(self, *, checkpoint: str = "best") -> dict[str, npt.NDArray[np.float32]]:
         """The weights by their names in PyTorch's module, see docs/reference/weights.md."""
