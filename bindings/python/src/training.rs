@@ -1,5 +1,6 @@
 //! Plans and runs.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use megabatch_run::config::SettingSources;
@@ -155,14 +156,18 @@ fn part_of(name: Option<&str>) -> PyResult<Option<Part>> {
 
 /// Errors of a model beside those of baselines.
 #[pyfunction]
-pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Named<Asked>, part: Option<&str>) -> PyResult<Told<'py>> {
+pub(crate) fn evaluate<'py>(
+    py: Python<'py>,
+    asked: Named<Asked>,
+    part: Option<&str>,
+    samples_max: Option<NonZeroUsize>,
+) -> PyResult<Told<'py>> {
     process::check(py)?;
     let Named(asked) = asked;
     let part = part_of(part)?;
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());
     let Asked { run, data, device, .. } = asked;
-    let samples_max = None;
     let request =
         EvaluateRequest { run, data, part, samples_max, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, None);

@@ -467,6 +467,7 @@ class Run:
         data: _Data = None,
         *,
         part: str | None = None,
+        samples: int | None = None,
         checkpoint: str = "best",
         int8: bool = False,
         changed_data: bool = False,
@@ -474,14 +475,19 @@ class Run:
         device: str = "auto",
     ) -> Evaluation:
         """Errors by horizon beside those of baselines, on the part that the model did not see: `train`, `validation`,
-        `test` or `all`. A part of a dataset names itself. Of a run of several folds, the errors of each."""
+        `test` or `all`. A part of a dataset names itself. Of a run of several folds, the errors of each.
+
+        `samples` is the most samples, or graphs, that are taken, evenly spaced: the errors are then estimates, with
+        `standard_errors`. By default all are."""
+        if samples is not None:
+            samples = _arguments.whole_number(samples, "samples", 1, "a whole number of samples")
         _require_one_part(data, part)
         if isinstance(data, Dataset) and data.part is not None:
             part = data.part
         _check_part(part)
         file = _path_of(data, "evaluate")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
-        text, facts = _megabatch.evaluate(asked, part)
+        text, facts = _megabatch.evaluate(asked, part, samples)
         return Evaluation(in_python(text), facts)
 
     def predict(
