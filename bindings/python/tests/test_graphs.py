@@ -564,7 +564,7 @@ class CrossSections(InFolder):
             self.assertEqual(facts["data"], self.graphs.facts["data"])
             self.assertEqual(path.read_bytes(), Path(self.graphs.path).read_bytes())
         by_symbol["BBB"].loc[7, "high"] = 0.001
-        with self.assertRaisesRegex(mb.DataError, "row 7 of the frame") as raised:
+        with self.assertRaisesRegex(mb.DataError, r"^row 7 of the frame \(BBB\): ") as raised:
             mb.graph.build(by_symbol, path, kind="correlation", lookback=15, k=2)
         self.assertEqual(raised.exception.fields["row"], 7)
 

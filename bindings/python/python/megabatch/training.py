@@ -971,7 +971,7 @@ class Follower:
             forecasts, refused = self._push(path.read_bytes())
         yield from forecasts
         if refused is not None:
-            raise by_symbol[0].with_row(refused, lines_before)
+            raise by_symbol[0].with_row(refused, str(refused.fields.get("file")), lines_before)
 
 
 def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
