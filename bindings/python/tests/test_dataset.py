@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import os
 import pathlib
 import pickle
 import pydoc
 import shutil
 import typing
+import unittest.mock
 
 import h5py
 import megabatch as mb
@@ -17,6 +19,23 @@ from shared import BARS, InFolder
 
 
 class Datasets(InFolder):
+    def test_paths_may_begin_at_home_and_be_patterns(self) -> None:
+        path = self.bars()
+        expected = mb.ingest(path, **BARS).fingerprint()
+        with unittest.mock.patch.dict(os.environ, {"HOME": str(self.folder)}):
+            for own in ("~/EURUSD.csv", pathlib.Path("~/EURUSD.csv"), ["~/EUR*.csv"], self.folder / "E?RUSD.csv"):
+                self.assertEqual(mb.ingest(own, **BARS).fingerprint(), expected, own)
+            mb.ingest(path, out="~/own.h5", **BARS)
+            self.assertEqual(mb.open("~/own.h5").path, self.folder / "own.h5")
+        mb.synth.bars(self.folder / "GBPUSD.csv", days=14, seed=1)
+        self.assertEqual(mb.ingest(self.folder / "*USD.csv", **BARS).instruments, ("EURUSD", "GBPUSD"))
+        with self.assertRaisesRegex(mb.DataError, r"none\*\.csv: no file matches this pattern$"):
+            mb.ingest([path, self.folder / "none*.csv"], **BARS)
+        # A file that is there is no pattern.
+        bracketed = self.folder / "EURUSD[1].csv"
+        shutil.copy(path, bracketed)
+        self.assertEqual(mb.ingest(bracketed, symbol="EURUSD", **BARS).fingerprint(), expected)
+
     def test_facts_are_those_of_the_file(self) -> None:
         ds = mb.ingest(self.bars(), out=self.folder / "series.h5", **BARS)
         with h5py.File(ds.path) as file:
