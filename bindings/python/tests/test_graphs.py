@@ -209,7 +209,8 @@ class Graphs(InFolder):
         np.testing.assert_array_equal(some.arrays([1])["x"], self.graphs[9].x)
         self.assertEqual(len(self.graphs[10:20][::2]), 5)
         np.testing.assert_array_equal(some.sizes[:, 0], [self.plain[number]["nodes"] for number in (4, 9, 2)])
-        with self.assertRaises(KeyError):
+        keys = some.keys
+        with self.assertRaisesRegex(KeyError, f"{self.graphs.keys[0]} is none of these 3 graphs of .*; they go from {keys[0]} to {keys[2]}"):
             some[self.graphs.keys[0]]
 
     def test_what_is_wrong_is_named(self) -> None:
@@ -225,7 +226,7 @@ class Graphs(InFolder):
             self.graphs.loader(4, **{"num_workers": 2})
         with self.assertRaises(IndexError):
             self.graphs[40]
-        with self.assertRaises(mb.MegabatchError):
+        with self.assertRaisesRegex(mb.ConfigError, f'there is no graph "no such graph"; the last is "{self.graphs.keys[-1]}"$'):
             self.graphs["no such graph"]
         with self.assertRaises(mb.MegabatchError):
             mb.graph.open(self.folder / "missing.mbg")

@@ -244,10 +244,15 @@ class Graphs(Sequence[Graph]):
         if isinstance(which, str):
             number = self._file.native.find(which)
             if number not in self._numbers:
-                raise KeyError(which)
+                raise KeyError(f"{which} is none of these {len(self)} graphs of {self.path}; {self._span()}")
             return number
         # An IndexError, by which a loop over a sequence ends.
         return int(self._numbers[which])
+
+    def _span(self) -> str:
+        """The first and the last key, in a message."""
+        keys = self.keys
+        return f"they go from {keys[0]} to {keys[-1]}" if keys else "there are none"
 
     def _key_of(self, time: datetime.date | np.datetime64) -> str:
         """The key that a time is: a day, or an instant where the graphs of a file are several a day."""
