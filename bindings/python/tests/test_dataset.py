@@ -10,6 +10,7 @@ import pydoc
 import shutil
 import typing
 import unittest.mock
+from collections.abc import Callable
 
 import h5py
 import megabatch as mb
@@ -19,6 +20,24 @@ from shared import BARS, InFolder
 
 
 class Datasets(InFolder):
+    def test_what_is_no_path_is_named(self) -> None:
+        array: typing.Any = np.zeros(3)
+        ds = self.series()
+        run = mb.train(ds, max_steps=1, model__hidden=4, out=self.folder / "run")
+        calls: list[tuple[Callable[[], object], str]] = [
+            (lambda: mb.open(array), "path is a ndarray: expected the path of a file of samples"),
+            (lambda: mb.ingest(self.bars(), out=array, **BARS), "out is a ndarray: expected the path of the file to write$"),
+            (lambda: mb.inspect(array), "data is a ndarray: expected a dataset or the path of a file$"),
+            (lambda: mb.convert(ds, array), "out is a ndarray: expected the path of the file to write$"),
+            (lambda: mb.train(ds, out=array), "out is a ndarray: expected the path of the run's folder$"),
+            (lambda: mb.load_run(array), "folder is a ndarray: expected the folder of a run"),
+            (lambda: run.predict(array), "data is a ndarray: expected a dataset or the path of one$"),
+            (lambda: run.export(array), "out is a ndarray: expected the path of the file to write, .onnx or .safetensors$"),
+        ]
+        for call, message in calls:
+            with self.assertRaisesRegex(mb.ConfigError, f"^{message}"):
+                call()
+
     def test_paths_may_begin_at_home_and_be_patterns(self) -> None:
         path = self.bars()
         expected = mb.ingest(path, **BARS).fingerprint()

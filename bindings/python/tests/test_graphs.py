@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 import unittest
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ class Items:
 
     def __getitem__(self, number: int) -> Any:
         return self.graphs.pyg(number)
+
+
+class HeteroData:
+    """A graph of several types, as PyTorch Geometric has it."""
 
 
 class Unknown:
@@ -380,6 +385,22 @@ class Graphs(InFolder):
         ):
             with self.assertRaisesRegex(error, text):
                 mb.graph.save(graphs, path)
+        listed: Any = [good]
+        array: Any = np.zeros(3)
+        hetero: Any = HeteroData()
+        calls: list[tuple[Callable[[], object], str]] = [
+            (lambda: mb.graph.save(path, listed), r"path a list: the arguments are exchanged; .* mb.graph.save\(graphs, '.*'\)$"),
+            (lambda: mb.graph.save(listed, array), "^path is a ndarray: expected the path of the file to write, .mbg$"),
+            (lambda: mb.graph.save([3], path), "^graph 0 is a int: expected a Data of PyTorch Geometric, or a dictionary"),
+            (lambda: mb.graph.save([hetero], path), r"^graph 0 is a HeteroData, .*: give graph.to_homogeneous\(\)"),
+            (lambda: mb.graph.save(hetero, path), "^graphs is a HeteroData, and .* nodes and edges of one type"),
+            (lambda: mb.graph.open(array), "^path is a ndarray: expected the path of a file of graphs, .mbg"),
+            (lambda: mb.graph.verify(array), "^path is a ndarray: expected the path of a file of graphs"),
+            (lambda: mb.graph.export(self.path, array), "^out is a ndarray: expected the path of the file or folder to write$"),
+        ]
+        for call, text in calls:
+            with self.assertRaisesRegex(mb.ConfigError, text):
+                call()
         self.assertFalse(path.exists())
         self.assertEqual(len(mb.graph.save([{**good, "pos": np.ones((2, 3))}], path, ignore=["pos"])), 1)
         with self.assertRaisesRegex(mb.ConfigError, "keys has 2 names for 1 graphs"):

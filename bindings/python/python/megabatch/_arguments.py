@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import reprlib
 from typing import Any
 
@@ -33,6 +34,12 @@ def require_text(value: Any, name: str, takes: str) -> None:
     """Refuses what is neither a text nor `None`."""
     if value is not None and not isinstance(value, str):
         raise wrong(value, name, f"a text, {takes}")
+
+
+def require_path(value: Any, name: str, takes: str) -> None:
+    """Refuses what is no path; `takes` says of what."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ConfigError(f"{name} is a {type(value).__name__}: expected {takes}", key=name)
 
 
 def mask_places(mask: npt.NDArray[np.bool_], name: str, count: int, noun: str) -> npt.NDArray[np.int64]:

@@ -88,6 +88,7 @@ def convert(
     name such as `M1` for windows that lie in `/features`. Interrupted, the same call goes on where it was."""
     if isinstance(data, Dataset):
         data._require_whole("convert")
+    _arguments.require_path(out, "out", "the path of the file to write")
     call = {
         "input": _path(data, "convert"),
         "out": out,
@@ -131,4 +132,7 @@ def _each(runs: Any) -> Iterable[Any]:
 
 def _path(data: StrPath | Dataset, purpose: str) -> StrPath:
     _frames.refuse(data, purpose)
-    return data.path if isinstance(data, Dataset) else data
+    if isinstance(data, Dataset):
+        return data.path
+    _arguments.require_path(data, "data", "a dataset or the path of a file")
+    return data

@@ -77,7 +77,11 @@ def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
 def _path_of(data: _Data, purpose: str) -> StrPath | None:
     """The file of a dataset, of a part of one or of a path."""
     _frames.refuse(data, purpose)
-    return data.path if isinstance(data, Dataset) else data
+    if isinstance(data, Dataset):
+        return data.path
+    if data is not None:
+        _arguments.require_path(data, "data", "a dataset or the path of one")
+    return data
 
 
 def _sections(distributed: str | DistributedSettings | None, **sections: object) -> dict[str, object]:
@@ -298,6 +302,8 @@ def train(
         "on_event": None if on_step is None else _Steps(on_step),
         "display": display(progress),
     }
+    if out is not None:
+        _arguments.require_path(out, "out", "the path of the run's folder")
     if out is not None and isinstance(dataset, Dataset) and dataset._keeps is not None:
         log.warning(
             "%s",
@@ -377,6 +383,7 @@ def import_weights(
 
 def load_run(folder: StrPath) -> Run:
     """A run of `train` or of `megabatch train`."""
+    _arguments.require_path(folder, "folder", "the folder of a run, as mb.train(…, out=folder) writes it")
     path = pathlib.Path(folder)
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: no run is here; expected the folder that train wrote, with config.yaml in it")
@@ -610,6 +617,7 @@ class Run:
     ) -> dict[str, Any]:
         """Writes the model as ONNX (`.onnx`) or its weights as safetensors (`.safetensors`). The options after
         `checkpoint` are those of ONNX."""
+        _arguments.require_path(out, "out", "the path of the file to write, .onnx or .safetensors")
         call = {
             "run": self.path,
             "out": out,
