@@ -217,7 +217,7 @@ class Datasets(InFolder):
         with self.assertRaises(mb.DataError) as caught:
             mb.open(self.folder / "other.h5")
         self.assertIn("object", caught.exception.fields)
-        with self.assertRaises(TypeError):
+        with self.assertRaisesRegex(mb.ConfigError, "^path is a int: expected the path of a file of samples"):
             mb.open(3)  # type: ignore[arg-type]
 
     def test_errors_have_fields_and_survive_a_pickle(self) -> None:

@@ -193,7 +193,8 @@ class Training(InFolder):
             (lambda: self.run_of(on_step=5), r"^on_step=5: expected a function that takes an mb.Step$"),
             (lambda: mb.train(self.ds, "runs/x"), r"^config='runs/x': expected settings or .* written to is out='runs/x'$"),
             (lambda: mb.train(self.ds.path, run.path), r"^config='.*': expected settings or .* written to is out="),
-            (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 0 on$"),  # type: ignore[arg-type]
+            (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 1 on$"),  # type: ignore[arg-type]
+            (lambda: mb.leak(self.ds, samples=0), r"^samples=0: expected a whole number from 1 on$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]
         ]
         for call, message in cases:

@@ -663,7 +663,7 @@ def leak(
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
-    samples, seed = _arguments.whole_number(samples, "samples"), _arguments.whole_number(seed, "seed")
+    samples, seed = _arguments.whole_number(samples, "samples", 1), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
     text, facts = _megabatch.leak(path, [os.path.expanduser(path) for path in source], _context(context)[0], samples, seed, settings, functions)
