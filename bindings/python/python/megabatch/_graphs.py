@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import mask_places
+from ._arguments import mask_places, whole_number
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
-from ._loader_arguments import InTurn, refuse_unknown, require_ranks, whole_number
+from ._loader_arguments import InTurn, refuse_unknown, require_ranks
 from .errors import ConfigError, DataError
 from .loader import require_same_order
 
@@ -226,8 +226,8 @@ class Graphs(Sequence[Graph]):
         if all(bound is None for bound in bounds.values()):
             bounds["batch_size"] = 32
         for name, bound in bounds.items():
-            bounds[name] = None if bound is None else whole_number(name, bound, 1)
-        seed = whole_number("seed", seed, 0)
+            bounds[name] = None if bound is None else whole_number(bound, name, 1)
+        seed = whole_number(seed, "seed")
         items = self if dataset is None else CrossSections(self, dataset)
         shared = bounds["batch_size"] if nodes is None and edges is None else None
         require_ranks(rank, world_size, shared, len(items), "graphs")
