@@ -465,7 +465,7 @@ def ingest(
     columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have the other columns of a
     file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times
     without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside `out`, so that `leak`
-    and `follow` find them. Without `out`, files go with the dataset.
+    and `follow` find them. A file that is at `out` is replaced. Without `out`, files go with the dataset.
 
     `bid` and `ask`, in place of `bars`, are the bars of both sides: prices are their means, and the spread is ask less
     bid at the close.

@@ -80,7 +80,8 @@ def convert(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Dataset:
-    """Writes the samples of a file to `out` in another layout or storage, verified bit for bit, and opens it.
+    """Writes the samples of a file to `out`, which is replaced if it is there, in another layout or storage, verified bit
+    for bit, and opens it.
 
     Overlapping windows become a series, which has every bar once, and a series becomes windows: `to` is `series` or
     `windows`, by default the other one, or the same where a storage is chosen. `storage` is `contiguous` or `chunked`,

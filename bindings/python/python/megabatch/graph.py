@@ -55,8 +55,8 @@ def save(
     allow: Sequence[type] = (),
     ignore: Sequence[str] = (),
 ) -> Graphs:
-    """Writes graphs to the file `path` (`.mbg`) and opens it: `Data` objects of PyTorch Geometric, mappings with arrays
-    of these names, or a folder of `torch.save` files.
+    """Writes graphs to the file `path` (`.mbg`), which is replaced if it is there, and opens it: `Data` objects of PyTorch
+    Geometric, mappings with arrays of these names, or a folder of `torch.save` files.
 
     A graph has `edge_index` [2, E] and perhaps `edge_weight`, `edge_attr`, `x`, `y` and `num_nodes`; other attributes
     are refused, unless `ignore` names them. Edges come back by the node that they go to, then by that which they come

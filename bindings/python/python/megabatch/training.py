@@ -615,8 +615,8 @@ class Run:
         instrument: str | None = None,
         stateless: bool = False,
     ) -> dict[str, Any]:
-        """Writes the model as ONNX (`.onnx`) or its weights as safetensors (`.safetensors`). The options after
-        `checkpoint` are those of ONNX."""
+        """Writes the model as ONNX (`.onnx`) or its weights as safetensors (`.safetensors`), in place of a file that is
+        there. The options after `checkpoint` are those of ONNX."""
         _arguments.require_path(out, "out", "the path of the file to write, .onnx or .safetensors")
         call = {
             "run": self.path,
