@@ -47,7 +47,7 @@ class BarsFolder:
                 self.keep_only(own)
             if isinstance(error, DataError):
                 for (name, bars), file in zip(bars_by_name.items(), files):
-                    bars.with_row(error, os.path.abspath(file), name=_frames.named(name, len(files)))
+                    bars.with_row(error, os.path.abspath(file), name=_frames.frame_name(name, len(files)))
             raise
 
     def files(self) -> list[str]:

@@ -62,16 +62,16 @@ class Bars:
         """An error in a `file` of these bars, which stand after a header and as many other lines, told of the frame and
         of its row."""
         text = str(error)
-        head = re.match(rf"{re.escape(file)}: (?:line (\d+): )?", text)
-        if head is None:
+        named = re.search(rf"{re.escape(file)}: (?:line (\d+): )?", text)
+        if named is None:
             return error
-        place = int(head[1]) - lines_before - 2 if head[1] else -1
+        place = int(named[1]) - lines_before - 2 if named[1] else -1
         if 0 <= place < len(self.rows):
             row = int(self.rows[place])
             error.fields["row"] = row
-            error.args = (f"row {row} of {name}: {text[head.end() :]}",)
+            error.args = (f"row {row} of {name}: {text.replace(named[0], '', 1)}",)
         else:
-            error.args = (f"{name}: {text.removeprefix(f'{file}: ')}",)
+            error.args = (f"{name}: {text.replace(f'{file}: ', '', 1)}",)
         return error
 
     def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
@@ -157,7 +157,7 @@ def by_symbol(
     return found
 
 
-def named(name: str, count: int) -> str:
+def frame_name(name: str, count: int) -> str:
     """The frame of this name, one of `count`, in a message."""
     return "the frame" if count == 1 else f"the frame ({name})"
 

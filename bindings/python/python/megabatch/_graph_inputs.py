@@ -48,7 +48,7 @@ def _bars(frames: Any, folder: pathlib.Path) -> Iterator[list[str]]:
         yield list(paths.values())
     except DataError as error:
         for symbol, path in paths.items():
-            by_symbol[symbol].with_row(error, path, name=_frames.named(symbol, len(paths)))
+            by_symbol[symbol].with_row(error, path, name=_frames.frame_name(symbol, len(paths)))
         raise
 
 

@@ -749,8 +749,8 @@ class Report:
 @dataclasses.dataclass(frozen=True)
 class Predictions(Tabular):
     """Predictions of samples. As a table they have a row for each sample, with the columns of `megabatch predict`, and
-    what they are held against as `target1`, `target2` and so on: the true classes, where thresholds make classes of the
-    targets, which are then `target1_value`, `target2_value` and so on; else the targets."""
+    what they are held against as `target1`, `target2` and so on: the true classes, where thresholds or probabilities make
+    classes of the targets, which are then `target1_value`, `target2_value` and so on; else the targets."""
 
     _times = ("time",)
 
