@@ -115,6 +115,8 @@ def compare(*runs: StrPath | Run | Iterable[StrPath | Run], out: StrPath | None 
         if not isinstance(run, (str, os.PathLike, Run)):
             raise _arguments.wrong(run, "runs", "a run of mb.train, its folder, or a list of them")
         folders.append(run.path if isinstance(run, Run) else run)
+    if out is not None:
+        _arguments.require_path(out, "out", "the path of the page to write, .html")
     text, facts = _megabatch.compare(folders, out)
     return Comparison(in_python(text), facts, None if out is None else Report(pathlib.Path(out)))
 

@@ -372,6 +372,8 @@ def import_weights(
     sections = _sections(
         None, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
+    if out is not None:
+        _arguments.require_path(out, "out", "the path of the run's folder")
     keeps = _Temporary()
     file = _weights.file_of(weights, "weights", keeps.path)
     job = _job(dataset, config, {**sections, **short}, "cpu", None, "import_weights")
