@@ -1,5 +1,6 @@
 //! Plans and runs.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use megabatch_run::config::SettingSources;
@@ -155,14 +156,18 @@ fn part_of(name: Option<&str>) -> PyResult<Option<Part>> {
 
 /// Errors of a model beside those of baselines.
 #[pyfunction]
-pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Named<Asked>, part: Option<&str>) -> PyResult<Told<'py>> {
+pub(crate) fn evaluate<'py>(
+    py: Python<'py>,
+    asked: Named<Asked>,
+    part: Option<&str>,
+    samples_max: Option<NonZeroUsize>,
+) -> PyResult<Told<'py>> {
     process::check(py)?;
     let Named(asked) = asked;
     let part = part_of(part)?;
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());
     let Asked { run, data, device, .. } = asked;
-    let samples_max = None;
     let request =
         EvaluateRequest { run, data, part, samples_max, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, None);
@@ -193,7 +198,19 @@ pub(crate) fn predict<'py>(
     let request = PredictRequest { run, data, samples, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, display);
     let predicted = host.run(py, |host| megabatch_run::predict::predict(&request, host))?.or_raise(py)?;
-    let Predicted { samples, values, named, horizons, targets, sample_times, instruments, step, notes, .. } = predicted;
+    let Predicted {
+        samples,
+        values,
+        named,
+        horizons,
+        targets,
+        true_classes,
+        sample_times,
+        instruments,
+        step,
+        notes,
+        ..
+    } = predicted;
     let answer = PyDict::new(py);
     answer.set_item("samples", index_bytes(py, samples.iter()))?;
     answer.set_item("values", bytes_of(py, &values))?;
@@ -201,6 +218,7 @@ pub(crate) fn predict<'py>(
     answer.set_item("named", named)?;
     answer.set_item("horizons", horizons)?;
     answer.set_item("targets", bytes_of(py, &targets))?;
+    answer.set_item("true_classes", true_classes.map(|classes| bytes_of(py, &classes)))?;
     answer.set_item("times", sample_times.map(|times| bytes_of(py, &times)))?;
     let instruments =
         instruments.map(|InstrumentsOfSamples { names, name_indices }| (names, bytes_of(py, &name_indices)));

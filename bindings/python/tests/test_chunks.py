@@ -174,7 +174,7 @@ class Batches(Windows):
                     parts = [[len(targets) for _, targets in loader] for loader in loaders]
                     self.assertEqual((parts, len(loaders[0])), ([[16, 16], [16, 16]], 2))
             self.assertEqual([len(targets) for _, targets in self.loader(size)], [32, 32, 1])
-        with self.assertRaisesRegex(mb.ConfigError, "world_size is 66: expected 65 at most, as there are 65 samples"):
+        with self.assertRaisesRegex(mb.ConfigError, "world_size=66: expected 65 at most, as there are 65 samples"):
             self.loader(batch_size=100, world_size=66)
 
     def test_a_part_of_a_dataset_is_taken(self) -> None:

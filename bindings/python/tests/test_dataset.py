@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import os
 import pathlib
 import pickle
 import pydoc
 import shutil
 import typing
+import unittest.mock
+from collections.abc import Callable
 
 import h5py
 import megabatch as mb
@@ -17,6 +20,45 @@ from shared import BARS, InFolder
 
 
 class Datasets(InFolder):
+    def test_what_is_no_path_is_named(self) -> None:
+        array: typing.Any = np.zeros(3)
+        ds = self.series()
+        run = mb.train(ds, max_steps=1, model__hidden=4, out=self.folder / "run")
+        calls: list[tuple[Callable[[], object], str]] = [
+            (lambda: mb.open(array), "path is a ndarray: expected the path of a file of samples"),
+            (lambda: mb.ingest(self.bars(), out=array, **BARS), "out is a ndarray: expected the path of the file to write$"),
+            (lambda: mb.inspect(array), "data is a ndarray: expected a dataset or the path of a file$"),
+            (lambda: mb.convert(ds, array), "out is a ndarray: expected the path of the file to write$"),
+            (lambda: mb.compare([run, run], out=array), "out is a ndarray: expected the path of the page to write, .html$"),
+            (lambda: mb.ticks_to_bars("ticks.csv", array), "out is a ndarray: expected the path of the file to write$"),
+            (lambda: mb.synth.bars(array), "path is a ndarray: expected the path to write to$"),
+            (lambda: mb.import_weights({}, ds, out=array), "out is a ndarray: expected the path of the run's folder$"),
+            (lambda: mb.train(ds, out=array), "out is a ndarray: expected the path of the run's folder$"),
+            (lambda: mb.load_run(array), "folder is a ndarray: expected the folder of a run"),
+            (lambda: run.predict(array), "data is a ndarray: expected a dataset or the path of one$"),
+            (lambda: run.export(array), "out is a ndarray: expected the path of the file to write, .onnx or .safetensors$"),
+        ]
+        for call, message in calls:
+            with self.assertRaisesRegex(mb.ConfigError, f"^{message}"):
+                call()
+
+    def test_paths_may_begin_at_home_and_be_patterns(self) -> None:
+        path = self.bars()
+        expected = mb.ingest(path, **BARS).fingerprint()
+        with unittest.mock.patch.dict(os.environ, {"HOME": str(self.folder)}):
+            for own in ("~/EURUSD.csv", pathlib.Path("~/EURUSD.csv"), ["~/EUR*.csv"], self.folder / "E?RUSD.csv"):
+                self.assertEqual(mb.ingest(own, **BARS).fingerprint(), expected, own)
+            mb.ingest(path, out="~/own.h5", **BARS)
+            self.assertEqual(mb.open("~/own.h5").path, self.folder / "own.h5")
+        mb.synth.bars(self.folder / "GBPUSD.csv", days=14, seed=1)
+        self.assertEqual(mb.ingest(self.folder / "*USD.csv", **BARS).instruments, ("EURUSD", "GBPUSD"))
+        with self.assertRaisesRegex(mb.DataError, r"none\*\.csv: no file matches this pattern$"):
+            mb.ingest([path, self.folder / "none*.csv"], **BARS)
+        # A file that is there is no pattern.
+        bracketed = self.folder / "EURUSD[1].csv"
+        shutil.copy(path, bracketed)
+        self.assertEqual(mb.ingest(bracketed, symbol="EURUSD", **BARS).fingerprint(), expected)
+
     def test_facts_are_those_of_the_file(self) -> None:
         ds = mb.ingest(self.bars(), out=self.folder / "series.h5", **BARS)
         with h5py.File(ds.path) as file:
@@ -179,7 +221,7 @@ class Datasets(InFolder):
         with self.assertRaises(mb.DataError) as caught:
             mb.open(self.folder / "other.h5")
         self.assertIn("object", caught.exception.fields)
-        with self.assertRaises(TypeError):
+        with self.assertRaisesRegex(mb.ConfigError, "^path is a int: expected the path of a file of samples"):
             mb.open(3)  # type: ignore[arg-type]
 
     def test_errors_have_fields_and_survive_a_pickle(self) -> None:

@@ -69,6 +69,13 @@ class Evaluations(InFolder):
         self.assertGreater(errors.rmse, 0)
         self.assertEqual((set(errors.rmse_ratio), errors.accuracy), (BASELINES, None))
         self.assertIsNone(mb.load_run(run.path).evaluation)
+        estimate = run.evaluate(samples=20)
+        self.assertEqual((estimate.drawn, estimate.drawn_from, estimate.samples), (20, whole.samples, 20))
+        assert estimate.standard_errors is not None
+        self.assertGreater(estimate.standard_errors.rmse, 0)
+        for wrong in (0, 2.5, [1]):
+            with self.assertRaisesRegex(mb.ConfigError, r"^samples=.*: expected a whole number of samples from 1 on$"):
+                run.evaluate(samples=wrong)  # type: ignore[arg-type]
 
     def test_of_warnings(self) -> None:
         ds = self.series(layout="windows")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas
 import polars
 import pyarrow
+from megabatch import _frames
 from shared import BARS, InFolder
 
 
@@ -100,8 +101,8 @@ class Frames(InFolder):
         self.assertEqual(len(longer.append(frame[8900:])), len(longer))
         later = frame[9000:]
         for wrong, message in [
-            (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD"),
-            (later.assign(high=later["high"].where(later.index != later.index[5])), "line 7"),
+            (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD|of the frame"),
+            (later.assign(high=later["high"].where(later.index != later.index[5])), "^row 5 of the frame: "),
             (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD"),
         ]:
             with self.assertRaisesRegex(mb.DataError, message):
@@ -243,8 +244,8 @@ class Frames(InFolder):
             (frame.assign(open=frame["open"].astype(str)), "column open is of dtype"),
             (frame.assign(open=[object()] * len(frame)), "column open is of dtype object"),
             (frame[:0], "the table has no rows"),
-            (frame.sample(frac=1.0, random_state=1), "line"),
-            (frame.assign(high=frame["high"].where(frame.index != 5)), "line 7"),
+            (frame.sample(frac=1.0, random_state=1), "row|line"),
+            (frame.assign(high=frame["high"].where(frame.index != 5)), "^row 5 of the frame: "),
             (polars.DataFrame({"time": [1, 2]}), "no column open|expected times"),
             (polars.DataFrame({"time": [None, datetime.datetime(2024, 1, 1)], **dict.fromkeys(
                 ("open", "high", "low", "close"), [1.0, 1.0])}), "row 0 of the frame: time is NaT"),
@@ -315,13 +316,23 @@ class Frames(InFolder):
             (polars.from_pandas(mixed), 11),
             ({"AAA": frame, "BBB": frame.assign(high=bad)}, 5),
         ]:
-            with self.assertRaisesRegex(mb.DataError, f"^row {row} of the frame.*BBB.csv: line 7") as caught:
+            with self.assertRaisesRegex(mb.DataError, rf"^row {row} of the frame \(BBB\): ") as caught:
                 mb.ingest(own, **BARS)
             self.assertEqual((caught.exception.row, caught.exception.line), (row, 7))
+            self.assertNotIn(".csv", str(caught.exception))
         ds = mb.ingest(both[: len(frame)], out=self.folder / "own.h5", **BARS)
         later = frame.assign(symbol="AAA", time=frame["time"] + pandas.Timedelta(days=7), high=bad)
-        with self.assertRaisesRegex(mb.DataError, "^row 5 of the frame"):
+        with self.assertRaisesRegex(mb.DataError, "^row 5 of the frame: ") as caught:
             ds.append(later)
+        self.assertNotIn(".csv", str(caught.exception))
+        bars = next(iter(_frames.by_symbol(frame, "AAA").values()))
+        for text, expected in [
+            ("own.csv: no rows", "the frame: no rows"),
+            ("own.csv: line 1: no header", "the frame: line 1: no header"),
+            ("own.csv: line 2: no price", "row 0 of the frame: no price"),
+            ("a.csv: line 2: no price", "a.csv: line 2: no price"),
+        ]:
+            self.assertEqual(str(bars.with_row(mb.DataError(text), "own.csv")), expected)
 
     def test_the_symbol_has_the_names_that_files_know(self) -> None:
         frame = self.frame(3)

@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 import unittest
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ class Items:
 
     def __getitem__(self, number: int) -> Any:
         return self.graphs.pyg(number)
+
+
+class HeteroData:
+    """A graph of several types, as PyTorch Geometric has it."""
 
 
 class Unknown:
@@ -209,23 +214,24 @@ class Graphs(InFolder):
         np.testing.assert_array_equal(some.arrays([1])["x"], self.graphs[9].x)
         self.assertEqual(len(self.graphs[10:20][::2]), 5)
         np.testing.assert_array_equal(some.sizes[:, 0], [self.plain[number]["nodes"] for number in (4, 9, 2)])
-        with self.assertRaises(KeyError):
+        keys = some.keys
+        with self.assertRaisesRegex(KeyError, f"{self.graphs.keys[0]} is none of these 3 graphs of .*; they go from {keys[0]} to {keys[2]}"):
             some[self.graphs.keys[0]]
 
     def test_what_is_wrong_is_named(self) -> None:
-        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 0: expected a whole number of 1 or more"):
+        with self.assertRaisesRegex(mb.ConfigError, "^batch_size=0: expected a whole number from 1 on$"):
             self.graphs.loader(0)
         with self.assertRaisesRegex(mb.ConfigError, "nodes is 5, and graph .* has 9: give 9 or more"):
             self.graphs.loader(nodes=5)
-        with self.assertRaisesRegex(mb.ConfigError, "rank is 2: expected 0 to 1"):
+        with self.assertRaisesRegex(mb.ConfigError, "rank=2: expected 0 to 1"):
             self.graphs.loader(4, rank=2, world_size=2)
-        with self.assertRaisesRegex(mb.ConfigError, "batch_size is 2: expected 3 or more, one of the graphs for each of"):
+        with self.assertRaisesRegex(mb.ConfigError, "batch_size=2: expected 3 or more, one of the graphs for each of"):
             self.graphs.loader(2, world_size=3)
         with self.assertRaisesRegex(TypeError, "leave out num_workers, .*: all cores gather"):
             self.graphs.loader(4, **{"num_workers": 2})
         with self.assertRaises(IndexError):
             self.graphs[40]
-        with self.assertRaises(mb.MegabatchError):
+        with self.assertRaisesRegex(mb.ConfigError, f'there is no graph "no such graph"; the last is "{self.graphs.keys[-1]}"$'):
             self.graphs["no such graph"]
         with self.assertRaises(mb.MegabatchError):
             mb.graph.open(self.folder / "missing.mbg")
@@ -240,7 +246,7 @@ class Graphs(InFolder):
     def test_a_device_is_refused_when_the_loader_is_made(self) -> None:
         import torch
 
-        with self.assertRaisesRegex(mb.ConfigError, "device is 'gpu': expected cpu, or a GPU of NVIDIA: cuda"):
+        with self.assertRaisesRegex(mb.ConfigError, "device='gpu': expected cpu, or a GPU of NVIDIA: cuda"):
             self.graphs.loader(4, device="gpu")
         if not torch.cuda.is_available():
             with self.assertRaisesRegex(mb.DeviceError, "finds no GPU: give device='cpu'"):
@@ -379,6 +385,22 @@ class Graphs(InFolder):
         ):
             with self.assertRaisesRegex(error, text):
                 mb.graph.save(graphs, path)
+        listed: Any = [good]
+        array: Any = np.zeros(3)
+        hetero: Any = HeteroData()
+        calls: list[tuple[Callable[[], object], str]] = [
+            (lambda: mb.graph.save(path, listed), r"path a list: the arguments are exchanged; .* mb.graph.save\(graphs, '.*'\)$"),
+            (lambda: mb.graph.save(listed, array), "^path is a ndarray: expected the path of the file to write, .mbg$"),
+            (lambda: mb.graph.save([3], path), "^graph 0 is a int: expected a Data of PyTorch Geometric, or a dictionary"),
+            (lambda: mb.graph.save([hetero], path), r"^graph 0 is a HeteroData, .*: give graph.to_homogeneous\(\)"),
+            (lambda: mb.graph.save(hetero, path), "^graphs is a HeteroData, and .* nodes and edges of one type"),
+            (lambda: mb.graph.open(array), "^path is a ndarray: expected the path of a file of graphs, .mbg"),
+            (lambda: mb.graph.verify(array), "^path is a ndarray: expected the path of a file of graphs"),
+            (lambda: mb.graph.export(self.path, array), "^out is a ndarray: expected the path of the file or folder to write$"),
+        ]
+        for call, text in calls:
+            with self.assertRaisesRegex(mb.ConfigError, text):
+                call()
         self.assertFalse(path.exists())
         self.assertEqual(len(mb.graph.save([{**good, "pos": np.ones((2, 3))}], path, ignore=["pos"])), 1)
         with self.assertRaisesRegex(mb.ConfigError, "keys has 2 names for 1 graphs"):
@@ -564,7 +586,7 @@ class CrossSections(InFolder):
             self.assertEqual(facts["data"], self.graphs.facts["data"])
             self.assertEqual(path.read_bytes(), Path(self.graphs.path).read_bytes())
         by_symbol["BBB"].loc[7, "high"] = 0.001
-        with self.assertRaisesRegex(mb.DataError, "row 7 of the frame") as raised:
+        with self.assertRaisesRegex(mb.DataError, r"^row 7 of the frame \(BBB\): ") as raised:
             mb.graph.build(by_symbol, path, kind="correlation", lookback=15, k=2)
         self.assertEqual(raised.exception.fields["row"], 7)
 

@@ -352,6 +352,18 @@ class Callers(unittest.TestCase):
             (mb.ConfigError, "segment_sum_csr: indptr is a list", lambda: ms.segment_csr(src, [0, 2])),
             (mb.ConfigError, "gather_csr: indptr is a list", lambda: ms.gather_csr(src, [0, 2])),
             (mb.ConfigError, "Plan: index is a list: expected a tensor", lambda: ms.Plan([0, 1])),
+            (mb.ConfigError, "scatter_mean: out is a list: expected a tensor", lambda: mean(src, index, 0, [0.0])),
+            (mb.ConfigError, "scatter_softmax: src is a list: expected", lambda: ms.scatter_softmax([0.0], index, 0)),
+            (
+                mb.ConfigError,
+                r"scatter_mean: src is a sparse tensor, torch.sparse_coo: expected a dense one; src.to_dense\(\) makes one",
+                lambda: mean(src.to_sparse(), index, 0),
+            ),
+            (mb.ConfigError, "scatter_mean: index is a sparse tensor", lambda: mean(src, index.to_sparse(), 0)),
+            (mb.ConfigError, "gather_csr: indptr is a sparse tensor", lambda: ms.gather_csr(src, index.to_sparse())),
+            (mb.ConfigError, "Plan: index is a sparse tensor", lambda: ms.Plan(index.to_sparse())),
+            (mb.ConfigError, "Plan.sum: src is a sparse tensor", lambda: ms.Plan(index).sum(src.to_sparse(), 0)),
+            (mb.ConfigError, "Plan.softmax: src is a sparse tensor", lambda: ms.Plan(index).softmax(src.to_sparse(), 0)),
             (
                 RuntimeError,
                 "leaf Variable",

@@ -116,7 +116,7 @@ class OnDevice(InFolder):
         none: Any = None
         share: Any = 0.8
         for call, kind, text in (
-            (lambda: ds.tensors("gpu"), mb.ConfigError, "device is 'gpu': expected cpu, or a GPU of NVIDIA: cuda"),
+            (lambda: ds.tensors("gpu"), mb.ConfigError, "device='gpu': expected cpu, or a GPU of NVIDIA: cuda"),
             (lambda: ds.tensors(dtype=wrong), mb.ConfigError, r"torch.bfloat16 or None; .* becomes float64 by .double\(\)"),
             (lambda: ds.tensors("xpu"), mb.ConfigError, "expected cpu"),
             (lambda: ds.tensors().windows([0, 400]), IndexError, "from 0 to 400: there are 400 samples"),

@@ -193,7 +193,8 @@ class Training(InFolder):
             (lambda: self.run_of(on_step=5), r"^on_step=5: expected a function that takes an mb.Step$"),
             (lambda: mb.train(self.ds, "runs/x"), r"^config='runs/x': expected settings or .* written to is out='runs/x'$"),
             (lambda: mb.train(self.ds.path, run.path), r"^config='.*': expected settings or .* written to is out="),
-            (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 0 on$"),  # type: ignore[arg-type]
+            (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 1 on$"),  # type: ignore[arg-type]
+            (lambda: mb.leak(self.ds, samples=0), r"^samples=0: expected a whole number from 1 on$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]
         ]
         for call, message in cases:
@@ -341,20 +342,43 @@ class Training(InFolder):
         again = mb.load_run(run.path)
         self.assertEqual(again.evaluate().facts["rmse"], evaluation.facts["rmse"])
 
+    def test_a_predicted_class_stands_beside_the_true_one(self) -> None:
+        run = self.run_of(max_steps=1, training={"loss": "cross_entropy", "thresholds": [-0.5, 0.5]})
+        predictions = run.predict(self.ds)
+        expected = np.searchsorted([-0.5, 0.5], predictions.targets, side="left").astype(np.float32)
+        np.testing.assert_array_equal(predictions.true_classes, expected)
+        frame = predictions.to_pandas()
+        self.assertEqual(list(frame.columns)[-4:], ["target1", "target2", "target1_value", "target2_value"])
+        np.testing.assert_array_equal(frame[["target1", "target2"]], expected)
+        np.testing.assert_array_equal(frame[["target1_value", "target2_value"]], predictions.targets)
+        accuracy = (frame["h1"] == frame["target1"])[run.predict(part="test").samples].mean()
+        self.assertAlmostEqual(accuracy, run.evaluate().model["accuracy"][0], places=6)
+        chosen = run.predict(self.ds, samples=[3, 0])
+        np.testing.assert_array_equal(chosen.true_classes, expected[[3, 0]])
+        self.assertIsNone(self.run_of("numbers", max_steps=1).predict(self.ds).true_classes)
+
     def test_samples_are_chosen_by_number_or_by_mask(self) -> None:
         run = self.run_of(max_steps=1)
         mask = np.zeros(len(self.ds), bool)
         mask[[3, 7, 20]] = True
         for data in (None, self.ds, self.ds.path):
-            for own in (mask, mask.tolist()):
-                np.testing.assert_array_equal(run.predict(data, samples=own).samples, [3, 7, 20])
+            for given in (mask, mask.tolist()):
+                np.testing.assert_array_equal(run.predict(data, samples=given).samples, [3, 7, 20])
         _, _, test = self.ds.split()
         first = np.arange(len(test)) < 2
-        np.testing.assert_array_equal(run.predict(test, samples=first).samples, test.indices[:2])
+        chosen: Any
+        for chosen in (first, [0, 1], range(2)):
+            np.testing.assert_array_equal(run.predict(test, samples=chosen).samples, test.indices[:2])
+        np.testing.assert_array_equal(run.predict(test, samples=len(test) - 1).samples, test.indices[-1:])
+        beyond = f"samples has {len(test)}, and the part test has {len(test)} of the 400 samples of .*: places count from 0 in the part"
+        with self.assertRaisesRegex(mb.ConfigError, beyond):
+            run.predict(test, samples=[0, len(test)])
+        with self.assertRaisesRegex(mb.ConfigError, "a mask with a value for each of the .* samples of .*, part test, found"):
+            run.predict(test, samples=first[1:])
         for one in (10, np.int32(10)):
             np.testing.assert_array_equal(run.predict(samples=one).samples, [10])
         for wrong, message in (
-            (mask[1:], f"a mask of 399 values: expected one for each of the 400 samples of {self.ds.path}"),
+            (mask[1:], f"a mask with a value for each of the 400 samples of {self.ds.path}, found one of shape 399"),
             ([1.5], r"samples is \[1.5\]: expected numbers of samples from 0 on"),
             ([-1], r"samples is \[-1\]: expected numbers of samples"),
             ("x", "samples is 'x': expected numbers of samples"),
@@ -718,7 +742,7 @@ class Following(InFolder):
         # Forecasts before a bad bar of a frame come, then its row.
         bad = coming.assign(high=coming["high"].where(np.arange(len(coming)) != 250))
         seen = []
-        with self.assertRaisesRegex(mb.DataError, "row 250 of the frame: bars: line 252: ") as caught:
+        with self.assertRaisesRegex(mb.DataError, "^row 250 of the frame: (?!bars)") as caught:
             seen.extend(run.follow(bad))
             self.fail("no end")
         self.assertEqual(caught.exception.row, 250)

@@ -21,6 +21,8 @@ pub struct Predictions<'a> {
     pub sample_times: Option<&'a [i64]>,
     /// Instrument of each sample, where the data name instruments.
     pub instruments: Option<SampleInstruments<'a>>,
+    /// Fold whose model predicted each sample, `[n]`, from 1, where there are several.
+    pub folds: Option<&'a [i32]>,
 }
 
 /// The instrument of each of some samples.
@@ -42,8 +44,8 @@ impl<'a> SampleInstruments<'a> {
 }
 
 /// Writes `/predictions` `[n, K]` f32, `/predictions_<name>` likewise for each that has a name,
-/// `/sample` `[n]` int64 and, where known, `/timestamps` `[n]` int64, and `/instruments` `[I]` text
-/// with `/instrument` `[n]` int32. The file appears whole or not at all.
+/// `/sample` `[n]` int64 and, where known, `/fold` `[n]` int32, `/timestamps` `[n]` int64, and
+/// `/instruments` `[I]` text with `/instrument` `[n]` int32. The file appears whole or not at all.
 ///
 /// # Errors
 /// [`Error::BadRequest`] if the lengths disagree or a sample's instrument has no name;
@@ -51,7 +53,7 @@ impl<'a> SampleInstruments<'a> {
 pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) -> Result<()> {
     let path = path.as_ref();
     let samples = check(path, predictions)?;
-    let Predictions { samples: numbers, values, named, horizons, sample_times, instruments } = *predictions;
+    let Predictions { samples: numbers, values, named, horizons, sample_times, instruments, folds } = *predictions;
     write_atomically(path, |file| {
         let output = OutputFile { path, file, storage: Storage::Contiguous };
         output.write("/predictions", &[samples, horizons], values)?;
@@ -59,6 +61,9 @@ pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) 
             output.write(&format!("/predictions_{name}"), &[samples, horizons], values)?;
         }
         output.write("/sample", &[samples], numbers)?;
+        if let Some(folds) = folds {
+            output.write("/fold", &[samples], folds)?;
+        }
         if let Some(times) = sample_times {
             output.write("/timestamps", &[samples], times)?;
         }
@@ -72,17 +77,18 @@ pub fn write_predictions(path: impl AsRef<Path>, predictions: &Predictions<'_>) 
 
 /// The number of samples, n.
 fn check(path: &Path, predictions: &Predictions<'_>) -> Result<usize> {
-    let Predictions { samples: numbers, values, named, horizons, sample_times, instruments } = *predictions;
+    let Predictions { samples: numbers, values, named, horizons, sample_times, instruments, folds } = *predictions;
     let samples = values.len().checked_div(horizons).unwrap_or(0);
     let times = sample_times.map_or(samples, <[i64]>::len);
     let is_whole = |values: &[f32]| values.len() == samples * horizons;
-    let is_numbered = numbers.len() == samples;
+    let is_numbered = numbers.len() == samples && folds.is_none_or(|folds| folds.len() == samples);
     if !is_whole(values) || !named.iter().all(|(_, values)| is_whole(values)) || times != samples || !is_numbered {
         return Err(Error::BadRequest {
             path: path.to_owned(),
             asked: format!("predictions of {horizons} horizons for {times} samples"),
             found: format!("there are {} values", values.len()),
-            fix: "give K values, one number and one time for each sample, and K values under each name".to_owned(),
+            fix: "give K values, one number, one fold and one time for each sample, and K values under each name"
+                .to_owned(),
         });
     }
     let named = |instruments: SampleInstruments<'_>| (0..samples).filter(|&n| instruments.name(n).is_some()).count();
@@ -114,7 +120,9 @@ mod tests {
         let sample_times = Some(&[7, 8][..]);
         let instruments = owned(&[2, 0][..]);
         let samples = &[4, 9][..];
-        let whole = Predictions { samples, values: &values, named: &named, horizons: 3, sample_times, instruments };
+        let folds = Some(&[1, 2][..]);
+        let whole =
+            Predictions { samples, values: &values, named: &named, horizons: 3, sample_times, instruments, folds };
         write_predictions(&path, &whole).unwrap();
         let file = hdf5::File::open(&path).unwrap();
         assert_eq!(file.dataset("predictions").unwrap().shape(), [2, 3]);
@@ -122,6 +130,7 @@ mod tests {
         assert_eq!(file.dataset("predictions_q0.9").unwrap().shape(), [2, 3]);
         assert_eq!(file.dataset("predictions_q0.9").unwrap().read_raw::<f32>().unwrap(), named[0].1);
         assert_eq!(file.dataset("sample").unwrap().read_raw::<i64>().unwrap(), [4, 9]);
+        assert_eq!(file.dataset("fold").unwrap().read_raw::<i32>().unwrap(), [1, 2]);
         assert_eq!(file.dataset("timestamps").unwrap().read_raw::<i64>().unwrap(), [7, 8]);
         assert_eq!(file.dataset("instrument").unwrap().read_raw::<i32>().unwrap(), [2, 0]);
         assert_eq!(read_texts(&file.dataset("instruments").unwrap()).unwrap(), names);
@@ -134,10 +143,19 @@ mod tests {
             (3, None, owned(&[0, 3])),
             (3, None, owned(&[0, -1])),
         ] {
-            let wrong =
-                Predictions { samples, values: &values, named: &[], horizons, sample_times: times, instruments };
+            let wrong = Predictions {
+                samples,
+                values: &values,
+                named: &[],
+                horizons,
+                sample_times: times,
+                instruments,
+                folds: None,
+            };
             assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
         }
+        let wrong = Predictions { folds: Some(&[1]), ..whole };
+        assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
         let wrong = Predictions { samples: &[4], ..whole };
         assert!(matches!(write_predictions(&path, &wrong), Err(Error::BadRequest { .. })), "{wrong:?}");
         let wrong = Predictions { named: &[("q0.9".to_owned(), vec![1.0])], ..whole };
@@ -149,7 +167,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("predictions.h5");
         let (sample_times, instruments) = (None, None);
-        let bare = Predictions { samples: &[0], values: &[1.0], named: &[], horizons: 1, sample_times, instruments };
+        let bare = Predictions {
+            samples: &[0],
+            values: &[1.0],
+            named: &[],
+            horizons: 1,
+            sample_times,
+            instruments,
+            folds: None,
+        };
         write_predictions(&path, &bare).unwrap();
         assert_eq!(hdf5::File::open(&path).unwrap().member_names().unwrap(), ["predictions", "sample"]);
     }

@@ -239,9 +239,9 @@ pub enum Error {
         path: PathBuf,
         /// The key.
         key: String,
-        /// The key before it in the order of their bytes.
+        /// The key before it in the order of their bytes; the last of the file if it is after all.
         before: Option<String>,
-        /// The key after it.
+        /// The key after it; the first of the file if it is before all.
         after: Option<String>,
     },
 

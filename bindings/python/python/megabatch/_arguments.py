@@ -1,8 +1,9 @@
-"""Arguments of a wrong type, refused by their names."""
+"""Arguments that are wrong, refused by their names."""
 
 from __future__ import annotations
 
 import operator
+import os
 import reprlib
 from typing import Any
 
@@ -12,14 +13,20 @@ import numpy.typing as npt
 from .errors import ConfigError
 
 
-def whole_number(value: Any, name: str, least: int = 0, takes: str = "a whole number") -> int:
+def require(is_right: bool, value: Any, name: str, expected: str, path: Any = None) -> None:
+    """Refuses an argument, of a call on the file `path` if there is one."""
+    if not is_right:
+        raise wrong(value, name, expected, path)
+
+
+def whole_number(value: Any, name: str, least: int = 0, takes: str = "a whole number", path: Any = None) -> int:
     """`value` as a whole number of at least `least`; `takes` says what the argument counts."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
         number = None
     if number is None or number < least:
-        raise wrong(value, name, f"{takes} from {least} on")
+        raise wrong(value, name, f"{takes} from {least} on", path)
     return number
 
 
@@ -35,6 +42,12 @@ def require_text(value: Any, name: str, takes: str) -> None:
         raise wrong(value, name, f"a text, {takes}")
 
 
+def require_path(value: Any, name: str, takes: str) -> None:
+    """Refuses what is no path; `takes` says of what."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ConfigError(f"{name} is a {type(value).__name__}: expected {takes}", key=name)
+
+
 def mask_places(mask: npt.NDArray[np.bool_], name: str, count: int, noun: str) -> npt.NDArray[np.int64]:
     """The places at which a mask over `count` things is true."""
     if mask.shape != (count,):
@@ -43,6 +56,7 @@ def mask_places(mask: npt.NDArray[np.bool_], name: str, count: int, noun: str) -
     return np.flatnonzero(mask)
 
 
-def wrong(value: Any, name: str, expected: str) -> ConfigError:
-    """The error of an argument of another type than what was `expected`."""
-    return ConfigError(f"{name}={reprlib.repr(value)}: expected {expected}", key=name)
+def wrong(value: Any, name: str, expected: str, path: Any = None) -> ConfigError:
+    """The error of an argument that is not what was `expected`, of a call on the file `path` if there is one."""
+    fields = {"key": name} if path is None else {"key": name, "file": str(path)}
+    return ConfigError(f"{'' if path is None else f'{path}: '}{name}={reprlib.repr(value)}: expected {expected}", **fields)

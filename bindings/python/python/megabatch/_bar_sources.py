@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
@@ -13,7 +14,7 @@ from ._bars_folder import BarsFolder
 from .errors import ConfigError, DataError
 
 BarSource = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]], Mapping[str, Any], Any]
-"""A frame, a mapping of frames by symbol, or paths of files."""
+"""A frame, a mapping of frames by symbol, or paths of files: `~` is the user's home, and patterns name what matches."""
 SourcePaths = tuple[list[str], dict[str, list[str]]]
 """Paths of bars, and those of bid and ask by the option that takes them."""
 _BID, _ASK = "bid", "ask"
@@ -39,7 +40,7 @@ class BarSources:
         if kinds not in ([""], [_BID, _ASK]):
             found = " and ".join(name or "bars" for name in kinds) or "nothing"
             raise ConfigError(f"expected bars, or both bid and ask; given: {found}", key="bars")
-        sides = {name: _table_files.as_frames(given[name], symbol) for name in kinds}
+        sides = {name: _table_files.as_frames(_with_whole_paths(given[name]), symbol) for name in kinds}
         if len({_are_frames(one) for one in sides.values()}) > 1:
             raise ConfigError("bid and ask are a frame and files: expected both as frames or both as files", key=_ASK)
         return BarSources(sides)
@@ -119,6 +120,25 @@ def _apart(paths: Mapping[str, list[str]]) -> SourcePaths:
 
 def _are_frames(bars: Any) -> bool:
     return _frames.is_frame(bars) or isinstance(bars, Mapping)
+
+
+def _with_whole_paths(bars: Any) -> Any:
+    """Frames as they are, and in place of paths those of the files that they name."""
+    if _are_frames(bars):
+        return bars
+    given = [bars] if isinstance(bars, (str, os.PathLike)) else list(bars)
+    return [path for own in given for path in (_matches(own) if isinstance(own, (str, os.PathLike)) else [own])]
+
+
+def _matches(path: str | os.PathLike[str]) -> list[str]:
+    """The paths that a path with `~` or of a pattern names. A file that is there is no pattern."""
+    own = os.path.expanduser(path)
+    if os.path.exists(own) or not glob.has_magic(own):
+        return [own]
+    found = sorted(glob.glob(own, recursive=True))
+    if not found:
+        raise DataError(f"{own}: no file matches this pattern", file=own)
+    return found
 
 
 def _paths(bars: Any) -> list[str]:

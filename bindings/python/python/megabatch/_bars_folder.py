@@ -46,9 +46,8 @@ class BarsFolder:
             if _identity(self._series) == before:
                 self.keep_only(own)
             if isinstance(error, DataError):
-                for file, bars in files.items():
-                    if os.path.abspath(file) == error.fields.get("file"):
-                        bars.with_row(error)
+                for (name, bars), file in zip(bars_by_name.items(), files):
+                    bars.with_row(error, os.path.abspath(file), name=_frames.frame_name(name, len(files)))
             raise
 
     def files(self) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, Union
 
 import torch
 
-from ._loader_arguments import require, wrong
+from ._arguments import require, wrong
 from .errors import DeviceError
 
 DeviceName = Union[str, "torch.device"]
@@ -30,8 +30,8 @@ def checked_device(device: DeviceName, path: Any) -> torch.device:
     try:
         made = torch.device(device)
     except (RuntimeError, TypeError):
-        raise wrong("device", device, expected, path) from None
-    require(made.type in ("cpu", "cuda"), "device", device, expected, path)
+        raise wrong(device, "device", expected, path) from None
+    require(made.type in ("cpu", "cuda"), device, "device", expected, path)
     if made.type == "cpu":
         return made
     if not torch.cuda.is_available():
@@ -42,7 +42,7 @@ def checked_device(device: DeviceName, path: Any) -> torch.device:
             key="device",
         )
     index = torch.cuda.current_device() if made.index is None else made.index
-    require(index < torch.cuda.device_count(), "device", device, f"a GPU of {torch.cuda.device_count()}", path)
+    require(index < torch.cuda.device_count(), device, "device", f"a GPU of {torch.cuda.device_count()}", path)
     return torch.device("cuda", index)
 
 
@@ -51,4 +51,4 @@ def require_dtype(dtype: torch.dtype | None, path: Any) -> None:
     dtypes = (None, torch.float32, torch.float16, torch.bfloat16)
     names = "torch.float32, torch.float16, torch.bfloat16 or None"
     expected = f"{names}; data are float32, and a batch becomes float64 by .double()"
-    require(dtype in dtypes, "dtype", dtype, expected, path)
+    require(dtype in dtypes, dtype, "dtype", expected, path)

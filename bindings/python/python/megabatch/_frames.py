@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -57,15 +58,20 @@ class Bars:
             "time_columns": times,
         }
 
-    def with_row(self, error: DataError, lines_before: int = 0, name: str = "the frame") -> DataError:
-        """An error in a file of these bars, which stand after a header and as many other lines, with the row that it
-        is of."""
-        line = error.fields.get("line")
-        place = line - lines_before - 2 if isinstance(line, int) else -1
+    def with_row(self, error: DataError, file: str, lines_before: int = 0, name: str = "the frame") -> DataError:
+        """An error in a `file` of these bars, which stand after a header and as many other lines, told of the frame and
+        of its row."""
+        text = str(error)
+        named = re.search(rf"{re.escape(file)}: (?:line (\d+): )?", text)
+        if named is None:
+            return error
+        place = int(named[1]) - lines_before - 2 if named[1] else -1
         if 0 <= place < len(self.rows):
             row = int(self.rows[place])
             error.fields["row"] = row
-            error.args = (f"row {row} of {name}: {error}",)
+            error.args = (f"row {row} of {name}: {text.replace(named[0], '', 1)}",)
+        else:
+            error.args = (f"{name}: {text.replace(f'{file}: ', '', 1)}",)
         return error
 
     def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
@@ -149,6 +155,11 @@ def by_symbol(
         with errors_named(name, name):
             found[name] = _known(_bars(table, columns, label_end))
     return found
+
+
+def frame_name(name: str, count: int) -> str:
+    """The frame of this name, one of `count`, in a message."""
+    return "the frame" if count == 1 else f"the frame ({name})"
 
 
 @contextlib.contextmanager

@@ -41,14 +41,15 @@ def _bars(frames: Any, folder: pathlib.Path) -> Iterator[list[str]]:
     """A file of bars for each symbol."""
     by_symbol = _frames.by_symbol(frames, None)
     _frames.require_file_names(by_symbol)
-    paths = {str(folder / f"{symbol}.csv"): bars for symbol, bars in by_symbol.items()}
-    for path, bars in paths.items():
-        _megabatch.write_bars(path, bars.native())
+    paths = {symbol: str(folder / f"{symbol}.csv") for symbol in by_symbol}
+    for symbol, path in paths.items():
+        _megabatch.write_bars(path, by_symbol[symbol].native())
     try:
-        yield list(paths)
+        yield list(paths.values())
     except DataError as error:
-        faulty = paths.get(str(error.fields.get("file")))
-        raise error if faulty is None else faulty.with_row(error) from None
+        for symbol, path in paths.items():
+            by_symbol[symbol].with_row(error, path, name=_frames.frame_name(symbol, len(paths)))
+        raise
 
 
 def _points(frame: Any, folder: pathlib.Path) -> str:

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import mask_places
+from ._arguments import mask_places, whole_number
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
-from ._loader_arguments import InTurn, refuse_unknown, require_ranks, whole_number
+from ._loader_arguments import InTurn, refuse_unknown, require_ranks
 from .errors import ConfigError, DataError
 from .loader import require_same_order
 
@@ -226,8 +226,8 @@ class Graphs(Sequence[Graph]):
         if all(bound is None for bound in bounds.values()):
             bounds["batch_size"] = 32
         for name, bound in bounds.items():
-            bounds[name] = None if bound is None else whole_number(name, bound, 1)
-        seed = whole_number("seed", seed, 0)
+            bounds[name] = None if bound is None else whole_number(bound, name, 1)
+        seed = whole_number(seed, "seed")
         items = self if dataset is None else CrossSections(self, dataset)
         shared = bounds["batch_size"] if nodes is None and edges is None else None
         require_ranks(rank, world_size, shared, len(items), "graphs")
@@ -244,10 +244,15 @@ class Graphs(Sequence[Graph]):
         if isinstance(which, str):
             number = self._file.native.find(which)
             if number not in self._numbers:
-                raise KeyError(which)
+                raise KeyError(f"{which} is none of these {len(self)} graphs of {self.path}; {self._span()}")
             return number
         # An IndexError, by which a loop over a sequence ends.
         return int(self._numbers[which])
+
+    def _span(self) -> str:
+        """The first and the last key, in a message."""
+        keys = self.keys
+        return f"they go from {keys[0]} to {keys[-1]}" if keys else "there are none"
 
     def _key_of(self, time: datetime.date | np.datetime64) -> str:
         """The key that a time is: a day, or an instant where the graphs of a file are several a day."""

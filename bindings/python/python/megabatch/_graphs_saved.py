@@ -26,6 +26,8 @@ _TYPES = {"float32": "F32", "int64": "I64"}
 
 def write_tensors(graphs: Iterable[GraphLike], path: pathlib.Path, keys: Sequence[str] | None, ignore: Sequence[str]) -> None:
     """Writes graphs as one safetensors file of the kind `edge-index`."""
+    if _is_hetero(graphs):
+        raise _hetero_error("graphs")
     if isinstance(graphs, Mapping) or hasattr(graphs, "edge_index"):
         raise ConfigError("graphs is one graph: expected several; give a list, [graph]", key="graphs")
     columns: dict[str, list[npt.NDArray[Any]]] = {}
@@ -127,6 +129,14 @@ def _classes_of_pyg() -> list[type]:
 
 def _arrays(graph: GraphLike, number: int, ignore: Sequence[str]) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """Arrays of a graph, rows first, and its number of nodes."""
+    if _is_hetero(graph):
+        raise _hetero_error(f"graph {number}")
+    if not isinstance(graph, Mapping) and not hasattr(graph, "to_dict"):
+        raise ConfigError(
+            f"graph {number} is a {type(graph).__name__}: expected a Data of PyTorch Geometric, or a dictionary of arrays with "
+            f"edge_index",
+            key="graphs",
+        )
     found = dict(graph) if isinstance(graph, Mapping) else dict(graph.to_dict())
     nodes = found.pop("num_nodes", None)
     found = {name: value for name, value in found.items() if value is not None and name not in ignore}
@@ -154,6 +164,20 @@ def _arrays(graph: GraphLike, number: int, ignore: Sequence[str]) -> tuple[dict[
     if "y" in arrays and len(arrays["y"]) not in (1, nodes):
         raise DataError(f"graph {number}: y has {len(arrays['y'])} rows, expected 1 for the graph or {nodes} for nodes")
     return arrays, int(nodes)
+
+
+def _is_hetero(graph: object) -> bool:
+    """True for a `HeteroData` of PyTorch Geometric."""
+    return any(kind.__name__ == "HeteroData" for kind in type(graph).__mro__)
+
+
+def _hetero_error(name: str) -> ConfigError:
+    """The error of a graph with nodes of several types."""
+    return ConfigError(
+        f"{name} is a HeteroData, and a file of graphs has nodes and edges of one type: give graph.to_homogeneous() of each, with "
+        f"ignore=['node_type', 'edge_type']",
+        key="graphs",
+    )
 
 
 def _array(name: str, value: Any, number: int) -> npt.NDArray[Any]:

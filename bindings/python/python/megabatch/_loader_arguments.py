@@ -1,4 +1,4 @@
-"""Arguments of loaders, and what is said of wrong ones."""
+"""Arguments that loaders share, and what is said of wrong ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-import numpy as np
-
+from ._arguments import require, whole_number, wrong
 from .errors import ConfigError
 
 _WORKERS = "all cores gather batches in this process"
@@ -22,36 +21,16 @@ _OF_PYTORCH = {
 }
 
 
-def wrong(key: str, value: Any, expected: str, path: Any = None) -> ConfigError:
-    """The error of an argument, of a call on the file `path` if there is one."""
-    found = repr(value) if isinstance(value, str) else value
-    fields = {"key": key} if path is None else {"key": key, "file": str(path)}
-    return ConfigError(f"{'' if path is None else f'{path}: '}{key} is {found}: expected {expected}", **fields)
-
-
-def require(is_right: bool, key: str, value: Any, expected: str, path: Any = None) -> None:
-    """Refuses an argument."""
-    if not is_right:
-        raise wrong(key, value, expected, path)
-
-
-def whole_number(key: str, value: Any, least: int, path: Any = None) -> int:
-    """An argument that counts something."""
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    require(is_whole and value >= least, key, value, f"a whole number of {least} or more", path)
-    return int(value)
-
-
 def require_ranks(rank: Any, world_size: Any, batch_size: int | None, count: int, unit: str, path: Any = None) -> None:
     """Refuses numbers of processes that cannot each have a part of a batch of `batch_size`, out of `count` units."""
-    whole_number("world_size", world_size, 1, path)
-    whole_number("rank", rank, 0, path)
-    require(rank < world_size, "rank", rank, f"0 to {world_size - 1}, as world_size is {world_size}", path)
+    whole_number(world_size, "world_size", 1, path=path)
+    whole_number(rank, "rank", path=path)
+    require(rank < world_size, rank, "rank", f"0 to {world_size - 1}, as world_size is {world_size}", path)
     if batch_size is not None:
         least = f"{world_size} or more, one of the {unit} for each of world_size={world_size} processes"
-        require(batch_size >= world_size, "batch_size", batch_size, least, path)
+        require(batch_size >= world_size, batch_size, "batch_size", least, path)
         most = f"{count} at most, as there are {count} {unit} and each process needs one"
-        require(world_size == 1 or count >= world_size, "world_size", world_size, most, path)
+        require(world_size == 1 or count >= world_size, world_size, "world_size", most, path)
 
 
 def leaves_out_remainder(count: int, batch_size: int, world_size: int) -> bool:
@@ -63,14 +42,14 @@ def leaves_out_remainder(count: int, batch_size: int, world_size: int) -> bool:
 def order_of(state: Any, kind: str, path: Any = None) -> Mapping[str, Any]:
     """What decides the order of the loader that gave `state`, which is of `kind` and version 1."""
     if not isinstance(state, Mapping):
-        raise wrong("state", state, f"what state_dict() of a {kind} gives", path)
+        raise wrong(state, "state", f"what state_dict() of a {kind} gives", path)
     if not isinstance(state.get("order"), Mapping):
         inner = [key for key, own in state.items() if isinstance(own, Mapping) and "order" in own]
         advice = f"give state[{inner[0]!r}] of it" if inner else f"expected what state_dict() of a {kind} gives"
         names = ", ".join(map(str, state)) or "nothing"
         raise ConfigError(f"{'' if path is None else f'{path}: '}the state has {names}: {advice}", key="state")
     if state.get("version") != 1:
-        raise wrong("version", state.get("version"), f"1, as the state of a {kind} has it", path)
+        raise wrong(state.get("version"), "version", f"1, as the state of a {kind} has it", path)
     found: Mapping[str, Any] = state["order"]
     return found
 

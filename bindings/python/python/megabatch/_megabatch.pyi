@@ -353,7 +353,7 @@ def doctor(python: str | PathLike[str] | None) -> tuple[bool, str, dict[str, Any
     Faults of a GPU set-up, and whether training on a GPU is possible.
     """
 
-def evaluate(asked: Mapping[str, Any], part: str | None) -> tuple[str, dict[str, Any]]:
+def evaluate(asked: Mapping[str, Any], part: str | None, samples_max: SupportsIndex | None) -> tuple[str, dict[str, Any]]:
     """
     Errors of a model beside those of baselines.
     """

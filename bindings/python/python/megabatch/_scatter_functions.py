@@ -184,6 +184,7 @@ def gather_csr(src: Tensor, indptr: Tensor) -> Tensor:
 
 def check_floats(name: str, src: Tensor) -> None:
     """Refuses integers."""
+    require_tensors(name, src=src)
     if src.dtype not in FLOATS:
         raise ConfigError(f"{name} is computed for floating-point numbers only, and src is {src.dtype}")
 

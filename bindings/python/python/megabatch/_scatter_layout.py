@@ -22,16 +22,22 @@ from .errors import ConfigError, DataError, DeviceError
 
 
 def require_tensors(name: str, **arguments: object) -> None:
-    """Refuses arrays and lists."""
+    """Refuses arrays and lists, and sparse tensors."""
     for argument, given in arguments.items():
         if not isinstance(given, Tensor):
             kind = type(given).__name__
             raise ConfigError(f"{name}: {argument} is a {kind}: expected a tensor; torch.as_tensor makes one")
+        if not torch.compiler.is_compiling() and given.layout != torch.strided:
+            raise ConfigError(
+                f"{name}: {argument} is a sparse tensor, {given.layout}: expected a dense one; {argument}.to_dense() makes one"
+            )
 
 
 def check(name: str, src: Tensor, index: Tensor, out: Tensor | None) -> None:
     """Refuses tensors that no operation takes."""
     require_tensors(name, src=src, index=index)
+    if out is not None:
+        require_tensors(name, out=out)
     if index.dtype != torch.int64:
         raise ConfigError(
             f"{name}: the index is {index.dtype}, and PyTorch's indices are torch.int64: give index.long()"

@@ -50,7 +50,7 @@ def is_table_file(path: object) -> bool:
 
 def read(path: str | os.PathLike[str]) -> Any:
     """The table of a file, as a frame of the first library that is installed and reads it."""
-    name = os.fspath(path)
+    name = os.path.expanduser(path)
     if not os.path.isfile(name):
         raise DataError(f"{name}: there is no such file", file=name)
     for reader in (_pandas, _polars, _pyarrow):

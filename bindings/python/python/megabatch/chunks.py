@@ -19,16 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ._arguments import require, whole_number
 from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require_dtype
-from ._loader_arguments import (
-    InTurn,
-    leaves_out_remainder,
-    order_of,
-    refuse_unknown,
-    require,
-    require_ranks,
-    whole_number,
-)
+from ._loader_arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
 from .loader import require_same_order
@@ -297,13 +290,14 @@ class ChunkDataLoader(InTurn):
                 key="hdf5_path",
             )
         samples = len(self._dataset)
-        batch_size, seed = whole_number("batch_size", batch_size, 1, path), whole_number("seed", seed, 0, path)
+        batch_size = whole_number(batch_size, "batch_size", 1, path=path)
+        seed = whole_number(seed, "seed", path=path)
         require_ranks(rank, world_size, batch_size, samples, "samples", path)
         is_size = math.isfinite(chunk_size_gb) and chunk_size_gb > 0
-        require(is_size, "chunk_size_gb", chunk_size_gb, "more than 0", path)
+        require(is_size, chunk_size_gb, "chunk_size_gb", "more than 0", path)
         require_dtype(dtype, path)
         if drop_last:
-            require(batch_size <= samples, "batch_size", batch_size, f"{samples} samples at most with drop_last", path)
+            require(batch_size <= samples, batch_size, "batch_size", f"{samples} samples at most with drop_last", path)
         self._device = checked_device(device, path)
         self._dtype = dtype
         itemsize = int((dtype or torch.float32).itemsize)
@@ -408,7 +402,7 @@ class ChunkDataLoader(InTurn):
 
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
-        require(epoch >= 0, "epoch", epoch, "0 or more", self._dataset.path)
+        require(epoch >= 0, epoch, "epoch", "0 or more", self._dataset.path)
         self._epoch, self._batch, self._resumes = epoch, 0, False
 
     def __iter__(self) -> Iterator[tuple[Features, torch.Tensor]]:

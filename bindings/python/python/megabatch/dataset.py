@@ -97,7 +97,8 @@ class Dataset:
         _report: IngestReport | None = None,
     ) -> None:
         _frames.refuse(path, "open")
-        self._path = pathlib.Path(path).absolute()
+        _arguments.require_path(path, "path", "the path of a file of samples, such as mb.ingest(…, out=path) writes")
+        self._path = pathlib.Path(path).expanduser().absolute()
         self._resident = resident
         self._indices = _indices
         self._part = _part
@@ -459,11 +460,12 @@ def ingest(
     where `indicators` and `label` take closed bars and give as many rows.
 
     `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, or paths of files: text, or Parquet and
-    Feather, which pandas, polars or pyarrow read as frames, by the symbols that the files are named after. A frame has the
+    Feather, which pandas, polars or pyarrow read as frames, by the symbols that the files are named after. Paths may begin
+    with `~`, and be patterns such as `data/*.csv`. A frame has the
     columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have the other columns of a
     file, such as `volume`, `spread` and `adj close`, and `symbol`. Columns of two levels are those of yfinance. Times
     without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside `out`, so that `leak`
-    and `follow` find them. Without `out`, files go with the dataset.
+    and `follow` find them. A file that is at `out` is replaced. Without `out`, files go with the dataset.
 
     `bid` and `ask`, in place of `bars`, are the bars of both sides: prices are their means, and the spread is ask less
     bid at the close.
@@ -492,6 +494,8 @@ def ingest(
     is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
     named = _named(options)
+    if out is not None:
+        _arguments.require_path(out, "out", "the path of the file to write")
     if horizon is not None and not isinstance(horizon, str):
         horizon = _arguments.whole_number(horizon, "horizon", 1, "a whole number of base bars")
     sources = BarSources.open(bars, bid, ask, symbol)
@@ -525,7 +529,7 @@ def ingest(
     named.update({"label-end": ends, "weight": weights, "context": files})
     named["function-columns"] = others or None
     keeps = _Temporary() if out is None else None
-    file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
+    file = keeps.path / "series.h5" if keeps else pathlib.Path(out or "").expanduser()
     if not sources.are_frames:
         files, sides = sources.paths()
         named["symbol"] = symbol
@@ -558,7 +562,7 @@ def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, An
     own = _table_files.as_frames(dict(context or {}))
     paths = {name: one for name, one in own.items() if isinstance(one, (str, os.PathLike))}
     frames = {name: one for name, one in own.items() if name not in paths}
-    return [f"{name}={os.path.abspath(path)}" for name, path in paths.items()], frames
+    return [f"{name}={os.path.abspath(os.path.expanduser(path))}" for name, path in paths.items()], frames
 
 
 def _seen(sources: BarSources, columns: Mapping[str, str] | None, hidden: Sequence[str | None]) -> list[str]:
@@ -659,8 +663,8 @@ def leak(
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
     path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
-    samples, seed = _arguments.whole_number(samples, "samples"), _arguments.whole_number(seed, "seed")
+    samples, seed = _arguments.whole_number(samples, "samples", 1), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
-    text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], _context(context)[0], samples, seed, settings, functions)
+    text, facts = _megabatch.leak(path, [os.path.expanduser(path) for path in source], _context(context)[0], samples, seed, settings, functions)
     return LeakProof(in_python(text), facts)

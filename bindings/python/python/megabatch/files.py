@@ -80,7 +80,8 @@ def convert(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Dataset:
-    """Writes the samples of a file to `out` in another layout or storage, verified bit for bit, and opens it.
+    """Writes the samples of a file to `out`, which is replaced if it is there, in another layout or storage, verified bit
+    for bit, and opens it.
 
     Overlapping windows become a series, which has every bar once, and a series becomes windows: `to` is `series` or
     `windows`, by default the other one, or the same where a storage is chosen. `storage` is `contiguous` or `chunked`,
@@ -88,6 +89,7 @@ def convert(
     name such as `M1` for windows that lie in `/features`. Interrupted, the same call goes on where it was."""
     if isinstance(data, Dataset):
         data._require_whole("convert")
+    _arguments.require_path(out, "out", "the path of the file to write")
     call = {
         "input": _path(data, "convert"),
         "out": out,
@@ -113,6 +115,8 @@ def compare(*runs: StrPath | Run | Iterable[StrPath | Run], out: StrPath | None 
         if not isinstance(run, (str, os.PathLike, Run)):
             raise _arguments.wrong(run, "runs", "a run of mb.train, its folder, or a list of them")
         folders.append(run.path if isinstance(run, Run) else run)
+    if out is not None:
+        _arguments.require_path(out, "out", "the path of the page to write, .html")
     text, facts = _megabatch.compare(folders, out)
     return Comparison(in_python(text), facts, None if out is None else Report(pathlib.Path(out)))
 
@@ -131,4 +135,7 @@ def _each(runs: Any) -> Iterable[Any]:
 
 def _path(data: StrPath | Dataset, purpose: str) -> StrPath:
     _frames.refuse(data, purpose)
-    return data.path if isinstance(data, Dataset) else data
+    if isinstance(data, Dataset):
+        return data.path
+    _arguments.require_path(data, "data", "a dataset or the path of a file")
+    return data

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "GraphLoader", "Graphs", "build", "export", "inspect", "open", "save", "verify"]
 
 StrPath = Union[str, "os.PathLike[str]"]
+_WRITTEN = "the path of the file to write, .mbg"
 _COUNTED = {"lookback": "a whole number of bars", "min_observations": "a whole number of bars"}
 
 
@@ -42,6 +43,7 @@ def open(path: StrPath) -> Graphs:
     """
     from ._graphs import Graphs
 
+    _require_file(path)
     return Graphs.open(path)
 
 
@@ -53,8 +55,8 @@ def save(
     allow: Sequence[type] = (),
     ignore: Sequence[str] = (),
 ) -> Graphs:
-    """Writes graphs to the file `path` (`.mbg`) and opens it: `Data` objects of PyTorch Geometric, mappings with arrays
-    of these names, or a folder of `torch.save` files.
+    """Writes graphs to the file `path` (`.mbg`), which is replaced if it is there, and opens it: `Data` objects of PyTorch
+    Geometric, mappings with arrays of these names, or a folder of `torch.save` files.
 
     A graph has `edge_index` [2, E] and perhaps `edge_weight`, `edge_attr`, `x`, `y` and `num_nodes`; other attributes
     are refused, unless `ignore` names them. Edges come back by the node that they go to, then by that which they come
@@ -64,6 +66,13 @@ def save(
     classes of your own in them that may."""
     from . import _graphs_saved
 
+    if isinstance(graphs, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
+        raise ConfigError(
+            f"graphs is {os.fspath(graphs)!r}, and path a {type(path).__name__}: the arguments are exchanged; give the graphs "
+            f"first, mb.graph.save(graphs, {os.fspath(graphs)!r})",
+            key="path",
+        )
+    _arguments.require_path(path, "path", _WRITTEN)
     source, folder = _graphs_saved.saved(graphs, path, keys, allow, ignore)
     with folder:
         build(source, path, kind="edge-index", progress=False)
@@ -74,6 +83,8 @@ def export(path: StrPath, out: StrPath, *, format: str = "edge-index", keys: Seq
     """Writes the graphs of a file for other programs, all or those of `keys`: `format` is `edge-index` (a safetensors
     file with tensors as in PyTorch Geometric, which keeps everything), `tu`, `edge-list` (folders) or `sdf`. What a
     format cannot hold is refused. The answer is the JSON of `megabatch graph export`."""
+    _require_file(path)
+    _arguments.require_path(out, "out", "the path of the file or folder to write")
     return _megabatch.export_graphs(path, out, format, list(keys))[1]
 
 
@@ -84,6 +95,7 @@ def inspect(path: StrPath) -> dict[str, Any]:
 
 def verify(path: StrPath) -> dict[str, Any]:
     """Checks every byte of a file of graphs; the answer is the JSON of `megabatch graph verify`."""
+    _require_file(path)
     return _megabatch.verify_graphs(path)[1]
 
 
@@ -125,6 +137,7 @@ def build(
     instruments are named by the setting `model.graph`.
     """
     _refuse_dataset(inputs)
+    _arguments.require_path(out, "out", _WRITTEN)
     counts = {"lookback": lookback, "k": k, "min_observations": min_observations, "min_degree": min_degree}
     for name, count in {**counts, "rewire": rewire, "threads": threads}.items():
         if count is not None:
@@ -164,6 +177,11 @@ def build(
         }
         _, facts = _megabatch.build_graphs(call)
     return facts
+
+
+def _require_file(path: object) -> None:
+    """Refuses what is no path of a file of graphs."""
+    _arguments.require_path(path, "path", "the path of a file of graphs, .mbg, such as mb.graph.save(graphs, path) writes")
 
 
 def _refuse_dataset(inputs: object) -> None:

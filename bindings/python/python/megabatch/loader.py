@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
+from ._arguments import whole_number
 from ._finite import require_finite
-from ._loader_arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks, whole_number
+from ._loader_arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks
 from ._options_help import list_options
 from .errors import ConfigError
 
@@ -100,9 +101,9 @@ class Loader(InTurn):
         refuse_unknown((name for name in options if name not in _DEFAULTS), ("batch_size", *_DEFAULTS))
         given = {"batch_size": batch_size, **_DEFAULTS, **options}
         for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0)):
-            given[name] = whole_number(name, given[name], least)
+            given[name] = whole_number(given[name], name, least)
         if given["run_length"] is not None:
-            given["run_length"] = whole_number("run_length", given["run_length"], 1)
+            given["run_length"] = whole_number(given["run_length"], "run_length", 1)
         require_ranks(given["rank"], given["world_size"], given["batch_size"], len(dataset), "samples")
         self._options = given
         indices = dataset._indices

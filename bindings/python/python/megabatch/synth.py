@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Union
 
-from . import _megabatch
+from . import _arguments, _megabatch
 
 __all__ = ["bars", "samples", "shares"]
 
@@ -14,6 +14,7 @@ StrPath = Union[str, "os.PathLike[str]"]
 
 
 def _write(what: str, path: StrPath, **options: Any) -> None:
+    _arguments.require_path(path, "folder" if what == "shares" else "path", "the path to write to")
     call = {
         "what": what,
         "path": path,

@@ -77,7 +77,11 @@ def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
 def _path_of(data: _Data, purpose: str) -> StrPath | None:
     """The file of a dataset, of a part of one or of a path."""
     _frames.refuse(data, purpose)
-    return data.path if isinstance(data, Dataset) else data
+    if isinstance(data, Dataset):
+        return data.path
+    if data is not None:
+        _arguments.require_path(data, "data", "a dataset or the path of one")
+    return data
 
 
 def _sections(distributed: str | DistributedSettings | None, **sections: object) -> dict[str, object]:
@@ -298,6 +302,8 @@ def train(
         "on_event": None if on_step is None else _Steps(on_step),
         "display": display(progress),
     }
+    if out is not None:
+        _arguments.require_path(out, "out", "the path of the run's folder")
     if out is not None and isinstance(dataset, Dataset) and dataset._keeps is not None:
         log.warning(
             "%s",
@@ -366,6 +372,8 @@ def import_weights(
     sections = _sections(
         None, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
+    if out is not None:
+        _arguments.require_path(out, "out", "the path of the run's folder")
     keeps = _Temporary()
     file = _weights.file_of(weights, "weights", keeps.path)
     job = _job(dataset, config, {**sections, **short}, "cpu", None, "import_weights")
@@ -377,6 +385,7 @@ def import_weights(
 
 def load_run(folder: StrPath) -> Run:
     """A run of `train` or of `megabatch train`."""
+    _arguments.require_path(folder, "folder", "the folder of a run, as mb.train(…, out=folder) writes it")
     path = pathlib.Path(folder)
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: no run is here; expected the folder that train wrote, with config.yaml in it")
@@ -467,6 +476,7 @@ class Run:
         data: _Data = None,
         *,
         part: str | None = None,
+        samples: int | None = None,
         checkpoint: str = "best",
         int8: bool = False,
         changed_data: bool = False,
@@ -474,14 +484,19 @@ class Run:
         device: str = "auto",
     ) -> Evaluation:
         """Errors by horizon beside those of baselines, on the part that the model did not see: `train`, `validation`,
-        `test` or `all`. A part of a dataset names itself. Of a run of several folds, the errors of each."""
+        `test` or `all`. A part of a dataset names itself. Of a run of several folds, the errors of each.
+
+        `samples` is the most samples, or graphs, that are taken, evenly spaced: the errors are then estimates, with
+        `standard_errors`. By default all are."""
+        if samples is not None:
+            samples = _arguments.whole_number(samples, "samples", 1, "a whole number of samples")
         _require_one_part(data, part)
         if isinstance(data, Dataset) and data.part is not None:
             part = data.part
         _check_part(part)
         file = _path_of(data, "evaluate")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
-        text, facts = _megabatch.evaluate(asked, part)
+        text, facts = _megabatch.evaluate(asked, part, samples)
         return Evaluation(in_python(text), facts)
 
     def predict(
@@ -498,8 +513,9 @@ class Run:
         progress: bool | None = None,
     ) -> Predictions:
         """Predictions of the samples of `data`, a dataset, a part of one or a path; by default of the data that the
-        run was trained on. `samples` chooses by their numbers in the file, or by a mask with a value for each sample of
-        `data`, and `part` those of `train`, `validation` or `test`, as training split them.
+        run was trained on. `samples` chooses among the samples of `data` by their places, counted from 0, or by a mask
+        with a value for each: `run.predict(test, samples=[0, 1])` predicts the first two of the part. `part` chooses
+        those of `train`, `validation` or `test`, as training split them.
 
         `samples="latest"` are those at the bars of a series after its last samples, whose targets lie ahead, numbered
         from 0.
@@ -530,17 +546,13 @@ class Run:
         return Predictions._of(_megabatch.predict(asked, bounds, part, is_latest, display(progress)), chosen)
 
     def _chosen(self, samples: _Samples, data: _Data) -> npt.NDArray[np.int64]:
-        """Numbers of samples in the file, which are given as such, as one number or as a mask."""
+        """Numbers in the file of samples that are given by their places in `data`, by one place or by a mask."""
         numbers = np.atleast_1d(np.asarray(samples))
         if numbers.dtype.kind == "b" and numbers.ndim == 1:
             whole = data if isinstance(data, Dataset) else Dataset(self._data_path(data, "predict") or "")
-            if len(numbers) != len(whole):
-                raise ConfigError(
-                    f"samples is a mask of {len(numbers)} values: expected one for each of the {len(whole)} samples of "
-                    f"{whole.path}" + (f", part {whole.part}" if whole.part else ""),
-                    key="samples",
-                )
-            chosen: npt.NDArray[np.int64] = whole.indices[numbers]
+            part = f", part {whole.part}" if whole.part else ""
+            masked = _arguments.mask_places(numbers, "samples", len(whole), f"samples of {whole.path}{part}")
+            chosen: npt.NDArray[np.int64] = whole.indices[masked]
             return chosen
         if numbers.ndim == 1 and len(numbers) > 2 and numbers.dtype.kind in "iu" and numbers.max() <= 1:
             raise ConfigError(
@@ -554,7 +566,16 @@ class Run:
                 f'value for each sample, or "latest"',
                 key="samples",
             )
-        return numbers.astype(np.int64)
+        places = numbers.astype(np.int64)
+        if not isinstance(data, Dataset) or data._indices is None:
+            return places
+        if places.size and places.max() >= len(data):
+            raise ConfigError(
+                f"samples has {places.max()}, and the part {data.part} has {len(data)} of the {data._native.units()} samples of "
+                f"{data.path}: places count from 0 in the part",
+                key="samples",
+            )
+        return data._indices[places]
 
     def weights(self, *, checkpoint: str = "best") -> dict[str, npt.NDArray[np.float32]]:
         """The weights by their names in PyTorch's module, see docs/reference/weights.md."""
@@ -596,8 +617,9 @@ class Run:
         instrument: str | None = None,
         stateless: bool = False,
     ) -> dict[str, Any]:
-        """Writes the model as ONNX (`.onnx`) or its weights as safetensors (`.safetensors`). The options after
-        `checkpoint` are those of ONNX."""
+        """Writes the model as ONNX (`.onnx`) or its weights as safetensors (`.safetensors`), in place of a file that is
+        there. The options after `checkpoint` are those of ONNX."""
+        _arguments.require_path(out, "out", "the path of the file to write, .onnx or .safetensors")
         call = {
             "run": self.path,
             "out": out,
@@ -729,7 +751,8 @@ class Report:
 @dataclasses.dataclass(frozen=True)
 class Predictions(Tabular):
     """Predictions of samples. As a table they have a row for each sample, with the columns of `megabatch predict`, and
-    the targets as `target1`, `target2` and so on."""
+    what they are held against as `target1`, `target2` and so on: the true classes, where thresholds or probabilities make
+    classes of the targets, which are then `target1_value`, `target2_value` and so on; else the targets."""
 
     _times = ("time",)
 
@@ -741,6 +764,10 @@ class Predictions(Tabular):
     """Quantiles, or probabilities of classes, `[n, K]` each."""
     targets: npt.NDArray[np.float32]
     """`[n, targets]` what is predicted, as the data have it; NaN where it is not known."""
+    true_classes: npt.NDArray[np.float32] | None
+    """`[n, K]` class of each target beside the predicted one, NaN where it is not known, if thresholds or probabilities
+    make classes of the targets; `None` if `values` and `targets` are of one kind. Targets of tasks without thresholds
+    are as in `targets`."""
     times: npt.NDArray[np.datetime64] | None
     """`[n]` times of the samples, UTC, where the data have them."""
     instruments: list[str] | None
@@ -762,13 +789,14 @@ class Predictions(Tabular):
         samples = np.frombuffer(answer["samples"], dtype=np.int64)
         # Those that were chosen lie among samples that follow each other.
         own = slice(None) if chosen is None or np.array_equal(chosen, samples) else chosen - samples[0]
-        times = answer["times"]
+        times, classes = answer["times"], answer["true_classes"]
         names, of_sample = answer["instruments"] or (None, b"")
         return Predictions(
             samples=samples[own],
             values=values[own],
             named={name: rows(numbers)[own] for name, numbers in answer["named"]},
             targets=np.frombuffer(answer["targets"], dtype=np.float32).reshape(len(samples), -1)[own],
+            true_classes=None if classes is None else rows(classes)[own],
             times=None if times is None else np.frombuffer(times, dtype="datetime64[ns]")[own],
             instruments=None if names is None else [names[n] for n in np.frombuffer(of_sample, dtype=np.int32)[own]],
             folds=None,
@@ -781,11 +809,13 @@ class Predictions(Tabular):
         """The predictions of the folds' models, one after the other."""
         times = [fold.times for fold in folds if fold.times is not None]
         instruments = [fold.instruments for fold in folds if fold.instruments is not None]
+        classes = [fold.true_classes for fold in folds if fold.true_classes is not None]
         return Predictions(
             samples=np.concatenate([fold.samples for fold in folds]),
             values=np.concatenate([fold.values for fold in folds]),
             named={name: np.concatenate([fold.named[name] for fold in folds]) for name in folds[0].named},
             targets=np.concatenate([fold.targets for fold in folds]),
+            true_classes=np.concatenate(classes) if classes else None,
             times=np.concatenate(times) if times else None,
             instruments=[name for names in instruments for name in names] if instruments else None,
             folds=np.repeat(np.arange(1, len(folds) + 1), [len(fold) for fold in folds]),
@@ -821,8 +851,10 @@ class Predictions(Tabular):
         for name, table in {"": self.values, **self.named}.items():
             for horizon in range(table.shape[1]):
                 columns[f"h{horizon + 1}" + (f"_{name}" if name else "")] = table[:, horizon]
-        for target in range(self.targets.shape[1]):
-            columns[f"target{target + 1}"] = self.targets[:, target]
+        tables = {"": self.targets} if self.true_classes is None else {"": self.true_classes, "_value": self.targets}
+        for ending, table in tables.items():
+            for target in range(table.shape[1]):
+                columns[f"target{target + 1}{ending}"] = table[:, target]
         return columns
 
 
@@ -949,7 +981,7 @@ class Follower:
             forecasts, refused = self._push(path.read_bytes())
         yield from forecasts
         if refused is not None:
-            raise by_symbol[0].with_row(refused, lines_before)
+            raise by_symbol[0].with_row(refused, str(refused.fields.get("file")), lines_before)
 
 
 def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -24,7 +24,7 @@ use crate::host::host;
   megabatch predict --run runs/carried --follow live.csv --out predictions.csv
   tail -n +1 -f live.csv | megabatch predict --run runs/carried --follow - --json")]
 pub(crate) struct Args {
-    /// Folder of the run
+    /// Folder of the run; of a run of several folds each model predicts the test of its own fold
     #[arg(long)]
     run: PathBuf,
     /// Data file [default: the training data]

@@ -448,7 +448,7 @@ fn a_classifier_of_graphs_predicts_the_class_and_its_probabilities() {
     assert_eq!(said.lines().next(), Some("shapes.csv: 24 predictions of 1 target"));
     let csv = stage.text("shapes.csv");
     let mut lines = csv.lines();
-    assert_eq!(lines.next(), Some("sample,h1,h1_p0,h1_p1,target1,target2"));
+    assert_eq!(lines.next(), Some("sample,h1,h1_p0,h1_p1,target1,target1_value,target2_value"));
     for line in lines {
         let fields: Vec<f64> = line.split(',').map(|field| field.parse().unwrap()).collect();
         assert!((fields[2] + fields[3] - 1.0).abs() < 1e-6, "{line}");

@@ -160,7 +160,7 @@ fn several_tasks_are_trained_evaluated_and_predicted() {
     }
     stage.succeeds("predict --run run --samples 3..8 --out p.csv");
     let csv = stage.text("p.csv");
-    let head = "sample,time,h1,h2,h2_t1-2_p0,h2_t1-2_p1,h2_t1-2_p2,target1,target2\n";
+    let head = "sample,time,h1,h2,h2_t1-2_p0,h2_t1-2_p1,h2_t1-2_p2,target1,target2,target1_value,target2_value\n";
     assert!(csv.starts_with(head) && !csv.contains("NaN"), "{csv}");
 
     let whole = tasks.replace("1..", "1..5");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::stage::{SMALL, Stage, numbers};
+use crate::stage::{SMALL, Stage, dataset, numbers};
 
 /// Three tests of ten samples each.
 const WALK: &str = "--set data.walk_forward=3 --set training.epochs=2 --set data.purge=0s";
@@ -46,10 +46,38 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
     assert!(stage.text("run/report.html").contains("rmse by fold"));
     let [message, _] = stage.fails("eval --run run --int8", 2);
     assert!(message.contains("--int8: run has a model a fold; name one, such as run/fold-1"), "{message}");
-    let [message, _] = stage.fails("predict --run run --out p.csv", 2);
-    assert!(message.contains("has a model a fold; name one, such as run/fold-1"), "{message}");
+    for samples in ["--samples 0..3", "--split train"] {
+        let [message, _] = stage.fails(&format!("predict --run run {samples} --out p.csv"), 2);
+        assert!(message.contains("has a model a fold; name one, such as run/fold-1"), "{message}");
+    }
     stage.succeeds(&format!("train --data series.h5 --out one {WALK} {SMALL} --set data.walk_forward_number=2"));
     assert!(stage.checkpoint("one", 20) == stage.checkpoint("run/fold-2", 20), "a fold is what it is alone");
+}
+
+/// `predict --run run` was refused, and `run.predict()` in Python predicted the tests of all folds.
+#[test]
+fn the_model_of_each_fold_predicts_its_own_test() {
+    let stage = Stage::with_series();
+    stage.succeeds(&format!("train --data series.h5 --out run {WALK} {SMALL}"));
+    let mut expected = Vec::new();
+    for fold in 1..=3 {
+        stage.succeeds(&format!("predict --run run/fold-{fold} --split test --out one.csv"));
+        let rows = stage.text("one.csv");
+        let (header, rows) = rows.split_once('\n').unwrap();
+        if fold == 1 {
+            expected.push(header.replacen("sample", "sample,fold", 1));
+        }
+        expected.extend(rows.lines().map(|row| row.replacen(',', &format!(",{fold},"), 1)));
+    }
+    for split in ["", "--split test"] {
+        let answer = stage.succeeds(&format!("predict --run run {split} --out all.csv"));
+        assert_eq!((&answer["folds"], &answer["samples"]), (&3.into(), &30.into()));
+        assert_eq!(stage.text("all.csv").lines().collect::<Vec<_>>(), expected, "{split}");
+    }
+    let text = stage.said("predict --run run --out all.h5");
+    let told = " by the models of 3 folds, each for the test of its own";
+    assert!(text.starts_with("all.h5: 30 predictions of ") && text.contains(told), "{text}");
+    assert_eq!(dataset::<i32>(&stage.path("all.h5"), "fold").1, [[1; 10], [2; 10], [3; 10]].concat());
 }
 
 #[test]

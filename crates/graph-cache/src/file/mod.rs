@@ -182,12 +182,16 @@ impl GraphFile {
     /// [`Error::NoKey`], which names the keys around it.
     pub fn index_of(&self, key: &str) -> Result<usize> {
         let order: &[u64] = bytemuck::cast_slice(&self.inner.bytes[self.inner.order.clone()]);
-        let key_at = |place: usize| order.get(place).map(|&index| self.key(index as usize).to_owned());
-        self.search(key).map_err(|place| Error::NoKey {
-            path: self.inner.path.clone(),
-            key: key.to_owned(),
-            before: place.checked_sub(1).and_then(key_at),
-            after: key_at(place),
+        let ordered = |place: usize| Some(self.key(order[place] as usize).to_owned());
+        self.search(key).map_err(|place| {
+            // At the ends the first and the last of the file: of 1 to 10 the last by bytes is 9.
+            let (before, after) = match place {
+                _ if order.is_empty() => (None, None),
+                0 => (None, Some(self.key(0).to_owned())),
+                place if place == order.len() => (Some(self.key(place - 1).to_owned()), None),
+                place => (ordered(place - 1), ordered(place)),
+            };
+            Error::NoKey { path: self.inner.path.clone(), key: key.to_owned(), before, after }
         })
     }
 

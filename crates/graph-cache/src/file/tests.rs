@@ -99,6 +99,9 @@ fn a_file_tells_what_was_written() {
         let error = file.index_of(key).unwrap_err().to_string();
         assert!(error.ends_with(message), "{error}");
     }
+    // By bytes the last is "day 9".
+    let error = written(12).0.index_of("z").unwrap_err().to_string();
+    assert!(error.ends_with(r#"the last is "day 11""#), "{error}");
 }
 
 #[test]

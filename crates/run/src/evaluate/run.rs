@@ -103,21 +103,11 @@ fn evaluate_folds(request: &EvaluateRequest, folder: &RunFolder, folds: FoldPlan
         )));
     }
     let (mut done, mut notes) = (Vec::new(), Vec::new());
-    for fold in 0..folds.folds {
-        let own = folder.fold(fold);
-        if !own.has_begun() {
-            return Err(Error::usage(format!(
-                "{}: fold {} of {} has not been trained; `megabatch train --out {} --resume` goes on with it",
-                folder.root().display(),
-                fold + 1,
-                folds.folds,
-                folder.root().display()
-            )));
-        }
-        let judged = evaluate_run(request, own.root(), host).with_context(|| format!("fold {}", fold + 1))?;
+    for (fold, own) in (1..).zip(folds.trained_folders(folder)?) {
+        let judged = evaluate_run(request, own.root(), host).with_context(|| format!("fold {fold}"))?;
         let OfRun { evaluated: Evaluated { evaluation, notes: fold_notes, .. }, split } = judged;
         notes.extend(fold_notes);
-        done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: evaluation.step, split, evaluation });
+        done.push(Fold { fold, run: own.root().to_owned(), steps: evaluation.step, split, evaluation });
     }
     let all = Folds { plan: folds, run: folder.root(), done: &done };
     notes.dedup();

@@ -54,7 +54,7 @@ pub struct Options {
     /// True if the columns of functions are left unproven where the host has no functions; false if
     /// that is an error.
     pub leaves_functions: bool,
-    /// Samples drawn at random.
+    /// Samples drawn at random, 1 or more.
     pub samples: usize,
     /// Seed of the random samples and of the replacement bars.
     pub seed: u64,
@@ -87,11 +87,14 @@ impl Default for Options {
 /// in the cache folder where that cannot be written, and the series is made and read in pieces.
 ///
 /// # Errors
-/// [`Kind::Data`] where the proof fails, also the verdict of findings without a proven split,
-/// [`Kind::Capacity`] for a disk without room for the bars, [`Kind::Cancelled`] where the host
-/// ended it.
+/// [`Kind::Usage`] for no samples to prove, [`Kind::Data`] where the proof fails, also the verdict
+/// of findings without a proven split, [`Kind::Capacity`] for a disk without room for the bars,
+/// [`Kind::Cancelled`] where the host ended it.
 pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<CommandReport> {
     host.cancel.watch(PATIENCE)?;
+    if options.samples == 0 {
+        return Err(Error::usage("samples is 0: expected 1 or more samples to prove"));
+    }
     match prove_file(path, options, host) {
         Err(error) if error.kind() == Kind::Cancelled => {
             Err(Error::new(Kind::Cancelled, "interrupted; nothing is proven"))

@@ -7,7 +7,8 @@ use std::path::Path;
 use megabatch_nn::loss::Loss;
 use serde::Serialize;
 
-use super::samples::{by_name, csv_field};
+use super::output_file::csv_field;
+use super::samples::by_name;
 use crate::error::Result;
 use crate::output;
 

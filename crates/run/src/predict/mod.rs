@@ -4,6 +4,7 @@ pub(crate) mod bar_stream;
 mod follow;
 mod forecast_lines;
 mod latest;
+mod output_file;
 mod samples;
 mod stream_progress;
 mod streaming_model;
@@ -11,6 +12,7 @@ mod tail;
 
 pub use follow::{LineOutput, follow};
 pub use forecast_lines::LineForm;
-pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice, predict, predict_to_file};
+pub use output_file::predict_to_file;
+pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice, predict};
 pub use streaming_model::{FollowRequest, History};
 pub use tail::{AtEnd, BarSource};

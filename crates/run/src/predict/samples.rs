@@ -1,29 +1,24 @@
 //! Predictions of a model for some samples.
 
-use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use megabatch_atomic_file as atomic_file;
-use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictions};
+use megabatch_chunk_io::Source;
 use megabatch_nn::graph::Graphs;
-use megabatch_nn::loss::{Group, Loss};
+use megabatch_nn::loss::{Classes, Group, Loss};
 use megabatch_nn::model::Readout;
 use megabatch_trainer::{SampleRanges, Selection};
-use serde_json::json;
 
 use super::latest::LatestSamples;
 use crate::adapters::data::{Data, times_of};
-use crate::command_report::CommandReport;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::evaluate::Part;
-use crate::host::{Host, PATIENCE, Work};
-use crate::output;
+use crate::host::{Host, Work};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::loss;
 use crate::text::number::grouped;
-use crate::text::{plural, shown};
+use crate::text::plural;
 use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, Weights};
 use crate::unit_names::UnitNames;
 
@@ -77,7 +72,7 @@ impl PredictRequest {
 
     /// The model and its data; in place of them their latest samples, if these are asked for, which
     /// are there as long as their file is kept.
-    fn open(&self, host: &Host<'_>) -> Result<(Trained, Option<LatestSamples>)> {
+    pub(super) fn open(&self, host: &Host<'_>) -> Result<(Trained, Option<LatestSamples>)> {
         let is_latest = self.samples == SampleChoice::Latest;
         let latest = is_latest.then(|| LatestSamples::write(&self.run, self.data.as_deref(), host)).transpose()?;
         let opening = Opening {
@@ -110,6 +105,10 @@ pub struct Predicted {
     pub horizons: usize,
     /// `[n, targets]` what is predicted, in the units of the data; NaN where it is not known.
     pub targets: Vec<f32>,
+    /// `[n, K]` true class beside each predicted one, where classes are made of targets by
+    /// thresholds or are the most probable ones; NaN where it is not known. Targets that no
+    /// threshold divides stay as they are. `None` if `values` and `targets` are of one kind.
+    pub true_classes: Option<Vec<f32>>,
     /// `[n]` ns since 1970 UTC, where the data tell.
     pub sample_times: Option<Vec<i64>>,
     /// Instruments of the samples, where the data have several.
@@ -129,22 +128,6 @@ pub struct InstrumentsOfSamples {
     pub name_indices: Vec<i32>,
 }
 
-impl Predicted {
-    fn predictions<'p>(&'p self, samples: &'p [i64]) -> Predictions<'p> {
-        Predictions {
-            samples,
-            values: &self.values,
-            named: &self.named,
-            horizons: self.horizons,
-            sample_times: self.sample_times.as_deref(),
-            instruments: self
-                .instruments
-                .as_ref()
-                .map(|InstrumentsOfSamples { names, name_indices }| SampleInstruments { names, name_indices }),
-        }
-    }
-}
-
 /// Predicts samples.
 ///
 /// # Errors
@@ -155,53 +138,8 @@ pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
     predict_with(&mut trained, request, host)
 }
 
-/// Predicts samples and writes them to `out`: `.h5`, with a dataset `predictions` `[n, K]` and one
-/// for each name, or `.csv`, with the targets beside them.
-///
-/// # Errors
-/// The errors of [`predict`], and a usage error for an output that cannot be written.
-pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) -> Result<CommandReport> {
-    host.cancel.watch(PATIENCE)?;
-    let format = Format::from_path(out)?;
-    let (mut trained, latest) = request.open(host)?;
-    let bars = trained.bar_files()?;
-    let data = latest.as_ref().map_or(trained.data.path(), LatestSamples::data);
-    let inputs = bars.iter().map(PathBuf::as_path).chain([data]);
-    output::check(out, &inputs.collect::<Vec<_>>())?;
-    let predicted = predict_with(&mut trained, request, host)?;
-    let numbers: Vec<i64> = predicted.samples.iter().map(|sample| sample as i64).collect();
-    let predictions = predicted.predictions(&numbers);
-    match format {
-        Format::Csv => atomic_file::write(out, to_csv(&predictions, &predicted.targets).as_bytes())?,
-        Format::Hdf5 => write_predictions(out, &predictions)?,
-    }
-    let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
-    let target = plural(predicted.horizons, UnitNames::for_data(&trained.data).with(loss).target);
-    let samples = predicted.samples.len();
-    let unknown = predicted.values.chunks_exact(predicted.horizons.max(1)).filter(|row| row.iter().all(|x| x.is_nan()));
-    let unknown = unknown.count();
-    let mut text = format!("{}: {} predictions of {target}", out.display(), samples - unknown);
-    if unknown > 0 {
-        text.push_str(&format!("; {unknown} rows without one are NaN: these samples are in no graph"));
-    }
-    text.extend(predicted.notes.iter().map(|note| format!("\nnote: {note}")));
-    Ok(CommandReport::new(
-        text,
-        &json!({
-            "out": shown(out),
-            "samples": samples,
-            "predictions": samples - unknown,
-            "horizons": predicted.horizons,
-            "named": predicted.named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-            "step": predicted.step,
-            "int8": request.weights == Weights::Int8,
-            "device": trained.predictor.device().to_string(),
-            "notes": predicted.notes,
-        }),
-    ))
-}
-
-fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
+/// Predicts samples by an open model.
+pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let seen = seen_in_training(trained, request)?;
     trained.notes.extend(seen);
@@ -244,6 +182,7 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
         horizons: values.len() / count.max(1),
         values,
         named,
+        true_classes: true_classes(loss, &targets, horizons),
         targets,
         sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
         instruments: source.and_then(source_instruments),
@@ -365,6 +304,28 @@ fn group_values(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(
     (each(loss.point()), named)
 }
 
+/// [`Predicted::true_classes`] of `targets` targets a row.
+fn true_classes(loss: Loss, rows: &[f32], targets: usize) -> Option<Vec<f32>> {
+    if loss == Loss::CrossEntropy {
+        return Some(rows.chunks_exact(targets).map(most_probable).collect());
+    }
+    let groups = loss.groups(targets);
+    let has_thresholds = |group: &Group| matches!(group.loss, Loss::Classes(Classes::Thresholds(_)));
+    if !groups.iter().any(has_thresholds) {
+        return None;
+    }
+    let mut found = rows.to_vec();
+    for row in found.chunks_exact_mut(targets) {
+        for group in &groups {
+            let Loss::Classes(classes) = group.loss else { continue };
+            for target in &mut row[group.targets.clone()] {
+                *target = classes.index(f64::from(*target)).map_or(f32::NAN, |class| class as f32);
+            }
+        }
+    }
+    Some(found)
+}
+
 /// Rows to predict.
 enum Rows<'a> {
     /// Samples that stand alone, or graphs as wholes.
@@ -417,92 +378,28 @@ impl<'a> Rows<'a> {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Format {
-    Csv,
-    Hdf5,
-}
-
-impl Format {
-    /// The format that the file's ending asks for.
-    fn from_path(out: &Path) -> Result<Self> {
-        match out.extension().and_then(|ending| ending.to_str()) {
-            Some("csv") => Ok(Format::Csv),
-            Some("h5" | "hdf5") => Ok(Format::Hdf5),
-            _ => output::require_ending(out, &["h5", "csv"]).map(|()| Format::Hdf5),
-        }
-    }
-}
-
 fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
     let mut named: Vec<_> = (0..count).map(|class| (format!("p{class}"), Vec::new())).collect();
-    let mut most_probable = Vec::with_capacity(outputs.len() / count);
+    let mut classes = Vec::with_capacity(outputs.len() / count);
     for logits in outputs.chunks_exact(count) {
-        let class = (1..count).fold(0, |most, c| if logits[c] > logits[most] { c } else { most });
-        // What was not predicted stays unknown.
-        most_probable.push(if logits[class].is_nan() { f32::NAN } else { class as f32 });
+        let class = first_largest(logits);
+        classes.push(most_probable(logits));
         let weights: Vec<f64> = logits.iter().map(|&y| f64::from(y - logits[class]).exp()).collect();
         let sum: f64 = weights.iter().sum();
         named.iter_mut().zip(weights).for_each(|((_, shares), weight)| shares.push((weight / sum) as f32));
     }
-    (most_probable, named)
+    (classes, named)
 }
 
-/// One line for each sample: its index, time and instrument if known, a column for each horizon,
-/// then named columns, and last the `targets` `[n, targets]`, unless none of them is known.
-fn to_csv(predictions: &Predictions<'_>, targets: &[f32]) -> String {
-    let Predictions { samples, values, named, horizons, sample_times, instruments } = *predictions;
-    let targets: &[f32] = if targets.iter().all(|target| target.is_nan()) { &[] } else { targets };
-    let target_columns = targets.len() / samples.len().max(1);
-    let mut csv = "sample".to_owned();
-    if sample_times.is_some() {
-        csv.push_str(",time");
-    }
-    if instruments.is_some() {
-        csv.push_str(",instrument");
-    }
-    (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}")));
-    // A name that one task alone has says nothing of the horizons of others.
-    let has_any =
-        |values: &[f32], k: usize| values.is_empty() || values.iter().skip(k).step_by(horizons).any(|x| !x.is_nan());
-    let columns_of = |(name, values): &(String, Vec<f32>)| {
-        let is_of_task = name.starts_with('t');
-        (0..horizons).filter(|&k| !is_of_task || has_any(values, k)).collect::<Vec<usize>>()
-    };
-    let columns: Vec<Vec<usize>> = named.iter().map(columns_of).collect();
-    for ((name, _), columns) in named.iter().zip(&columns) {
-        columns.iter().for_each(|k| csv.push_str(&format!(",h{}_{name}", k + 1)));
-    }
-    (1..=target_columns).for_each(|target| csv.push_str(&format!(",target{target}")));
-    csv.push('\n');
-    for (k, row) in values.chunks_exact(horizons).enumerate() {
-        csv.push_str(&samples[k].to_string());
-        if let Some(times) = sample_times {
-            let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
-            csv.push_str(&format!(",{time}"));
-        }
-        if let Some(instruments) = instruments {
-            let name = instruments.name(k).expect("an open file names the instrument of each sample");
-            csv.push_str(&format!(",{}", csv_field(name)));
-        }
-        let picked = |values: &[f32], columns: &[usize]| {
-            columns.iter().map(|at| values[k * horizons + at]).collect::<Vec<f32>>()
-        };
-        let all = named.iter().zip(&columns).flat_map(|((_, values), columns)| picked(values, columns));
-        let known = &targets[k * target_columns..][..target_columns];
-        row.iter().copied().chain(all).chain(known.iter().copied()).for_each(|x| csv.push_str(&format!(",{x}")));
-        csv.push('\n');
-    }
-    csv
+/// The first place of the largest number.
+fn first_largest(numbers: &[f32]) -> usize {
+    (1..numbers.len()).fold(0, |most, place| if numbers[place] > numbers[most] { place } else { most })
 }
 
-/// A field of a CSV, in quotes where it needs them (RFC 4180).
-pub(super) fn csv_field(text: &str) -> Cow<'_, str> {
-    if text.contains([',', '"', '\n', '\r']) {
-        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
-    } else {
-        Cow::Borrowed(text)
-    }
+/// The most probable class by a number for each; what is not known stays NaN.
+fn most_probable(numbers: &[f32]) -> f32 {
+    let class = first_largest(numbers);
+    if numbers[class].is_nan() { f32::NAN } else { class as f32 }
 }
 
 #[cfg(test)]
@@ -510,36 +407,6 @@ mod tests {
     use megabatch_nn::loss::{Ascending, Classes};
 
     use super::*;
-
-    #[test]
-    fn a_line_is_a_sample_with_its_time_and_horizons() {
-        let predictions = Predictions {
-            samples: &[7, 12],
-            values: &[1.5, -2.0, 0.25, 3.0],
-            named: &[],
-            horizons: 2,
-            sample_times: Some(&[0, 60_000_000_000]),
-            instruments: None,
-        };
-        assert_eq!(
-            to_csv(&predictions, &[]),
-            "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n12,1970-01-01T00:01:00Z,0.25,3\n"
-        );
-        let untimed = Predictions { samples: &[0, 1], sample_times: None, ..predictions };
-        assert_eq!(to_csv(&untimed, &[]), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
-        // Targets come last, and not at all where none is known.
-        assert_eq!(to_csv(&untimed, &[f32::NAN; 4]), to_csv(&untimed, &[]));
-        assert_eq!(
-            to_csv(&untimed, &[f32::NAN, 7.0, 8.0, -9.5]),
-            "sample,h1,h2,target1,target2\n0,1.5,-2,NaN,7\n1,0.25,3,8,-9.5\n"
-        );
-        let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
-        let instruments = Some(SampleInstruments { names: &names, name_indices: &[1, 0] });
-        assert_eq!(
-            to_csv(&Predictions { instruments, ..untimed }, &[]),
-            "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
-        );
-    }
 
     #[test]
     fn chosen_rows_have_places_in_their_order() {
@@ -573,22 +440,20 @@ mod tests {
         assert!((named[0].1[0] - 0.25).abs() < 1e-6 && (named[1].1[0] - 0.75).abs() < 1e-6, "{named:?}");
     }
 
+    /// `run.predict().to_pandas()` had the number of a class beside a target of 0.0012.
     #[test]
-    fn several_quantiles_have_a_column_each_beside_the_median() {
-        let levels = Ascending::new(&[0.1, 0.5, 0.95]).unwrap();
-        // Two samples of two horizons.
-        let outputs: Vec<f32> = (0..12u8).map(f32::from).collect();
-        let (values, named) = by_name(Loss::Quantile { levels }, &outputs, 2);
-        assert_eq!(values, [1.0, 4.0, 7.0, 10.0]);
-        let (samples, sample_times, instruments) = (&[5, 6][..], None, None);
-        let predictions =
-            Predictions { samples, values: &values, named: &named, horizons: 2, sample_times, instruments };
-        assert_eq!(
-            to_csv(&predictions, &[]),
-            "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
-        );
-        for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {
-            assert_eq!(by_name(loss, &outputs, 2), (outputs.clone(), Vec::new()), "{loss:?}");
+    fn a_predicted_class_has_the_true_one_beside_it() {
+        let nan = f32::NAN;
+        let thresholds = Loss::Classes(Classes::Thresholds(Ascending::new(&[-0.001, 0.001]).unwrap()));
+        let targets = [-0.5, 0.0012, 0.0, nan];
+        let found = true_classes(thresholds, &targets, 2).unwrap();
+        assert_eq!(found[..3], [0.0, 2.0, 1.0]);
+        assert!(found[3].is_nan(), "{found:?}");
+        let found = true_classes(Loss::CrossEntropy, &[0.0, 1.0, 1.0, 0.0, nan, nan], 2).unwrap();
+        assert_eq!(found[..2], [1.0, 0.0]);
+        assert!(found[2].is_nan() && found.len() == 3, "{found:?}");
+        for loss in [Loss::Mse, Loss::Classes(Classes::Labels(3))] {
+            assert_eq!(true_classes(loss, &[0.0, 2.0], 1), None, "{loss:?}");
         }
     }
 }

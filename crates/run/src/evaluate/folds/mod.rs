@@ -69,6 +69,24 @@ impl FoldPlan {
         }
     }
 
+    /// The folder of each fold of the run in `folder`.
+    ///
+    /// # Errors
+    /// A usage failure that names the first fold that has not been trained.
+    pub(crate) fn trained_folders(self, folder: &RunFolder) -> Result<Vec<RunFolder>> {
+        let trained = |fold: usize| {
+            let own = folder.fold(fold);
+            if own.has_begun() {
+                return Ok(own);
+            }
+            let (root, number, folds) = (folder.root().display(), fold + 1, self.folds);
+            Err(Error::usage(format!(
+                "{root}: fold {number} of {folds} has not been trained; `megabatch train --out {root} --resume` goes on with it"
+            )))
+        };
+        (0..self.folds).map(trained).collect()
+    }
+
     /// The file of the errors of all folds of the run in `folder`.
     pub(crate) fn file(self, folder: &RunFolder) -> PathBuf {
         match self.kind {
