@@ -7,7 +7,7 @@ use std::error::Error as StdError;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
-use megabatch_nn::graph::{GraphBatch, GraphView, Graphs};
+use megabatch_nn::graph::{EdgeForm, GraphBatch, GraphView, Graphs};
 use megabatch_nn::loss::{Loss, Objective, labelled_rows};
 use megabatch_nn::model::{
     AttentionKind, Dropout, Fusion, GraphConfig, Model, ModelConfig, Pooling, Readout, SampleShape, StepDropout,

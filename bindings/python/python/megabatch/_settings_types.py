@@ -483,8 +483,8 @@ class GpuOptimizationSettings(TypedDict, total=False):
     use_amp: bool = False
         Mixed precision in fp16, unless `training.precision` is set.
     use_chunk_loader: bool = True
-        Data that do not fit in memory are loaded in large chunks, and on a GPU all windows stay there where they fit;
-        `false`: batch by batch.
+        Data that do not fit in memory are loaded in large chunks, and on a GPU all windows, and the edges of their
+        graphs, stay there where they fit; `false`: batch by batch.
     chunk_size_gb: Literal["auto"] | float = "auto"
         Size of such a chunk, in 10^9 bytes; two are in memory. `auto`: half of the memory left by the model, at most
         three eighths of all memory.
@@ -517,8 +517,8 @@ class GpuOptimizationSettings(TypedDict, total=False):
     use_amp: bool
     """Mixed precision in fp16, unless `training.precision` is set. Default: False."""
     use_chunk_loader: bool
-    """Data that do not fit in memory are loaded in large chunks, and on a GPU all windows stay there where they fit;
-    `false`: batch by batch. Default: True."""
+    """Data that do not fit in memory are loaded in large chunks, and on a GPU all windows, and the edges of their
+    graphs, stay there where they fit; `false`: batch by batch. Default: True."""
     chunk_size_gb: Literal["auto"] | float
     """Size of such a chunk, in 10^9 bytes; two are in memory. `auto`: half of the memory left by the model, at most
     three eighths of all memory. Default: "auto"."""

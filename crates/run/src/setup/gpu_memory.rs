@@ -1,5 +1,6 @@
 //! Data and the memory of a GPU: whether the run fits, and what stays there.
 
+use megabatch_nn::graph::Graphs;
 use megabatch_trainer as trainer;
 use megabatch_trainer::can_keep_windows;
 
@@ -31,7 +32,7 @@ impl TrainingSetup {
         let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
         let samples = self.data.samples();
         let graphs = samples.graphs().filter(|_| self.training.model.is_over_graphs());
-        let len = graphs.map_or(samples.len(), |graphs| graphs.len());
+        let len = graphs.map_or(samples.len(), Graphs::len);
         let taken = self.planned_steps().saturating_mul(self.training.step_samples() as u64);
         let comes_whole = self.config.get(&config::gpu_optimization::USE_CHUNK_LOADER);
         if !comes_whole || taken < len as u64 {
