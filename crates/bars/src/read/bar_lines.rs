@@ -109,9 +109,9 @@ impl BarLines {
     ///
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
-    /// [`Error::UnknownDateOrder`], [`Error::Columns`]; [`Error::OtherTimeframe`] where the rows are
-    /// evidently of another one; [`Error::Invalid`] where a timestamp needs a zone and none was
-    /// stated.
+    /// [`Error::UnknownDateOrder`], [`Error::Columns`]; [`Error::OtherTimeframe`] where the rows
+    /// are evidently of another one; [`Error::Invalid`] where a timestamp needs a zone and none
+    /// was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();

@@ -39,8 +39,8 @@ pub(crate) struct Args {
     split: Option<PartArg>,
     /// File to write, .h5 or .csv; optional with --follow. The dataset `predictions` [n, K] holds
     /// numbers, the quantile nearest to the median, or the most probable class. Quantiles and class
-    /// probabilities have datasets of their own: `predictions_q0.1`, `predictions_p0`. A .csv has the
-    /// targets too, in its last columns
+    /// probabilities have datasets of their own: `predictions_q0.1`, `predictions_p0`. A .csv has
+    /// the targets too, in its last columns
     #[arg(long, required_unless_present = "follow")]
     out: Option<PathBuf>,
     /// Which checkpoint

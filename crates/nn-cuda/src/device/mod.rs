@@ -201,8 +201,11 @@ impl Accelerator {
     /// graphs then ([`EdgeForm::OnDevice`]). `None` takes edges batch by batch.
     ///
     /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory), [`Error::Graph`](megabatch_nn::Error::Graph);
-    /// [`Error::Setting`](megabatch_nn::Error::Setting) for 2³² nodes and edges or more.
+    /// [`Error::Memory`](megabatch_nn::Error::Memory);
+    /// [`Error::Graph`](megabatch_nn::Error::Graph) for one that cannot be read.
+    ///
+    /// # Panics
+    /// If there are 2³² nodes and edges or more.
     ///
     /// [`EdgeForm::OnDevice`]: megabatch_nn::graph::EdgeForm::OnDevice
     pub fn keep_graphs(&mut self, graphs: Option<&dyn Graphs>) -> Result<()> {

@@ -18,7 +18,7 @@ use super::kept_graphs::{KeptGraphs, Origin, Selected};
 pub(crate) struct GraphLists {
     /// The starts of the graphs, and the lists if the batch brings them.
     pub(super) edges: Arc<BatchEdges>,
-    /// What the device takes of the graphs that it keeps, if the batch does not bring them.
+    /// Graphs of the batch among those that the device keeps, if the batch brings no lists.
     selected: Option<Selected>,
     pub(super) on_device: OnDevice,
 }

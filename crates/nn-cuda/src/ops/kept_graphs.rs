@@ -6,9 +6,9 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
+use megabatch_nn::Result;
 use megabatch_nn::graph::{BatchEdges, EdgeForm, GraphBatch, GraphStart, Graphs, ListStart, SeenEdges};
 use megabatch_nn::memory::LargestGraphs;
-use megabatch_nn::{Error, Result};
 
 use super::graph_lists::GraphLists;
 
@@ -55,8 +55,10 @@ impl KeptGraphs {
     /// Brings the edges of all graphs, of which the model sees `seen`, to the device of `scope`.
     ///
     /// # Errors
-    /// Whatever keeps the source from reading; [`Error::Memory`]; [`Error::Setting`] for 2³² nodes
-    /// and edges or more.
+    /// Whatever keeps the source from reading; [`Error::Memory`](megabatch_nn::Error::Memory).
+    ///
+    /// # Panics
+    /// If there are 2³² nodes and edges or more.
     pub(crate) fn bring(scope: &Scope, graphs: &dyn Graphs, seen: SeenEdges) -> Result<Self> {
         KeptGraphs::bring_in_pieces(scope, graphs, seen, NODES_AT_ONCE)
     }
@@ -64,10 +66,7 @@ impl KeptGraphs {
     fn bring_in_pieces(scope: &Scope, graphs: &dyn Graphs, seen: SeenEdges, nodes_at_once: usize) -> Result<Self> {
         let nodes = (0..graphs.len()).map(|graph| graphs.nodes(graph).len()).sum();
         let places = seen.places(nodes, graphs.total_edges());
-        if u32::try_from(nodes + places).is_err() {
-            let expected = "fewer than 2^32 nodes and edges in all graphs, for a GPU that keeps them";
-            return Err(Error::setting("graphs", &"2^32 or more", expected));
-        }
+        assert!(u32::try_from(nodes + places).is_ok(), "numbers of 32 bits count nodes and edges of all graphs");
         let zeros = |len: usize| Buffer::zeros(scope, len);
         let mut kept = KeptGraphs {
             graphs: Vec::with_capacity(graphs.len() + 1),

@@ -23,8 +23,8 @@ use crate::trained::Weights;
 use crate::unit_names::UnitNames;
 
 /// Predicts samples and writes them to `out`: `.h5`, with a dataset `predictions` `[n, K]` and one
-/// for each name, or `.csv`, with the targets beside them. Of a run of several folds the model of each fold predicts the test of
-/// its fold, if all samples or those of the test are asked for.
+/// for each name, or `.csv`, with the targets beside them. Of a run of several folds the model of
+/// each fold predicts the test of its fold, if all samples or those of the test are asked for.
 ///
 /// # Errors
 /// The errors of [`predict`](super::predict), a usage error for an output that cannot be written or

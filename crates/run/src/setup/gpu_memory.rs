@@ -2,7 +2,7 @@
 
 use megabatch_nn::graph::Graphs;
 use megabatch_trainer as trainer;
-use megabatch_trainer::can_keep_windows;
+use megabatch_trainer::{can_keep_graphs, can_keep_windows};
 
 use super::TrainingSetup;
 use super::computing::{RequestedGpu, not_used};
@@ -38,7 +38,7 @@ impl TrainingSetup {
         if !comes_whole || taken < len as u64 {
             return Ok(());
         }
-        let (keep_graphs, keep_windows) = (graphs.is_some(), can_keep_windows(samples));
+        let (keep_graphs, keep_windows) = (graphs.is_some_and(can_keep_graphs), can_keep_windows(samples));
         let batch_by_batch = self.gpu_footprint(&self.training)?.total_bytes();
         let room = batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3;
         if keep_graphs {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Samples whose windows lie on a GPU.
+//! Samples whose windows lie on a GPU, and graphs whose edges do.
 
 use std::error::Error as StdError;
 
@@ -19,6 +19,17 @@ pub fn can_keep_windows(samples: &dyn Samples) -> bool {
     let are_stored = samples.series().is_none() && samples.streamed_series().is_none();
     let mut timeframes = samples.shape().timeframes.iter();
     are_stored && timeframes.all(|timeframe| u32::try_from(samples.len() * timeframe.steps).is_ok())
+}
+
+/// True if a GPU can keep the edges of all `graphs`: if they have fewer than 2³² nodes and edges.
+pub fn can_keep_graphs(graphs: &dyn Graphs) -> bool {
+    // Attention may give each node an edge to itself.
+    u32::try_from(2 * total_nodes(graphs) + graphs.total_edges()).is_ok()
+}
+
+/// Nodes of all graphs together.
+pub(crate) fn total_nodes(graphs: &dyn Graphs) -> usize {
+    (0..graphs.len()).map(|graph| graphs.nodes(graph).len()).sum()
 }
 
 /// Samples of which a GPU has the windows. Batches are lists of samples, and targets.

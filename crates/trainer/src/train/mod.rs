@@ -33,7 +33,7 @@ use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::{Choice, DrawnSamples};
-use crate::data::kept_windows::{KeptWindows, can_keep_windows};
+use crate::data::kept_windows::{KeptWindows, can_keep_graphs, can_keep_windows};
 use crate::data::prefetch::{Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::sample_weights::{LossInputs, SampleWeights};
@@ -367,7 +367,7 @@ impl Trainer {
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
-        if self.fallback.limits().keep_graphs {
+        if self.fallback.limits().keep_graphs && graphs.is_some_and(can_keep_graphs) {
             self.backend.keep_graphs(graphs)?;
         }
         self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;

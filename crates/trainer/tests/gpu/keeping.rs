@@ -1,4 +1,4 @@
-//! Stored windows and edges of graphs that lie on a GPU, beside those that come there batch by batch.
+//! Stored windows and edges of graphs that lie on a GPU, beside those that come batch by batch.
 
 use std::ops::ControlFlow;
 
