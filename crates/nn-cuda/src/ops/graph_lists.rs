@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::graph::{BatchEdges, GraphStart};
 
 use super::batch_upload::UploadBatch;
 use super::capacity::ensure_capacity;
-use super::kept_graphs::{KeptGraphs, Origin, Selected};
 
 /// The edges of a batch's graphs, on the host, and on the device, where there may be room for more
 /// behind them.
@@ -19,7 +19,7 @@ pub(crate) struct GraphLists {
     /// The starts of the graphs, and the lists if the batch brings them.
     pub(super) edges: Arc<BatchEdges>,
     /// Graphs of the batch among those that the device keeps, if the batch brings no lists.
-    selected: Option<Selected>,
+    pub(super) selected: Option<Selected>,
     pub(super) on_device: OnDevice,
 }
 
@@ -35,6 +35,27 @@ pub(super) struct OnDevice {
     pub(super) graph_of: Buffer<u32>,
     pub(super) graphs: Buffer<GraphStart>,
     pub(super) origins: Buffer<Origin>,
+}
+
+/// Graphs of a batch whose lists are taken from those of all.
+#[derive(Debug)]
+pub(super) struct Selected {
+    pub(super) origins: Vec<Origin>,
+    /// Edges of the graphs.
+    pub(super) edges: usize,
+    /// A.
+    pub(super) width: usize,
+}
+
+/// Start of a batch's graph in the lists of all: `Origin` of kept_graphs.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Origin {
+    pub(super) node: u32,
+    pub(super) place: u32,
+    pub(super) edge: u32,
+    /// Its first edge in the lists of the batch.
+    pub(super) to_edge: u32,
 }
 
 impl GraphLists {
@@ -73,18 +94,11 @@ impl GraphLists {
         self.selected = None;
     }
 
-    /// Selects the graphs `indices` of those that the device keeps. [`GraphLists::take`] writes
-    /// their lists, once the device has what [`GraphLists::enqueue`] gives it.
-    pub(crate) fn select(&mut self, kept: &KeptGraphs, indices: &[usize]) {
-        let (selected, graphs) = kept.select(indices);
+    /// Takes graphs among those that the device keeps, which start in lists of their own as
+    /// `graphs` says.
+    pub(super) fn select(&mut self, selected: Selected, graphs: Vec<GraphStart>) {
         self.edges = Arc::new(BatchEdges { graphs, ..BatchEdges::default() });
         self.selected = Some(selected);
-    }
-
-    /// Writes the lists of the graphs that were selected; nothing where the batch brought them.
-    pub(crate) fn take(&mut self, kept: &KeptGraphs) -> Result<()> {
-        let Some(selected) = self.selected.take() else { return Ok(()) };
-        kept.take(&selected, self)
     }
 
     /// Gives `upload` what the device has to know of the graphs.

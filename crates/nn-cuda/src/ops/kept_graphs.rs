@@ -3,14 +3,13 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 use megabatch_nn::graph::{BatchEdges, EdgeForm, GraphBatch, GraphStart, Graphs, ListStart, SeenEdges};
 use megabatch_nn::memory::LargestGraphs;
 
-use super::graph_lists::GraphLists;
+use super::graph_lists::{GraphLists, Origin, Selected};
 
 /// Nodes of the graphs that are read at once; more where a single graph has more.
 const NODES_AT_ONCE: usize = 1 << 16;
@@ -28,27 +27,6 @@ pub(crate) struct KeptGraphs {
     attributes: Buffer<f32>,
     /// A.
     width: usize,
-}
-
-/// Graphs of a batch whose lists are taken from those of all.
-#[derive(Debug)]
-pub(super) struct Selected {
-    pub(super) origins: Vec<Origin>,
-    /// Edges of the graphs.
-    pub(super) edges: usize,
-    /// A.
-    pub(super) width: usize,
-}
-
-/// Start of a batch's graph in the lists of all: `Origin` of kept_graphs.cu.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct Origin {
-    node: u32,
-    place: u32,
-    edge: u32,
-    /// Its first edge in the lists of the batch.
-    to_edge: u32,
 }
 
 impl KeptGraphs {
@@ -113,8 +91,15 @@ impl KeptGraphs {
         (2 * (nodes + 1) + (3 + seen.attributes) * places) * size_of::<u32>()
     }
 
+    /// Has `lists` be those of the graphs `indices`. [`KeptGraphs::take`] writes them, once the
+    /// device has what [`GraphLists::enqueue`] gives it.
+    pub(crate) fn select(&self, indices: &[usize], lists: &mut GraphLists) {
+        let (selected, graphs) = self.find(indices);
+        lists.select(selected, graphs);
+    }
+
     /// The graphs `indices` in the lists of all, and the starts of lists of their own.
-    pub(super) fn select(&self, indices: &[usize]) -> (Selected, Vec<GraphStart>) {
+    fn find(&self, indices: &[usize]) -> (Selected, Vec<GraphStart>) {
         let mut start = ListStart::default();
         let (mut origins, mut graphs) = (Vec::with_capacity(indices.len()), Vec::with_capacity(indices.len() + 1));
         for &index in indices {
@@ -128,8 +113,9 @@ impl KeptGraphs {
         (Selected { origins, edges: start.edge as usize, width: self.width }, graphs)
     }
 
-    /// Writes the lists of the selected graphs, whose numbers `lists` brought to the device.
-    pub(super) fn take(&self, selected: &Selected, lists: &mut GraphLists) -> Result<()> {
+    /// Writes the lists of the graphs that were selected; nothing where the batch brought them.
+    pub(crate) fn take(&self, lists: &mut GraphLists) -> Result<()> {
+        let Some(selected) = lists.selected.take() else { return Ok(()) };
         let len = (lists.nodes() + 1).max(lists.places()).max(selected.edges);
         match lists.device().clone() {
             Device::Cuda(device) => {
@@ -162,7 +148,7 @@ impl KeptGraphs {
                 // runs after it.
                 Ok(unsafe { kernel.submit(&device, Launch::for_threads(len), &arguments) }?)
             }
-            _ => cpu_arm!(cpu::take(self, selected, lists)),
+            _ => cpu_arm!(cpu::take(self, &selected, lists)),
         }
     }
 }
@@ -275,7 +261,7 @@ mod tests {
 
     /// The lists that the kernel makes.
     fn by_the_kernel(kept: &KeptGraphs, indices: &[usize], expected: &BatchEdges) -> BatchEdges {
-        let (selected, starts) = kept.select(indices);
+        let (selected, starts) = kept.find(indices);
         let fill = |list: &[u32]| vec![77u32; list.len()];
         let mut found = BatchEdges {
             starts: fill(&expected.starts),
@@ -314,11 +300,11 @@ mod tests {
 
     fn by_the_cpu(scope: &Scope, kept: &KeptGraphs, indices: &[usize]) -> BatchEdges {
         let (mut lists, mut uploader) = (GraphLists::empty(scope).unwrap(), BatchUploader::new(scope).unwrap());
-        lists.select(kept, indices);
+        kept.select(indices, &mut lists);
         let mut upload = uploader.upload();
         lists.enqueue(&mut upload).unwrap();
         upload.send().unwrap();
-        lists.take(kept).unwrap();
+        kept.take(&mut lists).unwrap();
         Arc::unwrap_or_clone(lists.edges)
     }
 

@@ -114,7 +114,7 @@ impl GraphModel {
         let graphs = batch.graphs().expect("a batch of a model over graphs has graphs");
         match (graphs.edges(), &self.kept) {
             (Some(edges), _) => self.lists.set(Arc::clone(edges)),
-            (None, Some(kept)) => self.lists.select(kept, graphs.indices()),
+            (None, Some(kept)) => kept.select(graphs.indices(), &mut self.lists),
             (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
         }
         let nodes_and_places = [self.lists.nodes(), self.lists.places()];
@@ -162,7 +162,7 @@ impl GraphModel {
         }
         upload.send()?;
         if let Some(kept) = &self.kept {
-            self.lists.take(kept)?;
+            kept.take(&mut self.lists)?;
         }
         self.encodings.forward(parameters)?;
         self.attend(parameters)?;
