@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
+use crate::stage::{SERIES, SMALL, Stage, dataset, numbers, without_targets};
 
 /// `series.h5` with targets that `change` makes of its own [200, 2].
 fn with_targets(change: impl Fn(usize, f32) -> f32) -> Stage {
@@ -161,7 +161,7 @@ fn several_tasks_are_trained_evaluated_and_predicted() {
     stage.succeeds("predict --run run --samples 3..8 --out p.csv");
     let csv = stage.text("p.csv");
     let head = "sample,time,h1,h2,h2_t1-2_p0,h2_t1-2_p1,h2_t1-2_p2,target1,target2,target1_value,target2_value\n";
-    assert!(csv.starts_with(head) && !csv.contains("NaN"), "{csv}");
+    assert!(csv.starts_with(head) && !without_targets(&csv).contains("NaN"), "{csv}");
 
     let whole = tasks.replace("1..", "1..5");
     stage.write("wrong.yaml", &whole);

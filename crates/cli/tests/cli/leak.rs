@@ -34,13 +34,6 @@ fn samples_are_proven_at_random_and_around_changes_of_the_clocks() {
 
 /// `leak --samples 0` said of no samples that each is the same whatever follows it.
 #[test]
-fn a_proof_of_no_samples_is_refused() {
-    let stage = ingested();
-    let [message, _] = stage.fails("leak series.h5 --samples 0", 2);
-    assert_eq!(message.trim_end(), "samples is 0: expected 1 or more samples to prove");
-}
-
-#[test]
 fn every_instrument_is_proven() {
     let stage = Stage::new();
     for (symbol, seed) in [("EURUSD", 1), ("USDJPY", 2)] {

@@ -100,7 +100,10 @@ fn a_file_tells_what_was_written() {
         assert!(error.ends_with(message), "{error}");
     }
     // By bytes the last is "day 9".
-    let error = written(12).0.index_of("z").unwrap_err().to_string();
+    let graphs: Vec<Graph> = (0..12).map(|_| graph(&schema(), 1, &ring(1))).collect();
+    let bytes = bytes_of(&schema(), Widths::default(), &graphs).unwrap();
+    let file = GraphFile::from_bytes("days.mbg", &bytes).unwrap();
+    let error = file.index_of("z").unwrap_err().to_string();
     assert!(error.ends_with(r#"the last is "day 11""#), "{error}");
 }
 
