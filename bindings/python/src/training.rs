@@ -175,12 +175,20 @@ pub(crate) fn evaluate<'py>(
     told(py, &errors.report)
 }
 
-/// Predictions of the samples of a range, of a part, or of the latest ones.
+/// The folder of each fold of a run, whose model it has; `None` for a run of one model.
+#[pyfunction]
+pub(crate) fn fold_runs(py: Python<'_>, run: PathBuf) -> PyResult<Option<Vec<PathBuf>>> {
+    process::check(py)?;
+    megabatch_run::predict::fold_runs(&run).or_raise(py)
+}
+
+/// Predictions of the samples of a range, or the units of one, of a part, or of the latest ones.
 #[pyfunction]
 pub(crate) fn predict<'py>(
     py: Python<'py>,
     asked: Named<Asked>,
     samples: Option<(usize, usize)>,
+    are_units: bool,
     part: Option<&str>,
     latest: bool,
     display: Option<Py<PyAny>>,
@@ -189,8 +197,9 @@ pub(crate) fn predict<'py>(
     let Named(asked) = asked;
     let samples = match samples {
         _ if latest => SampleChoice::Latest,
+        Some((start, end)) if are_units => SampleChoice::Units(start..end),
         Some((start, end)) => SampleChoice::Range(start..end),
-        None => SampleChoice::Part(part_of(part)?.unwrap_or(Part::All)),
+        None => part_of(part)?.map_or(SampleChoice::Default, SampleChoice::Part),
     };
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());

@@ -52,7 +52,9 @@ fn inspect_folder(folder: &Path) -> Result<CommandReport> {
         files => files?,
     };
     let is_hdf5 = |file: &PathBuf| {
-        file.is_file() && file.extension().is_some_and(|ending| ["h5", "hdf5"].iter().any(|known| ending == *known))
+        let is_hidden = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let ending = file.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        !is_hidden && file.is_file() && ending.is_some_and(|ending| ["h5", "hdf5"].contains(&ending.as_str()))
     };
     files.extend(entries.flatten().map(|entry| entry.path()).filter(is_hdf5));
     files.sort_unstable();

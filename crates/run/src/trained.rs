@@ -165,17 +165,17 @@ impl Trained {
     }
 
     /// A note on those of `samples` that are not later than what the run was trained on, where its
-    /// data are other ones.
+    /// data are other ones; `results` are what they give.
     ///
     /// # Errors
     /// Times that cannot be read.
-    pub(crate) fn doubt_times(&self, samples: &SampleRanges) -> Result<Option<String>> {
+    pub(crate) fn doubt_times(&self, samples: &SampleRanges, results: &str) -> Result<Option<String>> {
         let Some(until_ns) = self.trained_until_ns else { return Ok(None) };
         let early = self.data.count_before(samples, until_ns)?;
         Ok((early > 0).then(|| {
             format!(
                 "{} of {} samples are before {}, until which the run was trained and its checkpoint chosen on other data: \
-                 where these had the same bars, the errors are not those of a test",
+                 where these had the same bars, the {results} are not those of a test",
                 early,
                 samples.len(),
                 utc(until_ns)

@@ -135,7 +135,9 @@ def _matches(path: str | os.PathLike[str]) -> list[str]:
     own = os.path.expanduser(path)
     if os.path.exists(own) or not glob.has_magic(own):
         return [own]
-    found = sorted(glob.glob(own, recursive=True))
+    folder, name = os.path.split(own)
+    pattern = os.path.join(glob.escape(folder), name) if os.path.isdir(folder) else own
+    found = sorted(glob.glob(pattern, recursive=True))
     if not found:
         raise DataError(f"{own}: no file matches this pattern", file=own)
     return found

@@ -521,17 +521,22 @@ class Run:
         from 0.
 
         A run of several folds gives the predictions of each fold's model for the fold's own test, one after the other:
-        no model has seen what it predicts."""
+        no model has seen what it predicts of the run's own data."""
         _check_part(part)
         is_latest = isinstance(samples, str) and samples == "latest"
-        if samples is None and part in (None, "test") and not (isinstance(data, Dataset) and data.part) and self.folds:
+        is_of_tests = samples is None and part in (None, "test") and not (isinstance(data, Dataset) and data.part)
+        folds = _megabatch.fold_runs(self.path) if is_of_tests else None
+        if folds is not None:
             options: dict[str, Any] = {"checkpoint": checkpoint, "int8": int8, "changed_data": changed_data, "device": device}
             options.update(other_instruments=other_instruments, progress=progress)
-            return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in self.folds])
+            runs = [Run(fold, _keeps=self._keeps) for fold in folds]
+            return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in runs])
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
         _require_one_part(data, part)
         chosen = None
+        is_mask = np.asarray(samples).dtype.kind == "b"
+        are_units = is_mask or (isinstance(data, Dataset) and data._indices is not None)
         if samples is not None and not is_latest:
             chosen = self._chosen(samples, data)
         elif samples is None and part is None and isinstance(data, Dataset):
@@ -543,7 +548,7 @@ class Run:
             bounds = (int(chosen.min()), int(chosen.max()) + 1)
         file = _path_of(data, "predict")
         asked = self._asked(file, checkpoint, int8, changed_data, other_instruments, device)
-        return Predictions._of(_megabatch.predict(asked, bounds, part, is_latest, display(progress)), chosen)
+        return Predictions._of(_megabatch.predict(asked, bounds, are_units, part, is_latest, display(progress)), chosen)
 
     def _chosen(self, samples: _Samples, data: _Data) -> npt.NDArray[np.int64]:
         """Numbers in the file of samples that are given by their places in `data`, by one place or by a mask."""
@@ -554,7 +559,7 @@ class Run:
             masked = _arguments.mask_places(numbers, "samples", len(whole), f"samples of {whole.path}{part}")
             chosen: npt.NDArray[np.int64] = whole.indices[masked]
             return chosen
-        if numbers.ndim == 1 and len(numbers) > 2 and numbers.dtype.kind in "iu" and numbers.max() <= 1:
+        if numbers.ndim == 1 and len(numbers) > 2 and numbers.dtype.kind in "iu" and 0 <= numbers.min() <= numbers.max() <= 1:
             raise ConfigError(
                 f"samples are {len(numbers)} times 0 or 1: samples 0 and 1 again and again; a mask is of bool, such as "
                 f"samples == 1",
@@ -850,10 +855,12 @@ class Predictions(Tabular):
             columns["instrument"] = self.instruments
         for name, table in {"": self.values, **self.named}.items():
             for horizon in range(table.shape[1]):
-                columns[f"h{horizon + 1}" + (f"_{name}" if name else "")] = table[:, horizon]
+                # A name that one task alone has says nothing of the horizons of others.
+                if not name.startswith("t") or not len(table) or not np.isnan(table[:, horizon]).all():
+                    columns[f"h{horizon + 1}" + (f"_{name}" if name else "")] = table[:, horizon]
         tables = {"": self.targets} if self.true_classes is None else {"": self.true_classes, "_value": self.targets}
         for ending, table in tables.items():
-            for target in range(table.shape[1]):
+            for target in range(0 if np.isnan(table).all() else table.shape[1]):
                 columns[f"target{target + 1}{ending}"] = table[:, target]
         return columns
 

@@ -27,7 +27,7 @@ use crate::spool::failed;
 /// Bytes of rows in memory where a folder takes more.
 const FOLDER_BYTES_MAX: usize = 1 << 26;
 /// Bytes of rows in memory without a folder. A file with more is read once for each symbol.
-const MEMORY_BYTES_MAX: usize = 1 << 30;
+const MEMORY_BYTES_MAX: usize = 1 << 28;
 /// Bytes of a row in front of its text.
 const ROW_HEAD: usize = 12;
 /// Bytes of a part that are read at once.
@@ -39,7 +39,8 @@ const READ_BYTES: usize = 1 << 16;
 /// rows, and each symbol reads its own. Rows without a symbol are of all, and read by each. Of the
 /// rows 128 MiB at most are in memory, beside some 200 bytes for each symbol of each file, and 16
 /// for each symbol and 64 MiB of text. A temporary file has the other rows, with 12 bytes more than
-/// their text each. Gzip, zip, UTF-16 and Parquet are decoded once.
+/// their text each. Gzip, zip, UTF-16 and Parquet are decoded once. A file whose rows have no room,
+/// on the disk or, without a folder, in 256 MiB, is read once for each symbol.
 #[derive(Debug, Default)]
 pub struct SymbolRows {
     /// File of the rows that are not in memory; all are if `None`.
@@ -97,18 +98,18 @@ impl SymbolRows {
             split => split.ok().flatten(),
         };
         let symbols = split.as_ref().map(|split| split.symbols.clone()).unwrap_or_default();
-        match split.filter(|_| !symbols.is_empty()) {
-            Some(mut split) => {
-                if self.bytes + split.bytes > self.bytes_max {
-                    split.spill()?;
-                }
-                if split.is_whole {
-                    self.bytes += split.bytes;
-                    self.files.insert(path.to_owned(), split);
-                }
+        if let Some(mut split) = split.filter(|_| !symbols.is_empty()) {
+            if self.bytes + split.bytes > self.bytes_max {
+                split.spill();
             }
-            None => self.spill.iter().try_for_each(|spill| spill.truncate(end))?,
+            if split.is_whole {
+                self.bytes += split.bytes;
+                self.files.insert(path.to_owned(), split);
+                return Ok(symbols);
+            }
         }
+        // Rows that are not kept.
+        self.spill.iter().try_for_each(|spill| spill.truncate(end))?;
         Ok(symbols)
     }
 }
@@ -180,7 +181,7 @@ impl SplitFile {
                 split.keep(line, &text, symbol_in(&fields, &format));
             }
             if split.bytes > bytes_max {
-                split.spill()?;
+                split.spill();
             }
         }
         split.symbols = symbols.several();
@@ -208,19 +209,23 @@ impl SplitFile {
         (self.parts, self.nameless, self.bytes, self.is_whole) = (HashMap::new(), Part::default(), 0, false);
     }
 
-    /// Moves the rows in memory to the temporary file; without one, drops them.
-    fn spill(&mut self) -> Result<()> {
-        let Some(spill) = &self.spill else {
-            self.give_up();
-            return Ok(());
-        };
-        for part in self.parts.values_mut().chain([&mut self.nameless]).filter(|part| !part.tail.is_empty()) {
+    /// Moves the rows in memory to the temporary file; drops all where there is none, or no room.
+    fn spill(&mut self) {
+        let Some(spill) = &self.spill else { return self.give_up() };
+        let parts = self.parts.values_mut().chain([&mut self.nameless]).filter(|part| !part.tail.is_empty());
+        let mut has_room = true;
+        for part in parts {
             let rows = std::mem::take(&mut part.tail);
-            let start = spill.append(&rows)?;
+            let Ok(start) = spill.append(&rows) else {
+                has_room = false;
+                break;
+            };
             part.chunks.push(start..start + rows.len() as u64);
         }
         self.bytes = 0;
-        Ok(())
+        if !has_room {
+            self.give_up();
+        }
     }
 
     /// True if the rows of `symbol` are a part.

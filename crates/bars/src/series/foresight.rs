@@ -25,6 +25,8 @@ const BARS_MIN: usize = 500;
 /// Least correlation that no honest column has. Prices that jump between bid and ask have
 /// correlations of up to 0.4 from one bar to the next.
 const IMPLAUSIBLE: f64 = 0.5;
+/// Bars that are looked at, or somewhat more: of more, pieces at equal distances.
+const BARS_MAX: usize = 1 << 18;
 
 /// A column that knows too much.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +40,8 @@ pub struct Foresight {
     pub bars_ahead: usize,
     /// True if the return is that of the last of these bars, false if it is that of all.
     pub is_one_bar: bool,
-    /// Pearson's correlation with that return.
+    /// Pearson's correlation with that return: of the first half of the bars, or of the second if
+    /// it is nearer to 0.
     pub correlation: f64,
 }
 
@@ -74,6 +77,18 @@ impl ReturnSpan {
     }
 }
 
+/// The sums of the two halves of the bars.
+type Halves = [PairSums; 2];
+
+/// Correlation of the half in which it is nearer to 0: a single jump beside a single value shows in
+/// one half alone. `None` in fewer than `count_min` bars.
+fn correlation(halves: &Halves, count_min: usize) -> Option<f64> {
+    let count: usize = halves.iter().map(|sums| sums.count as usize).sum();
+    let [first, second] = [halves[0].correlation()?, halves[1].correlation()?];
+    let nearer = if first.abs() < second.abs() { first } else { second };
+    (count >= count_min && first * second > 0.0).then_some(nearer)
+}
+
 /// The first `count` columns of `bars` that correlate implausibly with a later return, each once,
 /// by its highest correlation.
 ///
@@ -81,9 +96,10 @@ impl ReturnSpan {
 /// As reading the bars.
 pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
     let spans = ReturnSpan::all();
-    let mut sums = vec![[vec![PairSums::default(); spans.len()], vec![PairSums::default(); spans.len()]]; count];
+    let none = vec![Halves::default(); spans.len()];
+    let mut sums = vec![[none.clone(), none]; count];
     let mut piece = Bars::with_capacity(bars.timeframe(), 0);
-    for range in pieces_of(0..bars.len()) {
+    for range in pieces_of(0..bars.len()).step_by(bars.len().div_ceil(BARS_MAX).max(1)) {
         // With the bar before, and those of the returns.
         let first = range.start.saturating_sub(1);
         bars.read(first..(range.end + LAST).min(bars.len()), &mut piece)?;
@@ -93,10 +109,11 @@ pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
             let end = own.end.min(piece.len().saturating_sub(span.end));
             for t in own.start..end.max(own.start) {
                 let later = log_close[t + span.end] - log_close[t + span.start];
+                let half = usize::from(2 * (first + t) >= bars.len());
                 for (column, sums) in piece.columns.iter().zip(&mut sums) {
-                    sums[0][k].add(column[t], later);
+                    sums[0][k][half].add(column[t], later);
                     if t > 0 {
-                        sums[1][k].add(column[t] - column[t - 1], later);
+                        sums[1][k][half].add(column[t] - column[t - 1], later);
                     }
                 }
             }
@@ -104,8 +121,8 @@ pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
     }
     let found = sums.iter().enumerate().filter_map(|(column, sums)| {
         let all = sums.iter().enumerate().flat_map(|(change, sums)| {
-            spans.iter().zip(sums).filter_map(move |(span, sums)| {
-                let correlation = sums.correlation().filter(|_| sums.count as usize >= BARS_MIN * span.bars())?;
+            spans.iter().zip(sums).filter_map(move |(span, halves)| {
+                let correlation = correlation(halves, BARS_MIN * span.bars())?;
                 let (bars_ahead, is_one_bar) = (span.end, span.bars() == 1);
                 Some(Foresight { column, is_change: change == 1, bars_ahead, is_one_bar, correlation })
             })
@@ -166,6 +183,14 @@ mod tests {
         assert_eq!(found[1].to_string(), "its change has a correlation of 1.00 with the return of the next bar");
         let shifted = "with the return of the bar that comes 5 bars later, as `shift(-5)` makes it";
         assert!(found[5].to_string().ends_with(shifted) && !found[4].is_one_bar, "{found:?}");
+    }
+
+    /// A split of prices ten bars after the one value of a column was taken for a look ahead.
+    #[test]
+    fn a_single_jump_shows_nothing() {
+        let mut bars = walk(&[&|_, t| if t == 300 { 1.0 } else { 0.0 }]).part(0..600);
+        bars.close[260..].iter_mut().for_each(|close| *close /= 4.0);
+        assert_eq!(foresight(&bars, 1).unwrap(), []);
     }
 
     #[test]

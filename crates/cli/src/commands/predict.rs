@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use megabatch_run::Result;
-use megabatch_run::evaluate::Part;
 use megabatch_run::ingest::{DateOrder, FormatName, OnError, SampleRange, Zone};
 use megabatch_run::predict::{
     AtEnd, BarSource, FollowRequest, History, LineForm, LineOutput, PredictRequest, SampleChoice, follow,
@@ -34,7 +33,7 @@ pub(crate) struct Args {
     /// bars of a series after its last samples, whose targets lie ahead [default: all]
     #[arg(long, value_name = "A..B|latest", value_parser = samples)]
     samples: Option<SampleChoice>,
-    /// Part of the data, split as in training [default: all]
+    /// Part of the data, split as in training [default: all, of a run of several folds the tests]
     #[arg(long, value_enum, conflicts_with = "samples")]
     split: Option<PartArg>,
     /// File to write, .h5 or .csv; optional with --follow. The dataset `predictions` [n, K] holds
@@ -121,7 +120,11 @@ fn predict_samples(args: &Args, out: &Path) -> Result<Answer> {
     let request = PredictRequest {
         run: args.run.clone(),
         data: args.data.clone(),
-        samples: args.samples.clone().unwrap_or(SampleChoice::Part(args.split.map_or(Part::All, Part::from))),
+        samples: match (&args.samples, args.split) {
+            (Some(samples), _) => samples.clone(),
+            (None, Some(part)) => SampleChoice::Part(part.into()),
+            (None, None) => SampleChoice::Default,
+        },
         checkpoint: args.checkpoint.into(),
         weights: weights(args.int8),
         changed_data: changed_data(args.force),

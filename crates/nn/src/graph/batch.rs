@@ -60,9 +60,10 @@ impl<'a> GraphBatch<'a> {
         }
         let mut offsets = vec![0];
         let mut views = Vec::with_capacity(indices.len());
+        let (_, edges_max) = graphs.largest();
         for &graph in indices {
             let view = graphs.graph(graph).map_err(|source| Error::Graph { graph, source })?;
-            check_view(graphs, graph, &view)?;
+            check_view(graphs, graph, &view, edges_max)?;
             offsets.push(offsets[offsets.len() - 1] + view.nodes());
             views.push(view);
         }
@@ -135,8 +136,8 @@ fn check_places(views: &[GraphView<'_>]) -> Result<()> {
 }
 
 /// Refuses edges that are not of the graph's nodes, or more than memory was taken for.
-fn check_view(graphs: &dyn Graphs, graph: usize, view: &GraphView<'_>) -> Result<()> {
-    let (nodes, (_, edges_max), attributes) = (graphs.nodes(graph).len(), graphs.largest(), graphs.edge_attributes());
+fn check_view(graphs: &dyn Graphs, graph: usize, view: &GraphView<'_>, edges_max: usize) -> Result<()> {
+    let (nodes, attributes) = (graphs.nodes(graph).len(), graphs.edge_attributes());
     let fits = [view.nodes(), view.csr.columns(), view.csc.columns()] == [nodes; 3]
         && view.edges() <= edges_max
         && view.csc.edges().len() == view.edges()

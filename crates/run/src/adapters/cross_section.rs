@@ -38,6 +38,9 @@ pub(crate) struct CrossSections {
     offsets: Vec<usize>,
     edges: Vec<Edges>, // [G]
     edge_attributes: usize,
+    /// Most nodes and most edges of a day.
+    largest: (usize, usize),
+    total_edges: usize,
     /// `[G]` number of samples whose targets are all known.
     labelled: Vec<u32>,
     labels: LabelSpans,
@@ -102,6 +105,11 @@ impl CrossSections {
             times: times[first..].to_vec(),
             samples: samples[left_out..].to_vec(),
             offsets: offsets[first..].iter().map(|offset| offset - left_out).collect(),
+            largest: (
+                offsets[first..].windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0),
+                edges.iter().map(Edges::len).max().unwrap_or(0),
+            ),
+            total_edges: edges.iter().map(Edges::len).sum(),
             edges,
             edge_attributes: seen.width(file.schema()),
             labels: LabelSpans::from_series(source.source().series().expect("cross-sections are of a series"))?,
@@ -234,12 +242,11 @@ impl Graphs for CrossSections {
     }
 
     fn largest(&self) -> (usize, usize) {
-        let nodes = (0..self.times.len()).map(|section| self.range(section).len()).max();
-        (nodes.unwrap_or(0), self.edges.iter().map(Edges::len).max().unwrap_or(0))
+        self.largest
     }
 
     fn total_edges(&self) -> usize {
-        self.edges.iter().map(Edges::len).sum()
+        self.total_edges
     }
 
     fn labelled(&self, graph: usize) -> usize {

@@ -35,6 +35,9 @@ pub(crate) struct GraphSamples {
     targets: Buffer<f32>,  // [samples, K]
     edges: StoredEdges,
     edge_attributes: usize,
+    /// Most nodes and most edges of a graph.
+    largest: (usize, usize),
+    total_edges: usize,
     labelled: Vec<usize>, // [G]
 }
 
@@ -70,6 +73,7 @@ impl GraphSamples {
             timeframes: vec![TimeframeShape { name: None, steps: 1, features }],
             horizons: outputs,
         };
+        let sizes = || (0..file.len()).map(|graph| file.size(graph));
         Ok(GraphSamples {
             path: path.to_owned(),
             shape: trainer_shape(&file_shape),
@@ -80,6 +84,8 @@ impl GraphSamples {
             targets: Buffer::from_slice(&scope, &all_targets)?,
             edges,
             edge_attributes,
+            largest: sizes().fold((0, 0), |most, size| (most.0.max(size.0), most.1.max(size.1))),
+            total_edges: sizes().map(|(_, edges)| edges).sum(),
             labelled,
             file,
         })
@@ -286,12 +292,11 @@ impl Graphs for GraphSamples {
     }
 
     fn largest(&self) -> (usize, usize) {
-        let nodes = self.offsets.windows(2).map(|pair| pair[1] - pair[0]).max();
-        (nodes.unwrap_or(0), (0..self.file.len()).map(|graph| self.file.size(graph).1).max().unwrap_or(0))
+        self.largest
     }
 
     fn total_edges(&self) -> usize {
-        (0..self.file.len()).map(|graph| self.file.size(graph).1).sum()
+        self.total_edges
     }
 
     fn labelled(&self, graph: usize) -> usize {

@@ -151,7 +151,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let units = trained.units_of_errors()?;
     let training = training_config(&trained.config, &trained.data, None)?;
     let drawn = training.draw(&indices, request.samples_max.map(NonZeroUsize::get));
-    let doubt = trained.doubt_times(&drawn.samples)?;
+    let doubt = trained.doubt_times(&drawn.samples, "errors")?;
     let Trained { device, data, predictor, step, mut notes, .. } = trained;
     notes.extend(doubt);
     let samples = data.samples();

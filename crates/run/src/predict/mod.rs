@@ -12,7 +12,7 @@ mod tail;
 
 pub use follow::{LineOutput, follow};
 pub use forecast_lines::LineForm;
-pub use output_file::predict_to_file;
+pub use output_file::{fold_runs, predict_to_file};
 pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice, predict};
 pub use streaming_model::{FollowRequest, History};
 pub use tail::{AtEnd, BarSource};

@@ -79,16 +79,24 @@ pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) ->
 
 /// For a run of several folds the request for the test of each, if `request` asks for no others.
 fn fold_requests(request: &PredictRequest) -> Result<Option<Vec<PredictRequest>>> {
-    if !matches!(request.samples, SampleChoice::Part(Part::All | Part::Test)) {
+    if !matches!(request.samples, SampleChoice::Default | SampleChoice::Part(Part::Test)) {
         return Ok(None);
     }
-    let folder = RunFolder::open(&request.run)?;
+    let samples = SampleChoice::Part(Part::Test);
+    let test = |run: PathBuf| PredictRequest { run, samples: samples.clone(), ..request.clone() };
+    Ok(fold_runs(&request.run)?.map(|folds| folds.into_iter().map(test).collect()))
+}
+
+/// The run of each fold of the run in `run`, which has the model of its fold; `None` for a run of
+/// one model.
+///
+/// # Errors
+/// A folder without a run, a usage error for a fold that has not been trained.
+pub fn fold_runs(run: &Path) -> Result<Option<Vec<PathBuf>>> {
+    let folder = RunFolder::open(run)?;
     let plan = FoldPlan::from_config(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun());
     let Some(plan) = plan else { return Ok(None) };
-    let samples = SampleChoice::Part(Part::Test);
-    let test =
-        |fold: RunFolder| PredictRequest { run: fold.root().to_owned(), samples: samples.clone(), ..request.clone() };
-    Ok(Some(plan.trained_folders(&folder)?.into_iter().map(test).collect()))
+    Ok(Some(plan.trained_folders(&folder)?.iter().map(|fold| fold.root().to_owned()).collect()))
 }
 
 /// Predictions of one model.

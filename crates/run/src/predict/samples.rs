@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use megabatch_chunk_io::Source;
 use megabatch_nn::graph::Graphs;
-use megabatch_nn::loss::{Classes, Group, Loss};
+use megabatch_nn::loss::{Classes, Group, Loss, is_labelled};
 use megabatch_nn::model::Readout;
 use megabatch_trainer::{SampleRanges, Selection};
 
@@ -25,10 +25,14 @@ use crate::unit_names::UnitNames;
 /// Choice of samples to predict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SampleChoice {
+    /// All samples; of a run of several folds, for each model those of its fold's test.
+    Default,
     /// A part of the data, split as in training.
     Part(Part),
     /// Numbers of samples, from 0.
     Range(Range<usize>),
+    /// Numbers of samples, or of graphs, as a part of the data counts them, from 0.
+    Units(Range<usize>),
     /// The bars of a series after its last samples, whose targets lie ahead. They are
     /// numbered among themselves.
     Latest,
@@ -61,7 +65,7 @@ impl PredictRequest {
         PredictRequest {
             run: run.into(),
             data: None,
-            samples: SampleChoice::Part(Part::All),
+            samples: SampleChoice::Default,
             checkpoint: CheckpointChoice::default(),
             weights: Weights::default(),
             changed_data: ChangedData::default(),
@@ -143,9 +147,14 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let seen = seen_in_training(trained, request)?;
     trained.notes.extend(seen);
-    let Trained { data, predictor, config, .. } = trained;
-    let rows = Rows::new(data, predictor.model().config().readout);
-    let chosen = chosen_rows(request, data, config, &rows)?;
+    let readout = trained.predictor.model().config().readout;
+    let rows = Rows::new(&trained.data, readout);
+    let chosen = chosen_rows(request, &trained.data, &trained.config, &rows)?;
+    let are_units = matches!(rows, Rows::Units { .. });
+    let doubt = if are_units { trained.doubt_times(&chosen, "predictions")? } else { None };
+    trained.notes.extend(doubt);
+    let Trained { data, predictor, .. } = trained;
+    let rows = Rows::new(data, readout);
     let (places, count) = (Places::new(&chosen), chosen.len());
     let horizons = data.samples().shape().outputs;
     // What is in no graph stays unknown.
@@ -194,7 +203,7 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
 
 /// A note on what training has seen, where all of its data are predicted.
 fn seen_in_training(trained: &Trained, request: &PredictRequest) -> Result<Option<String>> {
-    if !trained.is_own_data || request.samples != SampleChoice::Part(Part::All) {
+    if !trained.is_own_data || !matches!(request.samples, SampleChoice::Default | SampleChoice::Part(Part::All)) {
         return Ok(None);
     }
     let split = &RunFolder::open(&request.run)?.saved_plan()["split"];
@@ -213,13 +222,21 @@ fn seen_in_training(trained: &Trained, request: &PredictRequest) -> Result<Optio
 /// The rows that are asked for, in ascending order.
 fn chosen_rows(request: &PredictRequest, data: &Data, config: &Config, rows: &Rows<'_>) -> Result<SampleRanges> {
     let part = match &request.samples {
-        SampleChoice::Range(range) if range.end > rows.len() => {
+        SampleChoice::Units(_) if matches!(rows, Rows::Nodes { .. }) => {
+            let file = data.path().display();
+            return Err(Error::usage(format!(
+                "{file} has parts of whole graphs, and the run predicts their nodes; `--split test` predicts those of a part"
+            )));
+        }
+        SampleChoice::Range(range) | SampleChoice::Units(range) if range.end > rows.len() => {
             let (Range { start, end }, file) = (range, data.path().display());
             let found = plural(rows.len(), rows.noun());
             return Err(Error::usage(format!("--samples {start}..{end}: {file} has {found}")));
         }
-        SampleChoice::Range(range) => return Ok(range.clone().into()),
-        SampleChoice::Part(Part::All) | SampleChoice::Latest => return Ok((0..rows.len()).into()),
+        SampleChoice::Range(range) | SampleChoice::Units(range) => return Ok(range.clone().into()),
+        SampleChoice::Default | SampleChoice::Part(Part::All) | SampleChoice::Latest => {
+            return Ok((0..rows.len()).into());
+        }
         SampleChoice::Part(part) => part,
     };
     let split = data.split(config)?;
@@ -307,7 +324,8 @@ fn group_values(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(
 /// [`Predicted::true_classes`] of `targets` targets a row.
 fn true_classes(loss: Loss, rows: &[f32], targets: usize) -> Option<Vec<f32>> {
     if loss == Loss::CrossEntropy {
-        return Some(rows.chunks_exact(targets).map(most_probable).collect());
+        let class = |row: &[f32]| if is_labelled(row) { most_probable(row) } else { f32::NAN };
+        return Some(rows.chunks_exact(targets).map(class).collect());
     }
     let groups = loss.groups(targets);
     let has_thresholds = |group: &Group| matches!(group.loss, Loss::Classes(Classes::Thresholds(_)));

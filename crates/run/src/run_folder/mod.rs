@@ -67,12 +67,14 @@ impl RunFolder {
     }
 
     /// The first name in the folder that no run leaves there before its configuration. Hidden files
-    /// do not count.
+    /// and those of systems do not count.
     fn other_file(&self) -> Option<String> {
-        let is_shortage = |name: &str| name.starts_with("oom-") && name.ends_with(".json");
+        const OF_SYSTEMS: [&str; 4] = ["lost+found", "@eaDir", "Thumbs.db", "desktop.ini"];
+        let is_expected =
+            |name: &str| name.starts_with("oom-") && name.ends_with(".json") || OF_SYSTEMS.contains(&name);
         let entries = self.root.read_dir().into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| !name.starts_with('.') && !is_shortage(name)).min()
+        names.filter(|name| !name.starts_with('.') && !is_expected(name)).min()
     }
 
     /// Locks the folder for this process until the lock is dropped. Makes it if it does not exist.

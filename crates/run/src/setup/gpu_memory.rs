@@ -1,6 +1,7 @@
 //! Data and the memory of a GPU: whether the run fits, and what stays there.
 
 use megabatch_nn::graph::Graphs;
+use megabatch_nn::model::Encoder;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{can_keep_graphs, can_keep_windows};
 
@@ -38,22 +39,18 @@ impl TrainingSetup {
         if !comes_whole || taken < len as u64 {
             return Ok(());
         }
-        let (keep_graphs, keep_windows) = (graphs.is_some_and(can_keep_graphs), can_keep_windows(samples));
+        let are_read = self.training.model.encoder == Encoder::Recurrent;
+        let (can_graphs, can_windows) = (graphs.is_some_and(can_keep_graphs), are_read && can_keep_windows(samples));
         let batch_by_batch = self.gpu_footprint(&self.training)?.total_bytes();
         let room = batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3;
-        if keep_graphs {
-            self.keep_if_it_fits(room, trainer::Config { keep_graphs, ..self.training.clone() })?;
-        }
-        if keep_windows {
-            self.keep_if_it_fits(room, trainer::Config { keep_windows, ..self.training.clone() })?;
-        }
-        Ok(())
-    }
-
-    /// Trains with `kept` if `room` bytes of a GPU hold the run.
-    fn keep_if_it_fits(&mut self, room: usize, kept: trainer::Config) -> Result<()> {
-        if self.gpu_footprint(&kept)?.total_bytes() <= room {
-            self.training = kept;
+        // Windows take more of the bus than edges do.
+        for (keep_windows, keep_graphs) in [(true, true), (true, false), (false, true)] {
+            let kept = trainer::Config { keep_windows, keep_graphs, ..self.training.clone() };
+            let is_possible = keep_windows <= can_windows && keep_graphs <= can_graphs;
+            if is_possible && self.gpu_footprint(&kept)?.total_bytes() <= room {
+                self.training = kept;
+                break;
+            }
         }
         Ok(())
     }

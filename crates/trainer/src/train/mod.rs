@@ -367,9 +367,8 @@ impl Trainer {
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
-        if self.fallback.limits().keep_graphs && graphs.is_some_and(can_keep_graphs) {
-            self.backend.keep_graphs(graphs)?;
-        }
+        let keeps = self.fallback.limits().keep_graphs;
+        self.backend.keep_graphs(graphs.filter(|graphs| keeps && can_keep_graphs(*graphs)))?;
         self.backend.engine().ensure_batch_capacity(&self.model, graphs)?;
         self.make_room_for_blocks(schedule)?;
         let order = schedule.own_batches(self.step..schedule.steps, run.train);
@@ -407,7 +406,9 @@ impl Trainer {
     /// that was planned.
     fn keep_windows<'a>(&mut self, run: &Run<'a>, scope: &'a Scope) -> Result<Option<KeptWindows<'a>>> {
         let MemoryLimits { keep_windows, batch_size, .. } = self.fallback.limits();
-        let source = self.source(run, None, scope, batch_size, LossInputs::default());
+        // Batches of graphs have so many samples.
+        let batch_samples = batch_size * run.samples.graphs().map_or(1, |graphs| graphs.largest().0);
+        let source = self.source(run, None, scope, batch_samples, LossInputs::default());
         let are_read = !self.model.recurrent_layers().is_empty();
         match self.backend.accelerator_mut() {
             Some(gpu) if keep_windows && are_read && can_keep_windows(run.samples) => {

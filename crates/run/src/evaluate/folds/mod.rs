@@ -286,9 +286,7 @@ impl Folds<'_> {
             text.push_str(&format!(" Over the days of all tests: rank IC {rank_ic:.4}{t} at the first horizon."));
         }
         if self.done.iter().any(|fold| fold.evaluation.drawn.is_some()) {
-            text.push_str(
-                " Estimates: of some tests only a part was taken, as the table says (training.test_samples).",
-            );
+            text.push_str(" Estimates: of some folds only a part of the samples was taken, as the table says.");
         }
         text
     }

@@ -80,7 +80,8 @@ impl Recipe {
         let error = Error::from(BarsError::UnknownPipSize { symbol: symbols.join("`, `") });
         let files = unknown.iter().filter_map(|recording| recording.summary.files.first());
         let names = files.filter_map(|file| file.path.file_name());
-        let names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.dedup();
         Err(if self.symbol.is_some() || names.is_empty() { error } else { error.context(listed(&names)) })
     }
 
