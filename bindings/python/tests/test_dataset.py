@@ -58,6 +58,19 @@ class Datasets(InFolder):
         bracketed = self.folder / "EURUSD[1].csv"
         shutil.copy(path, bracketed)
         self.assertEqual(mb.ingest(bracketed, symbol="EURUSD", **BARS).fingerprint(), expected)
+        # Nor is a folder.
+        (self.folder / "data[1]").mkdir()
+        shutil.copy(path, self.folder / "data[1]")
+        self.assertEqual(mb.ingest(self.folder / "data[1]" / "*.csv", **BARS).fingerprint(), expected)
+
+    def test_every_path_may_begin_at_home(self) -> None:
+        mb.synth.samples(self.folder / "samples.h5", samples=200, timeframes={"M1": 4}, features=2, targets=1)
+        with unittest.mock.patch.dict(os.environ, {"HOME": str(self.folder)}):
+            run = mb.train("~/samples.h5", model={"hidden": 4}, max_steps=1, out="~/run")
+            self.assertEqual(mb.load_run("~/run").path, run.path)
+            self.assertEqual(len(run.predict("~/samples.h5")), 200)
+            mb.convert("~/samples.h5", "~/windows.h5", to="windows")
+        self.assertTrue((self.folder / "run" / "config.yaml").is_file() and (self.folder / "windows.h5").is_file())
 
     def test_facts_are_those_of_the_file(self) -> None:
         ds = mb.ingest(self.bars(), out=self.folder / "series.h5", **BARS)

@@ -317,6 +317,14 @@ class Graphs(InFolder):
         self.assertEqual([child.name for child in self.folder.glob(".megabatch-*")], [])
         by_node = mb.graph.save([{**one, "y": one["x"][:, :1]} for one in given], path)
         np.testing.assert_array_equal(by_node[5].y, given[5]["x"][:, :1])
+        # Parts are graphs, and what is predicted are nodes.
+        model = {"encoder": "none", "readout": "node", "hidden": 4}
+        run = mb.train(path, model=model, out=self.folder / "run", max_steps=1)
+        _, _, test = mb.open(path).split()
+        with self.assertRaisesRegex(mb.ConfigError, 'parts of whole graphs, .*part="test"'):
+            run.predict(test)
+        nodes = sum(len(by_node[graph].x) for graph in test.indices.tolist())
+        self.assertEqual(len(run.predict(part="test")), nodes)
         classes = mb.graph.save(({**one, "y": np.array(k % 3)} for k, one in enumerate(given)), path)
         np.testing.assert_array_equal(classes.arrays(range(12))["y"], np.arange(12) % 3)
 

@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -381,6 +382,7 @@ class Training(InFolder):
             (mask[1:], f"a mask with a value for each of the 400 samples of {self.ds.path}, found one of shape 399"),
             ([1.5], r"samples is \[1.5\]: expected numbers of samples from 0 on"),
             ([-1], r"samples is \[-1\]: expected numbers of samples"),
+            ([-3, -2, -1], r"samples is \[-3, -2, -1\]: expected numbers of samples"),
             ("x", "samples is 'x': expected numbers of samples"),
             (slice(0, 3), "expected numbers of samples from 0 on, such as range"),
         ):
@@ -464,6 +466,9 @@ class Training(InFolder):
         for arguments in ({"part": "train"}, {"samples": [3]}):
             with self.assertRaisesRegex(mb.ConfigError, "a model a fold"):
                 run.predict(**arguments)
+        shutil.rmtree(run.path / "fold-3")
+        with self.assertRaisesRegex(mb.ConfigError, "fold 3 of 3 has not been trained"):
+            run.predict()
 
     def test_notes_that_change_a_training_come_before_it(self) -> None:
         with self.assertLogs("megabatch", "WARNING") as logs:

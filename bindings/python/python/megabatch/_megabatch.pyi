@@ -7,10 +7,11 @@ from _typeshed import SupportsGetItem
 from collections.abc import Mapping
 from numpy.typing import NDArray
 from os import PathLike
+from pathlib import Path
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "fold_runs", "function_inputs", "import_weights", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -378,6 +379,11 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
+def fold_runs(run: str | PathLike[str]) -> list[Path] | None:
+    """
+    The folder of each fold of a run, whose model it has; `None` for a run of one model.
+    """
+
 def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str]]:
     """
     Columns of the bars of a series file that only functions see, the library of their frames, and
@@ -409,9 +415,9 @@ def plan(job: Mapping[str, Any], memory_bytes: SupportsIndex | None) -> tuple[st
     The plan of a run: its text, and `plan.json`.
     """
 
-def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, part: str | None, latest: bool, display: Any | None) -> dict[str, Any]:
+def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, are_units: bool, part: str | None, latest: bool, display: Any | None) -> dict[str, Any]:
     """
-    Predictions of the samples of a range, of a part, or of the latest ones.
+    Predictions of the samples of a range, or the units of one, of a part, or of the latest ones.
     """
 
 def program(words: SupportsGetItem[int, str]) -> int:

@@ -97,7 +97,7 @@ class Dataset:
         _report: IngestReport | None = None,
     ) -> None:
         _frames.refuse(path, "open")
-        _arguments.require_path(path, "path", "the path of a file of samples, such as mb.ingest(…, out=path) writes")
+        path = _arguments.require_path(path, "path", "the path of a file of samples, such as mb.ingest(…, out=path) writes")
         self._path = pathlib.Path(path).expanduser().absolute()
         self._resident = resident
         self._indices = _indices
@@ -495,7 +495,7 @@ def ingest(
     """
     named = _named(options)
     if out is not None:
-        _arguments.require_path(out, "out", "the path of the file to write")
+        out = _arguments.require_path(out, "out", "the path of the file to write")
     if horizon is not None and not isinstance(horizon, str):
         horizon = _arguments.whole_number(horizon, "horizon", 1, "a whole number of base bars")
     sources = BarSources.open(bars, bid, ask, symbol)

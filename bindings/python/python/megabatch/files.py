@@ -89,7 +89,7 @@ def convert(
     name such as `M1` for windows that lie in `/features`. Interrupted, the same call goes on where it was."""
     if isinstance(data, Dataset):
         data._require_whole("convert")
-    _arguments.require_path(out, "out", "the path of the file to write")
+    out = _arguments.require_path(out, "out", "the path of the file to write")
     call = {
         "input": _path(data, "convert"),
         "out": out,
@@ -116,7 +116,7 @@ def compare(*runs: StrPath | Run | Iterable[StrPath | Run], out: StrPath | None 
             raise _arguments.wrong(run, "runs", "a run of mb.train, its folder, or a list of them")
         folders.append(run.path if isinstance(run, Run) else run)
     if out is not None:
-        _arguments.require_path(out, "out", "the path of the page to write, .html")
+        out = _arguments.require_path(out, "out", "the path of the page to write, .html")
     text, facts = _megabatch.compare(folders, out)
     return Comparison(in_python(text), facts, None if out is None else Report(pathlib.Path(out)))
 
@@ -137,5 +137,5 @@ def _path(data: StrPath | Dataset, purpose: str) -> StrPath:
     _frames.refuse(data, purpose)
     if isinstance(data, Dataset):
         return data.path
-    _arguments.require_path(data, "data", "a dataset or the path of a file")
+    data = _arguments.require_path(data, "data", "a dataset or the path of a file")
     return data

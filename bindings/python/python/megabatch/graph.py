@@ -72,7 +72,7 @@ def save(
             f"first, mb.graph.save(graphs, {os.fspath(graphs)!r})",
             key="path",
         )
-    _arguments.require_path(path, "path", _WRITTEN)
+    path = _arguments.require_path(path, "path", _WRITTEN)
     source, folder = _graphs_saved.saved(graphs, path, keys, allow, ignore)
     with folder:
         build(source, path, kind="edge-index", progress=False)
@@ -84,7 +84,7 @@ def export(path: StrPath, out: StrPath, *, format: str = "edge-index", keys: Seq
     file with tensors as in PyTorch Geometric, which keeps everything), `tu`, `edge-list` (folders) or `sdf`. What a
     format cannot hold is refused. The answer is the JSON of `megabatch graph export`."""
     _require_file(path)
-    _arguments.require_path(out, "out", "the path of the file or folder to write")
+    out = _arguments.require_path(out, "out", "the path of the file or folder to write")
     return _megabatch.export_graphs(path, out, format, list(keys))[1]
 
 
@@ -137,7 +137,7 @@ def build(
     instruments are named by the setting `model.graph`.
     """
     _refuse_dataset(inputs)
-    _arguments.require_path(out, "out", _WRITTEN)
+    out = _arguments.require_path(out, "out", _WRITTEN)
     counts = {"lookback": lookback, "k": k, "min_observations": min_observations, "min_degree": min_degree}
     for name, count in {**counts, "rewire": rewire, "threads": threads}.items():
         if count is not None:
@@ -181,7 +181,7 @@ def build(
 
 def _require_file(path: object) -> None:
     """Refuses what is no path of a file of graphs."""
-    _arguments.require_path(path, "path", "the path of a file of graphs, .mbg, such as mb.graph.save(graphs, path) writes")
+    path = _arguments.require_path(path, "path", "the path of a file of graphs, .mbg, such as mb.graph.save(graphs, path) writes")
 
 
 def _refuse_dataset(inputs: object) -> None:

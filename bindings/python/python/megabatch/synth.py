@@ -14,7 +14,7 @@ StrPath = Union[str, "os.PathLike[str]"]
 
 
 def _write(what: str, path: StrPath, **options: Any) -> None:
-    _arguments.require_path(path, "folder" if what == "shares" else "path", "the path to write to")
+    path = _arguments.require_path(path, "folder" if what == "shares" else "path", "the path to write to")
     call = {
         "what": what,
         "path": path,

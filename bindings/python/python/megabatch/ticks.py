@@ -52,7 +52,7 @@ def ticks_to_bars(
     the `sum` of volumes for trades and for Dukascopy, else the number of `ticks`. `zone` is the clock of times without
     offset, which MetaTrader's files need (`new-york+7`); `bins` the clock at whose multiples bars start; `point` the
     price of a point in `.bi5` files. Defective ticks are errors, or dropped and counted with `on_error="skip"`."""
-    _arguments.require_path(out, "out", "the path of the file to write")
+    out = _arguments.require_path(out, "out", "the path of the file to write")
     paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     call = {
         "files": paths,

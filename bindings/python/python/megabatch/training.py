@@ -71,7 +71,7 @@ def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
     _frames.refuse(data, purpose)
     if data is not None and not isinstance(data, (str, os.PathLike)):
         raise ConfigError(f"the data of {purpose} are {data!r}: expected a dataset or the path of one")
-    return None if data is None else pathlib.Path(data)
+    return None if data is None else pathlib.Path(data).expanduser()
 
 
 def _path_of(data: _Data, purpose: str) -> StrPath | None:
@@ -79,9 +79,7 @@ def _path_of(data: _Data, purpose: str) -> StrPath | None:
     _frames.refuse(data, purpose)
     if isinstance(data, Dataset):
         return data.path
-    if data is not None:
-        _arguments.require_path(data, "data", "a dataset or the path of one")
-    return data
+    return None if data is None else _arguments.require_path(data, "data", "a dataset or the path of one")
 
 
 def _sections(distributed: str | DistributedSettings | None, **sections: object) -> dict[str, object]:
@@ -290,6 +288,8 @@ def train(
     )
     if on_step is not None and not callable(on_step):
         raise _arguments.wrong(on_step, "on_step", "a function that takes an mb.Step")
+    if out is not None:
+        out = _arguments.require_path(out, "out", "the path of the run's folder")
     keeps = _Temporary() if out is None and not resume else None
     folder = keeps.path / "run" if keeps else out
     begins = None if init is None else _Temporary()
@@ -302,8 +302,6 @@ def train(
         "on_event": None if on_step is None else _Steps(on_step),
         "display": display(progress),
     }
-    if out is not None:
-        _arguments.require_path(out, "out", "the path of the run's folder")
     if out is not None and isinstance(dataset, Dataset) and dataset._keeps is not None:
         log.warning(
             "%s",
@@ -373,7 +371,7 @@ def import_weights(
         None, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
     if out is not None:
-        _arguments.require_path(out, "out", "the path of the run's folder")
+        out = _arguments.require_path(out, "out", "the path of the run's folder")
     keeps = _Temporary()
     file = _weights.file_of(weights, "weights", keeps.path)
     job = _job(dataset, config, {**sections, **short}, "cpu", None, "import_weights")
@@ -385,7 +383,7 @@ def import_weights(
 
 def load_run(folder: StrPath) -> Run:
     """A run of `train` or of `megabatch train`."""
-    _arguments.require_path(folder, "folder", "the folder of a run, as mb.train(…, out=folder) writes it")
+    folder = _arguments.require_path(folder, "folder", "the folder of a run, as mb.train(…, out=folder) writes it")
     path = pathlib.Path(folder)
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: no run is here; expected the folder that train wrote, with config.yaml in it")
@@ -624,7 +622,7 @@ class Run:
     ) -> dict[str, Any]:
         """Writes the model as ONNX (`.onnx`) or its weights as safetensors (`.safetensors`), in place of a file that is
         there. The options after `checkpoint` are those of ONNX."""
-        _arguments.require_path(out, "out", "the path of the file to write, .onnx or .safetensors")
+        out = _arguments.require_path(out, "out", "the path of the file to write, .onnx or .safetensors")
         call = {
             "run": self.path,
             "out": out,
