@@ -1,9 +1,12 @@
 //! Arguments of a kernel.
 
 use std::ffi::c_void;
+use std::hash::{Hash, Hasher};
 
 /// The alignment of every value in an argument list: that of the widest type that PTX passes.
 const ALIGN_BYTES: usize = 16;
+/// Values that most kernels have at most.
+const VALUES: usize = 16;
 
 /// A value that a kernel can take as a parameter: a number, an address in the GPU's memory, or a
 /// `#[repr(C)]` struct of such.
@@ -12,14 +15,14 @@ pub trait Argument: bytemuck::Pod {}
 impl<T: bytemuck::Pod> Argument for T {}
 
 /// Arguments in the order of a kernel's parameters. Made by [`arguments!`](crate::arguments).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
     /// The values, each from an own multiple of 16 bytes on.
     words: Vec<u128>,
     values: Vec<ArgumentValue>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct ArgumentValue {
     /// As the caller wrote it, for messages.
     text: &'static str,
@@ -27,10 +30,23 @@ struct ArgumentValue {
     bytes: usize,
 }
 
+/// By the values: their texts and sizes are those of the kernel.
+impl Hash for Arguments {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.words.hash(state);
+    }
+}
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Arguments::new()
+    }
+}
+
 impl Arguments {
     /// No arguments.
     pub fn new() -> Self {
-        Arguments::default()
+        Arguments { words: Vec::with_capacity(VALUES), values: Vec::with_capacity(VALUES) }
     }
 
     /// These and `value` after them; messages call it `text`.

@@ -43,8 +43,8 @@ pub enum Setting {
     /// Threads that one of its four multiprocessors holds at once, whatever else a block takes:
     /// 2048.
     ResidentThreads,
-    /// 1: kernels without an object do nothing, so that only the work of the host is left. 0: they
-    /// are refused.
+    /// 1: kernels without an object do nothing, nor do fills of memory, so that only the work of
+    /// the host is left. 0: such kernels are refused.
     EmptyKernels,
     /// 0: work is done when it is submitted. 1: only when somebody waits for it, and no more of it
     /// than that takes.
