@@ -9,6 +9,7 @@ use megabatch_simt::driver::FakeDriver;
 use megabatch_test_support::{Requirement, skip};
 use serde_json::{Value, json};
 
+use crate::graph_training::write_shapes;
 use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
 /// The kernels of a training step.
@@ -345,6 +346,29 @@ fn stored_windows_stay_on_a_gpu_that_has_room_for_all_of_them() {
         assert_eq!(code, Some(0), "{run}: {message}");
     }
     assert_eq!(trained(&stage, "kept").0, trained(&stage, "by-batch").0);
+}
+
+#[test]
+fn edges_of_graphs_stay_on_a_gpu_where_a_run_takes_all_of_them() {
+    let stage = Stage::new();
+    write_shapes(&stage, 24);
+    stage.succeeds("graph build shapes --kind tu --out shapes.mbg");
+    let options = "--data shapes.mbg --device cuda:0 --set gpu_optimization.batch_size=8 --set model.hidden=4";
+    let plan = |steps| answer_with_driver(&stage, &format!("plan {options} --max-steps {steps}"))["gpu"].clone();
+    let bytes = |plan: &Value| {
+        let parts = plan["parts"].as_array().unwrap();
+        parts.iter().find(|part| part["name"] == "graphs").unwrap()["bytes"].as_u64().unwrap()
+    };
+    let (all, few) = (plan(6), plan(2));
+    assert!(bytes(&all) > 0 && bytes(&few) == 0, "{all} {few}");
+    for (run, steps, plan) in [("kept", 6, all), ("by-batch", 2, few)] {
+        let trained = answer_with_driver(&stage, &format!("train {options} --max-steps {steps} --out {run}"));
+        let memory = &trained["gpu_memory"];
+        assert_eq!(memory["planned_bytes"], plan["total_bytes"]);
+        assert!(memory["peak_bytes"].as_u64() <= memory["planned_bytes"].as_u64(), "{memory}");
+    }
+    let (kept, by_batch) = (trained(&stage, "kept").0, trained(&stage, "by-batch").0);
+    assert_eq!(kept[..2], by_batch, "the same losses");
 }
 
 #[test]
