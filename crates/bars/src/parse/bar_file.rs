@@ -22,7 +22,7 @@ use crate::parse::own_zone::OwnZone;
 use crate::parse::quiet::QuietTimes;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::{RowShape, RowStore};
-use crate::parse::symbol_column::{SymbolColumn, wanted_rows};
+use crate::parse::symbol_column::{SymbolColumn, symbol_in, symbols_of_rows, wanted_rows};
 use crate::parse::symbol_rows::{SplitFile, SymbolLines, SymbolRows};
 use crate::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
@@ -65,6 +65,8 @@ pub(crate) struct BarFile {
     symbol_column: SymbolColumn,
     /// The symbol whose rows are read, where the others' are passed over.
     wanted_rows: Option<Vec<u8>>,
+    /// True if the file has rows of several symbols.
+    has_several: bool,
     adjusted_column: Option<AdjustedColumn>,
     assumed_volume: Option<AssumedVolume>,
     /// Error of the first row that stops reading, unless the rows together show which column is
@@ -81,7 +83,8 @@ impl BarFile {
         symbols: &SymbolRows,
         place: &ReadPlace<'_>,
     ) -> Result<Self> {
-        let FileText { head, format, mut rest, wanted_rows } = FileText::open(path, options, symbols, place)?;
+        let FileText { head, format, mut rest, wanted_rows, has_several } =
+            FileText::open(path, options, symbols, place)?;
         let mut source = BarFile {
             path: path.to_owned(),
             format,
@@ -112,6 +115,7 @@ impl BarFile {
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             wanted_rows,
+            has_several,
             adjusted_column: AdjustedColumn::from_format(&format),
             assumed_volume: AssumedVolume::new(&format),
             stopped: None,
@@ -184,6 +188,8 @@ impl BarFile {
         let row = BarRow::parse(&fields, &self.format, line)
             .and_then(|mut row| self.own_columns.read_into(&mut row, &fields, self.format.style).map(|()| row));
         let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, &self.format).map(|()| row));
+        let names_one = !self.has_several || symbol_in(&fields, &self.format).is_some();
+        let row = row.and_then(|row| if names_one { Ok(row) } else { Err(RowFault::without_symbol()) });
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {
             return Ok(());
@@ -287,8 +293,7 @@ impl BarFile {
             }
         }
         let steps = forward + backward;
-        // Repairs put such rows in their place, bar by bar.
-        if !self.ledger.repairs() && steps >= STEPS_MIN && 5 * forward.min(backward) > 2 * steps {
+        if steps >= STEPS_MIN && 5 * forward.min(backward) > 2 * steps {
             return Err(Error::Unsorted { path: self.path.clone(), backward, steps, column: self.time_column() });
         }
         self.newest_first = backward > forward;
@@ -325,6 +330,8 @@ struct FileText<'a> {
     rest: RestOfLines<'a>,
     /// The symbol whose rows are read, where the others' are passed over.
     wanted_rows: Option<Vec<u8>>,
+    /// True if the rows are of several symbols, so that each has to name its own.
+    has_several: bool,
 }
 
 /// The lines after the first ones.
@@ -347,13 +354,15 @@ impl<'a> FileText<'a> {
             let head = split.head.clone();
             let format = settled(path, split.format, options, Some(split))?;
             let rest = RestOfLines::Symbol(Box::new(split.lines(symbol, place.observe)?));
-            return Ok(FileText { head, format, rest, wanted_rows: Some(symbol.as_bytes().to_vec()) });
+            let wanted_rows = Some(symbol.as_bytes().to_vec());
+            return Ok(FileText { head, format, rest, wanted_rows, has_several: true });
         }
         let mut lines = TextLines::observed(path, place.observe)?;
         let head = lines.read_head()?;
         let format = settled(path, detect(path, &head, options)?, options, None)?;
         let wanted_rows = wanted_rows(path, &format, &head, symbol);
-        Ok(FileText { head, format, rest: RestOfLines::All(lines), wanted_rows })
+        let has_several = wanted_rows.is_some() && !symbols_of_rows(path).is_empty();
+        Ok(FileText { head, format, rest: RestOfLines::All(lines), wanted_rows, has_several })
     }
 }
 

@@ -4,6 +4,9 @@ use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::time::timestamp::RowTime;
 
+/// Rounding of products in double precision, relative to the price.
+const ROUNDING_MAX: f64 = 1e-12;
+
 /// Half a unit of the last place of single precision, relative to the number.
 pub(crate) const NOISE_MAX: f64 = 1.0 / (1 << 24) as f64;
 
@@ -94,7 +97,20 @@ impl BarRow {
             row.event = RowAdjustment { factor, split, dividend: told(columns.dividend).unwrap_or(0.0) };
             row.scale(factor);
         }
+        row.widen_by_rounding();
         Ok(row)
+    }
+
+    /// Has high and low hold open and close, where they miss them by the rounding of a product: a
+    /// price times the factor of an adjustment.
+    fn widen_by_rounding(&mut self) {
+        let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
+        if self.high < top && self.high >= top * (1.0 - ROUNDING_MAX) {
+            self.high = top;
+        }
+        if self.low > bottom && self.low <= bottom * (1.0 + ROUNDING_MAX) {
+            self.low = bottom;
+        }
     }
 
     fn scale(&mut self, factor: f64) {
@@ -191,6 +207,11 @@ impl RowFault {
     pub(crate) fn unreadable(expected: String) -> Self {
         RowFault { kind: RowError::Unreadable, expected }
     }
+
+    /// The fault of a row that names no symbol, among rows of several.
+    pub(crate) fn without_symbol() -> Self {
+        RowFault::unreadable("a symbol in its column, as other rows have".to_owned())
+    }
 }
 
 fn no_number(fields: &RowFields<'_>, column: usize, what: &str) -> RowFault {
@@ -221,6 +242,13 @@ mod tests {
         let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None, None).unwrap();
         let row = BarRow::parse(&RowFields::split(text.as_bytes(), b','), &format, 7)?;
         row.check().map(|()| row)
+    }
+
+    /// Prices that were adjusted each by itself stopped a file.
+    #[test]
+    fn high_and_low_hold_what_they_miss_by_the_rounding_of_a_product() {
+        let row = parse("2018-01-01 00:00,63.300371187399996,63.30037118739999,62.1,62.09999999999999,1").unwrap();
+        assert_eq!((row.high, row.low), (63.300371187399996, 62.09999999999999));
     }
 
     #[test]
@@ -254,6 +282,7 @@ mod tests {
             ("2018-01-01 00:00,-1,1,-1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
             ("2018-01-01 00:00,2,3,2.5,3,1", RowError::Inconsistent, "a low at or below open and close"),
             ("2018-01-01 00:00,2,2.5,2,3,1", RowError::Inconsistent, "a high at or above open and close"),
+            ("2018-01-01 00:00,2,2.99999999,2,3,1", RowError::Inconsistent, "a high at or above open and close"),
             ("2018-01-01 00:00,1,1,1,1,-1", RowError::Inconsistent, "a volume that is finite and not negative"),
         ];
         for (text, kind, expected) in cases {

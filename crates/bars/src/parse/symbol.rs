@@ -143,6 +143,14 @@ pub fn named_pair(path: &Path) -> Option<String> {
     name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start)
 }
 
+/// True if `name` may be another name of `symbol`: of the same letters and digits, or of the same
+/// currency pair.
+pub(crate) fn is_name_of(symbol: &str, name: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_uppercase();
+    let [own, other] = [symbol, name].map(letters);
+    own == other || pair_at_start(&own).is_some_and(|pair| pair_at_start(&other) == Some(pair))
+}
+
 /// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other
 /// currency pairs.
 ///

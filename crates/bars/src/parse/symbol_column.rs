@@ -102,8 +102,8 @@ pub(crate) struct SymbolColumn {
 }
 
 impl SymbolColumn {
-    /// True for a row of another symbol than `wanted`. One that names none is everybody's: it is
-    /// judged as it stands.
+    /// True for a row of another symbol than `wanted`. One that names none is everybody's: where
+    /// there are several symbols it is unreadable for each.
     pub(crate) fn is_of_others(wanted: Option<&[u8]>, fields: &RowFields<'_>, format: &RowFormat) -> bool {
         wanted.zip(symbol_in(fields, format)).is_some_and(|(wanted, found)| found != wanted)
     }

@@ -19,7 +19,8 @@ use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::symbol_column::SymbolColumn;
+use crate::parse::symbol::is_name_of;
+use crate::parse::symbol_column::{SymbolColumn, symbol_in};
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
@@ -71,6 +72,7 @@ pub struct BarLines {
     last: Option<(i64, BarRow)>,
     ledger: RowLedger,
     complaints: Vec<String>,
+    has_passed_symbol: bool,
 }
 
 impl BarLines {
@@ -101,6 +103,7 @@ impl BarLines {
             last: None,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
+            has_passed_symbol: false,
         }
     }
 
@@ -198,6 +201,14 @@ impl BarLines {
         // rows are others'.
         let wanted = self.options.symbol.as_deref().filter(|symbol| self.symbol_column.has(symbol));
         if format.is_of_others(&fields) || SymbolColumn::is_of_others(wanted.map(str::as_bytes), &fields, format) {
+            return Ok(None);
+        }
+        let named = self.options.symbol.as_deref().zip(symbol_in(&fields, format));
+        let named = named.map(|(own, found)| (own, String::from_utf8_lossy(found)));
+        if let Some((own, found)) = named.filter(|(own, found)| !is_name_of(own, found)) {
+            if !std::mem::replace(&mut self.has_passed_symbol, true) {
+                self.complaints.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
+            }
             return Ok(None);
         }
         if let Some(column) = &mut self.adjusted_column {

@@ -44,7 +44,11 @@ impl ContextInstrument {
         let own = &recipe.without_functions().features.0;
         let plain: Vec<Feature> = own.iter().filter(without_columns).cloned().collect();
         let mut read = read_bars(recipe, file, &plain, folder, host)?;
-        let named = read.recordings.universe.recordings[0].summary.files.iter();
+        let summary = &read.recordings.universe.recordings[0].summary;
+        for warning in &summary.warnings {
+            host.observer.note(&format!("warning: {CONTEXT}{}: {warning}", file.symbol));
+        }
+        let named = summary.files.iter();
         let columns: Vec<String> = named.flat_map(|file| file.unused_columns.clone()).collect();
         let features = shared_features(own, &|column| columns.iter().any(|known| known == column));
         if features.iter().any(|feature| feature.as_column().is_some()) {

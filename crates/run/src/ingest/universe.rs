@@ -58,7 +58,24 @@ fn together(universe: &Universe) -> Vec<String> {
     lines.extend(adjusted(recordings));
     lines.extend(dropped(recordings));
     lines.extend(warnings(recordings));
+    lines.extend(clocks(recordings));
     lines
+}
+
+/// A warning of files that are read by different clocks.
+fn clocks(recordings: &[Recording]) -> Option<String> {
+    let mut symbols: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for recording in recordings {
+        let mut zones = recording.summary.files.iter().filter_map(|file| file.zone.as_ref());
+        if let Some(zone) = zones.next() {
+            symbols.entry(zone.to_string()).or_default().push(recording.symbol.clone());
+        }
+    }
+    let clock = |(zone, symbols): (&String, &Vec<String>)| format!("{zone} for {}", megabatch_bars::listed(symbols));
+    let clocks: Vec<String> = symbols.iter().map(clock).collect();
+    (clocks.len() > 1).then(|| {
+        format!("  warning: the files have several clocks: {}; state the zone if they have one", clocks.join("; "))
+    })
 }
 
 fn adjusted(recordings: &[Recording]) -> Vec<String> {

@@ -222,7 +222,7 @@ fn seen_in_training(trained: &Trained, request: &PredictRequest) -> Result<Optio
 /// The rows that are asked for, in ascending order.
 fn chosen_rows(request: &PredictRequest, data: &Data, config: &Config, rows: &Rows<'_>) -> Result<SampleRanges> {
     let part = match &request.samples {
-        SampleChoice::Units(_) if matches!(rows, Rows::Nodes { .. }) => {
+        SampleChoice::Units(_) if matches!((data, rows), (Data::Graphs(_), Rows::Nodes { .. })) => {
             let file = data.path().display();
             return Err(Error::usage(format!(
                 "{file} has parts of whole graphs, and the run predicts their nodes; `--split test` predicts those of a part"

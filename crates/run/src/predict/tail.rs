@@ -1,7 +1,8 @@
 //! Lines of a file that grows, or of any other source.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,7 +55,14 @@ pub(super) struct Tail<'a> {
 
 enum Input<'a> {
     Lines(Box<dyn BufRead + 'a>),
-    File { reader: BufReader<File>, read_bytes: u64, at_end: AtEnd },
+    File { reader: BufReader<File>, read_bytes: u64, at_end: AtEnd, identity: FileIdentity },
+}
+
+/// Device and inode of a file.
+type FileIdentity = (u64, u64);
+
+fn identity(found: &Metadata) -> FileIdentity {
+    (found.dev(), found.ino())
 }
 
 impl<'a> Tail<'a> {
@@ -67,7 +75,8 @@ impl<'a> Tail<'a> {
             BarSource::File { path, at_end } => (path, at_end),
         };
         let file = File::open(path).map_err(|error| unusable(path, "opened", &error))?;
-        if file.metadata().is_ok_and(|found| found.is_dir()) {
+        let found = file.metadata().map_err(|error| unusable(path, "read", &error))?;
+        if found.is_dir() {
             return Err(unusable(path, "read", &io::ErrorKind::IsADirectory.into()));
         }
         let mut reader = BufReader::new(file);
@@ -77,7 +86,11 @@ impl<'a> Tail<'a> {
                 "{path}: is compressed with gzip; bars are followed as plain lines: `zcat {path} | megabatch predict --follow - …`"
             )));
         }
-        Ok(Tail { name: path.to_owned(), input: Input::File { reader, read_bytes: 0, at_end }, refused: None })
+        Ok(Tail {
+            name: path.to_owned(),
+            input: Input::File { reader, read_bytes: 0, at_end, identity: identity(&found) },
+            refused: None,
+        })
     }
 
     /// Name in messages.
@@ -103,9 +116,9 @@ impl<'a> Tail<'a> {
     /// last.
     pub(super) fn next_into(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         line.clear();
-        let (reader, read_bytes, at_end): (&mut dyn BufRead, _, _) = match &mut self.input {
+        let (reader, read_bytes, at_end, identity): (&mut dyn BufRead, _, _, _) = match &mut self.input {
             Input::Lines(lines) => return Ok(read_line(lines, line)? > 0),
-            Input::File { reader, read_bytes, at_end } => (reader, read_bytes, *at_end),
+            Input::File { reader, read_bytes, at_end, identity } => (reader, read_bytes, *at_end, identity),
         };
         loop {
             let read = read_line(reader, line);
@@ -116,7 +129,7 @@ impl<'a> Tail<'a> {
             if at_end == AtEnd::Stop {
                 return Ok(!line.is_empty());
             }
-            self::wait(&self.name, *read_bytes)?;
+            self::wait(&self.name, *identity, *read_bytes)?;
         }
     }
 }
@@ -148,9 +161,11 @@ fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
     Error::data(format!("{}: cannot be {what}: {error}", path.display()))
 }
 
-/// Waits a while for the file to grow. A file that has become shorter is another file.
-fn wait(path: &Path, read_bytes: u64) -> Result<()> {
-    if std::fs::metadata(path).map_or(0, |found| found.len()) < read_bytes {
+/// Waits a while for the file to grow. One that has become shorter, or has another inode, is
+/// another file.
+fn wait(path: &Path, opened: FileIdentity, read_bytes: u64) -> Result<()> {
+    let is_same = |found: Metadata| identity(&found) == opened && found.len() >= read_bytes;
+    if !std::fs::metadata(path).is_ok_and(is_same) {
         return Err(Error::data(format!(
             "{}: was cut or replaced while it was followed; a file that is followed may only grow",
             path.display()

@@ -164,6 +164,11 @@ fn headers_and_volumes_in_a_stream_are_refused_as_in_a_file() {
     assert!(error.to_string().starts_with("live: line 3: the column `ticker` has several symbols"), "{error}");
     let for_one_symbol = ReadOptions { symbol: Some("A".to_owned()), ..in_zone("UTC") };
     assert_eq!(streamed(symbols, &for_one_symbol, None).unwrap().0.len(), 1, "rows of another symbol are passed over");
+    // The bars of another symbol that comes first were taken for those of the symbol.
+    let second = ReadOptions { symbol: Some("B".to_owned()), ..in_zone("UTC") };
+    let (bars, complaints) = streamed(symbols, &second, None).unwrap();
+    assert_eq!((bars.len(), complaints.len()), (1, 1), "{complaints:?}");
+    assert_eq!(complaints[0], "rows of other symbols than B, such as A, are passed over");
     let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
     assert!(volume.to_string().starts_with("live: line 1: the columns have no names"), "{volume}");
 }
