@@ -70,6 +70,12 @@ class Datasets(InFolder):
             self.assertEqual(mb.load_run("~/run").path, run.path)
             self.assertEqual(len(run.predict("~/samples.h5")), 200)
             mb.convert("~/samples.h5", "~/windows.h5", to="windows")
+            self.assertEqual(len(mb.compare("~/run", run).facts["runs"]), 2)
+            mb.ingest(self.bars(), out="~/series.h5", **BARS)
+            mb.leak("~/series.h5", samples=1)
+            mb.synth.shares("~/shares", shares=4, days=80)
+            mb.graph.build("~/shares/*.csv", "~/shares.mbg", kind="correlation", lookback=20, k=2)
+            self.assertEqual(mb.graph.inspect("~/shares.mbg")["graphs"], len(mb.graph.open("~/shares.mbg")))
         self.assertTrue((self.folder / "run" / "config.yaml").is_file() and (self.folder / "windows.h5").is_file())
 
     def test_facts_are_those_of_the_file(self) -> None:

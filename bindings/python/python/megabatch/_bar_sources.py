@@ -40,7 +40,7 @@ class BarSources:
         if kinds not in ([""], [_BID, _ASK]):
             found = " and ".join(name or "bars" for name in kinds) or "nothing"
             raise ConfigError(f"expected bars, or both bid and ask; given: {found}", key="bars")
-        sides = {name: _table_files.as_frames(_with_whole_paths(given[name]), symbol) for name in kinds}
+        sides = {name: _table_files.as_frames(with_whole_paths(given[name]), symbol) for name in kinds}
         if len({_are_frames(one) for one in sides.values()}) > 1:
             raise ConfigError("bid and ask are a frame and files: expected both as frames or both as files", key=_ASK)
         return BarSources(sides)
@@ -122,7 +122,7 @@ def _are_frames(bars: Any) -> bool:
     return _frames.is_frame(bars) or isinstance(bars, Mapping)
 
 
-def _with_whole_paths(bars: Any) -> Any:
+def with_whole_paths(bars: Any) -> Any:
     """Frames as they are, and in place of paths those of the files that they name."""
     if _are_frames(bars):
         return bars

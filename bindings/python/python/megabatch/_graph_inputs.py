@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _frames, _megabatch, _table_files
+from . import _bar_sources, _frames, _megabatch, _table_files
 from .errors import ConfigError, DataError
 
 _POINT_KINDS = ("cosine", "euclidean", "radius")
@@ -20,6 +20,7 @@ _POINT_KINDS = ("cosine", "euclidean", "radius")
 def files(inputs: Any, kind: str) -> Iterator[Sequence[str | os.PathLike[str]]]:
     """Paths of files to build graphs of `kind` from: those of `inputs`, or of files with the contents of frames, for as
     long as they are needed."""
+    inputs = _bar_sources.with_whole_paths(inputs)
     frames = _table_files.as_frames(inputs)
     if not (_frames.is_frame(frames) or isinstance(frames, Mapping)):
         yield [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)

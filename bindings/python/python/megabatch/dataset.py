@@ -662,7 +662,7 @@ def leak(
     _frames.refuse(dataset, "leak")
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
-    path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
+    path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset).expanduser()
     samples, seed = _arguments.whole_number(samples, "samples", 1), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)

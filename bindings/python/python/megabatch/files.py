@@ -114,7 +114,7 @@ def compare(*runs: StrPath | Run | Iterable[StrPath | Run], out: StrPath | None 
     for run in (run for given in runs for run in _each(given)):
         if not isinstance(run, (str, os.PathLike, Run)):
             raise _arguments.wrong(run, "runs", "a run of mb.train, its folder, or a list of them")
-        folders.append(run.path if isinstance(run, Run) else run)
+        folders.append(run.path if isinstance(run, Run) else os.path.expanduser(run))
     if out is not None:
         out = _arguments.require_path(out, "out", "the path of the page to write, .html")
     text, facts = _megabatch.compare(folders, out)

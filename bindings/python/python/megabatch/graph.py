@@ -43,8 +43,7 @@ def open(path: StrPath) -> Graphs:
     """
     from ._graphs import Graphs
 
-    _require_file(path)
-    return Graphs.open(path)
+    return Graphs.open(_require_file(path))
 
 
 def save(
@@ -83,7 +82,7 @@ def export(path: StrPath, out: StrPath, *, format: str = "edge-index", keys: Seq
     """Writes the graphs of a file for other programs, all or those of `keys`: `format` is `edge-index` (a safetensors
     file with tensors as in PyTorch Geometric, which keeps everything), `tu`, `edge-list` (folders) or `sdf`. What a
     format cannot hold is refused. The answer is the JSON of `megabatch graph export`."""
-    _require_file(path)
+    path = _require_file(path)
     out = _arguments.require_path(out, "out", "the path of the file or folder to write")
     return _megabatch.export_graphs(path, out, format, list(keys))[1]
 
@@ -95,8 +94,7 @@ def inspect(path: StrPath) -> dict[str, Any]:
 
 def verify(path: StrPath) -> dict[str, Any]:
     """Checks every byte of a file of graphs; the answer is the JSON of `megabatch graph verify`."""
-    _require_file(path)
-    return _megabatch.verify_graphs(path)[1]
+    return _megabatch.verify_graphs(_require_file(path))[1]
 
 
 def build(
@@ -179,9 +177,9 @@ def build(
     return facts
 
 
-def _require_file(path: object) -> None:
-    """Refuses what is no path of a file of graphs."""
-    path = _arguments.require_path(path, "path", "the path of a file of graphs, .mbg, such as mb.graph.save(graphs, path) writes")
+def _require_file(path: object) -> StrPath:
+    """The path of a file of graphs; refuses what is none."""
+    return _arguments.require_path(path, "path", "the path of a file of graphs, .mbg, such as mb.graph.save(graphs, path) writes")
 
 
 def _refuse_dataset(inputs: object) -> None:
