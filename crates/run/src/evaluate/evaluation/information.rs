@@ -1,9 +1,13 @@
 //! Ranking of the nodes of each graph, or of the instruments of each time, by a model, beside its
 //! baselines.
 
+use std::collections::BTreeSet;
+
 use megabatch_trainer::{InformationCoefficients, Metrics};
 
 use super::Evaluation;
+
+const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Correlations of a contender at one horizon.
 struct Coefficients {
@@ -119,12 +123,20 @@ impl Evaluation {
 
     /// The plural of what is ranked within a unit.
     fn ranked(&self) -> &'static str {
-        if self.unit() == "day" { "instruments" } else { "nodes" }
+        if self.unit() == "graph" { "nodes" } else { "instruments" }
     }
 
-    /// Unit of a graph: the day of a cross-section, where the data have times.
+    /// Unit of a graph: where the data have times, the day of a cross-section, or its time if there
+    /// are several a day.
     pub(crate) fn unit(&self) -> &'static str {
-        if self.graphs.iter().any(|ranking| ranking.time_ns.is_some()) { "day" } else { "graph" }
+        let days = self.graphs.iter().filter_map(|ranking| ranking.time_ns).map(|time| time.div_euclid(DAY_NS));
+        let days: Vec<i64> = days.collect();
+        let distinct: BTreeSet<&i64> = days.iter().collect();
+        match days.len() {
+            0 => "graph",
+            count if count == distinct.len() => "day",
+            _ => "time",
+        }
     }
 }
 
@@ -205,7 +217,7 @@ mod tests {
     fn evaluation() -> Evaluation {
         let one = Evaluation::with_one_horizon([("model", 1.0), ("linear", 1.0)]).with_two_instruments();
         let day = |graph| GraphCorrelations {
-            time_ns: Some(graph as i64),
+            time_ns: Some(graph as i64 * DAY_NS),
             graph,
             ic: vec![Some(0.5); 2],
             rank_ic: vec![Some(0.5); 2],
@@ -242,6 +254,10 @@ mod tests {
         let expected = "IC 0.0100 (t = 1.50), rank IC -0.0100 (t = -1.50) at the first horizon, mean over 9 days; \
                         linear: IC 0.0300 (t = 2.50), rank IC -0.0300 (t = -2.50).";
         assert_eq!(evaluation().verdict(), expected);
+        // `eval` of minutes called each of them a day.
+        let mut minutes = evaluation();
+        minutes.graphs[1].time_ns = Some(60_000_000_000);
+        assert!(minutes.verdict().contains("mean over 9 times;"), "{}", minutes.verdict());
         let nothing = Evaluation { model: constant(), ..evaluation() };
         assert!(nothing.verdict().starts_with("IC and rank IC are undefined at the first horizon"));
     }
