@@ -26,7 +26,7 @@ use crate::text::{bytes, shown, utc};
 /// give a verdict of [`Kind::Data`].
 ///
 /// # Errors
-/// Where the file cannot be read, or the folder has none.
+/// A data error for a file that cannot be read, and for a folder without data files.
 pub fn inspect(file: &Path) -> Result<CommandReport> {
     if file.is_dir() {
         return inspect_folder(file);

@@ -42,13 +42,11 @@ def require_text(value: Any, name: str, takes: str) -> None:
         raise wrong(value, name, f"a text, {takes}")
 
 
-def require_path(value: Any, name: str, takes: str) -> str | os.PathLike[str]:
+def require_path(value: Any, name: str, takes: str) -> str:
     """A path, in which `~` is the home; refuses what is none. `takes` says of what it is one."""
     if not isinstance(value, (str, os.PathLike)):
         raise ConfigError(f"{name} is a {type(value).__name__}: expected {takes}", key=name)
-    path: str | os.PathLike[str] = value
-    own = os.fspath(path)
-    return os.path.expanduser(own) if isinstance(own, str) and own.startswith("~") else path
+    return os.path.expanduser(value)
 
 
 def mask_places(mask: npt.NDArray[np.bool_], name: str, count: int, noun: str) -> npt.NDArray[np.int64]:

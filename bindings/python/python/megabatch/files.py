@@ -137,5 +137,4 @@ def _path(data: StrPath | Dataset, purpose: str) -> StrPath:
     _frames.refuse(data, purpose)
     if isinstance(data, Dataset):
         return data.path
-    data = _arguments.require_path(data, "data", "a dataset or the path of a file")
-    return data
+    return _arguments.require_path(data, "data", "a dataset or the path of a file")

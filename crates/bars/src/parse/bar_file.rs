@@ -65,8 +65,8 @@ pub(crate) struct BarFile {
     symbol_column: SymbolColumn,
     /// The symbol whose rows are read, where the others' are passed over.
     wanted_rows: Option<Vec<u8>>,
-    /// True if the file has rows of several symbols.
-    has_several: bool,
+    /// True if the file has rows of several symbols; `None` while nobody had to know.
+    has_several: Option<bool>,
     adjusted_column: Option<AdjustedColumn>,
     assumed_volume: Option<AssumedVolume>,
     /// Error of the first row that stops reading, unless the rows together show which column is
@@ -188,8 +188,10 @@ impl BarFile {
         let row = BarRow::parse(&fields, &self.format, line)
             .and_then(|mut row| self.own_columns.read_into(&mut row, &fields, self.format.style).map(|()| row));
         let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, &self.format).map(|()| row));
-        let names_one = !self.has_several || symbol_in(&fields, &self.format).is_some();
-        let row = row.and_then(|row| if names_one { Ok(row) } else { Err(RowFault::without_symbol()) });
+        let row = match row {
+            Ok(_) if self.lacks_symbol(&fields) => Err(RowFault::without_symbol()),
+            row => row,
+        };
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {
             return Ok(());
@@ -223,6 +225,14 @@ impl BarFile {
                 counted => counted,
             },
         }
+    }
+
+    /// True for a row that names no symbol, among rows of several.
+    fn lacks_symbol(&mut self, fields: &RowFields<'_>) -> bool {
+        let BarFile { path, format, wanted_rows, has_several, .. } = self;
+        wanted_rows.is_some()
+            && symbol_in(fields, format).is_none()
+            && *has_several.get_or_insert_with(|| !symbols_of_rows(path).is_empty())
     }
 
     /// Takes rows that say that they have no volume as they are where no row has one, and refuses
@@ -330,8 +340,8 @@ struct FileText<'a> {
     rest: RestOfLines<'a>,
     /// The symbol whose rows are read, where the others' are passed over.
     wanted_rows: Option<Vec<u8>>,
-    /// True if the rows are of several symbols, so that each has to name its own.
-    has_several: bool,
+    /// True if the rows are of several symbols; `None` where that is not known.
+    has_several: Option<bool>,
 }
 
 /// The lines after the first ones.
@@ -355,14 +365,13 @@ impl<'a> FileText<'a> {
             let format = settled(path, split.format, options, Some(split))?;
             let rest = RestOfLines::Symbol(Box::new(split.lines(symbol, place.observe)?));
             let wanted_rows = Some(symbol.as_bytes().to_vec());
-            return Ok(FileText { head, format, rest, wanted_rows, has_several: true });
+            return Ok(FileText { head, format, rest, wanted_rows, has_several: Some(true) });
         }
         let mut lines = TextLines::observed(path, place.observe)?;
         let head = lines.read_head()?;
         let format = settled(path, detect(path, &head, options)?, options, None)?;
         let wanted_rows = wanted_rows(path, &format, &head, symbol);
-        let has_several = wanted_rows.is_some() && !symbols_of_rows(path).is_empty();
-        Ok(FileText { head, format, rest: RestOfLines::All(lines), wanted_rows, has_several })
+        Ok(FileText { head, format, rest: RestOfLines::All(lines), wanted_rows, has_several: None })
     }
 }
 

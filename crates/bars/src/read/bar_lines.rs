@@ -204,6 +204,7 @@ impl BarLines {
             return Ok(None);
         }
         let named = self.options.symbol.as_deref().zip(symbol_in(&fields, format));
+        let named = named.filter(|(own, found)| own.as_bytes() != *found);
         let named = named.map(|(own, found)| (own, String::from_utf8_lossy(found)));
         if let Some((own, found)) = named.filter(|(own, found)| !is_name_of(own, found)) {
             if !std::mem::replace(&mut self.has_passed_symbol, true) {

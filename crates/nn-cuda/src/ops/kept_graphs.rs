@@ -7,7 +7,6 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 use megabatch_nn::graph::{BatchEdges, EdgeForm, GraphBatch, GraphStart, Graphs, ListStart, SeenEdges};
-use megabatch_nn::memory::LargestGraphs;
 
 use super::graph_lists::{GraphLists, Origin, Selected};
 
@@ -42,7 +41,7 @@ impl KeptGraphs {
     }
 
     fn bring_in_pieces(scope: &Scope, graphs: &dyn Graphs, seen: SeenEdges, nodes_at_once: usize) -> Result<Self> {
-        let nodes = (0..graphs.len()).map(|graph| graphs.nodes(graph).len()).sum();
+        let nodes = graphs.total_nodes();
         let places = seen.places(nodes, graphs.total_edges());
         assert!(u32::try_from(nodes + places).is_ok(), "numbers of 32 bits count nodes and edges of all graphs");
         let zeros = |len: usize| Buffer::zeros(scope, len);
@@ -84,9 +83,9 @@ impl KeptGraphs {
         Ok(self.attributes.copy_from_at(place * self.width, &edges.attributes)?)
     }
 
-    /// Bytes of the lists of the graphs of `largest` that stay, of which the model sees `seen`.
-    pub(crate) fn bytes(largest: &LargestGraphs, seen: SeenEdges) -> usize {
-        let Some([nodes, edges]) = largest.kept else { return 0 };
+    /// Bytes of the lists of so many nodes and edges in all, of which the model sees `seen`.
+    pub(crate) fn bytes(nodes_and_edges: [usize; 2], seen: SeenEdges) -> usize {
+        let [nodes, edges] = nodes_and_edges;
         let places = seen.places(nodes, edges);
         (2 * (nodes + 1) + (3 + seen.attributes) * places) * size_of::<u32>()
     }
@@ -334,11 +333,10 @@ mod tests {
             let expected = BatchEdges::new(views, seen);
             prop_assert_eq!(&by_the_cpu(&scope, &kept, &indices), &expected);
             prop_assert_eq!(&by_the_kernel(&kept, &indices, &expected), &expected);
-            let nodes = source.sizes.iter().sum();
-            let all = LargestGraphs { kept: Some([nodes, source.total_edges()]), ..LargestGraphs::default() };
+            let all = [source.sizes.iter().sum(), source.total_edges()];
             let words = [&kept.starts, &kept.from, &kept.src_starts, &kept.places, &kept.to].map(Buffer::len);
             let taken = (words.iter().sum::<usize>() + kept.attributes.len()) * size_of::<u32>();
-            prop_assert_eq!(KeptGraphs::bytes(&all, seen), taken);
+            prop_assert_eq!(KeptGraphs::bytes(all, seen), taken);
         }
     }
 }

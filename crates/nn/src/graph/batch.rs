@@ -55,19 +55,21 @@ pub fn samples_of(graphs: &dyn Graphs, indices: &[usize]) -> Vec<usize> {
 impl<'a> GraphBatch<'a> {
     /// The graphs `indices`, which [`check_graphs`] let pass, with their edges in this form.
     pub fn read(graphs: &'a dyn Graphs, indices: &[usize], form: EdgeForm) -> Result<Self> {
-        if form == EdgeForm::OnDevice {
-            return Ok(GraphBatch::without_edges(graphs, indices));
-        }
         let mut offsets = vec![0];
-        let mut views = Vec::with_capacity(indices.len());
+        for &graph in indices {
+            offsets.push(offsets[offsets.len() - 1] + graphs.nodes(graph).len());
+        }
+        let mut batch = GraphBatch { indices: indices.to_vec(), views: Vec::new(), offsets, edges: None };
+        if form == EdgeForm::OnDevice {
+            return Ok(batch);
+        }
         let (_, edges_max) = graphs.largest();
+        batch.views.reserve_exact(indices.len());
         for &graph in indices {
             let view = graphs.graph(graph).map_err(|source| Error::Graph { graph, source })?;
             check_view(graphs, graph, &view, edges_max)?;
-            offsets.push(offsets[offsets.len() - 1] + view.nodes());
-            views.push(view);
+            batch.views.push(view);
         }
-        let mut batch = GraphBatch { indices: indices.to_vec(), views, offsets, edges: None };
         if let EdgeForm::Lists(seen) = form {
             batch.edges = Some(Arc::new(batch.lists(seen)?));
         }
@@ -81,14 +83,6 @@ impl<'a> GraphBatch<'a> {
     pub fn lists(&self, seen: SeenEdges) -> Result<BatchEdges> {
         check_places(&self.views)?;
         Ok(BatchEdges::new(self.indices.iter().copied().zip(self.views.iter().copied()), seen))
-    }
-
-    fn without_edges(graphs: &dyn Graphs, indices: &[usize]) -> Self {
-        let mut offsets = vec![0];
-        for &graph in indices {
-            offsets.push(offsets[offsets.len() - 1] + graphs.nodes(graph).len());
-        }
-        GraphBatch { indices: indices.to_vec(), views: Vec::new(), offsets, edges: None }
     }
 
     /// Number of graphs.

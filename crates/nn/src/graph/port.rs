@@ -56,6 +56,11 @@ pub trait Graphs: Sync {
     /// Most nodes and most edges of a graph: memory is taken once, for as many of both.
     fn largest(&self) -> (usize, usize);
 
+    /// Nodes of all graphs together.
+    fn total_nodes(&self) -> usize {
+        (0..self.len()).map(|graph| self.nodes(graph).len()).sum()
+    }
+
     /// Edges of all graphs together.
     fn total_edges(&self) -> usize;
 

@@ -41,15 +41,17 @@ impl TrainingSetup {
         }
         let are_read = self.training.model.encoder == Encoder::Recurrent;
         let (can_graphs, can_windows) = (graphs.is_some_and(can_keep_graphs), are_read && can_keep_windows(samples));
+        if !can_windows && !can_graphs {
+            return Ok(());
+        }
         let batch_by_batch = self.gpu_footprint(&self.training)?.total_bytes();
         let room = batch_by_batch + free.saturating_sub(batch_by_batch) / 4 * 3;
         // Windows take more of the bus than edges do.
-        for (keep_windows, keep_graphs) in [(true, true), (true, false), (false, true)] {
+        for (keep_windows, keep_graphs) in [(can_windows, can_graphs), (can_windows, false), (false, can_graphs)] {
             let kept = trainer::Config { keep_windows, keep_graphs, ..self.training.clone() };
-            let is_possible = keep_windows <= can_windows && keep_graphs <= can_graphs;
-            if is_possible && self.gpu_footprint(&kept)?.total_bytes() <= room {
+            if self.gpu_footprint(&kept)?.total_bytes() <= room {
                 self.training = kept;
-                break;
+                return Ok(());
             }
         }
         Ok(())

@@ -24,12 +24,7 @@ pub fn can_keep_windows(samples: &dyn Samples) -> bool {
 /// True if a GPU can keep the edges of all `graphs`: if they have fewer than 2³² nodes and edges.
 pub fn can_keep_graphs(graphs: &dyn Graphs) -> bool {
     // Attention may give each node an edge to itself.
-    u32::try_from(2 * total_nodes(graphs) + graphs.total_edges()).is_ok()
-}
-
-/// Nodes of all graphs together.
-pub(crate) fn total_nodes(graphs: &dyn Graphs) -> usize {
-    (0..graphs.len()).map(|graph| graphs.nodes(graph).len()).sum()
+    u32::try_from(2 * graphs.total_nodes() + graphs.total_edges()).is_ok()
 }
 
 /// Samples of which a GPU has the windows. Batches are lists of samples, and targets.

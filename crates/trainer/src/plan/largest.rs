@@ -10,7 +10,7 @@ use megabatch_order::LastBatch;
 
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
-use crate::data::kept_windows::{can_keep_graphs, can_keep_windows, total_nodes};
+use crate::data::kept_windows::{can_keep_graphs, can_keep_windows};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
 use crate::error::Result;
@@ -123,7 +123,7 @@ fn largest_batch_of_graphs(
     let graphs = Some(LargestGraphs {
         graphs: count,
         edges: count * graphs.largest().1,
-        kept: (config.keep_graphs && can_keep_graphs(graphs)).then(|| [total_nodes(graphs), graphs.total_edges()]),
+        kept: (config.keep_graphs && can_keep_graphs(graphs)).then(|| [graphs.total_nodes(), graphs.total_edges()]),
     });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
     let (kept_windows, rest) = (kept_windows(config, samples), LargestBatch::default());

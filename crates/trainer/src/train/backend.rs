@@ -161,7 +161,7 @@ impl Backend {
     pub(super) fn edge_form(&self, model: &Model) -> EdgeForm {
         match self {
             Backend::Cpu(_) => EdgeForm::Views,
-            Backend::Cuda(_) if self.keeps_graphs() => EdgeForm::OnDevice,
+            Backend::Cuda(_) if self.accelerator().is_some_and(Accelerator::keeps_graphs) => EdgeForm::OnDevice,
             Backend::Cuda(_) => EdgeForm::Lists(SeenEdges::for_config(&model.config())),
         }
     }
@@ -170,11 +170,6 @@ impl Backend {
     /// back.
     pub(super) fn keep_graphs(&mut self, graphs: Option<&dyn Graphs>) -> Result<()> {
         self.accelerator_mut().map_or(Ok(()), |accelerator| Ok(accelerator.keep_graphs(graphs)?))
-    }
-
-    /// True if a GPU keeps the edges of graphs.
-    pub(super) fn keeps_graphs(&self) -> bool {
-        self.accelerator().is_some_and(Accelerator::keeps_graphs)
     }
 
     /// Cuts the memory of steps to `limits`.

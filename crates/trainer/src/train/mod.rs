@@ -396,9 +396,7 @@ impl Trainer {
         if kept.is_some() && outcome.is_ok() {
             self.backend.keep_series(&self.model, &self.config, None)?;
         }
-        if self.backend.keeps_graphs() {
-            self.backend.keep_graphs(None)?;
-        }
+        self.backend.keep_graphs(None)?;
         outcome
     }
 

@@ -16,8 +16,7 @@ use crate::ops::{GraphLists, KeptGraphs, MaskNumbers, Scratch};
 
 /// Counts what [`GraphModel`](super::GraphLearner) takes, and what batches do.
 pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-    let (model, largest) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
-    let LargestGraphs { graphs, edges, kept } = largest;
+    let (model, LargestGraphs { graphs, edges, kept }) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
     let (decoder, nodes) = (model.decoder(), estimate.batch.sizes.iter().copied().max().unwrap_or(0));
     let attention = decoder.attention.as_ref();
     let seen = SeenEdges::for_config(&model.config());
@@ -26,8 +25,8 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let lists = GraphLists::bytes(nodes, places, seen.attributes);
     estimate.put_mail("starts of the graphs", [GraphLists::starts_bytes(graphs)]);
     match kept {
-        Some(_) => {
-            estimate.put("graphs", "edges of all graphs", KeptGraphs::bytes(&largest, seen), BOTH);
+        Some(all) => {
+            estimate.put("graphs", "edges of all graphs", KeptGraphs::bytes(all, seen), BOTH);
             estimate.put("batches", "edges of a batch's graphs", lists.iter().sum(), &StepPhase::ALL);
             estimate.put_mail("graphs of a batch among all", [GraphLists::origins_bytes(graphs)]);
         }

@@ -129,12 +129,11 @@ impl Evaluation {
     /// Unit of a graph: where the data have times, the day of a cross-section, or its time if there
     /// are several a day.
     pub(crate) fn unit(&self) -> &'static str {
-        let days = self.graphs.iter().filter_map(|ranking| ranking.time_ns).map(|time| time.div_euclid(DAY_NS));
-        let days: Vec<i64> = days.collect();
-        let distinct: BTreeSet<&i64> = days.iter().collect();
-        match days.len() {
+        let times = || self.graphs.iter().filter_map(|ranking| ranking.time_ns);
+        let days: BTreeSet<i64> = times().map(|time| time.div_euclid(DAY_NS)).collect();
+        match times().count() {
             0 => "graph",
-            count if count == distinct.len() => "day",
+            count if count == days.len() => "day",
             _ => "time",
         }
     }
