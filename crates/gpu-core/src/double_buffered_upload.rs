@@ -50,15 +50,22 @@ impl<T: Pod> DoubleBufferedUpload<T> {
     pub fn take(&mut self, values: &[T]) -> Result<()> {
         self.release(self.now)?;
         self.now = 1 - self.now;
-        if self.buffers[self.now].len() < values.len() {
-            self.grow(values.len())?;
-        }
+        self.reserve(values.len())?;
         let dst = &mut self.buffers[self.now];
         match (&mut self.lane, dst.gpu()) {
             _ if values.is_empty() => Ok(()),
             (Some(lane), Some(gpu)) => lane.send(gpu, bytemuck::cast_slice(values), self.now, dst.address()),
             _ => dst.copy_from_at(0, values),
         }
+    }
+
+    /// Takes memory for portions of up to `len` values; what was taken before is lost where there is
+    /// less.
+    ///
+    /// # Errors
+    /// As [`DoubleBufferedUpload::take`].
+    pub fn reserve(&mut self, len: usize) -> Result<()> {
+        if self.values().len() < len { self.grow(len) } else { Ok(()) }
     }
 
     /// The values that were taken last, from the first element on; there may be room for more

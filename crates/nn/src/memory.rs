@@ -60,7 +60,9 @@ pub struct LargestBatch {
     pub windows: Vec<usize>,
     /// Bars that these cover.
     pub bars: Vec<usize>,
-    /// Bars of each series, for samples that are slices of some in memory.
+    /// True if windows may have bars in common: if samples are slices of series.
+    pub shares_bars: bool,
+    /// Bars of each series that a GPU keeps; `None` where batches bring theirs.
     pub series: Option<Vec<usize>>,
     /// Stored windows of each timeframe that a GPU keeps; 0 where batches bring theirs.
     pub kept_windows: usize,

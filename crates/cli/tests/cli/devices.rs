@@ -90,7 +90,10 @@ fn auto_leaves_a_gpu_aside_that_cannot_do_the_run() {
     stage.succeeds(SERIES);
     for (setting, reason) in [
         ("--set model.hidden=1024 --set model.layers=2", "cuda:0 is not used: the run needs"),
-        ("--set data.residency=streamed", "cuda:0 is not used: data.residency is streamed"),
+        (
+            "--set data.residency=streamed --set training.loss_on=every_step",
+            "cuda:0 is not used: data.residency is streamed",
+        ),
         ("--set training.carry_state=true", "cuda:0 is not used: training.carry_state is true"),
     ] {
         let plan = answer_with_driver(&stage, &format!("plan --data series.h5 {setting}"));
@@ -346,6 +349,32 @@ fn stored_windows_stay_on_a_gpu_that_has_room_for_all_of_them() {
         assert_eq!(code, Some(0), "{run}: {message}");
     }
     assert_eq!(trained(&stage, "kept").0, trained(&stage, "by-batch").0);
+}
+
+#[test]
+fn a_series_trains_a_gpu_that_is_too_small_for_it() {
+    let stage = Stage::new();
+    stage.succeeds(SERIES);
+    let options = format!("--data series.h5 --device cuda:0 {SMALL}");
+    let bars = |options: &str| {
+        let gpu = answer_with_driver(&stage, &format!("plan {options}"))["gpu"].clone();
+        (gpu["parts"][0]["bytes"].as_u64().unwrap(), gpu["total_bytes"].as_u64().unwrap())
+    };
+    let (kept, total) = bars(&options);
+    assert!(kept > 0);
+    let driver = "--set gpu_optimization.driver_reserve_gb=0.001";
+    let memory = |bytes: u64| format!("{driver} --memory-gb {}", (1_000_000 + bytes) as f64 / 1e9);
+    assert_eq!(bars(&format!("{options} {}", memory(total))), (kept, total));
+    assert_eq!(bars(&format!("{options} {}", memory(total - 1))).0, 0);
+    let streamed = "--set data.residency=streamed --set data.cache_gb=0.0001";
+    assert_eq!(bars(&format!("{options} {streamed}")).0, 0);
+    for (run, settings) in [("kept", ""), ("streamed", streamed)] {
+        let (code, message) = with_driver(&stage, &format!("train {options} --max-steps 8 --out {run} {settings}"));
+        assert_eq!(code, Some(0), "{run}: {message}");
+    }
+    assert_eq!(trained(&stage, "kept"), trained(&stage, "streamed"));
+    let weights = |run: &str| std::fs::read(stage.path(&format!("{run}/weights.safetensors"))).unwrap();
+    assert_eq!(weights("kept"), weights("streamed"));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
 //!
 //! They are rows of a table: of a series, or of all stored windows, which stay on the device, or of
-//! the batch's windows, which come with it. Rows are bars or, of stored windows whose bars are not
-//! padded, whole windows.
+//! the bars that the batch brings. Rows are bars or, of stored windows whose bars are not padded,
+//! whole windows.
 
 use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
 use megabatch_nn::batch::{BatchStorage, BatchView, Windows};
@@ -78,11 +78,12 @@ impl Bars {
             }
             None => {
                 let bytes = 2 * bars * features * size_of::<f32>();
-                estimate.put("batches", format!("windows of {name}, of two batches"), bytes, &StepPhase::ALL);
+                let content = if batch.shares_bars { "bars" } else { "windows" };
+                estimate.put("batches", format!("{content} of {name}, of two batches"), bytes, &StepPhase::ALL);
             }
         }
         let ends = estimate.config.drops_between_layers.then_some(batch.windows[k] * size_of::<u64>());
-        let rows = if batch.series.is_none() { bars / window_row_bars(&sizes) } else { bars };
+        let rows = if batch.shares_bars { bars } else { bars / window_row_bars(&sizes) };
         let places = ends.into_iter().chain([rows * size_of::<u32>()]);
         estimate.put_mail(&format!("places of the bars of {name}"), places);
         let covered = bars * width * (size_of::<T>() + size_of::<f32>());
@@ -173,6 +174,9 @@ impl Bars {
     pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
         self.first.resize(windows, self.first.last().copied().unwrap_or(0));
         self.numbers.resize(bars / self.row_bars(), self.numbers.last().copied().unwrap_or(0));
+        if self.resident.is_none() {
+            self.batch_bars.reserve(bars * self.sizes.features)?;
+        }
         let len = bars * self.width();
         ensure_capacity(&mut self.wide, len)
     }

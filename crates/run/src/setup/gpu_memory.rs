@@ -14,6 +14,15 @@ use crate::error::Result;
 use crate::text::bytes;
 
 impl TrainingSetup {
+    /// Has bars of a series come to the GPU batch by batch where its memory does not hold them all.
+    pub(super) fn keep_series_on_gpu(&mut self) -> Result<()> {
+        let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
+        if !self.training.streams() && self.data.samples().series().is_some() {
+            self.training.keep_series = self.gpu_footprint(&self.training)?.total_bytes() <= free;
+        }
+        Ok(())
+    }
+
     /// Computes on the CPU if `auto` found a GPU whose free memory does not hold the run.
     pub(super) fn skip_small_gpu(&mut self) -> Result<()> {
         let Some(RequestedGpu { name, free_bytes: Some(free), .. }) = &self.gpu_asked else { return Ok(()) };
@@ -58,16 +67,23 @@ impl TrainingSetup {
     }
 }
 
-/// Holds a series in memory, as training on a GPU needs it.
+/// Requirement of runs whose windows go on from bar to bar.
+pub(super) const GPU_NEEDS_SERIES: &str = "training from bar to bar on a GPU needs the series in memory";
+
+/// Holds a series in memory for training that goes on from bar to bar on a GPU.
 ///
 /// # Errors
 /// The reason why it is not held, for a GPU that was not named.
-pub(super) fn hold_for_gpu(config: &Config, data: &mut Data) -> std::result::Result<(), &'static str> {
-    if config.get(&config::data::RESIDENCY) == Some(Residency::Streamed) && data.series().is_some() {
-        return Err("data.residency is streamed, and training on a GPU needs the series in memory");
+pub(super) fn hold_for_gpu(
+    config: &Config,
+    training: &trainer::Config,
+    data: &mut Data,
+) -> std::result::Result<(), String> {
+    if !training.streams() || data.streamable().is_none() {
+        return Ok(());
     }
-    match data.streamable().is_some() {
-        true => data.hold().map_err(|_| "training on a GPU needs the series in memory, and it does not fit"),
-        false => Ok(()),
+    if config.get(&config::data::RESIDENCY) == Some(Residency::Streamed) {
+        return Err(format!("data.residency is streamed, and {GPU_NEEDS_SERIES}"));
     }
+    data.hold().map_err(|_| format!("{GPU_NEEDS_SERIES}, and it does not fit"))
 }

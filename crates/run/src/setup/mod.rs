@@ -31,7 +31,7 @@ use crate::host::Host;
 use crate::text::bytes;
 use crate::unit_names::UnitNames;
 use computing::{Computing, DeviceRequest, RequestedGpu};
-use gpu_memory::hold_for_gpu;
+use gpu_memory::{GPU_NEEDS_SERIES, hold_for_gpu};
 use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
 /// `training.test_samples: auto`: the standard error of a mean over so many independent samples is
@@ -311,18 +311,19 @@ impl TrainingSetup {
             computing.gpu = None;
         }
         if let (true, Some(gpu)) = (is_auto, &computing.gpu) {
-            match hold_for_gpu(&config, &mut data) {
+            match hold_for_gpu(&config, &training, &mut data) {
                 Ok(()) => gpu_asked = Some(RequestedGpu::from_device(gpu, &config)),
-                Err(reason) => computing.skip_gpu(reason),
+                Err(reason) => computing.skip_gpu(&reason),
             }
         }
         let Computing { gpu, skip_reason: gpu_passed_over } = computing;
-        let streamable = match gpu.is_some() || gpu_asked.is_some() {
+        let is_on_gpu = gpu.is_some() || gpu_asked.is_some();
+        let streamable = match is_on_gpu && training.streams() {
             true => {
                 if let (Some(Residency::Streamed), Some(series)) = (config.get(&config::data::RESIDENCY), data.series())
                 {
                     return Err(Error::usage(format!(
-                        "data.residency=streamed: training on a GPU needs the series in memory, {}; leave it at auto",
+                        "data.residency=streamed: {GPU_NEEDS_SERIES}, {}; leave it at auto",
                         bytes(usize::try_from(series.resident_bytes()).unwrap_or(usize::MAX))
                     )));
                 }
@@ -348,10 +349,12 @@ impl TrainingSetup {
             streamable: streamable.clone(),
         };
         let chunks = chunks(&data, &config, memory_bytes, other);
-        if let (Intent::Run, Ok(chunks)) = (request.intent, &chunks) {
+        if let Ok(chunks) = &chunks {
+            let is_run = request.intent == Intent::Run;
             let ready = match chunks.residence {
-                Residence::Resident => data.hold(),
-                Residence::Streamed => data.set_cache(usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX)),
+                // The plan of a GPU reads where windows of a series end.
+                Residence::Resident if is_run || (is_on_gpu && !data.is_windows()) => data.hold(),
+                Residence::Streamed if is_run => data.set_cache(usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX)),
                 _ => Ok(()),
             };
             ready.map_err(|error| not_even_data(error.into()))?;
@@ -378,6 +381,7 @@ impl TrainingSetup {
             cache_folder: request.host.cache_folder.clone(),
             ranks: 1,
         };
+        setup.keep_series_on_gpu()?;
         if is_auto {
             setup.skip_small_gpu()?;
         }

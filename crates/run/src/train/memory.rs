@@ -118,6 +118,7 @@ impl<'a> MemoryWatch<'a> {
             cause,
             batch_size,
             planned_batch_size,
+            releases_series,
             releases_windows,
             releases_graphs,
             gradient_checkpointing,
@@ -131,6 +132,9 @@ impl<'a> MemoryWatch<'a> {
             None => String::new(),
         };
         let mut measures = Vec::new();
+        if *releases_series {
+            measures.push("bars that come to the GPU batch by batch".to_owned());
+        }
         if *releases_windows {
             measures.push("windows that come to the GPU batch by batch".to_owned());
         }

@@ -111,9 +111,14 @@ pub struct Config {
     /// Choice among the kernels of a GPU.
     #[serde(default)]
     pub tuning: Tuning,
+    /// True if series in memory are to lie on a GPU during training, so that batches bring no bars.
+    /// It has no effect on the CPU, nor on series in a file, whose bars come with each batch. A run
+    /// that gets less memory than was planned goes on without, except for dense training.
+    #[serde(default = "keeps_series")]
+    pub keep_series: bool,
     /// True if all stored windows are to lie on a GPU during training, so that batches bring none.
-    /// It has no effect on the CPU, nor on samples that are slices of series, which lie there
-    /// always. A run that gets less memory than was planned goes on without.
+    /// It has no effect on the CPU, nor on samples that are slices of series. A run that gets less
+    /// memory than was planned goes on without.
     #[serde(default)]
     pub keep_windows: bool,
     /// True if the edges of all graphs are to lie on a GPU during training, so that a batch brings
@@ -155,6 +160,11 @@ pub enum SampleWeighting {
     None,
 }
 
+/// Default of [`Config::keep_series`].
+fn keeps_series() -> bool {
+    true
+}
+
 /// Lower bound of the loss scale: gradients are divided in single precision by the loss scale times
 /// the share of known targets.
 const LOSS_SCALE_MIN: f32 = 1e-18;
@@ -188,6 +198,7 @@ impl Default for Config {
             precision: Precision::Fp32,
             tf32: false,
             tuning: Tuning::default(),
+            keep_series: keeps_series(),
             keep_windows: false,
             keep_graphs: false,
             loss_scale: ScalerConfig::default(),

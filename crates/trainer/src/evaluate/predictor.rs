@@ -304,7 +304,11 @@ impl Predictor {
         let backend = match &mut self.backend {
             PredictorBackend::Cpu(engine) => PredictionBackend::Cpu(engine),
             PredictorBackend::Cuda(gpu) => {
-                gpu.keep_series(resident_series(samples).as_ref())?;
+                // Series that are too large for the GPU come to it bar by bar, with each batch.
+                match gpu.keep_series(resident_series(samples).as_ref()) {
+                    Err(error) if error.is_shortage() => gpu.keep_series(None)?,
+                    kept => kept?,
+                }
                 PredictionBackend::Cuda(gpu.in_use())
             }
         };

@@ -12,7 +12,7 @@ use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
 use crate::data::kept_windows::{can_keep_graphs, can_keep_windows};
 use crate::data::sample_ranges::SampleRanges;
-use crate::data::samples::Samples;
+use crate::data::samples::{Samples, resident_series};
 use crate::error::Result;
 
 /// Bound of the batches of a run that trains on `train` and validates on `validation`.
@@ -46,11 +46,12 @@ fn largest_windows(
     };
     let sizes = distinct_sizes([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
     let largest = sizes.iter().copied().max().unwrap_or(0);
-    let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
+    let rest = LargestBatch { shares_bars: shares_bars(samples), ..LargestBatch::default() };
+    let Some(view) = resident_series(samples) else {
         let windows = vec![largest; shape.timeframes.len()];
         let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
         let kept_windows = kept_windows(config, samples);
-        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, kept_windows, ..LargestBatch::default() });
+        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, kept_windows, ..rest });
     };
     view.check(shape)?;
     let pieces = Pieces::new(config, train.len());
@@ -66,7 +67,8 @@ fn largest_windows(
         bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
         all.push(rows);
     }
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), ..LargestBatch::default() })
+    let series = config.keep_series.then_some(all);
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
@@ -87,8 +89,8 @@ fn largest_batch_of_runs(
     // The last window goes on past the last bar.
     let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
     let bars = steps.iter().enumerate().map(covered).collect();
-    let series = Some(rows);
-    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series, ..LargestBatch::default() }
+    let rest = LargestBatch { shares_bars: true, series: Some(rows), ..LargestBatch::default() };
+    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, ..rest }
 }
 
 /// Bound of a run on graphs: the graphs with most nodes may come together, and share no windows.
@@ -111,8 +113,7 @@ fn largest_batch_of_graphs(
     let nodes = learnt.max(most_nodes(validation));
     let (mut windows, mut bars) =
         (vec![nodes; shape.timeframes.len()], shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>());
-    let view = samples.series().filter(|_| samples.load_ahead().is_none());
-    let series = view.map(|view| {
+    let series = resident_series(samples).map(|view| {
         let rows =
             view.timeframes.iter().zip(&shape.timeframes).map(|(series, tf)| series.values.len() / tf.features.max(1));
         rows.collect::<Vec<usize>>()
@@ -126,8 +127,14 @@ fn largest_batch_of_graphs(
         kept: (config.keep_graphs && can_keep_graphs(graphs)).then(|| [graphs.total_nodes(), graphs.total_edges()]),
     });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
-    let (kept_windows, rest) = (kept_windows(config, samples), LargestBatch::default());
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, kept_windows, graphs, ..rest })
+    let (kept_windows, series) = (kept_windows(config, samples), series.filter(|_| config.keep_series));
+    let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, graphs, ..LargestBatch::default() };
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
+}
+
+/// True if windows of `samples` are slices of series, and come as such.
+fn shares_bars(samples: &dyn Samples) -> bool {
+    samples.streamed_series().is_some() || resident_series(samples).is_some()
 }
 
 /// Stored windows of each timeframe that a GPU keeps.

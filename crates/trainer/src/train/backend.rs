@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::data::prefetch::GatherMode;
 use crate::error::{Error, Result};
 use crate::train::events::ShortageEvent;
-use crate::train::oom_fallback::{MemoryLimits, OomFallback};
+use crate::train::oom_fallback::{MemoryLimits, OomFallback, SampleForm};
 use crate::train::optimizer::Optimizer;
 
 /// The side that computes the steps of a run.
@@ -228,8 +228,9 @@ fn first_engine(
             Err(error) if error.is_shortage() => {
                 // No chunks are taken yet, and cutting those to come would leave no more.
                 let error = Error::from(error);
-                let Some(lower) = fallback.next_level(false) else { return Err(error) };
-                cuts.push(ShortageEvent::new(0, &error, limits, lower, config.batch_size));
+                let form = SampleForm::default();
+                let Some(lower) = fallback.next_level(form) else { return Err(error) };
+                cuts.push(ShortageEvent::new(0, &error, limits.for_samples(form), lower, config.batch_size));
             }
             Err(error) => return Err(error.into()),
         }

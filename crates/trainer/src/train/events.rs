@@ -197,6 +197,8 @@ pub struct ShortageEvent {
     pub batch_size: usize,
     /// Planned samples of a batch.
     pub planned_batch_size: usize,
+    /// True if series lay on a GPU before, and bars come batch by batch from now on.
+    pub releases_series: bool,
     /// True if stored windows lay on a GPU before, and come batch by batch from now on.
     pub releases_windows: bool,
     /// True if the edges of all graphs lay on a GPU before, and come batch by batch from now on.
@@ -217,14 +219,15 @@ impl ShortageEvent {
         after: MemoryLimits,
         planned_batch_size: usize,
     ) -> Self {
-        let MemoryLimits { chunk_percent, keep_windows, keep_graphs, batch_size, gradient_checkpointing } = after;
+        let MemoryLimits { chunk_percent, batch_size, gradient_checkpointing, .. } = after;
         ShortageEvent {
             step,
             cause: cause.to_string(),
             batch_size,
             planned_batch_size,
-            releases_windows: before.keep_windows && !keep_windows,
-            releases_graphs: before.keep_graphs && !keep_graphs,
+            releases_series: before.keep_series && !after.keep_series,
+            releases_windows: before.keep_windows && !after.keep_windows,
+            releases_graphs: before.keep_graphs && !after.keep_graphs,
             gradient_checkpointing,
             chunk_percent,
         }

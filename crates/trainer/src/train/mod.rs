@@ -362,7 +362,8 @@ impl Trainer {
     ) -> Result<Outcome> {
         self.carry_states_of(run)?;
         let resident = resident_series(run.samples);
-        self.backend.keep_series(&self.model, &self.config, resident.as_ref())?;
+        let kept = resident.as_ref().filter(|_| self.fallback.limits().keep_series);
+        self.backend.keep_series(&self.model, &self.config, kept)?;
         let scope = self.device.scope("batches");
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };

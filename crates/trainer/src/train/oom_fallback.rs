@@ -3,7 +3,7 @@
 //! Levels of reduced memory, for a device that has less than was planned.
 //!
 //! ```text
-//! 0  windows       and edges of graphs that lie on a GPU: they come batch by batch
+//! 0  what stays    on a GPU, series, windows and edges of graphs: they come batch by batch
 //! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %; threads
 //!                  share no shard from here on
 //! 2  batches       to three quarters, then to a half; they are accumulated to what they were
@@ -27,6 +27,8 @@ use crate::config::Config;
 pub(crate) struct MemoryLimits {
     /// Size of the chunks that samples are read ahead in, of what was planned.
     pub(crate) chunk_percent: u32,
+    /// True if series may lie on a GPU.
+    pub(crate) keep_series: bool,
     /// True if stored windows may lie on a GPU.
     pub(crate) keep_windows: bool,
     /// True if the edges of all graphs may lie on a GPU.
@@ -39,14 +41,35 @@ pub(crate) struct MemoryLimits {
 impl MemoryLimits {
     /// The limits of the plan.
     fn planned(config: &Config) -> Self {
-        let Config { batch_size, gradient_checkpointing, keep_windows, keep_graphs, .. } = *config;
-        MemoryLimits { chunk_percent: 100, keep_windows, keep_graphs, batch_size, gradient_checkpointing }
+        let Config { batch_size, gradient_checkpointing, keep_series, keep_windows, keep_graphs, .. } = *config;
+        MemoryLimits { chunk_percent: 100, keep_series, keep_windows, keep_graphs, batch_size, gradient_checkpointing }
+    }
+
+    /// These limits as samples of such a form are subject to them.
+    pub(crate) fn for_samples(self, form: SampleForm) -> Self {
+        MemoryLimits { keep_series: self.keep_series && form.has_series, ..self }
+    }
+
+    /// These limits with nothing on a GPU that batches of a run with `config` can bring.
+    fn batch_by_batch(self, config: &Config) -> Self {
+        // Runs of samples are slices of series that stay.
+        let keep_series = self.keep_series && config.streams();
+        MemoryLimits { keep_series, keep_windows: false, keep_graphs: false, ..self }
     }
 
     /// Purpose of the engine of a training run with `config` within these limits.
     pub(crate) fn purpose(self, config: &Config) -> Purpose {
         Config { gradient_checkpointing: self.gradient_checkpointing, ..config.clone() }.purpose()
     }
+}
+
+/// Form of a run's samples, as far as memory limits apply to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SampleForm {
+    /// True if samples are read ahead in chunks.
+    pub(crate) has_chunks: bool,
+    /// True if samples are slices of series in memory.
+    pub(crate) has_series: bool,
 }
 
 /// The limits of a run level by level, from its plan down.
@@ -63,7 +86,7 @@ const BATCHES_FIRST: usize = 2;
 
 impl OomFallback {
     pub(crate) fn new(config: &Config) -> Self {
-        let planned = MemoryLimits { keep_windows: false, keep_graphs: false, ..MemoryLimits::planned(config) };
+        let planned = MemoryLimits::planned(config).batch_by_batch(config);
         OomFallback::with_levels(config, planned, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
@@ -73,7 +96,7 @@ impl OomFallback {
     }
 
     fn with_levels(config: &Config, planned: MemoryLimits, can_checkpoint: bool, grain: Grain) -> Self {
-        let batch_by_batch = MemoryLimits { keep_windows: false, keep_graphs: false, ..planned };
+        let batch_by_batch = planned.batch_by_batch(config);
         let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..batch_by_batch };
         let sizes = batch_sizes(config, grain);
         let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
@@ -106,12 +129,14 @@ impl OomFallback {
         self.limits()
     }
 
-    /// Cuts it, whether samples are read in chunks or not; `None` where there is nothing left to
-    /// cut.
-    pub(crate) fn next_level(&mut self, has_chunks: bool) -> Option<MemoryLimits> {
+    /// Cuts it, for samples of this form; `None` where there is nothing left to cut.
+    pub(crate) fn next_level(&mut self, form: SampleForm) -> Option<MemoryLimits> {
         let now = self.limits();
-        let percent = |limits: &MemoryLimits| if has_chunks { limits.chunk_percent } else { now.chunk_percent };
-        let is_less = |limits: &MemoryLimits| MemoryLimits { chunk_percent: percent(limits), ..*limits } != now;
+        let is_less = |limits: &MemoryLimits| {
+            let chunk_percent = if form.has_chunks { limits.chunk_percent } else { now.chunk_percent };
+            let keep_series = if form.has_series { limits.keep_series } else { now.keep_series };
+            MemoryLimits { chunk_percent, keep_series, ..*limits } != now
+        };
         let below = self.levels[self.level + 1..].iter().position(is_less)?;
         self.level += 1 + below;
         Some(self.limits())
@@ -174,15 +199,17 @@ mod tests {
     fn chunks_are_cut_first_where_there_are_any() {
         let descent = |has_chunks| {
             let mut fallback = OomFallback::new(&Config { batch_size: 128, ..Config::default() });
+            let form = SampleForm { has_chunks, ..SampleForm::default() };
             let planned = MemoryLimits {
                 chunk_percent: 100,
+                keep_series: false,
                 keep_windows: false,
                 keep_graphs: false,
                 batch_size: 128,
                 gradient_checkpointing: false,
             };
             assert_eq!(fallback.limits(), planned);
-            let levels = std::iter::from_fn(|| fallback.next_level(has_chunks));
+            let levels = std::iter::from_fn(|| fallback.next_level(form));
             levels
                 .map(|MemoryLimits { chunk_percent, batch_size, gradient_checkpointing, .. }| {
                     (chunk_percent, batch_size, gradient_checkpointing)
@@ -197,23 +224,36 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_graphs_leave_a_gpu_before_anything_else_is_cut() {
+    fn what_stays_on_a_gpu_leaves_it_before_anything_else_is_cut() {
         let kept = Config { batch_size: 1, keep_windows: true, keep_graphs: true, ..Config::default() };
         let mut fallback = OomFallback::for_gpu(&kept);
         let planned = fallback.limits();
-        assert!(planned.keep_windows && planned.keep_graphs);
-        let batch_by_batch = MemoryLimits { keep_windows: false, keep_graphs: false, ..planned };
-        assert_eq!(fallback.next_level(false), Some(batch_by_batch));
-        assert_eq!(fallback.next_level(false), None);
+        assert!(planned.keep_series && planned.keep_windows && planned.keep_graphs);
+        let batch_by_batch = MemoryLimits { keep_series: false, keep_windows: false, keep_graphs: false, ..planned };
+        assert_eq!(fallback.next_level(SampleForm::default()), Some(batch_by_batch));
+        assert_eq!(fallback.next_level(SampleForm::default()), None);
         let on_cpu = OomFallback::new(&kept).limits();
-        assert!(!on_cpu.keep_windows && !on_cpu.keep_graphs);
+        assert!(!on_cpu.keep_series && !on_cpu.keep_windows && !on_cpu.keep_graphs);
+    }
+
+    #[test]
+    fn series_leave_a_gpu_where_there_are_any_and_runs_of_samples_need_none() {
+        let descent = |config: &Config, has_series| {
+            let mut fallback = OomFallback::for_gpu(&Config { batch_size: 1, ..config.clone() });
+            let form = SampleForm { has_series, ..SampleForm::default() };
+            std::iter::from_fn(|| fallback.next_level(form)).map(|limits| limits.keep_series).collect::<Vec<_>>()
+        };
+        let dense = Config { loss_on: LossOn::EveryStep, ..Config::default() };
+        assert_eq!(descent(&Config::default(), true), [false]);
+        assert_eq!(descent(&Config::default(), false), []);
+        assert_eq!(descent(&dense, true), []);
     }
 
     #[test]
     fn what_is_cut_already_is_not_cut_again() {
         let levels = |config: Config| {
             let mut fallback = OomFallback::new(&Config { batch_size: 2, ..config });
-            std::iter::from_fn(|| fallback.next_level(false))
+            std::iter::from_fn(|| fallback.next_level(SampleForm::default()))
                 .map(|limits| (limits.batch_size, limits.gradient_checkpointing))
                 .collect::<Vec<_>>()
         };

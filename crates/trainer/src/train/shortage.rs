@@ -6,8 +6,10 @@
 use std::ops::ControlFlow;
 
 use super::{Run, Trainer};
+use crate::data::samples::resident_series;
 use crate::error::{Error, Result};
 use crate::train::events::{Event, Observer, ShortageEvent};
+use crate::train::oom_fallback::SampleForm;
 
 impl Trainer {
     /// Cuts what the run takes of its device because of `error`, and says so.
@@ -20,9 +22,12 @@ impl Trainer {
         // checkpoint.
         self.sync_to_host()?;
         let own_chunks = run.samples.load_ahead().is_some();
-        let has_chunks = self.process_group.as_ref().map_or(own_chunks, |process_group| process_group.has_chunks);
-        let before = self.fallback.limits();
-        let Some(limits) = self.fallback.next_level(has_chunks) else {
+        let form = SampleForm {
+            has_chunks: self.process_group.as_ref().map_or(own_chunks, |process_group| process_group.has_chunks),
+            has_series: resident_series(run.samples).is_some(),
+        };
+        let before = self.fallback.limits().for_samples(form);
+        let Some(limits) = self.fallback.next_level(form) else {
             return Err(self.give_up(error, run, observer));
         };
         if let Err(error) = self.backend.cut(&self.model, &self.config, limits) {

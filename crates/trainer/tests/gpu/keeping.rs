@@ -7,6 +7,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::model::{AttentionKind, GraphConfig, ModelConfig, Readout, SampleShape, Timeframe};
 use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Trainer};
 
+use crate::in_file::InFile;
 use crate::made_up::market;
 use crate::{PRECISIONS, bits, config, graphs, series, train, wave, whole, windows, with_kernels};
 
@@ -50,10 +51,52 @@ fn windows_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
     }
 }
 
+/// The same training on series that stay on a GPU, on series in memory whose bars come with each
+/// batch, and on series in a file.
 #[test]
-fn series_lie_there_in_any_case() {
+fn bars_that_come_with_each_batch_have_the_bits_of_series_that_stay() {
+    let (_driver, gpu) = with_kernels();
+    for gpu in [gpu, Device::cpu()] {
+        for precision in PRECISIONS {
+            let base = config(precision, 1);
+            // More steps than an epoch has, and batches that accumulate.
+            let accumulated = Config { accumulation_steps: 2, batch_size: 7, run_length: Some(1), ..base.clone() };
+            let in_order = Config { run_length: Some(1000), ..base.clone() };
+            for config in [base, config(precision, 2), whole(precision, 2), accumulated, in_order] {
+                let expected = trained(&gpu, &config, &series());
+                let by_batch = Config { keep_series: false, ..config.clone() };
+                assert_eq!(trained(&gpu, &by_batch, &series()), expected, "{:?}", (precision, &config.model));
+                assert_eq!(trained(&gpu, &config, &InFile(series())), expected, "{:?}", (precision, &config.model));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_series_that_is_too_large_for_a_gpu_comes_batch_by_batch() {
+    let (samples, config) = (series(), config(Precision::Fp32, 1));
     let gpu = Device::cpu();
-    check(&gpu, &config(Precision::Fp32, 1), &series());
+    let expected = trained(&gpu, &config, &samples);
+    let needed = gpu.usage().allocated_bytes_peak;
+    for (budget, expected_cuts) in [(needed, vec![]), (needed - 1, vec![(true, false, 11)])] {
+        let gpu = Device::cpu();
+        gpu.set_budget_bytes(Some(budget));
+        let mut trainer = crate::on_gpu(&gpu, &config);
+        let (train_on, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
+        let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
+        let (mut losses, mut cuts) = (Vec::new(), Vec::new());
+        trainer
+            .train(&run, &mut |event| {
+                match event {
+                    Event::Step(step) => losses.push(step.loss),
+                    Event::Shortage(cut) => cuts.push((cut.releases_series, cut.releases_windows, cut.batch_size)),
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!((cuts, losses), (expected_cuts, expected.1.clone()));
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod ahead;
 mod dense;
 mod diverging;
 mod graphs;
+#[path = "../in_file/mod.rs"]
+mod in_file;
 mod keeping;
 mod library;
 #[path = "../graphs/made_up.rs"]

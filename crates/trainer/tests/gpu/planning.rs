@@ -12,6 +12,7 @@ use megabatch_trainer::{
 };
 
 use crate::dense::{in_runs, normed, with_gaps};
+use crate::in_file::InFile;
 use crate::keeping::wide;
 use crate::weighted::Weighted;
 use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};
@@ -110,6 +111,16 @@ fn no_more_is_taken_than_was_planned_of_windows_in_common() {
             assert_eq!(planned[0], taken[0], "bars");
             let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
             assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length:?}");
+        }
+    }
+    // Bars that come with each batch, from memory and from a file.
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        let by_batch = Config { keep_series: false, ..config(precision, 1) };
+        for samples in [&series() as &dyn Samples, &InFile(series())] {
+            let [planned, taken] = planned_and_taken(&gpu, &by_batch, samples);
+            assert_eq!((planned[0], taken[0]), (0, 0), "bars that stay");
+            let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
+            assert!(is_enough, "{taken:?} of {planned:?}");
         }
     }
     // The order of time, of samples of which as many share a window wherever a batch begins.

@@ -12,6 +12,8 @@ mod ending;
 mod evaluating;
 mod gradient_checkpointing;
 mod heads;
+#[path = "../in_file/mod.rs"]
+mod in_file;
 mod int8;
 mod loading;
 mod made_up;

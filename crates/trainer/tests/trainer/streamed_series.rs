@@ -10,18 +10,19 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::ModelConfig;
 use megabatch_trainer::{
-    Baselines, Batch, Checkpoints, Config, Error, Evaluation, Run, SampleRanges, Samples, Selection, SeriesInMemory,
-    StreamedSeries, Trainer, Waits,
+    Baselines, Batch, Checkpoints, Config, Error, Evaluation, Run, SampleRanges, Samples, Selection, StreamedSeries,
+    Trainer, Waits,
 };
 use proptest::prelude::*;
 
+use crate::in_file::InFile;
 use crate::made_up::{config, listen, pooling_of, series, shape_and_len_from, steps_of};
 
 type SourceError = Box<dyn StdError + Send + Sync>;
 
-/// Series that are given out as if they were read from a file, and fail to be once.
+/// Series in a file that fails to be read once.
 struct FromFile {
-    inner: SeriesInMemory,
+    inner: InFile,
     reads: AtomicUsize,
     fails_at: Option<usize>,
     /// Row of the first timeframe that cannot be read.
@@ -35,7 +36,7 @@ struct FromFile {
 impl FromFile {
     fn new(fails_at: Option<usize>) -> Self {
         FromFile {
-            inner: series(),
+            inner: InFile(series()),
             reads: AtomicUsize::new(0),
             fails_at,
             lost_row: None,
@@ -60,8 +61,8 @@ impl FromFile {
 impl Samples for FromFile {
     shape_and_len_from!(inner);
 
-    fn gather(&self, _: &[usize], _: &mut Batch) -> Result<(), SourceError> {
-        panic!("series are not gathered");
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), SourceError> {
+        self.inner.gather(samples, batch)
     }
 
     fn streamed_series(&self) -> Option<&dyn StreamedSeries> {
@@ -70,28 +71,22 @@ impl Samples for FromFile {
 
     fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), SourceError> {
         self.note_read(size_of_val(targets))?;
-        let (all, width) = (self.inner.series().unwrap().targets, self.shape().outputs);
-        for (row, &sample) in targets.chunks_exact_mut(width).zip(samples) {
-            row.copy_from_slice(&all[sample * width..][..width]);
-        }
-        Ok(())
+        self.inner.read_targets(samples, targets)
     }
 }
 
 impl StreamedSeries for FromFile {
     fn bars(&self, k: usize) -> usize {
-        self.inner.series().unwrap().timeframes[k].values.len() / self.shape().timeframes[k].features
+        self.inner.bars(k)
     }
 
     fn segment_starts(&self, k: usize) -> &[i64] {
-        self.inner.series().unwrap().timeframes[k].segment_starts
+        self.inner.segment_starts(k)
     }
 
     fn read_window_ends(&self, k: usize, samples: &[usize], ends: &mut [i64]) -> Result<(), SourceError> {
         self.note_read(size_of_val(ends))?;
-        let all = self.inner.series().unwrap().timeframes[k].ends;
-        ends.iter_mut().zip(samples).for_each(|(end, &sample)| *end = all[sample]);
-        Ok(())
+        self.inner.read_window_ends(k, samples, ends)
     }
 
     fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), SourceError> {
@@ -99,10 +94,7 @@ impl StreamedSeries for FromFile {
         if k == 0 && self.lost_row.is_some_and(|row| rows.iter().any(|rows| rows.contains(&row))) {
             return Err("/series/M1/values: rows 3 to 9: series.h5: cannot read the file".into());
         }
-        let (all, width) = (self.inner.series().unwrap().timeframes[k].values, self.shape().timeframes[k].features);
-        let read: Vec<f32> = rows.iter().flat_map(|rows| &all[rows.start * width..rows.end * width]).copied().collect();
-        bars.copy_from_slice(&read);
-        Ok(())
+        self.inner.read_bars(k, rows, bars)
     }
 
     fn read_times(&self) -> Waits {

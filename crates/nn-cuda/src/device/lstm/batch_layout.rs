@@ -58,7 +58,7 @@ impl<T: Operand> Lstms<T> {
         largest: &LargestBatch,
     ) -> Result<bool> {
         let samples = largest.sizes.iter().copied().max().unwrap_or(0);
-        if self.runs.is_some() || largest.series.is_none() || samples == 0 {
+        if self.runs.is_some() || !largest.shares_bars || samples == 0 {
             return Ok(false);
         }
         self.find(batch, position, true)?;

@@ -44,7 +44,7 @@ impl<T: Operand> Lstms<T> {
         let (rows, windows): (usize, usize) = (estimate.rows.iter().sum(), batch.windows.iter().sum());
         // Windows that are stored share nothing, and of series they may.
         let widths = inputs(estimate.model, 0);
-        let projects_itself = batch.series.is_none() && InputWeights::<T>::are_possible(config.hidden, &widths);
+        let projects_itself = !batch.shares_bars && InputWeights::<T>::are_possible(config.hidden, &widths);
         let bars: usize = if projects_itself { 0 } else { batch.bars.iter().sum() };
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
         let projected = projected * 4 * config.hidden * size_of::<f32>();

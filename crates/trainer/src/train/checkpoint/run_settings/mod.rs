@@ -136,6 +136,7 @@ impl RunSettings {
             max_steps: _,
             // Free to change without a word.
             gradient_checkpointing: _,
+            keep_series: _,
             keep_windows: _,
             keep_graphs: _,
             threads: _,
