@@ -46,6 +46,7 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
         device: "cpu",
         max_steps: None,
         memory_bytes: None,
+        processes: 1,
         intent: Intent::Plan,
         host,
     })?;

@@ -72,6 +72,9 @@ pub(super) trait DeviceModel: Debug + Send {
 
     /// `[2]`: the sum of the losses since the step began, and the number of its terms.
     fn totals(&self) -> &Buffer<f64>;
+
+    /// The same, for writing.
+    fn totals_mut(&mut self) -> &mut Buffer<f64>;
 }
 
 /// Dropout of a step: none in a prediction.

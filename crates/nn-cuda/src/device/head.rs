@@ -223,4 +223,8 @@ impl<T: Operand> DeviceHead<T> {
     pub(super) fn totals(&self) -> &Buffer<f64> {
         &self.totals
     }
+
+    pub(super) fn totals_mut(&mut self) -> &mut Buffer<f64> {
+        &mut self.totals
+    }
 }

@@ -136,4 +136,8 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
     fn totals(&self) -> &Buffer<f64> {
         self.head.totals()
     }
+
+    fn totals_mut(&mut self) -> &mut Buffer<f64> {
+        self.head.totals_mut()
+    }
 }

@@ -284,6 +284,34 @@ impl Accelerator {
         done.map(|()| true)
     }
 
+    /// Copies the gradients of the step's batches to `gradients`, and returns the sum of their
+    /// losses and the number of its terms. Waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory) for a device that fails.
+    ///
+    /// # Panics
+    /// If `gradients` has another length than the model has parameters.
+    pub fn read_gradients(&self, gradients: &mut [f32]) -> Result<(f64, f64)> {
+        self.resident.gradients.copy_to(gradients)?;
+        let mut totals = [0.0; 2];
+        self.device_model.totals().copy_to(&mut totals)?;
+        Ok(totals.into())
+    }
+
+    /// Puts gradients, the sum of the losses and the number of its terms in the place of those of
+    /// the step's batches.
+    ///
+    /// # Errors
+    /// As [`Accelerator::read_gradients`].
+    ///
+    /// # Panics
+    /// As [`Accelerator::read_gradients`].
+    pub fn write_gradients(&mut self, gradients: &[f32], (loss_sum, terms): (f64, f64)) -> Result<()> {
+        self.resident.gradients.copy_from(gradients)?;
+        Ok(self.device_model.totals_mut().copy_from(&[loss_sum, terms])?)
+    }
+
     /// Ends a step: the device checks losses and gradients and, if all are finite, applies the
     /// optimizer by `settings`. Does not wait.
     pub fn apply_gradients(&mut self, settings: &StepSettings) -> Result<()> {

@@ -24,6 +24,8 @@ pub(super) struct Launched {
     pub(super) world: usize,
     /// Number of them on this machine; 1 where it is not known.
     pub(super) on_this_machine: usize,
+    /// Number of this process among those, counted from 0.
+    pub(super) local_rank: usize,
     pub(super) recovery: Recovery,
     /// Folders in which the launcher keeps its own library.
     folders: Vec<PathBuf>,
@@ -35,6 +37,10 @@ const VARIABLES: [(Launcher, &str, &str); 3] = [
     (Launcher::Hydra, "PMI_SIZE", "MPI_LOCALNRANKS"),
     (Launcher::Slurm, "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
 ];
+
+/// Variables with the number of a process among those on its machine. `srun` sets its own for
+/// Hydra's processes too.
+const LOCAL_RANKS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
 
 impl Launched {
     /// `None` for a process that no launcher started.
@@ -62,6 +68,7 @@ impl Launched {
             launcher,
             world,
             on_this_machine: local.unwrap_or(1).max(1),
+            local_rank: LOCAL_RANKS.into_iter().find_map(number).unwrap_or(0),
             recovery: if recovers { Recovery::Ulfm } else { Recovery::None },
             folders: openmpi.into_iter().chain(prefix).chain(on_path).collect(),
         })
@@ -151,6 +158,19 @@ mod tests {
             let found = detect(variables).unwrap();
             assert_eq!((found.launcher, found.world, found.on_this_machine), (launcher, world, local));
             assert_eq!(found.recovery, recovery, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn processes_know_their_number_on_their_machine() {
+        for (variables, local_rank) in [
+            (&[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_LOCAL_RANK", "1")][..], 1),
+            (&[("PMI_SIZE", "4"), ("MPI_LOCALRANKID", "3")], 3),
+            (&[("PMI_SIZE", "4"), ("SLURM_LOCALID", "2")], 2),
+            (&[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_LOCALID", "2")], 2),
+            (&[("PMI_SIZE", "4")], 0),
+        ] {
+            assert_eq!(detect(variables).unwrap().local_rank, local_rank, "{variables:?}");
         }
     }
 

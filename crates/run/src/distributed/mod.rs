@@ -8,6 +8,7 @@ mod thread_peers;
 
 use std::time::Duration;
 
+use megabatch_gpu_core::cuda::Gpu;
 use megabatch_mpi_lazy::{Error as MpiError, Job, Recovery, library_names};
 use megabatch_trainer::{IdleRanks, PeerLost, Peers, first_difference, first_failure};
 
@@ -33,8 +34,26 @@ pub(crate) struct Ranks {
 pub(crate) struct MachineShare {
     /// Processes of the run on the machine.
     pub(crate) processes: usize,
+    /// Number of this process among them, counted from 0.
+    pub(crate) local_rank: usize,
     /// Threads of each.
     pub(crate) threads: usize,
+}
+
+impl MachineShare {
+    /// The device that this process computes on, where `device` was named for all: one GPU a
+    /// process for `cuda`, and the CPU for `auto`.
+    pub(crate) fn device(&self, device: &str) -> String {
+        match device {
+            "auto" => "cpu".to_owned(),
+            "cuda" => {
+                // A driver that cannot be asked says why when the device is opened.
+                let gpus = Gpu::count().unwrap_or(1).max(1) as usize;
+                format!("cuda:{}", self.local_rank % gpus)
+            }
+            named => named.to_owned(),
+        }
+    }
 }
 
 impl Ranks {
@@ -73,6 +92,7 @@ impl Ranks {
         }
         let cores = Cores::here();
         let on_this_machine = launched.as_ref().map_or(1, |launched| launched.on_this_machine);
+        let local_rank = launched.as_ref().map_or(0, |launched| launched.local_rank);
         if rank == 0 {
             let healing = if job.recovers() { "; they go on without one that is lost" } else { "" };
             host.observer.note(&format!("{world} processes by {}{healing}", job.library()));
@@ -85,7 +105,8 @@ impl Ranks {
             }
         }
         let idle = config.get(&config::distributed::IDLE_RANKS);
-        let share = MachineShare { processes: on_this_machine, threads: cores.threads(on_this_machine) };
+        let share =
+            MachineShare { processes: on_this_machine, local_rank, threads: cores.threads(on_this_machine) };
         Ok(Some(Ranks { peers: Box::new(MpiPeers(job)), idle, share }))
     }
 
@@ -198,7 +219,7 @@ mod tests {
         let found = ThreadPeers::run(3, &Faults::default(), |peers| {
             let rank = peers.rank();
             let peers: Box<dyn Peers> = Box::new(peers);
-            let share = MachineShare { processes: 1, threads: 1 };
+            let share = MachineShare { processes: 1, local_rank: 0, threads: 1 };
             let mut ranks = Ranks { peers, idle: IdleRanks::Refuse, share };
             let same = ranks.require_same(&[("version", if rank == 1 { "2" } else { "1" }.to_owned())]);
             let settled = ranks.settle(if rank == 2 { Err(Error::data("no file")) } else { Ok(()) });

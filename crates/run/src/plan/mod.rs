@@ -73,6 +73,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         device: &request.device,
         max_steps: request.max_steps,
         memory_bytes: request.memory_bytes,
+        processes: 1,
         intent: Intent::Plan,
         host,
     })?;

@@ -100,6 +100,8 @@ pub(crate) struct Request<'a> {
     pub(crate) max_steps: Option<u64>,
     /// Memory of another machine, to plan for it.
     pub(crate) memory_bytes: Option<usize>,
+    /// Processes that share the memory of the machine.
+    pub(crate) processes: usize,
     pub(crate) intent: Intent,
     /// Its cache folder keeps the choice of GPU kernels, and which series were verified.
     pub(crate) host: &'a Host<'a>,
@@ -283,7 +285,7 @@ impl TrainingSetup {
             gpu.set_memory(bytes, &config);
         }
         let device = Device::cpu();
-        let memory_bytes = memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
+        let memory_bytes = memory_bytes.unwrap_or_else(|| free_memory_bytes(&device) / request.processes);
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
         let not_even_data = |error| not_even_data(error, memory_bytes);
@@ -307,7 +309,7 @@ impl TrainingSetup {
         let mut computing = named.computing(training.check_on_gpu())?;
         let is_auto = gpu_asked.is_none();
         if is_auto && request.memory_bytes.is_some() {
-            // The memory of the CPU, of another machine or of one of several processes.
+            // The memory of the CPU or of another machine.
             computing.gpu = None;
         }
         if let (true, Some(gpu)) = (is_auto, &computing.gpu) {

@@ -118,6 +118,7 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
         device: &request.device,
         max_steps: request.max_steps,
         memory_bytes: None,
+        processes: 1,
         intent: Intent::Plan,
         host,
     };

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use megabatch_atomic_file as atomic_file;
-use megabatch_gpu_core::Device;
 use megabatch_nn::loss::Loss;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
@@ -29,7 +28,7 @@ use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{ResumePoint, RunFolder, RunLock};
 use crate::setup::settings::loss_name;
-use crate::setup::{Intent, Request, TrainingSetup, data_path, free_memory_bytes, require_known_targets};
+use crate::setup::{Intent, Request, TrainingSetup, data_path, require_known_targets};
 use crate::text::number::significant;
 use crate::trained::{CheckpointChoice, changed_files, named, weights_file};
 use crate::unit_names::UnitNames;
@@ -103,16 +102,15 @@ fn prepare(
     ranks: Option<&Ranks>,
     told: &[String],
 ) -> Result<(Session, Trainer)> {
-    // Processes of one machine share its memory.
-    let memory_bytes = ranks.filter(|ranks| ranks.share.processes > 1);
-    let memory_bytes = memory_bytes.map(|ranks| free_memory_bytes(&Device::cpu()) / ranks.share.processes);
+    let device = ranks.map_or_else(|| request.device.clone(), |ranks| ranks.share.device(&request.device));
     let takes_all_threads = config.get(&config::training::THREADS).is_none();
     let mut setup = TrainingSetup::open(Request {
         config,
         data: request.data.as_deref(),
-        device: if ranks.is_some() && request.device == "auto" { "cpu" } else { &request.device },
+        device: &device,
         max_steps: request.max_steps,
-        memory_bytes,
+        memory_bytes: None,
+        processes: ranks.map_or(1, |ranks| ranks.share.processes),
         intent: Intent::Run,
         host,
     })?;

@@ -46,6 +46,16 @@ pub(super) struct CudaBackend {
     pub(super) engine: Engine,
 }
 
+/// A step that is to be computed on a GPU.
+pub(super) struct GpuStep<'a> {
+    pub(super) start: Instant,
+    /// Number of the step, counted from 0.
+    pub(super) number: u64,
+    pub(super) lr: f64,
+    pub(super) planner: &'a StepPlanner<'a>,
+    pub(super) host: StepHost<'a>,
+}
+
 /// The run's state on the host that a step on a GPU takes up.
 pub(super) struct StepHost<'a> {
     pub(super) weights: Host<'a>,
@@ -96,35 +106,61 @@ impl CudaBackend {
         self.ensure_accelerator(model, config).map(|_| ())
     }
 
-    /// Step `step`, counted from 0: its plan, the sums over its batches, and the device's report of
-    /// them, with weights that are updated if all of it is finite. The batches of the next step are
-    /// submitted by then.
+    /// A step: its plan, the sums over its batches, and the device's report of them, with weights
+    /// that are updated if all of it is finite. The batches of the next step are submitted by then.
     pub(super) fn step(
         &mut self,
         pipeline: &mut BatchPipeline<'_, '_>,
-        step: u64,
-        lr: f64,
-        planner: &StepPlanner<'_>,
-        mut host: StepHost<'_>,
+        mut step: GpuStep<'_>,
     ) -> Result<(StepPlan, Totals, StepReport)> {
-        let start = Instant::now();
+        let mut plan = self.submit(pipeline, &mut step)?;
+        let (totals, report) = self.end_step(&mut plan, pipeline, step)?;
+        Ok((plan, totals, report))
+    }
+
+    /// Plan of a step whose batches the device has by then.
+    pub(super) fn submit(&mut self, pipeline: &mut BatchPipeline<'_, '_>, step: &mut GpuStep<'_>) -> Result<StepPlan> {
+        let GpuStep { number, planner, host, .. } = step;
         let accelerator = self.ensure_accelerator(planner.model, planner.config)?;
-        let mut plan = match pipeline.ahead.take() {
-            Some(submitted) => submitted?,
-            None => submit(accelerator, step, pipeline, planner, &mut host)?,
-        };
+        match pipeline.ahead.take() {
+            Some(submitted) => submitted,
+            None => submit(accelerator, *number, pipeline, planner, host),
+        }
+    }
+
+    /// Ends a step of this plan: the sums over its batches, and the device's report of them.
+    pub(super) fn end_step(
+        &mut self,
+        plan: &mut StepPlan,
+        pipeline: &mut BatchPipeline<'_, '_>,
+        step: GpuStep<'_>,
+    ) -> Result<(Totals, StepReport)> {
+        let GpuStep { start, number, lr, planner, mut host } = step;
+        let accelerator = self.ensure_accelerator(planner.model, planner.config)?;
         // The step before may have changed the scale since. This is for the log: kernels read the
         // device's.
         plan.objective.scale = host.scale();
         let settings = step_settings(planner.config, host.divergence, plan.objective.count, lr);
         accelerator.apply_gradients(&settings)?;
-        if can_submit_ahead(step + 1, planner) {
-            pipeline.ahead = Some(submit(accelerator, step + 1, pipeline, planner, &mut host));
+        if can_submit_ahead(number + 1, planner) {
+            pipeline.ahead = Some(submit(accelerator, number + 1, pipeline, planner, &mut host));
         }
         let report = accelerator.report()?;
         // Host time of the whole step, with its wait for data: GPU passes are not timed apart.
-        let (terms, forward) = (report.terms as usize, start.elapsed());
-        Ok((plan, Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() }, report))
+        let (loss_sum, terms, forward) = (report.loss_sum, report.terms as usize, start.elapsed());
+        Ok((Totals { loss_sum, terms, forward, ..Totals::default() }, report))
+    }
+
+    /// As [`Accelerator::read_gradients`].
+    pub(super) fn read_gradients(&self, gradients: &mut [f32]) -> Result<(f64, f64)> {
+        let accelerator = self.accelerator.as_ref().expect("its gradients were submitted");
+        Ok(accelerator.read_gradients(gradients)?)
+    }
+
+    /// As [`Accelerator::write_gradients`].
+    pub(super) fn write_gradients(&mut self, gradients: &[f32], totals: (f64, f64)) -> Result<()> {
+        let accelerator = self.accelerator.as_mut().expect("its gradients were submitted");
+        Ok(accelerator.write_gradients(gradients, totals)?)
     }
 
     /// From now on, times the work by events.
@@ -196,12 +232,28 @@ impl Trainer {
         Ok(UpdateOutcome { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
     }
 
-    /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the
-    /// next ones have come since.
+    /// Error of a step whose loss is infinite or NaN. Its batches are read once more, as the next
+    /// ones have come since. All ranks have the same error.
     pub(super) fn blame_step(&mut self, plan: &StepPlan, totals: Totals, schedule: &Schedule, run: &Run<'_>) -> Error {
+        // The CPU may compute otherwise than a GPU does, and a device or a source that fails
+        // now says less than that the loss was not finite.
+        let found = self.find_non_finite(plan, totals, schedule, run).ok().flatten();
+        let (step, loss) = (self.step + 1, totals.loss_sum / plan.objective.count as f64);
+        let (tensor, index) = ("the loss".to_owned(), 0);
+        self.agree_on(found.map_or(Ok(()), Err)).err().unwrap_or(Error::NotFinite { step, loss, tensor, index })
+    }
+
+    /// The first number of this rank's batches of a step that is not finite, as an error.
+    fn find_non_finite(
+        &mut self,
+        plan: &StepPlan,
+        totals: Totals,
+        schedule: &Schedule,
+        run: &Run<'_>,
+    ) -> Result<Option<Error>> {
         let (step, loss) = (self.step + 1, totals.loss_sum / plan.objective.count as f64);
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
-        let batches = schedule.batches(self.step..step, run.train);
+        let batches = schedule.own_batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
         let target_scales = self.target_scales.clone();
         let weights = SampleWeights::new(&self.config, run.samples, run.train).ok().flatten();
@@ -213,7 +265,7 @@ impl Trainer {
             edge_form: EdgeForm::Views,
             ..self.source(run, graphs, &scope, schedule.capacity(), loss_inputs)
         };
-        let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
+        with_batches(source, batches, |feed| {
             self.sync_to_host()?;
             let engine = self.backend.engine();
             engine.load(&self.model, &self.parameters);
@@ -230,10 +282,7 @@ impl Trainer {
                 }
             }
             Ok(None)
-        });
-        // The CPU may compute otherwise than a GPU does, and a device or a source that fails
-        // now says less than that the loss was not finite.
-        found.ok().flatten().unwrap_or_else(|| not_finite("the loss".to_owned(), 0))
+        })
     }
 }
 

@@ -9,9 +9,9 @@ use megabatch_amp::LossScaler;
 use megabatch_amp::ops::StepReport;
 
 use super::backend::Backend;
-use super::distributed::SharedStep;
+use super::distributed::{SharedStep, shared_gpu_step};
 use super::on_cpu::{CpuBackend, StepInputs, UpdateSettings};
-use super::on_gpu::{GpuTimes, StepHost};
+use super::on_gpu::{GpuStep, GpuTimes, StepHost};
 use super::step_plan::{BatchPipeline, StepPlan, StepPlanner, UpdateOutcome};
 use super::{Run, Trainer};
 use crate::data::schedule::Schedule;
@@ -58,13 +58,21 @@ impl Trainer {
             is_scaled: self.scaler.is_some(),
         };
         let (plan, totals, gradients) = match (&mut self.backend, &mut self.process_group) {
-            (Backend::Cuda(cuda), _) => {
+            (Backend::Cuda(cuda), process_group) => {
                 let host = StepHost {
                     weights: self.optimizer.host(&mut self.parameters),
                     scaler: self.scaler.as_ref(),
                     divergence: &self.divergence,
                 };
-                let (plan, totals, report) = cuda.step(pipeline, self.step, lr, &planner, host)?;
+                let step = GpuStep { start, number: self.step, lr, planner: &planner, host };
+                let (plan, totals, report) = match process_group {
+                    None => cuda.step(pipeline, step)?,
+                    Some(process_group) => {
+                        let (end, asked) = shared_gpu_step(cuda, process_group, pipeline, step)?;
+                        agreed = asked;
+                        end
+                    }
+                };
                 if !totals.loss_sum.is_finite() {
                     return Err(self.blame_step(&plan, totals, schedule, run));
                 }

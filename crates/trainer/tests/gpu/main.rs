@@ -4,6 +4,7 @@
 
 mod ahead;
 mod dense;
+mod distributed;
 mod diverging;
 mod graphs;
 #[path = "../in_file/mod.rs"]
@@ -19,6 +20,9 @@ mod predicting;
 mod runs;
 mod shapes;
 mod submitting;
+#[path = "../thread_peers/mod.rs"]
+#[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
+mod thread_peers;
 mod tuning;
 #[path = "../weighted/mod.rs"]
 mod weighted;

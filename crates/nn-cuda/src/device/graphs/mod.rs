@@ -324,4 +324,8 @@ impl DeviceModel for GraphModel {
     fn totals(&self) -> &Buffer<f64> {
         &self.graph_loss.totals
     }
+
+    fn totals_mut(&mut self) -> &mut Buffer<f64> {
+        &mut self.graph_loss.totals
+    }
 }

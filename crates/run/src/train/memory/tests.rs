@@ -36,6 +36,7 @@ fn setup(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
         device: "cpu",
         max_steps: None,
         memory_bytes: None,
+        processes: 1,
         intent: Intent::Run,
         host: &Host::silent(),
     })

@@ -3,7 +3,7 @@
 //! Training by several processes, each with its part of every step.
 //!
 //! ```text
-//! each rank      gradients of its blocks of the step          shared_step.rs
+//! each rank      gradients of its blocks of the step          shared_step.rs, gpu_step.rs
 //! together       the sum over all blocks, in their order,     peers/relay.rs
 //!                while the last blocks are computed
 //! each rank      norm, clip, update, divergence, validation: of the same numbers, to the same end
@@ -13,8 +13,10 @@
 //! Work of a single rank is agreed on: all ranks go on, or all have its error.
 
 mod fault;
+mod gpu_step;
 mod shared_step;
 
+pub(in crate::train) use gpu_step::shared_gpu_step;
 pub(in crate::train) use shared_step::SharedStep;
 
 use std::ops::ControlFlow;
@@ -61,7 +63,8 @@ pub(in crate::train) struct ProcessGroup {
     idle: IdleRanks,
     relay: Relay,
     /// Gradients of this rank's blocks of a step, until the sum over those before them is there. On
-    /// rank 0, blocks that are computed before others whose turn is earlier.
+    /// rank 0, blocks that are computed before others whose turn is earlier. With GPUs the sum over
+    /// all ranks comes first, and this rank's gradients are one block.
     blocks: Vec<TensorSet>,
     /// True if this rank's observer wants the run to end.
     wants_end: bool,
@@ -80,20 +83,18 @@ struct Restored {
 /// Results that all ranks share.
 impl Trainer {
     /// Trains from now on as one of `peers`. All of them have the same settings, samples, weights
-    /// and checkpoints, which [`Trainer::train`] checks; each computes its part of every step, and
-    /// all have the weights of a trainer that is alone, bit for bit. Rank 0 alone saves
-    /// checkpoints.
+    /// and checkpoints, which [`Trainer::train`] checks; each computes its part of every step. On
+    /// CPUs all have the weights of a trainer that is alone, bit for bit. On GPUs they have the
+    /// same weights for the same number of ranks, and for another number those of another order of
+    /// sums. Rank 0 alone saves checkpoints.
     ///
     /// All ranks do the same in the same order: [`Trainer::resume`], then [`Trainer::train`].
     ///
     /// # Errors
-    /// [`Error::NotDistributed`] for a GPU and for carried state.
+    /// [`Error::NotDistributed`] for carried state.
     pub fn join(&mut self, peers: Box<dyn Peers>, idle: IdleRanks) -> Result<()> {
         if self.config.carry_state {
             return Err(Error::NotDistributed { setting: "carry_state", value: true.to_string() });
-        }
-        if self.backend.gpu().is_some() {
-            return Err(Error::NotDistributed { setting: "device", value: self.device().to_string() });
         }
         let (relay, blocks) = (Relay::default(), Vec::new());
         self.process_group = Some(ProcessGroup { peers, idle, relay, blocks, wants_end: false, has_chunks: false });
@@ -207,12 +208,13 @@ impl Trainer {
         let settings = serde_json::to_value(&self.config).expect("settings serialize without error");
         let mut facts = vec![
             ("arithmetic".to_owned(), Arithmetic::here(self.config.precision).to_string()),
+            ("kind of device".to_owned(), self.backend.gpu().map_or("CPU", |_| "GPU").to_owned()),
             ("shape of samples".to_owned(), format!("{:?}", self.model.shape())),
             ("relay".to_owned(), format!("{:?}", self.process_group.as_ref().map(|process_group| process_group.relay))),
         ];
         for (name, value) in settings.as_object().expect("settings are a struct") {
-            // Threads are each machine's own, and change nothing.
-            if name != "threads" {
+            // Threads and what stays on a GPU are each machine's own, and change nothing.
+            if name != "threads" && !name.starts_with("keep_") {
                 facts.push((format!("`{name}`"), value.to_string()));
             }
         }

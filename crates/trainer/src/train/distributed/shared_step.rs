@@ -64,10 +64,13 @@ pub(in crate::train) struct SharedStep<'a> {
 impl Trainer {
     /// Room for the gradients of this rank's blocks of a step.
     pub(in crate::train) fn make_room_for_blocks(&mut self, schedule: &Schedule) -> Result<()> {
-        let (Backend::Cpu(cpu), Some(process_group)) = (&self.backend, &mut self.process_group) else {
-            return Ok(());
+        let Some(process_group) = &mut self.process_group else { return Ok(()) };
+        let is_first = process_group.is_first();
+        let Backend::Cpu(cpu) = &self.backend else {
+            // The sum, which rank 0 begins with its own.
+            return process_group.make_room_for(if is_first { 1 } else { 2 }, &self.device, &self.model);
         };
-        let (is_first, count) = (process_group.is_first(), schedule.own_blocks_max());
+        let count = schedule.own_blocks_max();
         let overlaps = process_group.relays_early(&self.model);
         let at_once = if overlaps { cpu.engine.blocks_at_once().min(count) } else { 0 };
         // Rank 0 adds its own to the sum at once, but for those that come before their turn.
@@ -78,8 +81,24 @@ impl Trainer {
 }
 
 impl ProcessGroup {
-    fn is_first(&self) -> bool {
+    pub(super) fn is_first(&self) -> bool {
         self.peers.rank() == 0
+    }
+
+    /// This rank's part in the answer of all observers.
+    pub(super) fn flags(&self) -> u32 {
+        if self.wants_end { 0 } else { GO_ON }
+    }
+
+    /// `own` of a step in which no rank `failed`; else the error of the first that did.
+    pub(super) fn settle<T>(&mut self, own: Result<T>, failed: Option<usize>) -> Result<T> {
+        if failed.is_none() {
+            return own;
+        }
+        let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
+        let first = first_failure(&mut *self.peers, fault.as_deref())?;
+        let (failed, fault) = first.expect("a rank that failed says so");
+        Err(failure_of(failed, &fault, self.peers.rank(), own.err()))
     }
 
     /// True if the relay takes gradients while others are computed. A single piece is not there
@@ -208,22 +227,13 @@ impl SharedStep<'_> {
             own = Err(self.not_finite(batch, *objective, found));
         }
         let (StepSums { loss_sum, terms, failed }, agreed) = relayed?;
-        let peers = &mut *self.process_group.peers;
-        let (rank, world) = (peers.rank(), peers.world());
-        if failed.is_some() {
-            let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
-            let first = first_failure(peers, fault.as_deref())?;
-            let (failed, fault) = first.expect("a rank that failed says so");
-            return Err(failure_of(failed, &fault, rank, own.err()));
-        }
-        let plan = own.expect("a rank that failed has said so");
+        let plan = self.process_group.settle(own, failed)?;
         let terms = usize::try_from(terms).expect("terms that are counted in memory");
         let totals = Totals { loss_sum, terms, ..part.times };
-        if world > 1 {
+        if self.process_group.peers.world() > 1 {
             self.check_sums(&totals, &plan)?;
         }
-        let asked = if agreed & GO_ON == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        Ok((plan, totals, asked))
+        Ok((plan, totals, answer(agreed)))
     }
 
     /// Computes the last batch of this rank, and relays the gradients of all ranks as they come.
@@ -237,13 +247,13 @@ impl SharedStep<'_> {
         let places = model.gradient_groups();
         // Nothing of a part that failed is added.
         let overlaps = self.process_group.relays_early(model) && last.is_some();
-        let blocks = self.own_blocks(part, last);
+        let (blocks, flags) = (self.own_blocks(part, last), self.process_group.flags());
         let SharedStep { cpu, process_group, .. } = self;
         let CpuBackend { engine, gradients, .. } = &mut **cpu;
         let sum = gradients.values_mut();
         let held = process_group.blocks.iter_mut().map(TensorSet::values_mut);
         let own = StepGradients::new(blocks, &places, process_group.relay.piece_len, sum, held);
-        let (peers, flags) = (&mut *process_group.peers, if process_group.wants_end { 0 } else { GO_ON });
+        let peers = &mut *process_group.peers;
         let mut compute = || {
             let guard = own.failed_on_drop();
             let found = last.and_then(|last| compute_last(engine, model, parameters, last, &own, part));
@@ -275,6 +285,11 @@ impl SharedStep<'_> {
         let loss = totals.loss_sum / plan.objective.count as f64;
         Err(Error::NotFinite { step: self.inputs.step, loss, tensor, index })
     }
+}
+
+/// The answer of all observers, whose flags these are.
+pub(super) fn answer(agreed: u32) -> ControlFlow<()> {
+    if agreed & GO_ON == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Computes the blocks of the last batch, and gives `own` their gradients: those of the last round

@@ -1,0 +1,166 @@
+//! Several ranks, each on a GPU: the same bits for the same number of ranks, and the losses of a
+//! run that is alone.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::model::AttentionKind;
+use megabatch_trainer::{
+    Checkpoints, Config, Error, Event, IdleRanks, InMemory, Run, SampleRanges, Samples, Trainer,
+};
+
+use crate::made_up::market;
+use crate::thread_peers::{Faults, ThreadPeers};
+use crate::{assert_close, bits, config, graphs, series, shape, tolerance, wave, windows, with_kernels};
+
+/// Weights, and losses of steps and of validations.
+#[derive(Debug, PartialEq)]
+struct Told {
+    bits: Vec<u32>,
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    validations: Vec<f64>,
+    worlds: Vec<usize>,
+}
+
+/// Trains one rank, or alone.
+fn train_one(
+    gpu: &Device,
+    config: &Config,
+    samples: &dyn Samples,
+    peers: Option<ThreadPeers>,
+    folder: Option<&Path>,
+) -> Result<Told, Error> {
+    let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone())?;
+    if let Some(peers) = peers {
+        trainer.join(Box::new(peers), IdleRanks::Allow)?;
+    }
+    let units = samples.graphs().map_or(samples.len(), |graphs| graphs.len());
+    let (validation, train): (SampleRanges, SampleRanges) = (0..units).partition(|n| n % 7 == 6);
+    let checkpoints = folder.map(|folder| Checkpoints { every_steps: Some(3), ..Checkpoints::new(folder) });
+    let run = Run { samples, train: &train, validation: &validation, checkpoints: checkpoints.as_ref() };
+    trainer.resume(&run)?;
+    let mut told =
+        Told { bits: Vec::new(), losses: Vec::new(), norms: Vec::new(), validations: Vec::new(), worlds: Vec::new() };
+    trainer.train(&run, &mut |event| {
+        match event {
+            Event::Step(step) => {
+                told.losses.push(step.loss);
+                told.norms.push(step.grad_norm);
+            }
+            Event::Validation(validation) => told.validations.push(validation.loss),
+            Event::Reformed { world, .. } => told.worlds.push(world),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    told.bits = bits(&trainer);
+    Ok(told)
+}
+
+/// Trains `world` ranks. Each has a GPU of its own, or all have one.
+fn train(
+    gpu: &(dyn Fn() -> Device + Sync),
+    config: &Config,
+    samples: &dyn Samples,
+    world: usize,
+    folder: Option<&Path>,
+    faults: &Faults,
+) -> Vec<Result<Told, Error>> {
+    ThreadPeers::run(world, faults, |peers| Ok::<_, ()>(train_one(&gpu(), config, samples, Some(peers), folder)))
+}
+
+/// Several ranks on `gpu` have the same bits each time, and the losses of one alone.
+fn check(gpu: &(dyn Fn() -> Device + Sync), config: &Config, samples: &dyn Samples, worlds: &[usize]) {
+    let alone = train_one(&gpu(), config, samples, None, None).unwrap();
+    assert!(!alone.validations.is_empty() && alone.losses.len() == 8);
+    for &world in worlds {
+        let told = train(gpu, config, samples, world, None, &Faults::default());
+        let told: Vec<Told> = told.into_iter().map(Result::unwrap).collect();
+        let again = train(gpu, config, samples, world, None, &Faults::default());
+        for (rank, again) in again.into_iter().enumerate() {
+            assert_eq!(told[rank], told[0], "rank {rank} of {world}");
+            assert_eq!(again.unwrap(), told[0], "rank {rank} of {world}, once more");
+        }
+        if world == 1 {
+            assert_eq!(told[0], alone, "one rank");
+        }
+        let what = format!("{world} ranks, {:?}", (config.precision, &config.model));
+        let tolerance = tolerance(config);
+        assert_close(&format!("{what}: losses"), &told[0].losses, &alone.losses, tolerance);
+        assert_close(&format!("{what}: norms"), &told[0].norms, &alone.norms, 2.0 * tolerance);
+        assert_close(&format!("{what}: validations"), &told[0].validations, &alone.validations, tolerance);
+    }
+}
+
+/// Batches of several blocks, which ranks share.
+fn shared(config: Config) -> Config {
+    Config { batch_size: 40, run_length: Some(1), ..config }
+}
+
+#[test]
+fn ranks_train_what_one_gpu_trains() {
+    let gpu = || Device::cpu();
+    for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
+        check(&gpu, &shared(config(precision, 2)), &windows(), &[1, 2, 3]);
+    }
+    let base = shared(config(Precision::Fp32, 1));
+    check(&gpu, &Config { accumulation_steps: 2, batch_size: 20, ..base.clone() }, &series(), &[2, 5]);
+    let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(8), ..base };
+    check(&gpu, &dense, &series(), &[2]);
+    let over_graphs = Config { max_steps: Some(8), ..graphs::over_graphs(AttentionKind::Gat) };
+    check(&gpu, &over_graphs, &market(21), &[2, 3]);
+}
+
+#[test]
+fn ranks_share_one_gpu() {
+    let (_driver, gpu) = with_kernels();
+    let gpu = || gpu.clone();
+    check(&gpu, &shared(config(Precision::Bf16, 1)), &windows(), &[2]);
+}
+
+#[test]
+fn a_run_goes_on_from_a_checkpoint_with_the_same_bits() {
+    let (gpu, samples) = (|| Device::cpu(), windows());
+    let whole = shared(config(Precision::Fp16, 1));
+    let expected = train(&gpu, &whole, &samples, 2, None, &Faults::default());
+    let folder = tempfile::tempdir().unwrap();
+    let cut = Config { max_steps: Some(3), ..whole.clone() };
+    for result in train(&gpu, &cut, &samples, 2, Some(folder.path()), &Faults::default()) {
+        result.unwrap();
+    }
+    let found = train(&gpu, &whole, &samples, 2, Some(folder.path()), &Faults::default());
+    for (found, expected) in found.into_iter().zip(expected) {
+        let (found, expected) = (found.unwrap(), expected.unwrap());
+        assert_eq!((found.bits, &found.losses[..]), (expected.bits, &expected.losses[3..]));
+    }
+}
+
+#[test]
+fn ranks_that_are_left_go_on() {
+    let (gpu, samples) = (|| Device::cpu(), windows());
+    let config = shared(config(Precision::Fp32, 1));
+    let alone = train_one(&gpu(), &config, &samples, None, None).unwrap();
+    let faults = Faults { deaths: vec![(1, 60)], ..Faults::default() };
+    let mut told = train(&gpu, &config, &samples, 2, None, &faults).into_iter();
+    let first = told.next().unwrap().unwrap();
+    assert_eq!(first.worlds, [1]);
+    assert_close("losses of the one that is left", &first.losses, &alone.losses, tolerance(&config));
+    assert!(matches!(told.next().unwrap(), Err(Error::Peer(_))));
+}
+
+#[test]
+fn a_number_that_is_not_finite_on_one_rank_is_named_on_all() {
+    let gpu = || Device::cpu();
+    let shape = shape();
+    let mut features: Vec<Vec<f32>> = (0..3).map(|k| wave(60 * shape.window_len(k), 0.7)).collect();
+    features[0][20 * shape.window_len(0) + 4] = f32::INFINITY;
+    let samples = InMemory::new(shape, features, wave(120, 0.3)).unwrap();
+    let results = train(&gpu, &shared(config(Precision::Fp32, 1)), &samples, 2, None, &Faults::default());
+    let texts: Vec<String> = results.into_iter().map(|result| result.unwrap_err().to_string()).collect();
+    assert_eq!(texts[0], texts[1]);
+    assert!(texts[0].contains("M1"), "{texts:?}");
+}
