@@ -1,10 +1,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use bytemuck::Pod;
 
 use crate::async_download::AsyncDownload;
-use crate::cuda::{Gpu, PendingDownload, PendingUploads};
+use crate::cuda::{Gpu, LockedBlock, PendingDownload, PendingUploads};
 #[cfg(feature = "cuda")]
 use crate::cuda::{Pinned, Stream, Transfer};
 use crate::device::{Cuda, Device, Scope};
@@ -29,6 +30,8 @@ pub struct Buffer<T: Pod> {
 #[derive(Debug)]
 enum Memory {
     Host(HostBlock),
+    /// Of the host, page-locked.
+    Locked(LockedBlock),
     Device(DeviceBlock),
 }
 
@@ -136,7 +139,7 @@ impl<T: Pod> Buffer<T> {
     pub fn copy_from_at(&mut self, start: usize, values: &[T]) -> Result<()> {
         let range = self.range(start, values.len());
         match &self.memory {
-            Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
+            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice()[range].copy_from_slice(values),
             Memory::Device(block) => {
                 let offset = (start * size_of::<T>()) as u64;
                 block.gpu.write_block(block.address + offset, bytemuck::cast_slice(values))?;
@@ -153,7 +156,7 @@ impl<T: Pod> Buffer<T> {
                 under_way.send(&block.gpu, bytemuck::cast_slice(values), block.address)?;
             }
             Memory::Device(_) => {}
-            Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
+            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice()[range].copy_from_slice(values),
         }
         Ok(())
     }
@@ -169,7 +172,7 @@ impl<T: Pod> Buffer<T> {
     pub fn copy_to(&self, values: &mut [T]) -> Result<()> {
         assert_eq!(values.len(), self.len, "a copy is of as many elements on both sides");
         match &self.memory {
-            Memory::Host(_) => values.copy_from_slice(self.as_slice()),
+            Memory::Host(_) | Memory::Locked(_) => values.copy_from_slice(self.as_slice()),
             Memory::Device(block) => block.gpu.read_block(block.address, bytemuck::cast_slice_mut(values))?,
         }
         Ok(())
@@ -193,7 +196,7 @@ impl<T: Pod> Buffer<T> {
     /// no more pages.
     pub fn fetch(&self) -> Result<AsyncDownload<T>> {
         match &self.memory {
-            Memory::Host(_) => Ok(AsyncDownload::here(self.as_slice().to_vec())),
+            Memory::Host(_) | Memory::Locked(_) => Ok(AsyncDownload::here(self.as_slice().to_vec())),
             Memory::Device(block) => {
                 Ok(AsyncDownload::coming(PendingDownload::new(&block.gpu, block.address, self.bytes())?, self.len))
             }
@@ -206,7 +209,7 @@ impl<T: Pod> Buffer<T> {
     /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails.
     pub fn set_zero(&mut self) -> Result<()> {
         match &self.memory {
-            Memory::Host(_) => self.as_mut_slice().fill(T::zeroed()),
+            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice().fill(T::zeroed()),
             Memory::Device(block) => block.gpu.zero_block(block.address, self.bytes())?,
         }
         Ok(())
@@ -222,7 +225,7 @@ impl<T: Pod> Buffer<T> {
     pub fn set_zero_at(&mut self, start: usize, len: usize) -> Result<()> {
         let range = self.range(start, len);
         match &self.memory {
-            Memory::Host(_) => self.as_mut_slice()[range].fill(T::zeroed()),
+            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice()[range].fill(T::zeroed()),
             Memory::Device(block) => {
                 let size = size_of::<T>();
                 block.gpu.zero_block(block.address + (start * size) as u64, len * size)?;
@@ -234,7 +237,7 @@ impl<T: Pod> Buffer<T> {
     /// Device address of the first element, for kernels.
     pub fn address(&self) -> u64 {
         match &self.memory {
-            Memory::Host(block) => block.start.as_ptr().expose_provenance() as u64,
+            Memory::Host(_) | Memory::Locked(_) => self.host().as_ptr().expose_provenance() as u64,
             Memory::Device(block) => block.address,
         }
     }
@@ -259,11 +262,11 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// If the buffer is on a GPU.
     pub fn as_slice(&self) -> &[T] {
-        let block = self.host();
+        let start = self.host();
         // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first),
         // aligned to 64, which is at least the alignment of any `Pod` that `zeros` accepts; any
         // bytes are a valid `Pod`; `&self` excludes writers.
-        unsafe { std::slice::from_raw_parts(block.start.cast::<T>().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(start.cast::<T>().as_ptr(), self.len) }
     }
 
     /// The elements of a buffer in host memory, for writing.
@@ -271,22 +274,24 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// If the buffer is on a GPU.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        let block = self.host();
+        let start = self.host();
         // SAFETY: as in `as_slice`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(block.start.cast::<T>().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(start.cast::<T>().as_ptr(), self.len) }
     }
 
     /// The GPU whose memory the buffer is in.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         match &self.memory {
-            Memory::Host(_) => None,
+            Memory::Host(_) | Memory::Locked(_) => None,
             Memory::Device(block) => Some(&block.gpu),
         }
     }
 
-    fn host(&self) -> &HostBlock {
+    /// The first byte of a buffer in host memory.
+    fn host(&self) -> NonNull<u8> {
         match &self.memory {
-            Memory::Host(block) => block,
+            Memory::Host(block) => block.start,
+            Memory::Locked(block) => block.start(),
             Memory::Device(block) => {
                 panic!("{}: slices are of host memory; copy_to reads a buffer on {}", self.scope.label(), block.gpu)
             }
@@ -348,6 +353,7 @@ impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
         let id = match &self.memory {
             Memory::Host(block) => block.id,
+            Memory::Locked(_) => None,
             Memory::Device(block) => match block.owner {
                 BlockOwner::Pool(id) => Some(id),
                 BlockOwner::Driver => {
@@ -366,6 +372,9 @@ impl<T: Pod> Drop for Buffer<T> {
 
 fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, AllocationError> {
     let request = scope.request(bytes);
+    if let Some(block) = scope.locked_block(bytes) {
+        return Ok(Memory::Locked(block));
+    }
     match scope.device() {
         Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
         Device::Cuda(cuda) => DeviceBlock::new(cuda, &request).map(Memory::Device),

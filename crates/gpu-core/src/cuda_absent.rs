@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
 use crate::matrix_product::{MatrixAddresses, MatrixProduct};
@@ -149,6 +150,22 @@ impl PinnedWords {
     }
 
     pub(crate) fn take(&self, _index: usize) -> u64 {
+        match self.never {}
+    }
+}
+
+/// Page-locked memory for a GPU, of which there is none.
+#[derive(Debug)]
+pub(crate) struct LockedBlock {
+    never: Infallible,
+}
+
+impl LockedBlock {
+    pub(crate) fn zeroed(gpu: &Gpu, _bytes: usize) -> Result<Self> {
+        gpu.never()
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
         match self.never {}
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use megabatch_gpu_core::{Buffer, Scope};
+use rayon::prelude::*;
 
 use super::SourceOptions;
 use crate::cost::ReadCost;
@@ -105,11 +106,16 @@ fn copied(copy: impl FnOnce()) -> ReadCost {
     ReadCost { copy: started.elapsed(), ..ReadCost::default() }
 }
 
+/// Values that one thread copies at a time. A large batch is copied by several: one would be slower
+/// than a GPU that trains on it.
+const COPIED_AT_ONCE: usize = 1 << 18;
+
 fn gather_held(rows: &[f32], samples: &[usize], out: &mut [f32]) {
-    let Some(row_len) = out.len().checked_div(samples.len()) else { return };
-    for (row, &sample) in out.chunks_exact_mut(row_len).zip(samples) {
+    let Some(row_len) = out.len().checked_div(samples.len()).filter(|&row_len| row_len > 0) else { return };
+    let pieces = out.par_chunks_exact_mut(row_len).zip_eq(samples);
+    pieces.with_min_len(COPIED_AT_ONCE.div_ceil(row_len)).for_each(|(row, &sample)| {
         row.copy_from_slice(&rows[sample * row_len..(sample + 1) * row_len]);
-    }
+    });
 }
 
 fn slices(out: SampleSlices<'_>) -> impl Iterator<Item = &mut [f32]> {

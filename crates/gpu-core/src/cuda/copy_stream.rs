@@ -56,13 +56,16 @@ impl CopyStream {
     /// Copies `src` to address `dst` of the live block number `block`. Later work of the default
     /// stream waits for it. When this returns, `src` has been read.
     pub(crate) fn send(&mut self, gpu: &Gpu, src: &[u8], block: usize, dst: u64) -> Result<()> {
+        if gpu.has_locked(src) {
+            return self.send_locked(gpu, src, block, dst);
+        }
         // What was waited for goes back, and is handed out again.
         while self.under_way.len() >= self.released.len() {
             self.under_way.pop_front().map(|mut oldest| oldest.land()).transpose()?;
         }
         let mut pinned = gpu.pinned::<u8>(src.len())?;
         copy_by_all_threads(src, pinned.as_mut_slice());
-        let submitted = self.submit(&pinned, dst, block).map_err(|fault| gpu.context().error(fault));
+        let submitted = self.submit(pinned.as_slice(), dst, block).map_err(|fault| gpu.context().error(fault));
         let ordered = submitted.and_then(|()| {
             pinned.record_on(&self.stream)?;
             gpu.default_stream().wait_for(pinned.event())
@@ -77,14 +80,24 @@ impl CopyStream {
         Ok(())
     }
 
-    fn submit(&self, src: &Pinned<u8>, dst: u64, block: usize) -> Result<(), DriverFault> {
+    /// The same from page-locked memory, which goes without a detour: the host waits for the copy,
+    /// beside the GPU's work, and has nothing to do for it.
+    fn send_locked(&self, gpu: &Gpu, src: &[u8], block: usize, dst: u64) -> Result<()> {
+        let submitted = self.submit(src, dst, block);
+        // Also where it failed: a copy that was submitted must not outlive its memory.
+        let done = self.stream.synchronize();
+        submitted.and(done).map_err(|fault| gpu.context().error(fault))
+    }
+
+    /// Submits the copy of `src`, which is page-locked. The caller keeps it until the copy is done.
+    fn submit(&self, src: &[u8], dst: u64, block: usize) -> Result<(), DriverFault> {
         self.released[block].order(self.stream.raw(), NonBlockingStream::ID)?;
         // SAFETY: the block is live, and all that the default stream had to do with its memory was
         // submitted before it was released. It stays mapped until the copy is done, also if it is
         // freed before: what takes the memory next begins on the default stream, which waits for
-        // the copy. The pinned memory is kept until then.
-        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(dst, src.address(), src.as_slice().len(), self.stream.raw()) };
-        let operands = format_args!("{dst:#x}, {} bytes, stream {}", src.as_slice().len(), NonBlockingStream::ID.0);
+        // the copy, or the host has waited for it. The caller keeps `src` until then.
+        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(dst, src.as_ptr().cast(), src.len(), self.stream.raw()) };
+        let operands = format_args!("{dst:#x}, {} bytes, stream {}", src.len(), NonBlockingStream::ID.0);
         checked("cuMemcpyHtoDAsync", operands, code)
     }
 }

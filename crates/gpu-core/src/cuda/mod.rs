@@ -45,6 +45,7 @@ mod fault;
 mod gpu_command;
 mod gpu_source;
 mod launch;
+mod locked_block;
 mod module;
 mod non_blocking_stream;
 mod pending;
@@ -78,6 +79,7 @@ pub(crate) use context::Context;
 pub(crate) use copy_stream::CopyStream;
 pub(crate) use cublaslt::CublasLt;
 pub(crate) use fault::DriverFault;
+pub(crate) use locked_block::LockedBlock;
 pub(crate) use pending::{PendingDownload, PendingUploads};
 pub(crate) use pinned_words::PinnedWords;
 pub(crate) use stream::GpuStreams;
@@ -88,6 +90,7 @@ use crate::error::Result;
 use crate::source::StreamId;
 use command_recorder::{Deferral, Pause};
 use copy::StreamQueue;
+use locked_block::LockedBlocks;
 use pinned::PinnedPool;
 
 /// One GPU. Clones are handles to the same one and share its streams, pinned memory and kernels.
@@ -101,6 +104,7 @@ struct GpuState {
     kernel_folder: Mutex<Option<PathBuf>>,
     modules: Mutex<BTreeMap<&'static str, Arc<Module>>>,
     pinned: Arc<PinnedPool>,
+    locked: Arc<LockedBlocks>,
     streams: Arc<GpuStreams>,
     context: Arc<Context>,
 }
@@ -130,6 +134,7 @@ impl Gpu {
                 kernel_folder: Mutex::default(),
                 modules: Mutex::default(),
                 pinned: Arc::new(PinnedPool::new(Arc::clone(&context))),
+                locked: Arc::new(LockedBlocks::new(Arc::clone(&context))),
                 streams: Arc::new(GpuStreams::new(Arc::clone(&context))),
                 context,
             }),

@@ -110,27 +110,15 @@ impl PinnedPool {
     fn lock(&self, bytes: usize) -> Result<PinnedBlock, DriverFault> {
         self.context.enter()?;
         let event = Event::new(&self.context)?;
-        let mut start: *mut c_void = ptr::null_mut();
-        // SAFETY: `start` is a variable of this function.
-        let code = unsafe { sys::cuMemHostAlloc(&raw mut start, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
-        checked("cuMemHostAlloc", format_args!("{bytes} bytes, portable"), code)?;
-        let start = NonNull::new(start.cast::<u8>()).expect("the driver gives an address where it succeeds");
-        // SAFETY: the driver gave `bytes` bytes from `start` on, and nobody else has them.
-        unsafe { start.write_bytes(0, bytes) };
-        Ok(PinnedBlock { start, bytes, event, in_flight: false })
+        Ok(PinnedBlock { start: lock_pages(&self.context, bytes)?, bytes, event, in_flight: false })
     }
 
-    /// Waits for the last copy: that the driver does is not promised. Where it refuses, the context
-    /// is gone, and the memory with it.
+    /// Waits for the last copy: that the driver does is not promised.
     fn unlock(&self, PinnedBlock { start, event, in_flight, .. }: PinnedBlock) {
         if in_flight {
             let _ = event.wait();
         }
-        if self.context.enter_aside().is_ok() {
-            // SAFETY: the block came from cuMemHostAlloc, and this function consumes it. No copy is
-            // under way.
-            let _ = unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) };
-        }
+        unlock_pages(&self.context, start);
     }
 
     fn state(&self) -> MutexGuard<'_, PinnedState> {
@@ -141,6 +129,29 @@ impl PinnedPool {
 impl Drop for PinnedPool {
     fn drop(&mut self) {
         self.empty();
+    }
+}
+
+/// Zeros in page-locked memory, `bytes` of them, which is not 0.
+pub(super) fn lock_pages(context: &Context, bytes: usize) -> Result<NonNull<u8>, DriverFault> {
+    context.enter()?;
+    let mut start: *mut c_void = ptr::null_mut();
+    // SAFETY: `start` is a variable of this function.
+    let code = unsafe { sys::cuMemHostAlloc(&raw mut start, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+    checked("cuMemHostAlloc", format_args!("{bytes} bytes, portable"), code)?;
+    let start = NonNull::new(start.cast::<u8>()).expect("the driver gives an address where it succeeds");
+    // SAFETY: the driver gave `bytes` bytes from `start` on, and nobody else has them.
+    unsafe { start.write_bytes(0, bytes) };
+    Ok(start)
+}
+
+/// Gives memory of [`lock_pages`] back, which nobody uses any more. Where the driver refuses, the
+/// context is gone, and the memory with it.
+pub(super) fn unlock_pages(context: &Context, start: NonNull<u8>) {
+    if context.enter_aside().is_ok() {
+        // SAFETY: the memory came from cuMemHostAlloc. The caller gives it back once, and no copy is
+        // under way.
+        let _ = unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) };
     }
 }
 

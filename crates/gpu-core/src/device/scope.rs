@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Device;
 use super::ledger::OverBudget;
 use super::usage::{Counter, Usage};
+use crate::cuda::{Gpu, LockedBlock};
 use crate::error::{Error, Result};
 use crate::pool::{AllocationError, AllocationRequest};
 use crate::snapshot;
@@ -16,11 +17,38 @@ pub struct Scope {
     device: Device,
     label: Arc<str>,
     counter: Arc<Counter>,
+    /// The GPU for whose copies buffers are page-locked, if they are.
+    locked_for: Option<Gpu>,
 }
 
 impl Scope {
     pub(crate) fn new(device: &Device, label: &str) -> Self {
-        Scope { device: device.clone(), label: label.into(), counter: device.memory().ledger.counter(label) }
+        let counter = device.memory().ledger.counter(label);
+        Scope { device: device.clone(), label: label.into(), counter, locked_for: None }
+    }
+
+    /// The same scope of the CPU, whose buffers are page-locked where the system allows it: `gpu`
+    /// copies from them without a detour ([`DoubleBufferedUpload`](crate::DoubleBufferedUpload)).
+    /// The memory is the driver's, and not of the CPU's pool. Without effect for `gpu` that is the
+    /// CPU.
+    ///
+    /// # Panics
+    /// If this is a scope of a GPU.
+    #[must_use]
+    pub fn page_locked(&self, gpu: &Device) -> Scope {
+        assert!(matches!(self.device, Device::Cpu(_)), "{}: pages of the host's memory are locked", self.label);
+        let locked_for = match gpu {
+            Device::Cpu(_) => None,
+            Device::Cuda(cuda) => Some(cuda.shared_gpu()),
+        };
+        Scope { locked_for, ..self.clone() }
+    }
+
+    /// A locked block of `bytes`, where this scope's buffers are page-locked and the system locks
+    /// as much.
+    pub(crate) fn locked_block(&self, bytes: usize) -> Option<LockedBlock> {
+        let gpu = self.locked_for.as_ref().filter(|_| bytes > 0)?;
+        LockedBlock::zeroed(gpu, bytes).ok()
     }
 
     /// The scope `label` below this one.

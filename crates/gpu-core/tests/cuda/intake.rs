@@ -64,3 +64,41 @@ fn a_copy_that_fails_is_told_and_leaves_nothing_behind() {
     drop(device);
     assert_eq!(driver.contexts_retained(), 0);
 }
+
+#[test]
+fn values_in_page_locked_memory_take_no_detour() {
+    let (driver, device) = with_kernels();
+    driver.set(Setting::Deferred, 1);
+    let host = Device::cpu();
+    let locked = host.scope("batches").page_locked(&device);
+    let mut values = Buffer::<f32>::zeros(&locked, 300).unwrap();
+    assert_eq!(values.to_vec().unwrap(), [0.0; 300]);
+    assert_eq!(host.usage().allocated_bytes, 300 * size_of::<f32>());
+    let mut intake = DoubleBufferedUpload::new(&device.scope("test")).unwrap();
+    for k in 0..5 {
+        values.as_mut_slice().fill(k as f32);
+        // A part of a buffer, too.
+        intake.take(&values.as_slice()[k..200]).unwrap();
+        // They have been read, and whatever becomes of them changes nothing.
+        values.as_mut_slice().fill(77.0);
+        assert_eq!(intake.values().to_vec().unwrap()[..200 - k], vec![k as f32; 200 - k]);
+    }
+    assert_eq!(device.gpu().unwrap().pinned_stats().locks_total, 0);
+    // What lies elsewhere goes as before.
+    intake.take(&[5.0; 3]).unwrap();
+    assert_eq!(intake.values().to_vec().unwrap()[..3], [5.0; 3]);
+    assert_eq!(device.gpu().unwrap().pinned_stats().locks_total, 1);
+    drop(values);
+    assert_eq!((driver.calls("cuMemFreeHost"), host.usage().allocated_bytes), (1, 0));
+}
+
+#[test]
+fn a_system_that_locks_no_pages_gives_plain_memory() {
+    let (driver, device) = with_kernels();
+    let locked = Device::cpu().scope("batches").page_locked(&device);
+    driver.fail("cuMemHostAlloc", 1, 2);
+    let values = Buffer::from_slice(&locked, &[1.0f32; 3]).unwrap();
+    let mut intake = DoubleBufferedUpload::new(&device.scope("test")).unwrap();
+    intake.take(values.as_slice()).unwrap();
+    assert_eq!(intake.values().to_vec().unwrap(), [1.0; 3]);
+}

@@ -23,6 +23,11 @@ pub struct InferenceHandle<'a> {
 }
 
 impl InferenceHandle<'_> {
+    /// The device that computes.
+    pub fn device(&self) -> &Device {
+        self.weights.scope().device()
+    }
+
     /// True if the series or windows of the samples are there, so that a batch need not bring bars.
     pub fn keeps_bars(&self) -> bool {
         self.device_model.keeps_bars()

@@ -323,9 +323,9 @@ impl Data {
     }
 
     /// As [`SourceSamples::load_in_chunks_of`].
-    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize) {
+    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize, gpu: Option<&Device>) {
         if let Data::Samples(samples) = self {
-            samples.load_in_chunks_of(chunk_samples, batch_size);
+            samples.load_in_chunks_of(chunk_samples, batch_size, gpu);
         }
     }
 

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_chunk_io::{BatchRows, Loader, LoaderOptions, Shape, Source};
-use megabatch_gpu_core::Scope;
+use megabatch_gpu_core::{Device, Scope};
 use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, Waits};
+
+/// Most bytes of chunks whose pages are locked for a GPU: the system has no other use for them, and
+/// takes seconds to lock more.
+const LOCKED_BYTES_MAX: u64 = 8 << 30;
 
 /// Size of a chunk without a plan.
 const CHUNK_BYTES: u64 = 256 << 20;
@@ -25,6 +29,14 @@ impl Chunks {
     pub(super) fn new(shape: &Shape, scope: &Scope) -> Self {
         let samples = usize::try_from(CHUNK_BYTES / shape.sample_bytes().max(1)).unwrap_or(usize::MAX);
         Chunks { scope: scope.clone(), samples, samples_beside: samples, loaders: AtomicUsize::new(0) }
+    }
+
+    /// Has `gpu` copy from chunks without a detour, if two of them are no larger than the pages that
+    /// are locked.
+    pub(super) fn lock_pages(&mut self, gpu: &Device, sample_bytes: u64) {
+        if (2 * self.samples as u64).saturating_mul(sample_bytes) <= LOCKED_BYTES_MAX {
+            self.scope = self.scope.page_locked(gpu);
+        }
     }
 
     /// Chunks of `samples`. A validation, which loads beside training, does with two batches at a
@@ -100,7 +112,6 @@ mod tests {
     use std::path::Path;
 
     use megabatch_chunk_io::{SampleBlock, TimeframeShape, WindowsHeader, WriteOptions, write_windows};
-    use megabatch_gpu_core::Device;
     use megabatch_nn::model::ModelConfig;
     use megabatch_trainer::{Config, Event, Run, SampleRanges, Samples as _, Trainer};
 
@@ -167,7 +178,7 @@ mod tests {
         for (chunk_samples, validation_samples) in [(8, 8), (24, 16), (64, 16)] {
             let device = Device::cpu();
             let mut passing = SourceSamples::open(&path, &device, 0).unwrap();
-            passing.load_in_chunks_of(chunk_samples, 8);
+            passing.load_in_chunks_of(chunk_samples, 8, None);
             let (passing_bits, passing_losses, bytes_read, peak) = train(&passing, &device);
             assert_eq!(passing_bits, bits, "chunks of {chunk_samples}");
             assert_eq!(passing_losses, losses);

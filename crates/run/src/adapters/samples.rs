@@ -231,9 +231,12 @@ impl SourceSamples {
     }
 
     /// Has what does not stay in memory read `chunk_samples` at once, for training in batches of
-    /// `batch_size`.
-    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize) {
+    /// `batch_size` on `gpu`, if any.
+    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize, gpu: Option<&Device>) {
         self.chunks.set_samples(chunk_samples, batch_size);
+        if let Some(gpu) = gpu {
+            self.chunks.lock_pages(gpu, self.source.shape().sample_bytes());
+        }
     }
 
     /// The file behind the samples.

@@ -105,8 +105,7 @@ impl Ranks {
             }
         }
         let idle = config.get(&config::distributed::IDLE_RANKS);
-        let share =
-            MachineShare { processes: on_this_machine, local_rank, threads: cores.threads(on_this_machine) };
+        let share = MachineShare { processes: on_this_machine, local_rank, threads: cores.threads(on_this_machine) };
         Ok(Some(Ranks { peers: Box::new(MpiPeers(job)), idle, share }))
     }
 

@@ -356,7 +356,9 @@ impl TrainingSetup {
             let ready = match chunks.residence {
                 // The plan of a GPU reads where windows of a series end.
                 Residence::Resident if is_run || (is_on_gpu && !data.is_windows()) => data.hold(),
-                Residence::Streamed if is_run => data.set_cache(usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX)),
+                Residence::Streamed if is_run => {
+                    data.set_cache(usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX))
+                }
                 _ => Ok(()),
             };
             ready.map_err(|error| not_even_data(error.into()))?;

@@ -134,7 +134,8 @@ fn prepare(
     if begin == Begin::AtTheLastCheckpoint {
         require_same_data(&folder, &setup.data, &plan, host)?;
     }
-    setup.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, setup.training.batch_size);
+    let (chunk_samples, batch_size) = (plan.data.chunks.samples_per_chunk, setup.training.batch_size);
+    setup.data.load_in_chunks_of(chunk_samples, batch_size, setup.gpu.as_ref());
     record(&setup);
     let mut trainer =
         setup.trainer(plan.shape.clone()).map_err(|error| explain_shortage(&folder, &setup.device, error.into()))?;

@@ -112,19 +112,21 @@ impl Predictions<'_> {
         check_shape(self.model, selection.samples)?;
         let graphs = graphs_of(self.model, selection)?;
         let (model, parameters, batch_size) = (self.model, self.parameters, self.compute.batch_size);
-        let (edge_form, gather_mode) = match &mut self.backend {
+        let batches = self.device.scope("batches");
+        let (edge_form, gather_mode, batches) = match &mut self.backend {
             PredictionBackend::Cpu(engine) => {
                 engine.ensure_batch_capacity(model, graphs)?;
-                (EdgeForm::Views, GatherMode::Bars)
+                (EdgeForm::Views, GatherMode::Bars, batches)
             }
             PredictionBackend::Cuda(gpu) => {
                 let stay = !self.reads_bars && gpu.keeps_bars();
                 let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
                 let lists = || EdgeForm::Lists(SeenEdges::for_config(&model.config()));
-                (if gpu.keeps_graphs() { EdgeForm::OnDevice } else { lists() }, gather_mode)
+                let edge_form = if gpu.keeps_graphs() { EdgeForm::OnDevice } else { lists() };
+                (edge_form, gather_mode, batches.page_locked(gpu.device()))
             }
         };
-        let (samples, batches, chunk_percent) = (selection.samples, self.device.scope("batches"), self.chunk_percent);
+        let (samples, chunk_percent) = (selection.samples, self.chunk_percent);
         let source = Source {
             samples,
             graphs,

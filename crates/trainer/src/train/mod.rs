@@ -364,7 +364,7 @@ impl Trainer {
         let resident = resident_series(run.samples);
         let kept = resident.as_ref().filter(|_| self.fallback.limits().keep_series);
         self.backend.keep_series(&self.model, &self.config, kept)?;
-        let scope = self.device.scope("batches");
+        let scope = self.batch_scope();
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
@@ -399,6 +399,12 @@ impl Trainer {
         }
         self.backend.keep_graphs(None)?;
         outcome
+    }
+
+    /// Scope of the batches of a run. A GPU copies from it without a detour.
+    fn batch_scope(&self) -> Scope {
+        let scope = self.device.scope("batches");
+        self.backend.gpu().map_or_else(|| scope.clone(), |gpu| scope.page_locked(gpu))
     }
 
     /// Brings the windows of a run to the GPU, if they are to lie there and there is the memory

@@ -8,9 +8,7 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::AttentionKind;
-use megabatch_trainer::{
-    Checkpoints, Config, Error, Event, IdleRanks, InMemory, Run, SampleRanges, Samples, Trainer,
-};
+use megabatch_trainer::{Checkpoints, Config, Error, Event, IdleRanks, InMemory, Run, SampleRanges, Samples, Trainer};
 
 use crate::made_up::market;
 use crate::thread_peers::{Faults, ThreadPeers};
