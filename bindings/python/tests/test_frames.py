@@ -207,6 +207,11 @@ class Frames(InFolder):
         with self.assertLogs("megabatch", "WARNING") as logged:
             mb.ingest(wall, symbol="EURUSD", **BARS)
         self.assertRegex("\n".join(logged.output), "read as UTC, but then only 0 of . weeks close on Friday at 17:00 .* check the time zone")
+        with self.assertLogs("megabatch", "WARNING") as logged:
+            ds = mb.ingest({"AAA": wall, "BBB": wall}, **BARS)
+        said = "\n".join(logged.output)
+        for symbol in ds.instruments:
+            self.assertRegex(said, f"WARNING:megabatch:{symbol}: .*read as UTC, but then only 0 of . weeks")
         for bars, options in ((frame, {}), (wall, {"zone": "new-york+7"})):
             with self.assertNoLogs("megabatch", "WARNING"):
                 mb.ingest(bars, symbol="EURUSD", **options, **BARS)
@@ -320,6 +325,11 @@ class Frames(InFolder):
                 mb.ingest(own, **BARS)
             self.assertEqual((caught.exception.row, caught.exception.line), (row, 7))
             self.assertNotIn(".csv", str(caught.exception))
+        # Each of two files had a prefix before all of the text.
+        worse = frame["high"].where(frame.index != 6)
+        lines = r"cannot be used:\n *AAA: row 5 of the frame \(AAA\): .*\n *BBB: row 6 of the frame \(BBB\): "
+        with self.assertRaisesRegex(mb.DataError, lines):
+            mb.ingest({"AAA": frame.assign(high=bad), "BBB": frame.assign(high=worse)}, **BARS)
         ds = mb.ingest(both[: len(frame)], out=self.folder / "own.h5", **BARS)
         later = frame.assign(symbol="AAA", time=frame["time"] + pandas.Timedelta(days=7), high=bad)
         with self.assertRaisesRegex(mb.DataError, "^row 5 of the frame: ") as caught:

@@ -69,9 +69,11 @@ class Bars:
         if 0 <= place < len(self.rows):
             row = int(self.rows[place])
             error.fields["row"] = row
-            error.args = (f"row {row} of {name}: {text.replace(named[0], '', 1)}",)
+            found, told = named[0], f"row {row} of {name}: "
         else:
-            error.args = (f"{name}: {text.replace(f'{file}: ', '', 1)}",)
+            found, told = f"{file}: ", f"{name}: "
+        # An error of several files has a line for each.
+        error.args = (text.replace(found, told, 1),)
         return error
 
     def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
