@@ -350,6 +350,27 @@ class Frames(InFolder):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
 
+    def test_a_long_frame_is_read_once_for_all_symbols(self) -> None:
+        # Each of 504 symbols took a comparison with all rows.
+        compared = 0
+
+        class Name(str):
+            def __eq__(self, other: object) -> bool:
+                nonlocal compared
+                compared += 1
+                return str.__eq__(self, other)
+
+            __hash__ = str.__hash__
+
+        names = [Name(f"S{k}") for k in range(20)]
+        rows = self.frame(3)[:200].assign(symbol=pandas.Series([names[k * k % 20] for k in range(200)], dtype=object))
+        found = _frames.by_symbol(rows, None)
+        self.assertLess(compared, 200)
+        self.assertEqual(list(found), ["S0", "S1", "S4", "S9", "S16", "S5"])
+        for name, bars in found.items():
+            np.testing.assert_array_equal(bars.rows, [k for k in range(200) if f"S{k * k % 20}" == name])
+            np.testing.assert_array_equal(bars.columns["close"], rows["close"].to_numpy()[bars.rows])
+
     def test_codes_of_shares_may_be_numbers(self) -> None:
         frame = self.frame()
         both = pandas.concat([frame.assign(symbol=7203), frame.assign(symbol=6758)])

@@ -289,13 +289,20 @@ def _by_rows(
     symbols = table.symbols()
     if symbols is None:
         return {symbol or unnamed: bars}
-    found: dict[str, Bars] = {}
-    for one in dict.fromkeys(symbols.tolist()) if symbol is None else [symbol]:
-        own_rows = np.flatnonzero(symbols == one)
-        if not own_rows.size:
-            raise DataError(f"no row of the frame has the symbol {one}", column="symbol", found=str(one))
-        found[str(one)] = _known(bars.at_rows(own_rows))
-    return found
+    rows = _rows_by_symbol(symbols) if symbol is None else {symbol: np.flatnonzero(symbols == symbol)}
+    if symbol is not None and not rows[symbol].size:
+        raise DataError(f"no row of the frame has the symbol {symbol}", column="symbol", found=symbol)
+    return {name: _known(bars.at_rows(own_rows)) for name, own_rows in rows.items()}
+
+
+def _rows_by_symbol(symbols: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.intp]]:
+    """The rows of each symbol, symbols by their first rows."""
+    each = symbols.tolist()
+    places = {one: place for place, one in enumerate(dict.fromkeys(each))}
+    place_of_row = np.fromiter(map(places.__getitem__, each), np.intp, len(each))
+    ends = np.cumsum(np.bincount(place_of_row, minlength=len(places)))
+    rows = np.split(np.argsort(place_of_row, kind="stable"), ends[:-1])
+    return {str(one): own_rows for one, own_rows in zip(places, rows)}
 
 
 def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -> Bars:
