@@ -147,23 +147,22 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let seen = seen_in_training(trained, request)?;
     trained.notes.extend(seen);
-    let readout = trained.predictor.model().config().readout;
-    let rows = Rows::new(&trained.data, readout);
+    let rows = Rows::new(&trained.data, trained.predictor.model().config().readout);
     let chosen = chosen_rows(request, &trained.data, &trained.config, &rows)?;
     let are_units = matches!(rows, Rows::Units { .. });
     let doubt = if are_units { trained.doubt_times(&chosen, "predictions")? } else { None };
     trained.notes.extend(doubt);
-    let Trained { data, predictor, .. } = trained;
-    let rows = Rows::new(data, readout);
+    let (data, predictor) = (&trained.data, &mut trained.predictor);
     let (places, count) = (Places::new(&chosen), chosen.len());
     let horizons = data.samples().shape().outputs;
-    // What is in no graph stays unknown.
+    // The prediction of what is in no graph stays unknown.
     let outputs = predictor.model().outputs();
     let mut predicted = vec![f32::NAN; count * outputs];
     let mut targets = vec![f32::NAN; count * horizons];
     let unit = format!("{}s", rows.noun());
     let mut follow = host.follow(Work { label: "predict", total: count as u64, unit: &unit });
     let (indices, mut done) = (rows.units(&chosen, &places), 0);
+    let mut is_predicted = vec![false; count];
     predictor.predict_beside_targets(
         Selection { samples: data.samples(), indices: &indices },
         |rows, batch, truth| {
@@ -171,6 +170,7 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
                 let Some(place) = places.find(*row) else { continue };
                 predicted[place * outputs..][..outputs].copy_from_slice(own);
                 targets[place * horizons..][..horizons].copy_from_slice(truth);
+                is_predicted[place] = true;
                 done += 1;
             }
             match follow(done) {
@@ -180,6 +180,15 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
         },
     )?;
     drop(follow);
+    let in_no_graph: Vec<usize> = (0..count).filter(|&place| !is_predicted[place]).collect();
+    if !in_no_graph.is_empty() {
+        let samples: Vec<usize> = in_no_graph.iter().map(|&place| chosen.sample_at(place)).collect();
+        let mut known = vec![f32::NAN; samples.len() * horizons];
+        data.samples().read_targets(&samples, &mut known)?;
+        for (place, truth) in in_no_graph.iter().zip(known.chunks_exact(horizons)) {
+            targets[place * horizons..][..horizons].copy_from_slice(truth);
+        }
+    }
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
     let source_instruments = |source: &Source| {
