@@ -58,7 +58,7 @@ mod _megabatch {
     #[pymodule_export]
     use crate::torch_pool::TorchPool;
     #[pymodule_export]
-    use crate::training::{evaluate, export, fold_runs, import_weights, plan, predict, train, weights};
+    use crate::training::{evaluate, export, import_weights, plan, predict, train, weights};
 
     /// Version of megabatch.
     #[pymodule_export]

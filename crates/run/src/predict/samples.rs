@@ -98,7 +98,7 @@ impl PredictRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Predicted {
-    /// The samples, or graphs, in ascending order.
+    /// The samples, or graphs, in ascending order; those of each fold, where there are several.
     pub samples: SampleRanges,
     /// `[n, K]`. It is the quantile nearest to the median, or the most probable class, if there are
     /// several. NaN for a sample that is in no graph.
@@ -117,10 +117,15 @@ pub struct Predicted {
     pub sample_times: Option<Vec<i64>>,
     /// Instruments of the samples, where the data have several.
     pub instruments: Option<InstrumentsOfSamples>,
-    /// Step of the checkpoint.
+    /// `[n]` fold whose model predicted each sample, from 1, where there are several.
+    pub folds: Option<Vec<i32>>,
+    /// Step of the checkpoint; of several folds, of the last one's.
     pub step: u64,
-    /// Notes on the computation.
+    /// Notes on the computation, each once.
     pub notes: Vec<String>,
+    /// Singular of what is predicted for a row.
+    pub(super) target: &'static str,
+    pub(super) device: String,
 }
 
 /// Instruments of predicted samples.
@@ -130,16 +135,6 @@ pub struct InstrumentsOfSamples {
     pub names: Vec<String>,
     /// `[n]` place among `names` of each sample's instrument.
     pub name_indices: Vec<i32>,
-}
-
-/// Predicts samples.
-///
-/// # Errors
-/// A usage error for samples that the data do not have, a data error for data that are not as in
-/// training.
-pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
-    let (mut trained, _latest) = request.open(host)?;
-    predict_with(&mut trained, request, host)
 }
 
 /// Predicts samples by an open model.
@@ -204,8 +199,11 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
         targets,
         sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
         instruments: source.and_then(source_instruments),
+        folds: None,
         step: trained.step,
         notes: trained.notes.clone(),
+        target: UnitNames::for_data(data).with(loss).target,
+        device: trained.predictor.device().to_string(),
         samples: chosen,
     })
 }
