@@ -73,24 +73,19 @@ fn draw_head(name: &str, status: &RunStatus, area: Rect, buffer: &mut Buffer) {
 
 /// Progress of the run, in at most `width` characters if the least of it fits there.
 fn status_line(status: &RunStatus, width: usize) -> String {
-    let Some(step) = status.get("step") else { return "no step yet; q ends".to_owned() };
+    let fold = status.fold.map_or_else(String::new, |(number, folds)| format!("fold {number} of {folds}, "));
+    let Some(step) = status.get("step") else { return format!("{fold}no step yet; q ends") };
     let steps = status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = status.get("epoch").unwrap_or(0.0) as u64 + 1;
-    let left = match status.time_left_s() {
-        _ if status.has_ended => "ended".to_owned(),
-        // A run that was killed says nothing of it.
-        _ if status.is_stalled() => "no longer running, or stalled".to_owned(),
-        Some(left_s) => format!("{} left", seconds(left_s)),
-        None => "time left unknown".to_owned(),
-    };
+    let left = status.remaining();
     let silence = status.silence.filter(|_| !status.has_ended);
     let silence =
         silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
     let (step, epoch) = (format!("step {}", grouped(step as u64)), format!(", epoch {epoch}"));
     let by_length = [
-        format!("{step}{steps}{epoch}; {left}{silence}; q ends"),
-        format!("{step}{steps}{epoch}; {left}{silence}"),
-        format!("{step}{steps}; {left}{silence}"),
+        format!("{fold}{step}{steps}{epoch}; {left}{silence}; q ends"),
+        format!("{fold}{step}{steps}{epoch}; {left}{silence}"),
+        format!("{fold}{step}{steps}; {left}{silence}"),
         format!("{step}{steps}; {left}"),
     ];
     let fitting = by_length.iter().find(|text| text.chars().count() <= width);
@@ -247,6 +242,11 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
+        status.fold = Some((2, 5));
+        let folded = shown(&status, 100, 30);
+        let head = "fold 2 of 5, step 3 of 10, epoch 1; 5.83 s left of the fold; silent 2.00 s; q ends";
+        assert!(folded.contains(head), "{folded}");
+        status.fold = None;
         assert!(!text.contains("loss scale"), "only fp16 has one:\n{text}");
         assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
         status.gpu = Some(gpu(43.0));
