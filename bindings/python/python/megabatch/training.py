@@ -49,6 +49,7 @@ __all__ = [
     "Predictions",
     "Report",
     "Run",
+    "RunStatus",
     "StandardErrors",
     "Step",
     "import_weights",
@@ -602,6 +603,11 @@ class Run:
         with file.open() as lines:
             return [json.loads(line) for line in lines if line.endswith("\n")]
 
+    def monitor(self) -> RunStatus:
+        """How the run stands now, by the files in its folder: `mb.load_run(folder).monitor()` tells it of a run that
+        another process trains."""
+        return RunStatus(*_megabatch.monitor(self.path))
+
     def export(
         self,
         out: StrPath,
@@ -731,6 +737,19 @@ def _is_last(checkpoint: str) -> bool:
     if checkpoint not in ("best", "last"):
         raise ConfigError(f"checkpoint={checkpoint}: expected best or last", key="checkpoint")
     return checkpoint == "last"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStatus:
+    """How a run stands at a moment."""
+
+    text: str
+    """A line with its step, its loss and the time left."""
+    facts: dict[str, Any]
+    """Every reading, as `megabatch monitor --json` has them: `None` where it is not known."""
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True)
