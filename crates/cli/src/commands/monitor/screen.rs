@@ -153,13 +153,14 @@ fn numbers(status: &RunStatus) -> Vec<(&'static str, String)> {
         ("computing", format!("{} of the step", share("computing_ratio"))),
         ("data wait", format!("{} of the step", share("data_wait_ratio"))),
     ]);
-    if status.gpu.is_some() {
+    if let Some(gpu) = status.gpu {
         let power = number("gpu_power_watts", |power| format!("{} W", fixed(power, 0)));
         let heat = number("gpu_temperature_celsius", |celsius| format!("{} °C", fixed(celsius, 0)));
+        let whole = gpu.memory_total_bytes.map_or(String::new(), |total| format!(" of {}", bytes(total as usize)));
         numbers.extend([
             ("gpu busy", format!("{} of the time", share("gpu_busy_ratio"))),
             ("  power", format!("{power}, {heat}")),
-            ("  memory", size("gpu_memory_used_bytes")),
+            ("  memory", size("gpu_memory_used_bytes") + &whole),
         ]);
     }
     numbers.extend([
@@ -251,9 +252,12 @@ mod tests {
         assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
         status.gpu = Some(gpu(43.0));
         let text = shown(&status, 100, 30);
-        for part in
-            ["gpu busy    43.0 % of the time", "  power     351 W, 61 °C", "  memory    3.00 GB", "free        600 MB"]
-        {
+        for part in [
+            "gpu busy    43.0 % of the time",
+            "  power     351 W, 61 °C",
+            "  memory    3.00 GB of 80.0 GB",
+            "free        600 MB",
+        ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
         let mut line = step(4, 1.0);
