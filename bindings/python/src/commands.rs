@@ -10,7 +10,7 @@ use megabatch_run::ingest::{
     BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, FeatureList, FunctionInputs, Recipe,
     TableColumns, Zone,
 };
-use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
+use megabatch_run::memory::{Policies, ReplayOptions, SnapshotOptions, Trace, replay, snapshot};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
 use megabatch_run::text::ByteSize;
 use megabatch_run::ticks::{TickOptions, ticks_to_bars};
@@ -345,6 +345,20 @@ pub(crate) fn replay_memory<'py>(
     let max_split_size = max_split_size.map(str::parse::<ByteSize>).transpose().map_err(usage)?;
     let options = ReplayOptions { capacity, policies, max_split_size };
     let report = py.detach(|| replay(&Trace::File(trace), &options)).or_raise(py)?;
+    told(py, &report)
+}
+
+/// Memory in a snapshot, or in the latest one of a run, also as the files `pickle` and `svg`.
+#[pyfunction]
+pub(crate) fn memory_snapshot(
+    py: Python<'_>,
+    path: PathBuf,
+    pickle: Option<PathBuf>,
+    svg: Option<PathBuf>,
+) -> PyResult<Told<'_>> {
+    process::check(py)?;
+    let options = SnapshotOptions { pickle, svg };
+    let report = py.detach(|| snapshot(&path, &options)).or_raise(py)?;
     told(py, &report)
 }
 

@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use megabatch_run::Error;
 use megabatch_run::convert::{Layout, Options, StorageForm};
+use megabatch_run::monitor::MonitoredRun;
 use megabatch_run::text::ByteSize;
 use pyo3::prelude::*;
 
-use crate::convert::Named;
+use crate::convert::{Named, facts};
 use crate::failure::OrRaise as _;
 use crate::host::PythonHost;
 use crate::process;
@@ -30,6 +31,15 @@ pub(crate) fn compare(py: Python<'_>, runs: Vec<PathBuf>, out: Option<PathBuf>) 
     let host = PythonHost::new(None, None);
     let report = host.run(py, |host| megabatch_run::compare::compare(&runs, out.as_deref(), host))?.or_raise(py)?;
     told(py, &report)
+}
+
+/// State of a run: one line, and every reading.
+#[pyfunction]
+pub(crate) fn monitor(py: Python<'_>, run: PathBuf) -> PyResult<Told<'_>> {
+    process::check(py)?;
+    let open = || MonitoredRun::open(&run).map(|monitored| (monitored.sentence(), monitored.to_json()));
+    let (sentence, readings) = py.detach(open).or_raise(py)?;
+    Ok((sentence, facts(py, &readings)?))
 }
 
 /// A conversion.

@@ -31,14 +31,14 @@ mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
         append, bar_clock, bar_columns, bars_of_ticks, build_graphs, doctor, feature_columns, feature_names,
-        function_inputs, ingest, leak, replay_memory, synthesize, write_bars,
+        function_inputs, ingest, leak, memory_snapshot, replay_memory, synthesize, write_bars,
     };
     #[pymodule_export]
     use crate::context::{context_bars, utc_times};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]
-    use crate::files::{compare, convert, inspect};
+    use crate::files::{compare, convert, inspect, monitor};
     #[pymodule_export]
     use crate::follow::Follower;
     #[pymodule_export]
@@ -58,7 +58,7 @@ mod _megabatch {
     #[pymodule_export]
     use crate::torch_pool::TorchPool;
     #[pymodule_export]
-    use crate::training::{evaluate, export, fold_runs, import_weights, plan, predict, train, weights};
+    use crate::training::{evaluate, export, import_weights, plan, predict, train, weights};
 
     /// Version of megabatch.
     #[pymodule_export]

@@ -175,13 +175,6 @@ pub(crate) fn evaluate<'py>(
     told(py, &errors.report)
 }
 
-/// The folder of each fold of a run, whose model it has; `None` for a run of one model.
-#[pyfunction]
-pub(crate) fn fold_runs(py: Python<'_>, run: PathBuf) -> PyResult<Option<Vec<PathBuf>>> {
-    process::check(py)?;
-    megabatch_run::predict::fold_runs(&run).or_raise(py)
-}
-
 /// Predictions of the samples of a range, or the units of one, of a part, or of the latest ones.
 #[pyfunction]
 pub(crate) fn predict<'py>(
@@ -216,6 +209,7 @@ pub(crate) fn predict<'py>(
         true_classes,
         sample_times,
         instruments,
+        folds,
         step,
         notes,
         ..
@@ -232,6 +226,7 @@ pub(crate) fn predict<'py>(
     let instruments =
         instruments.map(|InstrumentsOfSamples { names, name_indices }| (names, bytes_of(py, &name_indices)));
     answer.set_item("instruments", instruments)?;
+    answer.set_item("folds", folds.map(|folds| bytes_of(py, &folds)))?;
     answer.set_item("step", step)?;
     answer.set_item("notes", notes)?;
     Ok(dict(answer))

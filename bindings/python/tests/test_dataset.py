@@ -222,8 +222,15 @@ class Datasets(InFolder):
         self.assertEqual((batch["M1"].shape, batch["sample"].tolist()), ((3, 7, 3), [3, 5, 3]))
         np.testing.assert_array_equal(ds[5]["M5"], batch["M5"][1])
         np.testing.assert_array_equal(ds[-1]["targets"], ds[399:]["targets"][0])
-        with self.assertRaises(IndexError):
-            ds[400]
+        # PyTorch's DataLoader takes one sample at a time where a dataset has no other way.
+        for own in (ds, ds.split()[0]):
+            for place, sample in zip([3, -1, 3], own.__getitems__([3, -1, 3])):
+                self.assertEqual({key: array.tolist() for key, array in sample.items()}, {
+                    key: array.tolist() for key, array in own[place].items()
+                })
+        for wrong in (400, [3, -401]):
+            with self.assertRaisesRegex(IndexError, "400|-401"):
+                ds[wrong]
         with self.assertRaises(mb.ConfigError):
             ds[5:5]
 

@@ -69,6 +69,23 @@ class Files(InFolder):
         self.assertIn("iframe", mb.compare([runs[0].path, runs[1]], out=page)._repr_html_())
         self.assertTrue(page.read_text().startswith("<!"))
 
+    def test_a_run_is_watched_and_its_memory_shown(self) -> None:
+        run = mb.train(self.series(), MODEL, out=self.folder / "run", max_steps=2)
+        status, said = run.monitor(), json.loads(self.program("monitor", run.path, "--json"))
+        for facts in (status.facts, said):
+            self.assertGreaterEqual(facts.pop("silence_seconds"), 0)
+        self.assertEqual((status.facts, status.facts["step"], status.facts["fold"]), (said, 2, None))
+        self.assertRegex(repr(status), "run: step 2 of 2, loss .*, ended$")
+        folds = mb.train(self.series(), MODEL, data={"walk_forward": 2}, out=self.folder / "walk", max_steps=2)
+        self.assertEqual((folds.monitor().facts["fold"], folds.monitor().facts["folds"]), (2, 2))
+        found = mb.memory.snapshot(run, svg=self.folder / "map.svg", pickle=self.folder / "memory.pickle")
+        self.assertEqual(found, json.loads(self.program("memory", "snapshot", run.path, "--json")))
+        self.assertEqual(mb.memory.snapshot(run.path / "memory.json"), found)
+        self.assertTrue((self.folder / "map.svg").read_text().startswith("<svg"))
+        self.assertGreater((self.folder / "memory.pickle").stat().st_size, 0)
+        with self.assertRaisesRegex(mb.ConfigError, "^run is a int: expected a run, its folder or a snapshot in it$"):
+            mb.memory.snapshot(3)  # type: ignore[arg-type]
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -207,6 +207,11 @@ class Frames(InFolder):
         with self.assertLogs("megabatch", "WARNING") as logged:
             mb.ingest(wall, symbol="EURUSD", **BARS)
         self.assertRegex("\n".join(logged.output), "read as UTC, but then only 0 of . weeks close on Friday at 17:00 .* check the time zone")
+        with self.assertLogs("megabatch", "WARNING") as logged:
+            ds = mb.ingest({"AAA": wall, "BBB": wall}, **BARS)
+        said = "\n".join(logged.output)
+        for symbol in ds.instruments:
+            self.assertRegex(said, f"WARNING:megabatch:{symbol}: .*read as UTC, but then only 0 of . weeks")
         for bars, options in ((frame, {}), (wall, {"zone": "new-york+7"})):
             with self.assertNoLogs("megabatch", "WARNING"):
                 mb.ingest(bars, symbol="EURUSD", **options, **BARS)
@@ -320,6 +325,11 @@ class Frames(InFolder):
                 mb.ingest(own, **BARS)
             self.assertEqual((caught.exception.row, caught.exception.line), (row, 7))
             self.assertNotIn(".csv", str(caught.exception))
+        # Each of two files had a prefix before all of the text.
+        worse = frame["high"].where(frame.index != 6)
+        lines = r"cannot be used:\n *AAA: row 5 of the frame \(AAA\): .*\n *BBB: row 6 of the frame \(BBB\): "
+        with self.assertRaisesRegex(mb.DataError, lines):
+            mb.ingest({"AAA": frame.assign(high=bad), "BBB": frame.assign(high=worse)}, **BARS)
         ds = mb.ingest(both[: len(frame)], out=self.folder / "own.h5", **BARS)
         later = frame.assign(symbol="AAA", time=frame["time"] + pandas.Timedelta(days=7), high=bad)
         with self.assertRaisesRegex(mb.DataError, "^row 5 of the frame: ") as caught:
@@ -339,6 +349,27 @@ class Frames(InFolder):
         for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name"):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
+
+    def test_a_long_frame_is_read_once_for_all_symbols(self) -> None:
+        # Each of 504 symbols took a comparison with all rows.
+        compared = 0
+
+        class Name(str):
+            def __eq__(self, other: object) -> bool:
+                nonlocal compared
+                compared += 1
+                return str.__eq__(self, other)
+
+            __hash__ = str.__hash__
+
+        names = [Name(f"S{k}") for k in range(20)]
+        rows = self.frame(3)[:200].assign(symbol=pandas.Series([names[k * k % 20] for k in range(200)], dtype=object))
+        found = _frames.by_symbol(rows, None)
+        self.assertLess(compared, 200)
+        self.assertEqual(list(found), ["S0", "S1", "S4", "S9", "S16", "S5"])
+        for name, bars in found.items():
+            np.testing.assert_array_equal(bars.rows, [k for k in range(200) if f"S{k * k % 20}" == name])
+            np.testing.assert_array_equal(bars.columns["close"], rows["close"].to_numpy()[bars.rows])
 
     def test_codes_of_shares_may_be_numbers(self) -> None:
         frame = self.frame()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import pickle
+import types
 import unittest
 import warnings
 from collections.abc import Callable
@@ -470,10 +471,30 @@ class Graphs(InFolder):
             np.testing.assert_array_equal(mb.graph.open(self.path).pyg(number).x, self.plain[number]["x"])
         mb.graph.verify(self.path)
 
+    def test_a_dataloader_is_told_what_to_loop_over(self) -> None:
+        # As torch/utils/data/_utils/fetch.py asks for a batch.
+        fetch: dict[str, Any] = {"__name__": "torch.utils.data._utils.fetch"}
+        exec("def fetch(self, places):\n    return self.collate_fn(self.dataset.__getitems__(places))\n", fetch)
+
+        def keys(graphs: Any) -> list[str]:
+            return [graph.key for graph in graphs]
+
+        fetcher = types.SimpleNamespace(dataset=self.graphs, collate_fn=keys)
+        self.assertEqual(fetch["fetch"](fetcher, [3, 5]), [self.graphs.keys[3], self.graphs.keys[5]])
+        for module, line in (
+            ("torch.utils.data._utils.collate", r'loop over graphs\.loader\(2, device="cpu"\)'),
+            ("torch_geometric.loader.dataloader", r"loop over graphs\.loader\(2, pyg=True\), which gives Batch"),
+        ):
+            keys.__module__ = module
+            with self.assertRaisesRegex(mb.ConfigError, line):
+                fetch["fetch"](fetcher, [3, 5])
+
     @unittest.skipUnless(HAS_PYG, "PyTorch Geometric: cargo xtask python test --torch")
     def test_workers_of_a_dataloader_share_the_file(self) -> None:
         from torch_geometric.loader import DataLoader
 
+        with self.assertRaisesRegex(mb.ConfigError, r"graphs\.loader\(8, pyg=True\)"):
+            next(iter(DataLoader(self.graphs, 8)))
         batches: Any = DataLoader(Items(self.graphs), 8, num_workers=2, multiprocessing_context="spawn")
         found = np.concatenate([batch.x.numpy() for batch in batches])
         np.testing.assert_array_equal(found, np.concatenate([plain["x"] for plain in self.plain]))

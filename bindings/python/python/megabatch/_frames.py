@@ -69,9 +69,11 @@ class Bars:
         if 0 <= place < len(self.rows):
             row = int(self.rows[place])
             error.fields["row"] = row
-            error.args = (f"row {row} of {name}: {text.replace(named[0], '', 1)}",)
+            found, told = named[0], f"row {row} of {name}: "
         else:
-            error.args = (f"{name}: {text.replace(f'{file}: ', '', 1)}",)
+            found, told = f"{file}: ", f"{name}: "
+        # An error of several files has a line for each.
+        error.args = (text.replace(found, told, 1),)
         return error
 
     def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
@@ -287,13 +289,20 @@ def _by_rows(
     symbols = table.symbols()
     if symbols is None:
         return {symbol or unnamed: bars}
-    found: dict[str, Bars] = {}
-    for one in dict.fromkeys(symbols.tolist()) if symbol is None else [symbol]:
-        own_rows = np.flatnonzero(symbols == one)
-        if not own_rows.size:
-            raise DataError(f"no row of the frame has the symbol {one}", column="symbol", found=str(one))
-        found[str(one)] = _known(bars.at_rows(own_rows))
-    return found
+    rows = _rows_by_symbol(symbols) if symbol is None else {symbol: np.flatnonzero(symbols == symbol)}
+    if symbol is not None and not rows[symbol].size:
+        raise DataError(f"no row of the frame has the symbol {symbol}", column="symbol", found=symbol)
+    return {name: _known(bars.at_rows(own_rows)) for name, own_rows in rows.items()}
+
+
+def _rows_by_symbol(symbols: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.intp]]:
+    """The rows of each symbol, symbols by their first rows."""
+    each = symbols.tolist()
+    places = {one: place for place, one in enumerate(dict.fromkeys(each))}
+    place_of_row = np.fromiter(map(places.__getitem__, each), np.intp, len(each))
+    ends = np.cumsum(np.bincount(place_of_row, minlength=len(places)))
+    rows = np.split(np.argsort(place_of_row, kind="stable"), ends[:-1])
+    return {str(one): own_rows for one, own_rows in zip(places, rows)}
 
 
 def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -> Bars:

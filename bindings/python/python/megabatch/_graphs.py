@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import functools
 import os
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Union, overload
@@ -33,6 +34,11 @@ Key = Union[int, str, datetime.date, np.datetime64]
 Arrays = dict[str, npt.NDArray[Any]]
 
 _UNKNOWN_NS = np.iinfo(np.int64).min
+# By the library whose DataLoader would join graphs: the option of `Graphs.loader` that does, and what it gives.
+_BATCHES = {
+    "torch": ('device="cpu"', "dicts of tensors"),
+    "torch_geometric": ("pyg=True", "Batch objects"),
+}
 # Arrays of floats; the others are of 64-bit integers.
 _FLOATS = ("edge_weight", "edge_attr", "x", "y")
 
@@ -167,6 +173,22 @@ class Graphs(Sequence[Graph]):
             return self._graph(self._number(which))
         chosen = self._numbers[which if isinstance(which, slice) else np.asarray(which)]
         return Graphs(self._file, chosen)
+
+    def __getitems__(self, places: Sequence[int]) -> list[Graph]:
+        """The graphs at these places, which a `DataLoader` of PyTorch with a `collate_fn` of its own joins."""
+        # The locals of other callers would be kept alive by a look at them.
+        caller = sys._getframe(1)
+        if caller.f_globals.get("__name__") == "torch.utils.data._utils.fetch":
+            joins = getattr(caller.f_locals.get("self"), "collate_fn", None)
+            library = str(getattr(joins, "__module__", "")).split(".")[0]
+            if library in _BATCHES:
+                option, gives = _BATCHES[library]
+                raise ConfigError(
+                    f"a DataLoader cannot join graphs of megabatch: loop over graphs.loader({len(places)}, {option}), which "
+                    f"gives {gives}",
+                    key="dataset",
+                )
+        return [self[int(place)] for place in places]
 
     def __contains__(self, key: object) -> bool:
         return key in self.keys if isinstance(key, str) else super().__contains__(key)

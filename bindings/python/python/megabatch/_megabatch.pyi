@@ -7,11 +7,10 @@ from _typeshed import SupportsGetItem
 from collections.abc import Mapping
 from numpy.typing import NDArray
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "fold_runs", "function_inputs", "import_weights", "ingest", "inspect", "leak", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -379,11 +378,6 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def fold_runs(run: str | PathLike[str]) -> list[Path] | None:
-    """
-    The folder of each fold of a run, whose model it has; `None` for a run of one model.
-    """
-
 def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str]]:
     """
     Columns of the bars of a series file that only functions see, the library of their frames, and
@@ -408,6 +402,16 @@ def inspect(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
 def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], context: SupportsGetItem[int, str], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Proves that no sample of a series file sees the future.
+    """
+
+def memory_snapshot(path: str | PathLike[str], pickle: str | PathLike[str] | None, svg: str | PathLike[str] | None) -> tuple[str, dict[str, Any]]:
+    """
+    Memory in a snapshot, or in the latest one of a run, also as the files `pickle` and `svg`.
+    """
+
+def monitor(run: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """
+    State of a run: one line, and every reading.
     """
 
 def plan(job: Mapping[str, Any], memory_bytes: SupportsIndex | None) -> tuple[str, dict[str, Any]]:

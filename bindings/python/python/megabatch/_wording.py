@@ -52,6 +52,7 @@ _COMMANDS = {
     "ingest": "mb.ingest",
     "inspect": "mb.inspect",
     "leak": "mb.leak",
+    "memory snapshot": "mb.memory.snapshot",
     "plan": "mb.plan",
     "predict": "run.predict",
     "predict --follow": "run.follow",

@@ -387,12 +387,14 @@ class Dataset:
             if samples in self.timeframes:
                 advice = f"the windows of a timeframe are dataset[:8][{samples!r}]"
             raise ConfigError(f"samples are chosen by their places, and {samples!r} is none; {advice}", key="samples")
-        if not isinstance(samples, slice):
+        if isinstance(samples, slice):
+            chosen = self.indices[samples]
+        else:
             places = np.asarray(samples)
             is_mask = places.dtype.kind == "b" and places.ndim == 1
             if not is_mask and (places.ndim > 1 or (places.size and places.dtype.kind not in "iu")):
                 raise _arguments.wrong(samples, "samples", "a whole number, a slice, a list of whole numbers or a mask")
-        chosen = np.atleast_1d(self.indices[samples])
+            chosen = np.atleast_1d(self.indices[samples]) if is_mask or self._indices is not None else self._numbers(places)
         part = self._chosen(chosen.astype(np.int64))
         if not len(part):
             raise ConfigError("no samples were asked for")
@@ -400,6 +402,20 @@ class Dataset:
         if isinstance(samples, (int, np.integer)):
             return {key: array[0] for key, array in batch.items()}
         return batch
+
+    def __getitems__(self, samples: Sequence[int]) -> list[Batch]:
+        """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
+        is gathered at once."""
+        batch = self[samples]
+        return [{key: array[row] for key, array in batch.items()} for row in range(len(samples))]
+
+    def _numbers(self, places: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Numbers of the samples at these places of the whole file, as `indices` has them, which takes a list of all."""
+        count, numbers = len(self), np.atleast_1d(places).astype(np.int64)
+        wrong = numbers[(numbers < -count) | (numbers >= count)]
+        if wrong.size:
+            raise IndexError(f"index {wrong[0]} is out of bounds: {self._path} has {count} samples")
+        return np.where(numbers < 0, numbers + count, numbers)
 
     def _repr_html_(self) -> str:
         """A row for each timeframe."""

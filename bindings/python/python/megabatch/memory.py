@@ -1,4 +1,4 @@
-"""Memory pools on a program's requests."""
+"""Memory of runs, and memory pools on a program's requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
-from . import _megabatch
+from . import _arguments, _megabatch
+from .training import Run
 
-__all__ = ["replay"]
+__all__ = ["replay", "snapshot"]
+
+StrPath = Union[str, "os.PathLike[str]"]
 
 
 def replay(
@@ -33,3 +36,15 @@ def replay(
         with path.open("w") as file:
             file.writelines(json.dumps(dict(event)) + "\n" for event in trace)
         return _megabatch.replay_memory(path, str(capacity), names, split)[1]
+
+
+def snapshot(run: StrPath | Run, *, pickle: StrPath | None = None, svg: StrPath | None = None) -> dict[str, Any]:
+    """Holders of memory, free memory and fragmentation, as `megabatch memory snapshot --json` has them, of the latest
+    snapshot of a run, or of a file `memory.json` or `oom-N.json`. `pickle` gets it for
+    https://pytorch.org/memory_viz, `svg` as a picture."""
+    path = run.path if isinstance(run, Run) else _arguments.require_path(run, "run", "a run, its folder or a snapshot in it")
+    if pickle is not None:
+        pickle = _arguments.require_path(pickle, "pickle", "the path of the file to write")
+    if svg is not None:
+        svg = _arguments.require_path(svg, "svg", "the path of the picture to write, .svg")
+    return _megabatch.memory_snapshot(path, pickle, svg)[1]

@@ -49,6 +49,7 @@ __all__ = [
     "Predictions",
     "Report",
     "Run",
+    "RunStatus",
     "StandardErrors",
     "Step",
     "import_weights",
@@ -522,13 +523,6 @@ class Run:
         no model has seen what it predicts of the run's own data."""
         _check_part(part)
         is_latest = isinstance(samples, str) and samples == "latest"
-        is_of_tests = samples is None and part in (None, "test") and not (isinstance(data, Dataset) and data.part)
-        folds = _megabatch.fold_runs(self.path) if is_of_tests else None
-        if folds is not None:
-            options: dict[str, Any] = {"checkpoint": checkpoint, "int8": int8, "changed_data": changed_data, "device": device}
-            options.update(other_instruments=other_instruments, progress=progress)
-            runs = [Run(fold, _keeps=self._keeps) for fold in folds]
-            return Predictions._of_folds([fold.predict(data, part="test", **options) for fold in runs])
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
         _require_one_part(data, part)
@@ -608,6 +602,11 @@ class Run:
             raise ConfigError(f"{file}: no step was recorded here")
         with file.open() as lines:
             return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def monitor(self) -> RunStatus:
+        """How the run stands now, by the files in its folder: `mb.load_run(folder).monitor()` tells it of a run that
+        another process trains."""
+        return RunStatus(*_megabatch.monitor(self.path))
 
     def export(
         self,
@@ -741,6 +740,19 @@ def _is_last(checkpoint: str) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
+class RunStatus:
+    """How a run stands at a moment."""
+
+    text: str
+    """A line with its step, its loss and the time left."""
+    facts: dict[str, Any]
+    """Every reading, as `megabatch monitor --json` has them: `None` where it is not known."""
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """The report of a run."""
 
@@ -792,7 +804,7 @@ class Predictions(Tabular):
         samples = np.frombuffer(answer["samples"], dtype=np.int64)
         # Those that were chosen lie among samples that follow each other.
         own = slice(None) if chosen is None or np.array_equal(chosen, samples) else chosen - samples[0]
-        times, classes = answer["times"], answer["true_classes"]
+        times, classes, folds = answer["times"], answer["true_classes"], answer["folds"]
         names, of_sample = answer["instruments"] or (None, b"")
         return Predictions(
             samples=samples[own],
@@ -802,28 +814,9 @@ class Predictions(Tabular):
             true_classes=None if classes is None else rows(classes)[own],
             times=None if times is None else np.frombuffer(times, dtype="datetime64[ns]")[own],
             instruments=None if names is None else [names[n] for n in np.frombuffer(of_sample, dtype=np.int32)[own]],
-            folds=None,
+            folds=None if folds is None else np.frombuffer(folds, dtype=np.int32).astype(np.int64)[own],
             step=answer["step"],
             notes=[in_python(note) for note in answer["notes"]],
-        )
-
-    @staticmethod
-    def _of_folds(folds: Sequence[Predictions]) -> Predictions:
-        """The predictions of the folds' models, one after the other."""
-        times = [fold.times for fold in folds if fold.times is not None]
-        instruments = [fold.instruments for fold in folds if fold.instruments is not None]
-        classes = [fold.true_classes for fold in folds if fold.true_classes is not None]
-        return Predictions(
-            samples=np.concatenate([fold.samples for fold in folds]),
-            values=np.concatenate([fold.values for fold in folds]),
-            named={name: np.concatenate([fold.named[name] for fold in folds]) for name in folds[0].named},
-            targets=np.concatenate([fold.targets for fold in folds]),
-            true_classes=np.concatenate(classes) if classes else None,
-            times=np.concatenate(times) if times else None,
-            instruments=[name for names in instruments for name in names] if instruments else None,
-            folds=np.repeat(np.arange(1, len(folds) + 1), [len(fold) for fold in folds]),
-            step=folds[-1].step,
-            notes=list(dict.fromkeys(note for fold in folds for note in fold.notes)),
         )
 
     def __len__(self) -> int:

@@ -78,11 +78,11 @@ impl ReturnSpan {
 }
 
 /// The sums of the two halves of the bars.
-type Halves = [PairSums; 2];
+pub(super) type Halves = [PairSums; 2];
 
 /// Correlation of the half in which it is nearer to 0: a single jump beside a single value shows in
 /// one half alone. `None` in fewer than `count_min` bars.
-fn correlation(halves: &Halves, count_min: usize) -> Option<f64> {
+pub(super) fn correlation(halves: &Halves, count_min: usize) -> Option<f64> {
     let count: usize = halves.iter().map(|sums| sums.count as usize).sum();
     let [first, second] = [halves[0].correlation()?, halves[1].correlation()?];
     let nearer = if first.abs() < second.abs() { first } else { second };

@@ -4,6 +4,7 @@
 //! ```text
 //! value   of the target at bar t
 //! return  ln(close[t + H + 1 + h] / close[t + H + 1]), H the horizon, h about H/4, H, 4 H bars
+//! usual   correlation of ln(close[t + H] / close[t]) with that return: prices may come back
 //! ```
 //!
 //! The close at t + H is in no return: it decides targets, and one that was a bid correlates with
@@ -14,15 +15,17 @@ use std::fmt;
 use crate::bar_source::{BarSource, pieces_of};
 use crate::bars::Bars;
 use crate::error::Result;
-use crate::series::pair_sums::PairSums;
+use crate::series::foresight::{Halves, correlation};
 use crate::series::spec::SeriesSpec;
 
-/// Fewest bars with a target, in multiples of the bars of a return or of the horizon, the more of
-/// both: so many overlap.
-const BARS_MIN: usize = 500;
-/// Least correlation that no target has which the bars of its horizon decide. Of [`BARS_MIN`], the
-/// correlation of independent numbers deviates from zero by 0.05.
-const IMPLAUSIBLE: f64 = 0.25;
+/// Least correlation, beyond the usual one, that no target has which the bars of its horizon
+/// decide.
+const IMPLAUSIBLE: f64 = 0.1;
+/// The same in standard errors of a correlation. Bars whose horizons or returns overlap count once.
+const STANDARD_ERRORS: f64 = 6.0;
+/// Fewest bars, in multiples of those of a return or of the horizon, the more of both: of fewer,
+/// [`STANDARD_ERRORS`] are above 1.
+const BARS_MIN: usize = 36;
 
 /// A target that seems to be decided after its horizon.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +37,8 @@ pub struct LateTarget {
     pub horizon: usize,
     /// Number of bars of the return, which begins a bar after the horizon.
     pub bars_after: usize,
-    /// Pearson's correlation with that return.
+    /// Pearson's correlation with that return: of the first half of the bars, or of the second if
+    /// it is nearer to 0.
     pub correlation: f64,
 }
 
@@ -62,10 +66,11 @@ pub fn late_targets(bars: &dyn BarSource, spec: &SeriesSpec) -> Result<Vec<LateT
     }
     let first_column = spec.first_target_column();
     let lengths = [(horizon / 4).max(1), horizon, horizon.saturating_mul(4)];
-    let is_enough = |length: usize, bars: usize| bars / BARS_MIN >= length.max(horizon);
-    let lengths: Vec<usize> = lengths.into_iter().filter(|&length| is_enough(length, bars.len())).collect();
+    let is_enough = |length: &usize| bars.len() / BARS_MIN >= horizon.max(*length);
+    let lengths: Vec<usize> = lengths.into_iter().filter(is_enough).collect();
     let Some(longest) = lengths.last() else { return Ok(Vec::new()) };
-    let mut sums = vec![vec![PairSums::default(); lengths.len()]; targets];
+    // Of the targets, and last of the horizon's own return.
+    let mut sums = vec![vec![Halves::default(); lengths.len()]; targets + 1];
     let mut piece = Bars::with_capacity(bars.timeframe(), 0);
     for range in pieces_of(0..bars.len()) {
         let own = range.len();
@@ -74,23 +79,35 @@ pub fn late_targets(bars: &dyn BarSource, spec: &SeriesSpec) -> Result<Vec<LateT
             for t in 0..own.min(piece.len().saturating_sub(horizon + 1 + length)) {
                 let after = t + horizon + 1;
                 let later = (piece.close[after + length] / piece.close[after]).ln();
-                for (column, sums) in piece.columns[first_column..].iter().zip(&mut sums) {
-                    if column[t].is_finite() {
-                        sums[k].add(column[t], later);
+                let within = (piece.close[t + horizon] / piece.close[t]).ln();
+                let half = usize::from(2 * (range.start + t) >= bars.len());
+                let columns = piece.columns[first_column..].iter().take(targets);
+                for (value, sums) in columns.map(|column| column[t]).chain([within]).zip(&mut sums) {
+                    if value.is_finite() {
+                        sums[k][half].add(value, later);
                     }
                 }
             }
         }
     }
+    let own_returns = sums.pop().expect("the horizon's own return comes last");
     let found = sums.iter().enumerate().filter_map(|(target, sums)| {
-        let all = lengths.iter().zip(sums).filter_map(|(&bars_after, sums)| {
-            let correlation = sums.correlation().filter(|_| is_enough(bars_after, sums.count as usize))?;
-            Some(LateTarget { target, horizon, bars_after, correlation })
-        });
-        let highest = all.max_by(|one, other| one.correlation.abs().total_cmp(&other.correlation.abs()));
-        highest.filter(|highest| highest.correlation.abs() >= IMPLAUSIBLE)
+        let all =
+            lengths.iter().zip(sums.iter().zip(&own_returns)).filter_map(|(&bars_after, (halves, own_return))| {
+                let correlation = correlation(halves, 1)?;
+                let count: f64 = halves.iter().map(|sums| sums.count).sum();
+                let chance = STANDARD_ERRORS / (count / bars_after.max(horizon) as f64).sqrt();
+                let is_late = correlation.abs() >= IMPLAUSIBLE.max(chance) + mean_correlation(own_return).abs();
+                is_late.then_some(LateTarget { target, horizon, bars_after, correlation })
+            });
+        all.max_by(|one, other| one.correlation.abs().total_cmp(&other.correlation.abs()))
     });
     Ok(found.collect())
+}
+
+/// Mean of the correlations of the halves; 0 where nothing varies.
+fn mean_correlation(halves: &Halves) -> f64 {
+    halves.iter().map(|sums| sums.correlation().unwrap_or(0.0)).sum::<f64>() / 2.0
 }
 
 #[cfg(test)]
@@ -102,10 +119,10 @@ mod tests {
 
     const HORIZON: usize = 12;
 
-    /// A random walk of 40,000 bars whose prices jump between bid and ask.
-    fn prices() -> Vec<f64> {
+    /// A random walk of `count` bars whose prices jump between bid and ask.
+    fn prices(count: usize) -> Vec<f64> {
         let (mut state, mut level, mut close) = (9_u64, 0.0_f64, Vec::new());
-        for _ in 0..40_000 {
+        for _ in 0..count {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             level += 1e-4 * ((state >> 40) as f64 / (1 << 23) as f64 - 1.0);
             close.push((level + if state & (1 << 39) == 0 { 5e-5 } else { -5e-5 }).exp());
@@ -113,12 +130,15 @@ mod tests {
         close
     }
 
-    /// The late ones of targets that `target` gives of all closes and a place.
+    /// The late ones of targets that `target` gives of all closes and a place, in 40,000 bars.
     fn late(target: impl Fn(&[f64], usize) -> f64, horizon: usize) -> Vec<LateTarget> {
-        let close = prices();
+        late_among(&prices(40_000), target, horizon)
+    }
+
+    fn late_among(close: &[f64], target: impl Fn(&[f64], usize) -> f64, horizon: usize) -> Vec<LateTarget> {
         let mut bars = Bars::with_capacity(Timeframe::M1, 0);
         for t in 0..close.len() {
-            let target = if t < 50 || t + 50 > close.len() { f64::NAN } else { target(&close, t) };
+            let target = if t < 50 || t + 50 > close.len() { f64::NAN } else { target(close, t) };
             bars.push(Bar { open_time: t as i64, close: close[t], columns: [target].into(), ..Bar::default() });
         }
         let targets = ColumnTargets { names: vec!["label".to_owned()], label_end: None, origin: TargetOrigin::Files };
@@ -137,6 +157,33 @@ mod tests {
         assert_eq!(late(|close, t| close[t] - close[t + 3], 1).len(), 1);
     }
 
+    /// A target of `shift(-5)` at a horizon of 3 had a correlation of 0.40, and no warning.
+    #[test]
+    fn a_few_bars_too_late_and_few_bars_are_found() {
+        assert_eq!(late(|close, t| close[t + 15] / close[t], HORIZON).len(), 1);
+        let ahead = |close: &[f64], t: usize| close[t + 5] / close[t];
+        assert_eq!(late_among(&prices(1100), ahead, 3).len(), 1);
+        assert_eq!(late_among(&prices(300), ahead, 3).len(), 0, "chance gives as much");
+    }
+
+    /// Where prices come back, the return of a horizon correlates with those after it.
+    #[test]
+    fn prices_that_come_back_are_no_late_target() {
+        let walk: Vec<f64> = prices(40_000).windows(2).map(|pair| (pair[1] / pair[0]).ln()).collect();
+        let coming_back = |kept: f64| -> Vec<f64> {
+            let mut level = 0.0_f64;
+            let next = |step: &f64| {
+                level = kept * level + step;
+                level.exp()
+            };
+            walk.iter().map(next).collect()
+        };
+        let own = |close: &[f64], t: usize| close[t + HORIZON] / close[t];
+        assert_eq!(late_among(&coming_back(0.9), own, HORIZON), []);
+        assert_eq!(late_among(&coming_back(0.97), own, HORIZON), []);
+        assert_eq!(late_among(&coming_back(0.97), |close, t| close[t + 36] / close[t], HORIZON).len(), 1);
+    }
+
     #[test]
     fn targets_that_their_horizon_decides_are_plausible() {
         for horizon in [1, HORIZON, 36] {
@@ -146,6 +193,6 @@ mod tests {
             assert_eq!(late(best, horizon), []);
             assert_eq!(late(|_, t| t as f64, horizon), []);
         }
-        assert_eq!(late(|close, t| close[t + 49] / close[t], 100), [], "40,000 bars are too few");
+        assert_eq!(late(|close, t| close[t + 49] / close[t], 100), []);
     }
 }

@@ -74,6 +74,11 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     assert_eq!(all.lines().count() as u64, 1 + samples);
     assert_eq!(some.lines().skip(1).collect::<Vec<_>>(), all.lines().skip(41).take(5).collect::<Vec<_>>());
     assert!(some.lines().nth(1).unwrap().contains(",A01,"), "{some}");
+    // Days before the first graph have no prediction. Their targets were blank too.
+    let days: Vec<Vec<&str>> = all.lines().map(|line| line.split(',').collect()).collect();
+    let place = |name: &str| days[0].iter().position(|column| *column == name).unwrap();
+    let outside: Vec<_> = days[1..].iter().filter(|row| row[place("h1")] == "NaN").collect();
+    assert!(!outside.is_empty() && outside.iter().all(|row| row[place("target2")] != "NaN"), "{outside:?}");
 }
 
 /// `eval` of an LSTM alone over shares had no IC, so that nothing told if its graph helps.

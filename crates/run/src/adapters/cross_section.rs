@@ -372,8 +372,7 @@ mod tests {
     use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, build_cached, unwatched};
 
     use super::*;
-
-    const DAY_NS: i64 = 86_400_000_000_000;
+    use crate::text::DAY_NS;
 
     /// Graphs as they are given.
     struct Given {

@@ -17,7 +17,7 @@ use super::overlaps::ReckonedSpans;
 use super::spans::{SampleSpans, UNKNOWN_END, reckoned_horizon};
 use crate::config::{Config, data};
 use crate::error::{Error, Result};
-use crate::text::utc;
+use crate::text::{DAY_NS, utc};
 
 /// The folds that training walks forward through, if it does.
 pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
@@ -193,7 +193,7 @@ impl Division {
         let longest_ns = known.map(|(time, reach)| time - reach).max().unwrap_or(0);
         error.context(format!(
             "data.purge is auto, and samples reach back up to {:.1} days (their windows, and what features of the windows' first bars look back at)",
-            longest_ns as f64 / DAY_NS
+            longest_ns as f64 / DAY_NS as f64
         ))
     }
 }
@@ -275,8 +275,6 @@ pub(crate) fn remarks_on_purge(source: &Source, config: &Config, split: &Split) 
     };
     Ok(PurgeRemarks { notes, ..PurgeRemarks::default() })
 }
-
-const DAY_NS: f64 = 86_400e9;
 
 /// A scaler that was fitted on bars of the validation or test span carries knowledge of them into
 /// training.

@@ -8,14 +8,19 @@ use serde_json::{Map, Value, json};
 
 use super::run_status::{READINGS, RunStatus};
 use crate::error::{Context as _, Result};
+use crate::evaluate::folds::FoldPlan;
 use crate::run_folder::{LogFollower, LogUpdate, RunFolder};
-use crate::text::number::{grouped, seconds, significant};
+use crate::text::number::{grouped, significant};
 
 /// A run and its status.
 pub struct MonitoredRun {
     root: RunFolder,
+    /// Number of folds of a run of several.
+    folds: Option<usize>,
     /// The run itself, or its last fold.
     run: RunFolder,
+    /// Number of the fold, from 1; 0 for the run itself.
+    fold: usize,
     name: String,
     follower: LogFollower,
     /// Status by the last refresh.
@@ -29,10 +34,17 @@ impl MonitoredRun {
     /// A usage failure where there is none.
     pub fn open(root: &Path) -> Result<Self> {
         let root = RunFolder::open(root)?;
+        let plan = root.config(&[]).and_then(|config| FoldPlan::from_config(&config));
         let run = root.clone();
-        let follower = LogFollower::new(run.metrics_file());
-        let mut monitored =
-            MonitoredRun { name: run.root().display().to_string(), root, run, follower, status: RunStatus::default() };
+        let mut monitored = MonitoredRun {
+            name: run.root().display().to_string(),
+            follower: LogFollower::new(run.metrics_file()),
+            root,
+            folds: plan.ok().flatten().map(|plan| plan.folds),
+            run,
+            fold: 0,
+            status: RunStatus::default(),
+        };
         monitored.refresh()?;
         Ok(monitored)
     }
@@ -69,8 +81,9 @@ impl MonitoredRun {
 
     /// Goes on to the last fold that has begun.
     fn find_fold(&mut self) {
-        let folds = (0..).map(|n| self.root.fold(n)).take_while(RunFolder::has_begun);
-        let Some(last) = folds.last().filter(|fold| fold.root() != self.run.root()) else { return };
+        let folds = (1..).map(|n| (n, self.root.fold(n - 1))).take_while(|(_, fold)| fold.has_begun());
+        let Some((number, last)) = folds.last().filter(|(number, _)| *number != self.fold) else { return };
+        self.fold = number;
         self.name = last.root().display().to_string();
         self.follower = LogFollower::new(last.metrics_file());
         self.run = last;
@@ -82,7 +95,9 @@ impl MonitoredRun {
     fn see_files(&mut self) {
         let written = self.follower.written;
         let evaluated = fs::metadata(self.run.evaluation_file()).and_then(|found| found.modified()).ok();
-        self.status.has_ended = evaluated.is_some() && evaluated >= written;
+        self.status.fold = self.folds.filter(|_| self.fold > 0).map(|folds| (self.fold, folds));
+        let is_last = self.status.fold.is_none_or(|(number, folds)| number == folds);
+        self.status.has_ended = is_last && evaluated.is_some() && evaluated >= written;
         self.status.silence = written.and_then(|written| SystemTime::now().duration_since(written).ok());
     }
 
@@ -91,12 +106,7 @@ impl MonitoredRun {
         let Some(step) = self.status.get("step") else { return format!("{}: no step yet", self.name) };
         let steps = self.status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
         let loss = self.status.get("loss").map_or("-".to_owned(), |loss| significant(loss, 5));
-        let left = match self.status.get("time_left_seconds") {
-            _ if self.status.has_ended => "ended".to_owned(),
-            _ if self.status.is_stalled() => "no longer running, or stalled".to_owned(),
-            Some(left_s) => format!("{} left", seconds(left_s)),
-            None => "time left unknown".to_owned(),
-        };
+        let left = self.status.remaining();
         format!("{}: step {}{steps}, loss {loss}, {left}", self.name, grouped(step as u64))
     }
 
@@ -171,13 +181,21 @@ mod tests {
     #[test]
     fn a_walk_forward_run_is_shown_by_its_last_fold() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("config.yaml"), "").unwrap();
+        fs::write(folder.path().join("config.yaml"), "data:\n  walk_forward: 3\n").unwrap();
         let mut monitored = MonitoredRun::open(folder.path()).unwrap();
-        for (fold, loss) in [("fold-1", 3.0), ("fold-2", 4.0)] {
+        assert_eq!(monitored.to_json()["folds"], Value::Null);
+        for (number, fold, loss) in [(1, "fold-1", 3.0), (2, "fold-2", 4.0), (3, "fold-3", 5.0)] {
             write(&folder.path().join(fold), &[step(1, loss)]);
             monitored.refresh().unwrap();
             assert!(monitored.name().ends_with(fold), "{}", monitored.name());
             assert_eq!((monitored.status.get("loss"), monitored.status.losses.len()), (Some(loss), 1));
+            assert_eq!(monitored.status.fold, Some((number, 3)));
+            assert!(monitored.sentence().ends_with(" left of the fold"), "{}", monitored.sentence());
+            // The run had ended after each of its folds.
+            fs::write(folder.path().join(fold).join("evaluation.json"), "{}").unwrap();
+            monitored.refresh().unwrap();
+            let json = monitored.to_json();
+            assert_eq!((&json["fold"], &json["finished"]), (&json!(number as f64), &json!(f64::from(number == 3))));
         }
     }
 }

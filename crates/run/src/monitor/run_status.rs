@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::warning;
 use crate::gpu::GpuSample;
-use crate::text::number::percent;
+use crate::text::number::{percent, seconds};
 
 /// Steps over which speed and shares of time are averaged.
 const RECENT_STEPS: usize = 50;
@@ -20,7 +20,9 @@ const WARNINGS_MAX: usize = 20;
 /// Status of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunStatus {
-    /// True if it was evaluated after its last step.
+    /// Number of the fold that is shown, from 1, and the number of folds, of a run of several.
+    pub fold: Option<(usize, usize)>,
+    /// True if it was evaluated after its last step, and no fold follows.
     pub has_ended: bool,
     /// Time since the last line of its log was written.
     pub silence: Option<Duration>,
@@ -72,7 +74,11 @@ const fn reading(key: &'static str, about: &'static str, value: fn(&RunStatus) -
 }
 
 /// All of them.
-pub const READINGS: [Reading; 27] = [
+pub const READINGS: [Reading; 29] = [
+    reading("fold", "Fold of the numbers, from 1, of a run of several.", |status| {
+        status.fold.map(|fold| fold.0 as f64)
+    }),
+    reading("folds", "Folds of the run, of several.", |status| status.fold.map(|fold| fold.1 as f64)),
     reading("step", "Optimizer steps done.", |status| status.last_step("step")),
     reading("steps", "Optimizer steps at which training ends.", |status| status.steps),
     reading("epoch", "Epoch of the last step, from 0.", |status| status.last_step("epoch")),
@@ -197,13 +203,13 @@ impl RunStatus {
     }
 
     /// True if a run has not ended and its log is five minutes old: it was killed, or hangs.
-    pub fn is_stalled(&self) -> bool {
+    fn is_stalled(&self) -> bool {
         !self.has_ended && self.silence.is_some_and(|silence| silence > SILENCE_MAX)
     }
 
     /// Time of the remaining steps at the pace of the last ones, with pauses as often as before.
     /// `None` for a stalled run.
-    pub fn time_left_s(&self) -> Option<f64> {
+    fn time_left_s(&self) -> Option<f64> {
         if self.has_ended {
             return Some(0.0);
         }
@@ -214,6 +220,18 @@ impl RunStatus {
         let step_s =
             self.whole_s()? / self.recent.len() as f64 + self.between_steps_s / self.losses.len().max(1) as f64;
         Some((self.steps? - done).max(0.0) * step_s)
+    }
+
+    /// The time left, or that the run has ended or no longer runs.
+    pub fn remaining(&self) -> String {
+        match self.get("time_left_seconds") {
+            _ if self.has_ended => "ended".to_owned(),
+            // A run that was killed says nothing of it.
+            _ if self.is_stalled() => "no longer running, or stalled".to_owned(),
+            Some(left_s) if self.fold.is_some() => format!("{} left of the fold", seconds(left_s)),
+            Some(left_s) => format!("{} left", seconds(left_s)),
+            None => "time left unknown".to_owned(),
+        }
     }
 
     fn free_bytes(&self) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! Predictions of a trained model: for samples, or for bars as they come.
 
 pub(crate) mod bar_stream;
+mod folds;
 mod follow;
 mod forecast_lines;
 mod latest;
@@ -10,9 +11,10 @@ mod stream_progress;
 mod streaming_model;
 mod tail;
 
+pub use folds::predict;
 pub use follow::{LineOutput, follow};
 pub use forecast_lines::LineForm;
-pub use output_file::{fold_runs, predict_to_file};
-pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice, predict};
+pub use output_file::predict_to_file;
+pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice};
 pub use streaming_model::{FollowRequest, History};
 pub use tail::{AtEnd, BarSource};

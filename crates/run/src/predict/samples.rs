@@ -98,7 +98,7 @@ impl PredictRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Predicted {
-    /// The samples, or graphs, in ascending order.
+    /// The samples, or graphs, in ascending order; those of each fold, where there are several.
     pub samples: SampleRanges,
     /// `[n, K]`. It is the quantile nearest to the median, or the most probable class, if there are
     /// several. NaN for a sample that is in no graph.
@@ -117,10 +117,15 @@ pub struct Predicted {
     pub sample_times: Option<Vec<i64>>,
     /// Instruments of the samples, where the data have several.
     pub instruments: Option<InstrumentsOfSamples>,
-    /// Step of the checkpoint.
+    /// `[n]` fold whose model predicted each sample, from 1, where there are several.
+    pub folds: Option<Vec<i32>>,
+    /// Step of the checkpoint; of several folds, of the last one's.
     pub step: u64,
-    /// Notes on the computation.
+    /// Notes on the computation, each once.
     pub notes: Vec<String>,
+    /// Singular of what is predicted for a row.
+    pub(super) target: &'static str,
+    pub(super) device: String,
 }
 
 /// Instruments of predicted samples.
@@ -132,38 +137,27 @@ pub struct InstrumentsOfSamples {
     pub name_indices: Vec<i32>,
 }
 
-/// Predicts samples.
-///
-/// # Errors
-/// A usage error for samples that the data do not have, a data error for data that are not as in
-/// training.
-pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
-    let (mut trained, _latest) = request.open(host)?;
-    predict_with(&mut trained, request, host)
-}
-
 /// Predicts samples by an open model.
 pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
     let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
     let seen = seen_in_training(trained, request)?;
     trained.notes.extend(seen);
-    let readout = trained.predictor.model().config().readout;
-    let rows = Rows::new(&trained.data, readout);
+    let rows = Rows::new(&trained.data, trained.predictor.model().config().readout);
     let chosen = chosen_rows(request, &trained.data, &trained.config, &rows)?;
     let are_units = matches!(rows, Rows::Units { .. });
     let doubt = if are_units { trained.doubt_times(&chosen, "predictions")? } else { None };
     trained.notes.extend(doubt);
-    let Trained { data, predictor, .. } = trained;
-    let rows = Rows::new(data, readout);
+    let (data, predictor) = (&trained.data, &mut trained.predictor);
     let (places, count) = (Places::new(&chosen), chosen.len());
     let horizons = data.samples().shape().outputs;
-    // What is in no graph stays unknown.
+    // The prediction of what is in no graph stays unknown.
     let outputs = predictor.model().outputs();
     let mut predicted = vec![f32::NAN; count * outputs];
     let mut targets = vec![f32::NAN; count * horizons];
     let unit = format!("{}s", rows.noun());
     let mut follow = host.follow(Work { label: "predict", total: count as u64, unit: &unit });
     let (indices, mut done) = (rows.units(&chosen, &places), 0);
+    let mut is_predicted = vec![false; count];
     predictor.predict_beside_targets(
         Selection { samples: data.samples(), indices: &indices },
         |rows, batch, truth| {
@@ -171,6 +165,7 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
                 let Some(place) = places.find(*row) else { continue };
                 predicted[place * outputs..][..outputs].copy_from_slice(own);
                 targets[place * horizons..][..horizons].copy_from_slice(truth);
+                is_predicted[place] = true;
                 done += 1;
             }
             match follow(done) {
@@ -180,6 +175,15 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
         },
     )?;
     drop(follow);
+    let in_no_graph: Vec<usize> = (0..count).filter(|&place| !is_predicted[place]).collect();
+    if !in_no_graph.is_empty() {
+        let samples: Vec<usize> = in_no_graph.iter().map(|&place| chosen.sample_at(place)).collect();
+        let mut known = vec![f32::NAN; samples.len() * horizons];
+        data.samples().read_targets(&samples, &mut known)?;
+        for (place, truth) in in_no_graph.iter().zip(known.chunks_exact(horizons)) {
+            targets[place * horizons..][..horizons].copy_from_slice(truth);
+        }
+    }
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
     let source_instruments = |source: &Source| {
@@ -195,8 +199,11 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
         targets,
         sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
         instruments: source.and_then(source_instruments),
+        folds: None,
         step: trained.step,
         notes: trained.notes.clone(),
+        target: UnitNames::for_data(data).with(loss).target,
+        device: trained.predictor.device().to_string(),
         samples: chosen,
     })
 }

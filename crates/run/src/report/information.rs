@@ -116,12 +116,13 @@ mod tests {
     use megabatch_trainer::InformationCoefficients;
 
     use super::*;
+    use crate::text::DAY_NS;
 
     fn evaluation(times: bool) -> Evaluation {
         let mut evaluation = Evaluation::with_one_horizon([("model", 1.0)]);
         evaluation.graphs = (0..30)
             .map(|graph| GraphCorrelations {
-                time_ns: times.then_some(graph as i64 * 86_400_000_000_000),
+                time_ns: times.then_some(graph as i64 * DAY_NS),
                 graph,
                 ic: vec![(graph != 3).then_some(0.25)],
                 rank_ic: vec![Some(0.5)],

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 const SECOND_NS: i64 = 1_000_000_000;
+/// Nanoseconds in a day.
+pub(crate) const DAY_NS: i64 = 86_400 * SECOND_NS;
 
 /// The units, longest first.
 const UNITS: [(&str, i64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];

@@ -7,6 +7,7 @@ pub mod number;
 use std::path::Path;
 
 pub use byte_sizes::{ByteSize, bytes, with_readable_sizes};
+pub(crate) use duration::DAY_NS;
 pub use duration::Duration;
 pub(crate) use number::plural;
 

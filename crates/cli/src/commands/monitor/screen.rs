@@ -73,24 +73,19 @@ fn draw_head(name: &str, status: &RunStatus, area: Rect, buffer: &mut Buffer) {
 
 /// Progress of the run, in at most `width` characters if the least of it fits there.
 fn status_line(status: &RunStatus, width: usize) -> String {
-    let Some(step) = status.get("step") else { return "no step yet; q ends".to_owned() };
+    let fold = status.fold.map_or_else(String::new, |(number, folds)| format!("fold {number} of {folds}, "));
+    let Some(step) = status.get("step") else { return format!("{fold}no step yet; q ends") };
     let steps = status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = status.get("epoch").unwrap_or(0.0) as u64 + 1;
-    let left = match status.time_left_s() {
-        _ if status.has_ended => "ended".to_owned(),
-        // A run that was killed says nothing of it.
-        _ if status.is_stalled() => "no longer running, or stalled".to_owned(),
-        Some(left_s) => format!("{} left", seconds(left_s)),
-        None => "time left unknown".to_owned(),
-    };
+    let left = status.remaining();
     let silence = status.silence.filter(|_| !status.has_ended);
     let silence =
         silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
     let (step, epoch) = (format!("step {}", grouped(step as u64)), format!(", epoch {epoch}"));
     let by_length = [
-        format!("{step}{steps}{epoch}; {left}{silence}; q ends"),
-        format!("{step}{steps}{epoch}; {left}{silence}"),
-        format!("{step}{steps}; {left}{silence}"),
+        format!("{fold}{step}{steps}{epoch}; {left}{silence}; q ends"),
+        format!("{fold}{step}{steps}{epoch}; {left}{silence}"),
+        format!("{fold}{step}{steps}; {left}{silence}"),
         format!("{step}{steps}; {left}"),
     ];
     let fitting = by_length.iter().find(|text| text.chars().count() <= width);
@@ -158,13 +153,14 @@ fn numbers(status: &RunStatus) -> Vec<(&'static str, String)> {
         ("computing", format!("{} of the step", share("computing_ratio"))),
         ("data wait", format!("{} of the step", share("data_wait_ratio"))),
     ]);
-    if status.gpu.is_some() {
+    if let Some(gpu) = status.gpu {
         let power = number("gpu_power_watts", |power| format!("{} W", fixed(power, 0)));
         let heat = number("gpu_temperature_celsius", |celsius| format!("{} °C", fixed(celsius, 0)));
+        let whole = gpu.memory_total_bytes.map_or(String::new(), |total| format!(" of {}", bytes(total as usize)));
         numbers.extend([
             ("gpu busy", format!("{} of the time", share("gpu_busy_ratio"))),
             ("  power", format!("{power}, {heat}")),
-            ("  memory", size("gpu_memory_used_bytes")),
+            ("  memory", size("gpu_memory_used_bytes") + &whole),
         ]);
     }
     numbers.extend([
@@ -247,13 +243,21 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
+        status.fold = Some((2, 5));
+        let folded = shown(&status, 100, 30);
+        let head = "fold 2 of 5, step 3 of 10, epoch 1; 5.83 s left of the fold; silent 2.00 s; q ends";
+        assert!(folded.contains(head), "{folded}");
+        status.fold = None;
         assert!(!text.contains("loss scale"), "only fp16 has one:\n{text}");
         assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
         status.gpu = Some(gpu(43.0));
         let text = shown(&status, 100, 30);
-        for part in
-            ["gpu busy    43.0 % of the time", "  power     351 W, 61 °C", "  memory    3.00 GB", "free        600 MB"]
-        {
+        for part in [
+            "gpu busy    43.0 % of the time",
+            "  power     351 W, 61 °C",
+            "  memory    3.00 GB of 80.0 GB",
+            "free        600 MB",
+        ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
         let mut line = step(4, 1.0);

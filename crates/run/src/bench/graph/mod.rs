@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::command_report::CommandReport;
 use crate::error::Result;
+use crate::text::DAY_NS;
 use crate::usage::peak_rss_bytes;
 use model::{Model, Size};
 use topology::{Asked, Cached, InMemory, Rebuilt, Topology};
@@ -113,7 +114,7 @@ struct Loop {
 fn measure(options: &GraphOptions) -> Result<Measured> {
     let days = options.window + options.graphs;
     let names: Vec<String> = (0..options.nodes).map(|node| format!("N{node:05}")).collect();
-    let times: Vec<i64> = (0..days as i64).map(|day| day * 86_400_000_000_000).collect();
+    let times: Vec<i64> = (0..days as i64).map(|day| day * DAY_NS).collect();
     let values: Vec<f64> = noise(options.nodes * days).into_iter().map(f64::from).collect();
     let panel = Panel::new(&names, &times, &times, &values)?;
     let correlation = Correlation {

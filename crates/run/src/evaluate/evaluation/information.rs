@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use megabatch_trainer::{InformationCoefficients, Metrics};
 
 use super::Evaluation;
-
-const DAY_NS: i64 = 86_400_000_000_000;
+use crate::text::DAY_NS;
 
 /// Correlations of a contender at one horizon.
 struct Coefficients {
