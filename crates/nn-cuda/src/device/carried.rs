@@ -14,7 +14,7 @@ use megabatch_amp::ops::DeviceScaler;
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::memory::BOTH;
+use megabatch_nn::memory::StepPhase;
 use megabatch_nn::model::TensorSet;
 
 use super::bars::Bars;
@@ -59,7 +59,12 @@ impl Carried {
         for (k, &[slots, places]) in batch.carried.iter().enumerate() {
             let name = estimate.model.shape().timeframes[k].name.clone();
             let sizes = CarriedSizes { hidden: config.hidden, layers: config.layers, slots, places };
-            estimate.put("carried", format!("states of {name}"), sizes.bytes(), BOTH);
+            estimate.put(
+                "carried",
+                format!("states of {name}"),
+                sizes.bytes(),
+                &[StepPhase::Forward, StepPhase::Optimizer],
+            );
             let brought = CarriedStates::upload_bytes(batch.windows[k], batch.bars[k]);
             estimate.put_mail(&format!("states that windows of {name} start from, and compute"), brought);
         }
