@@ -430,15 +430,15 @@ mod tests {
             (0, 0, 5.0, false),
             (0, 0, 0.0, false),
         ] {
-            let mut found = before.clone();
+            let (mut found, verdict) = (before.clone(), ([applied], [bad_chunk], [terms]));
             let mut arguments = [
                 Arg::from(carried.pending.as_slice()),
                 Arg::from(carried.pending_slots.as_slice()),
                 Arg::from(PLACES as u64),
                 Arg::from(state_len as u64),
-                Arg::from(&[applied][..]),
-                Arg::from(&[bad_chunk][..]),
-                Arg::from(&[terms][..]),
+                Arg::from(&verdict.0[..]),
+                Arg::from(&verdict.1[..]),
+                Arg::from(&verdict.2[..]),
                 Arg::from(&mut found[..]),
             ];
             HARNESS.run("commit_states", Launch::for_threads(PLACES * state_len), &mut arguments);

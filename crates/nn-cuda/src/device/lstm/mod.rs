@@ -289,7 +289,8 @@ impl<T: Operand> Lstms<T> {
         let Lstms { carried: Some(carried), starts_carried: true, layers, over_bars, over_states, .. } = self else {
             return Ok(());
         };
-        carried.note(if l == 0 { over_bars } else { over_states }, l, &layers[l].states)
+        let list = if l == 0 { over_bars } else { over_states };
+        carried.note(list, l, &layers[l].states)
     }
 
     /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top
