@@ -130,6 +130,11 @@ impl Carried {
         &mut self.states
     }
 
+    /// The bars whose states are carried, by timeframe, ascending.
+    pub fn rows(&self) -> Vec<Vec<usize>> {
+        self.timeframes.iter().map(|timeframe| timeframe.slots.iter().map(|slot| slot.row).collect()).collect()
+    }
+
     /// True if these are the states of the bars `rows`.
     pub fn is_of(&self, rows: &[Vec<usize>]) -> bool {
         let own = self.timeframes.iter().map(|timeframe| timeframe.slots.iter().map(|slot| slot.row));

@@ -70,6 +70,9 @@ pub struct LargestBatch {
     pub is_weighted: bool,
     /// For a model over graphs, whose samples are nodes.
     pub graphs: Option<LargestGraphs>,
+    /// Bars of each timeframe whose states are carried, and how many of them a step computes at
+    /// most; empty where no states are carried.
+    pub carried: Vec<[usize; 2]>,
 }
 
 /// Upper bound of batches of graphs.

@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 
+use std::mem::offset_of;
+
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{AsyncDownload, Buffer, Result, Scope, Staging};
 
@@ -291,6 +293,22 @@ impl DeviceScaler {
     /// Errors of [`Buffer::fetch`].
     pub fn fetch_report(&self) -> Result<PendingReport> {
         Ok(PendingReport { state: self.state.fetch()?, is_scaled: self.scaler.is_some() })
+    }
+
+    /// Addresses, for kernels on the device, of what became of the last step: a u32 that is 0 where
+    /// the weights were not updated, a u32 that is [`u32::MAX`] where all gradients were finite,
+    /// and the number of the loss terms, an f64. [`DeviceScaler::is_accepted`] has the rule.
+    pub fn verdict_addresses(&self) -> [u64; 3] {
+        let fields =
+            [offset_of!(DeviceState, applied), offset_of!(DeviceState, bad_chunk), offset_of!(DeviceState, terms)];
+        fields.map(|offset| self.state.address() + offset as u64)
+    }
+
+    /// True if nothing was wrong with the last step: the weights were updated or, where the loss
+    /// had no terms, there was nothing to learn. For a scaler on the CPU.
+    pub fn is_accepted(&self) -> bool {
+        let DeviceState { applied, bad_chunk, terms, .. } = self.state.as_slice()[0];
+        applied != 0 || (bad_chunk == NONE && terms == 0.0)
     }
 
     /// For the kernels.

@@ -260,6 +260,7 @@ mod tests {
             unscale_and_check(&mut tensors, ScaledGradients { gradients, losses }, &mut control).unwrap();
             let state = control.state.as_slice()[0];
             assert_eq!((state.applied == 1, state.clean_steps == 1), (applied, stands), "{losses:?}, {loss_max}");
+            assert_eq!(control.is_accepted(), stands, "{losses:?}, {loss_max}");
         }
     }
 

@@ -94,7 +94,7 @@ fn auto_leaves_a_gpu_aside_that_cannot_do_the_run() {
             "--set data.residency=streamed --set training.loss_on=every_step",
             "cuda:0 is not used: data.residency is streamed",
         ),
-        ("--set training.carry_state=true", "cuda:0 is not used: training.carry_state is true"),
+        ("--set training.profile=true", "cuda:0 is not used: training.profile is true"),
     ] {
         let plan = answer_with_driver(&stage, &format!("plan --data series.h5 {setting}"));
         assert_eq!(plan["gpu"], Value::Null, "{setting}: {plan}");
@@ -129,6 +129,13 @@ fn a_gpu_trains_the_whole_model() {
     let model =
         "--set model.layers=2 --set model.layer_norm=true --set model.pooling=attention --set model.fusion=attention";
     check_losses(&stage, model);
+}
+
+#[test]
+fn a_gpu_carries_states_as_the_processor_does() {
+    let stage = Stage::new();
+    stage.succeeds(SERIES);
+    check_losses(&stage, "--set model.layers=2 --set training.carry_state=true --set training.run_length=6");
 }
 
 #[test]
@@ -262,9 +269,9 @@ fn what_a_gpu_does_not_do_is_named() {
     for (options, expected_code, says) in [
         ("train --device cuda:1", 6, "the driver lists 1 devices"),
         (
-            "train --device cuda:0 --set training.carry_state=true",
+            "train --device cuda:0 --set training.profile=true",
             2,
-            "training.carry_state is true, which is not supported on a GPU yet; use `--device cpu`",
+            "training.profile is true, which is not supported on a GPU yet; use `--device cpu`",
         ),
         (
             "train --device cuda:0 --set training.loss_on=every_step --set model.pooling=attention",
@@ -272,9 +279,9 @@ fn what_a_gpu_does_not_do_is_named() {
             "training.loss_on is every_step, which is not supported on a GPU yet together with attention pooling; use",
         ),
         (
-            "plan --device cuda:0 --set training.carry_state=true",
+            "plan --device cuda:0 --set training.gradient_checkpointing=true",
             2,
-            "training.carry_state is true, which is not supported on a GPU yet; use `--device cpu`",
+            "training.gradient_checkpointing is true, which is not supported on a GPU yet; use `--device cpu`",
         ),
         (
             "train --device cuda:0 --set model.cell=gru",

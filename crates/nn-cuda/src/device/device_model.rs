@@ -4,6 +4,7 @@
 
 use std::fmt::Debug;
 
+use megabatch_amp::ops::DeviceScaler;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
@@ -36,6 +37,30 @@ pub(super) trait DeviceModel: Debug + Send {
     /// True if it keeps the edges of graphs.
     fn keeps_graphs(&self) -> bool {
         false
+    }
+
+    /// Carries the states at the bars `rows` of each timeframe from step to step, in the place of
+    /// those before, beginning with `states`; steps have up to `step_samples` samples. A model over
+    /// graphs carries none.
+    fn carry_states(
+        &mut self,
+        _scope: &Scope,
+        _rows: &[Vec<usize>],
+        _step_samples: usize,
+        _states: &TensorSet,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives the carried states to the host, where there are any. Waits for the device.
+    fn store_states(&self, _states: &mut TensorSet) -> Result<()> {
+        Ok(())
+    }
+
+    /// Puts in place the states that the step has computed, if the step that `control` judged was
+    /// accepted. Does not wait.
+    fn commit_states(&mut self, _control: &DeviceScaler) -> Result<()> {
+        Ok(())
     }
 
     /// Pads batches from now on to the size of `largest`, if `batch` takes less memory. True if so;

@@ -2,6 +2,7 @@
 
 //! Forward and backward of a batch, for operands of any precision.
 
+use megabatch_amp::ops::DeviceScaler;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
@@ -86,6 +87,24 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
 
     fn keeps_bars(&self) -> bool {
         self.lstms.keeps_bars()
+    }
+
+    fn carry_states(
+        &mut self,
+        scope: &Scope,
+        rows: &[Vec<usize>],
+        step_samples: usize,
+        states: &TensorSet,
+    ) -> Result<()> {
+        self.lstms.carry_states(scope, rows, step_samples, states)
+    }
+
+    fn store_states(&self, states: &mut TensorSet) -> Result<()> {
+        self.lstms.store_states(states)
+    }
+
+    fn commit_states(&mut self, control: &DeviceScaler) -> Result<()> {
+        self.lstms.commit_states(control)
     }
 
     fn pad_to_largest(&mut self, batch: &BatchView<'_>, position: usize, largest: &LargestBatch) -> Result<bool> {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! once a run    series or windows, edges of graphs,
-//!               weights, moments          ─► device
+//!               weights, moments, states  ─► device
 //! each batch    rows of bars, targets     ─► device
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
 //!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
@@ -13,11 +13,12 @@
 //!               the batches of the next step, as above
 //!               loss, norm, overflow      ◄─ device; the host waits for it, the device goes on
 //! where due     outputs of a validation   ◄─ device
-//!               weights, moments          ◄─ device, for checkpoints
+//!               weights, moments, states  ◄─ device, for checkpoints
 //! ```
 
 mod bars;
 mod bucketing;
+mod carried;
 mod cell;
 mod device_model;
 mod fusion;
@@ -217,6 +218,16 @@ impl Accelerator {
         self.device_model.keeps_graphs()
     }
 
+    /// Carries the states at the bars `rows` of each timeframe from step to step, in the place of
+    /// those before, beginning with `states`, a tensor `[rows, layers, 2, H]` a timeframe. Steps
+    /// have up to `step_samples` samples.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn carry_states(&mut self, rows: &[Vec<usize>], step_samples: usize, states: &TensorSet) -> Result<()> {
+        self.device_model.carry_states(&self.device.scope("gpu"), rows, step_samples, states)
+    }
+
     /// Takes weights and the optimizer's state from the host when the next step begins.
     pub fn mark_host_dirty(&mut self) {
         self.weights_location = WeightsLocation::Host;
@@ -313,12 +324,15 @@ impl Accelerator {
     }
 
     /// Ends a step: the device checks losses and gradients and, if all are finite, applies the
-    /// optimizer by `settings`. Does not wait.
+    /// optimizer by `settings`, and carries the states that the step computed. Does not wait.
     pub fn apply_gradients(&mut self, settings: &StepSettings) -> Result<()> {
         self.weights_location = WeightsLocation::Device;
         let Accelerator { device, device_model, resident, captures, .. } = self;
         resident.control.begin(settings)?;
-        captures.run(device, || resident.update(device_model.totals()))?;
+        captures.run(device, || {
+            resident.update(device_model.totals())?;
+            device_model.commit_states(&resident.control)
+        })?;
         self.report = Some(resident.control.fetch_report()?);
         Ok(())
     }
@@ -332,10 +346,12 @@ impl Accelerator {
         self.resident.read(self.report.take().expect("a step was finished"))
     }
 
-    /// Brings weights and the optimizer's state on the host up to date. Waits for the device.
-    pub fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
+    /// Brings weights and the optimizer's state on the host up to date, and the carried `states`
+    /// there, if it has any. Waits for the device.
+    pub fn sync_to_host(&mut self, host: &mut Host<'_>, states: Option<&mut TensorSet>) -> Result<()> {
         if self.weights_location == WeightsLocation::Device {
             self.resident.store(host)?;
+            states.map_or(Ok(()), |states| self.device_model.store_states(states))?;
             self.weights_location = WeightsLocation::Both;
         }
         Ok(())

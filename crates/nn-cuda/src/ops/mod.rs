@@ -13,6 +13,7 @@
 //! ```text
 //! forward    bars that the windows cover, rows padded         take_rows
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
+//!            states that windows start from, where carried    CarriedStates
 //!            states, gates of all steps and timeframes        recurrence; from bars:
 //!                                                             recurrence_of_rows
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
@@ -55,6 +56,7 @@ mod batch_upload;
 mod by_bar;
 mod bytes;
 mod capacity;
+mod carried_states;
 mod cell;
 mod column_sums;
 mod dropout;
@@ -99,6 +101,7 @@ pub use batch_upload::{BatchUploader, UploadBatch};
 pub use by_bar::sum_per_bar;
 pub use bytes::{DeviceInt8Matrix, DeviceInt8Rows, multiply_int8};
 pub(crate) use capacity::ensure_capacity;
+pub use carried_states::{CarriedSizes, CarriedStates, StateNote};
 pub use column_sums::add_column_sums;
 pub(crate) use column_sums::column_sum_partials_len;
 pub use dropout::{Dropped, MaskNumbers, drop_gradients, drop_outputs};
@@ -141,6 +144,7 @@ pub const SOURCES: &[&str] = &[
     "attention_backward",
     "by_bar",
     "bytes",
+    "carried_states",
     "cell",
     "column_sums",
     "deliver",

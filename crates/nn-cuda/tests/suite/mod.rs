@@ -2,6 +2,7 @@
 //! The CPU is right.
 
 mod bytes;
+mod carried;
 mod inter_layer;
 mod products;
 mod replay;
@@ -57,6 +58,11 @@ pub(crate) const CASES: &[Case] = &[
     ("vectors are joined for samples and taken apart with the CPU's bits", inter_layer::joins),
     ("attention pooling is the CPU's", inter_layer::pooling),
     ("fusion by attention is the CPU's", inter_layer::fusion),
+    ("carried states have the CPU's bits", |device| {
+        carried::states::<f32>(device)?;
+        carried::states::<f16>(device)?;
+        carried::states::<bf16>(device)
+    }),
 ];
 
 /// Cases for a GPU that has cuBLASLt.

@@ -40,6 +40,12 @@ pub(crate) const CASES: &[Case] = &[
         let config = Config { loss_on: LossOn::EveryStep, run_length: Some(16), ..run_config(Precision::Bf16) };
         same(device, &config, &series())
     }),
+    ("a run whose windows start from carried states is the CPU's", |device| {
+        let config = Config { carry_state: true, ..run_config(Precision::Bf16) };
+        same(device, &config, &series())?;
+        let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(16), ..config };
+        same(device, &dense, &series())
+    }),
     ("a run over graphs by GAT, with dropout everywhere, is the CPU's", |device| {
         same(device, &over_graphs(AttentionKind::Gat, Readout::Node), &market(SAMPLES))
     }),

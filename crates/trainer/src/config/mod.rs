@@ -320,11 +320,7 @@ impl Config {
         if self.loss_on == LossOn::EveryStep && self.model.pooling != Pooling::Last {
             return refuse_on_gpu("loss_on", &"every_step", "attention pooling");
         }
-        let unsupported = [
-            ("carry_state", self.carry_state),
-            ("gradient_checkpointing", self.gradient_checkpointing),
-            ("profile", self.profile),
-        ];
+        let unsupported = [("gradient_checkpointing", self.gradient_checkpointing), ("profile", self.profile)];
         unsupported
             .into_iter()
             .filter(|&(_, is_set)| is_set)

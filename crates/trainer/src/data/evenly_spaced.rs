@@ -54,6 +54,12 @@ impl Config {
         self.draw(part, self.validation_samples).samples
     }
 
+    /// The samples of `part` that a validation on a GPU takes: none where the CPU validates, in one
+    /// pass over each segment ([`Config::streams`]).
+    pub(crate) fn evaluated_on_gpu<'a>(&self, part: &'a SampleRanges) -> Cow<'a, SampleRanges> {
+        if self.streams() { Cow::Borrowed(SampleRanges::NONE) } else { self.evaluated(part) }
+    }
+
     /// At most `samples_max` samples, or graphs, of `part`, or all without a limit: evenly spaced
     /// runs of 64, among them the first and the last of `part`. If the model is evaluated in one
     /// pass over each segment ([`Config::streams`]), there are at most 16 runs, each of 64 or more

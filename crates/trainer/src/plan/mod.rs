@@ -10,7 +10,7 @@ mod tensors;
 mod tests;
 
 use megabatch_nn::loss::Loss;
-use megabatch_nn::memory::PlannedTensor;
+use megabatch_nn::memory::{LargestBatch, PlannedTensor};
 use megabatch_nn::model::{Model, Pooling, SampleShape};
 use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use serde::Serialize;
@@ -224,14 +224,17 @@ pub struct GpuFootprint {
 
 impl GpuFootprint {
     /// Parts of the tensors, in the order of a plan.
-    pub const PARTS: [&str; 7] = ["bars", "graphs", "parameters", "gradients", "optimizer", "activations", "batches"];
+    pub const PARTS: [&str; 8] =
+        ["bars", "graphs", "parameters", "gradients", "optimizer", "activations", "batches", "carried"];
 
     /// Footprint of training with `config` on the samples `train` of `samples`, validated on
     /// `validation`. Windows that every batch has in common are counted once. It is an upper bound:
     /// a batch may have more windows in common.
     ///
     /// # Errors
-    /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series.
+    /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series;
+    /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for carried state of samples that are
+    /// stored as windows.
     pub fn new(
         config: &Config,
         samples: &dyn Samples,
@@ -243,7 +246,8 @@ impl GpuFootprint {
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };
         check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
         let model = Model::new(samples.shape().clone(), config.model)?;
-        let batch = largest_batch(&config, samples, train, &config.evaluated(validation))?;
+        let batch = largest_batch(&config, samples, train, &config.evaluated_on_gpu(validation))?;
+        let batch = LargestBatch { carried: carried_bars(&config, samples, train)?, ..batch };
         Ok(GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) })
     }
 
@@ -256,4 +260,17 @@ impl GpuFootprint {
     pub fn part_bytes(&self, part: &str) -> usize {
         self.tensors.iter().filter(|tensor| tensor.part == part).map(|tensor| tensor.bytes).sum()
     }
+}
+
+/// Bars of each timeframe whose states a run on the samples `train` carries, and how many of them a
+/// step computes at most; empty where no states are carried.
+fn carried_bars(config: &Config, samples: &dyn Samples, train: &SampleRanges) -> Result<Vec<[usize; 2]>> {
+    if !config.carry_state {
+        return Ok(Vec::new());
+    }
+    let rows = SlicedSeries::new(samples)?.carried_rows(train)?;
+    let timeframes = rows.iter().zip(&samples.shape().timeframes);
+    let step_rows = timeframes
+        .map(|(rows, timeframe)| [rows.len(), rows.len().min(config.step_samples().saturating_mul(timeframe.steps))]);
+    Ok(step_rows.collect())
 }

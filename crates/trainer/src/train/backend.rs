@@ -9,7 +9,7 @@ use megabatch_nn::batch::{Grain, SeriesView};
 use megabatch_nn::graph::{EdgeForm, Graphs, SeenEdges};
 use megabatch_nn::model::{Model, TensorSet};
 use megabatch_nn_cpu::{Carried, Compute, Engine, Purpose};
-use megabatch_nn_cuda::Accelerator;
+use megabatch_nn_cuda::{Accelerator, Host};
 
 use super::on_cpu::CpuBackend;
 use super::on_gpu::{CudaBackend, GpuTimes};
@@ -79,6 +79,14 @@ impl Backend {
         }
     }
 
+    /// The CPU engine, and the states on the host that windows start from.
+    pub(super) fn engine_and_carried(&mut self) -> (&mut Engine, Option<&Carried>) {
+        match self {
+            Backend::Cpu(cpu) => (&mut cpu.engine, cpu.carried.as_ref()),
+            Backend::Cuda(cuda) => (&mut cuda.engine, cuda.carried.as_ref()),
+        }
+    }
+
     /// The memory of the GPU's steps, if it has any.
     pub(super) fn accelerator(&self) -> Option<&Accelerator> {
         match self {
@@ -94,25 +102,51 @@ impl Backend {
         }
     }
 
-    /// States that windows start from, once a run that carries them is known.
+    /// States on the host that windows start from, once a run that carries them is known. Those of
+    /// a GPU are newer until [`Backend::sync_to_host`].
     pub(super) fn carried(&self) -> Option<&Carried> {
         match self {
             Backend::Cpu(cpu) => cpu.carried.as_ref(),
-            Backend::Cuda(_) => None,
+            Backend::Cuda(cuda) => cuda.carried.as_ref(),
         }
     }
 
     pub(super) fn carried_mut(&mut self) -> Option<&mut Carried> {
         match self {
             Backend::Cpu(cpu) => cpu.carried.as_mut(),
-            Backend::Cuda(_) => None,
+            Backend::Cuda(cuda) => cuda.carried.as_mut(),
         }
     }
 
-    /// Replaces the carried states. A GPU carries none.
+    /// Replaces the carried states on the host.
     pub(super) fn set_carried(&mut self, carried: Option<Carried>) {
-        if let Backend::Cpu(cpu) = self {
-            cpu.carried = carried;
+        match self {
+            Backend::Cpu(cpu) => cpu.carried = carried,
+            Backend::Cuda(cuda) => cuda.carried = carried,
+        }
+    }
+
+    /// Has a GPU carry the states of the host, whose memory is taken where there is none.
+    pub(super) fn carry_states(&mut self, model: &Model, config: &Config) -> Result<()> {
+        match self {
+            Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(cuda) => cuda.carry_states(model, config),
+        }
+    }
+
+    /// Samples of a step whose states the host holds until the step is done; a GPU holds its own.
+    pub(super) fn held_step_samples(&self, config: &Config) -> usize {
+        match self {
+            Backend::Cpu(_) => config.step_samples(),
+            Backend::Cuda(_) => 0,
+        }
+    }
+
+    /// Brings `host` and the carried states there up to date, where they are changed on a GPU.
+    pub(super) fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
+        match self {
+            Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(cuda) => cuda.sync_to_host(host),
         }
     }
 

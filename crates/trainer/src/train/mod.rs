@@ -157,8 +157,8 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Trainer::new`]; [`Error::NotOnGpu`] for what is not computed on a GPU yet: last bars of
-    /// samples that stand alone, dense training with attention pooling, carried state, gradient
-    /// checkpointing, profiles.
+    /// samples that stand alone, dense training with attention pooling, gradient checkpointing,
+    /// profiles.
     ///
     /// # Panics
     /// If `gpu` is the CPU.
@@ -250,12 +250,9 @@ impl Trainer {
         Ok(())
     }
 
-    /// Brings weights and optimizer up to date, where they are changed on a GPU.
+    /// Brings weights, optimizer and carried states up to date, where they are changed on a GPU.
     fn sync_to_host(&mut self) -> Result<()> {
-        if let Some(accelerator) = self.backend.accelerator_mut() {
-            accelerator.sync_to_host(&mut self.optimizer.host(&mut self.parameters))?;
-        }
-        Ok(())
+        self.backend.sync_to_host(&mut self.optimizer.host(&mut self.parameters))
     }
 
     /// Writes the weights to a safetensors file, atomically. Its outputs are in the unit of the
@@ -364,6 +361,7 @@ impl Trainer {
         let resident = resident_series(run.samples);
         let kept = resident.as_ref().filter(|_| self.fallback.limits().keep_series);
         self.backend.keep_series(&self.model, &self.config, kept)?;
+        self.backend.carry_states(&self.model, &self.config)?;
         let scope = self.batch_scope();
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
@@ -433,7 +431,7 @@ impl Trainer {
         if !is_whole || takes_as_they_come || !matches!(self.backend, Backend::Cuda(_)) {
             return Ok(None);
         }
-        let validation = self.config.evaluated(run.validation);
+        let validation = self.config.evaluated_on_gpu(run.validation);
         largest_batch(&self.config, run.samples, run.train, &validation).map(Some)
     }
 

@@ -17,7 +17,7 @@ use megabatch_amp::{LossScaler, Overflow};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::EdgeForm;
 use megabatch_nn::model::Model;
-use megabatch_nn_cpu::{Engine, Totals};
+use megabatch_nn_cpu::{Carried, Engine, Totals};
 use megabatch_nn_cuda::{Accelerator, Host};
 
 use super::after::Due;
@@ -44,6 +44,9 @@ pub(super) struct CudaBackend {
     timer: GpuTimer,
     /// CPU engine, which evaluates, and finds numbers that are not finite.
     pub(super) engine: Engine,
+    /// States that windows start from, on the host, once a run that carries them is known. Steps
+    /// read and change those on the GPU.
+    pub(super) carried: Option<Carried>,
 }
 
 /// A step that is to be computed on a GPU.
@@ -73,7 +76,8 @@ impl StepHost<'_> {
 impl CudaBackend {
     /// Takes the memory of steps, but for that of batches.
     pub(super) fn new(gpu: &Device, model: &Model, config: &Config, engine: Engine) -> Result<Self> {
-        let mut backend = CudaBackend { gpu: gpu.clone(), accelerator: None, timer: GpuTimer::default(), engine };
+        let (gpu, timer) = (gpu.clone(), GpuTimer::default());
+        let mut backend = CudaBackend { gpu, accelerator: None, timer, engine, carried: None };
         backend.ensure_accelerator(model, config)?;
         Ok(backend)
     }
@@ -104,6 +108,19 @@ impl CudaBackend {
     pub(super) fn restart(&mut self, model: &Model, config: &Config) -> Result<()> {
         self.accelerator = None;
         self.ensure_accelerator(model, config).map(|_| ())
+    }
+
+    /// Has steps carry the states of the host from now on, in memory of the GPU's.
+    pub(super) fn carry_states(&mut self, model: &Model, config: &Config) -> Result<()> {
+        self.ensure_accelerator(model, config)?;
+        let (Some(accelerator), Some(carried)) = (&mut self.accelerator, &self.carried) else { return Ok(()) };
+        Ok(accelerator.carry_states(&carried.rows(), config.step_samples(), carried.states())?)
+    }
+
+    /// Brings `host` and the carried states there up to date.
+    pub(super) fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
+        let CudaBackend { accelerator: Some(accelerator), carried, .. } = self else { return Ok(()) };
+        Ok(accelerator.sync_to_host(host, carried.as_mut().map(Carried::states_mut))?)
     }
 
     /// A step: its plan, the sums over its batches, and the device's report of them, with weights
@@ -267,7 +284,7 @@ impl Trainer {
         };
         with_batches(source, batches, |feed| {
             self.sync_to_host()?;
-            let engine = self.backend.engine();
+            let (engine, carried) = self.backend.engine_and_carried();
             engine.load(&self.model, &self.parameters);
             let (model, parameters, is_scaled) = (&self.model, &self.parameters, self.scaler.is_some());
             let inputs = StepInputs { model, parameters, step, is_scaled };
@@ -277,7 +294,7 @@ impl Trainer {
                 if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
                     return Ok(Some(error.into()));
                 }
-                if let Some((tensor, index)) = locate_non_finite(engine, None, inputs, &batch, objective, None) {
+                if let Some((tensor, index)) = locate_non_finite(engine, carried, inputs, &batch, objective, None) {
                     return Ok(Some(not_finite(tensor, index)));
                 }
             }

@@ -99,7 +99,7 @@ impl Trainer {
             return Ok(None);
         }
         let rows = SlicedSeries::new(run.samples)?.carried_rows(run.train)?;
-        let step_samples = self.config.step_samples();
+        let step_samples = self.backend.held_step_samples(&self.config);
         Ok(Some(Carried::new(&self.device.scope("carried"), &self.model, &rows, step_samples)?))
     }
 

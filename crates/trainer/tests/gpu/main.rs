@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod ahead;
+mod carrying;
 mod dense;
 mod distributed;
 mod diverging;

@@ -11,6 +11,7 @@ use megabatch_trainer::{
     SeriesInMemory, Trainer,
 };
 
+use crate::carrying::carrying;
 use crate::dense::{in_runs, normed, with_gaps};
 use crate::in_file::InFile;
 use crate::keeping::wide;
@@ -20,7 +21,7 @@ use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kerne
 static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([50, 55, 59]));
 
 /// Parts of a plan that have a scope of their own on the GPU.
-const SCOPES: [&str; 3] = ["bars", "activations", "batches"];
+const SCOPES: [&str; 4] = ["bars", "activations", "batches", "carried"];
 
 /// The plan of a run, in all and by scope, and what the run took at its peak.
 fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [Vec<usize>; 2] {
@@ -148,7 +149,8 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
     // Two runs a batch, in an order that has some that share no bar; and one.
     let with_batches = |base: &Config| Config { batch_size: 12, max_steps: Some(12), ..in_runs(base, 6) };
     for layers in [1, 2] {
-        for base in [config(Precision::Fp32, layers), normed(Precision::Fp32, layers)] {
+        let plain = config(Precision::Fp32, layers);
+        for base in [carrying(&plain), plain, normed(Precision::Fp32, layers)] {
             let [planned, taken] = planned_and_taken(&gpu, &with_batches(&base), &one_after_another(5, 3));
             assert_eq!(planned, taken, "{SCOPES:?} and all with {layers} layers");
         }
@@ -157,6 +159,25 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
     let base = in_runs(&Config { batch_size: 40, max_steps: Some(2), ..config(Precision::Fp32, 2) }, 40);
     let [planned, taken] = planned_and_taken(&gpu, &base, &one_after_another(90, 30));
     assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
+}
+
+/// The states themselves take what was planned to the byte, in a step of several batches too.
+#[test]
+fn carried_states_take_what_was_planned() {
+    let (_driver, gpu) = with_kernels();
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        let accumulates = Config { accumulation_steps: 2, batch_size: 5, ..config(precision, 2) };
+        for base in [config(precision, 2), accumulates, whole(precision, 1), in_runs(&config(precision, 2), 5)] {
+            let base = Config { max_steps: Some(5), ..carrying(&base) };
+            for samples in [series(), with_gaps()] {
+                let [planned, taken] = planned_and_taken(&gpu, &base, &samples);
+                let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
+                assert!(is_enough, "{taken:?} of {planned:?} in batches of {}", base.batch_size);
+                assert_eq!((planned[0], planned[3]), (taken[0], taken[3]), "bars and states");
+                assert!(taken[3] > 0);
+            }
+        }
+    }
 }
 
 #[test]

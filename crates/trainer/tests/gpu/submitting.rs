@@ -7,6 +7,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Trainer};
 
+use crate::carrying::carrying;
 use crate::{bits, config, on_gpu, series, train, wave, whole, windows, with_kernels};
 
 /// Allocations of the device's pool after each step.
@@ -142,7 +143,9 @@ fn what_is_replayed_has_the_bits_of_what_is_submitted_as_it_is() {
         (&long(whole(Precision::Bf16, 1)), &windows()),
         // Shapes change from batch to batch.
         (&accumulates, &series()),
+        (&carrying(&accumulates), &series()),
         (&overflows, &windows()),
+        (&carrying(&overflows), &series()),
     ] {
         let launched = || driver.calls("cuGraphLaunch");
         let before = launched();

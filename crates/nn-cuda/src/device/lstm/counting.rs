@@ -6,6 +6,7 @@ use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD};
 
 use super::{LstmLayer, Lstms, all_are_read};
 use crate::device::bars::Bars;
+use crate::device::carried::Carried;
 use crate::device::cell::{Cells, Shared, inputs};
 use crate::device::inter_layer::InterLayer;
 use crate::device::memory_estimate::MemoryEstimate;
@@ -30,6 +31,7 @@ impl<T: Operand> Lstms<T> {
         estimate.put("activations", "what is read of windows", top_bytes, BOTH);
         Self::tally_all_layers(estimate);
         Self::tally_lists(estimate);
+        Carried::estimate(estimate);
     }
 
     /// The most vectors of each timeframe that samples read: one a window, or one for each step of

@@ -11,6 +11,7 @@ mod counting;
 mod reading;
 mod tuning;
 
+use megabatch_amp::ops::DeviceScaler;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, Runs, SeriesView};
@@ -19,6 +20,7 @@ use megabatch_nn::model::{Dropout, Model, TensorSet};
 
 use super::bars::Bars;
 use super::bucketing::BatchSizes;
+use super::carried::Carried;
 use super::cell::{Cells, Shared, Steps, inputs};
 use super::device_model::DropoutSeed;
 use super::inter_layer::InterLayer;
@@ -71,6 +73,10 @@ pub(super) struct Lstms<T: Operand> {
     schedules: Choices<ScheduleKey, RecurrenceSchedule>,
     /// Layout of the batch's windows, where nobody has measured it.
     unmeasured: Option<ScheduleKey>,
+    /// States carried from step to step, where they are.
+    carried: Option<Carried>,
+    /// True if the batch's windows start from carried states: those of a prediction do not.
+    starts_carried: bool,
 }
 
 /// One layer of all timeframes.
@@ -127,6 +133,8 @@ impl<T: Operand> Lstms<T> {
             shared: Shared::new(&activations, tuner)?,
             schedules: Choices::new(tuner),
             unmeasured: None,
+            carried: None,
+            starts_carried: false,
             top,
             reads: GatherIndex::empty(&batches)?,
             vectors: RowGranularity::OfWindows,
@@ -161,8 +169,36 @@ impl<T: Operand> Lstms<T> {
         self.bars.iter().all(Bars::are_kept)
     }
 
-    /// Makes ready for `parameters`.
+    /// Carries the states at the bars `rows` of each timeframe from now on, in the place of those
+    /// before, beginning with `states`; steps have up to `step_samples` samples. Memory is taken
+    /// below `scope`.
+    pub(super) fn carry_states(
+        &mut self,
+        scope: &Scope,
+        rows: &[Vec<usize>],
+        step_samples: usize,
+        states: &TensorSet,
+    ) -> Result<()> {
+        // Given back before the new memory is taken.
+        self.carried = None;
+        self.carried = Some(Carried::new(scope, &self.bars, self.layers.len(), rows, step_samples, states)?);
+        Ok(())
+    }
+
+    /// Gives the carried states to the host, where there are any. Waits for the device.
+    pub(super) fn store_states(&self, states: &mut TensorSet) -> Result<()> {
+        self.carried.as_ref().map_or(Ok(()), |carried| carried.store(states))
+    }
+
+    /// Puts in place the states that the step has computed, if the step that `control` judged was
+    /// accepted.
+    pub(super) fn commit_states(&mut self, control: &DeviceScaler) -> Result<()> {
+        self.carried.as_mut().map_or(Ok(()), |carried| carried.commit(control))
+    }
+
+    /// Makes ready for `parameters`, and for another step.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        self.carried.as_mut().map_or(Ok(()), Carried::discard)?;
         for LstmLayer { cells, recurrent, .. } in &mut self.layers {
             cells.load(parameters)?;
             recurrent.set(parameters)?;
@@ -203,13 +239,22 @@ impl<T: Operand> Lstms<T> {
         if learns {
             self.ensure_gradient_capacity()?;
         }
-        let Lstms { names, layers, bars, over_bars, over_states, reads, masks, .. } = self;
+        self.starts_carried = learns && self.carried.is_some();
+        if self.starts_carried
+            && let Some(carried) = &mut self.carried
+        {
+            carried.find(batch, &self.bars);
+        }
+        let Lstms { names, layers, bars, over_bars, over_states, reads, masks, carried, starts_carried, .. } = self;
         for (k, bars) in bars.iter_mut().enumerate() {
             bars.enqueue(batch, k, dropout.is_some(), upload)?;
         }
         if let Some(dropout) = dropout {
             let layer_masks = |l| names.iter().map(move |name| dropout.mask(name, l).into());
             upload.put(masks, &(0..layers.len() - 1).flat_map(layer_masks).collect::<Vec<_>>())?;
+        }
+        if *starts_carried && let Some(carried) = carried {
+            carried.enqueue(upload)?;
         }
         over_bars.enqueue(upload)?;
         over_states.enqueue(upload)?;
@@ -228,11 +273,24 @@ impl<T: Operand> Lstms<T> {
             let list = if l == 0 { &self.over_bars } else { &self.over_states };
             let LstmLayer { states, .. } = &mut self.layers[l];
             states.ensure_capacity(list)?;
-            states.start_from_zero(list)?;
+            match &self.carried {
+                Some(carried) if self.starts_carried => carried.start(list, l, states)?,
+                _ => states.start_from_zero(list)?,
+            }
             self.recur(l)?;
+            self.note_states(l)?;
             self.layer_forward(l, weights)?;
         }
         Ok(())
+    }
+
+    /// Notes the states of layer `l` that are to be carried, after its recurrence.
+    fn note_states(&mut self, l: usize) -> Result<()> {
+        let Lstms { carried: Some(carried), starts_carried: true, layers, over_bars, over_states, .. } = self else {
+            return Ok(());
+        };
+        let list = if l == 0 { over_bars } else { over_states };
+        carried.note(list, l, &layers[l].states)
     }
 
     /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top
