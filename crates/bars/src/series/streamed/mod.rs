@@ -12,6 +12,7 @@ mod columns;
 pub(crate) mod cursor;
 mod emit;
 mod fit;
+mod own_cursor;
 pub(crate) mod segment_index;
 mod times;
 
