@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_bars::{Adjustments, Recording, RowCount, RowError, ShareSplit, Universe};
+use megabatch_bars::{Adjustments, OwnBars, Recording, RowCount, RowError, ShareSplit, Universe};
 use serde_json::{Value, json};
 
 use crate::text::utc;
@@ -55,6 +55,7 @@ fn together(universe: &Universe) -> Vec<String> {
     if turned > 0 {
         lines.push(format!("  written newest first and turned round: {turned} files"));
     }
+    lines.extend(own_bars(recordings));
     lines.extend(adjusted(recordings));
     lines.extend(dropped(recordings));
     lines.extend(warnings(recordings));
@@ -76,6 +77,14 @@ fn clocks(recordings: &[Recording]) -> Option<String> {
     (clocks.len() > 1).then(|| {
         format!("  warning: the files have several clocks: {}; state the zone if they have one", clocks.join("; "))
     })
+}
+
+/// A line on bars of longer timeframes from files of their own.
+fn own_bars(recordings: &[Recording]) -> Option<String> {
+    let all = || recordings.iter().flat_map(|recording| &recording.summary.own);
+    let (same, used) = (all().map(|own| own.same).sum::<u64>(), all().map(OwnBars::used).sum::<u64>());
+    (all().count() > 0)
+        .then(|| format!("  own bars of longer timeframes: {same} of {used} equal the bars made of the shortest"))
 }
 
 fn adjusted(recordings: &[Recording]) -> Vec<String> {
