@@ -71,7 +71,7 @@ fn place(
             let bar = piece.without_columns(index);
             placing.closes.add_base(bar.open_time + base_ns, bar.close);
             binning.push(&bar, |bin| made.push(bin))?;
-            made.drain(..).try_for_each(|bin| placing.take(bin))?;
+            made.drain(..).try_for_each(|bin| placing.take(&bin))?;
         }
     }
     placing.finish(given.len() as u64)
@@ -91,7 +91,7 @@ struct Placing<'a> {
 
 impl Placing<'_> {
     /// Takes the next bar that base bars make.
-    fn take(&mut self, made: Bar) -> Result<()> {
+    fn take(&mut self, made: &Bar) -> Result<()> {
         while let Some(open_time) = self.given.peek_open_time()? {
             let is_before = open_time + self.timeframe.duration_ns() <= made.open_time;
             let start = if is_before { open_time } else { self.start(open_time)? };
@@ -100,7 +100,7 @@ impl Placing<'_> {
             }
             let own = self.given.next()?.expect("it was seen");
             if start == made.open_time {
-                return self.put(own, &made);
+                return self.put(own, made);
             }
         }
         self.account.made += 1;
