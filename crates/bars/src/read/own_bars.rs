@@ -61,6 +61,7 @@ fn place(
         has_volume: counts.without_volume < counts.all,
         has_spread: counts.with_spread > 0,
         account,
+        first_open_time: None,
         closes: Closes::default(),
         writer: SpoolWriter::unnamed(folder, timeframe, 0)?,
     };
@@ -69,6 +70,7 @@ fn place(
         base.read(range, &mut piece)?;
         for index in 0..piece.len() {
             let bar = piece.without_columns(index);
+            placing.first_open_time.get_or_insert(bar.open_time);
             placing.closes.add_base(bar.open_time + base_ns, bar.close);
             binning.push(&bar, |bin| made.push(bin))?;
             made.drain(..).try_for_each(|bin| placing.take(&bin))?;
@@ -85,6 +87,8 @@ struct Placing<'a> {
     has_volume: bool,
     has_spread: bool,
     account: &'a mut OwnBars,
+    /// When the first base bar of all opens.
+    first_open_time: Option<i64>,
     closes: Closes,
     writer: SpoolWriter,
 }
@@ -125,7 +129,9 @@ impl Placing<'_> {
 
     fn put(&mut self, own: Bar, made: &Bar) -> Result<()> {
         let [prices, others] = [&own, made].map(|bar| [bar.open, bar.high, bar.low, bar.close]);
-        if is_same(prices, others) {
+        if self.first_open_time.is_some_and(|first| made.open_time < first) {
+            self.account.partial += 1;
+        } else if is_same(prices, others) {
             self.account.same += 1;
         } else {
             if self.account.different.first.is_none() {
@@ -262,8 +268,8 @@ mod tests {
         let mut days = Vec::new();
         hours.iter().for_each(|bar| binning.push(bar, |bin| days.push(bin)).unwrap());
         assert_eq!(days.len(), 5);
-        let base = spooled(Timeframe::H1, &hours, folder.path());
-        let placed = |own: &[Bar]| {
+        let placed = |hours: &[Bar], own: &[Bar]| {
+            let base = spooled(Timeframe::H1, hours, folder.path());
             let given = spooled(Timeframe::D1, own, folder.path());
             let summary = ReadSummary::new(&given, Vec::new(), "X".to_owned(), Vec::new()).unwrap();
             let mut account = OwnBars::unplaced(summary, Timeframe::H1);
@@ -279,7 +285,7 @@ mod tests {
             }
         };
         let own: Vec<Bar> = [0, 2, 3, 4, 5, 6].map(day).to_vec();
-        let (found, account) = placed(&own).unwrap();
+        let (found, account) = placed(&hours, &own).unwrap();
         let mut bars = Bars::with_capacity(Timeframe::D1, 0);
         found.read(0..found.len(), &mut bars).unwrap();
         assert_eq!(bars.open_time, [0, 2, 3, 4].map(|day: usize| days[day].open_time));
@@ -289,9 +295,12 @@ mod tests {
         assert!(text.starts_with("X D1: 3 of 4 own bars equal the bars made of H1; 1 differs, the first at"), "{text}");
         assert!(text.contains("2018-07-04T21:00:00Z (close ") && text.contains("; 1 bar made of H1, which"), "{text}");
         assert_eq!(account.warning(), None);
+        // Of the first day hours are missing.
+        let (found, account) = placed(&hours[5..], &days).unwrap();
+        assert_eq!((found.len(), account.same, account.partial, account.used()), (5, 4, 1, 5));
 
         let late: Vec<Bar> = own.iter().map(|bar| Bar { open_time: bar.open_time + HOUR_NS, ..bar.clone() }).collect();
-        let error = placed(&late).map(|_| ()).unwrap_err().to_string();
+        let error = placed(&hours, &late).map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with("X: its own D1 bars have one that opens at 2018-07-02T01:00:00Z, and no"), "{error}");
     }
 

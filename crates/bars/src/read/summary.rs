@@ -58,6 +58,8 @@ pub struct OwnBars {
     pub same: u64,
     /// Bars with other prices. They are used.
     pub different: EventCount,
+    /// Bars that begin before the first of the shorter bars. They are used, and not compared.
+    pub partial: u64,
     /// The first other price: `close 1.1021, of M1 1.1022`.
     pub example: String,
     /// Bars at times that the shorter bars do not cover. They are not used.
@@ -70,32 +72,34 @@ impl OwnBars {
     /// The account of bars that are read, and have no place yet.
     pub(crate) fn unplaced(summary: ReadSummary, base: Timeframe) -> Self {
         let (different, example) = (EventCount::default(), String::new());
-        OwnBars { summary, base, same: 0, different, example, not_covered: 0, made: 0 }
+        OwnBars { summary, base, same: 0, different, partial: 0, example, not_covered: 0, made: 0 }
     }
 
     /// Number of bars that take the place of others.
     pub fn used(&self) -> u64 {
-        self.same + self.different.count
+        self.same + self.different.count + self.partial
     }
 
     /// Reasons against both having one source and clock.
     pub(crate) fn warning(&self) -> Option<String> {
         let OwnBars { base, same, .. } = self;
-        let (used, timeframe) = (self.used(), self.summary.base);
-        (2 * same <= used).then(|| match used {
-            0 => format!("no {timeframe} bar of its own file is at a time with {base} bars"),
-            _ => format!(
-                "only {same} of {used} own {timeframe} bars equal the bars made of {base}: are both of one source and one clock?"
-            ),
+        let (compared, timeframe) = (self.same + self.different.count, self.summary.base);
+        if self.used() == 0 {
+            return Some(format!("no {timeframe} bar of its own file is at a time with {base} bars"));
+        }
+        (2 * same < compared).then(|| {
+            format!(
+                "only {same} of {compared} own {timeframe} bars equal the bars made of {base}: are both of one source and one clock?"
+            )
         })
     }
 }
 
 impl fmt::Display for OwnBars {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OwnBars { summary, base, same, different, example, not_covered, made } = self;
-        let (symbol, timeframe, used) = (&summary.symbol, summary.base, self.used());
-        write!(f, "{symbol} {timeframe}: {same} of {used} own bars equal the bars made of {base}")?;
+        let OwnBars { summary, base, same, different, example, not_covered, made, .. } = self;
+        let (symbol, timeframe, compared) = (&summary.symbol, summary.base, same + different.count);
+        write!(f, "{symbol} {timeframe}: {same} of {compared} own bars equal the bars made of {base}")?;
         if let Some(first) = different.first {
             let differ = if different.count == 1 { "differs" } else { "differ" };
             write!(f, "; {} {differ}, the first at {} ({example})", different.count, display_utc(first))?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_bars::{Adjustments, OwnBars, Recording, RowCount, RowError, ShareSplit, Universe};
+use megabatch_bars::{Adjustments, Recording, RowCount, RowError, ShareSplit, Universe};
 use serde_json::{Value, json};
 
 use crate::text::utc;
@@ -82,9 +82,10 @@ fn clocks(recordings: &[Recording]) -> Option<String> {
 /// A line on bars of longer timeframes from files of their own.
 fn own_bars(recordings: &[Recording]) -> Option<String> {
     let all = || recordings.iter().flat_map(|recording| &recording.summary.own);
-    let (same, used) = (all().map(|own| own.same).sum::<u64>(), all().map(OwnBars::used).sum::<u64>());
+    let same: u64 = all().map(|own| own.same).sum();
+    let compared: u64 = all().map(|own| own.same + own.different.count).sum();
     (all().count() > 0)
-        .then(|| format!("  own bars of longer timeframes: {same} of {used} equal the bars made of the shortest"))
+        .then(|| format!("  own bars of longer timeframes: {same} of {compared} equal the bars made of the shortest"))
 }
 
 fn adjusted(recordings: &[Recording]) -> Vec<String> {
