@@ -53,6 +53,34 @@ class Frames(InFolder):
         self.assertEqual(mb.ingest(self.folder / "EURUSD.csv", **BARS).fingerprint(), expected)
         self.assertEqual(mb.ingest([str(self.folder / "EURUSD.csv")], **BARS).fingerprint(), expected)
 
+    def test_bars_by_timeframe_are_taken_as_they_are(self) -> None:
+        frame = self.frame()
+        how = {"open": "first", "high": "max", "low": "min", "close": "last", "volume": "sum"}
+        hours = frame.set_index("time").resample("1h").agg(how).dropna().reset_index()
+        options: dict[str, Any] = {**BARS, "symbol": "EURUSD", "timeframes": {"M1": 12, "H1": 3}}
+        expected = mb.ingest(frame, **options).fingerprint()
+        own = mb.ingest({"H1": hours, "M1": frame}, **options)
+        self.assertEqual(own.fingerprint(), expected)
+        assert own.report is not None
+        self.assertIn("own bars equal the bars made of M1", own.report.text)
+        minutes_file, hours_file = self.folder / "minutes.csv", self.folder / "hours.csv"
+        frame.to_csv(minutes_file, index=False)
+        hours.to_csv(hours_file, index=False)
+        self.assertEqual(mb.ingest({"M1": minutes_file, "H1": hours_file}, **options).fingerprint(), expected)
+        both = mb.ingest({"M1": {"AAA": frame, "BBB": frame}, "H1": {"AAA": hours, "BBB": hours}}, **{**options, "symbol": None})
+        self.assertEqual(both.instruments, ("AAA", "BBB"))
+        higher = {name: hours[name].where(hours.index != 40, hours["high"] * 1.001) for name in ("high", "close")}
+        changed = hours.assign(**higher)
+        other = mb.ingest({"M1": frame, "H1": changed}, **options)
+        self.assertNotEqual(other.fingerprint(), expected)
+        assert other.report is not None
+        self.assertIn("1 differs, the first at 2018-01-02T16:00:00Z", other.report.text)
+        for refused in (lambda: other.append({"M1": frame, "H1": hours}), lambda: mb.ingest({"M1": frame, "H1": hours_file}, **options)):
+            with self.assertRaises(mb.ConfigError):
+                refused()
+        with self.assertRaisesRegex(mb.ConfigError, "without own bars"):
+            mb.leak(other)
+
     def test_a_proof_finds_the_bars_of_a_frame(self) -> None:
         ds = mb.ingest(self.frame(), symbol="EURUSD", **BARS)
         proof = mb.leak(ds, samples=4)

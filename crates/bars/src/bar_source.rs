@@ -1,6 +1,7 @@
 //! Bars that may lie in a file: read piece by piece, by place.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::bars::Bars;
 use crate::error::Result;
@@ -39,6 +40,12 @@ pub trait BarSource: Sync {
     /// # Panics
     /// When there are no such bars.
     fn read_open_times(&self, range: Range<usize>, out: &mut Vec<i64>) -> Result<()>;
+
+    /// Bars of a longer timeframe that stand in the place of those which these bars make: each
+    /// opens with one of them. Most sources have none.
+    fn own_bars(&self, _timeframe: Timeframe) -> Option<Arc<dyn BarSource + Send>> {
+        None
+    }
 }
 
 impl BarSource for Bars {

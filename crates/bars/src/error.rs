@@ -416,6 +416,17 @@ pub enum Error {
         open_time: String,
     },
 
+    /// Bars of a longer timeframe cannot take the place of those that the shorter bars make.
+    #[error("{instrument}: its own {timeframe} bars {fault}; check the time zone of the files and the clock of bins")]
+    OwnBars {
+        /// The instrument.
+        instrument: String,
+        /// Timeframe of the bars.
+        timeframe: Timeframe,
+        /// Fault of their times.
+        fault: String,
+    },
+
     /// A value of the specification is out of range.
     #[error("{key} is {value}: expected {expected}")]
     Invalid {

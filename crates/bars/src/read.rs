@@ -2,6 +2,7 @@ pub(crate) mod bar_lines;
 pub(crate) mod compared;
 pub(crate) mod event_count;
 mod joined;
+mod own_bars;
 pub(crate) mod pair;
 pub(crate) mod profile;
 pub(crate) mod summary;
@@ -31,7 +32,7 @@ use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
 use crate::read::compared::ComparedFiles;
 use crate::read::joined::{RowLines, join_equal};
 use crate::read::profile::BarProfile;
-use crate::read::summary::{FileSummary, ReadSummary};
+use crate::read::summary::{FileSummary, OwnBars, ReadSummary};
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::ticks::file::TickForm;
 use crate::time::timeframe::Timeframe;
@@ -76,8 +77,19 @@ pub struct SpooledRecording {
     pub symbol: String,
     /// The bars.
     pub bars: SpooledBars,
+    /// Bars of longer timeframes from files of their own, shortest first, which
+    /// [`ReadOptions::own_bars`] asked for.
+    pub own: Vec<SpooledBars>,
     /// Summary of reading.
     pub summary: ReadSummary,
+}
+
+impl SpooledRecording {
+    /// Place of its own bars of `timeframe`, where its bars are at `spool`.
+    pub fn own_path(spool: &Path, timeframe: Timeframe) -> PathBuf {
+        let stem = spool.file_stem().unwrap_or_default().to_string_lossy();
+        spool.with_file_name(format!("{stem}-{timeframe}.bars"))
+    }
 }
 
 /// Reads as [`read`] does, and leaves the bars in a new file at `spool` instead of memory.
@@ -125,12 +137,14 @@ fn place_beside<'a>(spool: &'a Path, observe: ObserveBytes<'a>) -> Result<ReadPl
 pub(crate) struct StoredRecording {
     pub(crate) symbol: String,
     pub(crate) bars: StoredBars,
+    /// Bars of longer timeframes from files of their own.
+    pub(crate) own: Vec<StoredBars>,
     pub(crate) summary: ReadSummary,
 }
 
 impl StoredRecording {
     fn in_memory(self) -> Recording {
-        let StoredRecording { symbol, bars, summary } = self;
+        let StoredRecording { symbol, bars, summary, .. } = self;
         match bars {
             StoredBars::Memory(bars) => Recording { symbol, bars, summary },
             StoredBars::File(_) => unreachable!("bars are read into memory"),
@@ -139,9 +153,24 @@ impl StoredRecording {
 
     /// The recording with its bars in a file at `path`.
     fn spooled(self, path: &Path) -> Result<SpooledRecording> {
-        let mut writer = SpoolWriter::create(path, self.bars.timeframe(), self.bars.columns())?;
-        for_each_bar(&self.bars, |bar| writer.push(bar))?;
-        Ok(SpooledRecording { symbol: self.symbol, bars: writer.finish()?, summary: self.summary })
+        let write = |bars: &StoredBars, path: &Path| -> Result<SpooledBars> {
+            let mut writer = SpoolWriter::create(path, bars.timeframe(), bars.columns())?;
+            for_each_bar(bars, |bar| writer.push(bar))?;
+            writer.finish()
+        };
+        let own = self.own.iter().map(|own| write(own, &SpooledRecording::own_path(path, own.timeframe())));
+        let own = own.collect::<Result<_>>()?;
+        Ok(SpooledRecording { symbol: self.symbol, bars: write(&self.bars, path)?, own, summary: self.summary })
+    }
+
+    /// Takes the bars of a longer timeframe, which were read from files of their own.
+    fn take_own(&mut self, bars: StoredBars, summary: ReadSummary) {
+        // The shorter bars have their jumps too.
+        let is_jump = |warning: &String| summary.jumps.iter().any(|jump| jump.to_string() == *warning);
+        let others = summary.warnings.iter().filter(|warning| !is_jump(warning));
+        self.summary.warnings.extend(others.map(|warning| format!("{}: {warning}", summary.base)));
+        self.summary.own.push(OwnBars::unplaced(summary, self.bars.timeframe()));
+        self.own.push(bars);
     }
 }
 
@@ -170,14 +199,25 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     refuse_nothing(&sources)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
     let mut recording = read_sources(symbol, series_files, options, symbols, place)?;
+    let zone = recording.summary.files.iter().find_map(|file| file.zone.clone());
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
-        // Files that are compared need no further columns.
+        // Their further columns are not read.
         sources.iter_mut().try_for_each(|source| source.file.forget_columns())?;
-        let own_options =
+        let mut own_options =
             ReadOptions { base: Some(timeframe), columns: Vec::new(), ..options.clone().without_targets() };
+        let can_be_own = timeframe > recording.bars.timeframe() && !timeframe.is_calendar_month();
+        let are_own = can_be_own && options.own_bars.contains(&timeframe);
+        // The shorter bars tell the clock of both better. Days have dates.
+        if are_own && own_options.zone.is_none() && timeframe < Timeframe::D1 {
+            own_options.zone.clone_from(&zone);
+        }
         let StoredRecording { bars, summary, .. } =
             read_sources(recording.symbol.clone(), sources, &own_options, symbols, place)?;
+        if are_own {
+            recording.take_own(bars, summary);
+            continue;
+        }
         let shorter = if timeframe > recording.bars.timeframe() { &recording.summary } else { &summary };
         let clock = shorter.files.first().and_then(|file| file.zone.as_ref());
         let compared = ComparedFiles::new(paths, &bars, &recording.bars, clock)?;
@@ -331,7 +371,7 @@ fn read_sources(
     };
     require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
-    Ok(StoredRecording { symbol, bars, summary })
+    Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
 }
 
 impl ReadSummary {
@@ -360,6 +400,7 @@ impl ReadSummary {
             gaps: profile.gaps,
             jumps,
             compared: Vec::new(),
+            own: Vec::new(),
             pair: None,
             files,
             warnings,

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::bar_source::BarSource;
 use crate::bars::{Bar, Bars};
@@ -34,6 +35,8 @@ pub struct SpooledBars {
     len: usize,
     /// Further columns.
     columns: usize,
+    /// Bars of longer timeframes in the place of those that these make.
+    own: Vec<Arc<SpooledBars>>,
 }
 
 /// Writer of [`SpooledBars`].
@@ -65,7 +68,17 @@ impl SpooledBars {
         if found != (len * SpooledBars::bar_bytes(columns)) as u64 {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it has another length than its bars")));
         }
-        Ok(SpooledBars { path: path.to_owned(), file, timeframe, len, columns })
+        Ok(SpooledBars { path: path.to_owned(), file, timeframe, len, columns, own: Vec::new() })
+    }
+
+    /// The bars of longer timeframes that stand in the place of those which these make.
+    pub(crate) fn own(&self) -> &[Arc<SpooledBars>] {
+        &self.own
+    }
+
+    /// The same bars, with `own` in the place of bars of longer timeframes.
+    pub(crate) fn with_own(self, own: Vec<Arc<SpooledBars>>) -> Self {
+        SpooledBars { own, ..self }
     }
 
     /// Reads `range` of column `column` of eight-byte values.
@@ -118,6 +131,11 @@ impl BarSource for SpooledBars {
         assert!(range.end <= self.len, "there are {} bars", self.len);
         out.resize(range.len(), 0);
         self.read_column(0, range, bytemuck::cast_slice_mut(out))
+    }
+
+    fn own_bars(&self, timeframe: Timeframe) -> Option<Arc<dyn BarSource + Send>> {
+        let own = self.own.iter().find(|own| own.timeframe == timeframe)?;
+        Some(Arc::<SpooledBars>::clone(own))
     }
 }
 
@@ -196,7 +214,7 @@ impl SpoolWriter {
         self.take_block();
         self.flush()?;
         let SpoolWriter { path, file, block, len, columns, .. } = self;
-        Ok(SpooledBars { path, file, timeframe: block.timeframe, len, columns })
+        Ok(SpooledBars { path, file, timeframe: block.timeframe, len, columns, own: Vec::new() })
     }
 }
 

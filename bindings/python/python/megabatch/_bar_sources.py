@@ -14,10 +14,12 @@ from ._bars_folder import BarsFolder
 from .errors import ConfigError, DataError
 
 BarSource = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]], Mapping[str, Any], Any]
-"""A frame, a mapping of frames by symbol, or paths of files: `~` is the user's home, and patterns name what matches."""
+"""A frame, a mapping of frames by symbol, or paths of files: `~` is the user's home, and patterns name what matches. A
+mapping by two timeframes or more has the bars of each."""
 SourcePaths = tuple[list[str], dict[str, list[str]]]
 """Paths of bars, and those of bid and ask by the option that takes them."""
 _BID, _ASK = "bid", "ask"
+_TIMEFRAMES = "M1 M2 M3 M5 M10 M15 M20 M30 H1 H2 H3 H4 H6 H8 H12 D1 W1 MN1".split()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +27,8 @@ class BarSources:
     """The bars of a call."""
 
     _sides: Mapping[str, Any]
-    """By the option that takes them: `bid` and `ask`, or nothing."""
+    """By the option that takes them: `bid` and `ask`, or nothing; or by timeframe, the shortest first."""
+    are_by_timeframe: bool = False
 
     @staticmethod
     def open(bars: BarSource | None, bid: BarSource | None, ask: BarSource | None, symbol: str | None) -> BarSources:
@@ -40,6 +43,13 @@ class BarSources:
         if kinds not in ([""], [_BID, _ASK]):
             found = " and ".join(name or "bars" for name in kinds) or "nothing"
             raise ConfigError(f"expected bars, or both bid and ask; given: {found}", key="bars")
+        by_timeframe = _by_timeframe(bars)
+        if by_timeframe is not None:
+            # Files of each are named apart, and are of one symbol.
+            own = {name: _table_files.as_frames(with_whole_paths(one), symbol or "") for name, one in by_timeframe.items()}
+            if len({_are_frames(one) for one in own.values()}) > 1:
+                raise ConfigError("bars by timeframe are frames and files: expected all as frames or all as files", key="bars")
+            return BarSources(own, are_by_timeframe=True)
         sides = {name: _table_files.as_frames(with_whole_paths(given[name]), symbol) for name in kinds}
         if len({_are_frames(one) for one in sides.values()}) > 1:
             raise ConfigError("bid and ask are a frame and files: expected both as frames or both as files", key=_ASK)
@@ -68,26 +78,41 @@ class BarSources:
         """Names of the frames' columns of numbers that the series may have. The mean of bid and ask has none."""
         return [] if _BID in self._sides else _frames.number_columns(self._first)
 
+    def options(self) -> dict[str, Any]:
+        """Options of `ingest` that follow from the bars."""
+        return {"base": next(iter(self._sides)), "own-bars": True} if self.are_by_timeframe else {}
+
     def paths(self) -> SourcePaths:
         """Paths of the files."""
-        return _apart({name: _paths(one) for name, one in self._sides.items()})
+        paths = {name: _paths(one) for name, one in self._sides.items()}
+        return ([path for own in paths.values() for path in own], {}) if self.are_by_timeframe else _apart(paths)
 
     def by_symbol(
         self, symbol: str | None, columns: Sequence[str], label_end: str | None, unnamed: str = "BARS"
     ) -> FrameBars:
         """The bars of frames by instrument, with further `columns` of numbers and the column of times `label_end`; those
         of `unnamed` where nothing tells the instrument."""
-        found = {
-            name: _frames.by_symbol(one, symbol, columns, unnamed, label_end=label_end) for name, one in self._sides.items()
-        }
-        return FrameBars(found)
+        found: dict[str, dict[str, _frames.Bars]] = {}
+        for name, one in self._sides.items():
+            # Longer bars have the columns that the shortest make.
+            has_columns = not self.are_by_timeframe or not found
+            own_columns: Sequence[str] = columns if has_columns else ()
+            end = label_end if has_columns else None
+            found[name] = _frames.by_symbol(one, symbol, own_columns, unnamed, label_end=end)
+        return FrameBars(found, self.are_by_timeframe)
 
 
 @dataclasses.dataclass(frozen=True)
 class FrameBars:
-    """Bars of frames by the option that takes them, and by symbol."""
+    """Bars of frames by the option that takes them, or by timeframe, and by symbol."""
 
     _sides: Mapping[str, Mapping[str, _frames.Bars]]
+    _are_by_timeframe: bool = False
+
+    @property
+    def symbol_pattern(self) -> str:
+        """Place of the symbol in the names of files that are written."""
+        return "* of {}" if self._are_by_timeframe else "{}"
 
     def symbols(self) -> list[str]:
         """Every symbol, once."""
@@ -102,20 +127,31 @@ class FrameBars:
         def read(side: Mapping[str, _frames.Bars]) -> dict[str, _frames.Bars]:
             return {symbol: dataclasses.replace(bars, zone=zone) for symbol, bars in side.items()}
 
-        return FrameBars({name: read(side) for name, side in self._sides.items()})
+        return dataclasses.replace(self, _sides={name: read(side) for name, side in self._sides.items()})
 
     @contextlib.contextmanager
     def written(self, folder: BarsFolder) -> Iterator[SourcePaths]:
         """Paths of the bars, as `BarsFolder.with_files` writes them."""
         _frames.require_file_names(self.symbols())
         places = [(side, symbol) for side, bars in self._sides.items() for symbol in bars]
-        files = {os.path.join(side, symbol): self._sides[side][symbol] for side, symbol in places}
+        names = [f"{side} of {symbol}" if self._are_by_timeframe else os.path.join(side, symbol) for side, symbol in places]
+        files = {name: self._sides[side][symbol] for name, (side, symbol) in zip(names, places)}
         with folder.with_files(files) as paths:
+            if self._are_by_timeframe:
+                yield paths, {}
+                return
             yield _apart({name: [path for (side, _), path in zip(places, paths) if side == name] for name in self._sides})
 
 
 def _apart(paths: Mapping[str, list[str]]) -> SourcePaths:
     return paths.get("", []), {name: own for name, own in paths.items() if name}
+
+
+def _by_timeframe(bars: Any) -> dict[str, Any] | None:
+    """Bars by timeframe, the shortest first; `None` for a mapping by symbol, and for what is none."""
+    if not isinstance(bars, Mapping) or len(bars) < 2 or any(name not in _TIMEFRAMES for name in bars):
+        return None
+    return {name: bars[name] for name in _TIMEFRAMES if name in bars}
 
 
 def _are_frames(bars: Any) -> bool:

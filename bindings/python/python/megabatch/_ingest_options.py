@@ -28,6 +28,9 @@ class IngestOptions(TypedDict, total=False):
     bins: str
     """Clock at whose multiples of a timeframe bars start that are made from shorter ones, `UTC` by default. Days of
     `new-york+7` close at 17:00 in New York."""
+    own_bars: bool
+    """True to take the bars of longer timeframes as a symbol's own files have them, `EURUSD_H1.csv` beside
+    `EURUSD_M1.csv`."""
     prices: Literal["auto", "quoted", "adjusted"]
     """Prices as they were quoted, or adjusted for splits and dividends by the adjusted close."""
     on_error: Literal["fail", "skip", "repair"]

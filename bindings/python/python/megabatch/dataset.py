@@ -308,6 +308,8 @@ class Dataset:
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
         sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
+        if sources.are_by_timeframe:
+            raise ConfigError("append takes bars of one timeframe: ingest those of several anew", key="bars")
         named = {**_named(options), "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if not sources.are_frames:
@@ -475,7 +477,8 @@ def ingest(
     """Makes a dataset of aligned series of bars: `ingest(frame, features=["log_return", indicators], target=label)`,
     where `indicators` and `label` take closed bars and give as many rows.
 
-    `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, or paths of files: text, or Parquet and
+    `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, a mapping of frames or files by
+    timeframe, `{"M1": minutes, "H1": hours}`, whose bars are taken as they are, or paths of files: text, or Parquet and
     Feather, which pandas, polars or pyarrow read as frames, by the symbols that the files are named after. Paths may begin
     with `~`, and be patterns such as `data/*.csv`. A frame has the
     columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have the other columns of a
@@ -515,6 +518,7 @@ def ingest(
     if horizon is not None and not isinstance(horizon, str):
         horizon = _arguments.whole_number(horizon, "horizon", 1, "a whole number of base bars")
     sources = BarSources.open(bars, bid, ask, symbol)
+    named = {**sources.options(), **named}
     own_columns = sources.own_columns()
     stated_target, label = _functions.split_target(target)
     aims = _features.targets(stated_target, own_columns)
@@ -562,7 +566,7 @@ def ingest(
     if len(symbols) == 1:
         named["symbol"] = symbols[0]
     else:
-        named["symbol-pattern"] = "{}"
+        named["symbol-pattern"] = frames.symbol_pattern
     named.setdefault("format", "iso")
     with frames.written(folder) as (files, sides):
         answer = _megabatch.ingest(files, _options({**named, **sides}), file, functions)

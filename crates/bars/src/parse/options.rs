@@ -59,6 +59,9 @@ pub struct ReadOptions {
     /// row. It comes last in the bars, as the close time of that bar in nanoseconds since 1970 UTC,
     /// rounded up to whole seconds, which are exact in 64 bits; NaN where a field is empty.
     pub label_end_column: Option<String>,
+    /// Longer timeframes whose files are read too where a symbol has files of shorter bars:
+    /// [`SpooledRecording::own`](crate::SpooledRecording::own). Files of others are compared.
+    pub own_bars: Vec<Timeframe>,
 }
 
 impl ReadOptions {

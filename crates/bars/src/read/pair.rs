@@ -60,7 +60,7 @@ impl SymbolRows {
         let compared = [bids.summary.compared, asks.summary.compared].concat();
         let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
         let summary = ReadSummary { compared, pair: Some(pair), ..summary };
-        StoredRecording { symbol, bars, summary }.spooled(spool)
+        StoredRecording { symbol, bars, own: Vec::new(), summary }.spooled(spool)
     }
 }
 

@@ -37,10 +37,81 @@ pub struct ReadSummary {
     pub jumps: Vec<Jump>,
     /// Files of other timeframes, which were compared with the bars and not read.
     pub compared: Vec<ComparedFiles>,
+    /// Bars of longer timeframes that were read from files of their own, shortest first.
+    pub own: Vec<OwnBars>,
     /// Summary of joining bid and ask, where they were read apart.
     pub pair: Option<PairSummary>,
     /// Warnings about the bars, for people.
     pub warnings: Vec<String>,
+}
+
+/// Bars of a longer timeframe from files of their own, beside those that the shorter bars make.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct OwnBars {
+    /// Summary of reading them.
+    pub summary: ReadSummary,
+    /// Timeframe of the shorter bars.
+    #[serde(with = "crate::exact::text")]
+    pub base: Timeframe,
+    /// Bars with the open, high, low and close that the shorter bars make.
+    pub same: u64,
+    /// Bars with other prices. They are used.
+    pub different: EventCount,
+    /// Bars that begin before the first of the shorter bars. They are used, and not compared.
+    pub partial: u64,
+    /// The first other price: `close 1.1021, of M1 1.1022`.
+    pub example: String,
+    /// Bars at times that the shorter bars do not cover. They are not used.
+    pub not_covered: u64,
+    /// Bars that the files lack: the shorter bars make them.
+    pub made: u64,
+}
+
+impl OwnBars {
+    /// The account of bars that are read, and have no place yet.
+    pub(crate) fn unplaced(summary: ReadSummary, base: Timeframe) -> Self {
+        let (different, example) = (EventCount::default(), String::new());
+        OwnBars { summary, base, same: 0, different, partial: 0, example, not_covered: 0, made: 0 }
+    }
+
+    /// Number of bars that take the place of others.
+    pub fn used(&self) -> u64 {
+        self.same + self.different.count + self.partial
+    }
+
+    /// Reasons against both having one source and clock.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let OwnBars { base, same, .. } = self;
+        let (compared, timeframe) = (self.same + self.different.count, self.summary.base);
+        if self.used() == 0 {
+            return Some(format!("no {timeframe} bar of its own file is at a time with {base} bars"));
+        }
+        (2 * same < compared).then(|| {
+            format!(
+                "only {same} of {compared} own {timeframe} bars equal the bars made of {base}: are both of one source and one clock?"
+            )
+        })
+    }
+}
+
+impl fmt::Display for OwnBars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OwnBars { summary, base, same, different, example, not_covered, made, .. } = self;
+        let (symbol, timeframe, compared) = (&summary.symbol, summary.base, same + different.count);
+        write!(f, "{symbol} {timeframe}: {same} of {compared} own bars equal the bars made of {base}")?;
+        if let Some(first) = different.first {
+            let differ = if different.count == 1 { "differs" } else { "differ" };
+            write!(f, "; {} {differ}, the first at {} ({example})", different.count, display_utc(first))?;
+        }
+        if *made > 0 {
+            write!(f, "; {} made of {base}, which its files lack", counted(*made, "bar", "bars"))?;
+        }
+        if *not_covered > 0 {
+            write!(f, "; {} not used, at times without {base} bars", counted(*not_covered, "bar", "bars"))?;
+        }
+        Ok(())
+    }
 }
 
 /// Summary of joining bid and ask.
@@ -208,6 +279,10 @@ impl fmt::Display for ReadSummary {
         }
         for compared in &self.compared {
             writeln!(f, "  {compared}")?;
+        }
+        for own in &self.own {
+            own.summary.files.iter().try_for_each(|file| writeln!(f, "  {file}"))?;
+            writeln!(f, "  {own}")?;
         }
         if let Some(pair) = &self.pair {
             writeln!(f, "  {pair}")?;

@@ -144,7 +144,7 @@ pub fn spool_common_times(
             (SpoolWriter::create(path, bars.timeframe(), bars.columns())?, TimesCursor::new(&excluded));
         for_each_bar(*bars, |bar| if cursor.contains(bar.open_time)? { Ok(()) } else { writer.push(bar) })?;
         let dropped = bars.len() - writer.len();
-        Ok(CommonSpool { bars: writer.finish()?, dropped })
+        Ok(CommonSpool { bars: writer.finish()?.with_own(bars.own().to_vec()), dropped })
     };
     instruments.iter().zip(paths).map(keep).collect()
 }

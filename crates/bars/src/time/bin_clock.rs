@@ -40,6 +40,11 @@ impl BinClock {
         }
     }
 
+    /// The time at which the clock shows `wall_ns`, both in nanoseconds since 1970.
+    pub(crate) fn utc_ns(&self, wall_ns: i64) -> i64 {
+        self.0.as_ref().map_or(wall_ns, |zone| zone.utc_ns(wall_ns))
+    }
+
     /// The start of the first bin from `time_ns` on that no change of the clock shortens.
     pub(crate) fn next_whole_bin(&self, timeframe: Timeframe, time_ns: i64) -> i64 {
         let mut bin = self.bin(timeframe, time_ns);

@@ -22,6 +22,7 @@ use crate::host::host;
 #[command(after_help = "Examples:
   megabatch ingest DAT_ASCII_EURUSD_M1_2018.csv.gz --out eurusd.h5 --stride 15
   megabatch ingest bars.csv --out series.h5 --timeframes M1:480,H1:96 --zone +02:00
+  megabatch ingest MT5/ --out eurusd.h5 --timeframes M1:480,H1:96,H4:48 --own-bars --bins new-york+7
   megabatch ingest EURUSD.csv GBPUSD.csv USDJPY.csv --out majors.h5
   megabatch ingest shares/ --out shares.h5 --timeframes D1:60 --target log_return --horizon 5 --on-error skip
   megabatch ingest --append EURUSD-2026-11-25.csv --out eurusd.h5
@@ -135,6 +136,10 @@ struct RecipeArgs {
     /// in New York
     #[arg(long, default_value = "UTC", allow_hyphen_values = true)]
     bins: BinClock,
+    /// Take the bars of longer timeframes as a symbol's own files have them (EURUSD_H1.csv beside
+    /// EURUSD_M1.csv), each from the end of its bin on, and make those of the others
+    #[arg(long)]
+    own_bars: bool,
     /// Features of a bar, separated by commas, or `default` or `all`; column:NAME is a column of
     /// the files, and column:NAME:sum its sum in longer bars (last, first, sum, mean, min or max)
     #[arg(long, default_value = "default")]
@@ -261,6 +266,7 @@ impl RecipeArgs {
             calendar: self.calendar.into(),
             timeframes: self.timeframes.clone(),
             bins: self.bins.clone(),
+            own_bars: self.own_bars,
             features: self.features.clone(),
             context: self.context.clone(),
             function_columns: Vec::new(),

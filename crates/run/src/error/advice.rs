@@ -71,6 +71,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
             "`--on-error skip` drops such bars"
         }
         BarsError::Invalid { key: "zone", .. } => "use `--zone`",
+        BarsError::OwnBars { .. } => "use `--zone` or `--bins`, or leave out `--own-bars`",
         BarsError::Straddles { .. } => "use `--zone`, `--bins` or `--timeframes`",
         _ => return None,
     })

@@ -58,6 +58,7 @@ fn append_in(
     start: Instant,
 ) -> Result<CommandReport> {
     let mut kept = ExistingSeries::open(out)?;
+    kept.recipe.refuse_own_bars(out, "append reads the shortest alone")?;
     let base = kept.base()?;
     require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, new, stated, out)?;
     require_known_symbols(&kept, new, out)?;

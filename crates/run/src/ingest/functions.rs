@@ -101,6 +101,11 @@ impl Recipe {
         folder: &SpoolFolder,
         host: &Host<'_>,
     ) -> Result<ReadBars> {
+        if self.own_bars && (host.functions.is_some() || !self.context.is_empty()) {
+            return Err(Error::usage(
+                "own bars do not go together with functions and bars of other instruments, which see the bars that the shortest make: leave one of them out",
+            ));
+        }
         let targets = if self.target.is_function() { self.target.columns().to_vec() } else { Vec::new() };
         let known = Known { features: self.spec().functions(), targets };
         let recordings = match (usage, host.functions) {

@@ -10,7 +10,7 @@ use super::{ContextFile, FeatureList, PipSizes, Recipe, Windows, column_name, sy
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 30] = [
     "ask",
     "base",
     "bid",
@@ -26,6 +26,7 @@ const NAMES: [&str; 29] = [
     "longest-hole",
     "on-error",
     "overlaps",
+    "own-bars",
     "pip-size",
     "prices",
     "repeats",
@@ -109,6 +110,7 @@ fn expected(name: &str) -> &'static str {
         "on-error" => "expected fail, skip or repair",
         "prices" => "expected auto, quoted or adjusted",
         "overlaps" => "expected refuse or once",
+        "own-bars" => "expected true or false",
         "repeats" => "expected refuse, first or last",
         "scaling" => "expected a kind of scaling, such as robust or none",
         "time" => "expected open or close",

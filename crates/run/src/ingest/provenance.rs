@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Adjustments, ComparedFiles, FileSummary, Gap, ReadSummary, RowCount};
+use megabatch_bars::{Adjustments, ComparedFiles, FileSummary, Gap, OwnBars, ReadSummary, RowCount};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -60,10 +60,12 @@ pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'
     part[name].as_array().into_iter().flatten()
 }
 
-/// The files of a provenance, including those that were only compared with others.
+/// The files of a provenance, including those of longer timeframes.
 pub(crate) fn recorded_files(provenance: &Value) -> impl Iterator<Item = &Value> {
     let instruments = LISTS.into_iter().flat_map(|list| listed(provenance, list));
-    let owners = instruments.flat_map(|instrument| std::iter::once(instrument).chain(listed(instrument, "compared")));
+    let owners = instruments.flat_map(|instrument| {
+        std::iter::once(instrument).chain(listed(instrument, "compared")).chain(listed(instrument, "own"))
+    });
     owners.flat_map(|owner| listed(owner, "files"))
 }
 
@@ -117,7 +119,7 @@ pub(super) fn bars_json(summary: &ReadSummary, fingerprints: &Fingerprints) -> i
     let pair = summary.pair.map(|pair| {
         json!({ "bid_only": pair.bid_only.count, "ask_only": pair.ask_only.count, "crossed": pair.crossed.count })
     });
-    Ok(json!({
+    let mut json = json!({
         "symbol": summary.symbol,
         "base": summary.base.name(),
         "first_open_time_ns": summary.first_open_time,
@@ -141,6 +143,24 @@ pub(super) fn bars_json(summary: &ReadSummary, fingerprints: &Fingerprints) -> i
         "compared": compared,
         "files": files,
         "warnings": summary.warnings,
+    });
+    if !summary.own.is_empty() {
+        json["own"] = summary.own.iter().map(|own| own_json(own, fingerprints)).collect::<io::Result<Value>>()?;
+    }
+    Ok(json)
+}
+
+/// Bars of a longer timeframe that are taken from files of their own.
+fn own_json(own: &OwnBars, fingerprints: &Fingerprints) -> io::Result<Value> {
+    let files = own.summary.files.iter().map(|file| file_json(file, fingerprints)).collect::<io::Result<Value>>()?;
+    Ok(json!({
+        "timeframe": own.summary.base.name(),
+        "files": files,
+        "used": own.used(),
+        "same": own.same,
+        "different": own.different.count,
+        "made": own.made,
+        "not_covered": own.not_covered,
     }))
 }
 

@@ -83,6 +83,8 @@ pub struct Recipe {
     pub timeframes: Windows,
     /// Clock at whose multiples of a timeframe bars start that are made from shorter ones.
     pub bins: BinClock,
+    /// True if bars of longer timeframes that have files of their own are taken as they are.
+    pub own_bars: bool,
     /// Features of a bar. Columns of functions come last, and are known once these were called.
     pub features: FeatureList,
     /// Bars of other instruments, whose features stand beside those of each.
@@ -145,6 +147,7 @@ impl Default for Recipe {
             calendar: Calendar::All,
             timeframes: Windows::default(),
             bins: BinClock::default(),
+            own_bars: false,
             features: FeatureList(Feature::DEFAULT.to_vec()),
             context: Vec::new(),
             function_columns: Vec::new(),
@@ -182,6 +185,11 @@ impl Recipe {
         symbols.sort_unstable();
         if let Some(twice) = symbols.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Error::usage(format!("--context: {} is there twice; give each instrument once", twice[0])));
+        }
+        if self.own_bars && !self.bid.is_empty() {
+            return Err(Error::usage(
+                "bid and ask apart have no bars of longer timeframes of their own: leave own bars out, or give files of bars",
+            ));
         }
         let columns = self.spec().columns();
         let own = columns.iter().chain(self.target.file_columns()).chain(&self.weight);
@@ -223,6 +231,27 @@ impl Recipe {
             columns: self.spec().columns(),
             target_columns: self.lenient_columns(),
             label_end_column: self.label_end.clone().filter(|_| !self.target.is_function()),
+            own_bars: self.own_timeframes(),
+        }
+    }
+
+    /// Timeframes whose bars are taken from files of their own, where there are such files.
+    fn own_timeframes(&self) -> Vec<Timeframe> {
+        if self.own_bars { self.timeframes.0.iter().map(|&(timeframe, _)| timeframe).collect() } else { Vec::new() }
+    }
+
+    /// Refuses `purpose` of the series at `path` where bars of longer timeframes were given, which
+    /// are not made again.
+    ///
+    /// # Errors
+    /// A usage error.
+    pub(crate) fn refuse_own_bars(&self, path: &Path, purpose: &str) -> Result<()> {
+        match self.own_bars {
+            false => Ok(()),
+            true => Err(Error::usage(format!(
+                "{}: it has bars of longer timeframes as their own files give them, and {purpose}: `ingest` all files anew without own bars for that",
+                path.display()
+            ))),
         }
     }
 

@@ -4,6 +4,7 @@
 //! ```text
 //! .OUT.spool/lock        held by the process that works there
 //! .OUT.spool/KEY.bars    bars of one symbol
+//! .OUT.spool/KEY-H1.bars own bars of a longer timeframe
 //! .OUT.spool/KEY.json    summary and hash of the bars; written last, so that it vouches for them
 //! ```
 //!
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use megabatch_atomic_file as atomic_file;
-use megabatch_bars::{BarSource as _, ReadOptions, ReadSummary, SpooledBars, SpooledRecording};
+use megabatch_bars::{BarSource as _, BinClock, ReadOptions, ReadSummary, SpooledBars, SpooledRecording};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -70,11 +71,20 @@ pub(super) struct Parsed {
     pub(super) is_found: bool,
 }
 
+impl Parsed {
+    /// The recording with its own bars in the place of those that its bars make in bins of `clock`.
+    pub(super) fn with_own_bars(self, clock: &BinClock, folder: &Path) -> megabatch_bars::Result<Self> {
+        Ok(Parsed { recording: self.recording.with_own_bars(clock, folder)?, ..self })
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Entry {
     bars: usize,
     /// Fingerprint of the file of bars.
     xxh3_128: String,
+    /// Number of own bars of each longer timeframe, and fingerprint of their file.
+    own: Vec<(usize, String)>,
     symbol: String,
     summary: ReadSummary,
     files: BTreeMap<PathBuf, String>,
@@ -148,13 +158,20 @@ impl SpoolFolder {
             }
         };
         let mut fingerprints = BTreeMap::new();
-        let compared = recording.summary.compared.iter().flat_map(|compared| &compared.paths);
-        for path in recording.summary.files.iter().map(|file| &file.path).chain(compared) {
+        let summary = &recording.summary;
+        let compared = summary.compared.iter().flat_map(|compared| &compared.paths);
+        let files = summary.files.iter().chain(summary.own.iter().flat_map(|own| &own.summary.files));
+        for path in files.map(|file| &file.path).chain(compared) {
             fingerprints.insert(path.clone(), known.get(path)?);
         }
         let kept = Entry {
             bars: recording.bars.len(),
             xxh3_128: fingerprint(&bars)?,
+            own: recording
+                .own
+                .iter()
+                .map(|own| Ok((own.len(), fingerprint(&own_path(&bars, own))?)))
+                .collect::<Result<_>>()?,
             symbol: recording.symbol.clone(),
             summary: recording.summary.clone(),
             files: fingerprints.clone(),
@@ -165,12 +182,24 @@ impl SpoolFolder {
     }
 }
 
+/// Place of the own bars `own` of the recording whose bars are at `bars`.
+fn own_path(bars: &Path, own: &SpooledBars) -> PathBuf {
+    SpooledRecording::own_path(bars, own.timeframe())
+}
+
 /// Parsed bars of an earlier process, if they are complete.
 fn found(bars: &Path, entry: &Path, columns: usize) -> Option<Parsed> {
-    let Entry { bars: len, xxh3_128, symbol, summary, files } = serde_json::from_slice(&fs::read(entry).ok()?).ok()?;
+    let Entry { bars: len, xxh3_128, own, symbol, summary, files } =
+        serde_json::from_slice(&fs::read(entry).ok()?).ok()?;
     let spooled = SpooledBars::open(bars, summary.base, len, columns).ok()?;
+    let own = summary.own.iter().zip(&own).map(|(account, (len, xxh3_128))| {
+        let path = SpooledRecording::own_path(bars, account.summary.base);
+        let own = SpooledBars::open(&path, account.summary.base, *len, 0).ok()?;
+        (fingerprint(&path).ok()? == *xxh3_128).then_some(own)
+    });
+    let own = own.collect::<Option<Vec<_>>>()?;
     (fingerprint(bars).ok()? == xxh3_128).then(|| Parsed {
-        recording: SpooledRecording { symbol, bars: spooled, summary },
+        recording: SpooledRecording { symbol, bars: spooled, own, summary },
         fingerprints: files,
         is_found: true,
     })

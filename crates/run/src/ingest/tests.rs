@@ -1,5 +1,7 @@
 //! The file is, byte for byte, the one that is made of all bars in memory.
 
+mod own_bars;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

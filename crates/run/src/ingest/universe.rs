@@ -55,6 +55,7 @@ fn together(universe: &Universe) -> Vec<String> {
     if turned > 0 {
         lines.push(format!("  written newest first and turned round: {turned} files"));
     }
+    lines.extend(own_bars(recordings));
     lines.extend(adjusted(recordings));
     lines.extend(dropped(recordings));
     lines.extend(warnings(recordings));
@@ -76,6 +77,15 @@ fn clocks(recordings: &[Recording]) -> Option<String> {
     (clocks.len() > 1).then(|| {
         format!("  warning: the files have several clocks: {}; state the zone if they have one", clocks.join("; "))
     })
+}
+
+/// A line on bars of longer timeframes from files of their own.
+fn own_bars(recordings: &[Recording]) -> Option<String> {
+    let all = || recordings.iter().flat_map(|recording| &recording.summary.own);
+    let same: u64 = all().map(|own| own.same).sum();
+    let compared: u64 = all().map(|own| own.same + own.different.count).sum();
+    (all().count() > 0)
+        .then(|| format!("  own bars of longer timeframes: {same} of {compared} equal the bars made of the shortest"))
 }
 
 fn adjusted(recordings: &[Recording]) -> Vec<String> {

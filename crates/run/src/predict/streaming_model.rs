@@ -135,6 +135,7 @@ impl StreamingModel {
             host.observer.note(&doubt);
         }
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
+        recipe.refuse_own_bars(&data, "following makes them of the shortest")?;
         let spec = recipe.spec();
         if spec.features.contains(&Feature::SpreadPips) {
             return Err(refuse(

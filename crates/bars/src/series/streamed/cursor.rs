@@ -1,5 +1,9 @@
 //! One timeframe of one instrument, computed as its base bars come.
 
+use std::sync::Arc;
+
+use super::own_cursor::OwnCursor;
+use crate::bar_source::BarSource;
 use crate::bars::{Bar, Bars};
 use crate::error::Result;
 use crate::series::binning::Binning;
@@ -14,6 +18,8 @@ pub(crate) struct TrackCursor {
     look_back: usize,
     is_base: bool,
     binning: Binning,
+    /// Bars in the place of those that the bins make.
+    own: Option<OwnCursor>,
     /// The base bar that goes into a bin.
     bar: Bar,
     features: FeatureChunks,
@@ -47,10 +53,22 @@ impl TrackCursor {
             features: FeatureChunks::new(binning.no_bars(), spec, pip_size),
             bins: binning.no_bars(),
             binning,
+            own: None,
             closed: Vec::new(),
             opens: Vec::new(),
             opens_first: 0,
         })
+    }
+
+    /// The same, with bars in the place of those that base bars make.
+    pub(crate) fn with_own_bars(self, own: Option<Arc<dyn BarSource + Send>>) -> Self {
+        TrackCursor { own: own.map(OwnCursor::new), ..self }
+    }
+
+    /// True if bars stand in the place of those that base bars make. They may reach before the
+    /// first base bar of a bin.
+    pub(crate) fn has_own_bars(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Forgets all bars: a segment begins.
@@ -92,7 +110,7 @@ impl TrackCursor {
         self.bins.truncate(0);
         self.closed.clear();
         if self.is_base {
-            crate::bar_source::BarSource::read(bars, 0..count, &mut self.bins)?;
+            BarSource::read(bars, 0..count, &mut self.bins)?;
             self.closed.extend(before + 1..=before + count);
         } else {
             for index in 0..count {
@@ -100,6 +118,9 @@ impl TrackCursor {
                 self.binning.push(&self.bar, |bin| self.bins.push(bin))?;
                 self.closed.push(before + self.bins.len());
             }
+        }
+        if let Some(own) = &mut self.own {
+            own.replace_in(&mut self.bins)?;
         }
         self.opens.extend_from_slice(&self.bins.open_time);
         Ok(())

@@ -35,7 +35,7 @@ pub struct SeriesPiece {
     ///
     /// It is the first bar of the sample's windows or, before it, of the look-back of the features:
     /// their longest warm-up. A bin that opened before its segment counts from where the segment
-    /// begins.
+    /// begins, unless its bar was given and not made.
     ///
     /// Recursive features (EMA, Wilder's mean) have no earliest bar: each bar's weight fades by a
     /// constant factor a bar and never becomes zero. All bars before the look-back together weigh
@@ -243,8 +243,11 @@ impl<'a> InstrumentWriter<'a> {
         self.push_weights(bars)?;
         let segment_open = self.plan.segment_indices[self.place].segments[segment].open_time;
         for &index in &self.chosen {
-            let earliest = self.tracks.iter().map(|track| track.cursor.reach(index).open_time).min();
-            self.piece.receptive_start.push(earliest.map_or(segment_open, |time| time.max(segment_open)));
+            let earliest = self.tracks.iter().map(|track| {
+                let open_time = track.cursor.reach(index).open_time;
+                if track.cursor.has_own_bars() { open_time } else { open_time.max(segment_open) }
+            });
+            self.piece.receptive_start.push(earliest.min().unwrap_or(segment_open));
             self.piece.sample_time.push(bars.close_time(index));
             self.piece.sample_instrument.push(self.place as i32);
         }

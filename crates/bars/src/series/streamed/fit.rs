@@ -147,8 +147,12 @@ impl SeriesPlan<'_> {
     }
 
     pub(super) fn cursors(&self, place: usize) -> Result<Vec<TrackCursor>> {
-        let pip_size = self.instruments[place].pip_size;
-        self.windows.iter().map(|&window| TrackCursor::new(window, self.base, self.spec, pip_size)).collect()
+        let StreamedInstrument { bars, pip_size, .. } = self.instruments[place];
+        let cursor = |&window: &Window| {
+            let cursor = TrackCursor::new(window, self.base, self.spec, pip_size)?;
+            Ok(cursor.with_own_bars(bars.own_bars(window.timeframe)))
+        };
+        self.windows.iter().map(cursor).collect()
     }
 
     /// Scaler of each timeframe of an instrument.

@@ -12,6 +12,7 @@ mod columns;
 pub(crate) mod cursor;
 mod emit;
 mod fit;
+mod own_cursor;
 pub(crate) mod segment_index;
 mod times;
 
@@ -114,7 +115,8 @@ impl<'a> SeriesPlan<'a> {
     /// the bars of every s-th instant at which one of them has a bar. Windows and horizons are
     /// counted in bars that exist, across holes that the spec's [`GapPolicy`](crate::GapPolicy)
     /// allows. No sample reaches out of its segment. The bars of each timeframe before the longest
-    /// warm-up of its features are excluded, and so are segments without a sample.
+    /// warm-up of its features are excluded, and so are segments without a sample. A bar that the
+    /// instrument has of its own ([`BarSource::own_bars`]) takes the place of the one that is made.
     ///
     /// Scalers are fitted for each instrument on its bars before one time that all share. That time
     /// is `fit_end_time` where it is given: bars that are added to a series then change no scaler.

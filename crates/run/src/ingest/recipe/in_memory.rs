@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::provenance::{SeriesProvenance, provenance_json};
-use super::{Recipe, Recordings, StreamedRecordings};
+use super::{Recipe, Recordings, StreamedRecordings, instruments_of};
 use crate::adapters::series::{Origin, attributes};
 use crate::error::Result;
 use crate::host::Host;
@@ -104,6 +104,17 @@ impl Recordings {
 }
 
 impl Recipe {
+    /// The series of bars in files.
+    pub(crate) fn align_streamed(&self) -> Result<WholeSeries> {
+        let folder = temporary_folder();
+        let spool = SpoolFolder::open(&folder.path().join("series"))?;
+        let StreamedRecordings { recordings, bars, .. } = self.read_streamed(&spool, &Host::silent())?;
+        let (symbols, spec) = (recordings.symbols(), self.spec());
+        let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, None);
+        let plan = SeriesPlan::new(&instruments, &spec, None, folder.path(), &go_on)?;
+        WholeSeries::new(&plan, plan.fit(&go_on)?)
+    }
+
     /// Reads the bars, by way of a temporary folder.
     pub(crate) fn read(&self) -> Result<Recordings> {
         let folder = temporary_folder();

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
     BarSource, Bars, CommonSpool, OnError, ReadOptions, Recording, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
-    SpooledRecording, StreamedInstrument, SymbolRead, SymbolRows, Universe, UsableSymbols, spool_common_times, usable,
+    SpooledRecording, StreamedInstrument, SymbolRead, SymbolRows, Universe, UsableSymbols, listed, spool_common_times,
+    usable,
 };
 use rayon::prelude::*;
 
 use super::recordings::{Recordings, by_symbol, common_times_warning, one_sided};
 use super::{Calendar, Recipe};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::ingest::provenance::{Fingerprints, KeptScaler, fingerprint};
 use crate::ingest::spool::{Parsed, SpoolFolder, SymbolFiles, allow_open_files};
@@ -89,7 +90,7 @@ impl Recipe {
         let groups = self.symbol_files(|path| rows.add(path, &options, &go_on))?;
         let split = rows.files().map(|path| Ok((path.to_owned(), fingerprint(path)?)));
         let fingerprints = Fingerprints::known(split.collect::<Result<_>>()?);
-        let files_a_symbol = if self.calendar == Calendar::Common { 2 } else { 1 };
+        let files_a_symbol = options.own_bars.len() + if self.calendar == Calendar::Common { 2 } else { 1 };
         allow_open_files(files_a_symbol * groups.len());
         let size = |files: &SymbolFiles| -> u64 {
             let whole = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
@@ -105,7 +106,8 @@ impl Recipe {
             if parsed.as_ref().is_ok_and(|parsed| parsed.is_found) {
                 pass.skip(size);
             }
-            Ok(SymbolRead { symbol: files.symbol.clone(), read: parsed })
+            let read = parsed.and_then(|parsed| parsed.with_own_bars(&self.bins, folder.path()));
+            Ok(SymbolRead { symbol: files.symbol.clone(), read })
         });
         let parsed = parsed.collect::<Result<Vec<_>>>()?;
         drop((pass, rows));
@@ -120,11 +122,19 @@ impl Recipe {
         universe.excluded = excluded;
         let (mut bars, mut fingerprints) = (Vec::new(), fingerprints);
         for Parsed { recording, fingerprints: own, .. } in parsed {
-            let SpooledRecording { symbol, bars: spooled, summary } = recording;
+            let SpooledRecording { symbol, bars: spooled, summary, .. } = recording;
             let none = Bars::with_capacity(summary.base, 0);
             universe.recordings.push(Recording { symbol, bars: none, summary });
             bars.push(spooled);
             fingerprints.extend(own);
+        }
+        let own = universe.recordings.iter().map(|recording| recording.summary.own.len());
+        if self.own_bars && own.sum::<usize>() == 0 {
+            let timeframes: Vec<String> = options.own_bars.iter().map(ToString::to_string).collect();
+            return Err(Error::usage(format!(
+                "own bars: of {}, no symbol has a file beside that of its shortest bars; give such files, as EURUSD_M1.csv and EURUSD_H1.csv are, or leave own bars out",
+                listed(&timeframes)
+            )));
         }
         if self.calendar == Calendar::Common {
             bars = keep_common_times(&mut universe, &bars, folder.path())?;

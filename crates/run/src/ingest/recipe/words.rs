@@ -19,8 +19,8 @@ const WEEKENDS: Words<Weekends, 2> = [("span", Weekends::Spanned), ("split", Wee
 
 impl Recipe {
     /// The recipe as arguments, including those at their defaults, so that defaults of other
-    /// versions change nothing. Versions that do not know `overlaps` or `bins` read what has
-    /// neither.
+    /// versions change nothing. Versions that do not know `overlaps`, `bins` or `own-bars` read
+    /// what has none of them.
     pub(crate) fn to_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let given = [
@@ -39,6 +39,7 @@ impl Recipe {
             ("calendar", Some(word(&CALENDAR, &self.calendar))),
             ("timeframes", Some(self.timeframes.to_string())),
             ("bins", (!self.bins.is_utc()).then(|| self.bins.to_string())),
+            ("own-bars", self.own_bars.then(|| self.own_bars.to_string())),
             ("features", Some(self.features.to_string())),
             ("function-columns", (!self.function_columns.is_empty()).then(|| columns_text(&self.function_columns))),
             ("horizon", Some(self.horizon.to_string())),
@@ -105,6 +106,7 @@ impl Recipe {
             "calendar" => self.calendar = value_of(&CALENDAR, value)?,
             "timeframes" => self.timeframes = value.parse().ok()?,
             "bins" => self.bins = value.parse().ok()?,
+            "own-bars" => self.own_bars = value.parse().ok()?,
             "features" => self.features = value.parse().ok()?,
             "context" => self.context.push(value.parse().ok()?),
             "function-columns" => self.function_columns = columns_of(value)?,
@@ -184,6 +186,7 @@ mod tests {
             "a.csv --context DXY=dxy.csv --context=X=a=b.csv --features body,function:DXY.body",
             "a.csv --bins new-york+7 --timeframes M1:9,D1:3",
             "a.csv --bins=-05:00",
+            "a.csv b.csv --own-bars=true",
             "a.csv --target column:y --label-end column:known --weight column:uniqueness",
             "a.csv --target function:up,function:down --label-end function:label_end",
         ] {

@@ -1,0 +1,318 @@
+//! Bars of longer timeframes from files of their own, in the place of those that shorter bars make.
+//!
+//! ```text
+//! made of the shorter bars   [10:00 [11:00        [13:00    which bars there are, and their closes
+//! of its own file            [10:00        [12:00 [13:00    prices, volume, spread
+//! taken                       own    made          own
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::bar_source::{BarSource, pieces_of};
+use crate::bars::{Bar, Bars};
+use crate::error::{Error, Result};
+use crate::place::BarCursor;
+use crate::read::SpooledRecording;
+use crate::read::compared::is_same;
+use crate::read::summary::OwnBars;
+use crate::series::binning::Binning;
+use crate::spool::{SpoolWriter, SpooledBars};
+use crate::time::bin_clock::BinClock;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{DAY_NS, MINUTE_NS, display_duration, display_utc};
+
+impl SpooledRecording {
+    /// Puts its own bars of longer timeframes in the place of those that its bars make in bins of
+    /// `clock`: in a series they count from the end of their bin on, as those would. A bar that
+    /// opens with no bin, on a day or longer by its date, is refused, and so are bars that agree
+    /// better with prices of half an hour to a day after them. A bin without an own bar has the one
+    /// that is made; an own bar without a bin is not used. Files without volumes or spreads leave
+    /// those that are made. Temporary files lie in `folder`.
+    ///
+    /// # Errors
+    /// [`Error::OwnBars`], [`Error::NotAMultiple`], [`Error::Straddles`] and [`Error::Spool`].
+    pub fn with_own_bars(self, clock: &BinClock, folder: &Path) -> Result<Self> {
+        let SpooledRecording { symbol, bars, own, mut summary } = self;
+        let mut placed = Vec::with_capacity(own.len());
+        for (given, account) in own.iter().zip(&mut summary.own) {
+            placed.push(Arc::new(place(given, &bars, clock, account, folder)?));
+            summary.warnings.extend(account.warning());
+        }
+        Ok(SpooledRecording { symbol, bars: bars.with_own(placed), own: Vec::new(), summary })
+    }
+}
+
+/// The bars of `given` that have a bin with bars of `base`, each opening with its bin.
+fn place(
+    given: &SpooledBars,
+    base: &SpooledBars,
+    clock: &BinClock,
+    account: &mut OwnBars,
+    folder: &Path,
+) -> Result<SpooledBars> {
+    let (timeframe, base_ns) = (given.timeframe(), base.timeframe().duration_ns());
+    let mut binning = Binning::new(timeframe, base.timeframe(), clock, Vec::new())?;
+    let counts = account.summary.bars;
+    let mut placing = Placing {
+        timeframe,
+        clock,
+        given: BarCursor::new(given),
+        has_volume: counts.without_volume < counts.all,
+        has_spread: counts.with_spread > 0,
+        account,
+        first_open_time: None,
+        closes: Closes::default(),
+        writer: SpoolWriter::unnamed(folder, timeframe, 0)?,
+    };
+    let (mut piece, mut made) = (Bars::with_capacity(base.timeframe(), 0), Vec::new());
+    for range in pieces_of(0..base.len()) {
+        base.read(range, &mut piece)?;
+        for index in 0..piece.len() {
+            let bar = piece.without_columns(index);
+            placing.first_open_time.get_or_insert(bar.open_time);
+            placing.closes.add_base(bar.open_time + base_ns, bar.close);
+            binning.push(&bar, |bin| made.push(bin))?;
+            made.drain(..).try_for_each(|bin| placing.take(&bin))?;
+        }
+    }
+    placing.finish(given.len() as u64)
+}
+
+/// Own bars of one timeframe, on their way to the bins of the base bars.
+struct Placing<'a> {
+    timeframe: Timeframe,
+    clock: &'a BinClock,
+    given: BarCursor<'a>,
+    has_volume: bool,
+    has_spread: bool,
+    account: &'a mut OwnBars,
+    /// When the first base bar of all opens.
+    first_open_time: Option<i64>,
+    closes: Closes,
+    writer: SpoolWriter,
+}
+
+impl Placing<'_> {
+    /// Takes the next bar that base bars make.
+    fn take(&mut self, made: &Bar) -> Result<()> {
+        while let Some(open_time) = self.given.peek_open_time()? {
+            let is_before = open_time + self.timeframe.duration_ns() <= made.open_time;
+            let start = if is_before { open_time } else { self.start(open_time)? };
+            if start > made.open_time {
+                break;
+            }
+            let own = self.given.next()?.expect("it was seen");
+            if start == made.open_time {
+                return self.put(own, made);
+            }
+        }
+        self.account.made += 1;
+        Ok(())
+    }
+
+    /// When the bin opens whose own bar opens at `open_time`, which may be a date.
+    fn start(&self, open_time: i64) -> Result<i64> {
+        let is_start = |time: i64| self.clock.bin(self.timeframe, time).start == time;
+        if is_start(open_time) {
+            return Ok(open_time);
+        }
+        let is_date = self.timeframe >= Timeframe::D1 && open_time.rem_euclid(DAY_NS) == 0;
+        let start = Some(self.clock.utc_ns(open_time)).filter(|&start| is_date && is_start(start));
+        start.ok_or_else(|| {
+            let (timeframe, clock, opens) = (self.timeframe, self.clock, display_utc(open_time));
+            self.fault(format!(
+                "have one that opens at {opens}, and no {timeframe} bar opens then on the clock {clock}"
+            ))
+        })
+    }
+
+    fn put(&mut self, own: Bar, made: &Bar) -> Result<()> {
+        let [prices, others] = [&own, made].map(|bar| [bar.open, bar.high, bar.low, bar.close]);
+        if self.first_open_time.is_some_and(|first| made.open_time < first) {
+            self.account.partial += 1;
+        } else if is_same(prices, others) {
+            self.account.same += 1;
+        } else {
+            if self.account.different.first.is_none() {
+                self.account.example = example(&own, made, self.account.base);
+            }
+            self.account.different.add(made.open_time);
+        }
+        self.closes.add_own(self.clock.bin(self.timeframe, made.open_time).end, own.close, made.close);
+        self.writer.push(Bar {
+            open_time: made.open_time,
+            volume: if self.has_volume { own.volume } else { made.volume },
+            spread: if self.has_spread { own.spread } else { made.spread },
+            columns: Box::default(),
+            ..own
+        })
+    }
+
+    /// The bars that have a bin, of `count` that were given.
+    fn finish(self, count: u64) -> Result<SpooledBars> {
+        if let Some(late_ns) = self.closes.later_by() {
+            let (base, late) = (self.account.base, display_duration(late_ns));
+            return Err(self.fault(format!(
+                "close as the {base} bars do {late} later, and would bring later prices into samples"
+            )));
+        }
+        self.account.not_covered = count - self.account.used();
+        self.writer.finish()
+    }
+
+    fn fault(&self, fault: String) -> Error {
+        Error::OwnBars { instrument: self.account.summary.symbol.clone(), timeframe: self.timeframe, fault }
+    }
+}
+
+/// The first price that differs, of the close, open, high and low.
+fn example(own: &Bar, made: &Bar, base: Timeframe) -> String {
+    let prices = [
+        ("close", own.close, made.close),
+        ("open", own.open, made.open),
+        ("high", own.high, made.high),
+        ("low", own.low, made.low),
+    ];
+    let differs = |(_, own, made): &(&str, f64, f64)| !is_same([*own; 4], [*made; 4]);
+    let (price, own, made) = prices.into_iter().find(differs).expect("a price differs");
+    format!("{price} {own}, of {base} {made}")
+}
+
+/// Distance of the times at which closes are compared.
+const STEP_NS: i64 = 30 * MINUTE_NS;
+/// Farthest of them: a day, by which files may stamp otherwise.
+const STEPS_MAX: i64 = 48;
+/// Own closes that are compared, at least and at most.
+const CLOSES_MIN: usize = 8;
+const CLOSES_MAX: usize = 1 << 16;
+/// Distance from later closes, as a share of that from the closes of the same time, that shows
+/// another clock.
+const SHARE_MAX: f64 = 0.5;
+
+/// Closes of own bars, and of the base bars around them: by another clock, own bars have closes of
+/// later times.
+#[derive(Default)]
+struct Closes {
+    /// When the last base bar of each half hour closes, and its close.
+    base: Vec<(i64, f64)>,
+    /// When own bars close, their closes, and those that base bars make.
+    own: Vec<(i64, f64, f64)>,
+}
+
+impl Closes {
+    fn add_base(&mut self, close_time: i64, close: f64) {
+        let step = |time: i64| (time - 1).div_euclid(STEP_NS);
+        match self.base.last_mut() {
+            Some(last) if step(last.0) == step(close_time) => *last = (close_time, close),
+            _ => self.base.push((close_time, close)),
+        }
+    }
+
+    fn add_own(&mut self, close_time: i64, close: f64, made: f64) {
+        if self.own.len() < CLOSES_MAX && close_time.rem_euclid(STEP_NS) == 0 {
+            self.own.push((close_time, close, made));
+        }
+    }
+
+    /// Time by which the own closes are those of later base bars.
+    fn later_by(&self) -> Option<i64> {
+        let distance: f64 = self.own.iter().map(|(_, close, made)| (close - made).abs()).sum();
+        if self.own.len() < CLOSES_MIN || distance == 0.0 {
+            return None;
+        }
+        let distance_after = |late_ns: i64| -> f64 {
+            self.own.iter().map(|(time, close, _)| (close - self.base_close(time + late_ns)).abs()).sum()
+        };
+        let later = (1..=STEPS_MAX).map(|step| (step * STEP_NS, distance_after(step * STEP_NS)));
+        let (late_ns, least) = later.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        (least < SHARE_MAX * distance).then_some(late_ns)
+    }
+
+    /// The last base close up to `time`, at which there is one.
+    fn base_close(&self, time: i64) -> f64 {
+        let count = self.base.partition_point(|&(close_time, _)| close_time <= time);
+        self.base[count.saturating_sub(1)].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::summary::ReadSummary;
+    use crate::time::timestamp::HOUR_NS;
+
+    /// 2018-07-02, in summer: the day of `new-york+7` begins three hours before.
+    const MONDAY_NS: i64 = 17_714 * DAY_NS;
+
+    fn price(hour: i64) -> f64 {
+        1.0 + (hour * hour * 7_919 % 613) as f64 / 1_000.0
+    }
+
+    fn spooled(timeframe: Timeframe, bars: &[Bar], folder: &Path) -> SpooledBars {
+        let mut writer = SpoolWriter::unnamed(folder, timeframe, 0).unwrap();
+        bars.iter().for_each(|bar| writer.push(bar.clone()).unwrap());
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn days_of_a_broker_take_the_place_of_those_that_hours_make() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock: BinClock = "new-york+7".parse().unwrap();
+        let hour = |hour: i64| {
+            let (open_time, open) = (MONDAY_NS + (hour - 3) * HOUR_NS, price(hour));
+            Bar { open_time, open, high: open + 0.1, low: open - 0.1, close: open, volume: 1.0, ..Bar::default() }
+        };
+        let hours: Vec<Bar> = (0..5 * 24).map(hour).collect();
+        let mut binning = Binning::new(Timeframe::D1, Timeframe::H1, &clock, Vec::new()).unwrap();
+        let mut days = Vec::new();
+        hours.iter().for_each(|bar| binning.push(bar, |bin| days.push(bin)).unwrap());
+        assert_eq!(days.len(), 5);
+        let placed = |hours: &[Bar], own: &[Bar]| {
+            let base = spooled(Timeframe::H1, hours, folder.path());
+            let given = spooled(Timeframe::D1, own, folder.path());
+            let summary = ReadSummary::new(&given, Vec::new(), "X".to_owned(), Vec::new()).unwrap();
+            let mut account = OwnBars::unplaced(summary, Timeframe::H1);
+            place(&given, &base, &clock, &mut account, folder.path()).map(|bars| (bars, account))
+        };
+        // By their dates: one day is missing, one has another close, and two have no hours.
+        let day = |day: usize| {
+            let open_time = MONDAY_NS + day as i64 * DAY_NS;
+            Bar {
+                open_time,
+                close: days[day.min(4)].close + if day == 3 { 0.01 } else { 0.0 },
+                ..days[day.min(4)].clone()
+            }
+        };
+        let own: Vec<Bar> = [0, 2, 3, 4, 5, 6].map(day).to_vec();
+        let (found, account) = placed(&hours, &own).unwrap();
+        let mut bars = Bars::with_capacity(Timeframe::D1, 0);
+        found.read(0..found.len(), &mut bars).unwrap();
+        assert_eq!(bars.open_time, [0, 2, 3, 4].map(|day: usize| days[day].open_time));
+        assert_eq!(bars.close, [0, 2, 3, 4].map(|place: usize| day(place).close));
+        assert_eq!((account.same, account.different.count, account.made, account.not_covered), (3, 1, 1, 2));
+        let text = account.to_string();
+        assert!(text.starts_with("X D1: 3 of 4 own bars equal the bars made of H1; 1 differs, the first at"), "{text}");
+        assert!(text.contains("2018-07-04T21:00:00Z (close ") && text.contains("; 1 bar made of H1, which"), "{text}");
+        assert_eq!(account.warning(), None);
+        // Of the first day hours are missing.
+        let (found, account) = placed(&hours[5..], &days).unwrap();
+        assert_eq!((found.len(), account.same, account.partial, account.used()), (5, 4, 1, 5));
+
+        let late: Vec<Bar> = own.iter().map(|bar| Bar { open_time: bar.open_time + HOUR_NS, ..bar.clone() }).collect();
+        let error = placed(&hours, &late).map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("X: its own D1 bars have one that opens at 2018-07-02T01:00:00Z, and no"), "{error}");
+    }
+
+    #[test]
+    fn closes_of_later_times_show_and_those_of_another_vendor_do_not() {
+        for (late, noise, expected) in
+            [(0, 0.0, None), (0, 0.001, None), (1, 0.0, Some(1)), (7, 0.001, Some(7)), (-2, 0.0, None)]
+        {
+            let mut closes = Closes::default();
+            (0..200).for_each(|hour| closes.add_base(hour * HOUR_NS, price(hour)));
+            (10..150).for_each(|hour| closes.add_own(hour * HOUR_NS, price(hour + late) + noise, price(hour)));
+            assert_eq!(closes.later_by(), expected.map(|hours: i64| hours * HOUR_NS), "{late}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Bars of longer timeframes from files of their own: those that the shortest make give the series
+//! that these make, and a change of one is seen from its close on.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ingest::recipe::in_memory::WholeSeries;
+
+/// Minutes of a longer bar.
+const LENGTHS: [(Timeframe, i64); 4] =
+    [(Timeframe::M15, 15), (Timeframe::H1, 60), (Timeframe::H4, 240), (Timeframe::D1, 1_440)];
+
+/// Writes the bars of `timeframe` that the bars in the file `minutes` make, beside it, and each
+/// row as `change` makes it of its place and fields.
+fn write_longer(minutes: &Path, timeframe: Timeframe, change: impl Fn(usize, &mut Vec<String>)) -> PathBuf {
+    let (_, length) = LENGTHS.into_iter().find(|(known, _)| *known == timeframe).unwrap();
+    let text = fs::read_to_string(minutes).unwrap();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for line in text.lines().skip(1) {
+        let mut row: Vec<String> = line.split(',').map(str::to_owned).collect();
+        let number = |text: &str| -> i64 { text.parse().unwrap() };
+        let minute = number(&row[0][11..13]) * 60 + number(&row[0][14..16]);
+        let start = minute / length * length;
+        row[0] = format!("{} {:02}:{:02}", &row[0][..10], start / 60, start % 60);
+        let price = |text: &String| -> f64 { text.parse().unwrap() };
+        match rows.last_mut().filter(|last| last[0] == row[0]) {
+            None => rows.push(row),
+            Some(last) => {
+                if price(&row[2]) > price(&last[2]) {
+                    last[2].clone_from(&row[2]);
+                }
+                if price(&row[3]) < price(&last[3]) {
+                    last[3].clone_from(&row[3]);
+                }
+                last[4].clone_from(&row[4]);
+                last[5] = (number(&last[5]) + number(&row[5])).to_string();
+            }
+        }
+    }
+    rows.iter_mut().enumerate().for_each(|(place, row)| change(place, row));
+    let header = text.lines().next().unwrap();
+    let rows: String = rows.iter().map(|row| format!("{}\n", row.join(","))).collect();
+    let name = minutes.file_name().unwrap().to_str().unwrap().replace("_M1", &format!("_{timeframe}"));
+    let path = minutes.with_file_name(name);
+    fs::write(&path, format!("{header}\n{rows}")).unwrap();
+    path
+}
+
+fn recipe(bars: Vec<PathBuf>, own_bars: bool) -> Recipe {
+    Recipe {
+        bars,
+        own_bars,
+        timeframes: windows("M1:20,M15:6,H1:5,H4:3,D1:2"),
+        features: "log_return,body,range".parse().unwrap(),
+        target: TargetKind::LogReturn,
+        horizon: 3,
+        stride: 7,
+        ..Recipe::default()
+    }
+}
+
+/// Features, samples and targets of a series.
+fn assert_equal(found: &WholeSeries, expected: &WholeSeries) {
+    assert_eq!(found.header.scalers, expected.header.scalers);
+    let (found, expected) = (&found.arrays, &expected.arrays);
+    assert_eq!(found.timeframes, expected.timeframes);
+    assert_eq!(found.sample_time, expected.sample_time);
+    assert_eq!(found.label_end_time, expected.label_end_time);
+    assert_eq!(found.targets, expected.targets);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bars_that_the_shortest_make_give_the_series_that_these_make(
+        seed in 0u64..1_000, lost in 100usize..6_000, count in 1usize..900, has_own in prop::array::uniform8(any::<bool>()),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let gap = lost..lost + count;
+        let minutes = [
+            bars(folder.path(), "EURUSD_M1.csv", 11, seed, std::slice::from_ref(&gap)),
+            bars(folder.path(), "GBPUSD_M1.csv", 9, seed + 1, &[]),
+        ];
+        let expected = recipe(minutes.to_vec(), false).align_streamed().unwrap();
+        let mut files = minutes.to_vec();
+        for (place, minutes) in minutes.iter().enumerate() {
+            let own = LENGTHS.iter().enumerate().filter(|(k, _)| has_own[4 * place + k] || place + k == 1);
+            files.extend(own.map(|(_, (timeframe, _))| write_longer(minutes, *timeframe, |_, _| {})));
+        }
+        assert_equal(&recipe(files, true).align_streamed().unwrap(), &expected);
+    }
+}
+
+#[test]
+fn a_change_of_an_own_bar_is_in_the_windows_with_it_and_not_before_its_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let aligned = |change: &dyn Fn(usize, &mut Vec<String>)| {
+        let hours = write_longer(&minutes, Timeframe::H1, change);
+        let recipe = Recipe {
+            timeframes: windows("M1:20,H1:5"),
+            features: "body".parse().unwrap(),
+            scaling: Scaling::None,
+            stride: 1,
+            ..recipe(vec![minutes.clone(), hours], true)
+        };
+        recipe.align_streamed().unwrap().arrays
+    };
+    let before = aligned(&|_, _| {});
+    // The close of the hour from 2018-01-02 16:00 on.
+    let closes = |place: usize, row: &mut Vec<String>| {
+        if place == 40 {
+            assert_eq!(row[0], "2018-01-02 16:00");
+            row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
+        }
+    };
+    let after = aligned(&closes);
+    assert_eq!((&after.timeframes[0], &after.targets), (&before.timeframes[0], &before.targets));
+    let (hours, changed) = (&before.timeframes[1], &after.timeframes[1]);
+    assert_eq!((&hours.close_time, &hours.end), (&changed.close_time, &changed.end));
+    let rows: Vec<usize> = (0..hours.values.len()).filter(|&row| hours.values[row] != changed.values[row]).collect();
+    let [row] = rows[..] else { panic!("one row of one feature: {rows:?}") };
+    let close_time = hours.close_time[row];
+    assert_eq!(close_time, 1_514_912_400_000_000_000, "2018-01-02 17:00");
+    let seen = |&sample: &usize| (hours.end[sample] - 4..=hours.end[sample]).contains(&(row as i64));
+    let times: Vec<i64> = (0..hours.end.len()).filter(seen).map(|sample| before.sample_time[sample]).collect();
+    // Few minutes have no bar.
+    let first = times.iter().copied().min().unwrap();
+    assert!(
+        (close_time..close_time + 300_000_000_000).contains(&first) && times.len() > 200,
+        "{first} {}",
+        times.len()
+    );
+}
+
+#[test]
+fn own_bars_are_told_kept_in_the_recipe_and_refused_by_what_makes_bars_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let out = folder.path().join("series.h5");
+    let ingested = |hours: PathBuf| {
+        let recipe = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes.clone(), hours], true) };
+        ingest(&recipe, &out, &Host::silent())
+    };
+    let hours = write_longer(&minutes, Timeframe::H1, |place, row| {
+        if place == 40 {
+            row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
+        }
+    });
+    let report = ingested(hours).unwrap();
+    let text = &report.text;
+    assert!(
+        text.contains("own bars equal the bars made of M1; 1 differs, the first at 2018-01-02T16:00:00Z"),
+        "{text}"
+    );
+    let own = &report.json["source"]["instruments"][0]["own"][0];
+    assert_eq!((&own["timeframe"], &own["different"]), (&"H1".into(), &1.into()));
+    assert!(report.json["source"]["recipe"].as_array().unwrap().contains(&"--own-bars=true".into()));
+
+    let refusals = [
+        append(&recipe(vec![minutes.clone()], false), &[], &out, &Host::silent()).map(|_| ()),
+        crate::leak::prove(&out, &crate::leak::Options::default(), &Host::silent()).map(|_| ()),
+    ];
+    for refused in refusals {
+        let error = refused.unwrap_err();
+        assert!(error.kind() == Kind::Usage && error.to_string().contains("without own bars"), "{error}");
+    }
+
+    // Stamped an hour early, and off the hours.
+    let later = write_longer(&minutes, Timeframe::H1, |_, row| row[0] = moved(&row[0], -60));
+    let error = ingested(later).unwrap_err().to_string();
+    assert!(error.contains("EURUSD: its own H1 bars close as the M1 bars do 1 h later"), "{error}");
+    let off = write_longer(&minutes, Timeframe::H1, |_, row| row[0] = moved(&row[0], 30));
+    let error = ingested(off).unwrap_err().to_string();
+    assert!(error.contains("no H1 bar opens then on the clock UTC"), "{error}");
+    let alone = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes.clone()], true) };
+    let error = ingest(&alone, &out, &Host::silent()).unwrap_err().to_string();
+    assert!(error.contains("no symbol has a file beside that of its shortest bars"), "{error}");
+}
+
+/// A time such as `2018-01-02 16:00`, by some minutes later.
+fn moved(time: &str, minutes: i64) -> String {
+    let time: jiff::civil::DateTime = time.replace(' ', "T").parse().unwrap();
+    (time + jiff::SignedDuration::from_mins(minutes)).strftime("%Y-%m-%d %H:%M").to_string()
+}
