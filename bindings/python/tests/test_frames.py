@@ -222,12 +222,25 @@ class Frames(InFolder):
             own = frame.assign(time=numbers)
             for table in (own, polars.from_pandas(own), pyarrow.Table.from_pandas(own)):
                 self.assertEqual(mb.ingest(table, symbol="EURUSD", **BARS).fingerprint(), expected)
+        # Floats were no times, and the advice made those of 1970 of them.
+        for floats in ((ns // 1_000_000_000).astype(float), (ns // 1_000_000).astype("Float64"), mixed.astype(float)):
+            own = frame.assign(time=floats)
+            for table in (own, polars.from_pandas(own), pyarrow.Table.from_pandas(own)):
+                self.assertEqual(mb.ingest(table, symbol="EURUSD", **BARS).fingerprint(), expected)
         wall = frame["time"].dt.tz_convert("America/New_York").dt.tz_localize(None).astype("datetime64[s]").astype("int64")
         ds = mb.ingest(frame.assign(time=wall), symbol="EURUSD", zone="America/New_York", **BARS)
         self.assertEqual(ds.fingerprint(), expected)
         with self.assertRaisesRegex(mb.DataError, "row 7 of the frame: time is NaT"):
             missing = (ns // 1_000_000).astype("Int64").where(frame.index != 7)
             mb.ingest(frame.assign(time=missing), symbol="EURUSD", **BARS)
+
+    def test_fractions_of_numbers_of_time_are_kept(self) -> None:
+        from megabatch import _frames
+
+        seconds = np.array([1_704_067_200.25, 1.7040672e9, np.nan, 1e300, -1.0])
+        found = _frames.epoch_ns(seconds)
+        self.assertEqual(found[:2].tolist(), [1_704_067_200_250_000_000, 1_704_067_200_000_000_000])
+        self.assertTrue((found[2:] == np.iinfo(np.int64).min).all())
 
     def test_frames_that_are_no_bars(self) -> None:
         frame = self.frame(3)
@@ -238,7 +251,8 @@ class Frames(InFolder):
             (frame.drop(columns="close"), "no column close; expected open, high, low and close"),
             (frame.drop(columns="time"), "the frame has no times"),
             (frame.assign(time=text), "time is of dtype (object|str)"),
-            (frame.assign(time=numbers.astype(float)), "time is of dtype float64: expected times"),
+            (frame.assign(time=0.5), "row 0 of the frame: time is 0.5, which is no time between 1980 and 2099"),
+            (frame.assign(time=np.inf), "row 0 of the frame: time is inf, which is no time between 1980 and 2099"),
             (frame.assign(time=numbers.where(frame.index != 4, 20240102)), "row 4 of the frame: time is 20240102, which is no"),
             (frame.assign(time=nat), "row 7 of the frame: time is NaT"),
             (frame.assign(open=frame["open"].astype(str)), "column open is of dtype"),

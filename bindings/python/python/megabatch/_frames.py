@@ -619,29 +619,33 @@ def _dates_of_digits(name: str) -> str:
     return f'pandas.to_datetime({name}.astype(str), format="%Y%m%d")'
 
 
-def _is_date(number: int) -> bool:
+def _is_date(number: float) -> bool:
     """True for dates as numbers of eight digits."""
     return 19800101 <= number <= 20991231 and 1 <= number // 100 % 100 <= 12 and 1 <= number % 100 <= 31
 
 
-def epoch_ns(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Whole numbers as times since 1970, each in the unit that its size tells, as files have them: the numbers of one
-    unit between 1980 and 2099 are never those of another. Other numbers are NaT."""
+def epoch_ns(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Numbers as times since 1970, each in the unit that its size tells, as files have them: the numbers of one unit
+    between 1980 and 2099 are never those of another. Fractions are kept to the nanosecond. Other numbers are NaT."""
     times = np.full(len(values), _NAT)
     for unit_ns in (1_000_000_000, 1_000_000, 1_000, 1):
         per_s = 1_000_000_000 // unit_ns
         is_unit = (values >= _EPOCH_MIN_S * per_s) & (values < _EPOCH_END_S * per_s)
-        times[is_unit] = values[is_unit] * unit_ns
+        own = values[is_unit]
+        whole = own.astype(np.int64)
+        times[is_unit] = whole * unit_ns + np.rint((own - whole) * unit_ns).astype(np.int64)
     return times
 
 
-def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
-    """The times of `epoch_ns`."""
+def _epoch(values: npt.NDArray[Any], name: str) -> _Times:
+    """The times of `epoch_ns`. Whole numbers that are NaT and floats that are NaN are missing."""
+    are_floats = values.dtype.kind == "f"
     times = epoch_ns(values)
-    strange = np.flatnonzero((times == _NAT) & (values != _NAT))
+    strange = np.flatnonzero((times == _NAT) & ~(np.isnan(values) if are_floats else values == _NAT))
     if strange.size:
         row = int(strange[0])
-        call = _dates_of_digits(f"frame[{name!r}]") if _is_date(int(values[row])) else "pandas.to_datetime"
+        digits = f"frame[{name!r}]{'.astype(int)' if are_floats else ''}"
+        call = _dates_of_digits(digits) if _is_date(values[row]) else "pandas.to_datetime"
         raise DataError(
             f"row {row} of the frame: {name} is {values[row]}, which is no time between 1980 and 2099 in s, ms, µs or ns; "
             f"convert the column, such as with {call}",
@@ -680,15 +684,17 @@ class _Pandas(_Table):
 
     def _without_times(self) -> DataError:
         index = self._frame.index
-        if index.dtype.kind in "iu":
-            first = int(index[0]) if len(index) else 0
+        if index.dtype.kind in "iuf":
+            first = index[0] if len(index) else 0
             if _is_date(first):
-                call = f"frame.index = {_dates_of_digits('frame.index')}"
+                digits = f"frame.index{'.astype(int)' if index.dtype.kind == 'f' else ''}"
+                call = f"frame.index = {_dates_of_digits(digits)}"
                 return _no_times("the index", index.dtype, f", dates such as {first}", call)
-            if first < _EPOCH_MIN_S:
+            # An index that begins with NaN is none of times either.
+            if not first >= _EPOCH_MIN_S:
                 return super()._without_times()
-            call = 'frame.rename_axis("time").reset_index(), whose column of whole numbers is read'
-            return _no_times("the index", index.dtype, f", whole numbers such as {first}", call)
+            call = 'frame.rename_axis("time").reset_index(), whose column of numbers is read'
+            return _no_times("the index", index.dtype, f", numbers such as {first}", call)
         return self._wrong_times(index.to_series(), "the index")
 
     @staticmethod
@@ -710,6 +716,8 @@ class _Pandas(_Table):
     def _from_series(series: Any, name: str) -> _Times:
         if series.dtype.kind in "iu":
             return _epoch(series.to_numpy(dtype=np.int64, na_value=_NAT), name)
+        if series.dtype.kind == "f":
+            return _epoch(series.to_numpy(dtype=np.float64, na_value=np.nan), name)
         if series.dtype.kind != "M":
             raise _Pandas._wrong_times(series, name)
         # Types of pyarrow have their zone elsewhere.
@@ -739,6 +747,8 @@ class _Polars(_Table):
             series = series.cast(polars.Datetime("ns"))
         if series.dtype.is_integer():
             return _epoch(series.cast(polars.Int64).fill_null(_NAT).to_numpy(), name)
+        if series.dtype.is_float():
+            return _epoch(series.cast(polars.Float64).fill_null(np.nan).to_numpy(), name)
         if not isinstance(series.dtype, polars.Datetime):
             raise _no_times(name, series.dtype)
         zone = series.dtype.time_zone
@@ -769,6 +779,8 @@ class _Arrow(_Table):
             found = found.cast(pyarrow.timestamp("ns"))
         if pyarrow.types.is_integer(found.type):
             return _epoch(found.cast(pyarrow.int64()).fill_null(_NAT).to_numpy(zero_copy_only=False), name)
+        if pyarrow.types.is_floating(found.type):
+            return _epoch(found.cast(pyarrow.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False), name)
         if not pyarrow.types.is_timestamp(found.type):
             raise _no_times(name, found.type)
         ticks = found.cast(pyarrow.timestamp("ns", found.type.tz)).cast(pyarrow.int64())
