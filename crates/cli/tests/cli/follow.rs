@@ -363,3 +363,16 @@ fn the_latency_of_a_bar_is_measured_by_part() {
         assert!(median > 0.0 && p99 >= median, "{part}: {answer}");
     }
 }
+
+/// The paths in a series were those that were typed: from another folder no file was found.
+#[test]
+fn a_series_finds_its_files_from_any_folder() {
+    let stage = Stage::new();
+    stage.succeeds("synth EURUSD.csv --days 4");
+    std::fs::create_dir(stage.path("elsewhere")).unwrap();
+    stage.succeeds("ingest EURUSD.csv --out series.h5 --timeframes M1:5,M5:3 --features body --horizon 2");
+    for line in ["leak ../series.h5 --samples 2", "ingest --append ../EURUSD.csv --out ../series.h5"] {
+        let output = stage.command(line).current_dir(stage.path("elsewhere")).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -12,6 +12,7 @@ mod windows;
 mod words;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
@@ -205,6 +206,19 @@ impl Recipe {
             *paths = files.into_iter().flatten().collect();
         }
         Ok(self)
+    }
+
+    /// The recipe with absolute paths.
+    ///
+    /// # Errors
+    /// Those of the current folder.
+    pub(in crate::ingest) fn with_absolute_paths(&self) -> io::Result<Self> {
+        let mut recipe = self.clone();
+        let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);
+        for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)) {
+            *path = std::path::absolute(&*path)?;
+        }
+        Ok(recipe)
     }
 
     pub(crate) fn read_options(&self) -> ReadOptions {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
-use crate::ingest::provenance::{Fingerprints, KeptScaler, bars_json};
+use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, bars_json};
 use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
 
@@ -21,7 +21,8 @@ pub(crate) struct SeriesProvenance<'a> {
     pub(crate) kept_scaler: Option<&'a KeptScaler>,
 }
 
-/// The provenance that a series file holds.
+/// The provenance that a series file holds. Its paths are absolute: the files are found from any
+/// folder.
 pub(crate) fn provenance_json(
     recipe: &Recipe,
     recordings: &Recordings,
@@ -37,8 +38,8 @@ pub(crate) fn provenance_json(
         instrument["segments"] = segments_json(place, series);
         instruments.push(instrument);
     }
-    let mut provenance =
-        json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
+    let words = recipe.with_absolute_paths()?.to_words();
+    let mut provenance = json!({ "recipe": words, "instruments": instruments, "warnings": series.warnings });
     if let Some(kept) = series.kept_scaler {
         provenance["kept_scaler"] = kept.to_json();
     }
@@ -48,7 +49,24 @@ pub(crate) fn provenance_json(
         let left_out = left_out.map(|left_out| left_out_json(&files, fingerprints, left_out));
         provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
     }
+    for list in LISTS {
+        for owner in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            make_paths_absolute(owner)?;
+            let compared = owner.get_mut("compared").and_then(Value::as_array_mut);
+            compared.into_iter().flatten().try_for_each(make_paths_absolute)?;
+        }
+    }
     Ok(provenance)
+}
+
+/// Makes the paths of the files of `owner` absolute, an instrument or files that were compared with
+/// it.
+fn make_paths_absolute(owner: &mut Value) -> io::Result<()> {
+    for file in owner.get_mut("files").and_then(Value::as_array_mut).into_iter().flatten() {
+        let path = file["file"].as_str().map(std::path::absolute).transpose()?;
+        file["file"] = json!(path.map(|path| shown(&path)));
+    }
+    Ok(())
 }
 
 fn left_out_json(
