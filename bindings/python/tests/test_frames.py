@@ -350,7 +350,7 @@ class Frames(InFolder):
 
     def test_the_symbol_has_the_names_that_files_know(self) -> None:
         frame = self.frame(3)
-        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name"):
+        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name", "Stock Code", "ISIN", "company"):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
 

@@ -17,7 +17,11 @@ from . import _megabatch
 from .errors import ConfigError, DataError
 
 # As `SYMBOLS` of crates/bars/src/parse/header.rs.
-_SYMBOLS = ("symbol", "ticker", "instrument", "tic", "pair", "asset", "name")
+_SYMBOLS = (
+    "symbol", "ticker", "instrument", "tic", "pair", "asset", "name", "tickersymbol", "tradingsymbol", "symbolname", "stock",
+    "stockcode", "stocksymbol", "stockname", "security", "securityid", "secid", "permno", "isin", "cusip", "sedol", "figi",
+    "ric", "company", "companyname", "coin", "currencypair",
+)
 PRICES = ("open", "high", "low", "close")
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
@@ -473,7 +477,7 @@ class _Table:
     def _place(self, name: str) -> int:
         """The place of the one column with this name."""
         places = [place for place, own in enumerate(self.names) if own == name]
-        if len(places) != 1 or name.lower() in _SYMBOLS:
+        if len(places) != 1 or _normalised(name) in _SYMBOLS:
             reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
             raise DataError(
                 f"the frame {reason} {name}; it has {', '.join(self.names)}", column=name, found=", ".join(self.names)
@@ -543,7 +547,7 @@ class _Table:
 
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
-        names = [own.strip().lower() for own in self.names]
+        names = [_normalised(own) for own in self.names]
         return next((names.index(name) for name in _SYMBOLS if name in names), None)
 
     def _index(self) -> _Times | None:
@@ -560,6 +564,11 @@ class _Table:
 
     def _times(self, place: int, name: str) -> _Times:
         raise NotImplementedError
+
+
+def _normalised(name: str) -> str:
+    """A name in lower case, letters and digits only, as the names of roles are."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _is_missing(value: object) -> bool:

@@ -229,7 +229,7 @@ impl BarLines {
         }
         if row.is_ok() {
             self.symbol_column.add(&fields, format, line);
-            self.symbol_column.check(&self.name, &self.header, format)?;
+            self.symbol_column.check(&self.name, &self.header, format, None)?;
         }
         let row = row.and_then(|row| self.checked(row));
         if let Ok(row) = &row {
