@@ -162,16 +162,16 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
 fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Result<()> {
     let (options, symbols) = (kept.recipe.read_options(), kept.symbols());
     let fix = match &symbols[..] {
-        [only] => format!("if bars of {only} are meant, add `--symbol {only}`; "),
+        [only] => format!("; if bars of {only} are meant, add `--symbol {only}`"),
         _ => String::new(),
     };
     for path in new.files() {
-        let unlike = |error: BarsError| Error::data(format!("{fix}{error}"));
+        let unlike = |error: BarsError| Error::data(format!("{error}{fix}"));
         let found = options.symbols_of(path).map_err(unlike)?;
         if let Some(symbol) = found.iter().find(|symbol| !symbols.contains(symbol)) {
             let told_by = if found.len() > 1 { "rows" } else { "name" };
             return Err(Error::data(format!(
-                "{}: bars of {symbol} by its {told_by}, and {} has {}; {fix}a new symbol needs a scaler of its own: ingest all files anew",
+                "{}: bars of {symbol} by its {told_by}, and {} has {}{fix}; a new symbol needs a scaler of its own: ingest all files anew",
                 path.display(),
                 out.display(),
                 listed_names(&kept.scalers.instruments)
