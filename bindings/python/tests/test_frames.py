@@ -190,8 +190,14 @@ class Frames(InFolder):
             mb.ingest(one, symbol="CCC", **BARS)
         with self.assertRaisesRegex(mb.DataError, "no frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest({"AAA": frame, "BBB": frame}, symbol="CCC", **BARS)
-        with self.assertRaisesRegex(mb.DataError, "a name that a file may have"):
-            mb.ingest({"A/B": frame}, **BARS)
+        # One symbol may have any name, as in a file; each of several has a file.
+        for name in ("A/B", "A" * 300, "..", "Ä B"):
+            self.assertEqual(mb.ingest({name: frame}, **BARS).facts["symbol"], name)
+        for name, fault in (("A/B", "'A/B' has a character"), ("A" * 300, "'A{40}…' is 300 bytes long"), (" ", "' ' is empty")):
+            with self.assertRaisesRegex(mb.DataError, f"^symbol {fault}.*: expected a name that a file may have"):
+                mb.ingest({name: frame, "C": frame}, **BARS)
+        blanks = pandas.concat([frame.assign(symbol=" AAA "), frame.assign(symbol="BBB")])
+        self.assertEqual(mb.ingest(blanks, **BARS).fingerprint(), both.fingerprint())
 
     def test_a_clock_on_a_wall_has_a_zone(self) -> None:
         frame = self.frame()

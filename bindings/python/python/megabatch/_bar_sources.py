@@ -107,9 +107,11 @@ class FrameBars:
     @contextlib.contextmanager
     def written(self, folder: BarsFolder) -> Iterator[SourcePaths]:
         """Paths of the bars, as `BarsFolder.with_files` writes them."""
-        _frames.require_file_names(self.symbols())
+        # The symbol of one instrument is stated.
+        if len(self.symbols()) > 1:
+            _frames.require_file_names(self.symbols())
         places = [(side, symbol) for side, bars in self._sides.items() for symbol in bars]
-        files = {os.path.join(side, symbol): self._sides[side][symbol] for side, symbol in places}
+        files = {os.path.join(side, _frames.file_name(symbol)): self._sides[side][symbol] for side, symbol in places}
         with folder.with_files(files) as paths:
             yield _apart({name: [path for (side, _), path in zip(places, paths) if side == name] for name in self._sides})
 

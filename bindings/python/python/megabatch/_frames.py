@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import os
 import re
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,10 @@ _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
 """Symbols that a message lists."""
+_SHOWN_MAX = 40
+"""Letters of a symbol that a message shows."""
+_FILE_NAME_MAX = 200
+"""Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
@@ -214,8 +219,15 @@ def require_file_names(symbols: Iterable[str]) -> None:
     """Refuses symbols that no file can be named after, and names that a file of another symbol has."""
     seen: dict[str, str] = {}
     for symbol in symbols:
-        if not symbol or os.path.basename(symbol) != symbol:
-            raise DataError(f"symbol {symbol!r}: expected a name that a file may have", column="symbol")
+        fault = _fault_of_file_name(symbol)
+        if fault is not None:
+            shown = symbol if len(symbol) <= _SHOWN_MAX else f"{symbol[:_SHOWN_MAX]}…"
+            raise DataError(
+                f"symbol {shown!r} {fault}: expected a name that a file may have, as each of several symbols has a file; "
+                f"rename it",
+                column="symbol",
+                found=symbol,
+            )
         other = seen.setdefault(symbol.lower(), symbol)
         if other != symbol:
             raise DataError(
@@ -224,6 +236,23 @@ def require_file_names(symbols: Iterable[str]) -> None:
                 column="symbol",
                 found=symbol,
             )
+
+
+def file_name(symbol: str) -> str:
+    """The symbol, or a name for the file of its bars where no file can have it, which then does not tell it."""
+    if _fault_of_file_name(symbol) is None:
+        return symbol
+    return urllib.parse.quote(symbol, safe=" ")[:_FILE_NAME_MAX] or "BARS"
+
+
+def _fault_of_file_name(symbol: str) -> str | None:
+    """Why no file can be named after the symbol."""
+    if not symbol.strip():
+        return "is empty"
+    if os.path.basename(symbol) != symbol or symbol in (os.curdir, os.pardir) or not symbol.isprintable():
+        return "has a character that names of files have not"
+    length = len(os.fsencode(symbol))
+    return f"is {length} bytes long, and {_FILE_NAME_MAX} are the most" if length > _FILE_NAME_MAX else None
 
 
 def columns(frame: Any) -> dict[str, npt.NDArray[Any]]:
@@ -529,7 +558,8 @@ class _Table:
         if place is None:
             return None
         symbols = np.asarray(self._values(place), dtype=object)
-        names = {symbol: str(symbol) for symbol in dict.fromkeys(symbols.tolist())}
+        # As those in a file, without blanks around them.
+        names = {symbol: str(symbol).strip() for symbol in dict.fromkeys(symbols.tolist())}
         for symbol in names:
             if _is_missing(symbol):
                 rows = np.flatnonzero([_is_missing(own) for own in symbols])
@@ -541,7 +571,7 @@ class _Table:
                     row=int(rows[0]),
                 )
         # Codes such as 7203 are read as numbers.
-        if all(isinstance(symbol, str) for symbol in names):
+        if all(symbol == name for symbol, name in names.items()):
             return symbols
         return np.array([names[symbol] for symbol in symbols.tolist()], dtype=object)
 
