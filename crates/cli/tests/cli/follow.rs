@@ -376,3 +376,17 @@ fn a_series_finds_its_files_from_any_folder() {
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+/// A file whose last bar is another one since was followed without a word.
+#[test]
+fn a_followed_file_with_other_bars_than_the_history_is_warned_of() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let (before, last) = bars.trim_end().rsplit_once('\n').unwrap();
+    let mut fields: Vec<&str> = last.split(',').collect();
+    fields[1] = if fields[1] == fields[2] { fields[3] } else { fields[2] };
+    stage.write("changed.csv", &format!("{before}\n{}\n", fields.join(",")));
+    let run = stage.run("predict --run run --follow changed.csv --stop-at-end --out live.csv").success();
+    let told = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    assert!(told.contains("warning: changed.csv: line ") && told.contains(" has the open "), "{told}");
+}
