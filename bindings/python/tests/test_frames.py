@@ -360,6 +360,15 @@ class Frames(InFolder):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
 
+    def test_a_column_of_symbols_without_a_known_name_is_told(self) -> None:
+        frame = self.frame(3)
+        both = pandas.concat([frame.assign(bolsa="AAA"), frame.assign(bolsa="BBB")], ignore_index=True)
+        for own in (both, polars.from_pandas(both)):
+            with self.assertRaisesRegex(mb.DataError, "the column bolsa tells them apart, with AAA, BBB: .* call it symbol") as caught:
+                mb.ingest(own, **BARS)
+            self.assertEqual(caught.exception.fields["column"], "bolsa")
+        self.assertEqual(mb.ingest(both.rename(columns={"bolsa": "symbol"}), **BARS).instruments, ("AAA", "BBB"))
+
     def test_codes_of_shares_may_be_numbers(self) -> None:
         frame = self.frame()
         both = pandas.concat([frame.assign(symbol=7203), frame.assign(symbol=6758)])

@@ -319,6 +319,7 @@ def _by_rows(
     bars = _bars(table, columns, label_end)
     symbols = table.symbols()
     if symbols is None:
+        table.refuse_unknown_symbols(bars.time_ns)
         return {symbol or unnamed: bars}
     found: dict[str, Bars] = {}
     for one in dict.fromkeys(symbols.tolist()) if symbol is None else [symbol]:
@@ -574,6 +575,25 @@ class _Table:
         if all(symbol == name for symbol, name in names.items()):
             return symbols
         return np.array([names[symbol] for symbol in symbols.tolist()], dtype=object)
+
+    def refuse_unknown_symbols(self, time_ns: npt.NDArray[np.int64]) -> None:
+        """Refuses rows of which many share their time, where a column of text without a role tells them apart."""
+        if 4 * np.unique(time_ns).size > 3 * len(time_ns):
+            return
+        for place in self._others:
+            values, name = self._values(place), self.names[place]
+            if values.dtype.kind not in "OU":
+                continue
+            texts = [str(value) for value in values]
+            found = list(dict.fromkeys(texts))
+            if len(found) > 1 and len(set(zip(time_ns.tolist(), texts))) == len(texts):
+                raise DataError(
+                    f"rows of the frame share times, and the column {name} tells them apart, with {', '.join(found[:_LISTED_MAX])}: "
+                    f"if it names instruments, call it symbol, such as with frame.rename(columns={{{name!r}: 'symbol'}}); if not, "
+                    f"drop it",
+                    column=name,
+                    found=", ".join(found[:_LISTED_MAX]),
+                )
 
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""

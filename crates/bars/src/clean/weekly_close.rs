@@ -85,7 +85,7 @@ impl WeekEnds {
         }
     }
 
-    /// Adds the weekends of another file. Those that both have, where they cover the same time, count
+    /// Adds the weekends of another file. Those that both have, as they cover the same time, count
     /// once.
     pub(crate) fn extend(&mut self, other: &WeekEnds) {
         let mut new = other.weekends.clone();

@@ -134,8 +134,8 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
     Ok(())
 }
 
-/// Takes the stated symbol for that of all files, if it is the one that the series has: the new files
-/// may have other names than those of before.
+/// Takes the stated symbol for that of all files, if it is the one that the series has. The new
+/// files may have other names than those of before.
 fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String], out: &Path) -> Result<()> {
     let Some(symbol) = new.symbol.as_ref().filter(|_| stated.iter().any(|name| name == "symbol")) else {
         return Ok(());
