@@ -375,6 +375,12 @@ fn a_series_finds_its_files_from_any_folder() {
         let output = stage.command(line).current_dir(stage.path("elsewhere")).output().unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
+    // Files that are moved with their series are found too.
+    std::fs::rename(stage.path("EURUSD.csv"), stage.path("elsewhere/EURUSD.csv")).unwrap();
+    std::fs::rename(stage.path("series.h5"), stage.path("elsewhere/series.h5")).unwrap();
+    stage.succeeds("leak elsewhere/series.h5 --samples 2");
+    let answer = stage.succeeds("ingest --append elsewhere/EURUSD.csv --out elsewhere/series.h5");
+    assert_eq!(answer["appended"]["files"], serde_json::json!([]));
 }
 
 /// A file whose last bar is another one since was followed without a word.

@@ -323,19 +323,20 @@ impl Recipe {
     }
 
     /// The account of its bars in the series file at `path`, which is its attribute `source`, and
-    /// the recipe in it.
+    /// the recipe in it. Files that were moved with the series have their present paths.
     pub(crate) fn recorded(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
-        let provenance = match source {
+        let mut provenance = match source {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Value::Null,
         };
         let words: Option<Vec<String>> = serde_json::from_value(provenance["recipe"].clone()).ok();
-        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
+        let mut recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
             Error::data(format!(
                 "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
                 path.display()
             ))
         })?;
+        provenance::find_moved_files(path, &mut provenance, &mut recipe);
         Ok((provenance, recipe))
     }
 }
