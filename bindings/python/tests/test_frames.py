@@ -186,8 +186,10 @@ class Frames(InFolder):
         self.assertEqual(set(both.sample_instruments), {0, 1})
         only = mb.ingest(pandas.concat([one, other[: len(other) // 2]]), symbol="AAA", **BARS)
         self.assertEqual(only.fingerprint(), mb.ingest(frame, symbol="AAA", **BARS).fingerprint())
-        with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC"):
+        with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC; there are AAA$"):
             mb.ingest(one, symbol="CCC", **BARS)
+        with self.assertRaisesRegex(mb.DataError, "no frame has the symbol BRK-B; there are BRK.B, .* and 3 more$"):
+            mb.ingest(dict.fromkeys(("A", "B", "C", "D", "E", "F", "G", "BRK.B"), frame), symbol="BRK-B", **BARS)
         with self.assertRaisesRegex(mb.DataError, "no frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest({"AAA": frame, "BBB": frame}, symbol="CCC", **BARS)
         # One symbol may have any name, as in a file; each of several has a file.

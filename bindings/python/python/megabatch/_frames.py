@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import difflib
 import os
 import re
 import urllib.parse
@@ -136,7 +137,7 @@ def by_symbol(
         }
         if not frames and symbol is not None:
             raise DataError(
-                f"no frame has the symbol {symbol}; there are {', '.join(map(str, frame))}", column="symbol", found=symbol
+                f"no frame has the symbol {symbol}; there are {_nearest(symbol, map(str, frame))}", column="symbol", found=symbol
             )
         if columns:
             _require_everywhere(_tables(frames), columns)
@@ -151,7 +152,7 @@ def by_symbol(
         return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
     if symbol is not None and symbol not in tables:
         raise DataError(
-            f"no column of the frame has the symbol {symbol}; there are {', '.join(tables)}",
+            f"no column of the frame has the symbol {symbol}; there are {_nearest(symbol, tables)}",
             column="symbol",
             found=symbol,
         )
@@ -164,6 +165,15 @@ def by_symbol(
         with errors_named(name, name):
             found[name] = _known(_bars(table, columns, label_end))
     return found
+
+
+def _nearest(symbol: str, symbols: Iterable[str]) -> str:
+    """The symbols in a message that misses one of them: all, or those that are most like it."""
+    names = list(dict.fromkeys(symbols))
+    if len(names) <= _LISTED_MAX:
+        return ", ".join(names)
+    nearest = difflib.get_close_matches(symbol, names, _LISTED_MAX, 0.0)
+    return f"{', '.join(nearest)} and {len(names) - _LISTED_MAX} more"
 
 
 def frame_name(name: str, count: int) -> str:
@@ -325,7 +335,11 @@ def _by_rows(
     for one in dict.fromkeys(symbols.tolist()) if symbol is None else [symbol]:
         own_rows = np.flatnonzero(symbols == one)
         if not own_rows.size:
-            raise DataError(f"no row of the frame has the symbol {one}", column="symbol", found=str(one))
+            raise DataError(
+                f"no row of the frame has the symbol {one}; there are {_nearest(one, symbols.tolist())}",
+                column="symbol",
+                found=str(one),
+            )
         found[str(one)] = _known(bars.at_rows(own_rows))
     return found
 
