@@ -247,6 +247,7 @@ pub(crate) struct GraphOptions {
     symmetry: Option<String>,
     self_loops: bool,
     similarities: Option<PathBuf>,
+    symbol_pattern: Option<String>,
     on_error: Option<String>,
     radius: Option<f32>,
     periodic: Option<[f64; 3]>,
@@ -259,6 +260,7 @@ pub(crate) struct GraphOptions {
 impl GraphOptions {
     fn options(self) -> megabatch_run::Result<Options> {
         let on_error = self.on_error.map(|text| text.parse()).transpose()?;
+        let symbol_pattern = self.symbol_pattern.map(|text| text.parse()).transpose()?;
         Ok(Options {
             lookback: self.lookback,
             k: self.k,
@@ -271,6 +273,7 @@ impl GraphOptions {
             symmetry: self.symmetry.as_deref().map(symmetry).transpose()?,
             self_loops: self.self_loops,
             similarities: self.similarities,
+            symbol_pattern,
             on_error,
             radius: self.radius,
             periodic: self.periodic.map(BoxEdges),

@@ -214,12 +214,20 @@ class Frames(InFolder):
         self.assertEqual(set(both.sample_instruments), {0, 1})
         only = mb.ingest(pandas.concat([one, other[: len(other) // 2]]), symbol="AAA", **BARS)
         self.assertEqual(only.fingerprint(), mb.ingest(frame, symbol="AAA", **BARS).fingerprint())
-        with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC"):
+        with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC; there are AAA$"):
             mb.ingest(one, symbol="CCC", **BARS)
+        with self.assertRaisesRegex(mb.DataError, "no frame has the symbol BRK-B; there are BRK.B, .* and 3 more$"):
+            mb.ingest(dict.fromkeys(("A", "B", "C", "D", "E", "F", "G", "BRK.B"), frame), symbol="BRK-B", **BARS)
         with self.assertRaisesRegex(mb.DataError, "no frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest({"AAA": frame, "BBB": frame}, symbol="CCC", **BARS)
-        with self.assertRaisesRegex(mb.DataError, "a name that a file may have"):
-            mb.ingest({"A/B": frame}, **BARS)
+        # One symbol may have any name, as in a file; each of several has a file.
+        for name in ("A/B", "A" * 300, "..", "Ä B"):
+            self.assertEqual(mb.ingest({name: frame}, **BARS).facts["symbol"], name)
+        for name, fault in (("A/B", "'A/B' has a character"), ("A" * 300, "'A{40}…' is 300 bytes long"), (" ", "' ' is empty")):
+            with self.assertRaisesRegex(mb.DataError, f"^symbol {fault}.*: expected a name that a file may have"):
+                mb.ingest({name: frame, "C": frame}, **BARS)
+        blanks = pandas.concat([frame.assign(symbol=" AAA "), frame.assign(symbol="BBB")])
+        self.assertEqual(mb.ingest(blanks, **BARS).fingerprint(), both.fingerprint())
 
     def test_a_clock_on_a_wall_has_a_zone(self) -> None:
         frame = self.frame()
@@ -255,12 +263,25 @@ class Frames(InFolder):
             own = frame.assign(time=numbers)
             for table in (own, polars.from_pandas(own), pyarrow.Table.from_pandas(own)):
                 self.assertEqual(mb.ingest(table, symbol="EURUSD", **BARS).fingerprint(), expected)
+        # Floats were no times, and the advice made those of 1970 of them.
+        for floats in ((ns // 1_000_000_000).astype(float), (ns // 1_000_000).astype("Float64"), mixed.astype(float)):
+            own = frame.assign(time=floats)
+            for table in (own, polars.from_pandas(own), pyarrow.Table.from_pandas(own)):
+                self.assertEqual(mb.ingest(table, symbol="EURUSD", **BARS).fingerprint(), expected)
         wall = frame["time"].dt.tz_convert("America/New_York").dt.tz_localize(None).astype("datetime64[s]").astype("int64")
         ds = mb.ingest(frame.assign(time=wall), symbol="EURUSD", zone="America/New_York", **BARS)
         self.assertEqual(ds.fingerprint(), expected)
         with self.assertRaisesRegex(mb.DataError, "row 7 of the frame: time is NaT"):
             missing = (ns // 1_000_000).astype("Int64").where(frame.index != 7)
             mb.ingest(frame.assign(time=missing), symbol="EURUSD", **BARS)
+
+    def test_fractions_of_numbers_of_time_are_kept(self) -> None:
+        from megabatch import _frames
+
+        seconds = np.array([1_704_067_200.25, 1.7040672e9, np.nan, 1e300, -1.0])
+        found = _frames.epoch_ns(seconds)
+        self.assertEqual(found[:2].tolist(), [1_704_067_200_250_000_000, 1_704_067_200_000_000_000])
+        self.assertTrue((found[2:] == np.iinfo(np.int64).min).all())
 
     def test_frames_that_are_no_bars(self) -> None:
         frame = self.frame(3)
@@ -271,7 +292,8 @@ class Frames(InFolder):
             (frame.drop(columns="close"), "no column close; expected open, high, low and close"),
             (frame.drop(columns="time"), "the frame has no times"),
             (frame.assign(time=text), "time is of dtype (object|str)"),
-            (frame.assign(time=numbers.astype(float)), "time is of dtype float64: expected times"),
+            (frame.assign(time=0.5), "row 0 of the frame: time is 0.5, which is no time between 1980 and 2099"),
+            (frame.assign(time=np.inf), "row 0 of the frame: time is inf, which is no time between 1980 and 2099"),
             (frame.assign(time=numbers.where(frame.index != 4, 20240102)), "row 4 of the frame: time is 20240102, which is no"),
             (frame.assign(time=nat), "row 7 of the frame: time is NaT"),
             (frame.assign(open=frame["open"].astype(str)), "column open is of dtype"),
@@ -374,7 +396,7 @@ class Frames(InFolder):
 
     def test_the_symbol_has_the_names_that_files_know(self) -> None:
         frame = self.frame(3)
-        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name"):
+        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name", "Stock Code", "ISIN", "company"):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
 
@@ -398,6 +420,15 @@ class Frames(InFolder):
         for name, bars in found.items():
             np.testing.assert_array_equal(bars.rows, [k for k in range(200) if f"S{k * k % 20}" == name])
             np.testing.assert_array_equal(bars.columns["close"], rows["close"].to_numpy()[bars.rows])
+
+    def test_a_column_of_symbols_without_a_known_name_is_told(self) -> None:
+        frame = self.frame(3)
+        both = pandas.concat([frame.assign(bolsa="AAA"), frame.assign(bolsa="BBB")], ignore_index=True)
+        for own in (both, polars.from_pandas(both)):
+            with self.assertRaisesRegex(mb.DataError, "the column bolsa tells them apart, with AAA, BBB: .* call it symbol") as caught:
+                mb.ingest(own, **BARS)
+            self.assertEqual(caught.exception.fields["column"], "bolsa")
+        self.assertEqual(mb.ingest(both.rename(columns={"bolsa": "symbol"}), **BARS).instruments, ("AAA", "BBB"))
 
     def test_codes_of_shares_may_be_numbers(self) -> None:
         frame = self.frame()

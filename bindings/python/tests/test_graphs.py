@@ -614,6 +614,13 @@ class CrossSections(InFolder):
             facts = mb.graph.build(frames, path, kind="correlation", lookback=15, k=2, progress=False)
             self.assertEqual(facts["data"], self.graphs.facts["data"])
             self.assertEqual(path.read_bytes(), Path(self.graphs.path).read_bytes())
+        named = self.folder / "named"
+        named.mkdir()
+        for file in paths:
+            (named / f"x_{file.stem}_2020.csv").write_bytes(file.read_bytes())
+        path.unlink()
+        facts = mb.graph.build(named, path, kind="correlation", lookback=15, k=2, symbol_pattern="x_{}_*")
+        self.assertEqual((facts["data"], facts["found"]["symbols"][0]), (self.graphs.facts["data"], "AAA"))
         by_symbol["BBB"].loc[7, "high"] = 0.001
         with self.assertRaisesRegex(mb.DataError, r"^row 7 of the frame \(BBB\): ") as raised:
             mb.graph.build(by_symbol, path, kind="correlation", lookback=15, k=2)

@@ -301,6 +301,17 @@ pub enum Error {
         second_symbol: String,
     },
 
+    /// Two symbols of a file differ in the case of letters alone.
+    #[error("{}: the symbols {one} and {other} differ in the case of letters alone, and count as one instrument: rename one of them, or state the one to read", path.display())]
+    LikeSymbols {
+        /// The file.
+        path: PathBuf,
+        /// The symbol that comes first.
+        one: String,
+        /// The other one.
+        other: String,
+    },
+
     /// A file's name does not fit the pattern that the symbol is taken from.
     #[error("{}: its name does not fit `{pattern}`, from which the symbol is to be taken; leave the file out, or give a pattern with {{}} for the symbol and * for anything else", path.display())]
     UnlikeName {
@@ -522,6 +533,7 @@ impl Error {
             | Error::TwoTimeframes { path, .. }
             | Error::Unsorted { path, .. }
             | Error::Columns { path, .. }
+            | Error::LikeSymbols { path, .. }
             | Error::UnknownDateOrder { path, .. }
             | Error::TooManyRows { path, .. }
             | Error::ShorterBars { path, .. }

@@ -42,7 +42,7 @@ pub use parse::symbol_rows::SymbolRows;
 pub use place::ObserveBytes;
 pub use proof::functions::{FunctionProof, prove_functions};
 pub use proof::{Moment, Proof, prove_samples, prove_scalers};
-pub use read::bar_lines::BarLines;
+pub use read::bar_lines::{BarLines, KnownBars};
 pub use read::compared::ComparedFiles;
 pub use read::event_count::EventCount;
 pub use read::summary::{BarCounts, FileSummary, OwnBars, PairSummary, ReadSummary};

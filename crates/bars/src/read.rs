@@ -20,6 +20,7 @@ use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
 use crate::clean::weekly_close::{WeekEnds, ZoneChoice};
+use crate::error::row_error::RowError;
 use crate::error::{Error, Result};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
@@ -27,6 +28,7 @@ use crate::parse::format_name::FormatName;
 use crate::parse::options::{Overlaps, ReadOptions, StampedAt};
 use crate::parse::own_zone::OwnZone;
 use crate::parse::symbol::timeframe_of;
+use crate::parse::symbol_column::LikelySymbols;
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
 use crate::read::compared::ComparedFiles;
@@ -36,7 +38,7 @@ use crate::read::summary::{FileSummary, OwnBars, ReadSummary};
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::ticks::file::TickForm;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{RowTime, display_duration, display_utc};
+use crate::time::timestamp::{RowTime, counted, display_duration, display_utc, listed};
 use crate::time::zone::Zone;
 
 /// Most jumps that are listed; further ones are counted.
@@ -198,7 +200,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
-    let mut recording = read_sources(symbol, series_files, options, symbols, place)?;
+    let mut recording = read_sources(symbol, series_files, options, symbols, place).map_err(with_likely_symbols)?;
     let zone = recording.summary.files.iter().find_map(|file| file.zone.clone());
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
@@ -362,6 +364,7 @@ fn read_sources(
         let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats, days };
         pieces.push(FileBars::new(source, choice, clock, place)?);
     }
+    warnings.extend(pieces.iter().filter_map(|piece| mixed_symbols(&piece.summary)));
     let JoinedFiles { bars, files } = match options.overlaps {
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
@@ -372,6 +375,33 @@ fn read_sources(
     require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
     Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
+}
+
+/// The error of a row with the time of another one, with a column that may tell them apart.
+fn with_likely_symbols(mut error: Error) -> Error {
+    if let Error::BadRow { path, kind: RowError::Duplicate, expected, .. } = &mut error
+        && let Some(LikelySymbols { name, texts, .. }) = LikelySymbols::find(path)
+    {
+        let apart = format!(
+            "symbols apart, if the column `{name}` has them ({}): call it `symbol` in the header; or ",
+            listed(&texts)
+        );
+        expected.insert_str(0, &apart);
+    }
+    error
+}
+
+/// A warning of rows that were dropped for the time of another one, where a column may tell them
+/// apart.
+fn mixed_symbols(file: &FileSummary) -> Option<String> {
+    let repeated = file.dropped.iter().find(|count| count.kind == RowError::Duplicate)?;
+    let LikelySymbols { name, texts, .. } = LikelySymbols::find(&file.path)?;
+    Some(format!(
+        "{}: {} have the time of another one and were dropped, and the column `{name}` has several names ({}): if they are symbols, call it `symbol` in the header",
+        file.path.display(),
+        counted(repeated.rows, "row", "rows"),
+        listed(&texts)
+    ))
 }
 
 impl ReadSummary {

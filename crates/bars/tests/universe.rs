@@ -79,6 +79,15 @@ fn rows_of_several_symbols_in_a_file_are_a_universe() {
     }
 }
 
+/// A frame refused them, and of a file each was an instrument.
+#[test]
+fn symbols_that_differ_in_case_alone_are_refused() {
+    let rows: String = ["AAPL", "IBM", "aapl"].map(|symbol| format!("2021-04-01,1,1,1,1,1,{symbol}\n")).concat();
+    let text = format!("date,open,high,low,close,volume,symbol\n{rows}");
+    let error = read_folder(&[("all.csv", &text)], &treated(OnError::Skip)).unwrap_err().to_string();
+    assert!(error.contains("all.csv: the symbols AAPL and aapl differ in the case of letters alone"), "{error}");
+}
+
 #[test]
 fn one_file_that_cannot_be_used_costs_its_instrument() {
     // Name and text of a file beside two good ones, and whether it is left out by fail, skip and

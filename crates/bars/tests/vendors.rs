@@ -237,7 +237,9 @@ fn rows_of_several_symbols_are_those_of_each() {
                 "{error}"
             );
             assert!(error.contains("line ") && error.contains("state the symbol"), "{error}");
-            assert!(error_of(&text, &stated("CCC")).contains("has several symbols, "), "{name}");
+            let error = error_of(&text, &stated("BBC"));
+            let expected = "`BBC` is none of the 2 symbols of the file; the nearest are BBB, AAA: state one of them";
+            assert!(error.contains(expected) && error.contains(&format!("rename the column `{name}`")), "{error}");
             for (symbol, open) in [("AAA", 2.0), ("BBB", 3.0)] {
                 let recording = read_texts(&[("all.csv", &text)], &stated(symbol)).unwrap();
                 assert_eq!((recording.bars.len(), &recording.bars.open), (10, &vec![open; 10]), "{symbol} {text}");
@@ -245,6 +247,17 @@ fn rows_of_several_symbols_are_those_of_each() {
             }
         }
     }
+    // A column that nobody knows: the advice was to keep one of two rows of a time.
+    let mixed = format!("{}{one}{}", header.replace("symbol", "bolsa"), row("BBB", 3));
+    let error = error_of(&mixed, &ReadOptions::default());
+    let expected = "symbols apart, if the column `bolsa` has them (AAA, BBB): call it `symbol` in the header";
+    assert!(error.contains("line 22") && error.contains(expected), "{error}");
+    let skipping = ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() };
+    let warnings = read_texts(&[("all.csv", &mixed)], &skipping).unwrap().summary.warnings;
+    assert!(
+        warnings.iter().any(|warning| warning.contains("column `bolsa` has several names (AAA, BBB)")),
+        "{warnings:?}"
+    );
     // One symbol may have another name here.
     let text = format!("{header}{one}");
     for options in [ReadOptions::default(), stated("AAA"), stated("Apple")] {

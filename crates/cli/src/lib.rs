@@ -14,7 +14,6 @@ mod standard_error;
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::Parser as _;
 use megabatch_run::{Error, Kind};
 
 use crate::answer::Form;
@@ -26,7 +25,7 @@ use crate::standard_error::tell;
 /// the program. Signals that ask the process to stop are listened for from now on.
 pub fn run(command_line: impl IntoIterator<Item = OsString>) -> u8 {
     let words = command_line::remember(command_line);
-    let code = match Cli::try_parse_from(words) {
+    let code = match commands::parse(words) {
         Ok(cli) => answer(cli),
         Err(error) => refuse(&error, words),
     };

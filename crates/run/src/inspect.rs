@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use megabatch_atomic_file as atomic_file;
-use megabatch_bars::{Error as BarsError, OnError, ReadOptions, bar_files, is_bar_file, read};
+use megabatch_bars::{Error as BarsError, OnError, ReadOptions, ReadSummary, bar_files, is_bar_file, read, read_all};
 use megabatch_chunk_io::{
     AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Severity,
     Shape, Source,
@@ -97,13 +97,59 @@ fn advise_on_constant_features(inspection: &mut Inspection) {
 
 /// Summary that `ingest` would give of a file of bars; rows that cannot be used are counted.
 fn inspect_text(file: &Path) -> Result<CommandReport> {
-    let recording = read(&[file], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() })?;
+    let options = ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() };
+    if options.symbols_of(file)?.len() > 1 {
+        return inspect_symbols(file, &options);
+    }
+    let recording = read(&[file], &options)?;
     let path = file.display();
     let text = format!(
         "{}\na file of bars as text; `megabatch ingest {path} --out series.h5` makes a series of it",
         recording.summary
     );
     Ok(CommandReport::new(text, &recording_json(&recording.summary)?))
+}
+
+/// Numbers of each symbol of a file that has bars of several.
+fn inspect_symbols(file: &Path, options: &ReadOptions) -> Result<CommandReport> {
+    let universe = read_all(&[file], options)?;
+    let summaries = || universe.recordings.iter().map(|recording| &recording.summary);
+    let symbols: Vec<Value> = summaries()
+        .map(|summary| {
+            json!({
+                "symbol": summary.symbol,
+                "base": summary.base.name(),
+                "rows": summary.rows(),
+                "bars": summary.bars.all,
+                "first_open_time_ns": summary.first_open_time,
+                "last_close_time_ns": summary.last_close_time,
+                "warnings": summary.warnings,
+            })
+        })
+        .collect();
+    let head = ["symbol", "timeframe", "rows", "bars", "first bar", "end of the last"].map(str::to_owned).to_vec();
+    let row = |summary: &ReadSummary| {
+        let ReadSummary { symbol, base, bars, first_open_time, last_close_time, .. } = summary;
+        let counts = [summary.rows(), bars.all].map(|count| count.to_string());
+        let times = [*first_open_time, *last_close_time].map(utc);
+        [symbol.clone(), base.to_string()].into_iter().chain(counts).chain(times).collect()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(summaries().take(SYMBOLS_MAX).map(row)).collect();
+    let path = file.display();
+    let mut text = format!("{path}: bars of {} symbols\n{}", symbols.len(), table(&rows, 0, 0));
+    text.push_str(&more(symbols.len(), SYMBOLS_MAX));
+    if !universe.excluded.is_empty() {
+        text.push_str("\ncannot be used\n");
+        universe.describe_excluded().iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    }
+    let first = &universe.recordings[0].symbol;
+    text.push_str(&format!(
+        "\na file of bars as text; `megabatch ingest {path} --out series.h5` makes a series with an instrument for each, `--symbol {first}` one of that alone"
+    ));
+    let unusable = universe.excluded.iter();
+    let unusable = unusable.map(|one| json!({ "symbol": one.symbol, "reason": one.reason.to_string() }));
+    let unusable: Vec<Value> = unusable.collect();
+    Ok(CommandReport::new(text, &json!({ "file": shown(file), "symbols": symbols, "unusable": unusable })))
 }
 
 /// Writes the samples of `range` as a model sees them to the safetensors file `out`: tensors
@@ -276,6 +322,8 @@ fn columns(columns: &[ColumnStatistics]) -> String {
 
 /// Columns of a table that are printed.
 const COLUMNS_MAX: usize = 12;
+/// Symbols of a file of bars that are printed.
+const SYMBOLS_MAX: usize = 24;
 /// Datasets that are printed.
 const DATASETS_MAX: usize = 24;
 

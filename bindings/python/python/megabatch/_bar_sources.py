@@ -132,9 +132,11 @@ class FrameBars:
     @contextlib.contextmanager
     def written(self, folder: BarsFolder) -> Iterator[SourcePaths]:
         """Paths of the bars, as `BarsFolder.with_files` writes them."""
-        _frames.require_file_names(self.symbols())
+        # The symbol of one instrument is stated.
+        if len(self.symbols()) > 1:
+            _frames.require_file_names(self.symbols())
         places = [(side, symbol) for side, bars in self._sides.items() for symbol in bars]
-        names = [f"{side} of {symbol}" if self._are_by_timeframe else os.path.join(side, symbol) for side, symbol in places]
+        names = [f"{side} of {symbol}" if self._are_by_timeframe else os.path.join(side, _frames.file_name(symbol)) for side, symbol in places]
         files = {name: self._sides[side][symbol] for name, (side, symbol) in zip(names, places)}
         with folder.with_files(files) as paths:
             if self._are_by_timeframe:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import difflib
 import os
 import re
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +19,11 @@ from . import _megabatch
 from .errors import ConfigError, DataError
 
 # As `SYMBOLS` of crates/bars/src/parse/header.rs.
-_SYMBOLS = ("symbol", "ticker", "instrument", "tic", "pair", "asset", "name")
+_SYMBOLS = (
+    "symbol", "ticker", "instrument", "tic", "pair", "asset", "name", "tickersymbol", "tradingsymbol", "symbolname", "stock",
+    "stockcode", "stocksymbol", "stockname", "security", "securityid", "secid", "permno", "isin", "cusip", "sedol", "figi",
+    "ric", "company", "companyname", "coin", "currencypair",
+)
 PRICES = ("open", "high", "low", "close")
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
@@ -25,6 +31,10 @@ _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
 """Symbols that a message lists."""
+_SHOWN_MAX = 40
+"""Letters of a symbol that a message shows."""
+_FILE_NAME_MAX = 200
+"""Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
@@ -129,7 +139,7 @@ def by_symbol(
         }
         if not frames and symbol is not None:
             raise DataError(
-                f"no frame has the symbol {symbol}; there are {', '.join(map(str, frame))}", column="symbol", found=symbol
+                f"no frame has the symbol {symbol}; there are {_nearest(symbol, map(str, frame))}", column="symbol", found=symbol
             )
         if columns:
             _require_everywhere(_tables(frames), columns)
@@ -144,7 +154,7 @@ def by_symbol(
         return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
     if symbol is not None and symbol not in tables:
         raise DataError(
-            f"no column of the frame has the symbol {symbol}; there are {', '.join(tables)}",
+            f"no column of the frame has the symbol {symbol}; there are {_nearest(symbol, tables)}",
             column="symbol",
             found=symbol,
         )
@@ -157,6 +167,15 @@ def by_symbol(
         with errors_named(name, name):
             found[name] = _known(_bars(table, columns, label_end))
     return found
+
+
+def _nearest(symbol: str, symbols: Iterable[str]) -> str:
+    """The symbols in a message that misses one of them: all, or those that are most like it."""
+    names = list(dict.fromkeys(symbols))
+    if len(names) <= _LISTED_MAX:
+        return ", ".join(names)
+    nearest = difflib.get_close_matches(symbol, names, _LISTED_MAX, 0.0)
+    return f"{', '.join(nearest)} and {len(names) - _LISTED_MAX} more"
 
 
 def frame_name(name: str, count: int) -> str:
@@ -212,8 +231,15 @@ def require_file_names(symbols: Iterable[str]) -> None:
     """Refuses symbols that no file can be named after, and names that a file of another symbol has."""
     seen: dict[str, str] = {}
     for symbol in symbols:
-        if not symbol or os.path.basename(symbol) != symbol:
-            raise DataError(f"symbol {symbol!r}: expected a name that a file may have", column="symbol")
+        fault = _fault_of_file_name(symbol)
+        if fault is not None:
+            shown = symbol if len(symbol) <= _SHOWN_MAX else f"{symbol[:_SHOWN_MAX]}…"
+            raise DataError(
+                f"symbol {shown!r} {fault}: expected a name that a file may have, as each of several symbols has a file; "
+                f"rename it",
+                column="symbol",
+                found=symbol,
+            )
         other = seen.setdefault(symbol.lower(), symbol)
         if other != symbol:
             raise DataError(
@@ -222,6 +248,23 @@ def require_file_names(symbols: Iterable[str]) -> None:
                 column="symbol",
                 found=symbol,
             )
+
+
+def file_name(symbol: str) -> str:
+    """The symbol, or a name for the file of its bars where no file can have it, which then does not tell it."""
+    if _fault_of_file_name(symbol) is None:
+        return symbol
+    return urllib.parse.quote(symbol, safe=" ")[:_FILE_NAME_MAX] or "BARS"
+
+
+def _fault_of_file_name(symbol: str) -> str | None:
+    """Why no file can be named after the symbol."""
+    if not symbol.strip():
+        return "is empty"
+    if os.path.basename(symbol) != symbol or symbol in (os.curdir, os.pardir) or not symbol.isprintable():
+        return "has a character that names of files have not"
+    length = len(os.fsencode(symbol))
+    return f"is {length} bytes long, and {_FILE_NAME_MAX} are the most" if length > _FILE_NAME_MAX else None
 
 
 def columns(frame: Any) -> dict[str, npt.NDArray[Any]]:
@@ -288,10 +331,15 @@ def _by_rows(
     bars = _bars(table, columns, label_end)
     symbols = table.symbols()
     if symbols is None:
+        table.refuse_unknown_symbols(bars.time_ns)
         return {symbol or unnamed: bars}
     rows = _rows_by_symbol(symbols) if symbol is None else {symbol: np.flatnonzero(symbols == symbol)}
     if symbol is not None and not rows[symbol].size:
-        raise DataError(f"no row of the frame has the symbol {symbol}", column="symbol", found=symbol)
+        raise DataError(
+            f"no row of the frame has the symbol {symbol}; there are {_nearest(symbol, symbols.tolist())}",
+            column="symbol",
+            found=symbol,
+        )
     return {name: _known(bars.at_rows(own_rows)) for name, own_rows in rows.items()}
 
 
@@ -482,7 +530,7 @@ class _Table:
     def _place(self, name: str) -> int:
         """The place of the one column with this name."""
         places = [place for place, own in enumerate(self.names) if own == name]
-        if len(places) != 1 or name.lower() in _SYMBOLS:
+        if len(places) != 1 or _normalised(name) in _SYMBOLS:
             reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
             raise DataError(
                 f"the frame {reason} {name}; it has {', '.join(self.names)}", column=name, found=", ".join(self.names)
@@ -534,7 +582,8 @@ class _Table:
         if place is None:
             return None
         symbols = np.asarray(self._values(place), dtype=object)
-        names = {symbol: str(symbol) for symbol in dict.fromkeys(symbols.tolist())}
+        # As those in a file, without blanks around them.
+        names = {symbol: str(symbol).strip() for symbol in dict.fromkeys(symbols.tolist())}
         for symbol in names:
             if _is_missing(symbol):
                 rows = np.flatnonzero([_is_missing(own) for own in symbols])
@@ -546,13 +595,32 @@ class _Table:
                     row=int(rows[0]),
                 )
         # Codes such as 7203 are read as numbers.
-        if all(isinstance(symbol, str) for symbol in names):
+        if all(symbol == name for symbol, name in names.items()):
             return symbols
         return np.array([names[symbol] for symbol in symbols.tolist()], dtype=object)
 
+    def refuse_unknown_symbols(self, time_ns: npt.NDArray[np.int64]) -> None:
+        """Refuses rows of which many share their time, where a column of text without a role tells them apart."""
+        if 4 * np.unique(time_ns).size > 3 * len(time_ns):
+            return
+        for place in self._others:
+            values, name = self._values(place), self.names[place]
+            if values.dtype.kind not in "OU":
+                continue
+            texts = [str(value) for value in values]
+            found = list(dict.fromkeys(texts))
+            if len(found) > 1 and len(set(zip(time_ns.tolist(), texts))) == len(texts):
+                raise DataError(
+                    f"rows of the frame share times, and the column {name} tells them apart, with {', '.join(found[:_LISTED_MAX])}: "
+                    f"if it names instruments, call it symbol, such as with frame.rename(columns={{{name!r}: 'symbol'}}); if not, "
+                    f"drop it",
+                    column=name,
+                    found=", ".join(found[:_LISTED_MAX]),
+                )
+
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
-        names = [own.strip().lower() for own in self.names]
+        names = [_normalised(own) for own in self.names]
         return next((names.index(name) for name in _SYMBOLS if name in names), None)
 
     def _index(self) -> _Times | None:
@@ -569,6 +637,11 @@ class _Table:
 
     def _times(self, place: int, name: str) -> _Times:
         raise NotImplementedError
+
+
+def _normalised(name: str) -> str:
+    """A name in lower case, letters and digits only, as the names of roles are."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _is_missing(value: object) -> bool:
@@ -628,29 +701,33 @@ def _dates_of_digits(name: str) -> str:
     return f'pandas.to_datetime({name}.astype(str), format="%Y%m%d")'
 
 
-def _is_date(number: int) -> bool:
+def _is_date(number: float) -> bool:
     """True for dates as numbers of eight digits."""
     return 19800101 <= number <= 20991231 and 1 <= number // 100 % 100 <= 12 and 1 <= number % 100 <= 31
 
 
-def epoch_ns(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Whole numbers as times since 1970, each in the unit that its size tells, as files have them: the numbers of one
-    unit between 1980 and 2099 are never those of another. Other numbers are NaT."""
+def epoch_ns(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Numbers as times since 1970, each in the unit that its size tells, as files have them: the numbers of one unit
+    between 1980 and 2099 are never those of another. Fractions are kept to the nanosecond. Other numbers are NaT."""
     times = np.full(len(values), _NAT)
     for unit_ns in (1_000_000_000, 1_000_000, 1_000, 1):
         per_s = 1_000_000_000 // unit_ns
         is_unit = (values >= _EPOCH_MIN_S * per_s) & (values < _EPOCH_END_S * per_s)
-        times[is_unit] = values[is_unit] * unit_ns
+        own = values[is_unit]
+        whole = own.astype(np.int64)
+        times[is_unit] = whole * unit_ns + np.rint((own - whole) * unit_ns).astype(np.int64)
     return times
 
 
-def _epoch(values: npt.NDArray[np.int64], name: str) -> _Times:
-    """The times of `epoch_ns`."""
+def _epoch(values: npt.NDArray[Any], name: str) -> _Times:
+    """The times of `epoch_ns`. Whole numbers that are NaT and floats that are NaN are missing."""
+    are_floats = values.dtype.kind == "f"
     times = epoch_ns(values)
-    strange = np.flatnonzero((times == _NAT) & (values != _NAT))
+    strange = np.flatnonzero((times == _NAT) & ~(np.isnan(values) if are_floats else values == _NAT))
     if strange.size:
         row = int(strange[0])
-        call = _dates_of_digits(f"frame[{name!r}]") if _is_date(int(values[row])) else "pandas.to_datetime"
+        digits = f"frame[{name!r}]{'.astype(int)' if are_floats else ''}"
+        call = _dates_of_digits(digits) if _is_date(values[row]) else "pandas.to_datetime"
         raise DataError(
             f"row {row} of the frame: {name} is {values[row]}, which is no time between 1980 and 2099 in s, ms, µs or ns; "
             f"convert the column, such as with {call}",
@@ -689,15 +766,17 @@ class _Pandas(_Table):
 
     def _without_times(self) -> DataError:
         index = self._frame.index
-        if index.dtype.kind in "iu":
-            first = int(index[0]) if len(index) else 0
+        if index.dtype.kind in "iuf":
+            first = index[0] if len(index) else 0
             if _is_date(first):
-                call = f"frame.index = {_dates_of_digits('frame.index')}"
+                digits = f"frame.index{'.astype(int)' if index.dtype.kind == 'f' else ''}"
+                call = f"frame.index = {_dates_of_digits(digits)}"
                 return _no_times("the index", index.dtype, f", dates such as {first}", call)
-            if first < _EPOCH_MIN_S:
+            # An index that begins with NaN is none of times either.
+            if not first >= _EPOCH_MIN_S:
                 return super()._without_times()
-            call = 'frame.rename_axis("time").reset_index(), whose column of whole numbers is read'
-            return _no_times("the index", index.dtype, f", whole numbers such as {first}", call)
+            call = 'frame.rename_axis("time").reset_index(), whose column of numbers is read'
+            return _no_times("the index", index.dtype, f", numbers such as {first}", call)
         return self._wrong_times(index.to_series(), "the index")
 
     @staticmethod
@@ -719,6 +798,8 @@ class _Pandas(_Table):
     def _from_series(series: Any, name: str) -> _Times:
         if series.dtype.kind in "iu":
             return _epoch(series.to_numpy(dtype=np.int64, na_value=_NAT), name)
+        if series.dtype.kind == "f":
+            return _epoch(series.to_numpy(dtype=np.float64, na_value=np.nan), name)
         if series.dtype.kind != "M":
             raise _Pandas._wrong_times(series, name)
         # Types of pyarrow have their zone elsewhere.
@@ -748,6 +829,8 @@ class _Polars(_Table):
             series = series.cast(polars.Datetime("ns"))
         if series.dtype.is_integer():
             return _epoch(series.cast(polars.Int64).fill_null(_NAT).to_numpy(), name)
+        if series.dtype.is_float():
+            return _epoch(series.cast(polars.Float64).fill_null(np.nan).to_numpy(), name)
         if not isinstance(series.dtype, polars.Datetime):
             raise _no_times(name, series.dtype)
         zone = series.dtype.time_zone
@@ -778,6 +861,8 @@ class _Arrow(_Table):
             found = found.cast(pyarrow.timestamp("ns"))
         if pyarrow.types.is_integer(found.type):
             return _epoch(found.cast(pyarrow.int64()).fill_null(_NAT).to_numpy(zero_copy_only=False), name)
+        if pyarrow.types.is_floating(found.type):
+            return _epoch(found.cast(pyarrow.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False), name)
         if not pyarrow.types.is_timestamp(found.type):
             raise _no_times(name, found.type)
         ticks = found.cast(pyarrow.timestamp("ns", found.type.tz)).cast(pyarrow.int64())

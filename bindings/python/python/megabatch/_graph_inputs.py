@@ -17,21 +17,21 @@ _POINT_KINDS = ("cosine", "euclidean", "radius")
 
 
 @contextlib.contextmanager
-def files(inputs: Any, kind: str) -> Iterator[Sequence[str | os.PathLike[str]]]:
+def files(inputs: Any, kind: str) -> Iterator[tuple[Sequence[str | os.PathLike[str]], str | None]]:
     """Paths of files to build graphs of `kind` from: those of `inputs`, or of files with the contents of frames, for as
-    long as they are needed."""
+    long as they are needed; and the pattern of the names of files that have the bars of frames."""
     inputs = _bar_sources.with_whole_paths(inputs)
     frames = _table_files.as_frames(inputs)
     if not (_frames.is_frame(frames) or isinstance(frames, Mapping)):
-        yield [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+        yield [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs), None
         return
     with tempfile.TemporaryDirectory(prefix="megabatch-") as name:
         folder = pathlib.Path(name)
         if kind == "correlation":
             with _bars(frames, folder) as paths:
-                yield paths
+                yield paths, "{}"
         elif kind in _POINT_KINDS and _frames.is_frame(frames):
-            yield [_points(frames, folder)]
+            yield [_points(frames, folder)], None
         else:
             takes = f"a frame of points for {', '.join(_POINT_KINDS)}, and bars of shares for correlation"
             raise ConfigError(f"kind is {kind}, and inputs are frames: graph.build takes {takes}", key="inputs")

@@ -113,6 +113,7 @@ def build(
     symmetry: str | None = None,
     self_loops: bool = False,
     similarities: StrPath | None = None,
+    symbol_pattern: str | None = None,
     on_error: str | None = None,
     radius: float | None = None,
     periodic: tuple[float, float, float] | None = None,
@@ -163,7 +164,8 @@ def build(
         "target": list(target),
         "positions": positions,
     }
-    with _graph_inputs.files(inputs, kind) as paths:
+    with _graph_inputs.files(inputs, kind) as (paths, pattern):
+        options["symbol_pattern"] = pattern or symbol_pattern
         call = {
             "inputs": paths,
             "kind": kind,

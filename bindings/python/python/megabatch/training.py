@@ -903,7 +903,7 @@ class Follower:
         """Bars, predictions, dropped and refused rows and holes, once the stream has ended."""
 
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
-        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time, a text, or a whole number of s,
+        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time, a text, or a number of s,
         ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
         a file, in any case of letters. `None` while windows are not full. A bar that cannot be used raises `DataError`
         and counts for nothing: the stream goes on with the next."""
@@ -1009,13 +1009,16 @@ def _time(time: Any, zone: str | None) -> str:
 
 
 def _epoch_time(time: Any) -> str:
-    """A whole number since 1970, in the unit that its size tells."""
-    if isinstance(time, (int, np.integer)) and not isinstance(time, bool) and abs(int(time)) < 1 << 63:
-        known = np.datetime64(int(_frames.epoch_ns(np.array([time], np.int64))[0]), "ns")
+    """A number since 1970, in the unit that its size tells."""
+    is_float = isinstance(time, (float, np.floating))
+    is_number = (is_float or isinstance(time, (int, np.integer))) and not isinstance(time, bool)
+    if is_number and abs(float(time)) < 1 << 63:
+        own = np.array([time], np.float64 if is_float else np.int64)
+        known = np.datetime64(int(_frames.epoch_ns(own)[0]), "ns")
         if not np.isnat(known):
             return str(np.datetime_as_string(known, unit="ns"))
     raise DataError(
-        f"the time of the bar is {time!r}: expected a datetime, a numpy time, a text, or a whole number of s, ms, µs or ns since "
+        f"the time of the bar is {time!r}: expected a datetime, a numpy time, a text, or a number of s, ms, µs or ns since "
         f"1970 that is a time between 1980 and 2099",
         column="time",
     )

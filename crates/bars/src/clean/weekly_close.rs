@@ -41,7 +41,7 @@ pub(crate) struct WeekEnds {
 }
 
 /// The pause between two weeks, on the clock of the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Weekend {
     /// When the last bar before it closes.
     close_ns: i64,
@@ -85,8 +85,12 @@ impl WeekEnds {
         }
     }
 
+    /// Adds the weekends of another file. Those that both have, as they cover the same time, count
+    /// once.
     pub(crate) fn extend(&mut self, other: &WeekEnds) {
-        self.weekends.extend(&other.weekends);
+        let mut new = other.weekends.clone();
+        new.retain(|weekend| !self.weekends.contains(weekend));
+        self.weekends.extend(new);
         self.need_a_clock |= other.need_a_clock;
     }
 
@@ -314,6 +318,15 @@ mod tests {
     /// The same from a week of 2018 on, of minutes.
     fn weeks(zone: &str, first_week: i64, count: i64) -> WeekEnds {
         weekends(zone, Timeframe::M1, FRIDAY_2018_NS + first_week * WEEK_NS, count)
+    }
+
+    // The weeks of a file that was given twice were counted twice.
+    #[test]
+    fn weeks_that_two_files_have_count_once() {
+        let mut both = weeks("new-york+7", 20, 4);
+        both.extend(&weeks("new-york+7", 22, 4));
+        let why = both.choose(FormatName::MetaTrader, None).why;
+        assert!(why.starts_with("6 of 6 weeks close on Friday"), "{why}");
     }
 
     #[test]

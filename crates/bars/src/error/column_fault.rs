@@ -1,5 +1,19 @@
+use std::fmt;
+
 use crate::error::message::Percent;
 use crate::time::timestamp::listed;
+
+/// Advice for a column whose names are no symbols.
+struct OrOneSeries<'a>(Option<&'a str>);
+
+impl fmt::Display for OrOneSeries<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(column) => write!(f, ", or, if they are contracts of one series, rename the column `{column}`"),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Reason why a file cannot be read by its columns or headers.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -62,6 +76,20 @@ pub enum ColumnFault {
         /// Name of the column.
         column: String,
         /// The symbols, in the order of their first rows.
+        symbols: Vec<String>,
+    },
+
+    /// The symbol that was asked for is none of the file's.
+    #[error(
+        "`{symbol}` is none of the {} symbols of the file; the nearest are {}: state one of them{}",
+        symbols.len(), listed(symbols), OrOneSeries(column.as_deref())
+    )]
+    NoSuchSymbol {
+        /// The symbol.
+        symbol: String,
+        /// Name of the column of symbols; `None` where each symbol has its own columns.
+        column: Option<String>,
+        /// The symbols of the file, the nearest first.
         symbols: Vec<String>,
     },
 

@@ -127,7 +127,7 @@ impl BarFile {
         while let Some(line) = rest.read_into(&mut text)? {
             source.add(line, &text)?;
         }
-        source.symbol_column.check(path, &source.header, &source.format)?;
+        source.symbol_column.check(path, &source.header, &source.format, options.symbol.as_deref())?;
         if let Some(column) = source.adjusted_column {
             column.check(path, &source.format)?;
         }

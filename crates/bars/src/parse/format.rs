@@ -7,6 +7,7 @@ use crate::parse::columns::BarColumns;
 use crate::parse::fields::{Commas, RowFields};
 use crate::parse::format_name::{FormatName, TRIED};
 use crate::parse::header::{self, DELIMITERS, HeaderLine, NumberedLine, StackedHeader};
+use crate::parse::symbol::nearest_first;
 use crate::time::timestamp::{DateStyle, is_date, parse_date_and_clock};
 
 /// A line after the first rows.
@@ -91,7 +92,7 @@ impl RowFormat {
         let only = || header.symbols.first().filter(|_| header.symbols.len() == 1);
         let Some(symbol) = stated.or_else(only) else {
             let (line, symbols) = (header.symbols_line, header.symbols.clone());
-            return Err(Unrecognised::SeveralSymbols { line, symbols });
+            return Err(Unrecognised::SeveralSymbols { line, symbols, wanted: symbol.map(str::to_owned) });
         };
         let columns = match header.columns_of(symbol) {
             HeaderLine::Named(columns) => columns,
@@ -220,6 +221,8 @@ pub(crate) enum Unrecognised {
         line: u64,
         /// The symbols.
         symbols: Vec<String>,
+        /// Another symbol that was stated.
+        wanted: Option<String>,
     },
 }
 
@@ -227,8 +230,12 @@ impl Unrecognised {
     /// The error of the file at `path`.
     pub(crate) fn into_error(self, path: &Path, head: &[NumberedLine]) -> Error {
         let reason = match self {
-            Unrecognised::SeveralSymbols { line, symbols } => {
+            Unrecognised::SeveralSymbols { line, symbols, wanted: None } => {
                 return Error::columns(path, ColumnFault::SymbolColumns { line, symbols });
+            }
+            Unrecognised::SeveralSymbols { symbols, wanted: Some(symbol), .. } => {
+                let symbols = nearest_first(&symbol, symbols);
+                return Error::columns(path, ColumnFault::NoSuchSymbol { symbol, column: None, symbols });
             }
             Unrecognised::Reason(reason) => reason,
         };

@@ -39,7 +39,35 @@ const SPLITS: &[&str] = &["splitcoefficient", "stocksplits", "splitratio"];
 /// Column names of dividends.
 const DIVIDENDS: &[&str] = &["dividendamount", "dividends", "dividend"];
 const SPREADS: &[&str] = &["spread"];
-const SYMBOLS: &[&str] = &["symbol", "ticker", "instrument", "tic", "pair", "asset", "name"];
+const SYMBOLS: &[&str] = &[
+    "symbol",
+    "ticker",
+    "instrument",
+    "tic",
+    "pair",
+    "asset",
+    "name",
+    "tickersymbol",
+    "tradingsymbol",
+    "symbolname",
+    "stock",
+    "stockcode",
+    "stocksymbol",
+    "stockname",
+    "security",
+    "securityid",
+    "secid",
+    "permno",
+    "isin",
+    "cusip",
+    "sedol",
+    "figi",
+    "ric",
+    "company",
+    "companyname",
+    "coin",
+    "currencypair",
+];
 /// Both prices of a tick.
 const TICKS: [&str; 2] = ["bid", "ask"];
 /// In MetaTrader 5 the volume of a currency pair is in the ticks; `volume` is then zero. So ticks

@@ -1,5 +1,6 @@
 //! Symbols: the name from the file's, and the size of a pip.
 
+use std::cmp::Reverse;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -151,6 +152,16 @@ pub(crate) fn is_name_of(symbol: &str, name: &str) -> bool {
     own == other || pair_at_start(&own).is_some_and(|pair| pair_at_start(&other) == Some(pair))
 }
 
+/// Symbols, those first that are most like `name`.
+pub(crate) fn nearest_first(name: &str, mut symbols: Vec<String>) -> Vec<String> {
+    let same_start = |symbol: &str| {
+        let both = symbol.chars().zip(name.chars());
+        both.take_while(|(own, other)| own.eq_ignore_ascii_case(other)).count()
+    };
+    symbols.sort_by_key(|symbol| (!is_name_of(symbol, name), Reverse(same_start(symbol))));
+    symbols
+}
+
 /// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other
 /// currency pairs.
 ///
@@ -243,6 +254,14 @@ mod tests {
         ];
         for (path, symbol) in cases {
             assert_eq!(symbol_of(Path::new(path)), symbol, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_symbols_are_those_that_begin_alike() {
+        let symbols = || ["A", "AAPL", "BRK.B", "brkb", "BRX"].map(str::to_owned).to_vec();
+        for (name, first) in [("BRK-B", ["BRK.B", "brkb"]), ("aap", ["AAPL", "A"]), ("x", ["A", "AAPL"])] {
+            assert_eq!(nearest_first(name, symbols())[..2], first, "{name}");
         }
     }
 

@@ -7,8 +7,9 @@ use crate::error::column_fault::ColumnFault;
 use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
-use crate::parse::header::NumberedLine;
+use crate::parse::header::{NumberedLine, has_role};
 use crate::parse::lines::TextLines;
+use crate::parse::symbol::nearest_first;
 
 /// Most symbols that a message lists.
 const SYMBOLS_MAX: usize = 64;
@@ -93,6 +94,65 @@ pub(crate) fn symbol_in<'a>(fields: &RowFields<'a>, format: &RowFormat) -> Optio
     fields.get(format.columns.symbol?).filter(|symbol| !symbol.is_empty())
 }
 
+/// A column without a known name that may be one of symbols.
+#[derive(Debug)]
+pub(crate) struct LikelySymbols {
+    /// Its place.
+    column: usize,
+    /// Its name in the header.
+    pub(crate) name: String,
+    /// The texts in it, in the order of their first rows.
+    pub(crate) texts: Vec<String>,
+    rows: usize,
+}
+
+/// Most texts of a column that may be one of symbols.
+const LIKELY_MAX: usize = 1 << 10;
+
+impl LikelySymbols {
+    /// The first column of the file at `path` whose texts are several and come again.
+    pub(crate) fn find(path: &Path) -> Option<Self> {
+        let mut lines = TextLines::open(path).ok()?;
+        let head = lines.read_head().ok()?;
+        let format = RowFormat::detect(&head, None, None).ok()?;
+        if !format.is_named || format.header_lines > 1 || format.columns.symbol.is_some() {
+            return None;
+        }
+        let (_, header) = head.iter().find(|(line, _)| Some(*line) == format.header_line)?;
+        let names = RowFields::split(header, format.delimiter);
+        let columns = names.iter().enumerate().filter(|(_, name)| !name.is_empty() && !has_role(name));
+        let mut columns: Vec<LikelySymbols> = columns
+            .map(|(column, name)| {
+                let name = String::from_utf8_lossy(name).into_owned();
+                LikelySymbols { column, name, texts: Vec::new(), rows: 0 }
+            })
+            .collect();
+        let mut add = |text: &[u8]| {
+            let fields = RowFields::split(text, format.delimiter);
+            if fields.number(format.columns.close).is_some() {
+                columns.retain_mut(|column| column.add(&fields));
+            }
+        };
+        head.iter().filter(|(line, _)| Some(*line) > format.header_line).for_each(|(_, text)| add(text));
+        let mut text = Vec::new();
+        while lines.read_into(&mut text).ok()?.is_some() {
+            add(&text);
+        }
+        columns.into_iter().find(|column| column.texts.len() > 1 && column.rows >= 2 * column.texts.len())
+    }
+
+    /// Takes a row into account; false if its field is no symbol.
+    fn add(&mut self, fields: &RowFields<'_>) -> bool {
+        let Some(text) = fields.get(self.column).filter(|text| !text.is_empty()) else { return true };
+        self.rows += 1;
+        let is_known = self.texts.iter().any(|known| known.as_bytes() == text);
+        if !is_known {
+            self.texts.push(String::from_utf8_lossy(text).into_owned());
+        }
+        fields.number(self.column).is_none() && self.texts.len() <= LIKELY_MAX
+    }
+}
+
 /// Symbols that the rows of a file name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SymbolColumn {
@@ -126,14 +186,19 @@ impl SymbolColumn {
         }
     }
 
-    /// Refuses rows of several symbols.
-    pub(crate) fn check(&self, path: &Path, header: &[u8], format: &RowFormat) -> Result<()> {
+    /// Refuses rows of several symbols, of which none is `wanted`.
+    pub(crate) fn check(&self, path: &Path, header: &[u8], format: &RowFormat, wanted: Option<&str>) -> Result<()> {
         if self.symbols.len() < 2 {
             return Ok(());
         }
         let names = RowFields::split(header, format.delimiter);
         let name = format.columns.symbol.and_then(|column| names.get(column)).unwrap_or(b"symbol");
         let column = String::from_utf8_lossy(name).into_owned();
+        let all = wanted.map(|symbol| (symbol, symbols_of_rows(path))).filter(|(_, symbols)| !symbols.is_empty());
+        if let Some((symbol, symbols)) = all {
+            let (symbol, symbols) = (symbol.to_owned(), nearest_first(symbol, symbols));
+            return Err(Error::columns(path, ColumnFault::NoSuchSymbol { symbol, column: Some(column), symbols }));
+        }
         let fault = ColumnFault::SymbolRows { line: self.second_line, column, symbols: self.symbols.clone() };
         Err(Error::columns(path, fault))
     }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::bars::Bar;
+use crate::bars::{Bar, Bars};
 use crate::clean::fillers::FillerFinder;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
@@ -29,6 +29,34 @@ use crate::time::zone::{Occurrence, Zone};
 /// Most lines without a recognised format before an error.
 const HEAD_LINES_MAX: usize = 8;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Bars that were known before with which rows are compared: two years of minutes.
+const KNOWN_MAX: usize = 1 << 20;
+/// Relative difference of equal prices, whose noise is not rounded off.
+const PRICE_TOLERANCE: f64 = 1e-6;
+/// Largest factor between the closes of neighbouring bars of one instrument.
+const CLOSE_FACTOR_MAX: f64 = 10.0;
+
+/// Times and prices of the last bars that were known before.
+#[derive(Debug, Default)]
+pub struct KnownBars(Vec<KnownBar>);
+
+#[derive(Debug)]
+struct KnownBar {
+    open_time: i64,
+    /// Open, high, low and close.
+    prices: [f64; 4],
+}
+
+impl KnownBars {
+    /// The last ones of `bars`.
+    pub fn new(bars: &Bars) -> Self {
+        let known = |k: usize| KnownBar {
+            open_time: bars.open_time[k],
+            prices: [bars.open[k], bars.high[k], bars.low[k], bars.close[k]],
+        };
+        KnownBars((bars.len().saturating_sub(KNOWN_MAX)..bars.len()).map(known).collect())
+    }
+}
 
 /// Bars from lines of text as they arrive.
 ///
@@ -64,6 +92,12 @@ pub struct BarLines {
     known_until: Option<i64>,
     /// Rows of bars that were known already.
     passed_over: u64,
+    /// Bars that rows of their times must equal; none once one was another.
+    known: KnownBars,
+    /// Close of the last bar, known before or not.
+    last_close: Option<f64>,
+    warnings: Vec<String>,
+    has_told_scale: bool,
     /// Open time of the last row's bar, known before or not.
     reached: Option<i64>,
     /// Distances of the rows so far; `None` once two were as far apart as bars of `base`.
@@ -98,6 +132,10 @@ impl BarLines {
             count: 0,
             known_until,
             passed_over: 0,
+            known: KnownBars::default(),
+            last_close: None,
+            warnings: Vec::new(),
+            has_told_scale: false,
             reached: None,
             spacings: Some(Spacings::default()),
             last: None,
@@ -105,6 +143,14 @@ impl BarLines {
             complaints: Vec::new(),
             has_passed_symbol: false,
         }
+    }
+
+    /// The reader, which warns of the first row that is another bar than the `known` one of its
+    /// time.
+    #[must_use]
+    pub fn comparing_with(self, known: KnownBars) -> Self {
+        let last_close = known.0.last().map(|known| known.prices[3]);
+        BarLines { known, last_close, ..self }
     }
 
     /// Takes the next line, with or without its end. Returns its bars in order of time: none for a
@@ -145,6 +191,11 @@ impl BarLines {
     /// Faults of the rows dropped since the last call, a sentence each.
     pub fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
+    }
+
+    /// Doubts about the bars since the last call, a sentence each.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Rows of bars that were known before.
@@ -229,7 +280,7 @@ impl BarLines {
         }
         if row.is_ok() {
             self.symbol_column.add(&fields, format, line);
-            self.symbol_column.check(&self.name, &self.header, format)?;
+            self.symbol_column.check(&self.name, &self.header, format, None)?;
         }
         let row = row.and_then(|row| self.checked(row));
         if let Ok(row) = &row {
@@ -360,6 +411,7 @@ impl BarLines {
         if self.known_until.is_some_and(|known_until| open_time <= known_until) {
             self.passed_over += 1;
             self.reached = Some(open_time);
+            self.compare(&row.bar(open_time), row.line);
             return Ok(None);
         }
         match &self.last {
@@ -382,8 +434,39 @@ impl BarLines {
         }
         row.check_columns(&self.options.columns, &mut self.have_values)?;
         let bar = row.bar(open_time);
+        self.check_scale(&bar);
         (self.reached, self.last) = (Some(open_time), Some((open_time, row)));
         Ok(Some(bar))
+    }
+
+    /// Warns of the first bar that has other prices than the known one of its time.
+    fn compare(&mut self, bar: &Bar, line: u64) {
+        let Ok(place) = self.known.0.binary_search_by_key(&bar.open_time, |known| known.open_time) else { return };
+        let pairs = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.known.0[place].prices);
+        let named = ["open", "high", "low", "close"].into_iter().zip(pairs);
+        let mut unlike = named.filter(|(_, (own, known))| (own - known).abs() > PRICE_TOLERANCE * known.abs());
+        let Some((name, (own, known))) = unlike.next() else { return };
+        self.warnings.push(format!(
+            "{}: line {line}: the bar that opens at {} has the {name} {own}, and the bars before have {known} there: they were changed since, or are those of another instrument; the ones of before count",
+            self.name.display(),
+            display_utc(bar.open_time)
+        ));
+        self.known = KnownBars::default();
+    }
+
+    /// Warns of the first bar whose close is far from that of the bar before it.
+    fn check_scale(&mut self, bar: &Bar) {
+        let Some(before) = self.last_close.replace(bar.close) else { return };
+        if self.has_told_scale || before.max(bar.close) <= CLOSE_FACTOR_MAX * before.min(bar.close) {
+            return;
+        }
+        self.has_told_scale = true;
+        self.warnings.push(format!(
+            "{}: the bar that opens at {} closes at {}, and the bar before it at {before}: is it one of another instrument, or in another unit?",
+            self.name.display(),
+            display_utc(bar.open_time),
+            bar.close
+        ));
     }
 
     fn refuse(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<()> {

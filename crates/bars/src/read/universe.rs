@@ -1,6 +1,6 @@
 //! Many instruments at once: a file that cannot be used excludes its own instrument only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -82,7 +82,7 @@ impl ReadOptions {
     /// file's name stands for.
     ///
     /// # Errors
-    /// [`Error::UnlikeName`] for a name that does not fit the pattern.
+    /// [`Error::UnlikeName`] for a name that does not fit the pattern; [`Error::LikeSymbols`].
     pub fn symbols_of(&self, path: &Path) -> Result<Vec<String>> {
         self.symbols_with(path, || Ok(symbols_of_rows(path)))
     }
@@ -93,10 +93,24 @@ impl ReadOptions {
             let in_columns = symbols_of_columns(path);
             let named = if in_columns.is_empty() { in_rows()? } else { in_columns };
             if !named.is_empty() {
-                return Ok(named);
+                return require_distinct(path, named);
             }
         }
         Ok(vec![self.symbol_of(path)?])
+    }
+}
+
+/// Refuses symbols of a file that differ in the case of letters alone.
+fn require_distinct(path: &Path, symbols: Vec<String>) -> Result<Vec<String>> {
+    let alike = {
+        let mut seen = HashMap::with_capacity(symbols.len());
+        let mut repeated =
+            symbols.iter().filter_map(|symbol| Some((seen.insert(symbol.to_lowercase(), symbol)?, symbol)));
+        repeated.next().map(|(one, other)| (one.clone(), other.clone()))
+    };
+    match alike {
+        None => Ok(symbols),
+        Some((one, other)) => Err(Error::LikeSymbols { path: path.to_owned(), one, other }),
     }
 }
 

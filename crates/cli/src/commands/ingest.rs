@@ -294,7 +294,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 
 /// A number of bars.
 fn bar_count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "expected a number of bars, such as 12".to_owned())
+    let count = text.parse().ok().filter(|&count: &usize| count > 0);
+    count.ok_or_else(|| "expected a whole number of bars from 1 on, such as 12".to_owned())
 }
 
 #[cfg(test)]

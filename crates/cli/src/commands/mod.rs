@@ -24,9 +24,10 @@ mod ticks;
 mod train;
 mod trained;
 
+use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use megabatch_run::Result;
 use megabatch_run::config::SettingSources;
 
@@ -103,6 +104,23 @@ pub(crate) enum Command {
     Completions(completions::Args),
 }
 
+/// Parses the words of a command line, of which the first names the program.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = with_negative_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// The command with options that take negative numbers for values and not for options, so that a
+/// wrong one is told with what the option expects.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let taking_them = |arg: clap::Arg| {
+        let is_option = arg.get_action().takes_values() && !arg.is_positional();
+        arg.allow_negative_numbers(is_option)
+    };
+    command.mut_args(taking_them).mut_subcommands(with_negative_numbers)
+}
+
 /// Does what the command says; a screen of its own is for an answer in `form` of text alone.
 pub(crate) fn run(command: Command, form: Form) -> Result<Answer> {
     match command {
@@ -137,17 +155,32 @@ fn settings(file: Option<&Path>, set: &[String]) -> SettingSources {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn arguments_are_well_formed_and_every_command_has_an_example() {
         let command = Cli::command();
-        command.clone().debug_assert();
+        with_negative_numbers(command.clone()).debug_assert();
         for command in command.get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("megabatch {}", command.get_name())), "{}", command.get_name());
         }
+    }
+
+    // `--horizon -5` was told to be no argument, with the advice to write `-- -5`.
+    #[test]
+    fn negative_numbers_are_values_of_their_options() {
+        for (line, expected) in [
+            ("ingest a.csv --out b.h5 --horizon -5", "expected a whole number of bars from 1 on, such as 12"),
+            ("ingest a.csv --out b.h5 --stride -1", "expected a whole number of bars from 1 on, such as 12"),
+            ("graph build a.csv --kind cosine --out b.mbg --k -3", "invalid value '-3' for '--k <K>'"),
+            ("graph bench --nodes -1", "expected 2 or more"),
+        ] {
+            let words: Vec<OsString> = format!("megabatch {line}").split(' ').map(OsString::from).collect();
+            let Err(error) = parse(&words) else { panic!("{line}") };
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        let words = ["megabatch", "graph", "build", "a", "--kind", "correlation", "--out", "b", "--threshold", "-0.5"];
+        assert!(parse(&words.map(OsString::from)).is_ok());
     }
 }

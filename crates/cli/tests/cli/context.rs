@@ -13,7 +13,7 @@ fn another_instrument_stands_beside_each_bar() {
     let answer = stage.succeeds(&format!("ingest bars.csv --out series.h5 --context DXY=dxy.csv {RECIPE}"));
     let recipe = answer["source"]["recipe"].to_string();
     assert!(recipe.contains("function:DXY.log_return,function:DXY.body,function:DXY.age"), "{recipe}");
-    assert!(recipe.contains("--context=DXY=dxy.csv"), "{recipe}");
+    assert!(recipe.contains("--context=DXY=/") && recipe.contains("/dxy.csv"), "{recipe}");
     stage.succeeds("leak series.h5 --samples 2");
     stage.succeeds(&format!("train --data series.h5 --out run {SMALL} --max-steps 4"));
     stage.succeeds("predict --run run --data series.h5 --out predictions.csv");

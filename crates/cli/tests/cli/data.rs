@@ -139,6 +139,32 @@ fn inspect_tells_what_is_in_a_file_of_bars() {
     assert!(text.contains("bars.csv: iso, ") && text.contains("`megabatch ingest bars.csv --out series.h5`"), "{text}");
 }
 
+/// `megabatch inspect` asked for a symbol, which it does not take.
+#[test]
+fn inspect_tells_the_symbols_of_a_file_of_several() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 1 --seed 3");
+    let text = stage.text("bars.csv");
+    let (header, rows) = text.split_once('\n').unwrap();
+    let named = |symbol: &str| rows.lines().map(|row| format!("{row},{symbol}\n")).collect::<String>();
+    stage.write("all.csv", &format!("{header},symbol\n{}{}", named("BBB"), named("AAA")));
+    let answer = stage.succeeds("inspect all.csv");
+    let symbols = answer["symbols"].as_array().unwrap();
+    assert_eq!(symbols.len(), 2);
+    for (found, name) in symbols.iter().zip(["AAA", "BBB"]) {
+        assert_eq!((&found["symbol"], &found["bars"]), (&name.into(), &rows.lines().count().into()));
+    }
+    let text = stage.said("inspect all.csv");
+    assert!(text.contains("all.csv: bars of 2 symbols") && text.contains("--symbol AAA"), "{text}");
+
+    // The context's name chooses the symbol, and one that is not there is told with those that are.
+    let recipe = "--timeframes M1:5 --features body --target log_return --horizon 2";
+    stage.succeeds(&format!("ingest bars.csv --out series.h5 --context BBB=all.csv {recipe}"));
+    let [_, error] = stage.fails(&format!("ingest bars.csv --out series.h5 --context BBX=all.csv {recipe}"), 3);
+    let expected = "`BBX` is none of the 2 symbols of the file; the nearest are BBB, AAA: state one of them";
+    assert!(error.contains("context BBX") && error.contains(expected), "{error}");
+}
+
 /// `megabatch inspect FOLDER` said that this is not a file.
 #[test]
 fn inspect_tells_what_is_in_each_file_of_a_folder() {

@@ -363,3 +363,36 @@ fn the_latency_of_a_bar_is_measured_by_part() {
         assert!(median > 0.0 && p99 >= median, "{part}: {answer}");
     }
 }
+
+/// The paths in a series were those that were typed: from another folder no file was found.
+#[test]
+fn a_series_finds_its_files_from_any_folder() {
+    let stage = Stage::new();
+    stage.succeeds("synth EURUSD.csv --days 4");
+    std::fs::create_dir(stage.path("elsewhere")).unwrap();
+    stage.succeeds("ingest EURUSD.csv --out series.h5 --timeframes M1:5,M5:3 --features body --horizon 2");
+    for line in ["leak ../series.h5 --samples 2", "ingest --append ../EURUSD.csv --out ../series.h5"] {
+        let output = stage.command(line).current_dir(stage.path("elsewhere")).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    // Files that are moved with their series are found too.
+    std::fs::rename(stage.path("EURUSD.csv"), stage.path("elsewhere/EURUSD.csv")).unwrap();
+    std::fs::rename(stage.path("series.h5"), stage.path("elsewhere/series.h5")).unwrap();
+    stage.succeeds("leak elsewhere/series.h5 --samples 2");
+    let answer = stage.succeeds("ingest --append elsewhere/EURUSD.csv --out elsewhere/series.h5");
+    assert_eq!(answer["appended"]["files"], serde_json::json!([]));
+}
+
+/// A file whose last bar is another one since was followed without a word.
+#[test]
+fn a_followed_file_with_other_bars_than_the_history_is_warned_of() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let (before, last) = bars.trim_end().rsplit_once('\n').unwrap();
+    let mut fields: Vec<&str> = last.split(',').collect();
+    fields[1] = if fields[1] == fields[2] { fields[3] } else { fields[2] };
+    stage.write("changed.csv", &format!("{before}\n{}\n", fields.join(",")));
+    let run = stage.run("predict --run run --follow changed.csv --stop-at-end --out live.csv").success();
+    let told = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    assert!(told.contains("warning: changed.csv: line ") && told.contains(" has the open "), "{told}");
+}

@@ -113,6 +113,11 @@ fn shares_become_a_graph_a_day_of_what_was_known_before_it() {
     assert_eq!(answer["found"]["universe"]["left_out"][0]["symbol"], "E");
     assert_eq!(answer["found"]["universe"]["listed_late"], json!(["D"]));
     assert_eq!(answer["parameters"]["lookback"], 10);
+    let other = stage.succeeds(&format!("{CORRELATION} --min-observations 5 --symbol-pattern *ily_{{}}"));
+    assert_eq!(other["found"]["symbols"], json!(["A", "B", "C", "D"]));
+    let other = stage.succeeds(&format!("{CORRELATION} --min-observations 5 --symbol-pattern {{}}"));
+    assert_eq!(other["found"]["symbols"][0], "DAILY_A");
+    stage.succeeds(&format!("{CORRELATION} --min-observations 5"));
     // Ten returns, the first of which is of the second day, are before the twelfth.
     assert_eq!((&answer["first_key"], &answer["last_key"]), (&json!("2021-01-12"), &json!("2021-02-20")));
     stage.succeeds("graph inspect g.mbg --dump 2021-02-10 day.safetensors");

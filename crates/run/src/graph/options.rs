@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use megabatch_bars::OnError;
+use megabatch_bars::{OnError, SymbolPattern};
 use megabatch_graph_cache::build::{Correlation, Demeaning, Knn, Metric, SelfLoops, Sign, Symmetry};
 
 use crate::error::{Error, Result};
@@ -74,6 +74,8 @@ pub struct Options {
     /// A CSV of symbols and what is known of them, of correlation: each further column becomes an
     /// attribute of edges.
     pub similarities: Option<PathBuf>,
+    /// Where the symbol stands in the files' names, of correlation.
+    pub symbol_pattern: Option<SymbolPattern>,
     /// Rule for rows and files that correlation cannot use. They are errors if `None`.
     pub on_error: Option<OnError>,
     /// The largest distance, of radius and sdf, whose edges are bonds without it.
@@ -111,7 +113,7 @@ impl Options {
     /// Refuses options that have no effect on `kind`.
     pub(super) fn refuse_idle(&self, kind: GraphKind) -> Result<()> {
         use GraphKind::{Correlation, Cosine, EdgeList, Euclidean, Radius, Sdf};
-        let table: [(&str, bool, &[GraphKind]); 18] = [
+        let table: [(&str, bool, &[GraphKind]); 19] = [
             ("--lookback", self.lookback.is_some(), &[Correlation]),
             ("--k", self.k.is_some(), &[Correlation, Cosine, Euclidean]),
             ("--half-life", self.half_life.is_some(), &[Correlation]),
@@ -123,6 +125,7 @@ impl Options {
             ("--symmetry", self.symmetry.is_some(), &[Correlation, Cosine, Euclidean]),
             ("--self-loops", self.self_loops, &[Correlation, Cosine, Euclidean, Radius]),
             ("--similarities", self.similarities.is_some(), &[Correlation]),
+            ("--symbol-pattern", self.symbol_pattern.is_some(), &[Correlation]),
             ("--on-error", self.on_error.is_some(), &[Correlation]),
             ("--radius", self.radius.is_some(), &[Radius, Sdf]),
             ("--periodic", self.periodic.is_some(), &[Radius]),

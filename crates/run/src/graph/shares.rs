@@ -22,7 +22,12 @@ pub(super) fn with_shares(
     then: &mut dyn FnMut(Source<'_>) -> Result<CommandReport>,
 ) -> Result<CommandReport> {
     let files = inputs.iter().map(|input| Ok(bar_files(input)?)).collect::<Result<Vec<_>>>()?.concat();
-    let shares = read_all(&files, &ReadOptions { on_error: options.on_error(), ..ReadOptions::default() })?;
+    let reading = ReadOptions {
+        on_error: options.on_error(),
+        symbol_pattern: options.symbol_pattern.clone(),
+        ..ReadOptions::default()
+    };
+    let shares = read_all(&files, &reading)?;
     let instruments: Vec<(&str, &Bars)> =
         shares.recordings.iter().map(|share| (share.symbol.as_str(), &share.bars)).collect();
     let returns = return_panel(&instruments)?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use megabatch_bars::Overlaps;
+use megabatch_bars::{Error as BarsError, Overlaps, listed as listed_names};
 use serde_json::{Value, json};
 
 use super::Recipe;
@@ -60,6 +60,7 @@ fn append_in(
     let mut kept = ExistingSeries::open(out)?;
     kept.recipe.refuse_own_bars(out, "append reads the shortest alone")?;
     let base = kept.base()?;
+    take_stated_symbol(&mut kept, new, stated, out)?;
     require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, new, stated, out)?;
     require_known_symbols(&kept, new, out)?;
     kept.files = SourceFiles::find(&kept.recipe, &kept.provenance, out)?;
@@ -134,16 +135,47 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
     Ok(())
 }
 
+/// Takes the stated symbol for that of all files, if it is the one that the series has. The new
+/// files may have other names than those of before.
+fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String], out: &Path) -> Result<()> {
+    let Some(symbol) = new.symbol.as_ref().filter(|_| stated.iter().any(|name| name == "symbol")) else {
+        return Ok(());
+    };
+    if kept.recipe.symbol.is_some() {
+        return Ok(());
+    }
+    let symbols = kept.symbols();
+    let told = match &symbols[..] {
+        [only] if only == symbol => {
+            (kept.recipe.symbol, kept.recipe.symbol_pattern) = (Some(symbol.clone()), None);
+            return Ok(());
+        }
+        [only] => format!("has bars of {only}; a new symbol needs a scaler of its own: ingest all files anew"),
+        several => format!(
+            "has several symbols ({}), which its files tell by their names or rows; leave the option out, and name the new file after its symbol, as those of before are named",
+            listed_names(several)
+        ),
+    };
+    Err(Error::usage(format!("--symbol {symbol}: {} {told}", out.display())).with_field("key", "symbol"))
+}
+
 /// Refuses bars of symbols that the series does not have.
 fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Result<()> {
     let (options, symbols) = (kept.recipe.read_options(), kept.symbols());
+    let fix = match &symbols[..] {
+        [only] => format!("; if bars of {only} are meant, add `--symbol {only}`"),
+        _ => String::new(),
+    };
     for path in new.files() {
-        if let Some(symbol) = options.symbols_of(path)?.into_iter().find(|symbol| !symbols.contains(symbol)) {
+        let unlike = |error: BarsError| Error::data(format!("{error}{fix}"));
+        let found = options.symbols_of(path).map_err(unlike)?;
+        if let Some(symbol) = found.iter().find(|symbol| !symbols.contains(symbol)) {
+            let told_by = if found.len() > 1 { "rows" } else { "name" };
             return Err(Error::data(format!(
-                "{}: bars of {symbol}, and {} has {}; a new symbol needs a scaler of its own: ingest all files anew",
+                "{}: bars of {symbol} by its {told_by}, and {} has {}{fix}; a new symbol needs a scaler of its own: ingest all files anew",
                 path.display(),
                 out.display(),
-                kept.scalers.instruments.join(", ")
+                listed_names(&kept.scalers.instruments)
             )));
         }
     }

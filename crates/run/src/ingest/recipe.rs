@@ -12,6 +12,7 @@ mod windows;
 mod words;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
@@ -215,6 +216,19 @@ impl Recipe {
         Ok(self)
     }
 
+    /// The recipe with absolute paths.
+    ///
+    /// # Errors
+    /// Those of the current folder.
+    pub(in crate::ingest) fn with_absolute_paths(&self) -> io::Result<Self> {
+        let mut recipe = self.clone();
+        let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);
+        for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)) {
+            *path = std::path::absolute(&*path)?;
+        }
+        Ok(recipe)
+    }
+
     pub(crate) fn read_options(&self) -> ReadOptions {
         ReadOptions {
             format: self.format,
@@ -338,19 +352,20 @@ impl Recipe {
     }
 
     /// The account of its bars in the series file at `path`, which is its attribute `source`, and
-    /// the recipe in it.
+    /// the recipe in it. Files that were moved with the series have their present paths.
     pub(crate) fn recorded(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
-        let provenance = match source {
+        let mut provenance = match source {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Value::Null,
         };
         let words: Option<Vec<String>> = serde_json::from_value(provenance["recipe"].clone()).ok();
-        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
+        let mut recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
             Error::data(format!(
                 "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
                 path.display()
             ))
         })?;
+        provenance::find_moved_files(path, &mut provenance, &mut recipe);
         Ok((provenance, recipe))
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use megabatch_bars::{BarLines, Error as BarsError, named_pair};
+use megabatch_bars::{BarLines, Error as BarsError, KnownBars, named_pair};
 use megabatch_gpu_core::Device;
 use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::json;
@@ -84,9 +84,11 @@ pub fn follow(
         )));
     }
     let subject = StreamingModel::open(request, host)?;
-    let (mut live, history) = begin(&subject, request, host)?;
+    let (mut live, mut history) = begin(&subject, request, host)?;
     let mut tail = Tail::open(source)?;
-    let mut lines = BarLines::new(tail.name(), &subject.line_options(request), subject.base, history.last_open_time);
+    let options = subject.line_options(request);
+    let mut lines = BarLines::new(tail.name(), &options, subject.base, history.last_open_time)
+        .comparing_with(std::mem::take(&mut history.known));
     let (writer, keeps_old): (Box<dyn Write + '_>, bool) = match output {
         LineOutput::File(out) => {
             let mut inputs = subject.recipe.files();
@@ -127,6 +129,8 @@ struct SeenBars {
     /// When the last of them opens.
     last_open_time: Option<i64>,
     closes: Option<i64>,
+    /// The last of them, until rows are compared with them.
+    known: KnownBars,
 }
 
 /// The model with the states after its history.
@@ -144,7 +148,8 @@ fn begin<'a>(subject: &StreamingModel, request: &FollowRequest, host: &Host<'a>)
     let mut live = BarStream::new(series, follower, subject.streaming()).with_functions(functions);
     live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
-    Ok((live, SeenBars { bars: bars.len(), last_open_time: bars.open_time.last().copied(), closes }))
+    let (last_open_time, known) = (bars.open_time.last().copied(), KnownBars::new(&bars));
+    Ok((live, SeenBars { bars: bars.len(), last_open_time, closes, known }))
 }
 
 fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String {
@@ -190,6 +195,9 @@ impl Stream<'_, '_> {
                 }
                 bars => bars?,
             };
+            for warning in self.lines.take_warnings() {
+                host.observer.note(&format!("warning: {warning}"));
+            }
             for bar in bars {
                 let step = self.live.close(&bar)?;
                 self.totals.bars += 1;

@@ -215,3 +215,30 @@ fn what_a_stream_cannot_show_has_to_be_stated() {
     assert_eq!(failed, Some(HEAD_LINES_MAX - 1));
     assert_eq!(streamed("\n\n", &base, None).unwrap().0.len(), 0);
 }
+
+// Rows that were changed since, or of another instrument, were passed over without a word.
+#[test]
+fn other_bars_than_those_before_are_warned_of() {
+    let known_until = 17_533 * DAY_NS + 5 * 60_000_000_000;
+    let mut known = Bars::with_capacity(Timeframe::M1, 0);
+    known.push(Bar { open_time: known_until, open: 1.0, high: 2.0, low: 1.0, close: 2.0, ..Bar::default() });
+    for (first, next, expected) in [
+        ("1,2,1,2.0000000001", "2,3,2,3", None),
+        (
+            "1,2,1,1.5",
+            "2,3,2,3",
+            Some(
+                "line 1: the bar that opens at 2018-01-02T00:05:00Z has the close 1.5, and the bars before have 2 there",
+            ),
+        ),
+        ("1,2,1,2", "40,41,40,40", Some("2018-01-02T00:06:00Z closes at 40, and the bar before it at 2: ")),
+    ] {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, Some(known_until));
+        let mut lines = lines.comparing_with(KnownBars::new(&known));
+        let text = format!("2018-01-02 00:05,{first},7\n2018-01-02 00:06,{next},7\n2018-01-02 00:07,{next},7\n");
+        let bars: usize = text.lines().map(|line| lines.push(line.as_bytes()).unwrap().len()).sum();
+        let warnings = lines.take_warnings();
+        assert_eq!((bars, warnings.len()), (2, usize::from(expected.is_some())), "{warnings:?}");
+        assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
+    }
+}

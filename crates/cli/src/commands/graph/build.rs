@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use megabatch_run::graph::{
     BoxEdges, BuildRequest, Destination, FloatWidth, GraphKind, IndexWidth, Options, Symmetry, Widths, build,
 };
-use megabatch_run::ingest::OnError;
+use megabatch_run::ingest::{OnError, SymbolPattern};
 use megabatch_run::text::ByteSize;
 use megabatch_run::{CommandReport, Result};
 
@@ -137,6 +137,9 @@ struct KindOptions {
     /// for numbers, 1 if equal for texts
     #[arg(long, help_heading = "Correlation", value_name = "CSV")]
     similarities: Option<PathBuf>,
+    /// Pattern of file names without extension: {} is the symbol, * anything else (DA-{}-T-*)
+    #[arg(long, help_heading = "Correlation")]
+    symbol_pattern: Option<SymbolPattern>,
     /// Treatment of defective rows and files, as in `ingest` [default: fail]
     #[arg(long, help_heading = "Correlation", value_enum)]
     on_error: Option<OnErrorArg>,
@@ -219,6 +222,7 @@ impl KindOptions {
             symmetry: self.symmetry.map(Into::into),
             self_loops: self.self_loops,
             similarities: self.similarities.clone(),
+            symbol_pattern: self.symbol_pattern.clone(),
             on_error: self.on_error.map(Into::into),
             radius: self.radius,
             periodic: self.periodic,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
-use crate::ingest::provenance::{Fingerprints, KeptScaler, bars_json};
+use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, bars_json};
 use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
 
@@ -21,7 +21,8 @@ pub(crate) struct SeriesProvenance<'a> {
     pub(crate) kept_scaler: Option<&'a KeptScaler>,
 }
 
-/// The provenance that a series file holds.
+/// The provenance that a series file holds. Its paths are absolute: the files are found from any
+/// folder.
 pub(crate) fn provenance_json(
     recipe: &Recipe,
     recordings: &Recordings,
@@ -37,8 +38,8 @@ pub(crate) fn provenance_json(
         instrument["segments"] = segments_json(place, series);
         instruments.push(instrument);
     }
-    let mut provenance =
-        json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
+    let words = recipe.with_absolute_paths()?.to_words();
+    let mut provenance = json!({ "recipe": words, "instruments": instruments, "warnings": series.warnings });
     if let Some(kept) = series.kept_scaler {
         provenance["kept_scaler"] = kept.to_json();
     }
@@ -48,7 +49,66 @@ pub(crate) fn provenance_json(
         let left_out = left_out.map(|left_out| left_out_json(&files, fingerprints, left_out));
         provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
     }
+    for file in files_mut(&mut provenance) {
+        let path = file["file"].as_str().map(std::path::absolute).transpose()?;
+        file["file"] = json!(path.map(|path| shown(&path)));
+    }
     Ok(provenance)
+}
+
+/// Puts the present paths of files in place of the recorded ones, where the files were moved
+/// together with the series at `series`, or are below the current folder as they were below another.
+pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &mut Recipe) {
+    let mut moved: BTreeMap<String, String> = BTreeMap::new();
+    let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);
+    for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)) {
+        if let Some(found) = moved_file(series, path) {
+            moved.insert(shown(path), shown(&found));
+            *path = found;
+        }
+    }
+    if moved.is_empty() {
+        return;
+    }
+    for file in files_mut(provenance) {
+        if let Some(found) = file["file"].as_str().and_then(|path| moved.get(path)) {
+            file["file"] = json!(found);
+        }
+    }
+}
+
+/// The file of the name of one that is gone, below the folder of `series` or the current one. Of
+/// several, the one in most of the same folders.
+fn moved_file(series: &Path, path: &Path) -> Option<PathBuf> {
+    if path.exists() {
+        return None;
+    }
+    let parts: Vec<Component<'_>> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+    let folders = [series.parent()?, Path::new("")];
+    let ends = (0..parts.len()).map(|start| parts[start..].iter().collect::<PathBuf>());
+    let mut places = ends.flat_map(|end| folders.map(|folder| folder.join(&end)));
+    let found = places.find(|place| place.is_file())?;
+    std::path::absolute(found).ok()
+}
+
+/// The files of a provenance, including those that were only compared with others.
+fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
+    let mut files = Vec::new();
+    let lists = provenance.as_object_mut().into_iter().flat_map(|all| all.iter_mut());
+    let lists = lists.filter(|(name, _)| LISTS.contains(&name.as_str()));
+    let instruments = lists.flat_map(|(_, list)| list.as_array_mut().into_iter().flatten());
+    for (name, part) in instruments.filter_map(Value::as_object_mut).flat_map(|owner| owner.iter_mut()) {
+        let items = part.as_array_mut().into_iter().flatten();
+        match name.as_str() {
+            "files" => files.extend(items),
+            "compared" => {
+                let own = items.filter_map(|compared| compared.get_mut("files")?.as_array_mut());
+                files.extend(own.flatten());
+            }
+            _ => {}
+        }
+    }
+    files
 }
 
 fn left_out_json(

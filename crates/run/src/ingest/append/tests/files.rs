@@ -90,6 +90,41 @@ fn a_folder_may_be_named_again() {
     assert!(said.contains("USDJPY-1.csv: bars of USDJPY"), "{said}");
 }
 
+/// A file with another name than those of before was of another symbol, and `--symbol` was refused.
+#[test]
+fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
+    let stage = Stage::new();
+    let new = part(&stage.whole, "export_2024.csv", CUT..rows_in(&stage.whole));
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let old = part(&stage.whole, "EURUSD.csv", 0..CUT);
+    ingest(&Recipe { bars: vec![old], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let said = |files: &[&PathBuf], symbol: Option<&str>| {
+        let bars = files.iter().map(|&file| file.clone()).collect();
+        let recipe = Recipe { bars, symbol: symbol.map(str::to_owned), ..plain.clone() };
+        let stated = symbol.map(|_| "symbol".to_owned());
+        append(&recipe, stated.as_slice(), &stage.out, &Host::silent()).map_err(|error| error.to_string())
+    };
+    let refused = said(&[&new], None).unwrap_err();
+    assert!(
+        refused.contains("bars of EXPORT-2024 by its name") && refused.contains("add `--symbol EURUSD`"),
+        "{refused}"
+    );
+    let refused = said(&[&new], Some("GBPUSD")).unwrap_err();
+    assert!(refused.contains("--symbol GBPUSD: ") && refused.contains("has bars of EURUSD"), "{refused}");
+    let before = fs::read(&stage.out).unwrap();
+    ingest(&base(vec![stage.old.clone()]), &stage.out, &Host::silent()).unwrap();
+    let refused = said(&[&new], None).unwrap_err();
+    assert!(refused.contains("does not fit `{}-*`") && refused.contains("add `--symbol EURUSD`"), "{refused}");
+    fs::write(&stage.out, before).unwrap();
+    let report = said(&[&new], Some("EURUSD")).unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+    let scalers = ExistingSeries::open(&stage.out).unwrap().scalers;
+    assert!(fs::read(&stage.out).unwrap() == ingested_anew(&stage.out, &scalers), "other bytes");
+    leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+    // The series has the symbol now: it need not be stated again.
+    assert_eq!(said(&[&new], None).unwrap().json["appended"]["samples"], 0);
+}
+
 /// Both sides come in files of their own, and one of them has grown.
 #[test]
 fn bid_and_ask_are_appended_to_both_sides() {
