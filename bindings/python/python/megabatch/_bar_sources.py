@@ -136,8 +136,12 @@ class FrameBars:
         if len(self.symbols()) > 1:
             _frames.require_file_names(self.symbols())
         places = [(side, symbol) for side, bars in self._sides.items() for symbol in bars]
-        names = [f"{side} of {symbol}" if self._are_by_timeframe else os.path.join(side, _frames.file_name(symbol)) for side, symbol in places]
-        files = {name: self._sides[side][symbol] for name, (side, symbol) in zip(names, places)}
+
+        def name(side: str, symbol: str) -> str:
+            own = _frames.file_name(symbol)
+            return f"{side} of {own}" if self._are_by_timeframe else os.path.join(side, own)
+
+        files = {name(side, symbol): self._sides[side][symbol] for side, symbol in places}
         with folder.with_files(files) as paths:
             if self._are_by_timeframe:
                 yield paths, {}
