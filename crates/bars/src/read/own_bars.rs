@@ -104,7 +104,7 @@ impl Placing<'_> {
             }
             let own = self.given.next()?.expect("it was seen");
             if start == made.open_time {
-                return self.put(own, made);
+                return self.put(&own, made);
             }
         }
         self.account.made += 1;
@@ -127,15 +127,15 @@ impl Placing<'_> {
         })
     }
 
-    fn put(&mut self, own: Bar, made: &Bar) -> Result<()> {
-        let [prices, others] = [&own, made].map(|bar| [bar.open, bar.high, bar.low, bar.close]);
+    fn put(&mut self, own: &Bar, made: &Bar) -> Result<()> {
+        let [prices, others] = [own, made].map(|bar| [bar.open, bar.high, bar.low, bar.close]);
         if self.first_open_time.is_some_and(|first| made.open_time < first) {
             self.account.partial += 1;
         } else if is_same(prices, others) {
             self.account.same += 1;
         } else {
             if self.account.different.first.is_none() {
-                self.account.example = example(&own, made, self.account.base);
+                self.account.example = example(own, made, self.account.base);
             }
             self.account.different.add(made.open_time);
         }
@@ -145,7 +145,7 @@ impl Placing<'_> {
             volume: if self.has_volume { own.volume } else { made.volume },
             spread: if self.has_spread { own.spread } else { made.spread },
             columns: Box::default(),
-            ..own
+            ..*own
         })
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
+use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::AttentionKind;
 use megabatch_trainer::{Checkpoints, Config, Error, Event, IdleRanks, InMemory, Run, SampleRanges, Samples, Trainer};
 
@@ -36,7 +37,7 @@ fn train_one(
     if let Some(peers) = peers {
         trainer.join(Box::new(peers), IdleRanks::Allow)?;
     }
-    let units = samples.graphs().map_or(samples.len(), |graphs| graphs.len());
+    let units = samples.graphs().map_or(samples.len(), Graphs::len);
     let (validation, train): (SampleRanges, SampleRanges) = (0..units).partition(|n| n % 7 == 6);
     let checkpoints = folder.map(|folder| Checkpoints { every_steps: Some(3), ..Checkpoints::new(folder) });
     let run = Run { samples, train: &train, validation: &validation, checkpoints: checkpoints.as_ref() };
@@ -95,17 +96,17 @@ fn check(gpu: &(dyn Fn() -> Device + Sync), config: &Config, samples: &dyn Sampl
 }
 
 /// Batches of several blocks, which ranks share.
-fn shared(config: Config) -> Config {
-    Config { batch_size: 40, run_length: Some(1), ..config }
+fn shared(config: &Config) -> Config {
+    Config { batch_size: 40, run_length: Some(1), ..config.clone() }
 }
 
 #[test]
 fn ranks_train_what_one_gpu_trains() {
     let gpu = || Device::cpu();
     for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
-        check(&gpu, &shared(config(precision, 2)), &windows(), &[1, 2, 3]);
+        check(&gpu, &shared(&config(precision, 2)), &windows(), &[1, 2, 3]);
     }
-    let base = shared(config(Precision::Fp32, 1));
+    let base = shared(&config(Precision::Fp32, 1));
     check(&gpu, &Config { accumulation_steps: 2, batch_size: 20, ..base.clone() }, &series(), &[2, 5]);
     let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(8), ..base };
     check(&gpu, &dense, &series(), &[2]);
@@ -117,13 +118,13 @@ fn ranks_train_what_one_gpu_trains() {
 fn ranks_share_one_gpu() {
     let (_driver, gpu) = with_kernels();
     let gpu = || gpu.clone();
-    check(&gpu, &shared(config(Precision::Bf16, 1)), &windows(), &[2]);
+    check(&gpu, &shared(&config(Precision::Bf16, 1)), &windows(), &[2]);
 }
 
 #[test]
 fn a_run_goes_on_from_a_checkpoint_with_the_same_bits() {
     let (gpu, samples) = (|| Device::cpu(), windows());
-    let whole = shared(config(Precision::Fp16, 1));
+    let whole = shared(&config(Precision::Fp16, 1));
     let expected = train(&gpu, &whole, &samples, 2, None, &Faults::default());
     let folder = tempfile::tempdir().unwrap();
     let cut = Config { max_steps: Some(3), ..whole.clone() };
@@ -140,7 +141,7 @@ fn a_run_goes_on_from_a_checkpoint_with_the_same_bits() {
 #[test]
 fn ranks_that_are_left_go_on() {
     let (gpu, samples) = (|| Device::cpu(), windows());
-    let config = shared(config(Precision::Fp32, 1));
+    let config = shared(&config(Precision::Fp32, 1));
     let alone = train_one(&gpu(), &config, &samples, None, None).unwrap();
     let faults = Faults { deaths: vec![(1, 60)], ..Faults::default() };
     let mut told = train(&gpu, &config, &samples, 2, None, &faults).into_iter();
@@ -157,7 +158,7 @@ fn a_number_that_is_not_finite_on_one_rank_is_named_on_all() {
     let mut features: Vec<Vec<f32>> = (0..3).map(|k| wave(60 * shape.window_len(k), 0.7)).collect();
     features[0][20 * shape.window_len(0) + 4] = f32::INFINITY;
     let samples = InMemory::new(shape, features, wave(120, 0.3)).unwrap();
-    let results = train(&gpu, &shared(config(Precision::Fp32, 1)), &samples, 2, None, &Faults::default());
+    let results = train(&gpu, &shared(&config(Precision::Fp32, 1)), &samples, 2, None, &Faults::default());
     let texts: Vec<String> = results.into_iter().map(|result| result.unwrap_err().to_string()).collect();
     assert_eq!(texts[0], texts[1]);
     assert!(texts[0].contains("M1"), "{texts:?}");
