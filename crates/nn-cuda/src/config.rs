@@ -20,6 +20,9 @@ pub struct ComputeConfig {
     pub tuning: Tuning,
     /// Runs of dense training; `None` where each window is a sequence.
     pub runs: Option<Runs>,
+    /// True if one LSTM layer at a time has cell states and gates, and the backward pass computes
+    /// those of the layers below the top one again. Gradients are equal bit for bit.
+    pub gradient_checkpointing: bool,
     /// True if outputs between LSTM layers are dropped in training.
     pub drops_between_layers: bool,
     /// True if the optimizer keeps means of gradients and of their squares.
@@ -35,6 +38,7 @@ impl ComputeConfig {
             arithmetic: Arithmetic::Exact,
             tuning: Tuning::Off,
             runs: None,
+            gradient_checkpointing: false,
             drops_between_layers: false,
             has_moments: false,
         }

@@ -328,7 +328,8 @@ class TrainingSettings(TypedDict, total=False):
         Steps with a loss. `last_step`: the last of each window. `every_step` (dense training): every bar of a sample
         run, all computed in one pass. Use runs several times as long as a window, and many runs a batch.
     gradient_checkpointing: bool = False
-        Half of the LSTMs' gates are computed again in the backward pass: less memory, more time, the same bits.
+        Half of the LSTMs' gates are computed again in the backward pass: less memory, more time, the same bits. On a
+        GPU those of all layers below the top one; one layer is refused there.
     profile: bool = False
         Logs the time of each layer of each timeframe in every step: projection, recurrence, backward pass, weight
         gradients. Measuring takes some time.
@@ -464,8 +465,8 @@ class TrainingSettings(TypedDict, total=False):
     run, all computed in one pass. Use runs several times as long as a window, and many runs a batch. Default:
     "last_step"."""
     gradient_checkpointing: bool
-    """Half of the LSTMs' gates are computed again in the backward pass: less memory, more time, the same bits. Default:
-    False."""
+    """Half of the LSTMs' gates are computed again in the backward pass: less memory, more time, the same bits. On a GPU
+    those of all layers below the top one; one layer is refused there. Default: False."""
     profile: bool
     """Logs the time of each layer of each timeframe in every step: projection, recurrence, backward pass, weight
     gradients. Measuring takes some time. Default: False."""

@@ -281,7 +281,7 @@ fn what_a_gpu_does_not_do_is_named() {
         (
             "plan --device cuda:0 --set training.gradient_checkpointing=true",
             2,
-            "training.gradient_checkpointing is true, which is not supported on a GPU yet; use `--device cpu`",
+            "training.gradient_checkpointing is true, which is not supported on a GPU yet together with fewer than two LSTM",
         ),
         (
             "train --device cuda:0 --set model.cell=gru",

@@ -58,10 +58,22 @@ impl<T: Operand> States<T> {
         ensure_capacity(&mut self.gates, gates)
     }
 
-    /// Bytes with room for so many rows and windows.
-    pub(crate) fn bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
+    /// Exchanges the buffers of cell states and gates with those of `other`.
+    pub(crate) fn swap_cells_and_gates(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.cell, &mut other.cell);
+        std::mem::swap(&mut self.gates, &mut other.gates);
+    }
+
+    /// Bytes of the hidden states, with room for so many rows and windows.
+    pub(crate) fn hidden_bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
+        let [states, _] = lens(rows_and_windows[0], rows_and_windows[1], hidden);
+        states * size_of::<T>()
+    }
+
+    /// Bytes of the cell states and gates, with room for so many rows and windows.
+    pub(crate) fn cell_and_gate_bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
         let [states, gates] = lens(rows_and_windows[0], rows_and_windows[1], hidden);
-        states * (size_of::<T>() + size_of::<f32>()) + gates * size_of::<T::SavedGate>()
+        states * size_of::<f32>() + gates * size_of::<T::SavedGate>()
     }
 
     /// Bytes of what a GPU needs between the launches of a list whose sequences have so many

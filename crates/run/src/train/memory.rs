@@ -145,7 +145,7 @@ impl<'a> MemoryWatch<'a> {
             measures.push(format!("{batch_size} at once of each batch of {planned_batch_size}"));
         }
         if *gradient_checkpointing {
-            measures.push("half of the activations computed twice".to_owned());
+            measures.push("some of the activations computed twice".to_owned());
         }
         if *chunk_percent < 100 {
             measures.push(format!("chunks of {chunk_percent} % of their planned size, where there are any"));

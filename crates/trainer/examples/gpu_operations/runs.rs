@@ -36,6 +36,9 @@ pub(crate) const CASES: &[Case] = &[
     ("a run of two layers with dropout, norms, pooling and fusion by attention is the CPU's", |device| {
         same(device, &whole(), &series())
     }),
+    ("a run whose layers share the memory of gates is the CPU's", |device| {
+        same(device, &Config { gradient_checkpointing: true, ..whole() }, &series())
+    }),
     ("a dense run is the CPU's", |device| {
         let config = Config { loss_on: LossOn::EveryStep, run_length: Some(16), ..run_config(Precision::Bf16) };
         same(device, &config, &series())

@@ -81,7 +81,8 @@ pub struct Config {
     pub loss_on: LossOn,
     /// True if the backward pass computes half of the LSTMs' gates again, in place of keeping all
     /// of them from the forward pass. It takes about half the memory of activations and somewhat
-    /// more time. Gradients are equal bit for bit.
+    /// more time. Gradients are equal bit for bit. On a GPU it computes the gates and cell states of
+    /// all layers below the top one again, so that a model of one layer is refused there.
     #[serde(default)]
     pub gradient_checkpointing: bool,
     /// Seed of the initial weights, the order and the dropout masks.
@@ -273,6 +274,11 @@ impl Config {
         Config { gradient_checkpointing: true, ..self.clone() }.check_gradient_checkpointing().is_ok()
     }
 
+    /// True if gradient checkpointing is possible on a GPU, where layers share the memory of gates.
+    pub(crate) fn can_checkpoint_on_gpu(&self) -> bool {
+        self.can_checkpoint_gradients() && self.model.layers > 1
+    }
+
     pub(crate) fn compute(&self) -> Compute {
         Compute { threads: self.threads, batch_size: self.batch_size }
     }
@@ -320,11 +326,10 @@ impl Config {
         if self.loss_on == LossOn::EveryStep && self.model.pooling != Pooling::Last {
             return refuse_on_gpu("loss_on", &"every_step", "attention pooling");
         }
-        let unsupported = [("gradient_checkpointing", self.gradient_checkpointing), ("profile", self.profile)];
-        unsupported
-            .into_iter()
-            .filter(|&(_, is_set)| is_set)
-            .try_for_each(|(setting, _)| refuse_on_gpu(setting, &true, ""))
+        if self.gradient_checkpointing && !self.can_checkpoint_on_gpu() {
+            return refuse_on_gpu("gradient_checkpointing", &true, "fewer than two LSTM layers");
+        }
+        if self.profile { refuse_on_gpu("profile", &true, "") } else { Ok(()) }
     }
 
     /// Settings of the CUDA engine.
@@ -335,6 +340,7 @@ impl Config {
             arithmetic: self.products(),
             tuning: self.tuning,
             runs: self.purpose().runs(),
+            gradient_checkpointing: self.gradient_checkpointing,
             drops_between_layers: self.dropout_between_layers(),
             has_moments: self.optimizer.kind.has_moments(),
         }

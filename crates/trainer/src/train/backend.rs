@@ -55,7 +55,8 @@ impl Prepared {
             Some(gpu) => {
                 let (optimizer, mut fallback) = (optimizer()?, OomFallback::for_gpu(config));
                 let (engine, cuts) = first_engine(host, model, config, &mut fallback, |_| Purpose::Prediction)?;
-                (Backend::Cuda(Box::new(CudaBackend::new(gpu, model, config, engine)?)), optimizer, fallback, cuts)
+                let cuda = CudaBackend::new(gpu, model, config, fallback.limits(), engine)?;
+                (Backend::Cuda(Box::new(cuda)), optimizer, fallback, cuts)
             }
         };
         Ok(Prepared { backend, optimizer, fallback, cuts })
@@ -212,7 +213,7 @@ impl Backend {
             Backend::Cpu(cpu) => cpu.engine.cut_to(model, limits.batch_size, limits.purpose(config)),
             Backend::Cuda(cuda) => {
                 cuda.engine.cut_to(model, limits.batch_size, Purpose::Prediction);
-                cuda.restart(model, config)?;
+                cuda.restart(model, config, limits)?;
             }
         }
         Ok(())

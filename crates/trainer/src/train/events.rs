@@ -203,7 +203,8 @@ pub struct ShortageEvent {
     pub releases_windows: bool,
     /// True if the edges of all graphs lay on a GPU before, and come batch by batch from now on.
     pub releases_graphs: bool,
-    /// True if half of the activations are computed again in the backward pass from now on.
+    /// True if activations are computed again in the backward pass from now on, see
+    /// [`Config::gradient_checkpointing`](crate::Config::gradient_checkpointing).
     pub gradient_checkpointing: bool,
     /// Size of the chunks that samples are read ahead in from now on, of what was planned; nothing
     /// for samples that are not.

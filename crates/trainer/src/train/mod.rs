@@ -157,8 +157,8 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Trainer::new`]; [`Error::NotOnGpu`] for what is not computed on a GPU yet: last bars of
-    /// samples that stand alone, dense training with attention pooling, gradient checkpointing,
-    /// profiles.
+    /// samples that stand alone, dense training with attention pooling, gradient checkpointing of
+    /// one LSTM layer, profiles.
     ///
     /// # Panics
     /// If `gpu` is the CPU.

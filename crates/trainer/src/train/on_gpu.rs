@@ -33,6 +33,7 @@ use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::predictions::PredictionBackend;
 use crate::evaluate::selection::{Selection, graphs_of};
+use crate::train::oom_fallback::MemoryLimits;
 
 /// Memory of steps on a GPU.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(super) struct CudaBackend {
     /// Weights, gradients and batches on the GPU; `None` once they were given back in a shortage
     /// and could not be taken anew.
     accelerator: Option<Accelerator>,
+    /// Limits of the memory of steps.
+    limits: MemoryLimits,
     timer: GpuTimer,
     /// CPU engine, which evaluates, and finds numbers that are not finite.
     pub(super) engine: Engine,
@@ -74,10 +77,16 @@ impl StepHost<'_> {
 }
 
 impl CudaBackend {
-    /// Takes the memory of steps, but for that of batches.
-    pub(super) fn new(gpu: &Device, model: &Model, config: &Config, engine: Engine) -> Result<Self> {
+    /// Takes the memory of steps within `limits`, but for that of batches.
+    pub(super) fn new(
+        gpu: &Device,
+        model: &Model,
+        config: &Config,
+        limits: MemoryLimits,
+        engine: Engine,
+    ) -> Result<Self> {
         let (gpu, timer) = (gpu.clone(), GpuTimer::default());
-        let mut backend = CudaBackend { gpu, accelerator: None, timer, engine, carried: None };
+        let mut backend = CudaBackend { gpu, accelerator: None, limits, timer, engine, carried: None };
         backend.ensure_accelerator(model, config)?;
         Ok(backend)
     }
@@ -98,15 +107,16 @@ impl CudaBackend {
     pub(super) fn ensure_accelerator(&mut self, model: &Model, config: &Config) -> Result<&mut Accelerator> {
         let accelerator = match self.accelerator.take() {
             Some(accelerator) => accelerator,
-            None => Accelerator::new(&self.gpu, model, &config.on_device())?,
+            None => Accelerator::new(&self.gpu, model, &self.limits.on_device(config))?,
         };
         Ok(self.accelerator.insert(accelerator))
     }
 
-    /// Gives all memory back, and takes that of steps anew. Buffers had the size of the largest
-    /// batch.
-    pub(super) fn restart(&mut self, model: &Model, config: &Config) -> Result<()> {
+    /// Gives all memory back, and takes that of steps anew within `limits`. Buffers had the size of
+    /// the largest batch.
+    pub(super) fn restart(&mut self, model: &Model, config: &Config, limits: MemoryLimits) -> Result<()> {
         self.accelerator = None;
+        self.limits = limits;
         self.ensure_accelerator(model, config).map(|_| ())
     }
 

@@ -7,7 +7,7 @@
 //! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %; threads
 //!                  share no shard from here on
 //! 2  batches       to three quarters, then to a half; they are accumulated to what they were
-//! 3  activations   half of them computed again in the backward pass: gradient checkpointing
+//! 3  activations   some of them computed again in the backward pass: gradient checkpointing
 //! 4  both          batches and chunks to a quarter, an eighth, …, down to one sample
 //! ```
 //!
@@ -19,6 +19,7 @@
 
 use megabatch_nn::batch::Grain;
 use megabatch_nn_cpu::{Purpose, SHARD_SAMPLES};
+use megabatch_nn_cuda::ComputeConfig;
 
 use crate::config::Config;
 
@@ -61,6 +62,11 @@ impl MemoryLimits {
     pub(crate) fn purpose(self, config: &Config) -> Purpose {
         Config { gradient_checkpointing: self.gradient_checkpointing, ..config.clone() }.purpose()
     }
+
+    /// Settings of the CUDA engine for a run with `config` within these limits.
+    pub(crate) fn on_device(self, config: &Config) -> ComputeConfig {
+        ComputeConfig { gradient_checkpointing: self.gradient_checkpointing, ..config.on_device() }
+    }
 }
 
 /// Form of a run's samples, as far as memory limits apply to it.
@@ -90,9 +96,9 @@ impl OomFallback {
         OomFallback::with_levels(config, planned, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
-    /// The levels of a run on a GPU, where nothing is computed again.
+    /// The levels of a run on a GPU.
     pub(crate) fn for_gpu(config: &Config) -> Self {
-        OomFallback::with_levels(config, MemoryLimits::planned(config), false, Grain::Runs)
+        OomFallback::with_levels(config, MemoryLimits::planned(config), config.can_checkpoint_on_gpu(), Grain::Runs)
     }
 
     fn with_levels(config: &Config, planned: MemoryLimits, can_checkpoint: bool, grain: Grain) -> Self {
@@ -247,6 +253,22 @@ mod tests {
         assert_eq!(descent(&Config::default(), true), [false]);
         assert!(descent(&Config::default(), false).is_empty());
         assert!(descent(&dense, true).is_empty());
+    }
+
+    #[test]
+    fn a_gpu_computes_activations_again_where_layers_can_share_their_memory() {
+        let levels = |layers, gradient_checkpointing| {
+            let model = ModelConfig { layers, ..ModelConfig::default() };
+            let config = Config { model, batch_size: 128, gradient_checkpointing, ..Config::default() };
+            let mut fallback = OomFallback::for_gpu(&config);
+            std::iter::from_fn(|| fallback.next_level(SampleForm::default()))
+                .map(|limits| (limits.batch_size, limits.gradient_checkpointing))
+                .take(4)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(levels(1, false), [(96, false), (64, false), (32, false), (16, false)]);
+        assert_eq!(levels(2, false), [(96, false), (64, false), (64, true), (32, true)]);
+        assert_eq!(levels(2, true), [(96, true), (64, true), (32, true), (16, true)]);
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub(crate) fn wide() -> InMemory {
 }
 
 /// Weights after training, losses of steps and of validations.
-type Trained = (Vec<u32>, Vec<f64>, Vec<f64>);
+pub(crate) type Trained = (Vec<u32>, Vec<f64>, Vec<f64>);
 
-fn trained(gpu: &Device, config: &Config, samples: &dyn Samples) -> Trained {
+pub(crate) fn trained(gpu: &Device, config: &Config, samples: &dyn Samples) -> Trained {
     let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let (steps, validations) = train(&mut trainer, samples, None);
     (bits(&trainer), steps.iter().map(|step| step.loss).collect(), validations)

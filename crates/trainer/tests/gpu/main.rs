@@ -4,6 +4,7 @@
 
 mod ahead;
 mod carrying;
+mod checkpointing;
 mod dense;
 mod distributed;
 mod diverging;

@@ -12,6 +12,7 @@ use megabatch_trainer::{
 };
 
 use crate::carrying::carrying;
+use crate::checkpointing::checkpointed;
 use crate::dense::{in_runs, normed, with_gaps};
 use crate::in_file::InFile;
 use crate::keeping::wide;
@@ -60,6 +61,8 @@ fn a_run_takes_what_was_planned_to_the_byte() {
             check(&gpu, &Config { keep_windows, ..whole(precision, 2) }, &windows());
             check(&gpu, &Config { keep_windows, ..config(precision, 2) }, &wide());
         }
+        check(&gpu, &checkpointed(&config(precision, 3)), &windows());
+        check(&gpu, &checkpointed(&whole(precision, 2)), &windows());
     }
     let base = config(Precision::Fp32, 2);
     let model = ModelConfig { layer_norm: true, ..base.model };
@@ -87,8 +90,8 @@ fn long(steps: usize) -> InMemory {
 fn what_operations_need_for_themselves_is_planned_too() {
     let (_driver, gpu) = with_kernels();
     // So many rows that products over them are split.
-    for layers in [1, 2] {
-        let base = config(Precision::Bf16, layers);
+    let [one, two] = [1, 2].map(|layers| config(Precision::Bf16, layers));
+    for base in [one, checkpointed(&two), two] {
         check(&gpu, &Config { batch_size: 49, max_steps: Some(1), ..base }, &long(21));
     }
     // Groups of blocks, which tell each other of their steps; the plan knows not how many of them a
@@ -150,7 +153,8 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
     let with_batches = |base: &Config| Config { batch_size: 12, max_steps: Some(12), ..in_runs(base, 6) };
     for layers in [1, 2] {
         let plain = config(Precision::Fp32, layers);
-        for base in [carrying(&plain), plain, normed(Precision::Fp32, layers)] {
+        let shared = Config { gradient_checkpointing: layers > 1, ..plain.clone() };
+        for base in [carrying(&plain), plain, normed(Precision::Fp32, layers), shared] {
             let [planned, taken] = planned_and_taken(&gpu, &with_batches(&base), &one_after_another(5, 3));
             assert_eq!(planned, taken, "{SCOPES:?} and all with {layers} layers");
         }

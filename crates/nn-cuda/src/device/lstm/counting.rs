@@ -88,11 +88,21 @@ impl<T: Operand> LstmLayer<T> {
         estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
         let rows_and_windows = [estimate.rows.iter().sum(), batch.windows.iter().sum()];
         let may_differ = estimate.config.tuning == Tuning::Fast;
-        let states = States::<T>::bytes(rows_and_windows, config.hidden);
-        estimate.put("activations", format!("layer {l}: states and gates"), states, BOTH);
+        let hidden_states = States::<T>::hidden_bytes(rows_and_windows, config.hidden);
+        let cells_and_gates = States::<T>::cell_and_gate_bytes(rows_and_windows, config.hidden);
+        let (is_top, is_checkpointed) = (l + 1 == config.layers, estimate.config.gradient_checkpointing);
+        if is_checkpointed {
+            estimate.put("activations", format!("layer {l}: hidden states"), hidden_states, BOTH);
+        } else {
+            estimate.put("activations", format!("layer {l}: states and gates"), hidden_states + cells_and_gates, BOTH);
+        }
+        if is_checkpointed && is_top {
+            estimate.put("activations", "cell states and gates of one layer", cells_and_gates, BOTH);
+        }
         let between_launches = States::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden, may_differ);
-        estimate.put("activations", format!("layer {l}: between launches"), between_launches, FORWARD);
-        if l + 1 < config.layers {
+        let launched_in = if is_checkpointed && !is_top { BOTH } else { FORWARD };
+        estimate.put("activations", format!("layer {l}: between launches"), between_launches, launched_in);
+        if !is_top {
             let changed = InterLayer::<T>::bytes(model, &estimate.rows, drops);
             estimate.put("activations", format!("layer {l}: outputs for the next"), changed, BOTH);
         }

@@ -7,6 +7,7 @@
 //! or in dense training of as many as the longest run of samples has.
 
 mod batch_layout;
+mod checkpointing;
 mod counting;
 mod reading;
 mod tuning;
@@ -49,6 +50,9 @@ pub(super) struct Lstms<T: Operand> {
     /// enough.
     input: Option<InputWeights<T>>,
     layers: Vec<LstmLayer<T>>,
+    /// The layer that has cell states and gates, with gradient checkpointing; `None` where each has
+    /// its own.
+    gates_layer: Option<usize>,
     /// Work of the first layer, which reads bars, and of those above, which read the layer below.
     over_bars: WorkList,
     over_states: WorkList,
@@ -126,6 +130,7 @@ impl<T: Operand> Lstms<T> {
                 .then(|| InputWeights::zeros(&weights, hidden, &widths))
                 .transpose()?,
             layers: (0..model.config().layers).map(layer).collect::<Result<_>>()?,
+            gates_layer: config.gradient_checkpointing.then_some(0),
             over_states: WorkList::empty(&batches, hidden)?,
             projected: Buffer::zeros(&activations, 0)?,
             back: Gradients::zeros(&activations, &over_bars)?,
@@ -267,21 +272,27 @@ impl<T: Operand> Lstms<T> {
         let starts = self.row_starts.iter();
         self.bars.iter_mut().zip(starts).try_for_each(|(bars, &start)| bars.take(&mut self.rows, start))?;
         for l in 0..self.layers.len() {
-            if l > 0 || !self.projects_itself() {
-                self.project(l)?;
-            }
-            let list = if l == 0 { &self.over_bars } else { &self.over_states };
-            let LstmLayer { states, .. } = &mut self.layers[l];
-            states.ensure_capacity(list)?;
-            match &self.carried {
-                Some(carried) if self.starts_carried => carried.start(list, l, states)?,
-                _ => states.start_from_zero(list)?,
-            }
-            self.recur(l)?;
+            self.states_forward(l)?;
             self.note_states(l)?;
             self.layer_forward(l, weights)?;
         }
         Ok(())
+    }
+
+    /// States and gates of layer `l` from its inputs.
+    fn states_forward(&mut self, l: usize) -> Result<()> {
+        self.give_gates(l);
+        if l > 0 || !self.projects_itself() {
+            self.project(l)?;
+        }
+        let list = if l == 0 { &self.over_bars } else { &self.over_states };
+        let LstmLayer { states, .. } = &mut self.layers[l];
+        states.ensure_capacity(list)?;
+        match &self.carried {
+            Some(carried) if self.starts_carried => carried.start(list, l, states)?,
+            _ => states.start_from_zero(list)?,
+        }
+        self.recur(l)
     }
 
     /// Notes the states of layer `l` that are to be carried, after its recurrence.
@@ -344,6 +355,7 @@ impl<T: Operand> Lstms<T> {
         for l in (0..=top).rev() {
             if l < top {
                 self.back.hidden.set_zero()?;
+                self.restore_gates(l)?;
             }
             self.back.cell.set_zero()?;
             self.recurrence_backward(l)?;

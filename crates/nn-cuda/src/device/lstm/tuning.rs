@@ -44,6 +44,7 @@ impl<T: Operand> Lstms<T> {
         let (Some(key), Device::Cuda(cuda)) = (self.unmeasured.take(), self.resident.device().clone()) else {
             return Ok(());
         };
+        self.give_gates(0);
         let LstmLayer { states, .. } = &mut self.layers[0];
         states.ensure_capacity(&self.over_bars)?;
         states.start_from_zero(&self.over_bars)?;

@@ -243,7 +243,7 @@ settings! {
     LOSS_ON: LossOn => loss_on = choice("training.loss_on", "last_step");
 
     /// Half of the LSTMs' gates are computed again in the backward pass: less memory, more time,
-    /// the same bits.
+    /// the same bits. On a GPU those of all layers below the top one; one layer is refused there.
     GRADIENT_CHECKPOINTING: bool => gradient_checkpointing =
         setting("training.gradient_checkpointing", Kind::Bool, "false");
 
