@@ -37,6 +37,8 @@ pub(crate) struct CopyStream {
     stream: NonBlockingStream,
     /// By block: the work of the default stream that was submitted before its release.
     released: [Event; 2],
+    /// Records the end of a copy that the host waits for.
+    copied: Event,
     /// Sources of copies, the oldest first: two pieces at most.
     under_way: VecDeque<Pinned<u8>>,
 }
@@ -44,7 +46,8 @@ pub(crate) struct CopyStream {
 impl CopyStream {
     pub(crate) fn new(gpu: &Gpu) -> Result<Self> {
         let stream = NonBlockingStream::new(gpu.context()).map_err(|fault| gpu.context().error(fault))?;
-        Ok(CopyStream { stream, released: [gpu.event()?, gpu.event()?], under_way: VecDeque::new() })
+        let released = [gpu.event()?, gpu.event()?];
+        Ok(CopyStream { stream, released, copied: gpu.event()?, under_way: VecDeque::new() })
     }
 
     /// Allows block number `block` to be written after the work submitted to the default stream so
@@ -84,9 +87,13 @@ impl CopyStream {
     /// beside the GPU's work, and has nothing to do for it.
     fn send_locked(&self, gpu: &Gpu, src: &[u8], block: usize, dst: u64) -> Result<()> {
         let submitted = self.submit(src, dst, block);
-        // Also where it failed: a copy that was submitted must not outlive its memory.
-        let done = self.stream.synchronize();
-        submitted.and(done).map_err(|fault| gpu.context().error(fault))
+        let recorded = submitted.and_then(|()| self.copied.record_on(self.stream.raw(), NonBlockingStream::ID));
+        let done = recorded.map_err(|fault| gpu.context().error(fault)).and_then(|()| self.copied.wait());
+        if done.is_err() {
+            // A copy that was submitted must not outlive its memory.
+            let _ = self.stream.synchronize();
+        }
+        done
     }
 
     /// Submits the copy of `src`, which is page-locked. The caller keeps it until the copy is done.

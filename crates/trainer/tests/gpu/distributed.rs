@@ -156,7 +156,7 @@ fn a_number_that_is_not_finite_on_one_rank_is_named_on_all() {
     let gpu = || Device::cpu();
     let shape = shape();
     let mut features: Vec<Vec<f32>> = (0..3).map(|k| wave(60 * shape.window_len(k), 0.7)).collect();
-    features[0][20 * shape.window_len(0) + 4] = f32::INFINITY;
+    features[0][21 * shape.window_len(0) + 4] = f32::INFINITY;
     let samples = InMemory::new(shape, features, wave(120, 0.3)).unwrap();
     let results = train(&gpu, &shared(&config(Precision::Fp32, 1)), &samples, 2, None, &Faults::default());
     let texts: Vec<String> = results.into_iter().map(|result| result.unwrap_err().to_string()).collect();

@@ -223,7 +223,7 @@ fn other_bars_than_those_before_are_warned_of() {
     let mut known = Bars::with_capacity(Timeframe::M1, 0);
     known.push(Bar { open_time: known_until, open: 1.0, high: 2.0, low: 1.0, close: 2.0, ..Bar::default() });
     for (first, next, expected) in [
-        ("1,2,1,2.0000000001", "2,3,2,3", None),
+        ("1,2,1,2.0000000000001", "2,3,2,3", None),
         (
             "1,2,1,1.5",
             "2,3,2,3",
