@@ -30,7 +30,7 @@ pub struct Buffer<T: Pod> {
 #[derive(Debug)]
 enum Memory {
     Host(HostBlock),
-    /// Of the host, page-locked.
+    /// Page-locked memory of the host.
     Locked(LockedBlock),
     Device(DeviceBlock),
 }

@@ -40,8 +40,8 @@ impl<T: Pod> DoubleBufferedUpload<T> {
     /// Takes `values` in place of those before the last. They have been read when this returns, and
     /// are in [`DoubleBufferedUpload::values`] for all that is submitted to the default stream
     /// later; on a GPU they come through page-locked memory, while what was submitted since the
-    /// last call is at work. Waits only for the copy before the last one, and for values that are in
-    /// page-locked memory themselves ([`Scope::page_locked`]) for their own copy.
+    /// last call is at work. Waits only for the copy before the last one, and for values that are
+    /// in page-locked memory themselves ([`Scope::page_locked`]) for their own copy.
     ///
     /// Memory is taken where there is less than the values need, for both buffers at once.
     ///
@@ -60,8 +60,8 @@ impl<T: Pod> DoubleBufferedUpload<T> {
         }
     }
 
-    /// Takes memory for portions of up to `len` values; what was taken before is lost where there is
-    /// less.
+    /// Takes memory for portions of up to `len` values; what was taken before is lost where there
+    /// is less.
     ///
     /// # Errors
     /// As [`DoubleBufferedUpload::take`].

@@ -149,8 +149,8 @@ pub(super) fn lock_pages(context: &Context, bytes: usize) -> Result<NonNull<u8>,
 /// context is gone, and the memory with it.
 pub(super) fn unlock_pages(context: &Context, start: NonNull<u8>) {
     if context.enter_aside().is_ok() {
-        // SAFETY: the memory came from cuMemHostAlloc. The caller gives it back once, and no copy is
-        // under way.
+        // SAFETY: the memory came from cuMemHostAlloc. The caller gives it back once, and no copy
+        // is under way.
         let _ = unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) };
     }
 }

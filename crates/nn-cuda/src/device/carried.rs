@@ -70,8 +70,8 @@ impl Carried {
         }
     }
 
-    /// The states at the bars `rows` of each timeframe in `all`, which begin as `states`. A step has
-    /// up to `step_samples` samples. Memory is taken below `scope`.
+    /// The states at the bars `rows` of each timeframe in `all`, which begin as `states`. A step
+    /// has up to `step_samples` samples. Memory is taken below `scope`.
     pub(super) fn new(
         scope: &Scope,
         all: &[Bars],

@@ -303,11 +303,11 @@ impl Accelerator {
     ///
     /// # Panics
     /// If `gradients` has another length than the model has parameters.
-    pub fn read_gradients(&self, gradients: &mut [f32]) -> Result<(f64, f64)> {
+    pub fn read_gradients(&self, gradients: &mut [f32]) -> Result<[f64; 2]> {
         self.resident.gradients.copy_to(gradients)?;
         let mut totals = [0.0; 2];
         self.device_model.totals().copy_to(&mut totals)?;
-        Ok(totals.into())
+        Ok(totals)
     }
 
     /// Puts gradients, the sum of the losses and the number of its terms in the place of those of
@@ -318,9 +318,9 @@ impl Accelerator {
     ///
     /// # Panics
     /// As [`Accelerator::read_gradients`].
-    pub fn write_gradients(&mut self, gradients: &[f32], (loss_sum, terms): (f64, f64)) -> Result<()> {
+    pub fn write_gradients(&mut self, gradients: &[f32], totals: [f64; 2]) -> Result<()> {
         self.resident.gradients.copy_from(gradients)?;
-        Ok(self.device_model.totals_mut().copy_from(&[loss_sum, terms])?)
+        Ok(self.device_model.totals_mut().copy_from(&totals)?)
     }
 
     /// Ends a step: the device checks losses and gradients and, if all are finite, applies the

@@ -13,7 +13,7 @@ use megabatch_nn_cuda::ops::{
 /// H, layers, bars whose states are carried, and how many of them a step computes.
 const SIZES: CarriedSizes = CarriedSizes { hidden: 37, layers: 2, slots: 6, places: 4 };
 
-/// What windows of the second timeframe start from, what they compute, and what is carried then.
+/// States that windows of the second timeframe start from, compute, and carry on.
 pub(super) fn states<T: Operand>(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
         let first: Vec<u32> = (0..9).collect();

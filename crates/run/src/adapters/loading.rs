@@ -31,8 +31,8 @@ impl Chunks {
         Chunks { scope: scope.clone(), samples, samples_beside: samples, loaders: AtomicUsize::new(0) }
     }
 
-    /// Has `gpu` copy from chunks without a detour, if two of them are no larger than the pages that
-    /// are locked.
+    /// Has `gpu` copy from chunks without a detour, if two of them are no larger than the pages
+    /// that are locked.
     pub(super) fn lock_pages(&mut self, gpu: &Device, sample_bytes: u64) {
         if (2 * self.samples as u64).saturating_mul(sample_bytes) <= LOCKED_BYTES_MAX {
             self.scope = self.scope.page_locked(gpu);

@@ -81,8 +81,8 @@ pub struct Config {
     pub loss_on: LossOn,
     /// True if the backward pass computes half of the LSTMs' gates again, in place of keeping all
     /// of them from the forward pass. It takes about half the memory of activations and somewhat
-    /// more time. Gradients are equal bit for bit. On a GPU it computes the gates and cell states of
-    /// all layers below the top one again, so that a model of one layer is refused there.
+    /// more time. Gradients are equal bit for bit. On a GPU it computes the gates and cell states
+    /// of all layers below the top one again, so that a model of one layer is refused there.
     #[serde(default)]
     pub gradient_checkpointing: bool,
     /// Seed of the initial weights, the order and the dropout masks.

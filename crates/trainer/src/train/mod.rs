@@ -422,7 +422,8 @@ impl Trainer {
     }
 
     /// Bound of the batches of a run on a GPU, whose memory it may take at once; `None` where it
-    /// takes memory as batches come, or batches are smaller than was planned, as those of ranks are.
+    /// takes memory as batches come, or batches are smaller than was planned, as those of ranks
+    /// are.
     fn largest_batch(&self, run: &Run<'_>) -> Result<Option<LargestBatch>> {
         let is_whole = self.fallback.limits().batch_size == self.config.batch_size;
         let takes_as_they_come = self.config.model.is_over_graphs()

@@ -179,13 +179,13 @@ impl CudaBackend {
     }
 
     /// As [`Accelerator::read_gradients`].
-    pub(super) fn read_gradients(&self, gradients: &mut [f32]) -> Result<(f64, f64)> {
+    pub(super) fn read_gradients(&self, gradients: &mut [f32]) -> Result<[f64; 2]> {
         let accelerator = self.accelerator.as_ref().expect("its gradients were submitted");
         Ok(accelerator.read_gradients(gradients)?)
     }
 
     /// As [`Accelerator::write_gradients`].
-    pub(super) fn write_gradients(&mut self, gradients: &[f32], totals: (f64, f64)) -> Result<()> {
+    pub(super) fn write_gradients(&mut self, gradients: &[f32], totals: [f64; 2]) -> Result<()> {
         let accelerator = self.accelerator.as_mut().expect("its gradients were submitted");
         Ok(accelerator.write_gradients(gradients, totals)?)
     }

@@ -57,7 +57,8 @@ pub(crate) fn provenance_json(
 }
 
 /// Puts the present paths of files in place of the recorded ones, where the files were moved
-/// together with the series at `series`, or are below the current folder as they were below another.
+/// together with the series at `series`, or are below the current folder as they were below
+/// another.
 pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &mut Recipe) {
     let mut moved: BTreeMap<String, String> = BTreeMap::new();
     let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);

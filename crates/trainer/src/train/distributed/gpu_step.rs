@@ -32,12 +32,12 @@ pub(in crate::train) fn shared_gpu_step(
 ) -> Result<(StepEnd, ControlFlow<()>)> {
     let own = read_own(cuda, process_group, pipeline, &mut step);
     let outcome = match &own {
-        Ok((_, (loss_sum, terms))) => Outcome { losses: vec![(*loss_sum, *terms as u64)], failed: false },
+        Ok((_, [loss_sum, terms])) => Outcome { losses: vec![(*loss_sum, *terms as u64)], failed: false },
         Err(_) => Outcome { losses: Vec::new(), failed: true },
     };
     let (StepSums { loss_sum, terms, failed }, agreed) = process_group.relay_blocks(outcome)?;
     let (mut plan, _) = process_group.settle(own, failed)?;
-    cuda.write_gradients(process_group.blocks[0].values(), (loss_sum, terms as f64))?;
+    cuda.write_gradients(process_group.blocks[0].values(), [loss_sum, terms as f64])?;
     let (totals, report) = cuda.end_step(&mut plan, pipeline, step)?;
     Ok(((plan, totals, report), answer(agreed)))
 }
@@ -49,7 +49,7 @@ fn read_own(
     process_group: &mut ProcessGroup,
     pipeline: &mut BatchPipeline<'_, '_>,
     step: &mut GpuStep<'_>,
-) -> Result<(StepPlan, (f64, f64))> {
+) -> Result<(StepPlan, [f64; 2])> {
     let plan = cuda.submit(pipeline, step)?;
     let own = usize::from(!process_group.is_first());
     let totals = cuda.read_gradients(process_group.blocks[own].values_mut())?;
