@@ -3,8 +3,7 @@
 //! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
 //!
 //! They are rows of a table: of a series, or of all stored windows, which stay on the device, or of
-//! the bars that the batch brings. Rows are bars or, of stored windows whose bars are not padded,
-//! whole windows.
+//! the bars that the batch brings. Rows are bars or, of stored windows, whole windows.
 
 use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
 use megabatch_nn::batch::{BatchStorage, BatchView, Windows};
@@ -83,7 +82,7 @@ impl Bars {
             }
         }
         let ends = estimate.config.drops_between_layers.then_some(batch.windows[k] * size_of::<u64>());
-        let rows = if batch.shares_bars { bars } else { bars / window_row_bars(&sizes) };
+        let rows = if batch.shares_bars { bars } else { bars / sizes.steps };
         let places = ends.into_iter().chain([rows * size_of::<u32>()]);
         estimate.put_mail(&format!("places of the bars of {name}"), places);
         let covered = bars * width * (size_of::<T>() + size_of::<f32>());
@@ -154,11 +153,9 @@ impl Bars {
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
         if self.are_stored {
-            let rows = steps / self.row_bars();
-            let numbers = |window: usize| (window * rows..(window + 1) * rows).map(|row| row as u32);
             match &self.resident {
-                Some(_) => self.numbers.extend(self.windows.ends().iter().copied().flat_map(numbers)),
-                None => self.numbers.extend((0..self.windows.len()).flat_map(numbers)),
+                Some(_) => self.numbers.extend(self.windows.ends().iter().map(|&end| end as u32)),
+                None => self.numbers.extend(0..self.windows.len() as u32),
             }
         } else {
             self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32));
@@ -208,8 +205,8 @@ impl Bars {
             Some(ResidentBars::Series(values) | ResidentBars::Windows(values)) => values,
             None => self.batch_bars.values(),
         };
-        let (width, stride) = (self.row_bars() * self.sizes.features, self.row_bars() * self.width());
-        let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width, stride };
+        let (count, bars) = (self.numbers.len(), self.row_bars());
+        let rows = TableRows { table, rows: &self.rows, count, bars, width: self.sizes.features, stride: self.width() };
         take_rows(&rows, narrow, narrow_start, &mut self.wide)
     }
 
@@ -230,7 +227,7 @@ impl Bars {
 
     /// Bars of a row of the table.
     fn row_bars(&self) -> usize {
-        if self.are_stored { window_row_bars(&self.sizes) } else { 1 }
+        if self.are_stored { self.sizes.steps } else { 1 }
     }
 
     /// Elements that they take among those of all timeframes, rounded.
@@ -285,9 +282,4 @@ impl Bars {
 /// from, and the parameters, stay F wide.
 pub(super) fn row_width(features: usize) -> usize {
     features.next_multiple_of(8)
-}
-
-/// Bars of a row of the table of stored windows: all of a window where no bar is padded.
-fn window_row_bars(sizes: &RecurrentSizes) -> usize {
-    if row_width(sizes.features) == sizes.features { sizes.steps } else { 1 }
 }

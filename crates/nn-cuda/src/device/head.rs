@@ -127,7 +127,7 @@ impl<T: Operand> DeviceHead<T> {
     /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let numbers =
-            TableRows { table: parameters, rows: &self.places, count: self.places.len(), width: 1, stride: 1 };
+            TableRows { table: parameters, rows: &self.places, count: self.places.len(), bars: 1, width: 1, stride: 1 };
         take_rows(&numbers, &mut self.weight, 0, &mut self.weight_fp32)?;
         Ok(self.totals.set_zero()?)
     }

@@ -1,21 +1,22 @@
 // Rows of a table, rounded. Source of take_rows.ptx; launched by take_rows.rs.
 #include "mma.cuh"
 
-// from: [.., width].  rows: [count].  narrow_to, wide_to: [count, stride], the same numbers in two types, zero from `width` on.  A thread takes one of them.
+// from: [.., bars, width].  rows: [count].  narrow_to, wide_to: [count, bars, stride], the same numbers in two types, zero from `width` on.  A thread takes one of
+// them.
 template <class T>
-__device__ inline void take_rows(const float* from, const unsigned* rows, T* narrow_to, float* wide_to, u64 count, u64 width, u64 stride) {
+__device__ inline void take_rows(const float* from, const unsigned* rows, T* narrow_to, float* wide_to, u64 count, u64 bars, u64 width, u64 stride) {
   u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-  if (k >= count * stride) return;
-  u64 column = k % stride;
+  if (k >= count * bars * stride) return;
+  u64 column = k % stride, bar = k / stride;
   T value;
-  narrow(column < width ? from[rows[k / stride] * width + column] : 0.0f, value);
+  narrow(column < width ? from[(rows[bar / bars] * bars + bar % bars) * width + column] : 0.0f, value);
   narrow_to[k] = value;
   wide_to[k] = widen(value);
 }
 
-#define TAKE_ROWS(name, T)                                                                                                                     \
-  extern "C" __global__ void name(const float* from, const unsigned* rows, T* narrow_to, float* wide_to, u64 count, u64 width, u64 stride) {   \
-    take_rows(from, rows, narrow_to, wide_to, count, width, stride);                                                                           \
+#define TAKE_ROWS(name, T)                                                                                                                               \
+  extern "C" __global__ void name(const float* from, const unsigned* rows, T* narrow_to, float* wide_to, u64 count, u64 bars, u64 width, u64 stride) {   \
+    take_rows(from, rows, narrow_to, wide_to, count, bars, width, stride);                                                                               \
   }
 
 TAKE_ROWS(take_rows_f32, float)

@@ -9,19 +9,21 @@ use super::operand::{Operand, TensorSlice};
 /// A table in single precision, and which of its rows are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct TableRows<'a> {
-    /// `[.., width]`, row-major.
+    /// `[.., bars, width]`, row-major.
     pub table: &'a Buffer<f32>,
     /// Numbers of the rows; the first `count` are taken.
     pub rows: &'a Buffer<u32>,
     /// Rows that are taken.
     pub count: usize,
-    /// Elements of a row.
+    /// Bars of a row.
+    pub bars: usize,
+    /// Elements of a bar.
     pub width: usize,
-    /// Elements from a row of the outputs to the next one; zeros are behind a row's own.
+    /// Elements from a bar of the outputs to the next one; zeros are behind a bar's own.
     pub stride: usize,
 }
 
-/// Writes the rows `[count, stride]` rounded to `T`, from element `start` of `narrow` on, and the
+/// Writes the rows `[count, bars, stride]` rounded to `T`, from element `start` of `narrow` on, and the
 /// same numbers in single precision: products with bars read the former, those with sums by bar the
 /// latter.
 ///
@@ -29,7 +31,7 @@ pub struct TableRows<'a> {
 /// [`Error::Memory`](megabatch_nn::Error::Memory): what the device says of the launch.
 ///
 /// # Panics
-/// If a buffer ends too early, if rows are wider than the outputs', and if buffers are on several
+/// If a buffer ends too early, if bars are wider than the outputs', and if buffers are on several
 /// devices. On the CPU, if there is no such row; on a GPU the numbers are the caller's to keep in
 /// range.
 pub fn take_rows<T: Operand>(
@@ -38,12 +40,12 @@ pub fn take_rows<T: Operand>(
     start: usize,
     wide: &mut Buffer<f32>,
 ) -> Result<()> {
-    let &TableRows { table, rows, count, width, stride } = table_rows;
-    assert!(width <= stride, "rows of {width} in those of {stride}");
-    let len = count * stride;
+    let &TableRows { table, rows, count, bars, width, stride } = table_rows;
+    assert!(width <= stride, "bars of {width} in those of {stride}");
+    let len = count * bars * stride;
     assert!(
         count <= rows.len() && start + len <= narrow.len() && len <= wide.len(),
-        "room for {count} rows of {stride}"
+        "room for {count} rows of {bars} bars of {stride}"
     );
     let device = wide.scope().device().clone();
     [table.scope(), rows.scope(), narrow.scope()].iter().for_each(|scope| device.assert_beside(scope.device()));
@@ -53,7 +55,8 @@ pub fn take_rows<T: Operand>(
             let kernel = Kernel { module: "nn/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
             let narrow = TensorSlice { buffer: &*narrow, start }.address();
             let (table, rows, wide) = (table.address(), rows.address(), wide.address());
-            let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64, stride as u64];
+            let arguments =
+                arguments![table, rows, narrow, wide, count as u64, bars as u64, width as u64, stride as u64];
             // SAFETY: a thread reads at most an element of a row that the table has, as the caller
             // promised, and writes one of the first `len` of both outputs. What is submitted to the
             // default stream later runs after it.
@@ -65,10 +68,11 @@ pub fn take_rows<T: Operand>(
 
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(table_rows: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
-    let &TableRows { table, rows, count, width, stride } = table_rows;
+    let &TableRows { table, rows, count, bars, width, stride } = table_rows;
     let to = narrow.chunks_exact_mut(stride).zip(wide.chunks_exact_mut(stride));
-    for (&row, (narrow, wide)) in rows.as_slice()[..count].iter().zip(to) {
-        let from = &table.as_slice()[row as usize * width..][..width];
+    let taken = rows.as_slice()[..count].iter().flat_map(|&row| (row as usize * bars..).take(bars));
+    for (bar, (narrow, wide)) in taken.zip(to) {
+        let from = &table.as_slice()[bar * width..][..width];
         let padded = from.iter().copied().chain(std::iter::repeat(0.0));
         for ((from, narrow), wide) in padded.zip(narrow).zip(wide) {
             *narrow = T::narrow(from);
@@ -85,19 +89,20 @@ mod tests {
     use super::super::harness::{HARNESS, noise};
     use super::*;
 
-    fn check<T: Operand>(rows: &[u32], width: usize, stride: usize) {
+    fn check<T: Operand>(rows: &[u32], bars: usize, width: usize, stride: usize) {
         let (scope, count) = (Device::cpu().scope("test"), rows.len());
-        let table = Buffer::from_slice(&scope, &noise("table", 9 * width, 3.0)).unwrap();
+        let table = Buffer::from_slice(&scope, &noise("table", 9 * bars * width, 3.0)).unwrap();
         // What was there is in the way of zeros.
-        let mut wide_found = vec![7.0f32; count * stride + 1];
+        let mut wide_found = vec![7.0f32; count * bars * stride + 1];
         let mut narrow_found = vec![T::narrow(7.0); wide_found.len()];
         let mut narrow = Buffer::from_slice(&scope, &narrow_found).unwrap();
         let mut wide = Buffer::from_slice(&scope, &wide_found).unwrap();
         let rows = Buffer::from_slice(&scope, rows).unwrap();
-        let table_rows = TableRows { table: &table, rows: &rows, count, width, stride };
+        let table_rows = TableRows { table: &table, rows: &rows, count, bars, width, stride };
         take_rows(&table_rows, &mut narrow, 0, &mut wide).unwrap();
-        for (k, &row) in rows.as_slice().iter().enumerate() {
-            let expected = T::narrow(table.as_slice()[row as usize * width]).widen();
+        let taken = rows.as_slice().iter().flat_map(|&row| (row as usize * bars..).take(bars));
+        for (k, bar) in taken.enumerate() {
+            let expected = T::narrow(table.as_slice()[bar * width]).widen();
             let found = &wide.as_slice()[k * stride..][..stride];
             assert_eq!(found[0], expected);
             assert!(found[width..].iter().all(|&padding| padding == 0.0), "{found:?}");
@@ -108,10 +113,11 @@ mod tests {
             Arg::from(&mut narrow_found[..]),
             Arg::from(&mut wide_found[..]),
             Arg::from(count as u64),
+            Arg::from(bars as u64),
             Arg::from(width as u64),
             Arg::from(stride as u64),
         ];
-        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::for_threads(count * stride), &mut arguments);
+        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::for_threads(count * bars * stride), &mut arguments);
         assert_eq!(bytemuck::cast_slice::<T, u8>(&narrow_found), bytemuck::cast_slice::<T, u8>(narrow.as_slice()));
         assert_eq!(wide_found, wide.as_slice());
     }
@@ -120,9 +126,11 @@ mod tests {
     fn the_kernel_takes_the_cpus_rows() {
         let all = [(&[][..], 3, 8), (&[8], 1, 1), (&[0, 3, 3, 8, 1], 17, 24), (&[2; 70], 5, 5), (&[2; 70], 5, 8)];
         for (rows, width, stride) in all {
-            check::<f32>(rows, width, stride);
-            check::<f16>(rows, width, stride);
-            check::<bf16>(rows, width, stride);
+            for bars in [1, 3] {
+                check::<f32>(rows, bars, width, stride);
+                check::<f16>(rows, bars, width, stride);
+                check::<bf16>(rows, bars, width, stride);
+            }
         }
     }
 }
