@@ -106,7 +106,7 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     };
     let refused = said(&[&new], None).unwrap_err();
     assert!(
-        refused.contains("bars of EXPORT-2024 by its name") && refused.contains("add `--symbol EURUSD`"),
+        refused.contains("bars of EXPORT_2024 by its name") && refused.contains("add `--symbol EURUSD`"),
         "{refused}"
     );
     let refused = said(&[&new], Some("GBPUSD")).unwrap_err();
