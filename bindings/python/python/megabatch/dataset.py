@@ -308,9 +308,7 @@ class Dataset:
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
         sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
-        if sources.are_by_timeframe:
-            raise ConfigError("append takes bars of one timeframe: ingest those of several anew", key="bars")
-        named = {**_named(options), "context": _context(context)[0]}
+        named = {**sources.options(), **_named(options), "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if not sources.are_frames:
             files, sides = sources.paths()

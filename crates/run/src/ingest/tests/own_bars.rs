@@ -6,6 +6,7 @@ use megabatch_gpu_core::Device;
 use proptest::prelude::*;
 
 use super::*;
+use crate::command_report::CommandReport;
 use crate::ingest::recipe::in_memory::WholeSeries;
 use crate::leak;
 
@@ -161,10 +162,6 @@ fn own_bars_are_told_and_kept_in_the_recipe() {
     assert_eq!((&own["timeframe"], &own["different"]), (&"H1".into(), &1.into()));
     assert!(report.json["source"]["recipe"].as_array().unwrap().contains(&"--own-bars=true".into()));
 
-    let refused = append(&recipe(vec![minutes.clone()], false), &[], &out, &Host::silent()).map(|_| ());
-    let error = refused.unwrap_err();
-    assert!(error.kind() == Kind::Usage && error.to_string().contains("without own bars"), "{error}");
-
     // Stamped an hour early, and off the hours.
     let later = write_longer(&minutes, Timeframe::H1, |_, row| row[0] = moved(&row[0], -60));
     let error = ingested(later).unwrap_err().to_string();
@@ -215,6 +212,53 @@ fn own_bars_are_proven_and_values_of_a_bar_early_are_refused() {
         path
     });
     prove(&out, moved.to_vec()).unwrap();
+}
+
+/// The rows of a file of bars that open before a time, or from it on, in a file of the same name.
+fn part(file: &Path, folder: &Path, is_part: impl Fn(&str) -> bool) -> PathBuf {
+    let text = fs::read_to_string(file).unwrap();
+    let rows = text.lines().enumerate().filter(|(place, row)| *place == 0 || is_part(&row[..16]));
+    fs::create_dir_all(folder).unwrap();
+    let path = folder.join(file.file_name().unwrap());
+    fs::write(&path, rows.map(|(_, row)| format!("{row}\n")).collect::<String>()).unwrap();
+    path
+}
+
+#[test]
+fn own_bars_are_appended_and_stay_in_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |place, row| {
+        if place % 3 == 0 {
+            row[4] = row[2].clone();
+        }
+    });
+    let stage = folder.path().join("stage");
+    let cut = "2018-01-05 12:00";
+    let parts = |name: &str, is_part: &dyn Fn(&str) -> bool| {
+        [&minutes, &hours].map(|file| part(file, &stage.join(name), is_part)).to_vec()
+    };
+    let (old, new) = (parts("old", &|time| time < cut), parts("new", &|time| time >= cut));
+    let made_of = |bars: Vec<PathBuf>| Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(bars, true) };
+    let out = stage.join("series.h5");
+    let before = ingest(&made_of(old), &out, &Host::silent()).unwrap();
+    // The files may lie in another folder now.
+    let elsewhere = folder.path().join("elsewhere");
+    fs::rename(&stage, &elsewhere).unwrap();
+    let new: Vec<PathBuf> = new.iter().map(|file| elsewhere.join(file.strip_prefix(&stage).unwrap())).collect();
+    let out = elsewhere.join("series.h5");
+    let after = append(&made_of(new.clone()), &["own-bars".to_owned()], &out, &Host::silent()).unwrap();
+    let appended = &after.json["appended"];
+    assert_eq!((appended["rewritten"].as_array().unwrap().len(), appended["files"].as_array().unwrap().len()), (0, 2));
+    assert!(after.json["samples"].as_u64() > before.json["samples"].as_u64());
+    let own = |report: &CommandReport, count: &str| {
+        report.json["source"]["instruments"][0]["own"][0][count].as_u64().unwrap()
+    };
+    assert!(own(&after, "used") > own(&before, "used") && own(&after, "different") > own(&before, "different"));
+    assert_eq!(own(&after, "made"), 0);
+    leak::prove(&out, &leak::Options { samples: 4, ..leak::Options::default() }, &Host::silent()).unwrap();
+    let again = append(&made_of(new), &[], &out, &Host::silent()).unwrap();
+    assert_eq!(again.json["appended"]["samples"], 0);
 }
 
 /// A time such as `2018-01-02 16:00`, by some minutes later.
