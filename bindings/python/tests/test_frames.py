@@ -75,11 +75,25 @@ class Frames(InFolder):
         self.assertNotEqual(other.fingerprint(), expected)
         assert other.report is not None
         self.assertIn("1 differs, the first at 2018-01-02T16:00:00Z", other.report.text)
-        for refused in (lambda: other.append({"M1": frame, "H1": hours}), lambda: mb.ingest({"M1": frame, "H1": hours_file}, **options)):
+        plain = mb.ingest(frame, **options)
+        for refused in (lambda: plain.append({"M1": frame, "H1": hours}), lambda: mb.ingest({"M1": frame, "H1": hours_file}, **options)):
             with self.assertRaises(mb.ConfigError):
                 refused()
-        with self.assertRaisesRegex(mb.ConfigError, "without own bars"):
-            mb.leak(other)
+        self.assertIn("byte for byte", str(mb.leak(other, samples=2)))
+
+    def test_bars_by_timeframe_are_appended(self) -> None:
+        frame = self.frame()
+        how = {"open": "first", "high": "max", "low": "min", "close": "max", "volume": "sum"}
+        hours = frame.set_index("time").resample("1h").agg(how).dropna().reset_index()
+        options: dict[str, Any] = {**BARS, "symbol": "EURUSD", "timeframes": {"M1": 12, "H1": 3}}
+        cut = hours["time"].iloc[len(hours) * 2 // 3]
+        bars = {"M1": frame, "H1": hours}
+        ds = mb.ingest({name: own[own["time"] < cut] for name, own in bars.items()}, **options)
+        longer = ds.append({name: own[own["time"] >= cut] for name, own in bars.items()})
+        assert longer.report is not None
+        self.assertGreater(len(longer), len(ds))
+        self.assertEqual(longer.report.facts["source"]["instruments"][0]["own"][0]["made"], 0)
+        self.assertIn("byte for byte", str(mb.leak(longer, samples=2)))
 
     def test_a_proof_finds_the_bars_of_a_frame(self) -> None:
         ds = mb.ingest(self.frame(), symbol="EURUSD", **BARS)

@@ -66,7 +66,7 @@ class Module(InFolder):
         for name in mb.__all__:
             self.assertTrue(hasattr(mb, name), name)
         self.assertRegex(mb.__version__, r"^\d+\.\d+\.\d+$")
-        self.assertEqual(set(dir(mb)), {*mb.__all__, "ChunkDataLoader", "lightning", "scatter", "torch"})
+        self.assertEqual(set(dir(mb)), {*mb.__all__, "ChunkDataLoader", "collate", "lightning", "scatter", "torch"})
         with self.assertRaises(AttributeError):
             mb.nothing  # type: ignore[attr-defined]
         code = "import sys\nsys.modules['torch'] = None\nfrom megabatch import *\nprint(graph.__name__)"

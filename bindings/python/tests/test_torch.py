@@ -136,6 +136,22 @@ class Tensors(InFolder):
         with self.assertRaisesRegex(TypeError, "of a Loader have no numbers: loop over it, without PyTorch's DataLoader"):
             next(iter(torch.utils.data.DataLoader(plain, batch_size=None)))
 
+    @unittest.skipUnless(fake_torch.IS_REAL, "PyTorch: cargo xtask python test --torch")
+    def test_a_data_loader_takes_batches_as_they_were_gathered(self) -> None:
+        import torch
+
+        ds = self.series()
+        own, plain = (list(torch.utils.data.DataLoader(ds, 64, collate_fn=join)) for join in (mb.collate, None))
+        self.assertEqual(len(own), len(plain))
+        for batch, expected in zip(own, plain):
+            self.assertEqual(list(batch), list(expected))
+            for key, tensor in batch.items():
+                self.assertEqual(tensor.dtype, expected[key].dtype)
+                self.assertTrue(torch.equal(tensor, expected[key]), key)
+        # Samples of others are joined as before.
+        joined = mb.collate([ds[3], ds[5]])
+        self.assertTrue(torch.equal(joined["M1"], torch.tensor(ds[[3, 5]]["M1"])))
+
     @unittest.skipUnless(HAS_TORCHDATA, "torchdata: cargo xtask python test --torch")
     def test_a_stateful_loader_goes_on_where_it_was(self) -> None:
         from torchdata.stateful_dataloader import StatefulDataLoader

@@ -8,7 +8,8 @@
 //!
 //! Recursive features depend on every bar since the segment began. Bars of the past can be touched
 //! by no future: what they leave behind, the state of the features, is carried to the first bar
-//! that a window of the sample reads.
+//! that a window of the sample reads. Own bars of longer timeframes are replaced as base bars are,
+//! if their bin ends after the sample's time.
 
 pub(crate) mod functions;
 pub(crate) mod perturb;
@@ -17,16 +18,17 @@ mod replaced;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::bar_source::partition_point;
+use crate::bar_source::{BarSource, partition_point};
 use crate::bars::Bars;
 use crate::error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
 use crate::error::{Error, Result};
 use crate::proof::perturb::{OtherFuture, SplitMix64};
 use crate::proof::recent::{Past, Recent, Sight};
-use crate::proof::replaced::ReplacedEnd;
+use crate::proof::replaced::{ReplacedEnd, ReplacedOwnBars};
 use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::{SeriesSpec, Window, in_range};
 use crate::series::streamed::segment_index::SegmentIndex;
@@ -89,8 +91,8 @@ pub fn prove_samples<E: From<Error> + Send>(
             queries.push((place, query, query.recent(&mut past, &segments)?));
         }
         queries.into_par_iter().with_max_len(1).try_for_each(|(place, query, recent)| {
-            let see = |bars: &Bars| recent.sight(bars, query.spec);
-            let proof = query.prove(&recent.bars, &see)?;
+            let see = |bars: &Bars, own: &[Bars]| recent.sight(bars, own, query.spec);
+            let proof = query.prove(&recent.bars, &recent.own, &see)?;
             each(place, Proof { bars: recent.before + proof.bars, ..proof })
         })?;
     }
@@ -124,8 +126,9 @@ pub fn prove_scalers(
     prove_scalers_by(&fit, instruments, &spec, scalers, Future { moment, spec: &spec, bars_min: 0 })
 }
 
-/// Windows of the sample in bars with one future; `None` where there is no sample.
-type See<'a> = dyn Fn(&Bars) -> Result<Option<Sight>> + 'a;
+/// Windows of the sample in bars, and own bars of each timeframe, with one future; `None` where
+/// there is no sample.
+type See<'a> = dyn Fn(&Bars, &[Bars]) -> Result<Option<Sight>> + 'a;
 /// Fits the scalers of one instrument.
 type Fit<'a> = dyn Fn(StreamedInstrument<'_>) -> Result<Scalers> + Sync + 'a;
 
@@ -138,19 +141,22 @@ struct ProofQuery<'a> {
 }
 
 impl ProofQuery<'_> {
-    /// Proves that `see` sees the same of the sample in `bars` and in others that have another
-    /// future.
-    fn prove(&self, bars: &Bars, see: &See<'_>) -> Result<Proof> {
-        let before = see(bars)?.ok_or_else(|| self.no_sample())?;
+    /// Proves that `see` sees the same of the sample in `bars` and `own` bars, and in others that
+    /// have another future.
+    fn prove(&self, bars: &Bars, own: &[Bars], see: &See<'_>) -> Result<Proof> {
+        let before = see(bars, own)?.ok_or_else(|| self.no_sample())?;
         let future = Future { moment: self.moment, spec: self.spec, bars_min: self.spec.horizon };
+        let own_future = Future { bars_min: 0, ..future };
         for perturbation in Perturbation::ALL {
-            let after = see(&future.instead_of(bars, perturbation))?;
+            let other_own: Vec<Bars> = own.iter().map(|own| own_future.instead_of(own, perturbation)).collect();
+            let after = see(&future.instead_of(bars, perturbation), &other_own)?;
             if let Some(difference) = after.map_or(Some(LookAheadEffect::Gone), |after| before.difference(&after)) {
                 return Err(future.leak(self.name, perturbation, difference));
             }
         }
-        let is_open = |&&open_time: &&i64| open_time + bars.timeframe.duration_ns() > self.moment.time;
-        let replaced = bars.open_time.iter().rev().take_while(is_open).count();
+        let is_open = |bars: &Bars, open_time: i64| bars.close_after(open_time) > self.moment.time;
+        let open = |bars: &Bars| bars.open_time.iter().rev().take_while(|&&time| is_open(bars, time)).count();
+        let replaced: usize = std::iter::once(bars).chain(own).map(open).sum();
         Ok(Proof { windows: before.windows, bars: bars.len(), replaced })
     }
 
@@ -182,7 +188,7 @@ impl ProofQuery<'_> {
         let reach = windows.iter().map(|window| reach(window.seq_len, window.timeframe.duration_ns())).max();
         let first = segment.start.max((place + 1).saturating_sub(reach.unwrap_or(0)));
         past.advance_to(first, segment.start)?;
-        past.recent(first..end, place - first, segment.start)
+        past.recent(first..end, place - first, segment.start, &self.spec.bins)
     }
 
     fn no_sample(&self) -> Error {
@@ -248,18 +254,26 @@ fn prove_instrument(
     let first = known.saturating_sub(1);
     let mut end = Bars::with_capacity(all.timeframe(), 0);
     all.read(first..all.len().min(known + FUTURE_BARS), &mut end)?;
-    let different = |end: Bars| {
-        let bars = &ReplacedEnd { source: all, first, end };
+    let own = own_ends(all, future)?;
+    let different = |end: Bars, own: Vec<ReplacedOwnBars>| {
+        let own = own.into_iter().map(|own| Arc::new(own) as Arc<dyn BarSource + Send>).collect();
+        let bars = &ReplacedEnd { source: all, first, end, own };
         Ok::<_, Error>(different_scaler(given, &fit(StreamedInstrument { bars, ..instrument })?))
     };
-    if let Some(difference) = different(end.clone())? {
+    if let Some(difference) = different(end.clone(), own.clone())? {
         let fitted_until = display_utc(given.fit_end_time);
         let found = format!("for {} {difference}", instrument.name);
         return Err(Error::Scalers { found, expected: format!("what fitting up to {fitted_until} gives") });
     }
     let found: Vec<Result<Option<LookAheadEffect>>> = Perturbation::ALL
         .into_par_iter()
-        .map(|perturbation| different(future.instead_of(&end, perturbation)))
+        .map(|perturbation| {
+            let replaced = |own: &ReplacedOwnBars| {
+                let end = future.instead_of(&own.end, perturbation);
+                ReplacedOwnBars { end, ..own.clone() }
+            };
+            different(future.instead_of(&end, perturbation), own.iter().map(replaced).collect())
+        })
         .collect();
     for (perturbation, found) in Perturbation::ALL.into_iter().zip(found) {
         if let Some(difference) = found? {
@@ -267,6 +281,23 @@ fn prove_instrument(
         }
     }
     Ok(())
+}
+
+/// Own bars of `all` in the timeframes of the series, of which those after the moment can be
+/// replaced.
+fn own_ends(all: &dyn BarSource, future: Future<'_>) -> Result<Vec<ReplacedOwnBars>> {
+    let (spec, time) = (future.spec, future.moment.time);
+    let mut ends = Vec::new();
+    for Window { timeframe, .. } in spec.checked_windows()? {
+        let Some(source) = all.own_bars(timeframe) else { continue };
+        let known = partition_point(&*source, |open_time| spec.bins.bin(timeframe, open_time).end <= time)?;
+        let first = known.saturating_sub(1);
+        let mut end = Bars::with_capacity(timeframe, 0);
+        source.read(first..source.len().min(known + FUTURE_BARS), &mut end)?;
+        end.bins = spec.bins.clone();
+        ends.push(ReplacedOwnBars { source, first, end, own: Vec::new() });
+    }
+    Ok(ends)
 }
 
 /// The first feature of one instrument that is scaled differently, bit for bit.

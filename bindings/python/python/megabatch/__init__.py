@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from . import lightning as lightning
     from . import scatter as scatter
     from . import torch as torch
+    from ._torch import collate as collate
     from .chunks import ChunkDataLoader as ChunkDataLoader
 
 __all__ = [
@@ -119,7 +120,7 @@ __all__ = [
 ]
 
 
-_LAZY = ("ChunkDataLoader", "lightning", "scatter", "torch")
+_LAZY = ("ChunkDataLoader", "collate", "lightning", "scatter", "torch")
 
 
 def __dir__() -> list[str]:
@@ -133,6 +134,10 @@ def __getattr__(name: str) -> Any:
         from .chunks import ChunkDataLoader
 
         return ChunkDataLoader
+    if name == "collate":
+        from ._torch import collate
+
+        return collate
     if name in _LAZY:
         import importlib
 

@@ -29,13 +29,7 @@ class IngestReport:
     @property
     def warnings(self) -> list[str]:
         """Doubts about the bars. Those about the files of one of several symbols begin with it."""
-        instruments = self.facts.get("source", {}).get("instruments", [])
-        found = list(self.facts.get("warnings", []))
-        if len(instruments) > 1:
-            # They come first, symbol by symbol.
-            named = [f"{own['symbol']}: {warning}" for own in instruments for warning in own["warnings"]]
-            found[: len(named)] = named
-        return [in_python(warning) for warning in found]
+        return [in_python(warning) for warning in self.facts.get("warnings", [])]
 
     @property
     def dropped(self) -> dict[str, dict[str, int]]:

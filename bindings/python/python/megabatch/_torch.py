@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,19 @@ import torch.utils.data
 from ._devices import DeviceName, checked_device, require_dtype
 from ._tensors import SeriesTensors, required_bytes, series_tensors
 from .errors import CapacityError, ConfigError, ForkError
-from .loader import Loader
+from .loader import GatheredSamples, Loader
 
 
 _LOG = logging.getLogger("megabatch")
+
+
+def collate(samples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    """The batch of `DataLoader(ds, batch_size=…, collate_fn=mb.collate)` as tensors, each made of a whole array. Samples
+    of another dataset are joined one by one, as PyTorch does."""
+    if isinstance(samples, GatheredSamples):
+        return {key: torch.tensor(array) for key, array in samples.batch.items()}
+    joined: dict[str, torch.Tensor] = torch.utils.data.default_collate(samples)
+    return joined
 
 
 class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):

@@ -26,7 +26,7 @@ from ._ingest_report import IngestReport
 from ._settings_types import Settings
 from ._wording import in_python
 from .errors import ConfigError, DataError
-from .loader import Batch, Loader, LoaderOptions, TensorOptions
+from .loader import Batch, GatheredSamples, Loader, LoaderOptions, TensorOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -308,9 +308,7 @@ class Dataset:
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
         sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
-        if sources.are_by_timeframe:
-            raise ConfigError("append takes bars of one timeframe: ingest those of several anew", key="bars")
-        named = {**_named(options), "context": _context(context)[0]}
+        named = {**sources.options(), **_named(options), "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if not sources.are_frames:
             files, sides = sources.paths()
@@ -407,9 +405,8 @@ class Dataset:
 
     def __getitems__(self, samples: Sequence[int]) -> list[Batch]:
         """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
-        is gathered at once."""
-        batch = self[samples]
-        return [{key: array[row] for key, array in batch.items()} for row in range(len(samples))]
+        is gathered at once; its `collate_fn=mb.collate` takes the batch as it was gathered."""
+        return GatheredSamples(self[samples])
 
     def _numbers(self, places: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Numbers of the samples at these places of the whole file, as `indices` has them, which takes a list of all."""

@@ -28,6 +28,15 @@ _E = TypeVar("_E")
 __all__ = ["Batch", "Loader", "LoaderOptions", "TensorOptions"]
 
 
+class GatheredSamples(list[Batch]):
+    """Samples, each by itself, that were gathered as one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        count = len(next(iter(batch.values())))
+        super().__init__({key: array[row] for key, array in batch.items()} for row in range(count))
+        self.batch = batch
+
+
 class TensorOptions(TypedDict, total=False):
     """Options of a loader whose batches become tensors."""
 

@@ -1,8 +1,9 @@
 //! The bars around a sample, and what it sees of them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::bar_source::{BarSource, pieces_of};
+use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::bars::Bars;
 use crate::error::Result;
 use crate::error::look_ahead::LookAheadEffect;
@@ -13,6 +14,7 @@ use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::{SeriesSpec, Window};
 use crate::series::streamed::StreamedInstrument;
 use crate::series::streamed::cursor::TrackCursor;
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
 
 /// The features of one timeframe, and their scaler.
@@ -38,6 +40,8 @@ pub(super) struct Past<'a> {
 /// Bars around a sample and the state of features before them.
 pub(super) struct Recent {
     pub(super) bars: Bars,
+    /// Own bars of each timeframe around the sample; none for a timeframe without.
+    pub(super) own: Vec<Bars>,
     /// Bars of the segment before them.
     pub(super) before: usize,
     /// The bar at whose close the sample stands.
@@ -65,6 +69,7 @@ impl<'a> Past<'a> {
         let track = |(window, scaler): (Window, TimeframeScaler)| {
             let Window { timeframe, seq_len } = window;
             let cursor = TrackCursor::new(window, base, spec, instrument.pip_size)?;
+            let cursor = cursor.with_own_bars(instrument.bars.own_bars(timeframe));
             Ok(Track { timeframe, seq_len, cursor, center: scaler.center, scale: scaler.scale })
         };
         let tracks = spec.checked_windows()?.into_iter().zip(scalers.timeframes).map(track);
@@ -90,24 +95,53 @@ impl<'a> Past<'a> {
     }
 
     /// The bars of `range`, which begins where the past ends, around the sample at the close of the
-    /// one at place `sample` among them.
-    pub(super) fn recent(&self, range: Range<usize>, sample: usize, segment_start: usize) -> Result<Recent> {
+    /// one at place `sample` among them. `bins` is the clock of own bars.
+    pub(super) fn recent(
+        &self,
+        range: Range<usize>,
+        sample: usize,
+        segment_start: usize,
+        bins: &BinClock,
+    ) -> Result<Recent> {
         assert_eq!(range.start, self.next, "the past ends where recent bars begin");
         let mut bars = Bars::with_capacity(self.bars.timeframe, 0);
         self.instrument.bars.read(range.clone(), &mut bars)?;
-        Ok(Recent { bars, before: range.start - segment_start, sample, tracks: self.tracks.clone() })
+        let own = self.tracks.iter().map(|track| self.own_around(track.timeframe, &bars, bins));
+        let (own, before) = (own.collect::<Result<_>>()?, range.start - segment_start);
+        Ok(Recent { bars, own, before, sample, tracks: self.tracks.clone() })
+    }
+
+    /// Own bars in the bins of `bars`, and the one before them: its bin closes with the first of
+    /// `bars` if the last ones of that bin are missing.
+    fn own_around(&self, timeframe: Timeframe, bars: &Bars, bins: &BinClock) -> Result<Bars> {
+        let mut own = Bars::with_capacity(timeframe, 0);
+        let source = self.instrument.bars.own_bars(timeframe);
+        if let (Some(source), [first_open, .., last_open]) = (source, &bars.open_time[..]) {
+            let first_bin = bins.bin(timeframe, *first_open);
+            let first = partition_point(&*source, |open_time| open_time < first_bin.start)?.saturating_sub(1);
+            let end = partition_point(&*source, |open_time| open_time <= *last_open)?;
+            source.read(first..end.max(first), &mut own)?;
+            own.bins = bins.clone();
+        }
+        Ok(own)
     }
 }
 
 impl Recent {
-    /// Windows of the sample in `bars`: these, or others that are the same up to the sample. `None`
-    /// without full windows, or without a full horizon in its segment.
-    pub(super) fn sight(&self, bars: &Bars, spec: &SeriesSpec) -> Result<Option<Sight>> {
-        self.sight_at(self.sample, bars, spec)
+    /// Windows of the sample in `bars` and `own` bars: these, or others that are the same up to the
+    /// sample. `None` without full windows, or without a full horizon in its segment.
+    pub(super) fn sight(&self, bars: &Bars, own: &[Bars], spec: &SeriesSpec) -> Result<Option<Sight>> {
+        self.sight_at(self.sample, bars, own, spec)
     }
 
     /// Windows of a sample at the close of the bar at place `sample`.
-    pub(super) fn sight_at(&self, sample: usize, bars: &Bars, spec: &SeriesSpec) -> Result<Option<Sight>> {
+    pub(super) fn sight_at(
+        &self,
+        sample: usize,
+        bars: &Bars,
+        own: &[Bars],
+        spec: &SeriesSpec,
+    ) -> Result<Option<Sight>> {
         // The bars begin within the segment of the sample.
         let end = spec.holes.segments(bars).first().map_or(0, |segment| segment.end);
         if sample + spec.horizon >= end {
@@ -115,8 +149,9 @@ impl Recent {
         }
         let width = spec.features.len();
         let mut windows = Vec::with_capacity(self.tracks.len());
-        for track in &self.tracks {
-            let mut cursor = track.cursor.clone();
+        for (track, own) in self.tracks.iter().zip(own) {
+            let own = (!own.is_empty()).then(|| Arc::new(own.clone()) as Arc<dyn BarSource + Send>);
+            let mut cursor = track.cursor.clone().with_own_bars(own);
             let (rows_before, mut values) = (cursor.rows(), Vec::new());
             cursor.push(bars, end, &mut values, &mut Vec::new())?;
             if !cursor.is_full(sample) {

@@ -1,6 +1,7 @@
 //! Bars of a source that are followed by others than its own.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use crate::bar_source::BarSource;
 use crate::bars::Bars;
@@ -8,14 +9,20 @@ use crate::error::Result;
 use crate::time::timeframe::Timeframe;
 
 /// The bars of a source up to a place, and others after them.
-pub(super) struct ReplacedEnd<'a> {
-    pub(super) source: &'a dyn BarSource,
+#[derive(Clone)]
+pub(super) struct ReplacedEnd<S> {
+    pub(super) source: S,
     /// Place of the first of the others.
     pub(super) first: usize,
     pub(super) end: Bars,
+    /// Own bars of longer timeframes.
+    pub(super) own: Vec<Arc<dyn BarSource + Send>>,
 }
 
-impl ReplacedEnd<'_> {
+/// Own bars of a longer timeframe, followed by others.
+pub(super) type ReplacedOwnBars = ReplacedEnd<Arc<dyn BarSource + Send>>;
+
+impl<S> ReplacedEnd<S> {
     /// Places of a range in the source, and in the others.
     fn parts(&self, range: Range<usize>) -> (Range<usize>, Range<usize>) {
         let in_source = |place: usize| place.min(self.first);
@@ -24,7 +31,11 @@ impl ReplacedEnd<'_> {
     }
 }
 
-impl BarSource for ReplacedEnd<'_> {
+impl<S> BarSource for ReplacedEnd<S>
+where
+    S: Deref + Sync,
+    S::Target: BarSource,
+{
     fn timeframe(&self) -> Timeframe {
         self.source.timeframe()
     }
@@ -50,6 +61,10 @@ impl BarSource for ReplacedEnd<'_> {
         out.extend_from_slice(&self.end.open_time[after]);
         Ok(())
     }
+
+    fn own_bars(&self, timeframe: Timeframe) -> Option<Arc<dyn BarSource + Send>> {
+        self.own.iter().find(|own| own.timeframe() == timeframe).cloned()
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +86,7 @@ mod tests {
             let mut whole = source.clone();
             whole.truncate(first as usize);
             whole.extend(&end);
-            let replaced = ReplacedEnd { source: &source, first: first as usize, end };
+            let replaced = ReplacedEnd { source: &source, first: first as usize, end, own: Vec::new() };
             assert_eq!(replaced.len(), whole.len());
             let (mut found, mut times) = (bars(0..0, 0.0), Vec::new());
             for start in 0..=whole.len() {

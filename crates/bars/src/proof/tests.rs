@@ -4,11 +4,14 @@ use std::ops::ControlFlow;
 
 use super::*;
 use crate::bars::Bar;
+use crate::series::binning::Binning;
 use crate::series::feature::Feature;
 use crate::series::scale::{Scaling, scale_rows};
 use crate::series::spec::Window;
 use crate::series::streamed::SeriesPlan;
 use crate::series::streamed::cursor::TrackCursor;
+use crate::spool::{SpoolWriter, SpooledBars};
+use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{HOUR_NS, MINUTE_NS};
 
@@ -100,12 +103,16 @@ fn held() -> Scalers {
     fitted(&[instrument(&bars())], &spec())
 }
 
+/// Windows of the sample in bars.
+type SeeBars<'a> = dyn Fn(&Bars) -> Result<Option<Sight>> + 'a;
+
 /// Result of the proof at [`TIME`] for what the sample sees.
-fn outcome(see: &See<'_>) -> Result<Proof> {
+fn outcome(see: &SeeBars<'_>) -> Result<Proof> {
     let (spec, mut around) = (spec(), bars());
     // Every bin that is open at the time has closed, and two bars more.
     around.truncate(around.open_time.partition_point(|&open_time| open_time < TIME + HOUR_NS) + 2);
-    ProofQuery { name: "WAVE", spec: &spec, moment: Moment { time: TIME, seed: 7 } }.prove(&around, see)
+    let query = ProofQuery { name: "WAVE", spec: &spec, moment: Moment { time: TIME, seed: 7 } };
+    query.prove(&around, &[], &|bars, _own| see(bars))
 }
 
 /// Result of the proof at [`TIME`] where what the sample sees is read by `look` off the recent
@@ -116,10 +123,10 @@ fn outcome_of_recent(look: &dyn Fn(&Recent, &Bars) -> Result<Option<Sight>>) -> 
     let mut past = Past::new(instrument(&bars), &spec, &held())?;
     let recent = query.recent(&mut past, &segments(instrument(&bars), &spec)?)?;
     assert!(recent.before > 1_000, "most bars are of the past");
-    query.prove(&recent.bars, &|bars| look(&recent, bars))
+    query.prove(&recent.bars, &recent.own, &|bars, _own| look(&recent, bars))
 }
 
-fn leak(see: &See<'_>) -> LookAhead {
+fn leak(see: &SeeBars<'_>) -> LookAhead {
     match outcome(see) {
         Err(Error::LookAhead(leak)) => *leak,
         other => panic!("no leak was found: {other:?}"),
@@ -199,24 +206,24 @@ fn a_sample_that_the_future_takes_away_is_caught() {
 fn the_past_is_carried_to_recent_bars_and_no_further() {
     let spec = spec();
     let all = outcome(&|bars| Ok(Some(honest(bars)))).unwrap();
-    let proof = outcome_of_recent(&|recent, bars| recent.sight(bars, &spec)).unwrap();
+    let proof = outcome_of_recent(&|recent, bars| recent.sight(bars, &recent.own, &spec)).unwrap();
     assert_eq!((&proof.windows, proof.replaced), (&all.windows, all.replaced));
     assert!(proof.bars < 400, "{}", proof.bars);
     let caught = |look: &dyn Fn(&Recent, &Bars) -> Result<Option<Sight>>| match outcome_of_recent(look) {
         Err(Error::LookAhead(leak)) => *leak,
         other => panic!("no leak was found: {other:?}"),
     };
-    let later = caught(&|recent, bars| recent.sight_at(recent.sample + 1, bars, &spec));
+    let later = caught(&|recent, bars| recent.sight_at(recent.sample + 1, bars, &recent.own, &spec));
     assert!(later.to_string().contains("body in row 9 of the window of M1 is "), "{later}");
     let levelled = caught(&|recent, bars| {
-        let mut sight = recent.sight(bars, &spec)?;
+        let mut sight = recent.sight(bars, &recent.own, &spec)?;
         let highest = bars.high.iter().copied().fold(0.0, f64::max) as f32;
         sight.iter_mut().flat_map(|sight| &mut sight.windows[1]).for_each(|value| *value -= highest);
         Ok(sight)
     });
     assert!(matches!(levelled.difference, LookAheadEffect::Value { timeframe: Timeframe::H1, row: 0, .. }));
     let gone = caught(&|recent, bars| {
-        let sight = recent.sight(bars, &spec)?;
+        let sight = recent.sight(bars, &recent.own, &spec)?;
         Ok(sight.filter(|_| bars.close.last() == recent.bars.close.last()))
     });
     assert_eq!(gone.difference, LookAheadEffect::Gone);
@@ -264,4 +271,78 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     let Error::LookAhead(leak) = error else { panic!("{error}") };
     assert!(leak.to_string().contains("body of M1 has centre "), "{leak}");
     assert!(leak.to_string().starts_with("WAVE looks ahead: when the bars that close after"), "{leak}");
+}
+
+/// The minutes, with own bars of the hours that close higher than those the minutes make.
+fn with_own_hours(folder: &Path) -> SpooledBars {
+    let spooled = |bars: &Bars| {
+        let mut writer = SpoolWriter::unnamed(folder, bars.timeframe, 0).unwrap();
+        (0..bars.len()).for_each(|place| writer.push(bars.bar(place)).unwrap());
+        writer.finish().unwrap()
+    };
+    let (minutes, mut hours) = (bars(), Bars::with_capacity(Timeframe::H1, 0));
+    let mut binning = Binning::new(Timeframe::H1, Timeframe::M1, &BinClock::default(), Vec::new()).unwrap();
+    for place in 0..minutes.len() {
+        let take = |bin: Bar| hours.push(Bar { close: bin.close + 0.05, ..bin });
+        binning.push(&minutes.bar(place), take).unwrap();
+    }
+    spooled(&minutes).with_own(vec![Arc::new(spooled(&hours))])
+}
+
+/// Own bars that had closed are in the windows; those that had not are replaced, and one that is
+/// taken a bar early is caught.
+#[test]
+fn own_bars_that_had_not_closed_are_replaced() {
+    let (spec, folder) = (spec(), tempfile::tempdir().unwrap());
+    let bars = with_own_hours(folder.path());
+    let instrument = StreamedInstrument { name: "WAVE", bars: &bars, pip_size: 0.01, fitted_until: None };
+    let query = ProofQuery { name: "WAVE", spec: &spec, moment: Moment { time: TIME, seed: 7 } };
+    let mut past = Past::new(instrument, &spec, &held()).unwrap();
+    let recent = query.recent(&mut past, &segments(instrument, &spec).unwrap()).unwrap();
+    let proof = query.prove(&recent.bars, &recent.own, &|bars, own| recent.sight(bars, own, &spec)).unwrap();
+    let made = outcome(&|bars| Ok(Some(honest(bars)))).unwrap();
+    assert_eq!(proof.windows[0], made.windows[0]);
+    assert_ne!(proof.windows[1], made.windows[1]);
+    assert!(proof.replaced > made.replaced, "{} {}", proof.replaced, made.replaced);
+
+    let earlier = |own: &Bars| {
+        let mut earlier = own.clone();
+        earlier.open_time.iter_mut().for_each(|open_time| *open_time -= HOUR_NS);
+        earlier
+    };
+    let a_bar_early = |bars: &Bars, own: &[Bars]| {
+        let own: Vec<Bars> = own.iter().map(earlier).collect();
+        recent.sight(bars, &own, &spec)
+    };
+    let Err(Error::LookAhead(leak)) = query.prove(&recent.bars, &recent.own, &a_bar_early) else {
+        panic!("no leak was found")
+    };
+    assert_eq!(leak.perturbation, Perturbation::Values);
+    assert!(leak.to_string().contains("body in row 3 of the window of H1 is "), "{leak}");
+}
+
+#[test]
+fn scalers_of_own_bars_are_proven() {
+    let (spec, folder) = (spec(), tempfile::tempdir().unwrap());
+    let bars = with_own_hours(folder.path());
+    let instrument = StreamedInstrument { name: "WAVE", bars: &bars, pip_size: 0.01, fitted_until: None };
+    let scalers = fitted(&[instrument], &spec);
+    assert_ne!(scalers.timeframes[1], held().timeframes[1]);
+    let moment = Moment { time: scalers.fit_end_time, seed: 3 };
+    prove_scalers(&[instrument], &spec, &scalers, moment, folder.path(), &go_on).unwrap();
+
+    // Scalers with the close of the first own bar that had not closed.
+    let ahead = |instrument: StreamedInstrument<'_>| {
+        let own = instrument.bars.own_bars(Timeframe::H1).expect("own bars");
+        let known = partition_point(&*own, |open_time| open_time + HOUR_NS <= moment.time)?;
+        let mut next = Bars::with_capacity(Timeframe::H1, 1);
+        own.read(known..own.len().min(known + 1), &mut next)?;
+        let mut fitted = scalers.clone();
+        fitted.timeframes[1].center[0] = next.close.first().copied().unwrap_or(0.0);
+        Ok::<_, Error>(fitted)
+    };
+    let future = Future { moment, spec: &spec, bars_min: 0 };
+    let given = ahead(instrument).unwrap();
+    let error = prove_scalers_by(&ahead, &[instrument], &spec, &given, future).unwrap_err();
+    assert!(error.to_string().contains("body of H1 has centre "), "{error}");
 }

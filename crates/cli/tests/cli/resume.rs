@@ -123,6 +123,8 @@ fn a_run_that_is_asked_to_stop_saves_and_goes_on() {
         let stopped_at = answer["steps"].as_u64().unwrap();
         stage.checkpoint("run", stopped_at);
         assert_eq!(stage.metrics("run", "step").len() as u64, stopped_at, "{signal}");
+        assert_eq!(stage.metrics("run", "end")[0]["how"], "stopped", "{signal}");
+        assert!(stage.said("monitor run").contains("; stopped; --resume goes on"), "{signal}");
         stage.succeeds(&format!("train --out run --resume --max-steps {}", stopped_at + 3));
         check_same(&stage, SMALL, stopped_at + 3);
         check_same_best(&stage);

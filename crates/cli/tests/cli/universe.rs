@@ -109,6 +109,30 @@ fn instruments_of_other_years_are_told() {
     assert!(warnings.contains("no two of EARLY, LATE have a sample at the same time"), "{warnings}");
 }
 
+/// Warnings about files had no symbol in the JSON.
+#[test]
+fn warnings_about_one_of_several_shares_name_it() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("shares")).unwrap();
+    let split = |k: i64| if k < 60 { 100.0 } else { 50.0 };
+    let row = |k: i64| {
+        let day = jiff::civil::date(2020, 1, 1).checked_add(jiff::Span::new().days(k)).unwrap();
+        let price = split(k) + 0.1 * (0.37 * k as f64).sin();
+        format!("{day},{price},{},{},{price},{}\n", price + 0.2, price - 0.2, 1_000 + k)
+    };
+    let rows: String = (0..120).map(row).collect();
+    stage.write("shares/SPLIT.csv", &format!("date,open,high,low,close,volume\n{rows}"));
+    let warnings = |files: &str| {
+        let answer = stage.succeeds(&format!("ingest {files} --out series.h5 {MADE}"));
+        answer["warnings"].as_array().unwrap().clone()
+    };
+    let alone = warnings("shares/SPLIT.csv");
+    assert!(alone[0].as_str().unwrap().starts_with("the price goes from "), "{alone:?}");
+    stage.write("shares/AA.csv", &share(0, 120, 0.5));
+    let both = warnings("shares");
+    assert!(both.contains(&json!(format!("SPLIT: {}", alone[0].as_str().unwrap()))), "{both:?}");
+}
+
 /// A share of another exchange made 550 instants with a single node, told by `train` alone as "none
 /// of its targets is known".
 #[test]

@@ -58,7 +58,6 @@ fn append_in(
     start: Instant,
 ) -> Result<CommandReport> {
     let mut kept = ExistingSeries::open(out)?;
-    kept.recipe.refuse_own_bars(out, "append reads the shortest alone")?;
     let base = kept.base()?;
     take_stated_symbol(&mut kept, new, stated, out)?;
     require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, new, stated, out)?;

@@ -25,7 +25,7 @@ use megabatch_gpu_core::Device;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::text::Duration;
+use crate::text::{DAY_NS, Duration};
 
 pub use lists::{ContextFile, FeatureList, PipSizes, column_name, symbol_name};
 pub(crate) use recordings::Recordings;
@@ -164,8 +164,6 @@ impl Default for Recipe {
         }
     }
 }
-
-const DAY_NS: i64 = 86_400_000_000_000;
 
 impl Recipe {
     /// Refuses a recipe that reads no bars, or bars of two kinds, or names symbols in two ways, or

@@ -257,8 +257,7 @@ impl SeriesReport {
         let (first, last, instants) = (header.instants.first, header.instants.last, header.instants.count);
         let universe = &recordings.universe;
         let mut text = universe::describe(universe);
-        let file_warnings = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
-        let mut warnings: Vec<String> = file_warnings.collect();
+        let mut warnings = universe::file_warnings(&universe.recordings);
         let unused = unused_columns(universe);
         if !unused.is_empty() {
             text.push_str(&format!(

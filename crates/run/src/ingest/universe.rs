@@ -117,12 +117,19 @@ fn dropped(recordings: &[Recording]) -> Vec<String> {
     rows.iter().map(|(kind, rows)| format!("  rows dropped as {kind}: {rows}")).collect()
 }
 
-fn warnings(recordings: &[Recording]) -> Vec<String> {
-    let warnings_of = |recording: &Recording| {
-        let symbol = recording.symbol.clone();
-        recording.summary.warnings.clone().into_iter().map(move |warning| format!("  warning: {symbol}: {warning}"))
+/// Warnings about the files of each recording, with its symbol where there are several.
+pub(crate) fn file_warnings(recordings: &[Recording]) -> Vec<String> {
+    let are_several = recordings.len() > 1;
+    let named = |recording: &Recording| -> Vec<String> {
+        let warnings = recording.summary.warnings.iter();
+        warnings.map(|text| if are_several { format!("{}: {text}", recording.symbol) } else { text.clone() }).collect()
     };
-    let mut warnings: Vec<String> = recordings.iter().flat_map(warnings_of).collect();
+    recordings.iter().flat_map(named).collect()
+}
+
+fn warnings(recordings: &[Recording]) -> Vec<String> {
+    let mut warnings: Vec<String> =
+        file_warnings(recordings).into_iter().map(|warning| format!("  warning: {warning}")).collect();
     let more = warnings.len().saturating_sub(WARNINGS_MAX);
     warnings.truncate(WARNINGS_MAX);
     if more > 0 {

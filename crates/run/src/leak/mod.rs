@@ -115,7 +115,6 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     let provenance = Provenance::read(path, file.file().attribute("source")?.as_ref())?;
     let moved = options.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
     let mut recipe = provenance.recipe_with(&moved)?;
-    recipe.refuse_own_bars(path, "leak replaces the bars after a sample in the shortest alone")?;
     recipe.context = recipe.context_with(&options.context, path)?;
     let scratch = scratch_folder(path, host)?;
     let spool = SpoolFolder::open(&scratch.path().join("series"))?;

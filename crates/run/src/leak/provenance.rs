@@ -92,7 +92,9 @@ impl<'a> Provenance<'a> {
                     // Why an instrument is left out is told with its path.
                     instrument["reason"] = Value::Null;
                     forget_places(instrument);
-                    instrument["compared"].as_array_mut().into_iter().flatten().for_each(forget_places);
+                    for owners in ["compared", "own"] {
+                        instrument[owners].as_array_mut().into_iter().flatten().for_each(forget_places);
+                    }
                 }
             }
         }
@@ -116,7 +118,8 @@ impl<'a> Provenance<'a> {
     }
 }
 
-/// Takes the paths from the files of `owner`, an instrument or files that were compared with it.
+/// Takes the paths from the files of `owner`: an instrument, files that were compared with it, or
+/// its own bars of a longer timeframe.
 fn forget_places(owner: &mut Value) {
     let files = owner["files"].as_array_mut().into_iter().flatten();
     files.for_each(|file| file["file"] = Value::Null);

@@ -90,14 +90,18 @@ impl MonitoredRun {
         self.status = RunStatus::default();
     }
 
-    /// Status by the times of files: a run that was evaluated and then resumed has a log younger
-    /// than its evaluation.
+    /// Status by the end of the log, and by the times of files where it has none: a run that was
+    /// evaluated and then resumed has a log younger than its evaluation.
     fn see_files(&mut self) {
         let written = self.follower.written;
         let evaluated = fs::metadata(self.run.evaluation_file()).and_then(|found| found.modified()).ok();
         self.status.fold = self.folds.filter(|_| self.fold > 0).map(|folds| (self.fold, folds));
         let is_last = self.status.fold.is_none_or(|(number, folds)| number == folds);
-        self.status.has_ended = is_last && evaluated.is_some() && evaluated >= written;
+        let is_finished = match self.status.end.as_deref() {
+            Some(end) => end == "finished",
+            None => evaluated >= written,
+        };
+        self.status.has_ended = is_last && evaluated.is_some() && is_finished;
         self.status.silence = written.and_then(|written| SystemTime::now().duration_since(written).ok());
     }
 
@@ -110,13 +114,14 @@ impl MonitoredRun {
         format!("{}: step {}{steps}, loss {loss}, {left}", self.name, grouped(step as u64))
     }
 
-    /// Every reading, null where it is not known, and the last warnings.
+    /// Every reading, null where it is not known, the last warnings, and the end of the session.
     pub fn to_json(&self) -> Value {
         let readings = READINGS.iter().map(|reading| (reading.key.to_owned(), json!(self.status.get(reading.key))));
         let mut answer: Map<String, Value> =
             std::iter::once(("run".to_owned(), json!(self.name))).chain(readings).collect();
         let warnings = self.status.warnings.iter().map(|(step, text)| json!({ "step": step, "text": text }));
         answer.insert("warnings".to_owned(), warnings.collect());
+        answer.insert("end".to_owned(), json!(self.status.end));
         Value::Object(answer)
     }
 }
@@ -176,6 +181,22 @@ mod tests {
         log.set_modified(SystemTime::now() - Duration::from_secs(600)).unwrap();
         monitored.refresh().unwrap();
         assert!(monitored.sentence().ends_with("no longer running, or stalled"), "{}", monitored.sentence());
+    }
+
+    /// The last line of a session is younger than its evaluation.
+    #[test]
+    fn a_run_has_ended_when_its_log_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("evaluation.json"), "{}").unwrap();
+        let end = |how: &str| json!({ "event": "end", "step": 1, "how": how });
+        for (how, said) in [("finished", "ended"), ("stopped", "stopped; --resume goes on")] {
+            write(folder.path(), &[step(1, 9.0), end(how)]);
+            let log = fs::File::options().append(true).open(folder.path().join("metrics.jsonl")).unwrap();
+            log.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+            let monitored = MonitoredRun::open(folder.path()).unwrap();
+            assert!(monitored.sentence().ends_with(said), "{}", monitored.sentence());
+            assert_eq!(monitored.to_json()["end"], how);
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub struct RunStatus {
     pub fold: Option<(usize, usize)>,
     /// True if it was evaluated after its last step, and no fold follows.
     pub has_ended: bool,
+    /// End of the last session: `finished`, `stopped` or `failed`; `None` while it goes on, and after
+    /// a kill.
+    pub end: Option<String>,
     /// Time since the last line of its log was written.
     pub silence: Option<Duration>,
     /// Free memory of the device before the run began.
@@ -156,6 +159,7 @@ impl RunStatus {
             }
             Some("checkpoint") => self.between_steps_s += number("save_s").unwrap_or(0.0),
             Some("epoch") => self.epoch.clone_from(line),
+            Some("end") => self.end = line["how"].as_str().map(str::to_owned),
             _ => {}
         }
         self.rollbacks = number("rollbacks").unwrap_or(self.rollbacks);
@@ -202,18 +206,23 @@ impl RunStatus {
         Some(self.recent.iter().map(|time| time.samples).sum::<f64>() / self.whole_s()?)
     }
 
-    /// True if a run has not ended and its log is five minutes old: it was killed, or hangs.
+    /// True if nothing more is written: the run has ended, was stopped or failed.
+    pub fn is_over(&self) -> bool {
+        self.has_ended || matches!(self.end.as_deref(), Some("stopped" | "failed"))
+    }
+
+    /// True if a run is not over and its log is five minutes old: it was killed, or hangs.
     fn is_stalled(&self) -> bool {
-        !self.has_ended && self.silence.is_some_and(|silence| silence > SILENCE_MAX)
+        !self.is_over() && self.silence.is_some_and(|silence| silence > SILENCE_MAX)
     }
 
     /// Time of the remaining steps at the pace of the last ones, with pauses as often as before.
-    /// `None` for a stalled run.
+    /// `None` for a run that is stalled, was stopped or failed.
     fn time_left_s(&self) -> Option<f64> {
         if self.has_ended {
             return Some(0.0);
         }
-        if self.is_stalled() {
+        if self.is_over() || self.is_stalled() {
             return None;
         }
         let done = self.last_step("step")?;
@@ -222,15 +231,17 @@ impl RunStatus {
         Some((self.steps? - done).max(0.0) * step_s)
     }
 
-    /// The time left, or that the run has ended or no longer runs.
+    /// The time left, or the end of the run.
     pub fn remaining(&self) -> String {
-        match self.get("time_left_seconds") {
+        match (self.get("time_left_seconds"), self.end.as_deref()) {
             _ if self.has_ended => "ended".to_owned(),
+            (_, Some("stopped")) => "stopped; --resume goes on".to_owned(),
+            (_, Some("failed")) => "failed".to_owned(),
             // A run that was killed says nothing of it.
             _ if self.is_stalled() => "no longer running, or stalled".to_owned(),
-            Some(left_s) if self.fold.is_some() => format!("{} left of the fold", seconds(left_s)),
-            Some(left_s) => format!("{} left", seconds(left_s)),
-            None => "time left unknown".to_owned(),
+            (Some(left_s), _) if self.fold.is_some() => format!("{} left of the fold", seconds(left_s)),
+            (Some(left_s), _) => format!("{} left", seconds(left_s)),
+            (None, _) => "time left unknown".to_owned(),
         }
     }
 
@@ -302,6 +313,20 @@ mod tests {
         assert!(silent(300).get("time_left_seconds").is_some() && !silent(300).is_stalled());
         assert!(silent(301).get("time_left_seconds").is_none() && silent(301).is_stalled());
         assert!(!RunStatus { has_ended: true, ..silent(301) }.is_stalled());
+    }
+
+    /// A run that was stopped was silent, with a time left.
+    #[test]
+    fn a_session_that_was_stopped_or_failed_is_told() {
+        for (how, expected, warnings) in [("stopped", "stopped; --resume goes on", 0), ("failed", "failed", 1)] {
+            let end = serde_json::json!({ "event": "end", "step": 1, "how": how, "error": "the loss is NaN" });
+            let status = RunStatus { silence: Some(Duration::from_secs(9)), ..seen(&[step(1, 4.0), end]) };
+            assert!(status.is_over() && !status.has_ended);
+            assert_eq!((status.remaining().as_str(), status.get("time_left_seconds")), (expected, None));
+            assert_eq!(status.warnings.len(), warnings);
+        }
+        let end = serde_json::json!({ "event": "end", "step": 1, "how": "finished" });
+        assert!(!seen(&[step(1, 4.0), end]).is_over(), "another fold may follow");
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(super) fn sentence(line: &Value) -> Option<String> {
             number("step"),
             significant(number("rate_factor"), 2)
         ),
+        "end" if line["how"] == "failed" => format!("the session failed: {}", text("error")),
         _ => return None,
     })
 }
@@ -97,10 +98,15 @@ mod tests {
                 json!({ "event": "rollback", "step": 9, "failed_step": 12, "cause": "the loss is NaN", "rate_factor": 0.5 }),
                 "the loss is NaN; back from step 12 to 9, and on with 0.50 of the learning rate",
             ),
+            (
+                json!({ "event": "end", "step": 9, "how": "failed", "error": "the loss is NaN" }),
+                "the session failed: the loss is NaN",
+            ),
         ] {
             assert_eq!(sentence(&line).as_deref(), Some(expected));
         }
         assert_eq!(sentence(&json!({ "event": "step", "step": 1 })), None);
+        assert_eq!(sentence(&json!({ "event": "end", "step": 1, "how": "stopped" })), None);
         assert_eq!(sentence(&json!(3)), None);
     }
 }

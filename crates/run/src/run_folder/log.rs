@@ -8,10 +8,10 @@ use std::time::Instant;
 use megabatch_atomic_file as atomic_file;
 use megabatch_trainer::StepEvent;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::RunFolder;
-use crate::error::{Context as _, Result};
+use crate::error::{Context as _, Error, Result};
 
 /// metrics.jsonl, one JSON object a line, in the order of the steps.
 pub(crate) struct MetricsLog {
@@ -41,12 +41,44 @@ pub(crate) struct ResumePoint {
 }
 
 impl ResumePoint {
-    /// True if the event of a line lies before this point.
+    /// True if the event of a line lies before this point. The end of a session does not: another
+    /// one goes on.
     fn has(self, metric: &Value) -> bool {
+        if metric["event"] == END {
+            return false;
+        }
         let number = |key: &str| metric[key].as_u64();
         // A rollback has the step that it led to, and is done again with what comes after that.
         let is_done = metric["event"] != "rollback" || number("rollbacks") <= Some(self.rollbacks.into());
         is_done && number("step").is_some_and(|step| step <= self.step)
+    }
+}
+
+/// Name of the event of a session's last line.
+const END: &str = "end";
+
+/// End of a session.
+#[derive(Clone, Copy)]
+pub(crate) enum SessionEnd<'a> {
+    /// The run is trained and evaluated.
+    Finished,
+    /// The user ended it.
+    Stopped,
+    /// An error ended it.
+    Failed(&'a Error),
+}
+
+impl SessionEnd<'_> {
+    /// Its line after `step` steps.
+    pub(crate) fn metric(self, step: u64) -> Value {
+        match self {
+            SessionEnd::Finished => json!({ "event": END, "step": step, "how": "finished" }),
+            SessionEnd::Stopped => json!({ "event": END, "step": step, "how": "stopped" }),
+            SessionEnd::Failed(error) => {
+                let error = error.to_string();
+                json!({ "event": END, "step": step, "how": "failed", "error": error.lines().next() })
+            }
+        }
     }
 }
 
@@ -64,6 +96,11 @@ impl MetricsLog {
             .map(|metric| format!("{metric}\n"))
             .collect();
         atomic_file::write(&run.metrics_file(), kept.as_bytes())?;
+        MetricsLog::open_at_end(run)
+    }
+
+    /// Opens the log of `run` after its last line.
+    pub(crate) fn open_at_end(run: &RunFolder) -> Result<Self> {
         let file = OpenOptions::new().append(true).open(run.metrics_file())?;
         Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now(), line: Vec::new() })
     }
@@ -98,8 +135,6 @@ impl MetricsLog {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -113,6 +148,28 @@ mod tests {
         log.push(&json!({ "step": 3 })).unwrap();
         let steps: Vec<u64> = run.metrics().unwrap().iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
         assert_eq!(steps, [1, 2, 3]);
+    }
+
+    #[test]
+    fn the_end_of_a_session_is_told_until_another_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
+        log.push(&json!({ "event": "step", "step": 1 })).unwrap();
+        let failed = Error::data("the first line\nand more");
+        for (end, line) in [
+            (SessionEnd::Finished, json!({ "event": "end", "step": 1, "how": "finished" })),
+            (SessionEnd::Stopped, json!({ "event": "end", "step": 1, "how": "stopped" })),
+            (
+                SessionEnd::Failed(&failed),
+                json!({ "event": "end", "step": 1, "how": "failed", "error": "the first line" }),
+            ),
+        ] {
+            MetricsLog::open_at_end(&run).unwrap().push(&end.metric(1)).unwrap();
+            assert_eq!(run.metrics().unwrap()[1..], [line]);
+            MetricsLog::open_at(&run, ResumePoint { step: 1, rollbacks: 0 }).unwrap();
+            assert_eq!(run.metrics().unwrap().len(), 1);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::plan::Plan;
 
 pub(crate) use follow::{LogFollower, LogUpdate};
-pub(crate) use log::{MetricsLog, ResumePoint};
+pub(crate) use log::{MetricsLog, ResumePoint, SessionEnd};
 
 /// The folder that `train --out` names.
 #[derive(Clone)]

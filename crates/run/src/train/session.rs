@@ -26,7 +26,7 @@ use crate::evaluate::{Evaluation, Part};
 use crate::host::{Host, Milestone, Work};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
-use crate::run_folder::{ResumePoint, RunFolder, RunLock};
+use crate::run_folder::{MetricsLog, ResumePoint, RunFolder, RunLock, SessionEnd};
 use crate::setup::settings::loss_name;
 use crate::setup::{Intent, Request, TrainingSetup, data_path, require_known_targets};
 use crate::text::number::significant;
@@ -275,6 +275,27 @@ impl Session {
         };
         peers.into_iter().for_each(|peers| finish(peers, host));
         let Some(watched) = watched.filter(|_| is_first) else { return Ok(self.peer_result(outcome)) };
+        let concluded = self.conclude(trainer, outcome, watched, start, host);
+        let end = match &concluded {
+            Ok(trained) if trained.outcome.end == End::Stopped => SessionEnd::Stopped,
+            Ok(_) => SessionEnd::Finished,
+            Err(error) => SessionEnd::Failed(error),
+        };
+        let end = end.metric(outcome.steps);
+        let written = MetricsLog::open_at_end(&self.folder).and_then(|mut log| log.push(&end));
+        let trained = concluded?;
+        written.map(|()| trained)
+    }
+
+    /// Errors, report and summary of a session that began at `start` and has trained.
+    fn conclude(
+        &self,
+        mut trainer: Trainer,
+        outcome: Outcome,
+        watched: Watched,
+        start: Instant,
+        host: &Host<'_>,
+    ) -> Result<Trained> {
         let Watched { mut peaks, waited, validation_s } = watched;
         let training_s = start.elapsed().as_secs_f64() - validation_s;
         // What the plan is about; baselines, which come after training, have batches of their own.
@@ -362,9 +383,15 @@ impl Session {
                 None => ControlFlow::Continue(()),
             }
         });
-        let outcome = outcome.map_err(|error| self.locate(error))?;
-        failure.map_or(Ok(()), Err)?;
-        Ok(SessionResult { outcome, watched: watch.map(Watch::finish).transpose()?, _run_lock: run_lock })
+        let outcome = outcome.map_err(|error| self.locate(error));
+        let outcome = outcome.and_then(|outcome| failure.map_or(Ok(outcome), Err));
+        // A resume that asks for fewer steps than are done ends no session.
+        if let (Err(error), Some(watch)) = (&outcome, &mut watch)
+            && resume_point.step <= self.plan.steps
+        {
+            watch.fail(error);
+        }
+        Ok(SessionResult { outcome: outcome?, watched: watch.map(Watch::finish).transpose()?, _run_lock: run_lock })
     }
 
     /// The result of a process that is not the run's first. The first process reports the run.

@@ -16,7 +16,7 @@ use super::time_breakdown::LossWatch;
 use crate::error::{Error, Result, with_keys};
 use crate::host::{Host, Progress, Work};
 use crate::report::Peaks;
-use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
+use crate::run_folder::{MetricsLog, ResumePoint, RunFolder, SessionEnd};
 use crate::setup::TrainingSetup;
 use crate::setup::settings::loss_name;
 use crate::text::number::significant;
@@ -48,6 +48,8 @@ pub(crate) struct Watched {
 pub(crate) struct Watch<'a> {
     folder: &'a RunFolder,
     log: MetricsLog,
+    /// Optimizer steps done.
+    step: u64,
     recordings: Recordings,
     progress: Box<dyn Progress>,
     /// Display of the validation under way.
@@ -92,6 +94,7 @@ impl<'a> Watch<'a> {
         Ok(Watch {
             folder,
             log,
+            step: resume_point.step,
             recordings: Recordings::begin(folder, &setup.config, resume_point.step)?,
             progress,
             validating: None,
@@ -121,6 +124,7 @@ impl<'a> Watch<'a> {
         let is_validation = self.validating.take().is_some() || matches!(event, Event::Validation(_));
         if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
             self.go_back(ResumePoint { step, rollbacks });
+            self.step = step;
         }
         match event {
             Event::Step(step) if self.failure.is_none() => self.failure = self.log.push_step(step).err(),
@@ -134,6 +138,7 @@ impl<'a> Watch<'a> {
             self.validation_s += passed_s;
         }
         if let Event::Step(step) = event {
+            self.step = step.step;
             self.waited.seconds += step.data_wait_s;
             step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
         }
@@ -235,6 +240,12 @@ impl<'a> Watch<'a> {
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
             other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),
         }
+    }
+
+    /// Writes that the session failed.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        let end = SessionEnd::Failed(error).metric(self.step);
+        self.write(&end);
     }
 
     /// The session's measurements.

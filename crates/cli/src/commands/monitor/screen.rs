@@ -78,7 +78,7 @@ fn status_line(status: &RunStatus, width: usize) -> String {
     let steps = status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = status.get("epoch").unwrap_or(0.0) as u64 + 1;
     let left = status.remaining();
-    let silence = status.silence.filter(|_| !status.has_ended);
+    let silence = status.silence.filter(|_| !status.is_over());
     let silence =
         silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
     let (step, epoch) = (format!("step {}", grouped(step as u64)), format!(", epoch {epoch}"));
@@ -273,6 +273,10 @@ mod tests {
         (status.has_ended, status.silence) = (true, Some(Duration::from_secs(9)));
         let text = shown(&status, 80, 24);
         assert!(text.contains("step 10 of 10, epoch 1; ended; q ends") && text.contains("100.0 %"), "{text}");
+        let mut status = seen(&[step(3, 1.0), json!({ "event": "end", "step": 3, "how": "stopped" })]);
+        status.silence = Some(Duration::from_secs(9));
+        let text = shown(&status, 80, 24);
+        assert!(text.contains("step 3 of 10, epoch 1; stopped; --resume goes on; q ends"), "{text}");
     }
 
     /// One spike flattened the curve, a killed run had a time left, and 60 columns cut off how the

@@ -8,9 +8,9 @@ use super::{Key, POSITIVE};
 use crate::config::value::Kind;
 
 settings! {
-    /// Training by all processes that an MPI launcher started, to the same weights. `auto`: if
-    /// `mpirun`, `mpiexec` or `srun` started more than one. `mpi`: always. `off`: each process is a
-    /// run of its own.
+    /// Training by all processes that an MPI launcher started; on CPUs to the weights of one alone.
+    /// `auto`: if `mpirun`, `mpiexec` or `srun` started more than one. `mpi`: always. `off`: each
+    /// process is a run of its own.
     BACKEND: Option<Backend> = auto_or_choice("distributed.backend");
 
     /// MPI library, by path or name; else the system's.

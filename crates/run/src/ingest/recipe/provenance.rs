@@ -92,7 +92,8 @@ fn moved_file(series: &Path, path: &Path) -> Option<PathBuf> {
     std::path::absolute(found).ok()
 }
 
-/// The files of a provenance, including those that were only compared with others.
+/// The files of a provenance, including those that were only compared with others, and those of
+/// own bars.
 fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
     let mut files = Vec::new();
     let lists = provenance.as_object_mut().into_iter().flat_map(|all| all.iter_mut());
@@ -102,9 +103,9 @@ fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
         let items = part.as_array_mut().into_iter().flatten();
         match name.as_str() {
             "files" => files.extend(items),
-            "compared" => {
-                let own = items.filter_map(|compared| compared.get_mut("files")?.as_array_mut());
-                files.extend(own.flatten());
+            "compared" | "own" => {
+                let others = items.filter_map(|owner| owner.get_mut("files")?.as_array_mut());
+                files.extend(others.flatten());
             }
             _ => {}
         }

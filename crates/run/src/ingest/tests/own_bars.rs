@@ -1,10 +1,14 @@
 //! Bars of longer timeframes from files of their own: those that the shortest make give the series
 //! that these make, and a change of one is seen from its close on.
 
+use megabatch_chunk_io::SeriesFile;
+use megabatch_gpu_core::Device;
 use proptest::prelude::*;
 
 use super::*;
+use crate::command_report::CommandReport;
 use crate::ingest::recipe::in_memory::WholeSeries;
+use crate::leak;
 
 /// Minutes of a longer bar.
 const LENGTHS: [(Timeframe, i64); 4] =
@@ -135,7 +139,7 @@ fn a_change_of_an_own_bar_is_in_the_windows_with_it_and_not_before_its_close() {
 }
 
 #[test]
-fn own_bars_are_told_kept_in_the_recipe_and_refused_by_what_makes_bars_anew() {
+fn own_bars_are_told_and_kept_in_the_recipe() {
     let folder = tempfile::tempdir().unwrap();
     let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
     let out = folder.path().join("series.h5");
@@ -158,15 +162,6 @@ fn own_bars_are_told_kept_in_the_recipe_and_refused_by_what_makes_bars_anew() {
     assert_eq!((&own["timeframe"], &own["different"]), (&"H1".into(), &1.into()));
     assert!(report.json["source"]["recipe"].as_array().unwrap().contains(&"--own-bars=true".into()));
 
-    let refusals = [
-        append(&recipe(vec![minutes.clone()], false), &[], &out, &Host::silent()).map(|_| ()),
-        crate::leak::prove(&out, &crate::leak::Options::default(), &Host::silent()).map(|_| ()),
-    ];
-    for refused in refusals {
-        let error = refused.unwrap_err();
-        assert!(error.kind() == Kind::Usage && error.to_string().contains("without own bars"), "{error}");
-    }
-
     // Stamped an hour early, and off the hours.
     let later = write_longer(&minutes, Timeframe::H1, |_, row| row[0] = moved(&row[0], -60));
     let error = ingested(later).unwrap_err().to_string();
@@ -177,6 +172,93 @@ fn own_bars_are_told_kept_in_the_recipe_and_refused_by_what_makes_bars_anew() {
     let alone = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes.clone()], true) };
     let error = ingest(&alone, &out, &Host::silent()).unwrap_err().to_string();
     assert!(error.contains("no symbol has a file beside that of its shortest bars"), "{error}");
+}
+
+#[test]
+fn own_bars_are_proven_and_values_of_a_bar_early_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |place, row| {
+        if place % 3 == 0 {
+            row[4] = row[2].clone();
+        }
+    });
+    let out = folder.path().join("series.h5");
+    let recipe = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes.clone(), hours.clone()], true) };
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    let prove = |path: &Path, source: Vec<PathBuf>| {
+        leak::prove(path, &leak::Options { source, ..leak::Options::default() }, &Host::silent())
+    };
+    let report = prove(&out, Vec::new()).unwrap();
+    assert!(
+        report.json["scalers_proven"] == true && report.json["bars_replaced"].as_u64() > Some(0),
+        "{}",
+        report.text
+    );
+
+    let mut series = SeriesFile::open(&out, &Device::cpu().scope("test")).unwrap().read().unwrap();
+    let row = series.timeframes[1].feature_names.len();
+    series.timeframes[1].values.rotate_left(row);
+    let early = folder.path().join("early.h5");
+    write_series(&early, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();
+    let error = prove(&early, Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("/series/H1/values is not what its bars give"), "{error}");
+
+    // Wherever the files lie now.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let moved = [minutes, hours].map(|file| {
+        let path = elsewhere.path().join(file.file_name().unwrap());
+        fs::rename(&file, &path).unwrap();
+        path
+    });
+    prove(&out, moved.to_vec()).unwrap();
+}
+
+/// The rows of a file of bars that open before a time, or from it on, in a file of the same name.
+fn part(file: &Path, folder: &Path, is_part: impl Fn(&str) -> bool) -> PathBuf {
+    let text = fs::read_to_string(file).unwrap();
+    let rows = text.lines().enumerate().filter(|(place, row)| *place == 0 || is_part(&row[..16]));
+    fs::create_dir_all(folder).unwrap();
+    let path = folder.join(file.file_name().unwrap());
+    fs::write(&path, rows.map(|(_, row)| format!("{row}\n")).collect::<String>()).unwrap();
+    path
+}
+
+#[test]
+fn own_bars_are_appended_and_stay_in_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |place, row| {
+        if place % 3 == 0 {
+            row[4] = row[2].clone();
+        }
+    });
+    let stage = folder.path().join("stage");
+    let cut = "2018-01-05 12:00";
+    let parts = |name: &str, is_part: &dyn Fn(&str) -> bool| {
+        [&minutes, &hours].map(|file| part(file, &stage.join(name), is_part)).to_vec()
+    };
+    let (old, new) = (parts("old", &|time| time < cut), parts("new", &|time| time >= cut));
+    let made_of = |bars: Vec<PathBuf>| Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(bars, true) };
+    let out = stage.join("series.h5");
+    let before = ingest(&made_of(old), &out, &Host::silent()).unwrap();
+    // The files may lie in another folder now.
+    let elsewhere = folder.path().join("elsewhere");
+    fs::rename(&stage, &elsewhere).unwrap();
+    let new: Vec<PathBuf> = new.iter().map(|file| elsewhere.join(file.strip_prefix(&stage).unwrap())).collect();
+    let out = elsewhere.join("series.h5");
+    let after = append(&made_of(new.clone()), &["own-bars".to_owned()], &out, &Host::silent()).unwrap();
+    let appended = &after.json["appended"];
+    assert_eq!((appended["rewritten"].as_array().unwrap().len(), appended["files"].as_array().unwrap().len()), (0, 2));
+    assert!(after.json["samples"].as_u64() > before.json["samples"].as_u64());
+    let own = |report: &CommandReport, count: &str| {
+        report.json["source"]["instruments"][0]["own"][0][count].as_u64().unwrap()
+    };
+    assert!(own(&after, "used") > own(&before, "used") && own(&after, "different") > own(&before, "different"));
+    assert_eq!(own(&after, "made"), 0);
+    leak::prove(&out, &leak::Options { samples: 4, ..leak::Options::default() }, &Host::silent()).unwrap();
+    let again = append(&made_of(new), &[], &out, &Host::silent()).unwrap();
+    assert_eq!(again.json["appended"]["samples"], 0);
 }
 
 /// A time such as `2018-01-02 16:00`, by some minutes later.
