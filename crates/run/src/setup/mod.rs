@@ -102,6 +102,8 @@ pub(crate) struct Request<'a> {
     pub(crate) memory_bytes: Option<usize>,
     /// Processes that share the memory of the machine.
     pub(crate) processes: usize,
+    /// Those of them that share the memory of the GPU, if it is one.
+    pub(crate) gpu_processes: usize,
     pub(crate) intent: Intent,
     /// Its cache folder keeps the choice of GPU kernels, and which series were verified.
     pub(crate) host: &'a Host<'a>,
@@ -293,6 +295,7 @@ impl TrainingSetup {
         {
             gpu.set_memory(bytes, &config);
         }
+        gpu_asked.iter_mut().for_each(|gpu| gpu.share_among(request.gpu_processes));
         let device = Device::cpu();
         let memory_bytes = memory_bytes.unwrap_or_else(|| free_memory_bytes(&device) / request.processes);
         device.set_budget_bytes(Some(memory_bytes));

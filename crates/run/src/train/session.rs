@@ -111,6 +111,7 @@ fn prepare(
         max_steps: request.max_steps,
         memory_bytes: None,
         processes: ranks.map_or(1, |ranks| ranks.share.processes),
+        gpu_processes: ranks.map_or(1, |ranks| ranks.share.gpu_processes(&request.device)),
         intent: Intent::Run,
         host,
     })?;
