@@ -62,6 +62,16 @@ impl MachineShare {
     }
 }
 
+/// Remark on GPUs that `auto` leaves aside, where several processes train.
+pub(crate) fn idle_gpus(device: &str) -> Option<String> {
+    remark_on_idle(device, Gpu::count().unwrap_or(0))
+}
+
+fn remark_on_idle(device: &str, gpus: u32) -> Option<String> {
+    let remark = "no GPU is used: with several processes auto is the CPU, and cuda a GPU for each";
+    (device == "auto" && gpus > 0).then(|| remark.to_owned())
+}
+
 /// GPUs of the machine; 1 for a driver that cannot be asked, which says why when a device is
 /// opened.
 fn gpu_count() -> usize {
@@ -226,6 +236,12 @@ mod tests {
         assert_eq!(share.gpu_processes("cuda:0"), 3, "a GPU that is named is one for all");
         // As many processes as a launcher tells of, which may be fewer than there are.
         assert_eq!(MachineShare { processes: 1, local_rank: 3, threads: 1 }.processes_on_one(4), 1);
+    }
+
+    #[test]
+    fn gpus_that_several_processes_leave_aside_are_told_of() {
+        let found = [("auto", 2), ("auto", 0), ("cpu", 2), ("cuda", 2)].map(|(name, gpus)| remark_on_idle(name, gpus));
+        assert!(matches!(&found, [Some(_), None, None, None]), "{found:?}");
     }
 
     #[test]
