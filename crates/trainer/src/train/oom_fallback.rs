@@ -43,7 +43,8 @@ pub(crate) struct MemoryLimits {
 impl MemoryLimits {
     /// The limits of the plan.
     fn planned(config: &Config) -> Self {
-        let Config { batch_size, gradient_checkpointing, keep_series, keep_windows, keep_graphs, .. } = *config;
+        let Config { batch_size, gradient_checkpointing, keep_windows, keep_graphs, .. } = *config;
+        let keep_series = config.keeps_series_on_gpu();
         MemoryLimits { chunk_percent: 100, keep_series, keep_windows, keep_graphs, batch_size, gradient_checkpointing }
     }
 
