@@ -102,7 +102,7 @@ pub(crate) struct Request<'a> {
     pub(crate) memory_bytes: Option<usize>,
     /// Processes that share the memory of the machine.
     pub(crate) processes: usize,
-    /// Those of them that share the memory of the GPU, if it is one.
+    /// Processes among them that share the memory of the GPU, if it is one.
     pub(crate) gpu_processes: usize,
     pub(crate) intent: Intent,
     /// Its cache folder keeps the choice of GPU kernels, and which series were verified.
