@@ -213,7 +213,7 @@ impl PendingReport {
     }
 }
 
-/// Addresses of what became of a step, see [`DeviceScaler::verdict_addresses`].
+/// Addresses of a step's outcome on the device, see [`DeviceScaler::verdict_addresses`].
 #[derive(Clone, Copy, Debug)]
 pub struct VerdictAddresses {
     /// A u32: 0 where the weights were not updated.
@@ -306,7 +306,7 @@ impl DeviceScaler {
         Ok(PendingReport { state: self.state.fetch()?, is_scaled: self.scaler.is_some() })
     }
 
-    /// Addresses, for kernels on the device, of what became of the last step. It is accepted where
+    /// Addresses of the last step's outcome, for kernels on the device. A step is accepted where
     /// weights were updated or, with finite gradients, the loss had no terms.
     pub fn verdict_addresses(&self) -> VerdictAddresses {
         let address = |offset: usize| self.state.address() + offset as u64;

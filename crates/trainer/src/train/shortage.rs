@@ -27,12 +27,16 @@ impl Trainer {
             return Err(self.give_up(error, run, observer));
         };
         let cut = self.backend.cut(&self.model, &self.config, limits);
-        if let Err(error) = self.agree_on(cut) {
-            return Err(if error.is_shortage() { self.give_up(error, run, observer) } else { error });
-        }
+        let lost = match self.agree_on(cut) {
+            Ok(()) => None,
+            Err(Error::Peer(lost)) => Some(lost),
+            Err(error) if error.is_shortage() => return Err(self.give_up(error, run, observer)),
+            Err(error) => return Err(error),
+        };
         let event = ShortageEvent::new(self.step, &error, before, limits, self.config.batch_size);
         let asked = observer(Event::Shortage(event));
-        Ok(self.share_answer(asked))
+        let asked = self.share_answer(asked);
+        lost.map_or(Ok(asked), |lost| self.reform(lost, observer))
     }
 
     /// Form of the samples of `run`, which all ranks know of each other.
