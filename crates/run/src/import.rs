@@ -47,6 +47,7 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
         max_steps: None,
         memory_bytes: None,
         processes: 1,
+        gpu_processes: 1,
         intent: Intent::Plan,
         host,
     })?;

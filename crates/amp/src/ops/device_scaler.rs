@@ -213,6 +213,17 @@ impl PendingReport {
     }
 }
 
+/// Addresses of a step's outcome on the device, see [`DeviceScaler::verdict_addresses`].
+#[derive(Clone, Copy, Debug)]
+pub struct VerdictAddresses {
+    /// A u32: 0 where the weights were not updated.
+    pub applied: u64,
+    /// A u32: [`u32::MAX`] where all gradients were finite.
+    pub bad_chunk: u64,
+    /// An f64: the number of the loss terms.
+    pub terms: u64,
+}
+
 impl DeviceScaler {
     /// The scaler of a run that did `steps` updates, with the scale of `scaler`, or 1 without one.
     ///
@@ -295,14 +306,15 @@ impl DeviceScaler {
         Ok(PendingReport { state: self.state.fetch()?, is_scaled: self.scaler.is_some() })
     }
 
-    /// Addresses, for kernels on the device, of what became of the last step: a u32 that is 0 where
-    /// the weights were not updated, a u32 that is [`u32::MAX`] where all gradients were finite,
-    /// and the number of the loss terms, an f64. A step is accepted where weights were updated or,
-    /// with finite gradients, the loss had no terms.
-    pub fn verdict_addresses(&self) -> [u64; 3] {
-        let fields =
-            [offset_of!(DeviceState, applied), offset_of!(DeviceState, bad_chunk), offset_of!(DeviceState, terms)];
-        fields.map(|offset| self.state.address() + offset as u64)
+    /// Addresses of the last step's outcome, for kernels on the device. A step is accepted where
+    /// weights were updated or, with finite gradients, the loss had no terms.
+    pub fn verdict_addresses(&self) -> VerdictAddresses {
+        let address = |offset: usize| self.state.address() + offset as u64;
+        VerdictAddresses {
+            applied: address(offset_of!(DeviceState, applied)),
+            bad_chunk: address(offset_of!(DeviceState, bad_chunk)),
+            terms: address(offset_of!(DeviceState, terms)),
+        }
     }
 
     /// True if nothing was wrong with the last step: the weights were updated or, where the loss

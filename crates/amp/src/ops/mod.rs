@@ -22,7 +22,7 @@ mod tensors;
 mod unscale_and_check;
 mod update;
 
-pub use device_scaler::{DeviceScaler, PendingReport, StepReport, StepSettings};
+pub use device_scaler::{DeviceScaler, PendingReport, StepReport, StepSettings, VerdictAddresses};
 pub use tensors::ChunkedTensors;
 pub use unscale_and_check::{ScaledGradients, unscale_and_check};
 pub use update::{MomentBuffers, OptimizerBuffers, WorkingCopyBuffer, update};

@@ -53,6 +53,23 @@ fn the_advice_fits() {
 }
 
 #[test]
+fn a_series_that_does_not_fit_on_a_gpu_comes_batch_by_batch_with_a_note() {
+    let stage = stage();
+    let plan = |more: &str| {
+        let plan = "plan --data series.h5 --device cuda:7 --set gpu_optimization.batch_size=2";
+        stage.succeeds(&format!("{plan} {more}"))
+    };
+    let total = |plan: &Value| plan["gpu"]["total_bytes"].as_u64().unwrap();
+    let note = "the series does not fit on cuda:7 beside the run: each batch brings the bars that its windows cover";
+    let kept = plan("");
+    assert!(!kept.to_string().contains(note), "{kept}");
+    // Of a small GPU an eighth is the driver's.
+    let memory = (total(&kept) - 1) * 8 / 7;
+    let by_batch = plan(&format!("--memory-gb {}", memory as f64 / 1e9));
+    assert!(by_batch.to_string().contains(note) && total(&by_batch) < total(&kept), "{by_batch}");
+}
+
+#[test]
 fn a_gpu_that_is_elsewhere_is_planned_for() {
     let stage = stage();
     let plan = |batch: u64, more: &str| {

@@ -34,6 +34,14 @@ fn a_plan_of_several_ranks_tells_blocks_and_messages() {
     assert!(said.contains(&rate), "{said}");
     let gradients = |plan: &serde_json::Value| plan["memory"]["gradients_bytes"].as_u64().unwrap();
     assert_eq!(gradients(&two), gradients(&alone) + 4 * parameters);
+    // Of four blocks a rank on a CPU holds two, and the gradients of a GPU are one.
+    let wide = "plan --data series.h5 --set model.hidden=4 --set gpu_optimization.batch_size=128";
+    for (device, held_blocks) in [("cpu", 2), ("cuda:7", 1)] {
+        let plan = |ranks: u64| stage.succeeds(&format!("{wide} --device {device} --ranks {ranks}"));
+        let ([alone, two], held_bytes) = ([1, 2].map(plan), held_blocks * 4 * parameters);
+        assert_eq!(two["distributed"]["held_bytes"], held_bytes, "{device}");
+        assert_eq!(gradients(&two), gradients(&alone) + held_bytes, "{device}");
+    }
     let three = stage.succeeds(&format!("{plan} --ranks 3"));
     assert_eq!(three["distributed"]["batch_size_for_all"], 96);
     assert!(stage.said(&format!("{plan} --ranks 3")).contains("gpu_optimization.batch_size=96 gives every rank one"));

@@ -2,7 +2,7 @@
 //! after it, and put in place once the step was accepted.
 
 use bytemuck::{Pod, Zeroable};
-use megabatch_amp::ops::DeviceScaler;
+use megabatch_amp::ops::{DeviceScaler, VerdictAddresses};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
@@ -231,7 +231,7 @@ impl CarriedStates {
                 let kernel = Kernel { module: MODULE, ptx: PTX, name: "commit_states" };
                 let (pending, slots) = (self.pending.address(), self.pending_slots.address());
                 let (places, state_len) = (self.sizes.places as u64, self.sizes.state_len() as u64);
-                let [applied, bad_chunk, terms] = control.verdict_addresses();
+                let VerdictAddresses { applied, bad_chunk, terms } = control.verdict_addresses();
                 let table = self.states.address();
                 let arguments = arguments![pending, slots, places, state_len, applied, bad_chunk, terms, table];
                 // SAFETY: a place has a slot of the table, or none; no two places have one slot. A

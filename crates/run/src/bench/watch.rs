@@ -87,6 +87,7 @@ pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<CommandReport> {
         max_steps: Some(options.steps + WARM_UP),
         memory_bytes: None,
         processes: 1,
+        gpu_processes: 1,
         intent: Intent::Run,
         host: &Host { environment: Vec::new(), cache_folder: None, ..*host },
     })?;

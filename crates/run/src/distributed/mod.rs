@@ -46,14 +46,36 @@ impl MachineShare {
     pub(crate) fn device(&self, device: &str) -> String {
         match device {
             "auto" => "cpu".to_owned(),
-            "cuda" => {
-                // A driver that cannot be asked says why when the device is opened.
-                let gpus = Gpu::count().unwrap_or(1).max(1) as usize;
-                format!("cuda:{}", self.local_rank % gpus)
-            }
+            "cuda" => format!("cuda:{}", self.local_rank % gpu_count()),
             named => named.to_owned(),
         }
     }
+
+    /// Processes of the machine that compute on this one's GPU, where `device` was named for all.
+    pub(crate) fn gpu_processes(&self, device: &str) -> usize {
+        if device == "cuda" { self.processes_on_one(gpu_count()) } else { self.processes }
+    }
+
+    /// Processes that take the same one of `gpus`.
+    fn processes_on_one(&self, gpus: usize) -> usize {
+        self.processes.saturating_sub(self.local_rank % gpus).div_ceil(gpus).max(1)
+    }
+}
+
+/// Remark on GPUs that `auto` leaves aside, where several processes train.
+pub(crate) fn idle_gpus(device: &str) -> Option<String> {
+    remark_on_idle(device, Gpu::count().unwrap_or(0))
+}
+
+fn remark_on_idle(device: &str, gpus: u32) -> Option<String> {
+    let remark = "no GPU is used: with several processes auto is the CPU, and cuda a GPU for each";
+    (device == "auto" && gpus > 0).then(|| remark.to_owned())
+}
+
+/// GPUs of the machine; 1 for a driver that cannot be asked, which says why when a device is
+/// opened.
+fn gpu_count() -> usize {
+    Gpu::count().unwrap_or(1).max(1) as usize
 }
 
 impl Ranks {
@@ -200,6 +222,27 @@ fn count_of_list(text: &str) -> Option<usize> {
 mod tests {
     use super::thread_peers::{Faults, ThreadPeers};
     use super::*;
+
+    #[test]
+    fn processes_know_how_many_share_their_gpu() {
+        for (processes, gpus, expected) in
+            [(4, 4, vec![1, 1, 1, 1]), (3, 2, vec![2, 1, 2]), (5, 2, vec![3, 2, 3, 2, 3]), (1, 8, vec![1])]
+        {
+            let share = |local_rank| MachineShare { processes, local_rank, threads: 1 };
+            let found: Vec<usize> = (0..processes).map(|rank| share(rank).processes_on_one(gpus)).collect();
+            assert_eq!(found, expected, "{processes} processes, {gpus} GPUs");
+        }
+        let share = MachineShare { processes: 3, local_rank: 2, threads: 1 };
+        assert_eq!(share.gpu_processes("cuda:0"), 3, "a GPU that is named is one for all");
+        // As many processes as a launcher tells of, which may be fewer than there are.
+        assert_eq!(MachineShare { processes: 1, local_rank: 3, threads: 1 }.processes_on_one(4), 1);
+    }
+
+    #[test]
+    fn gpus_that_several_processes_leave_aside_are_told_of() {
+        let found = [("auto", 2), ("auto", 0), ("cpu", 2), ("cuda", 2)].map(|(name, gpus)| remark_on_idle(name, gpus));
+        assert!(matches!(&found, [Some(_), None, None, None]), "{found:?}");
+    }
 
     #[test]
     fn cores_are_shared_by_the_processes_of_a_machine() {

@@ -74,6 +74,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         max_steps: request.max_steps,
         memory_bytes: request.memory_bytes,
         processes: 1,
+        gpu_processes: 1,
         intent: Intent::Plan,
         host,
     })?;

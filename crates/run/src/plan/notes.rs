@@ -14,6 +14,7 @@ use crate::adapters::split::{PurgeRemarks, remarks_on_purge, walk_forward};
 use crate::config;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
+use crate::setup::computing::RequestedGpu;
 use crate::setup::settings::{precision, streams};
 use crate::text::number::{grouped, significant};
 
@@ -38,6 +39,7 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
         )
     }));
     notes.extend(setup.gpu_passed_over.clone());
+    notes.extend(notes_on_gpu(setup));
     let purge = match &setup.data {
         Data::Samples(samples) => {
             notes.extend(note_on_barriers(samples.source(), setup.training.loss)?);
@@ -62,6 +64,19 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     };
     notes.extend(purge.notes);
     Ok(Remarks { warnings: purge.warnings, notes })
+}
+
+/// Notes on the memory of the run's GPU: what it is shared by, and what does not stay there.
+fn notes_on_gpu(setup: &TrainingSetup) -> Vec<String> {
+    let Some(RequestedGpu { name, processes, .. }) = &setup.gpu_asked else { return Vec::new() };
+    let is_shared = *processes > 1;
+    let shared =
+        is_shared.then(|| format!("{processes} processes share {name}, and each plans with its part of what is free"));
+    let keeps_series = setup.training.keep_series;
+    let comes = (!keeps_series).then(|| {
+        format!("the series does not fit on {name} beside the run: each batch brings the bars that its windows cover")
+    });
+    shared.into_iter().chain(comes).collect()
 }
 
 /// A note on targets that are classes, where the loss takes them for numbers.

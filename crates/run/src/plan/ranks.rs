@@ -59,7 +59,7 @@ impl RanksPlan {
             blocks_a_rank_max: blocks_of_rank(0)?,
             sent_bytes_a_step: sent.iter().copied().max().unwrap_or_default(),
             sent_bytes_a_step_of_all: sent.iter().sum(),
-            held_bytes: blocks_of_rank(1)? * parameters * size_of::<f32>(),
+            held_bytes: setup.held_blocks(&setup.training)? * parameters * size_of::<f32>(),
             batch_size_for_all: if blocks < ranks { batch_for(&setup.training, train, ranks) } else { None },
         }))
     }

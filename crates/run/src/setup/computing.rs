@@ -23,18 +23,26 @@ pub(crate) struct RequestedGpu {
     pub(crate) free_bytes: Option<usize>,
     /// Bytes left to the driver.
     pub(crate) driver_bytes: usize,
+    /// Processes of the run that compute on it.
+    pub(crate) processes: usize,
 }
 
 impl RequestedGpu {
     pub(crate) fn from_device(gpu: &Device, config: &Config) -> Self {
         let driver_bytes = driver_bytes(config, gpu.capacity_bytes());
-        RequestedGpu { name: gpu.to_string(), free_bytes: gpu.free_bytes(), driver_bytes }
+        RequestedGpu { name: gpu.to_string(), free_bytes: gpu.free_bytes(), driver_bytes, processes: 1 }
     }
 
     /// Plans for a GPU with `bytes` of free memory.
     pub(crate) fn set_memory(&mut self, bytes: usize, config: &Config) {
         self.driver_bytes = driver_bytes(config, bytes);
         self.free_bytes = Some(bytes.saturating_sub(self.driver_bytes));
+    }
+
+    /// Leaves this process its part of the free memory.
+    pub(crate) fn share_among(&mut self, processes: usize) {
+        self.processes = processes;
+        self.free_bytes = self.free_bytes.map(|bytes| bytes / processes);
     }
 }
 
@@ -101,7 +109,7 @@ impl<'a> DeviceRequest<'a> {
     pub(crate) fn asked(&self, config: &Config) -> Option<RequestedGpu> {
         self.names_gpu().then(|| match &self.gpu {
             Some(gpu) => RequestedGpu { name: self.name.to_owned(), ..RequestedGpu::from_device(gpu, config) },
-            None => RequestedGpu { name: self.name.to_owned(), free_bytes: None, driver_bytes: 0 },
+            None => RequestedGpu { name: self.name.to_owned(), free_bytes: None, driver_bytes: 0, processes: 1 },
         })
     }
 
@@ -144,4 +152,18 @@ pub(super) fn not_used(gpu: &str, reason: &str) -> String {
 
 fn full_name(name: &str) -> &str {
     if name == "cuda" { "cuda:0" } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_on_a_gpu_share_its_free_memory() {
+        for (free_bytes, processes, expected) in [(Some(11), 1, Some(11)), (Some(11), 3, Some(3)), (None, 3, None)] {
+            let mut gpu = RequestedGpu { name: "cuda:0".to_owned(), free_bytes, driver_bytes: 1, processes: 1 };
+            gpu.share_among(processes);
+            assert_eq!((gpu.free_bytes, gpu.processes), (expected, processes));
+        }
+    }
 }

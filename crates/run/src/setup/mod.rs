@@ -102,6 +102,8 @@ pub(crate) struct Request<'a> {
     pub(crate) memory_bytes: Option<usize>,
     /// Processes that share the memory of the machine.
     pub(crate) processes: usize,
+    /// Processes among them that share the memory of the GPU, if it is one.
+    pub(crate) gpu_processes: usize,
     pub(crate) intent: Intent,
     /// Its cache folder keeps the choice of GPU kernels, and which series were verified.
     pub(crate) host: &'a Host<'a>,
@@ -236,12 +238,21 @@ impl TrainingSetup {
         if self.ranks < 2 {
             return Ok(footprint);
         }
-        // Rank 0 holds none, and the first of the others most.
-        let blocks = reduction_blocks(training, self.split.train.len())?;
-        let held = Rank::new(1, self.ranks)?.slice(0..blocks).len();
         let shape = self.data.samples().shape().clone();
         let parameters = Model::new(shape, training.model.for_loss(training.loss))?.layout().len();
-        Ok(footprint.with_held_blocks(parameters, held))
+        Ok(footprint.with_held_blocks(parameters, self.held_blocks(training)?))
+    }
+
+    /// Most blocks of a step whose gradients one of several ranks holds until the sum of the ranks
+    /// before it arrives.
+    pub(crate) fn held_blocks(&self, training: &trainer::Config) -> Result<usize> {
+        if self.gpu_asked.is_some() {
+            // The gradients of a GPU are one block.
+            return Ok(1);
+        }
+        // Rank 0 holds none, and the first of the others most.
+        let blocks = reduction_blocks(training, self.split.train.len())?;
+        Ok(Rank::new(1, self.ranks)?.slice(0..blocks).len())
     }
 
     /// Bytes that `training` takes on a GPU.
@@ -284,6 +295,7 @@ impl TrainingSetup {
         {
             gpu.set_memory(bytes, &config);
         }
+        gpu_asked.iter_mut().for_each(|gpu| gpu.share_among(request.gpu_processes));
         let device = Device::cpu();
         let memory_bytes = memory_bytes.unwrap_or_else(|| free_memory_bytes(&device) / request.processes);
         device.set_budget_bytes(Some(memory_bytes));

@@ -119,6 +119,7 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
         max_steps: request.max_steps,
         memory_bytes: None,
         processes: 1,
+        gpu_processes: 1,
         intent: Intent::Plan,
         host,
     };

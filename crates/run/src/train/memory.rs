@@ -150,6 +150,9 @@ impl<'a> MemoryWatch<'a> {
         if *chunk_percent < 100 {
             measures.push(format!("chunks of {chunk_percent} % of their planned size, where there are any"));
         }
+        if measures.is_empty() {
+            measures.push("what another process gives back of its GPU".to_owned());
+        }
         format!("memory ran short ({cause}); on with {}, to the same result{map}", measures.join(" and "))
     }
 

@@ -18,7 +18,7 @@ use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
 use crate::command_report::CommandReport;
 use crate::config::{self, Config};
-use crate::distributed::{Ranks, finish, rank_error};
+use crate::distributed::{Ranks, finish, idle_gpus, rank_error};
 use crate::error::{Context as _, Error, Kind, Result, with_keys};
 use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
@@ -111,11 +111,13 @@ fn prepare(
         max_steps: request.max_steps,
         memory_bytes: None,
         processes: ranks.map_or(1, |ranks| ranks.share.processes),
+        gpu_processes: ranks.map_or(1, |ranks| ranks.share.gpu_processes(&request.device)),
         intent: Intent::Run,
         host,
     })?;
     if let Some(ranks) = ranks {
         setup.ranks = ranks.peers.world();
+        setup.gpu_passed_over = idle_gpus(&request.device);
         if takes_all_threads {
             setup.training.threads = ranks.share.threads;
         }

@@ -114,7 +114,8 @@ pub struct Config {
     pub tuning: Tuning,
     /// True if series in memory are to lie on a GPU during training, so that batches bring no bars.
     /// It has no effect on the CPU, nor on series in a file, whose bars come with each batch. A run
-    /// that gets less memory than was planned goes on without, except for dense training.
+    /// that gets less memory than was planned goes on without. In dense training and with carried
+    /// states they lie there in any case.
     #[serde(default = "keeps_series")]
     pub keep_series: bool,
     /// True if all stored windows are to lie on a GPU during training, so that batches bring none.
@@ -272,6 +273,11 @@ impl Config {
     /// True if gradient checkpointing is possible.
     pub(crate) fn can_checkpoint_gradients(&self) -> bool {
         Config { gradient_checkpointing: true, ..self.clone() }.check_gradient_checkpointing().is_ok()
+    }
+
+    /// True if series in memory lie on a GPU that has the memory that was planned.
+    pub(crate) fn keeps_series_on_gpu(&self) -> bool {
+        self.keep_series || self.streams()
     }
 
     /// True if gradient checkpointing is possible on a GPU, where layers share the memory of gates.

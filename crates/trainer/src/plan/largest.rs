@@ -67,7 +67,7 @@ fn largest_windows(
         bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
         all.push(rows);
     }
-    let series = config.keep_series.then_some(all);
+    let series = config.keeps_series_on_gpu().then_some(all);
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
 }
 

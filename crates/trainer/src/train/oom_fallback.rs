@@ -22,6 +22,7 @@ use megabatch_nn_cpu::{Purpose, SHARD_SAMPLES};
 use megabatch_nn_cuda::ComputeConfig;
 
 use crate::config::Config;
+use crate::data::samples::{Samples, resident_series};
 
 /// Limits of a run's memory, relative to its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,8 @@ pub(crate) struct MemoryLimits {
 impl MemoryLimits {
     /// The limits of the plan.
     fn planned(config: &Config) -> Self {
-        let Config { batch_size, gradient_checkpointing, keep_series, keep_windows, keep_graphs, .. } = *config;
+        let Config { batch_size, gradient_checkpointing, keep_windows, keep_graphs, .. } = *config;
+        let keep_series = config.keeps_series_on_gpu();
         MemoryLimits { chunk_percent: 100, keep_series, keep_windows, keep_graphs, batch_size, gradient_checkpointing }
     }
 
@@ -76,6 +78,17 @@ pub(crate) struct SampleForm {
     pub(crate) has_chunks: bool,
     /// True if samples are slices of series in memory.
     pub(crate) has_series: bool,
+    /// True if a rank can release what stays on its GPU: all ranks come to that level, and compute
+    /// batches of one size.
+    pub(crate) any_rank_releases: bool,
+}
+
+impl SampleForm {
+    /// Form of `samples`, of which no other rank is known.
+    pub(crate) fn new(samples: &dyn Samples) -> Self {
+        let (has_chunks, has_series) = (samples.load_ahead().is_some(), resident_series(samples).is_some());
+        SampleForm { has_chunks, has_series, any_rank_releases: false }
+    }
 }
 
 /// The limits of a run level by level, from its plan down.
@@ -106,8 +119,9 @@ impl OomFallback {
         let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..batch_by_batch };
         let sizes = batch_sizes(config, grain);
         let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
+        // Ranks that keep nothing on their GPUs have the second level too: a level is one size of
+        // batches for all.
         let mut levels = vec![planned, batch_by_batch, first];
-        levels.dedup();
         levels.extend(before.iter().map(|&batch_size| MemoryLimits { batch_size, ..first }));
         let checkpointing = MemoryLimits { gradient_checkpointing: can_checkpoint, ..levels[levels.len() - 1] };
         levels.push(checkpointing);
@@ -129,6 +143,11 @@ impl OomFallback {
         self.level
     }
 
+    /// True if batches can bring what stays on a GPU, for samples of this form.
+    pub(crate) fn can_release(&self, form: SampleForm) -> bool {
+        self.level == 0 && self.levels[0].for_samples(form) != self.levels[1].for_samples(form)
+    }
+
     /// Cuts it to `level`, if it is not there already.
     pub(crate) fn cut_to(&mut self, level: usize) -> MemoryLimits {
         self.level = self.level.max(level.min(self.levels.len() - 1));
@@ -143,7 +162,8 @@ impl OomFallback {
             let keep_series = if form.has_series { limits.keep_series } else { now.keep_series };
             MemoryLimits { chunk_percent, keep_series, ..*limits } != now
         };
-        let below = self.levels[self.level + 1..].iter().position(is_less)?;
+        let releases = self.level == 0 && form.any_rank_releases;
+        let below = if releases { 0 } else { self.levels[self.level + 1..].iter().position(is_less)? };
         self.level += 1 + below;
         Some(self.limits())
     }
@@ -253,6 +273,24 @@ mod tests {
         assert_eq!(descent(&Config::default(), true), [false]);
         assert!(descent(&Config::default(), false).is_empty());
         assert!(descent(&dense, true).is_empty());
+    }
+
+    #[test]
+    fn ranks_that_keep_something_on_their_gpus_and_others_cut_batches_together() {
+        let form = SampleForm { has_series: true, any_rank_releases: true, ..SampleForm::default() };
+        let descent = |keep_series, keep_windows| {
+            let config = Config { batch_size: 128, keep_series, keep_windows, ..Config::default() };
+            let mut fallback = OomFallback::for_gpu(&config);
+            assert_eq!(fallback.can_release(form), keep_series || keep_windows);
+            let cuts = std::iter::from_fn(|| Some((fallback.next_level(form)?.batch_size, fallback.level())));
+            cuts.collect::<Vec<_>>()
+        };
+        let expected = descent(true, false);
+        assert_eq!(expected[..2], [(128, 1), (96, 3)]);
+        assert_eq!(descent(false, false), expected);
+        assert_eq!(descent(false, true), expected);
+        let nothing_stays = OomFallback::for_gpu(&Config { loss_on: LossOn::EveryStep, ..Config::default() });
+        assert!(!nothing_stays.can_release(form), "runs of samples are slices of series that stay");
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use super::distributed::ProcessGroup;
 use super::{Run, Trainer};
-use crate::data::samples::resident_series;
 use crate::error::{Error, Result};
 use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::SampleForm;
@@ -21,21 +21,33 @@ impl Trainer {
         // What is done of the run is on the host then, for the steps with less and for a
         // checkpoint.
         self.sync_to_host()?;
-        let own_chunks = run.samples.load_ahead().is_some();
-        let form = SampleForm {
-            has_chunks: self.process_group.as_ref().map_or(own_chunks, |process_group| process_group.has_chunks),
-            has_series: resident_series(run.samples).is_some(),
-        };
+        let form = self.sample_form(run);
         let before = self.fallback.limits().for_samples(form);
         let Some(limits) = self.fallback.next_level(form) else {
             return Err(self.give_up(error, run, observer));
         };
-        if let Err(error) = self.backend.cut(&self.model, &self.config, limits) {
-            return Err(if error.is_shortage() { self.give_up(error, run, observer) } else { error });
-        }
+        let cut = self.backend.cut(&self.model, &self.config, limits);
+        let lost = match self.agree_on(cut) {
+            Ok(()) => None,
+            Err(Error::Peer(lost)) => Some(lost),
+            Err(error) if error.is_shortage() => return Err(self.give_up(error, run, observer)),
+            Err(error) => return Err(error),
+        };
         let event = ShortageEvent::new(self.step, &error, before, limits, self.config.batch_size);
         let asked = observer(Event::Shortage(event));
-        Ok(self.share_answer(asked))
+        let asked = self.share_answer(asked);
+        lost.map_or(Ok(asked), |lost| self.reform(lost, observer))
+    }
+
+    /// Form of the samples of `run`, which all ranks know of each other.
+    fn sample_form(&self, run: &Run<'_>) -> SampleForm {
+        let form = SampleForm::new(run.samples);
+        match &self.process_group {
+            None => form,
+            Some(ProcessGroup { has_chunks, any_rank_releases, .. }) => {
+                SampleForm { has_chunks: *has_chunks, any_rank_releases: *any_rank_releases, ..form }
+            }
+        }
     }
 
     /// Tells what was cut before there was anybody to tell.

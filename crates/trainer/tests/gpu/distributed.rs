@@ -9,20 +9,24 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::AttentionKind;
-use megabatch_trainer::{Checkpoints, Config, Error, Event, IdleRanks, InMemory, Run, SampleRanges, Samples, Trainer};
+use megabatch_trainer::{
+    Checkpoints, Config, Error, Event, IdleRanks, InMemory, Peers, Run, SampleRanges, Samples, Trainer,
+};
 
 use crate::made_up::market;
 use crate::thread_peers::{Faults, ThreadPeers};
 use crate::{assert_close, bits, config, graphs, series, shape, tolerance, wave, windows, with_kernels};
 
 /// Weights, and losses of steps and of validations.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Told {
     bits: Vec<u32>,
     losses: Vec<f64>,
     norms: Vec<f64>,
     validations: Vec<f64>,
     worlds: Vec<usize>,
+    /// After each shortage of memory.
+    batch_sizes: Vec<usize>,
 }
 
 /// Trains one rank, or alone.
@@ -42,8 +46,7 @@ fn train_one(
     let checkpoints = folder.map(|folder| Checkpoints { every_steps: Some(3), ..Checkpoints::new(folder) });
     let run = Run { samples, train: &train, validation: &validation, checkpoints: checkpoints.as_ref() };
     trainer.resume(&run)?;
-    let mut told =
-        Told { bits: Vec::new(), losses: Vec::new(), norms: Vec::new(), validations: Vec::new(), worlds: Vec::new() };
+    let mut told = Told::default();
     trainer.train(&run, &mut |event| {
         match event {
             Event::Step(step) => {
@@ -52,6 +55,7 @@ fn train_one(
             }
             Event::Validation(validation) => told.validations.push(validation.loss),
             Event::Reformed { world, .. } => told.worlds.push(world),
+            Event::Shortage(cut) => told.batch_sizes.push(cut.batch_size),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -136,6 +140,29 @@ fn a_run_goes_on_from_a_checkpoint_with_the_same_bits() {
         let (found, expected) = (found.unwrap(), expected.unwrap());
         assert_eq!((found.bits, &found.losses[..]), (expected.bits, &expected.losses[3..]));
     }
+}
+
+/// A rank that runs short keeps no series on its GPU, and the other does.
+#[test]
+fn ranks_of_which_one_keeps_its_series_cut_batches_together() {
+    let (samples, base) = (series(), shared(&config(Precision::Fp32, 1)));
+    let train_on = |gpus: &[Device; 2]| -> Vec<Told> {
+        let told = ThreadPeers::run(2, &Faults::default(), |peers| {
+            let rank = peers.rank();
+            let config = Config { keep_series: rank == 1, ..base.clone() };
+            Ok::<_, ()>(train_one(&gpus[rank], &config, &samples, Some(peers), None))
+        });
+        told.into_iter().map(Result::unwrap).collect()
+    };
+    let gpus = [Device::cpu(), Device::cpu()];
+    let expected = train_on(&gpus);
+    let needed = gpus[0].usage().allocated_bytes_peak;
+    let gpus = [Device::cpu(), Device::cpu()];
+    gpus[0].set_budget_bytes(Some(needed - 1));
+    let told = train_on(&gpus);
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0].batch_sizes[..2], [40, 30]);
+    assert_close("losses in smaller batches", &told[0].losses, &expected[0].losses, tolerance(&base));
 }
 
 #[test]

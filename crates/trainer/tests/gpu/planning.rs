@@ -165,6 +165,19 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
     assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
 }
 
+#[test]
+fn windows_that_go_on_from_bar_to_bar_keep_series_in_any_case() {
+    let (_driver, gpu) = with_kernels();
+    let base = config(Precision::Fp32, 1);
+    for base in [in_runs(&base, 6), carrying(&base)] {
+        let [kept, anyway] = [true, false].map(|keep_series| {
+            planned_and_taken(&gpu, &Config { keep_series, max_steps: Some(5), ..base.clone() }, &series())
+        });
+        assert_eq!(kept, anyway);
+        assert!(kept[0][0] > 0 && kept[0][0] == kept[1][0], "{kept:?}");
+    }
+}
+
 /// The states themselves take what was planned to the byte, in a step of several batches too.
 #[test]
 fn carried_states_take_what_was_planned() {

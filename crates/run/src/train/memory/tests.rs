@@ -37,6 +37,7 @@ fn setup(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
         max_steps: None,
         memory_bytes: None,
         processes: 1,
+        gpu_processes: 1,
         intent: Intent::Run,
         host: &Host::silent(),
     })

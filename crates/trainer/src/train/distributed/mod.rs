@@ -42,6 +42,7 @@ use crate::peers::relay::Relay;
 use crate::peers::{PeerLost, Peers};
 use crate::train::checkpoint::{Arithmetic, Resumed, State};
 use crate::train::events::{Event, Observer};
+use crate::train::oom_fallback::SampleForm;
 
 /// Label of the memory for gradients that wait for the sum of the ranks before.
 pub(crate) const BLOCKS: &str = "model/gradients/blocks";
@@ -70,6 +71,8 @@ pub(in crate::train) struct ProcessGroup {
     wants_end: bool,
     /// True if any rank reads its samples in chunks.
     pub(in crate::train) has_chunks: bool,
+    /// True if any rank can release what stays on its GPU.
+    pub(in crate::train) any_rank_releases: bool,
 }
 
 /// A checkpoint that rank 0 has read, without its tensors.
@@ -97,7 +100,9 @@ impl Trainer {
             return Err(Error::NotDistributed { setting: "carry_state", value: true.to_string() });
         }
         let (relay, blocks) = (Relay::default(), Vec::new());
-        self.process_group = Some(ProcessGroup { peers, idle, relay, blocks, wants_end: false, has_chunks: false });
+        let (wants_end, has_chunks, any_rank_releases) = (false, false, false);
+        self.process_group =
+            Some(ProcessGroup { peers, idle, relay, blocks, wants_end, has_chunks, any_rank_releases });
         Ok(())
     }
 
@@ -168,8 +173,8 @@ impl Trainer {
     /// Sees to it that all ranks train the same, and that each has something to do.
     pub(in crate::train) fn check_process_group(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<()> {
         let facts = if self.process_group.is_some() { self.facts(run) } else { return Ok(()) };
-        let has_chunks = run.samples.load_ahead().is_some();
-        let level = self.fallback.level();
+        let form = SampleForm::new(run.samples);
+        let (level, can_release) = (self.fallback.level(), self.fallback.can_release(form));
         let process_group = self.process_group.as_mut().expect("it is there");
         let (ranks, rank) = (process_group.peers.world(), process_group.peers.rank());
         let peers = &mut *process_group.peers;
@@ -181,7 +186,7 @@ impl Trainer {
             first: difference.first,
         });
         // All ranks cut what the one with the least memory had to.
-        let own = [u8::try_from(level).unwrap_or(u8::MAX), u8::from(has_chunks)];
+        let own = [u8::try_from(level).unwrap_or(u8::MAX), u8::from(form.has_chunks), u8::from(can_release)];
         let (all, _) = exchange(peers, 0, |peers| {
             let message_from = |rank| {
                 let mut message = own;
@@ -189,13 +194,13 @@ impl Trainer {
             };
             (0..ranks).map(message_from).collect::<Result<Vec<_>, PeerLost>>()
         })?;
-        process_group.has_chunks = all.iter().any(|[_, has_chunks]| *has_chunks == 1);
+        process_group.has_chunks = all.iter().any(|[_, has_chunks, _]| *has_chunks == 1);
+        process_group.any_rank_releases = all.iter().any(|[_, _, can_release]| *can_release == 1);
         let idle = process_group.idle;
-        self.agree_on(differs.map_or(Ok(()), Err))?;
-        let limits = self.fallback.cut_to(all.iter().map(|[level, _]| usize::from(*level)).max().unwrap_or(level));
-        if level != self.fallback.level() {
-            self.backend.cut(&self.model, &self.config, limits)?;
-        }
+        let limits = self.fallback.cut_to(all.iter().map(|[level, ..]| usize::from(*level)).max().unwrap_or(level));
+        let cut =
+            if level == self.fallback.level() { Ok(()) } else { self.backend.cut(&self.model, &self.config, limits) };
+        self.agree_on(differs.map_or(cut, Err))?;
         let blocks = schedule.blocks_of(&schedule.step(0)).len();
         if ranks > blocks && idle == IdleRanks::Refuse {
             return Err(Error::TooManyRanks { ranks, blocks });
