@@ -103,6 +103,7 @@ pub(crate) struct LikelySymbols {
     pub(crate) name: String,
     /// The texts in it, in the order of their first rows.
     pub(crate) texts: Vec<String>,
+    known: HashSet<Vec<u8>>,
     rows: usize,
 }
 
@@ -124,19 +125,21 @@ impl LikelySymbols {
         let mut columns: Vec<LikelySymbols> = columns
             .map(|(column, name)| {
                 let name = String::from_utf8_lossy(name).into_owned();
-                LikelySymbols { column, name, texts: Vec::new(), rows: 0 }
+                LikelySymbols { column, name, texts: Vec::new(), known: HashSet::new(), rows: 0 }
             })
             .collect();
-        let mut add = |text: &[u8]| {
+        let add = |columns: &mut Vec<LikelySymbols>, text: &[u8]| {
             let fields = RowFields::split(text, format.delimiter);
             if fields.number(format.columns.close).is_some() {
                 columns.retain_mut(|column| column.add(&fields));
             }
         };
-        head.iter().filter(|(line, _)| Some(*line) > format.header_line).for_each(|(_, text)| add(text));
+        let rows = head.iter().filter(|(line, _)| Some(*line) > format.header_line);
+        rows.for_each(|(_, text)| add(&mut columns, text));
         let mut text = Vec::new();
-        while lines.read_into(&mut text).ok()?.is_some() {
-            add(&text);
+        // Of most files no column is left after the first rows.
+        while !columns.is_empty() && lines.read_into(&mut text).ok()?.is_some() {
+            add(&mut columns, &text);
         }
         columns.into_iter().find(|column| column.texts.len() > 1 && column.rows >= 2 * column.texts.len())
     }
@@ -145,8 +148,8 @@ impl LikelySymbols {
     fn add(&mut self, fields: &RowFields<'_>) -> bool {
         let Some(text) = fields.get(self.column).filter(|text| !text.is_empty()) else { return true };
         self.rows += 1;
-        let is_known = self.texts.iter().any(|known| known.as_bytes() == text);
-        if !is_known {
+        if !self.known.contains(text) {
+            self.known.insert(text.to_vec());
             self.texts.push(String::from_utf8_lossy(text).into_owned());
         }
         fields.number(self.column).is_none() && self.texts.len() <= LIKELY_MAX
