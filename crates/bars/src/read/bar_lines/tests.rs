@@ -59,6 +59,10 @@ fn lines_give_the_bars_of_a_file() {
         ),
         (&autumn, in_zone("America/New_York")),
         (
+            "time,open,high,low,close,stock\n2018-01-31 17:00,1,1,1,1,3\n2018-01-31 17:01,1,1,1,1,3.5\n",
+            ReadOptions { columns: vec!["stock".to_owned()], ..in_zone("UTC") },
+        ),
+        (
             "31-Jan-2018 17:00,1,1,1,1,0\n31-Jan-2018 17:01,1,1,1,1,0\n",
             ReadOptions { base: Some(Timeframe::M1), ..in_zone("UTC") },
         ),
