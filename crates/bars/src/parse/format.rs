@@ -80,6 +80,17 @@ impl RowFormat {
         Err(no_row(wanted, miss))
     }
 
+    /// The format, in which a column names no symbols if its numbers are wanted.
+    pub(crate) fn for_columns(mut self, head: &[NumberedLine], is_wanted: impl Fn(&[u8]) -> bool) -> RowFormat {
+        let header = head.iter().find(|(line, _)| Some(*line) == self.header_line);
+        let symbol = self.columns.symbol.zip(header);
+        let name = symbol.and_then(|(column, (_, text))| RowFields::split(text, self.delimiter).get(column));
+        if name.is_some_and(is_wanted) {
+            self.columns.symbol = None;
+        }
+        self
+    }
+
     /// The format of the rows under a header of several lines.
     fn detect_stacked(
         head: &[NumberedLine],

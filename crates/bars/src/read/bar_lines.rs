@@ -219,14 +219,7 @@ impl BarLines {
             let unknown = Error::UnknownDateOrder { path: self.name.clone(), example, found };
             format.style = DateStyle::YearLast(self.options.date_order.ok_or(unknown)?);
         }
-        // A feature that is called as symbols are may begin with a whole number.
-        if let Some(column) = format.columns.symbol
-            && let Some((_, header)) = self.head.iter().find(|(line, _)| Some(*line) == format.header_line)
-            && let Some(name) = RowFields::split(header, format.delimiter).get(column)
-            && self.options.own_columns().iter().any(|wanted| wanted.name.as_bytes() == name)
-        {
-            format.columns.symbol = None;
-        }
+        format = format.for_columns(&self.head, |name| self.options.wants(name));
         choose_prices(&self.name, &mut format, self.options.prices)?;
         self.adjusted_column = AdjustedColumn::from_format(&format);
         self.assumed_volume = AssumedVolume::new(&format);
