@@ -414,6 +414,16 @@ class Frames(InFolder):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
 
+    def test_numbers_with_fractions_name_no_symbols(self) -> None:
+        # Each number of a feature was a symbol.
+        frame = self.frame(3)
+        frame["stock"] = np.arange(len(frame)) / 4
+        for own in (frame, polars.from_pandas(frame)):
+            ds = mb.ingest(own, symbol="EURUSD", features=["body", "stock"], **BARS)
+            self.assertEqual((ds.facts["symbol"], ds.features["M1"]), ("EURUSD", ("body", "column:stock")))
+        codes = frame.assign(stock=7203.0)
+        self.assertEqual(list(_frames.by_symbol(codes, None)), ["7203.0"])
+
     def test_a_long_frame_is_read_once_for_all_symbols(self) -> None:
         # Each of 504 symbols took a comparison with all rows.
         compared = 0

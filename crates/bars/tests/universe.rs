@@ -79,6 +79,19 @@ fn rows_of_several_symbols_in_a_file_are_a_universe() {
     }
 }
 
+/// Each number of the feature was an instrument.
+#[test]
+fn a_column_that_is_a_feature_names_no_symbols() {
+    let rows: String = (1..25).map(|day| format!("2021-04-{day:02},1,1,1,1,5,{}\n", day % 3)).collect();
+    let text = format!("date,open,high,low,close,volume,stock\n{rows}");
+    for symbol in [None, Some("A".to_owned())] {
+        let options = ReadOptions { columns: vec!["stock".to_owned()], symbol, ..ReadOptions::default() };
+        let universe = read_folder(&[("A.csv", &text)], &options).unwrap();
+        assert_eq!(symbols(&universe), (vec!["A"], vec![]));
+        assert_eq!(universe.recordings[0].bars.columns[0][..3], [1.0, 2.0, 0.0]);
+    }
+}
+
 /// A frame refused them, and of a file each was an instrument.
 #[test]
 fn symbols_that_differ_in_case_alone_are_refused() {

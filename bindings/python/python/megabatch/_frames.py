@@ -497,12 +497,23 @@ class _Table:
 
     def own_columns(self) -> list[str]:
         """Names of the columns without a role."""
-        return [self.names[place] for place in self._others]
+        return [self.names[place] for place in self._without_role()]
+
+    def _without_role(self) -> list[int]:
+        """The places of the columns without a role."""
+        return sorted([*self._others, *filter(self._is_feature, range(len(self.names)))])
+
+    def _is_feature(self, place: int) -> bool:
+        """True for numbers with fractions that are called as symbols are: as in files, they name no instruments."""
+        if _normalised(self.names[place]) not in _SYMBOLS:
+            return False
+        values = self._values(place)
+        return values.dtype.kind == "f" and bool(np.any(values[np.isfinite(values)] % 1))
 
     def further_numbers(self, wanted: Sequence[str] | None) -> dict[str, npt.NDArray[np.float64]]:
         """Columns of numbers by their names; all columns of numbers without a role for `None`."""
         if wanted is None:
-            every = {self.names[place]: self._values(place) for place in self._others}
+            every = {self.names[place]: self._values(place) for place in self._without_role()}
             return {name: _floats(values) for name, values in every.items() if values.dtype.kind in "fiub"}
         found = {}
         for name in dict.fromkeys(wanted):
@@ -530,7 +541,7 @@ class _Table:
     def _place(self, name: str) -> int:
         """The place of the one column with this name."""
         places = [place for place, own in enumerate(self.names) if own == name]
-        if len(places) != 1 or _normalised(name) in _SYMBOLS:
+        if len(places) != 1 or (_normalised(name) in _SYMBOLS and not self._is_feature(places[0])):
             reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
             raise DataError(
                 f"the frame {reason} {name}; it has {', '.join(self.names)}", column=name, found=", ".join(self.names)
@@ -621,7 +632,8 @@ class _Table:
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
         names = [_normalised(own) for own in self.names]
-        return next((names.index(name) for name in _SYMBOLS if name in names), None)
+        place = next((names.index(name) for name in _SYMBOLS if name in names), None)
+        return None if place is None or self._is_feature(place) else place
 
     def _index(self) -> _Times | None:
         return None

@@ -232,7 +232,7 @@ impl BarFile {
         let BarFile { path, format, wanted_rows, has_several, .. } = self;
         wanted_rows.is_some()
             && symbol_in(fields, format).is_none()
-            && *has_several.get_or_insert_with(|| !symbols_of_rows(path).is_empty())
+            && *has_several.get_or_insert_with(|| !symbols_of_rows(path, |_| false).is_empty())
     }
 
     /// Takes rows that say that they have no volume as they are where no row has one, and refuses
@@ -387,6 +387,7 @@ impl RestOfLines<'_> {
 
 fn detect(path: &Path, head: &[NumberedLine], options: &ReadOptions) -> Result<RowFormat> {
     RowFormat::detect(head, options.format, options.symbol.as_deref())
+        .map(|format| format.for_columns(head, |name| options.wants(name)))
         .map_err(|unrecognised| unrecognised.into_error(path, head))
 }
 

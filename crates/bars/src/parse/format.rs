@@ -80,6 +80,17 @@ impl RowFormat {
         Err(no_row(wanted, miss))
     }
 
+    /// The format, in which a column names no symbols if its numbers are wanted.
+    pub(crate) fn for_columns(mut self, head: &[NumberedLine], is_wanted: impl Fn(&[u8]) -> bool) -> RowFormat {
+        let header = head.iter().find(|(line, _)| Some(*line) == self.header_line);
+        let symbol = self.columns.symbol.zip(header);
+        let name = symbol.and_then(|(column, (_, text))| RowFields::split(text, self.delimiter).get(column));
+        if name.is_some_and(is_wanted) {
+            self.columns.symbol = None;
+        }
+        self
+    }
+
     /// The format of the rows under a header of several lines.
     fn detect_stacked(
         head: &[NumberedLine],
@@ -189,7 +200,8 @@ impl RowFormat {
                 })
             };
             let fitting = fitting_with(None).or_else(|| fitting_with(Some(date_apart?)));
-            if let Some((name, style, columns)) = fitting {
+            if let Some((name, style, mut columns)) = fitting {
+                columns.symbol = columns.symbol.filter(|&column| !has_fractions(head, delimiter, column));
                 let header_line = header.map(|(line, _)| line);
                 let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
                 let is_named = named.is_some();
@@ -208,6 +220,13 @@ impl RowFormat {
         }
         Ok(None)
     }
+}
+
+/// True if a column has numbers with fractions, which name no symbols: a feature may be called
+/// `stock`.
+fn has_fractions(head: &[NumberedLine], delimiter: u8, column: usize) -> bool {
+    let mut numbers = head.iter().filter_map(|(_, text)| RowFields::split(text, delimiter).number(column));
+    numbers.any(|number| number.is_finite() && number.fract() != 0.0)
 }
 
 /// Why the first lines of a file are no bars.
@@ -398,6 +417,22 @@ mod tests {
             let format = detect(text).unwrap_or_else(|reason| panic!("{text}: {reason}"));
             assert_eq!((format.name, format.delimiter, format.header_line), (name, delimiter, header_line), "{text}");
             assert_eq!((format.columns.open, format.columns.volume), (open, volume), "{text}");
+        }
+    }
+
+    // Each number of a feature was an instrument.
+    #[test]
+    fn a_column_of_numbers_with_fractions_names_no_symbols() {
+        for (values, expected) in [
+            (["3", "2.5"], None),
+            (["AAPL", "NAN"], Some(5)),
+            (["10107.0", "10108.0"], Some(5)),
+            (["inf", "7203"], Some(5)),
+        ] {
+            let [first, second] = values;
+            let text =
+                format!("date,open,high,low,close,stock\n2018-01-02,1,1,1,1,{first}\n2018-01-03,1,1,1,1,{second}\n");
+            assert_eq!(detect(&text).unwrap().columns.symbol, expected, "{text}");
         }
     }
 

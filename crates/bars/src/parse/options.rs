@@ -72,6 +72,11 @@ impl ReadOptions {
         all.map(|(name, is_time)| WantedColumn { name: name.clone(), is_time }).collect()
     }
 
+    /// True if the numbers or times in a column of this name are read.
+    pub(crate) fn wants(&self, name: &[u8]) -> bool {
+        self.own_columns().iter().any(|wanted| wanted.name.as_bytes() == name)
+    }
+
     /// Number of all further columns.
     pub fn all_columns(&self) -> usize {
         self.columns.len() + self.targets()

@@ -17,11 +17,13 @@ const SYMBOLS_MAX: usize = 64;
 pub(crate) const SPLIT_MAX: usize = 1 << 16;
 
 /// The symbols whose rows a file has, in the order of their first rows, if there are several. None
-/// for a file that cannot be read: reading its bars gives the error.
-pub(crate) fn symbols_of_rows(path: &Path) -> Vec<String> {
+/// for a file that cannot be read: reading its bars gives the error; or whose column of symbols has
+/// a name that is wanted for its numbers.
+pub(crate) fn symbols_of_rows(path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<String> {
     let symbols = TextLines::open(path).and_then(|mut lines| {
         let head = lines.read_head()?;
         let format = RowFormat::detect(&head, None, None).ok();
+        let format = format.map(|format| format.for_columns(&head, is_wanted));
         format.map_or(Ok(Vec::new()), |format| symbols_after(&format, &head, &mut lines))
     });
     symbols.unwrap_or_default()
@@ -85,7 +87,7 @@ pub(crate) fn wanted_rows(
     let symbol = symbol.filter(|_| format.columns.symbol.is_some())?;
     let mut rows = head.iter().filter(|(line, _)| Some(*line) > format.header_line);
     let first = rows.find_map(|(_, text)| symbol_in(&RowFields::split(text, format.delimiter), format));
-    let is_there = first == Some(symbol.as_bytes()) || symbols_of_rows(path).iter().any(|own| own == symbol);
+    let is_there = first == Some(symbol.as_bytes()) || symbols_of_rows(path, |_| false).iter().any(|own| own == symbol);
     is_there.then(|| symbol.as_bytes().to_vec())
 }
 
@@ -103,6 +105,7 @@ pub(crate) struct LikelySymbols {
     pub(crate) name: String,
     /// The texts in it, in the order of their first rows.
     pub(crate) texts: Vec<String>,
+    known: HashSet<Vec<u8>>,
     rows: usize,
 }
 
@@ -124,19 +127,21 @@ impl LikelySymbols {
         let mut columns: Vec<LikelySymbols> = columns
             .map(|(column, name)| {
                 let name = String::from_utf8_lossy(name).into_owned();
-                LikelySymbols { column, name, texts: Vec::new(), rows: 0 }
+                LikelySymbols { column, name, texts: Vec::new(), known: HashSet::new(), rows: 0 }
             })
             .collect();
-        let mut add = |text: &[u8]| {
+        let add = |columns: &mut Vec<LikelySymbols>, text: &[u8]| {
             let fields = RowFields::split(text, format.delimiter);
             if fields.number(format.columns.close).is_some() {
                 columns.retain_mut(|column| column.add(&fields));
             }
         };
-        head.iter().filter(|(line, _)| Some(*line) > format.header_line).for_each(|(_, text)| add(text));
+        let rows = head.iter().filter(|(line, _)| Some(*line) > format.header_line);
+        rows.for_each(|(_, text)| add(&mut columns, text));
         let mut text = Vec::new();
-        while lines.read_into(&mut text).ok()?.is_some() {
-            add(&text);
+        // Of most files no column is left after the first rows.
+        while !columns.is_empty() && lines.read_into(&mut text).ok()?.is_some() {
+            add(&mut columns, &text);
         }
         columns.into_iter().find(|column| column.texts.len() > 1 && column.rows >= 2 * column.texts.len())
     }
@@ -145,8 +150,8 @@ impl LikelySymbols {
     fn add(&mut self, fields: &RowFields<'_>) -> bool {
         let Some(text) = fields.get(self.column).filter(|text| !text.is_empty()) else { return true };
         self.rows += 1;
-        let is_known = self.texts.iter().any(|known| known.as_bytes() == text);
-        if !is_known {
+        if !self.known.contains(text) {
+            self.known.insert(text.to_vec());
             self.texts.push(String::from_utf8_lossy(text).into_owned());
         }
         fields.number(self.column).is_none() && self.texts.len() <= LIKELY_MAX
@@ -194,7 +199,8 @@ impl SymbolColumn {
         let names = RowFields::split(header, format.delimiter);
         let name = format.columns.symbol.and_then(|column| names.get(column)).unwrap_or(b"symbol");
         let column = String::from_utf8_lossy(name).into_owned();
-        let all = wanted.map(|symbol| (symbol, symbols_of_rows(path))).filter(|(_, symbols)| !symbols.is_empty());
+        let all =
+            wanted.map(|symbol| (symbol, symbols_of_rows(path, |_| false))).filter(|(_, symbols)| !symbols.is_empty());
         if let Some((symbol, symbols)) = all {
             let (symbol, symbols) = (symbol.to_owned(), nearest_first(symbol, symbols));
             return Err(Error::columns(path, ColumnFault::NoSuchSymbol { symbol, column: Some(column), symbols }));

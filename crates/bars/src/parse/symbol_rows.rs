@@ -19,6 +19,7 @@ use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::header::NumberedLine;
 use crate::parse::lines::{TextLines, is_stopped};
+use crate::parse::options::ReadOptions;
 use crate::parse::symbol_column::{FileSymbols, SPLIT_MAX, symbol_in};
 use crate::place::{ObserveBytes, Stopped};
 use crate::spill::SpillFile;
@@ -88,12 +89,17 @@ impl SymbolRows {
     ///
     /// # Errors
     /// [`Error::Spool`] and [`Error::Interrupted`].
-    pub(crate) fn split(&mut self, path: &Path, observe: ObserveBytes<'_>) -> Result<Vec<String>> {
+    pub(crate) fn split(
+        &mut self,
+        path: &Path,
+        options: &ReadOptions,
+        observe: ObserveBytes<'_>,
+    ) -> Result<Vec<String>> {
         if let Some(known) = self.files.get(path) {
             return Ok(known.symbols.clone());
         }
         let end = self.spill.as_ref().map_or(0, SpillFile::end);
-        let split = match SplitFile::read(path, self.spill.clone(), self.bytes_max, observe) {
+        let split = match SplitFile::read(path, options, self.spill.clone(), self.bytes_max, observe) {
             Err(error @ (Error::Spool { .. } | Error::Interrupted)) => return Err(error),
             split => split.ok().flatten(),
         };
@@ -141,6 +147,7 @@ impl SplitFile {
     /// Sorts the rows of a file after its first lines; `None` where no column has symbols.
     fn read(
         path: &Path,
+        options: &ReadOptions,
         spill: Option<SpillFile>,
         bytes_max: usize,
         observe: ObserveBytes<'_>,
@@ -148,6 +155,7 @@ impl SplitFile {
         let mut lines = TextLines::observed(path, observe)?;
         let head = lines.read_head()?;
         let format = RowFormat::detect(&head, None, None).ok();
+        let format = format.map(|format| format.for_columns(&head, |name| options.wants(name)));
         let Some(format) = format.filter(|format| format.columns.symbol.is_some()) else { return Ok(None) };
         let mut split = SplitFile {
             head,
@@ -406,7 +414,7 @@ mod tests {
         for (spill, bytes_max) in [(None, usize::MAX), (file.clone(), usize::MAX), (file.clone(), 2_000), (file, 0)] {
             let mut rows = SymbolRows { spill: spill.clone(), bytes_max, ..SymbolRows::default() };
             let before = spill.as_ref().map_or(0, SpillFile::end);
-            let mut symbols = rows.split(&path, GO_ON).unwrap();
+            let mut symbols = rows.split(&path, &ReadOptions::default(), GO_ON).unwrap();
             symbols.sort();
             assert_eq!(symbols, ["A", "B", "C", long.as_str()]);
             assert_eq!(rows.files().collect::<Vec<_>>(), [path.as_path()]);
@@ -437,17 +445,17 @@ mod tests {
         let (one, several) = (write("one.csv", &text().replace(['B', 'C'], "A")), write("several.csv", &text()));
         let mut rows = SymbolRows { bytes_max: 2_000, ..SymbolRows::default() };
         let mut beside = SymbolRows { bytes_max: 2_000, ..SymbolRows::in_folder(folder.path()).unwrap() };
-        assert_eq!(beside.split(&one, GO_ON).unwrap(), Vec::<String>::new());
+        assert_eq!(beside.split(&one, &ReadOptions::default(), GO_ON).unwrap(), Vec::<String>::new());
         assert_eq!(beside.spill.unwrap().end(), 0);
-        assert_eq!(rows.split(&several, GO_ON).unwrap().len(), 3);
+        assert_eq!(rows.split(&several, &ReadOptions::default(), GO_ON).unwrap().len(), 3);
         rows.bytes_max = usize::MAX;
         for path in [one, folder.path().join("missing.csv"), write("none.csv", "date,open,high,low,close\n")] {
-            assert_eq!(rows.split(&path, GO_ON).unwrap(), Vec::<String>::new());
+            assert_eq!(rows.split(&path, &ReadOptions::default(), GO_ON).unwrap(), Vec::<String>::new());
         }
         assert_eq!(rows.files().count(), 0);
         let stop: ObserveBytes<'_> = &|_| ControlFlow::Break(());
-        assert!(matches!(rows.split(&several, stop), Err(Error::Interrupted)));
-        rows.split(&several, GO_ON).unwrap();
+        assert!(matches!(rows.split(&several, &ReadOptions::default(), stop), Err(Error::Interrupted)));
+        rows.split(&several, &ReadOptions::default(), GO_ON).unwrap();
         assert!(matches!(rows.file(&several).unwrap().lines("A", stop), Err(Error::Interrupted)));
     }
 }

@@ -219,6 +219,7 @@ impl BarLines {
             let unknown = Error::UnknownDateOrder { path: self.name.clone(), example, found };
             format.style = DateStyle::YearLast(self.options.date_order.ok_or(unknown)?);
         }
+        format = format.for_columns(&self.head, |name| self.options.wants(name));
         choose_prices(&self.name, &mut format, self.options.prices)?;
         self.adjusted_column = AdjustedColumn::from_format(&format);
         self.assumed_volume = AssumedVolume::new(&format);
@@ -411,7 +412,10 @@ impl BarLines {
         if self.known_until.is_some_and(|known_until| open_time <= known_until) {
             self.passed_over += 1;
             self.reached = Some(open_time);
-            self.compare(&row.bar(open_time), row.line);
+            // Of several rows of a time one alone is the known bar.
+            if self.options.repeats == Repeats::Refuse {
+                self.compare(&row.bar(open_time), row.line);
+            }
             return Ok(None);
         }
         match &self.last {

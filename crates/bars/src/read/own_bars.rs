@@ -26,9 +26,9 @@ impl SpooledRecording {
     /// Puts its own bars of longer timeframes in the place of those that its bars make in bins of
     /// `clock`: in a series they count from the end of their bin on, as those would. A bar that
     /// opens with no bin, on a day or longer by its date, is refused, and so are bars that agree
-    /// better with prices of half an hour to a day after them. A bin without an own bar has the one
-    /// that is made; an own bar without a bin is not used. Files without volumes or spreads leave
-    /// those that are made. Temporary files lie in `folder`.
+    /// better with prices of a bar or half an hour to a day after them, be it for two months alone.
+    /// A bin without an own bar has the one that is made; an own bar without a bin is not used.
+    /// Files without volumes or spreads leave those that are made. Temporary files lie in `folder`.
     ///
     /// # Errors
     /// [`Error::OwnBars`], [`Error::NotAMultiple`], [`Error::Straddles`] and [`Error::Spool`].
@@ -62,7 +62,7 @@ fn place(
         has_spread: counts.with_spread > 0,
         account,
         first_open_time: None,
-        closes: Closes::default(),
+        closes: Closes::new(timeframe),
         writer: SpoolWriter::unnamed(folder, timeframe, 0)?,
     };
     let (mut piece, mut made) = (Bars::with_capacity(base.timeframe(), 0), Vec::new());
@@ -183,48 +183,79 @@ fn example(own: &Bar, made: &Bar, base: Timeframe) -> String {
 const STEP_NS: i64 = 30 * MINUTE_NS;
 /// Farthest of them: a day, by which files may stamp otherwise.
 const STEPS_MAX: i64 = 48;
-/// Own closes that are compared, at least and at most.
+/// Time whose own closes are compared by themselves: two clocks may differ in summer alone.
+const SPAN_NS: i64 = 60 * DAY_NS;
+/// Own closes that are compared, at least.
 const CLOSES_MIN: usize = 8;
-const CLOSES_MAX: usize = 1 << 16;
 /// Distance from later closes, as a share of that from the closes of the same time, that shows
 /// another clock.
 const SHARE_MAX: f64 = 0.5;
 
 /// Closes of own bars, and of the base bars around them: by another clock, own bars have closes of
 /// later times.
-#[derive(Default)]
 struct Closes {
-    /// When the last base bar of each half hour closes, and its close.
+    /// Length of an own bar, by which files that are stamped at its end differ.
+    bar_ns: i64,
+    /// Time of which one base close is kept.
+    kept_ns: i64,
+    /// When the last base bar of each `kept_ns` closes, and its close.
     base: Vec<(i64, f64)>,
-    /// When own bars close, their closes, and those that base bars make.
-    own: Vec<(i64, f64, f64)>,
+    /// Closes of own bars at multiples of [`STEP_NS`].
+    own: Vec<OwnClose>,
+}
+
+struct OwnClose {
+    time: i64,
+    close: f64,
+    /// The close that base bars make.
+    made: f64,
 }
 
 impl Closes {
+    fn new(timeframe: Timeframe) -> Self {
+        let bar_ns = timeframe.duration_ns();
+        // Every time at which closes are compared is a multiple of it.
+        let (mut kept_ns, mut rest) = (STEP_NS, bar_ns);
+        while rest != 0 {
+            (kept_ns, rest) = (rest, kept_ns % rest);
+        }
+        Closes { bar_ns, kept_ns, base: Vec::new(), own: Vec::new() }
+    }
+
     fn add_base(&mut self, close_time: i64, close: f64) {
-        let step = |time: i64| (time - 1).div_euclid(STEP_NS);
+        let kept_ns = self.kept_ns;
+        let step = |time: i64| (time - 1).div_euclid(kept_ns);
         match self.base.last_mut() {
             Some(last) if step(last.0) == step(close_time) => *last = (close_time, close),
             _ => self.base.push((close_time, close)),
         }
     }
 
-    fn add_own(&mut self, close_time: i64, close: f64, made: f64) {
-        if self.own.len() < CLOSES_MAX && close_time.rem_euclid(STEP_NS) == 0 {
-            self.own.push((close_time, close, made));
+    fn add_own(&mut self, time: i64, close: f64, made: f64) {
+        if time.rem_euclid(STEP_NS) == 0 {
+            self.own.push(OwnClose { time, close, made });
         }
     }
 
-    /// Time by which the own closes are those of later base bars.
+    /// Time by which the own closes are those of later base bars, in all or for a while.
     fn later_by(&self) -> Option<i64> {
-        let distance: f64 = self.own.iter().map(|(_, close, made)| (close - made).abs()).sum();
-        if self.own.len() < CLOSES_MIN || distance == 0.0 {
+        let span = |own: &OwnClose| own.time.div_euclid(SPAN_NS);
+        let spans = self.own.chunk_by(|one, other| span(one) == span(other));
+        spans.chain([&self.own[..]]).find_map(|own| self.later_by_in(own))
+    }
+
+    /// The same, of some own closes.
+    fn later_by_in(&self, own: &[OwnClose]) -> Option<i64> {
+        let distance: f64 = own.iter().map(|own| (own.close - own.made).abs()).sum();
+        if own.len() < CLOSES_MIN || distance == 0.0 {
             return None;
         }
         let distance_after = |late_ns: i64| -> f64 {
-            self.own.iter().map(|(time, close, _)| (close - self.base_close(time + late_ns)).abs()).sum()
+            own.iter().map(|own| (own.close - self.base_close(own.time + late_ns)).abs()).sum()
         };
-        let later = (1..=STEPS_MAX).map(|step| (step * STEP_NS, distance_after(step * STEP_NS)));
+        let bar_ns = Some(self.bar_ns).filter(|&bar_ns| bar_ns < STEP_NS);
+        let times = bar_ns.into_iter().chain((1..=STEPS_MAX).map(|step| step * STEP_NS));
+        let later = times.map(|late_ns| (late_ns, distance_after(late_ns)));
         let (late_ns, least) = later.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
         (least < SHARE_MAX * distance).then_some(late_ns)
     }
@@ -309,10 +340,31 @@ mod tests {
         for (late, noise, expected) in
             [(0, 0.0, None), (0, 0.001, None), (1, 0.0, Some(1)), (7, 0.001, Some(7)), (-2, 0.0, None)]
         {
-            let mut closes = Closes::default();
+            let mut closes = Closes::new(Timeframe::H1);
             (0..200).for_each(|hour| closes.add_base(hour * HOUR_NS, price(hour)));
             (10..150).for_each(|hour| closes.add_own(hour * HOUR_NS, price(hour + late) + noise, price(hour)));
             assert_eq!(closes.later_by(), expected.map(|hours: i64| hours * HOUR_NS), "{late}");
+        }
+    }
+
+    // Half of the closes were those of the same time, and all together differed as much.
+    #[test]
+    fn closes_of_later_times_show_where_clocks_differ_in_summer_alone() {
+        let mut closes = Closes::new(Timeframe::H1);
+        (0..8_800).for_each(|hour| closes.add_base(hour * HOUR_NS, price(hour)));
+        let late = |hour: i64| i64::from((2_000..7_000).contains(&hour));
+        (0..8_700).for_each(|hour| closes.add_own(hour * HOUR_NS, price(hour + late(hour)), price(hour)));
+        assert_eq!(closes.later_by(), Some(HOUR_NS));
+    }
+
+    // Bars that are shorter than half an hour, stamped a bar early, were taken.
+    #[test]
+    fn closes_of_the_next_bar_show() {
+        for (late, expected) in [(0, None), (1, Some(5 * MINUTE_NS)), (-1, None)] {
+            let mut closes = Closes::new(Timeframe::M5);
+            (0..6_000).for_each(|minute| closes.add_base(minute * MINUTE_NS, price(minute / 5)));
+            (10..1_000).for_each(|bar| closes.add_own(bar * 5 * MINUTE_NS, price(bar + late), price(bar)));
+            assert_eq!(closes.later_by(), expected, "{late}");
         }
     }
 }

@@ -84,7 +84,7 @@ impl ReadOptions {
     /// # Errors
     /// [`Error::UnlikeName`] for a name that does not fit the pattern; [`Error::LikeSymbols`].
     pub fn symbols_of(&self, path: &Path) -> Result<Vec<String>> {
-        self.symbols_with(path, || Ok(symbols_of_rows(path)))
+        self.symbols_with(path, || Ok(symbols_of_rows(path, |name| self.wants(name))))
     }
 
     /// The symbols of a file, by those that its rows name.
@@ -122,7 +122,7 @@ impl SymbolRows {
     /// # Errors
     /// As [`ReadOptions::symbols_of`]; [`Error::Spool`] and [`Error::Interrupted`].
     pub fn add(&mut self, path: &Path, options: &ReadOptions, observe: ObserveBytes<'_>) -> Result<Vec<String>> {
-        options.symbols_with(path, || self.split(path, observe))
+        options.symbols_with(path, || self.split(path, options, observe))
     }
 }
 

@@ -361,3 +361,19 @@ fn more_threads_than_cores_are_noted() {
     assert!(notes("--set training.threads=1024").contains("training.threads is 1024 and this machine has"));
     assert!(!notes("").contains("training.threads"));
 }
+
+/// Paths of own bars stayed as they were typed.
+#[test]
+fn own_bars_are_told_with_absolute_paths() {
+    let stage = Stage::new();
+    stage.succeeds("synth EURUSD_M1.csv --days 4");
+    let text = stage.text("EURUSD_M1.csv");
+    let hours: Vec<&str> = text.lines().filter(|line| !line.contains(':') || line.contains(":00,")).collect();
+    stage.write("EURUSD_H1.csv", &format!("{}\n", hours.join("\n")));
+    let recipe = "--timeframes M1:5,H1:3 --features body --horizon 2 --own-bars";
+    let answer = stage.succeeds(&format!("ingest EURUSD_M1.csv EURUSD_H1.csv --out series.h5 {recipe}"));
+    let own = &answer["source"]["instruments"][0]["own"][0];
+    assert_eq!(own["timeframe"], "H1");
+    let path = own["files"][0]["file"].as_str().unwrap();
+    assert!(path.starts_with('/') && path.ends_with("/EURUSD_H1.csv"), "{path}");
+}

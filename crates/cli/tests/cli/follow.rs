@@ -381,6 +381,11 @@ fn a_series_finds_its_files_from_any_folder() {
     stage.succeeds("leak elsewhere/series.h5 --samples 2");
     let answer = stage.succeeds("ingest --append elsewhere/EURUSD.csv --out elsewhere/series.h5");
     assert_eq!(answer["appended"]["files"], serde_json::json!([]));
+    // A file of the same name that has other bytes was taken for the one that is gone.
+    std::fs::rename(stage.path("elsewhere/EURUSD.csv"), stage.path("kept.csv")).unwrap();
+    stage.succeeds("synth elsewhere/EURUSD.csv --days 4 --seed 9");
+    let [message, _] = stage.fails("leak elsewhere/series.h5 --samples 2", 3);
+    assert!(message.contains("say with --source where the bars of elsewhere/series.h5 are"), "{message}");
 }
 
 /// A file whose last bar is another one since was followed without a word.

@@ -80,6 +80,25 @@ fn bars_are_found_where_they_were_moved() {
     assert!(message.contains(says) && message.contains("/bars.csv, of which series.h5 was made"), "{message}");
 }
 
+/// A warning has the path of a file as it was typed, and the bars are read again by the absolute
+/// one.
+#[test]
+fn warnings_that_name_a_file_are_no_difference() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 4");
+    let text = stage.text("bars.csv");
+    let (header, rows) = text.split_once('\n').unwrap();
+    let rows: String = rows.lines().map(|row| format!("{},-1\n", row.rsplit_once(',').unwrap().0)).collect();
+    stage.write("bars.csv", &format!("{header}\n{rows}"));
+    let recipe = "--symbol EURUSD --timeframes M1:5,M5:3 --features body --horizon 2";
+    let answer = stage.succeeds(&format!("ingest bars.csv --out series.h5 {recipe}"));
+    let warnings = answer["source"]["instruments"][0]["warnings"].to_string();
+    assert!(warnings.contains("bars.csv has no volume"), "{warnings}");
+    stage.succeeds("leak series.h5 --samples 2");
+    fs::rename(stage.path("bars.csv"), stage.path("moved.csv")).unwrap();
+    stage.succeeds("leak series.h5 --samples 2 --source moved.csv");
+}
+
 #[test]
 fn bars_and_series_that_do_not_belong_together_are_refused() {
     let stage = ingested();

@@ -166,8 +166,10 @@ fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Res
         _ => String::new(),
     };
     for path in new.files() {
-        let unlike = |error: BarsError| Error::data(format!("{error}{fix}"));
-        let found = options.symbols_of(path).map_err(unlike)?;
+        let found = options.symbols_of(path).map_err(|error| match error {
+            BarsError::UnlikeName { .. } => Error::data(format!("{error}{fix}")),
+            other => other.into(),
+        })?;
         if let Some(symbol) = found.iter().find(|symbol| !symbols.contains(symbol)) {
             let told_by = if found.len() > 1 { "rows" } else { "name" };
             return Err(Error::data(format!(

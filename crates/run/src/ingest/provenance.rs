@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{Adjustments, ComparedFiles, FileSummary, Gap, OwnBars, ReadSummary, RowCount};
@@ -220,9 +221,36 @@ fn gap_json(gap: &Gap) -> Value {
 /// A fingerprint of a file's bytes, 32 hexadecimal digits.
 pub(crate) fn fingerprint(path: &Path) -> io::Result<String> {
     let mut hash = Xxh3::new();
-    let mut file = std::fs::File::open(path)?;
+    let mut file = File::open(path)?;
     io::copy(&mut file, &mut Hashing(&mut hash))?;
     Ok(format!("{:032x}", hash.digest128()))
+}
+
+/// True if the file at `path` has the bytes of a recorded file, or begins with its lines.
+pub(super) fn has_bytes(path: &Path, recorded: &Value) -> io::Result<bool> {
+    let hash = recorded["xxh3_128"].as_str().unwrap_or_default();
+    Ok(fingerprint(path)? == hash || begins_with(path, hash, recorded["rows"].as_u64().unwrap_or(0))?)
+}
+
+/// True if the file begins with lines of that fingerprint, at least `rows` of them.
+pub(super) fn begins_with(path: &Path, hash: &str, rows: u64) -> io::Result<bool> {
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let (mut so_far, mut line, mut lines) = (Xxh3::new(), Vec::new(), 0);
+    loop {
+        line.clear();
+        if reader.read_until(b'\n', &mut line)? == 0 {
+            return Ok(false);
+        }
+        lines += 1;
+        // The last line of then may have had no end.
+        let text = line.strip_suffix(b"\n").map_or(&line[..], |text| text.strip_suffix(b"\r").unwrap_or(text));
+        for part in [text, &line[text.len()..]] {
+            so_far.update(part);
+            if lines >= rows && format!("{:032x}", so_far.digest128()) == hash {
+                return Ok(true);
+            }
+        }
+    }
 }
 
 /// A hash as something to write to.

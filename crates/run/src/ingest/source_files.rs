@@ -1,15 +1,13 @@
 //! The files that a series was made of, to which bars are appended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use xxhash_rust::xxh3::Xxh3;
 
 use super::Recipe;
-use super::provenance::{fingerprint, recorded_files};
+use super::provenance::{begins_with, fingerprint, recorded_files};
 use crate::error::{Context as _, Error, Result};
 use crate::text::shown;
 
@@ -85,26 +83,5 @@ impl SourceFiles {
             ask: left(&new.ask, &recipe.ask)?,
             ..new.clone()
         })
-    }
-}
-
-/// True if the file begins with lines of that fingerprint, at least `rows` of them.
-fn begins_with(path: &Path, hash: &str, rows: u64) -> io::Result<bool> {
-    let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
-    let (mut so_far, mut line, mut lines) = (Xxh3::new(), Vec::new(), 0);
-    loop {
-        line.clear();
-        if reader.read_until(b'\n', &mut line)? == 0 {
-            return Ok(false);
-        }
-        lines += 1;
-        // The last line of then may have had no end.
-        let text = line.strip_suffix(b"\n").map_or(&line[..], |text| text.strip_suffix(b"\r").unwrap_or(text));
-        for part in [text, &line[text.len()..]] {
-            so_far.update(part);
-            if lines >= rows && format!("{:032x}", so_far.digest128()) == hash {
-                return Ok(true);
-            }
-        }
     }
 }

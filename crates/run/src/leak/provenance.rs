@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
 use crate::ingest::Recipe;
-use crate::ingest::provenance::{LISTS, fingerprint, recorded_files};
+use crate::ingest::provenance::{LISTS, fingerprint, listed, recorded_files};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 pub(super) const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -78,7 +78,7 @@ impl<'a> Provenance<'a> {
     }
 
     /// Requires that the file's provenance matches the bars found; the bars' places do not count,
-    /// nor do warnings about columns that are not known.
+    /// nor do warnings that name a file, or about columns that are not known.
     pub(super) fn require_same_provenance(&self, mut found: Value, known: KnownColumns) -> Result<()> {
         let mut said = self.json.clone();
         for provenance in [&mut said, &mut found] {
@@ -91,6 +91,7 @@ impl<'a> Provenance<'a> {
                 for instrument in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                     // Why an instrument is left out is told with its path.
                     instrument["reason"] = Value::Null;
+                    forget_warnings_with_files(instrument);
                     forget_places(instrument);
                     for owners in ["compared", "own"] {
                         instrument[owners].as_array_mut().into_iter().flatten().for_each(forget_places);
@@ -115,6 +116,18 @@ impl<'a> Provenance<'a> {
         let bins = self.recipe.bins.to_string();
         let names: BTreeSet<&str> = CLOCKS.into_iter().chain(own).chain([bins.as_str()]).collect();
         names.into_iter().filter_map(|name| TimeZone::get(name).ok()).collect()
+    }
+}
+
+/// Takes the warnings from `instrument` that name one of its files.
+fn forget_warnings_with_files(instrument: &mut Value) {
+    let owners = std::iter::once(&*instrument).chain(listed(instrument, "compared"));
+    let paths = owners.flat_map(|owner| listed(owner, "files")).filter_map(|file| file["file"].as_str());
+    let names = paths.filter_map(|path| Path::new(path).file_name()?.to_str());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    if let Some(warnings) = instrument["warnings"].as_array_mut() {
+        let names_a_file = |text: &str| names.iter().any(|name| text.contains(name.as_str()));
+        warnings.retain(|warning| !warning.as_str().is_some_and(names_a_file));
     }
 }
 

@@ -59,6 +59,10 @@ fn lines_give_the_bars_of_a_file() {
         ),
         (&autumn, in_zone("America/New_York")),
         (
+            "time,open,high,low,close,stock\n2018-01-31 17:00,1,1,1,1,3\n2018-01-31 17:01,1,1,1,1,3.5\n",
+            ReadOptions { columns: vec!["stock".to_owned()], ..in_zone("UTC") },
+        ),
+        (
             "31-Jan-2018 17:00,1,1,1,1,0\n31-Jan-2018 17:01,1,1,1,1,0\n",
             ReadOptions { base: Some(Timeframe::M1), ..in_zone("UTC") },
         ),
@@ -241,4 +245,12 @@ fn other_bars_than_those_before_are_warned_of() {
         assert_eq!((bars, warnings.len()), (2, usize::from(expected.is_some())), "{warnings:?}");
         assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
     }
+    // The other row of a time that comes twice was told as a change.
+    let options = ReadOptions { repeats: Repeats::Last, ..in_zone("UTC") };
+    let lines = BarLines::new(Path::new("live"), &options, Timeframe::M1, Some(known_until));
+    let mut lines = lines.comparing_with(KnownBars::new(&known));
+    for close in ["1.5", "2"] {
+        assert_eq!(lines.push(format!("2018-01-02 00:05,1,2,1,{close},7").as_bytes()).unwrap().len(), 0);
+    }
+    assert_eq!(lines.take_warnings(), Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
-use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, bars_json};
+use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, bars_json, has_bytes, recorded_files};
 use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
 
@@ -58,13 +58,15 @@ pub(crate) fn provenance_json(
 
 /// Puts the present paths of files in place of the recorded ones, where the files were moved
 /// together with the series at `series`, or are below the current folder as they were below
-/// another.
+/// another. They have the recorded bytes, or begin with them.
 pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &mut Recipe) {
     let mut moved: BTreeMap<String, String> = BTreeMap::new();
     let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);
-    for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)) {
-        if let Some(found) = moved_file(series, path) {
-            moved.insert(shown(path), shown(&found));
+    for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)).filter(|path| !path.exists()) {
+        let was = shown(path);
+        let recorded = recorded_files(provenance).find(|file| file["file"] == was.as_str());
+        if let Some(found) = moved_file(series, path, recorded) {
+            moved.insert(was, shown(&found));
             *path = found;
         }
     }
@@ -78,22 +80,19 @@ pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &m
     }
 }
 
-/// The file of the name of one that is gone, below the folder of `series` or the current one. Of
-/// several, the one in most of the same folders.
-fn moved_file(series: &Path, path: &Path) -> Option<PathBuf> {
-    if path.exists() {
-        return None;
-    }
+/// The file of the name and the `recorded` bytes of one that is gone, below the folder of `series`
+/// or the current one. Of several, the one in most of the same folders.
+fn moved_file(series: &Path, path: &Path, recorded: Option<&Value>) -> Option<PathBuf> {
     let parts: Vec<Component<'_>> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
     let folders = [series.parent()?, Path::new("")];
     let ends = (0..parts.len()).map(|start| parts[start..].iter().collect::<PathBuf>());
     let mut places = ends.flat_map(|end| folders.map(|folder| folder.join(&end)));
-    let found = places.find(|place| place.is_file())?;
+    let is_it = |place: &Path| recorded.is_none_or(|recorded| has_bytes(place, recorded).unwrap_or(false));
+    let found = places.find(|place| place.is_file() && is_it(place))?;
     std::path::absolute(found).ok()
 }
 
-/// The files of a provenance, including those that were only compared with others, and those of
-/// own bars.
+/// The files of a provenance, including those of longer timeframes.
 fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
     let mut files = Vec::new();
     let lists = provenance.as_object_mut().into_iter().flat_map(|all| all.iter_mut());
@@ -104,8 +103,8 @@ fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
         match name.as_str() {
             "files" => files.extend(items),
             "compared" | "own" => {
-                let others = items.filter_map(|owner| owner.get_mut("files")?.as_array_mut());
-                files.extend(others.flatten());
+                let longer = items.filter_map(|owner| owner.get_mut("files")?.as_array_mut());
+                files.extend(longer.flatten());
             }
             _ => {}
         }

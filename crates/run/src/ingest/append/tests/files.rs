@@ -109,6 +109,11 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
         refused.contains("bars of EXPORT_2024 by its name") && refused.contains("add `--symbol EURUSD`"),
         "{refused}"
     );
+    // A fault of the rows is no fault of the name.
+    let alike = stage.whole.with_file_name("alike.csv");
+    fs::write(&alike, "date,open,high,low,close,symbol\n2018-03-01,1,1,1,1,AAA\n2018-03-01,1,1,1,1,aaa\n").unwrap();
+    let refused = said(&[&alike], None).unwrap_err();
+    assert!(refused.contains("the symbols AAA and aaa differ") && !refused.contains("--symbol"), "{refused}");
     let refused = said(&[&new], Some("GBPUSD")).unwrap_err();
     assert!(refused.contains("--symbol GBPUSD: ") && refused.contains("has bars of EURUSD"), "{refused}");
     let before = fs::read(&stage.out).unwrap();
