@@ -551,8 +551,8 @@ class DistributedSettings(TypedDict, total=False):
     """Settings of the section `distributed`.
 
     backend: Literal["auto", "mpi", "off"] = "auto"
-        Training by all processes that an MPI launcher started, to the same weights. `auto`: if `mpirun`, `mpiexec` or
-        `srun` started more than one. `mpi`: always. `off`: each process is a run of its own.
+        Training by all processes that an MPI launcher started; on CPUs to the weights of one alone. `auto`: if
+        `mpirun`, `mpiexec` or `srun` started more than one. `mpi`: always. `off`: each process is a run of its own.
     library: str | os.PathLike[str]
         MPI library, by path or name; else the system's.
     timeout: float = 60
@@ -562,8 +562,9 @@ class DistributedSettings(TypedDict, total=False):
     """
 
     backend: Literal["auto", "mpi", "off"]
-    """Training by all processes that an MPI launcher started, to the same weights. `auto`: if `mpirun`, `mpiexec` or
-    `srun` started more than one. `mpi`: always. `off`: each process is a run of its own. Default: "auto"."""
+    """Training by all processes that an MPI launcher started; on CPUs to the weights of one alone. `auto`: if `mpirun`,
+    `mpiexec` or `srun` started more than one. `mpi`: always. `off`: each process is a run of its own. Default:
+    "auto"."""
     library: str | os.PathLike[str]
     """MPI library, by path or name; else the system's."""
     timeout: float

@@ -23,9 +23,9 @@ pub struct TableRows<'a> {
     pub stride: usize,
 }
 
-/// Writes the rows `[count, bars, stride]` rounded to `T`, from element `start` of `narrow` on, and the
-/// same numbers in single precision: products with bars read the former, those with sums by bar the
-/// latter.
+/// Writes the rows `[count, bars, stride]` rounded to `T`, from element `start` of `narrow` on, and
+/// the same numbers in single precision: products with bars read the former, those with sums by bar
+/// the latter.
 ///
 /// # Errors
 /// [`Error::Memory`](megabatch_nn::Error::Memory): what the device says of the launch.

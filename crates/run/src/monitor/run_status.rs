@@ -24,8 +24,8 @@ pub struct RunStatus {
     pub fold: Option<(usize, usize)>,
     /// True if it was evaluated after its last step, and no fold follows.
     pub has_ended: bool,
-    /// End of the last session: `finished`, `stopped` or `failed`; `None` while it goes on, and after
-    /// a kill.
+    /// End of the last session: `finished`, `stopped` or `failed`; `None` while it goes on, and
+    /// after a kill.
     pub end: Option<String>,
     /// Time since the last line of its log was written.
     pub silence: Option<Duration>,
