@@ -54,7 +54,7 @@ class Frames(InFolder):
         self.assertEqual(mb.ingest([str(self.folder / "EURUSD.csv")], **BARS).fingerprint(), expected)
 
     def test_bars_by_timeframe_are_taken_as_they_are(self) -> None:
-        frame = self.frame()
+        frame = self.frame(40)
         how = {"open": "first", "high": "max", "low": "min", "close": "last", "volume": "sum"}
         hours = frame.set_index("time").resample("1h").agg(how).dropna().reset_index()
         options: dict[str, Any] = {**BARS, "symbol": "EURUSD", "timeframes": {"M1": 12, "H1": 3}}
@@ -82,7 +82,7 @@ class Frames(InFolder):
         self.assertIn("byte for byte", str(mb.leak(other, samples=2)))
 
     def test_bars_by_timeframe_are_appended(self) -> None:
-        frame = self.frame()
+        frame = self.frame(40)
         how = {"open": "first", "high": "max", "low": "min", "close": "max", "volume": "sum"}
         hours = frame.set_index("time").resample("1h").agg(how).dropna().reset_index()
         options: dict[str, Any] = {**BARS, "symbol": "EURUSD", "timeframes": {"M1": 12, "H1": 3}}
@@ -547,10 +547,9 @@ class Frames(InFolder):
             with self.assertRaises(mb.MegabatchError):
                 mb.ingest(frame, symbol="EURUSD", out=out, **{**BARS, **wrong})
             self.assertEqual(contents(), before, wrong)
-        for symbol, own in (("EURUSD", frame.assign(high=0.0)), ("A/B", frame)):
-            with self.assertRaises(mb.DataError):
-                mb.ingest(own, symbol=symbol, out=out, **BARS)
-            self.assertEqual(contents(), before, symbol)
+        with self.assertRaises(mb.DataError):
+            mb.ingest(frame.assign(high=0.0), symbol="EURUSD", out=out, **BARS)
+        self.assertEqual(contents(), before)
         mb.leak(first, samples=2)
         # A file in the place of an old one takes the bars of the old one with it.
         later = mb.ingest({"EURUSD": frame}, out=out, **BARS)
