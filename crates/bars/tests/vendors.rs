@@ -200,6 +200,29 @@ fn header_rows_of_yfinance_are_read() {
     }
 }
 
+/// The first row under `Ticker,Date,Open,…` was taken for the tickers of yfinance's frames, whatever
+/// its values: "6 instruments (100192192, 2018-01-02, 41.37, …)".
+#[test]
+fn a_long_table_may_begin_with_its_symbols() {
+    let plain = days(30, |k, Prices { open, high, low, close }| format!("{open},{high},{low},{close},{k}"));
+    let flat: String = (0..30).map(|k| format!("{},5,5,5,5,7\n", date(weekday(k)))).collect();
+    let names = "Date,Open,High,Low,Close,Volume";
+    let with_symbol =
+        |symbol: &str, rows: &str| rows.lines().map(|row| format!("{symbol},{row}\n")).collect::<String>();
+    for rows in [&plain, &flat] {
+        let expected = recording_of(&format!("{names}\n{rows}")).bars;
+        let (one, other) = (with_symbol("AAPL", rows), with_symbol("MSFT", rows));
+        for first in ["Ticker", "Symbol", "exchange"] {
+            assert_eq!(recording_of(&format!("{first},{names}\n{one}")).bars, expected, "{first}");
+        }
+        let text = format!("Ticker,{names}\n{one}{other}");
+        let files = [("prices.csv", text.as_bytes())];
+        let all = with_files(&files, |paths| read_all(paths, &ReadOptions::default())).unwrap().recordings;
+        let found: Vec<_> = all.iter().map(|one| (one.symbol.as_str(), &one.bars)).collect();
+        assert_eq!(found, [("AAPL", &expected), ("MSFT", &expected)]);
+    }
+}
+
 /// pandas' `to_csv()` writes the index as a column without a name.
 #[test]
 fn an_index_column_of_pandas_is_passed_over_or_is_the_time() {

@@ -300,14 +300,15 @@ impl StackedHeader {
     }
 
     /// The header of a line of names and a line of symbols beside each other.
-    fn from_lines(names: &NumberedLine, symbols: &NumberedLine, delimiter: u8) -> Option<Self> {
-        let (named, symbol_fields) = (RowFields::split(&names.1, delimiter), RowFields::split(&symbols.1, delimiter));
-        let has_all = |known: &[&str]| named.iter().skip(1).any(|name| known.contains(&normalised(name).as_str()));
+    fn from_lines(line_of_names: &NumberedLine, symbols: &NumberedLine, delimiter: u8) -> Option<Self> {
+        let (named, symbol_fields) =
+            (RowFields::split(&line_of_names.1, delimiter), RowFields::split(&symbols.1, delimiter));
         let begins = |fields: &RowFields<'_>| fields.get(0).map(normalised).filter(|name| is_no_number(name));
         let is_whole = named.len() == symbol_fields.len()
-            && begins(&named).is_some_and(|name| !is_time(&name))
+            && begins(&named).is_some()
             && begins(&symbol_fields).is_some()
-            && [OPENS, HIGHS, LOWS, CLOSES].into_iter().all(has_all)
+            // Times are the first column, and this line does not name it.
+            && !names(&named).iter().any(|name| is_time(name))
             && symbol_fields.iter().skip(1).all(|symbol| !symbol.is_empty());
         if !is_whole {
             return None;
@@ -322,7 +323,15 @@ impl StackedHeader {
                 distinct.push(column.symbol.clone());
             }
         }
-        let (first_line, last_line) = (names.0.min(symbols.0), names.0.max(symbols.0));
+        let has = |symbol: &str, known: &[&str]| {
+            columns.iter().any(|column| column.symbol == symbol && known.contains(&column.name.as_str()))
+        };
+        let has_prices = |symbol: &String| [OPENS, HIGHS, LOWS, CLOSES].into_iter().all(|known| has(symbol, known));
+        // The first row of a long table has another value in each of its columns.
+        if !distinct.iter().any(has_prices) {
+            return None;
+        }
+        let (first_line, last_line) = (line_of_names.0.min(symbols.0), line_of_names.0.max(symbols.0));
         Some(StackedHeader { first_line, last_line, symbols_line: symbols.0, symbols: distinct, columns })
     }
 
