@@ -424,6 +424,17 @@ class Frames(InFolder):
         codes = frame.assign(stock=7203.0)
         self.assertEqual(list(_frames.by_symbol(codes, None)), ["7203.0"])
 
+    def test_a_name_that_changes_within_a_share_is_no_symbol(self) -> None:
+        # A share whose company was renamed was two instruments.
+        frame = self.frame(3)
+        renamed = frame.assign(company=np.where(np.arange(len(frame)) < 100, "Facebook", "Meta"))
+        shared = pandas.concat([renamed, renamed[:1].assign(company="Meta")], ignore_index=True)
+        for own in (renamed, polars.from_pandas(renamed)):
+            found = _frames.by_symbol(own, "META")
+            self.assertEqual([(name, len(bars.rows)) for name, bars in found.items()], [("META", len(frame))])
+        found = _frames.by_symbol(shared, None)
+        self.assertEqual([len(bars.rows) for bars in found.values()], [100, len(frame) - 99])
+
     def test_a_long_frame_is_read_once_for_all_symbols(self) -> None:
         # Each of 504 symbols took a comparison with all rows.
         compared = 0

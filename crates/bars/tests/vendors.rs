@@ -253,6 +253,10 @@ fn rows_of_several_symbols_are_those_of_each() {
     let stated = |symbol: &str| ReadOptions { symbol: Some(symbol.to_owned()), ..ReadOptions::default() };
     for rows in [&turns, &blocks, &apart] {
         for name in ["symbol", "Ticker", "<TICKER>", "instrument", "Name"] {
+            // Without rows of one time it may be the names of one company.
+            if name == "Name" && rows == &apart {
+                continue;
+            }
             let text = format!("{}{rows}", header.replace("symbol", name));
             let error = error_of(&text, &ReadOptions::default());
             assert!(
@@ -293,6 +297,29 @@ fn rows_of_several_symbols_are_those_of_each() {
     let nameless = format!("{header}{}{},0,9,1,2,5,\n", turns, date(12));
     for symbol in ["AAA", "BBB"] {
         assert!(error_of(&nameless, &stated(symbol)).contains("line 22"), "{symbol}");
+    }
+}
+
+/// A share whose company was renamed was two instruments.
+#[test]
+fn a_name_that_changes_within_a_share_is_no_symbol() {
+    let row = |day: usize, name: &str| format!("{},2,9,1,2,5,{name}\n", date(day));
+    let renamed: String = (0..20).map(|day| row(day, ["Facebook", "Meta", "Facebook"][day / 8])).collect();
+    let shared = format!("{renamed}{}", row(16, "Meta"));
+    for name in ["Name", "company", "ISIN", "stock"] {
+        let header = format!("date,open,high,low,close,volume,{name}\n");
+        for (symbol, rows, expected) in [
+            (None, &renamed, vec![("META", 20)]),
+            (Some("META"), &renamed, vec![("META", 20)]),
+            (None, &shared, vec![("Facebook", 12), ("Meta", 9)]),
+        ] {
+            let text = format!("{header}{rows}");
+            let options = ReadOptions { symbol: symbol.map(str::to_owned), ..ReadOptions::default() };
+            let files = [("META.csv", text.as_bytes())];
+            let all = with_files(&files, |paths| read_all(paths, &options)).unwrap().recordings;
+            let found: Vec<_> = all.iter().map(|one| (one.symbol.as_str(), one.bars.len())).collect();
+            assert_eq!(found, expected, "{text}");
+        }
     }
 }
 

@@ -18,11 +18,14 @@ import numpy.typing as npt
 from . import _megabatch
 from .errors import ConfigError, DataError
 
-# As `SYMBOLS` of crates/bars/src/parse/header.rs.
+# As `SYMBOLS` and `LIKELY_SYMBOLS` of crates/bars/src/parse/header.rs.
+_SURE_SYMBOLS = (
+    "symbol", "ticker", "instrument", "tic", "pair", "tickersymbol", "tradingsymbol", "symbolname", "stocksymbol",
+    "currencypair",
+)
 _SYMBOLS = (
-    "symbol", "ticker", "instrument", "tic", "pair", "asset", "name", "tickersymbol", "tradingsymbol", "symbolname", "stock",
-    "stockcode", "stocksymbol", "stockname", "security", "securityid", "secid", "permno", "isin", "cusip", "sedol", "figi",
-    "ric", "company", "companyname", "coin", "currencypair",
+    *_SURE_SYMBOLS, "asset", "name", "stock", "stockcode", "stockname", "security", "securityid", "secid", "permno", "isin",
+    "cusip", "sedol", "figi", "ric", "company", "companyname", "coin",
 )
 PRICES = ("open", "high", "low", "close")
 LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -633,7 +636,27 @@ class _Table:
         """The place of the column of instruments."""
         names = [_normalised(own) for own in self.names]
         place = next((names.index(name) for name in _SYMBOLS if name in names), None)
-        return None if place is None or self._is_feature(place) else place
+        if place is None or self._is_feature(place):
+            return None
+        return place if names[place] in _SURE_SYMBOLS or not self._is_renamed(place) else None
+
+    def _is_renamed(self, place: int) -> bool:
+        """True if a column has several values, and no two in rows of one time: as in files, they name one instrument."""
+        values = self._values(place).tolist()
+        if sum(not _is_missing(value) for value in set(values)) < 2:
+            return False
+        try:
+            time_ns = self.times()[0].time_ns
+        except DataError:
+            # Whoever reads the times has the error.
+            return False
+        if np.unique(time_ns).size == len(time_ns):
+            return True
+        known: dict[int, Any] = {}
+        for time, value in zip(time_ns.tolist(), values):
+            if time != _NAT and not _is_missing(value) and known.setdefault(time, value) != value:
+                return False
+        return True
 
     def _index(self) -> _Times | None:
         return None

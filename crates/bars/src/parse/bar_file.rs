@@ -127,7 +127,11 @@ impl BarFile {
         while let Some(line) = rest.read_into(&mut text)? {
             source.add(line, &text)?;
         }
-        source.symbol_column.check(path, &source.header, &source.format, options.symbol.as_deref())?;
+        let has_symbols = source.format.has_sure_symbols
+            || source.symbol_column.has_several() && !symbols_of_rows(path, |_| false).is_empty();
+        if has_symbols {
+            source.symbol_column.check(path, &source.header, &source.format, options.symbol.as_deref())?;
+        }
         if let Some(column) = source.adjusted_column {
             column.check(path, &source.format)?;
         }

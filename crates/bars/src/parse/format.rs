@@ -36,6 +36,9 @@ pub(crate) struct RowFormat {
     pub(crate) header_lines: u64,
     /// True if a header names the columns; else they are told from their positions.
     pub(crate) is_named: bool,
+    /// False if the column of symbols has a name that other columns have too: it has symbols where
+    /// rows of several share a time.
+    pub(crate) has_sure_symbols: bool,
     /// The column that is taken for the adjusted close by its position alone.
     pub(crate) assumed_adjusted: Option<usize>,
 }
@@ -125,6 +128,7 @@ impl RowFormat {
             header_line: Some(header.last_line),
             header_lines: header.last_line + 1 - header.first_line,
             is_named: true,
+            has_sure_symbols: true,
             assumed_adjusted: None,
         })
     }
@@ -205,6 +209,11 @@ impl RowFormat {
                 let header_line = header.map(|(line, _)| line);
                 let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
                 let is_named = named.is_some();
+                let symbols_name = header_line.zip(columns.symbol).and_then(|(header_line, column)| {
+                    let (_, names) = head.iter().find(|(line, _)| *line == header_line)?;
+                    RowFields::split(names, delimiter).get(column)
+                });
+                let has_sure_symbols = symbols_name.is_none_or(header::surely_has_symbols);
                 let format = RowFormat {
                     name,
                     style,
@@ -213,6 +222,7 @@ impl RowFormat {
                     header_line,
                     header_lines: 1,
                     is_named,
+                    has_sure_symbols,
                     assumed_adjusted,
                 };
                 return Ok(Some((*line, format)));

@@ -45,14 +45,19 @@ const SYMBOLS: &[&str] = &[
     "instrument",
     "tic",
     "pair",
-    "asset",
-    "name",
     "tickersymbol",
     "tradingsymbol",
     "symbolname",
+    "stocksymbol",
+    "currencypair",
+];
+/// Names of columns that have symbols, or what changes within the bars of one share, as the name of
+/// its company does.
+const LIKELY_SYMBOLS: &[&str] = &[
+    "asset",
+    "name",
     "stock",
     "stockcode",
-    "stocksymbol",
     "stockname",
     "security",
     "securityid",
@@ -66,7 +71,6 @@ const SYMBOLS: &[&str] = &[
     "company",
     "companyname",
     "coin",
-    "currencypair",
 ];
 /// Both prices of a tick.
 const TICKS: [&str; 2] = ["bid", "ask"];
@@ -253,7 +257,7 @@ fn by_names(names: &[String]) -> HeaderLine {
         dividend: column(DIVIDENDS),
         volume: volume(names),
         spread: column(SPREADS),
-        symbol: column(SYMBOLS),
+        symbol: column(SYMBOLS).or_else(|| column(LIKELY_SYMBOLS)),
     })
 }
 
@@ -369,8 +373,13 @@ fn volume(names: &[String]) -> Option<usize> {
 pub(crate) fn has_role(name: &[u8]) -> bool {
     let name = normalised(name);
     let numbers = NUMBERS.into_iter().map(|(_, known)| known);
-    let mut all = numbers.chain([DATES, CLOCKS, STAMPS, SYMBOLS, PRICE]);
+    let mut all = numbers.chain([DATES, CLOCKS, STAMPS, SYMBOLS, LIKELY_SYMBOLS, PRICE]);
     all.any(|known| known.contains(&name.as_str())) || name.starts_with(VOLUME)
+}
+
+/// True for a name of a column that has symbols, whatever its rows are.
+pub(crate) fn surely_has_symbols(name: &[u8]) -> bool {
+    SYMBOLS.contains(&normalised(name).as_str())
 }
 
 /// The column with the first of the names in `known` that one has.

@@ -1,6 +1,6 @@
 //! A column of symbols, by which a file has rows of one symbol or of several.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::column_fault::ColumnFault;
@@ -10,11 +10,14 @@ use crate::parse::format::RowFormat;
 use crate::parse::header::{NumberedLine, has_role};
 use crate::parse::lines::TextLines;
 use crate::parse::symbol::nearest_first;
+use crate::time::timestamp::RowTime;
 
 /// Most symbols that a message lists.
 const SYMBOLS_MAX: usize = 64;
 /// Most symbols of a file. A column with more is none of symbols.
 pub(crate) const SPLIT_MAX: usize = 1 << 16;
+/// Times of a file that are kept to find rows of one time: some 40 MB.
+const TIMES_MAX: usize = 1 << 20;
 
 /// The symbols whose rows a file has, in the order of their first rows, if there are several. None
 /// for a file that cannot be read: reading its bars gives the error; or whose column of symbols has
@@ -40,38 +43,79 @@ fn symbols_after(format: &RowFormat, head: &[NumberedLine], lines: &mut TextLine
     while lines.read_into(&mut text)?.is_some() {
         add(&text);
     }
-    Ok(symbols.several())
+    Ok(symbols.several(format))
 }
 
 /// Symbols that the rows of a file name.
 #[derive(Default)]
 pub(crate) struct FileSymbols {
-    known: HashSet<Vec<u8>>,
+    /// Places in `names`.
+    known: HashMap<Vec<u8>, usize>,
     /// The symbols in the order of their first rows.
     names: Vec<String>,
-    /// The symbol of the last row.
+    /// The symbol of the last row, and its place.
     last: Vec<u8>,
+    last_place: usize,
+    shared_times: SharedTimes,
 }
 
 impl FileSymbols {
     /// Takes a row into account.
     pub(crate) fn add(&mut self, fields: &RowFields<'_>, format: &RowFormat) {
+        let Some(found) = symbol_in(fields, format) else { return };
         // Neighbouring rows are often of one symbol.
-        let Some(found) = symbol_in(fields, format).filter(|found| *found != self.last) else { return };
-        // A header that is repeated, or a line of words, names no symbol.
-        let close = format.columns.close;
-        let is_row = fields.number(close).is_some() || fields.get(close).is_some_and(<[u8]>::is_empty);
-        if is_row && self.known.len() <= SPLIT_MAX {
+        if found != self.last {
+            // A header that is repeated, or a line of words, names no symbol.
+            let close = format.columns.close;
+            let is_row = fields.number(close).is_some() || fields.get(close).is_some_and(<[u8]>::is_empty);
+            if !is_row || self.known.len() > SPLIT_MAX {
+                return;
+            }
             self.last = found.to_vec();
-            if self.known.insert(self.last.clone()) {
+            self.last_place = *self.known.entry(self.last.clone()).or_insert(self.names.len());
+            if self.last_place == self.names.len() {
                 self.names.push(String::from_utf8_lossy(found).into_owned());
             }
+        }
+        if !format.has_sure_symbols {
+            self.shared_times.add(self.last_place, fields, format);
         }
     }
 
     /// The symbols, if there are several and the column is one of symbols; else none.
-    pub(crate) fn several(self) -> Vec<String> {
-        if (2..=SPLIT_MAX).contains(&self.names.len()) { self.names } else { Vec::new() }
+    pub(crate) fn several(self, format: &RowFormat) -> Vec<String> {
+        let are_symbols = format.has_sure_symbols || self.shared_times.is_found;
+        let is_split = are_symbols && (2..=SPLIT_MAX).contains(&self.names.len());
+        if is_split { self.names } else { Vec::new() }
+    }
+}
+
+/// Search for two rows of one time with different texts in a column: they are bars of two
+/// instruments, while a company that was renamed has one row of each time.
+#[derive(Default)]
+struct SharedTimes {
+    /// Place of the text of the first row of each time; empty once two rows were found.
+    places: HashMap<i64, usize>,
+    is_found: bool,
+}
+
+impl SharedTimes {
+    /// Takes a row into account, whose text is the `place`-th of the column.
+    fn add(&mut self, place: usize, fields: &RowFields<'_>, format: &RowFormat) {
+        if self.is_found {
+            return;
+        }
+        let Some(time) = fields.stamp(&format.columns, format.style).map(RowTime::ns) else { return };
+        match self.places.get(&time).copied() {
+            Some(known) if known != place => {
+                self.places = HashMap::new();
+                self.is_found = true;
+            }
+            None if self.places.len() < TIMES_MAX => {
+                self.places.insert(time, place);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -87,7 +131,8 @@ pub(crate) fn wanted_rows(
     let symbol = symbol.filter(|_| format.columns.symbol.is_some())?;
     let mut rows = head.iter().filter(|(line, _)| Some(*line) > format.header_line);
     let first = rows.find_map(|(_, text)| symbol_in(&RowFields::split(text, format.delimiter), format));
-    let is_there = first == Some(symbol.as_bytes()) || symbols_of_rows(path, |_| false).iter().any(|own| own == symbol);
+    let is_first = format.has_sure_symbols && first == Some(symbol.as_bytes());
+    let is_there = is_first || symbols_of_rows(path, |_| false).iter().any(|own| own == symbol);
     is_there.then(|| symbol.as_bytes().to_vec())
 }
 
@@ -173,6 +218,11 @@ impl SymbolColumn {
         wanted.zip(symbol_in(fields, format)).is_some_and(|(wanted, found)| found != wanted)
     }
 
+    /// True once rows with different texts were added.
+    pub(crate) fn has_several(&self) -> bool {
+        self.symbols.len() > 1
+    }
+
     /// True once a row of `symbol` was added.
     pub(crate) fn has(&self, symbol: &str) -> bool {
         self.symbols.iter().any(|known| known == symbol)
@@ -193,7 +243,7 @@ impl SymbolColumn {
 
     /// Refuses rows of several symbols, of which none is `wanted`.
     pub(crate) fn check(&self, path: &Path, header: &[u8], format: &RowFormat, wanted: Option<&str>) -> Result<()> {
-        if self.symbols.len() < 2 {
+        if !self.has_several() {
             return Ok(());
         }
         let names = RowFields::split(header, format.delimiter);

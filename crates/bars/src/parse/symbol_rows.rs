@@ -192,7 +192,7 @@ impl SplitFile {
                 split.spill();
             }
         }
-        split.symbols = symbols.several();
+        split.symbols = symbols.several(&format);
         Ok(Some(split))
     }
 
