@@ -34,7 +34,7 @@ use crate::text::shown;
 ///
 /// # Errors
 /// [`Kind::Usage`](crate::Kind::Usage) for stated options that contradict the series,
-/// [`Kind::Data`](crate::Kind::Data) for files of then that are gone, bars of another symbol or
+/// [`Kind::Data`](crate::Kind::Data) for files that are not there, bars of another symbol or
 /// timeframe, and bars that change what the series holds; those of [`ingest`](super::ingest).
 pub fn append(new: &Recipe, stated: &[String], out: &Path, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
@@ -46,6 +46,10 @@ pub fn append(new: &Recipe, stated: &[String], out: &Path, host: &Host<'_>) -> R
         )));
     }
     let new = new.clone().with_files_of_folders()?;
+    for path in new.files() {
+        // The name of a file that is not there would be taken for a symbol.
+        path.metadata().map_err(|source| BarsError::Open { path: path.to_owned(), source })?;
+    }
     in_folder(out, host, |folder| append_in(folder, &new, stated, out, host, start))
 }
 

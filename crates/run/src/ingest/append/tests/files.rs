@@ -130,6 +130,14 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     assert_eq!(said(&[&new], None).unwrap().json["appended"]["samples"], 0);
 }
 
+/// A file that is not there was a new symbol, by its name.
+#[test]
+fn a_file_that_is_not_there_is_no_new_symbol() {
+    let stage = Stage::new();
+    let said = stage.refuses(stage.folder.path().join("NOTHERE-1.csv"), Kind::Data);
+    assert!(said.contains("NOTHERE-1.csv: cannot be opened: ") && !said.contains("new symbol"), "{said}");
+}
+
 /// Both sides come in files of their own, and one of them has grown.
 #[test]
 fn bid_and_ask_are_appended_to_both_sides() {
