@@ -1,7 +1,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::time::timestamp::listed;
+use crate::time::timestamp::{counted, listed};
 
 /// An instrument that cannot be used, and why.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ pub(crate) fn refused(usable: usize, mut failed: Vec<Excluded>) -> Error {
 }
 
 /// Instruments that cannot be used, a line each; those with the same fault in one line, and no more
-/// than ten lines.
+/// than ten lines. Of those with other bars where files overlap three are named: one adjustment
+/// changes the prices of all.
 pub(crate) struct ExcludedLines<'a>(pub(crate) &'a [Excluded]);
 
 /// Instruments with one fault.
@@ -45,11 +46,13 @@ struct OneFault<'a> {
 
 /// Most lines of one message.
 const LINES_MAX: usize = 10;
+/// Most instruments with other bars where files overlap that one message names.
+const UNLIKE_MAX: usize = 3;
 
-impl<'a> ExcludedLines<'a> {
-    fn by_fault(&self) -> Vec<OneFault<'a>> {
+impl<'a> OneFault<'a> {
+    fn all(instruments: &[&'a Excluded]) -> Vec<Self> {
         let mut faults: Vec<OneFault<'a>> = Vec::new();
-        for excluded in self.0 {
+        for &excluded in instruments {
             let reason = excluded.reason.without_path();
             match faults.iter_mut().find(|fault| fault.reason == reason) {
                 Some(fault) => fault.excluded.push(excluded),
@@ -83,13 +86,19 @@ impl fmt::Display for OneFault<'_> {
 
 impl fmt::Display for ExcludedLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults = self.by_fault();
-        let lines: Vec<String> = faults.iter().take(LINES_MAX).map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n  "))?;
-        match faults.len().saturating_sub(LINES_MAX) {
-            0 => Ok(()),
-            more => write!(f, "\n  and {more} more"),
+        let is_unlike = |excluded: &&Excluded| matches!(excluded.reason, Error::UnlikeBars { .. });
+        let (unlike, others): (Vec<&Excluded>, Vec<&Excluded>) = self.0.iter().partition(is_unlike);
+        let faults = OneFault::all(&others);
+        let mut lines: Vec<String> = faults.iter().take(LINES_MAX).map(ToString::to_string).collect();
+        if faults.len() > LINES_MAX {
+            lines.push(format!("and {} more", faults.len() - LINES_MAX));
         }
+        lines.extend(unlike.iter().take(UNLIKE_MAX).map(ToString::to_string));
+        if unlike.len() > UNLIKE_MAX {
+            let more = counted((unlike.len() - UNLIKE_MAX) as u64, "more instrument", "more instruments");
+            lines.push(format!("and {more} with other bars where the files overlap"));
+        }
+        f.write_str(&lines.join("\n  "))
     }
 }
 
@@ -121,5 +130,24 @@ mod tests {
         let text = ExcludedLines(&excluded(13, &|k| k.to_string())).to_string();
         assert!(text.starts_with("S0: shares/S0.csv: no bars") && text.ends_with("\n  and 3 more"), "{text}");
         assert_eq!(text.lines().count(), 11);
+    }
+
+    /// After a dividend a later download of 29 shares was refused in as many entries.
+    #[test]
+    fn three_instruments_with_other_bars_are_named() {
+        let reason = |k: usize| Error::UnlikeBars {
+            path: PathBuf::from("later.csv"),
+            line: k as u64,
+            time: format!("2018-01-{k:02}"),
+            other: PathBuf::from("prices.csv"),
+        };
+        let mut excluded: Vec<Excluded> =
+            (1..30).map(|k| Excluded { symbol: format!("S{k}"), reason: reason(k) }).collect();
+        excluded.push(Excluded { symbol: "S0".to_owned(), reason: Error::NoFiles });
+        let text = ExcludedLines(&excluded).to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[0].starts_with("S0: ") && lines[3].starts_with("S3: later.csv: line 3: "), "{text}");
+        assert_eq!(lines[4], "and 26 more instruments with other bars where the files overlap");
     }
 }

@@ -50,9 +50,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::UnlikeBars { path, other, .. } if are_sides(path, other) => {
             "they look like bid and ask: name them with `--bid` and `--ask`"
         }
-        BarsError::UnlikeBars { .. } => {
-            "a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew"
-        }
+        BarsError::UnlikeBars { .. } => LATER_ADJUSTMENT,
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } => "use `--symbol`",
         BarsError::Columns { fault, .. } if matches!(**fault, ColumnFault::SymbolColumns { .. }) => "use `--symbol`",
@@ -77,6 +75,10 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
     })
 }
 
+/// The usual cause of files that do not agree where they overlap.
+const LATER_ADJUSTMENT: &str =
+    "a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew";
+
 fn tick_advice(error: &TickError) -> Option<&'static str> {
     Some(match error {
         TickError::BadRow { .. } => "`--on-error skip` drops such ticks and counts them",
@@ -90,8 +92,11 @@ fn tick_advice(error: &TickError) -> Option<&'static str> {
 }
 
 /// Options for instruments that cannot be used. A bad row is dropped; a bad file drops its
-/// instrument.
+/// instrument. Dropping hides no adjustment: the other instruments may have one too.
 fn for_instruments(failed: &[Excluded]) -> &'static str {
+    if failed.iter().any(|excluded| matches!(excluded.reason, BarsError::UnlikeBars { .. })) {
+        return LATER_ADJUSTMENT;
+    }
     let has_bad_row = |excluded: &Excluded| matches!(excluded.reason, BarsError::BadRow { .. });
     match (failed.iter().any(has_bad_row), failed.iter().all(has_bad_row)) {
         (_, true) => "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them",
@@ -145,15 +150,23 @@ mod tests {
             expected: "a number".to_owned(),
             text: "x".to_owned(),
         };
+        let unlike = || BarsError::UnlikeBars {
+            path: "later.csv".into(),
+            line: 3,
+            time: "2018-01-02".to_owned(),
+            other: "A.csv".into(),
+        };
         let excluded = |reason| Excluded { symbol: "A".to_owned(), reason };
         for (failed, says) in [
             (vec![row(), row()], "only drops them"),
             (vec![row(), BarsError::NoFiles], "drops such rows, and leaves the other instruments out"),
             (vec![BarsError::NoFiles, BarsError::NoFiles], "leaves these instruments out"),
+            (vec![unlike(), unlike()], "a dividend or split changes all adjusted prices before it"),
         ] {
             let error = BarsError::Several { instruments: 3, failed: failed.into_iter().map(excluded).collect() };
             let text = Error::from(error).to_string();
             assert!(text.contains(says), "{text}");
+            assert!(!says.starts_with("a dividend") || !text.contains("--on-error"), "{text}");
         }
     }
 
