@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use megabatch_bars::{BarSource as _, ReadSummary, Recording, SpooledBars, Timeframe};
+use megabatch_bars::{
+    BarSource as _, FileSummary, ReadSummary, Recording, RowError, SpooledBars, Timeframe, listed as listed_names,
+};
 use serde_json::Value;
 
 use super::existing_series::ExistingSeries;
@@ -44,6 +46,22 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
         }
     }
     Ok(())
+}
+
+/// A warning of instruments with bars of a day or longer whose new files have no bar that `kept` has:
+/// no price shows if all were adjusted anew since.
+pub(super) fn without_common_bars(recordings: &[Recording], kept: &ExistingSeries) -> Option<String> {
+    let roles = Roles::from_provenance(&kept.provenance);
+    let is_apart = |recording: &&Recording| roles.has_only_other_bars(&recording.summary);
+    let apart: Vec<String> = recordings.iter().filter(is_apart).map(|one| one.symbol.clone()).collect();
+    (!apart.is_empty()).then(|| {
+        format!(
+            "{} of {} instruments ({}) have no bar in common with those of before: if a dividend or split since has changed adjusted prices, nothing shows it, and labels across the join are wrong; give the whole download instead",
+            apart.len(),
+            recordings.len(),
+            listed_names(&apart)
+        )
+    })
 }
 
 /// Files of a provenance by use.
@@ -87,6 +105,14 @@ impl<'a> Roles<'a> {
                 path.display(),
             ))),
         }
+    }
+
+    /// True if there are new files of bars of a day or longer, and all of their bars are new.
+    fn has_only_other_bars(&self, summary: &ReadSummary) -> bool {
+        let is_new = |file: &&FileSummary| !self.read.contains(shown(&file.path).as_str());
+        let mut new = summary.files.iter().filter(is_new).peekable();
+        let has_copy = |file: &FileSummary| file.dropped.iter().any(|count| count.kind == RowError::Copy);
+        summary.base >= Timeframe::D1 && new.peek().is_some() && !new.any(has_copy)
     }
 
     /// Names of new files, or of all files if none is new.

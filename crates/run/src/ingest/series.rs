@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::functions::{FunctionUse, ReadBars};
-use super::new_bars::require_fitting;
+use super::new_bars::{require_fitting, without_common_bars};
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -150,7 +150,9 @@ pub(super) fn write(
         kept_scaler: kept_scaler.as_ref(),
     };
     let mut source = provenance_json(&recipe, &recordings, series, &fingerprints)?;
-    let mut report = SeriesReport::new(out, &recordings, &spec, &header, implausible::warnings(&instruments, &spec)?);
+    let mut doubts = implausible::warnings(&instruments, &spec)?;
+    doubts.extend(kept.as_ref().and_then(|kept| without_common_bars(&recordings.universe.recordings, kept)));
+    let mut report = SeriesReport::new(out, &recordings, &spec, &header, doubts);
     if let Some(functions) = &functions {
         source["functions"] = functions.provenance();
         report.json["functions"] = functions.facts();
@@ -247,13 +249,7 @@ pub(super) struct SeriesReport {
 }
 
 impl SeriesReport {
-    fn new(
-        out: &Path,
-        recordings: &Recordings,
-        spec: &SeriesSpec,
-        header: &SeriesHeader,
-        implausible: Vec<String>,
-    ) -> Self {
+    fn new(out: &Path, recordings: &Recordings, spec: &SeriesSpec, header: &SeriesHeader, doubts: Vec<String>) -> Self {
         let (first, last, instants) = (header.instants.first, header.instants.last, header.instants.count);
         let universe = &recordings.universe;
         let mut text = universe::describe(universe);
@@ -271,7 +267,7 @@ impl SeriesReport {
             .into_iter()
             .chain(alone(header))
             .chain(header.warnings.iter().cloned())
-            .chain(implausible)
+            .chain(doubts)
             .collect();
         others.iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
         warnings.extend(others);

@@ -122,6 +122,39 @@ fn the_answer_says_what_was_appended() {
     stage.require_untouched(&before);
 }
 
+/// Days after the last one of adjusted prices were appended without a word; a dividend between both
+/// downloads was a loss.
+#[test]
+fn daily_bars_without_one_in_common_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |k: usize| {
+        let close = 100.0 + (k as f64 * 0.7).sin();
+        format!("2018-{:02}-{:02},100,102,98,{close:.4},{}\n", 1 + k / 28, 1 + k % 28, 1_000 + k % 7)
+    };
+    let write = |name: &str, rows: Range<usize>| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("date,open,high,low,close,volume\n{}", rows.map(row).collect::<String>())).unwrap();
+        path
+    };
+    let daily = |bars| Recipe { timeframes: windows("D1:5"), horizon: 2, ..base(bars) };
+    let out = folder.path().join("series.h5");
+    let old = ["AAA-old.csv", "BBB-old.csv"].map(|name| write(name, 0..200));
+    for (first, expected) in [
+        ([200, 200], Some("2 of 2 instruments (AAA, BBB) have no bar in common")),
+        ([199, 200], Some("1 of 2 instruments (BBB) have no bar in common")),
+        ([199, 100], None),
+    ] {
+        ingest(&daily(old.to_vec()), &out, &Host::silent()).unwrap();
+        let new = [write("AAA-new.csv", first[0]..260), write("BBB-new.csv", first[1]..260)];
+        let report = append(&daily(new.to_vec()), &[], &out, &Host::silent()).unwrap();
+        let warnings: Vec<&str> =
+            report.json["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let found = warnings.iter().find(|warning| warning.contains("in common"));
+        assert_eq!(found.is_some(), expected.is_some(), "{warnings:?}");
+        assert!(expected.is_none_or(|text| found.is_some_and(|found| found.starts_with(text))), "{warnings:?}");
+    }
+}
+
 #[test]
 fn bars_that_change_what_was_are_refused_by_row() {
     let stage = Stage::new();
