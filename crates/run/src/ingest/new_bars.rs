@@ -48,8 +48,8 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
     Ok(())
 }
 
-/// A warning of instruments with bars of a day or longer whose new files have no bar that `kept` has:
-/// no price shows if all were adjusted anew since.
+/// A warning of instruments with bars of a day or longer whose new files have no bar that `kept`
+/// has: no price shows if all were adjusted anew since.
 pub(super) fn without_common_bars(recordings: &[Recording], kept: &ExistingSeries) -> Option<String> {
     let roles = Roles::from_provenance(&kept.provenance);
     let is_apart = |recording: &&Recording| roles.has_only_other_bars(&recording.summary);
