@@ -161,6 +161,9 @@ impl Trained {
         if let Some(doubt) = doubt_scalers(&in_training, &found, data.path()) {
             host.observer.note(&doubt);
         }
+        if let Some(warning) = data.warning() {
+            host.observer.note(&format!("warning: {warning}"));
+        }
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }
 
