@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::run_folder::RunFolder;
-use crate::setup::{Intent, Request, TrainingSetup, data_path};
+use crate::setup::{Intent, Request, TrainingSetup, data_path, make_graph_absolute};
 use crate::text::shown;
 
 /// Weights to import.
@@ -36,6 +36,7 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
     let mut config = request.settings.load(&host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
+    make_graph_absolute(&mut config)?;
     config.set_path(&config::output::DIR, &request.out)?;
     // The weights are for the targets as they are.
     config.set_word(&config::training::TARGET_SCALING, "none");

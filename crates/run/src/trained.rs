@@ -98,6 +98,29 @@ fn is_own_data(config: &Config, data: Option<&Path>) -> bool {
     data.is_none_or(|data| data.canonicalize().ok() == own)
 }
 
+/// The data file for the run in `folder`: `data`, or the one that the run of `config` was trained
+/// on.
+///
+/// # Errors
+/// A data error for data or graphs of the run that are not there any more.
+pub(crate) fn own_data_path(folder: &RunFolder, config: &Config, data: Option<&Path>) -> Result<PathBuf> {
+    let (path, run) = (data_path(config, data)?, folder.root().display());
+    if data.is_none() && !path.exists() {
+        return Err(Error::data(format!(
+            "{}: the data that {run} was trained on are not there; give their new place with --data",
+            path.display()
+        )));
+    }
+    match config.get(&config::model::GRAPH).filter(|graph| !graph.exists()) {
+        None => Ok(path),
+        Some(graph) => Err(Error::data(format!(
+            "{}: the graphs that {run} was trained with are not there; write their new place as model.graph into {}",
+            graph.display(),
+            folder.config_file().display()
+        ))),
+    }
+}
+
 /// Arithmetic of the matrices of a model's LSTMs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
@@ -121,14 +144,7 @@ impl Trained {
         let (step, file) = weights_file(&folder, checkpoint)?;
         let device = Device::cpu();
         let is_own_data = is_own_data(&config, data);
-        let path = data_path(&config, data)?;
-        if data.is_none() && !path.exists() {
-            return Err(Error::data(format!(
-                "{}: the data that {} was trained on are not there; give their new place with --data",
-                path.display(),
-                run.display()
-            )));
-        }
+        let path = own_data_path(&folder, &config, data)?;
         let mut data = Data::open(&path, &config, &device, host)?;
         hold_what_fits(&mut data, &config, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &data)?;
@@ -160,6 +176,9 @@ impl Trained {
         }
         if let Some(doubt) = doubt_scalers(&in_training, &found, data.path()) {
             host.observer.note(&doubt);
+        }
+        if let Some(warning) = data.warning() {
+            host.observer.note(&format!("warning: {warning}"));
         }
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }

@@ -44,5 +44,27 @@ fn a_plan_of_several_ranks_tells_blocks_and_messages() {
     }
     let three = stage.succeeds(&format!("{plan} --ranks 3"));
     assert_eq!(three["distributed"]["batch_size_for_all"], 96);
-    assert!(stage.said(&format!("{plan} --ranks 3")).contains("gpu_optimization.batch_size=96 gives every rank one"));
+    let said = stage.said(&format!("{plan} --ranks 3"));
+    assert!(said.contains("idle, which is refused; gpu_optimization.batch_size=96 gives every rank one"), "{said}");
+    let said = stage.said(&format!("{plan} --ranks 3 --set distributed.idle_ranks=allow"));
+    assert!(said.contains("1 of the ranks would be idle, which distributed.idle_ranks allows; "), "{said}");
+}
+
+/// `plan --ranks 2` planned what `train` by two processes refused.
+#[test]
+fn a_plan_of_several_ranks_refuses_what_they_do_not_train() {
+    let stage = Stage::with_series();
+    let folds = "a run of several folds is not supported by several processes yet";
+    for (setting, refusal) in [
+        ("training.carry_state=true", "training.carry_state is true, which is not supported by several ranks yet"),
+        ("data.walk_forward=2", folds),
+        ("data.folds=3 --set data.fold_number=all", folds),
+    ] {
+        let [message, _] =
+            stage.fails(&format!("plan --data series.h5 --set model.hidden=4 --ranks 2 --set {setting}"), 2);
+        assert!(message.contains(refusal) && message.contains("use `--distributed off`"), "{setting}: {message}");
+    }
+    stage.succeeds("plan --data series.h5 --set model.hidden=4 --set training.carry_state=true");
+    let one = "--set data.walk_forward=2 --set data.walk_forward_number=1";
+    stage.succeeds(&format!("plan --data series.h5 --set model.hidden=4 --ranks 2 {one}"));
 }

@@ -81,6 +81,51 @@ fn cross_sections_are_trained_on_evaluated_and_predicted_by_sample() {
     assert!(!outside.is_empty() && outside.iter().all(|row| row[place("target2")] != "NaN"), "{outside:?}");
 }
 
+/// The data of a run were found from any folder, and its graphs only from the one of training.
+#[test]
+fn a_run_on_cross_sections_is_found_from_any_folder() {
+    let stage = with_cross_sections();
+    fs::create_dir(stage.path("below")).unwrap();
+    let output = stage.command("eval --run ../run").current_dir(stage.path("below")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    fs::rename(stage.path("shares.mbg"), stage.path("moved.mbg")).unwrap();
+    for line in ["eval --run run", "train --out run --resume --max-steps 7"] {
+        let [message, _] = stage.fails(line, 3);
+        assert!(message.contains("shares.mbg: the graphs that run was trained with are not there"), "{message}");
+    }
+    stage.succeeds("train --out run --resume --max-steps 7 --set model.graph=moved.mbg");
+    stage.succeeds("eval --run run");
+}
+
+/// Graphs that ended two years before the test were used for all of it, without a word.
+#[test]
+fn graphs_that_end_long_before_the_data_are_warned_of() {
+    let stage = Stage::new();
+    stage.succeeds("synth shares --shares 6 --days 200");
+    fs::create_dir(stage.path("early")).unwrap();
+    for name in ["A01", "A02", "B01", "B02", "C01", "D01"].map(|name| format!("{name}.csv")) {
+        let whole = stage.text(&format!("shares/{name}"));
+        let early: String = whole.lines().take(100).flat_map(|line| [line, "\n"]).collect();
+        stage.write(&format!("early/{name}"), &early);
+    }
+    let features = "--features log_return,range --target log_return --horizon 2";
+    stage.succeeds(&format!("ingest shares --out shares.h5 --timeframes D1:5 {features}"));
+    stage.succeeds("graph build early --kind correlation --lookback 20 --min-observations 10 --k 2 --out early.mbg");
+    let warning = "samples come long after the last graph of ";
+    let settings = format!(
+        "--data shares.h5 --max-steps 2 --set model.graph=early.mbg --set gpu_optimization.batch_size=8 {MODEL}"
+    );
+    let plan = stage.succeeds(&format!("plan {settings}"));
+    assert!(plan["warnings"].to_string().contains(warning), "{plan}");
+    let train = format!("train --out run {settings}");
+    for line in [&train[..], "eval --run run", "predict --run run --out all.csv"] {
+        let output = stage.run(line).success().get_output().clone();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains(warning), "{line}: {told}");
+    }
+}
+
 /// `eval` of an LSTM alone over shares had no IC, so that nothing told if its graph helps.
 #[test]
 fn a_model_without_a_graph_has_the_coefficients_of_each_day_too() {
@@ -199,7 +244,7 @@ fn a_run_on_cross_sections_goes_on_where_it_stopped() {
     // Other graphs are other data.
     stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 3 --out shares.mbg");
     let [message, _] = stage.fails("train --out parts --resume --max-steps 8", 3);
-    assert!(message.starts_with("shares.mbg: not the data that the run in parts was trained on"), "{message}");
+    assert!(message.contains("shares.mbg: not the data that the run in parts was trained on"), "{message}");
 }
 
 #[test]
@@ -535,14 +580,14 @@ fn a_changed_graph_file_is_named_and_not_evaluated_on() {
     stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 3 --out shares.mbg");
     for line in ["eval --run run", "eval --run run --data shares.h5", "predict --run run --out p.csv"] {
         let [message, _] = stage.fails(line, 3);
-        assert!(message.starts_with("shares.mbg: changed since run was trained on it"), "{line}: {message}");
+        assert!(message.contains("shares.mbg: changed since run was trained on it"), "{line}: {message}");
         assert!(message.contains("--force") && !message.contains("shares.h5"), "{line}: {message}");
         let assert = stage.run(&format!("{line} --force")).success();
         let told = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(told.contains("shares.mbg: changed since run was trained on it"), "{line}: {told}");
     }
     let [message, _] = stage.fails("train --out run --resume --max-steps 8", 3);
-    assert!(message.starts_with("shares.mbg: not the data that the run in run was trained on"), "{message}");
+    assert!(message.contains("shares.mbg: not the data that the run in run was trained on"), "{message}");
 }
 
 /// Graphs without nodes passed `graph build`, `graph verify` and `plan`, and ended a training.

@@ -48,6 +48,10 @@ pub(crate) struct CrossSections {
     left_out: usize,
     /// Number of samples whose instrument is not in the graph of their time.
     unmatched: usize,
+    /// Time at which the last graph was known.
+    last_graph_ns: i64,
+    /// Number of samples that have the last graph long after its time.
+    stale: usize,
 }
 
 impl CrossSections {
@@ -65,6 +69,7 @@ impl CrossSections {
         let (times, samples, offsets) = by_time(&source)?;
         let first = times.partition_point(|&time| known.at(time).is_none());
         let left_out = offsets[first];
+        let first_stale = known.fresh_until().map_or(times.len(), |until| times.partition_point(|&time| time <= until));
         if first == times.len() {
             return Err(Error::usage(format!(
                 "model.graph={}: all samples of {} are older than its first graph, which was known at {}",
@@ -100,6 +105,8 @@ impl CrossSections {
             .map(|pair| samples[pair[0]..pair[1]].iter().filter(|&&sample| is_labelled[sample]).count() as u32);
         Ok(CrossSections {
             labelled: labelled.collect(),
+            last_graph_ns: known.times[known.times.len() - 1],
+            stale: offsets[times.len()] - offsets[first_stale],
             graph: graph.to_owned(),
             graphs_fingerprint: file.fingerprint(),
             times: times[first..].to_vec(),
@@ -169,6 +176,21 @@ impl CrossSections {
             ));
         }
         notes
+    }
+
+    /// Warning of samples that have the last graph long after its time; a sentence without its full
+    /// stop.
+    pub(crate) fn warning(&self) -> Option<String> {
+        (self.stale > 0).then(|| {
+            format!(
+                "{} of {} samples come long after the last graph of {}, which was known at {}, and have it all the same: \
+                 graphs there are closer together; build them up to the end of the data",
+                self.stale,
+                self.samples.len(),
+                self.graph.display(),
+                crate::text::utc(self.last_graph_ns)
+            )
+        })
     }
 
     /// The name of each node's instrument.
@@ -292,6 +314,16 @@ impl KnownGraphs {
     fn at(&self, time: i64) -> Option<usize> {
         let known = self.times.partition_point(|&known| known <= time);
         known.checked_sub(1).map(|last| self.graphs[last])
+    }
+
+    /// End of the time for which the last graph stands: the largest distance between two graphs
+    /// after it, and at least one and a half of the median; `None` without two times.
+    fn fresh_until(&self) -> Option<i64> {
+        let distances = self.times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        let mut distances: Vec<i64> = distances.filter(|&distance| distance > 0).collect();
+        distances.sort_unstable();
+        let (median, largest) = (*distances.get(distances.len() / 2)?, *distances.last()?);
+        Some(self.times.last()?.saturating_add(largest.max(median.saturating_add(median / 2))))
     }
 }
 
@@ -469,6 +501,30 @@ mod tests {
         let notes = sections.notes();
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(notes[0].starts_with("2 samples are older than the first graph of "), "{notes:?}");
+        assert_eq!(sections.warning(), None);
+    }
+
+    /// Two years of samples had the last graph of the years before, without a word.
+    #[test]
+    fn samples_long_after_the_last_graph_are_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        // A graph a day until day 2 stands until the middle of day 3.
+        let sections = join(folder.path(), [1, 2], ["A", "B", "C", "D"]).unwrap();
+        let warning = sections.warning().unwrap();
+        assert!(warning.starts_with("8 of 12 samples come long after the last graph of "), "{warning}");
+        assert!(warning.contains("which was known at 1970-01-03 00:00 UTC"), "{warning}");
+        // Graphs of one time tell no distance.
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(join(folder.path(), [2, 2], ["A", "B", "C", "D"]).unwrap().warning(), None);
+    }
+
+    #[test]
+    fn a_graph_stands_for_the_largest_distance_or_more_than_the_median() {
+        let until = |times: &[i64]| KnownGraphs { times: times.to_vec(), graphs: Vec::new() }.fresh_until();
+        assert_eq!(until(&[0, 28, 59]), Some(59 + 46));
+        // Days with a weekend between them.
+        assert_eq!(until(&[0, 10, 20, 50, 60]), Some(90));
+        assert_eq!((until(&[5]), until(&[5, 5])), (None, None));
     }
 
     /// One target, a bar ahead: it ends with the next day's bar, or with the instrument's last.

@@ -336,6 +336,14 @@ impl Data {
             Data::Samples(_) | Data::Graphs(_) => Vec::new(),
         }
     }
+
+    /// Warning of a match of data and graphs on which results cannot rest.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match self {
+            Data::CrossSections(sections) => sections.warning(),
+            Data::Samples(_) | Data::Graphs(_) => None,
+        }
+    }
 }
 
 /// Lists of samples that are read at once.

@@ -166,6 +166,13 @@ pub(crate) fn finish(peers: Box<dyn Peers>, host: &Host<'_>) {
     }
 }
 
+/// The error of a run of several folds that several processes are to train.
+pub(crate) fn folds_not_distributed() -> Error {
+    Error::usage(
+        "a run of several folds is not supported by several processes yet; use `--distributed off`, or train one fold at a time",
+    )
+}
+
 /// The error of another rank.
 pub(crate) fn rank_error(rank: usize, message: &[u8]) -> Error {
     Error::failed(format!("rank {rank} failed: {}", String::from_utf8_lossy(message)))

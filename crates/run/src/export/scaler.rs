@@ -11,8 +11,7 @@ use crate::adapters::data::Data;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::run_folder::RunFolder;
-use crate::setup::data_path;
-use crate::trained::{change, require_same_meaning};
+use crate::trained::{change, own_data_path, require_same_meaning};
 
 /// Source of scalers.
 #[derive(Clone, Copy)]
@@ -26,7 +25,8 @@ pub(super) struct Origin<'a> {
 /// Scalers of the features of each timeframe of `model`, that of the run in `folder`.
 pub(super) fn scalers(folder: &RunFolder, model: &Model, origin: Origin<'_>, host: &Host<'_>) -> Result<Vec<Scaling>> {
     let config = folder.config(&[])?;
-    let data = Data::open(&data_path(&config, origin.data)?, &config, &Device::cpu(), host)?;
+    let path = own_data_path(folder, &config, origin.data)?;
+    let data = Data::open(&path, &config, &Device::cpu(), host)?;
     require_same_meaning(folder, &data)?;
     if let Some(change) = change(folder, &data, host)?.filter(|_| origin.data.is_none()) {
         host.observer.note(&change);

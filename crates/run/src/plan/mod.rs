@@ -29,7 +29,7 @@ use crate::text::number::grouped;
 use crate::text::{plural, utc};
 use memory::{no_way_through, tensors_text, would_not_fit};
 use notes::{Remarks, remarks, uses};
-use ranks::RanksPlan;
+use ranks::{RanksPlan, require_one_fold};
 
 /// A run to plan.
 #[derive(Clone, Debug)]
@@ -67,8 +67,12 @@ impl Default for PlanRequest {
 /// [`Kind::Capacity`](crate::Kind::Capacity) for a run that would not fit, with the nearest
 /// settings that would; errors of settings and data.
 pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
+    let config = request.settings.load(&host.environment)?;
+    if request.ranks > 1 {
+        require_one_fold(&config)?;
+    }
     let mut setup = TrainingSetup::open(Request {
-        config: request.settings.load(&host.environment)?,
+        config,
         data: request.data.as_deref(),
         device: &request.device,
         max_steps: request.max_steps,
@@ -79,6 +83,9 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         host,
     })?;
     setup.ranks = request.ranks;
+    if setup.ranks > 1 {
+        setup.training.check_distributed()?;
+    }
     let plan = Plan::new(&setup)?;
     plan.require_fit(&setup)?;
     setup.require_settings_of_its_data()?;

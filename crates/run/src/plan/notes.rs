@@ -63,7 +63,8 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
         }
     };
     notes.extend(purge.notes);
-    Ok(Remarks { warnings: purge.warnings, notes })
+    let warnings = purge.warnings.into_iter().chain(setup.data.warning()).collect();
+    Ok(Remarks { warnings, notes })
 }
 
 /// Notes on the memory of the run's GPU: what it is shared by, and what does not stay there.

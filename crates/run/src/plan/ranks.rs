@@ -2,9 +2,12 @@
 
 use megabatch_order::Rank;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{bytes_in_a_row_a_step, bytes_sent_a_step, reduction_blocks};
+use megabatch_trainer::{IdleRanks, bytes_in_a_row_a_step, bytes_sent_a_step, reduction_blocks};
 use serde::Serialize;
 
+use crate::adapters::split::walk_forward;
+use crate::config::{self, Config};
+use crate::distributed::folds_not_distributed;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::text::{bytes, plural};
@@ -31,6 +34,9 @@ pub(crate) struct RanksPlan {
     /// The smallest batch that gives every rank a block; absent if this batch does, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch_size_for_all: Option<usize>,
+    /// True if ranks without a block wait for the others.
+    #[serde(skip)]
+    may_idle: bool,
 }
 
 /// Rates of networks, in bits a second.
@@ -61,6 +67,7 @@ impl RanksPlan {
             sent_bytes_a_step_of_all: sent.iter().sum(),
             held_bytes: setup.held_blocks(&setup.training)? * parameters * size_of::<f32>(),
             batch_size_for_all: if blocks < ranks { batch_for(&setup.training, train, ranks) } else { None },
+            may_idle: setup.config.get(&config::distributed::IDLE_RANKS) == IdleRanks::Allow,
         }))
     }
 
@@ -76,7 +83,8 @@ impl RanksPlan {
             let advice = self.batch_size_for_all.map_or("there are too few samples for all".to_owned(), |batch| {
                 format!("gpu_optimization.batch_size={batch} gives every rank one")
             });
-            text.push_str(&format!("          {idle} of the ranks would be idle, which is refused; {advice}\n"));
+            let treatment = if self.may_idle { "distributed.idle_ranks allows" } else { "is refused" };
+            text.push_str(&format!("          {idle} of the ranks would be idle, which {treatment}; {advice}\n"));
         }
         let sent = usize::try_from(*sent_bytes_a_step).unwrap_or(usize::MAX);
         text.push_str(&format!(
@@ -95,6 +103,13 @@ impl RanksPlan {
         ));
         text
     }
+}
+
+/// Refuses a configuration of several folds, which several ranks do not train.
+pub(super) fn require_one_fold(config: &Config) -> Result<()> {
+    let walks = walk_forward(config).is_some() && config.walk_forward_fold().is_none();
+    let tests_each_part = config.get(&config::data::FOLDS).is_some() && config.cross_validation_fold().is_none();
+    if walks || tests_each_part { Err(folds_not_distributed()) } else { Ok(()) }
 }
 
 /// A rate in bits a second.

@@ -13,10 +13,9 @@ use crate::adapters::samples::SourceSamples;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
 use crate::run_folder::RunFolder;
-use crate::setup::data_path;
 use crate::setup::settings::streams;
 use crate::text::{plural, utc};
-use crate::trained::require_meaning;
+use crate::trained::{own_data_path, require_meaning};
 
 /// The latest samples of a series, in a temporary file.
 pub(super) struct LatestSamples {
@@ -38,7 +37,7 @@ impl LatestSamples {
     pub(super) fn write(run: &Path, data: Option<&Path>, host: &Host<'_>) -> Result<Self> {
         let run = RunFolder::open(run)?;
         let config = run.config(&[])?;
-        let data = data_path(&config, data)?;
+        let data = own_data_path(&run, &config, data)?;
         let refuse = |reason: &str| Err(Error::usage(format!("--samples latest: {}: {reason}", data.display())));
         if streams(&config) {
             return refuse(

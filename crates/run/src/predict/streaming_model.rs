@@ -21,11 +21,10 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::ingest::{Calendar, Recipe};
 use crate::run_folder::RunFolder;
-use crate::setup::data_path;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_instruments, doubt_scalers, meaning_in_training, require_meaning,
-    trained_model, weights_file,
+    CheckpointChoice, Instruments, doubt_instruments, doubt_scalers, meaning_in_training, own_data_path,
+    require_meaning, trained_model, weights_file,
 };
 
 /// A model that follows bars.
@@ -121,7 +120,7 @@ impl StreamingModel {
             ));
         }
         let (step, weights) = weights_file(&folder, request.checkpoint)?;
-        let data = data_path(&config, request.data.as_deref())?;
+        let data = own_data_path(&folder, &config, request.data.as_deref())?;
         let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
         let meaning = DataSchema::from_series(&file)?;
         require_meaning(&folder, &data, &meaning)?;

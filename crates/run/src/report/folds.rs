@@ -42,7 +42,7 @@ fn table(folds: &Folds<'_>) -> Section {
     let table = Table { caption: "Errors on the test of each fold".to_owned(), head, rows };
     let intro = paragraph(
         "Each fold is a run of its own, with its report in its folder. The deviation over folds is that of a sample; \
-         t is the t-statistic of the mean over folds.",
+         t below them is that of the model's correlations over the days of all tests.",
     );
     Section { id: "folds", title: "Folds", body: intro + &table.to_html() }
 }

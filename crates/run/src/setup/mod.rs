@@ -574,6 +574,12 @@ pub(crate) fn data_path(config: &Config, argument: Option<&Path>) -> Result<Path
     path.ok_or_else(|| Error::usage("no data: give --data FILE, or data.path in the configuration"))
 }
 
+/// Makes the path of the graphs in `config` absolute, so that a run finds them from any folder.
+pub(crate) fn make_graph_absolute(config: &mut Config) -> Result<()> {
+    let Some(graph) = config.get(&config::model::GRAPH) else { return Ok(()) };
+    Ok(config.set_path(&config::model::GRAPH, &std::path::absolute(graph)?)?)
+}
+
 /// Rows that are decoded together, where rows are not read one by one.
 pub(crate) fn decoded_rows(stored: &StoredDataset) -> Option<usize> {
     let chunk_rows = stored.chunk.as_ref().map(|chunk| chunk[0]);

@@ -14,6 +14,7 @@ use crate::plan::Plan;
 use crate::report::folds_page;
 use crate::run_folder::RunFolder;
 use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
+use crate::trained::own_data_path;
 
 /// Settings that must not change between the folds of a run.
 static SETTINGS: [&Key; 5] = [
@@ -43,6 +44,7 @@ pub(super) fn train_folds(
     }
     if request.start == Start::Resume {
         require_same_folds(folder, &config)?;
+        own_data_path(folder, &config, request.data.as_deref())?;
     }
     let plan = look_ahead(request, &config, folds, host)?;
     let _run_lock = folder.take()?;

@@ -1,7 +1,7 @@
 //! Training: from a series to checkpoints, metrics and a report, all in the folder of the run.
 
-use crate::distributed::Ranks;
-use crate::error::{Error, Result};
+use crate::distributed::{Ranks, folds_not_distributed};
+use crate::error::Result;
 
 mod data_stalls;
 #[cfg(test)]
@@ -117,9 +117,7 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     let ranks = Ranks::connect(&config, host)?;
     if let Some(folds) = FoldPlan::from_config(&config)? {
         if ranks.is_some() {
-            return Err(Error::usage(
-                "a run of several folds is not supported by several processes yet; use `--distributed off`, or train one fold at a time",
-            ));
+            return Err(folds_not_distributed());
         }
         return folds::train_folds(request, &folder, config, folds, host);
     }

@@ -28,9 +28,9 @@ use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder, RunLock, SessionEnd};
 use crate::setup::settings::loss_name;
-use crate::setup::{Intent, Request, TrainingSetup, data_path, require_known_targets};
+use crate::setup::{Intent, Request, TrainingSetup, data_path, make_graph_absolute, require_known_targets};
 use crate::text::number::significant;
-use crate::trained::{CheckpointChoice, changed_files, named, weights_file};
+use crate::trained::{CheckpointChoice, changed_files, named, own_data_path, weights_file};
 use crate::unit_names::UnitNames;
 
 /// Result of a session.
@@ -103,6 +103,9 @@ fn prepare(
     told: &[String],
 ) -> Result<(Session, Trainer)> {
     let device = ranks.map_or_else(|| request.device.clone(), |ranks| ranks.share.device(&request.device));
+    if begin == Begin::AtTheLastCheckpoint {
+        own_data_path(&folder, &config, request.data.as_deref())?;
+    }
     let takes_all_threads = config.get(&config::training::THREADS).is_none();
     let mut setup = TrainingSetup::open(Request {
         config,
@@ -177,6 +180,7 @@ pub(super) fn start(request: &TrainRequest, host: &Host<'_>) -> Result<(RunFolde
     // Absolute, so that `eval --run` finds the data from any folder.
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
+    make_graph_absolute(&mut config)?;
     config.set_path(&config::output::DIR, &out)?;
     if request.init.is_some() {
         // The weights are for the targets as they are.
@@ -198,6 +202,7 @@ pub(super) fn reopen(request: &TrainRequest) -> Result<(RunFolder, Config)> {
     if let Some(data) = &request.data {
         config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
     }
+    make_graph_absolute(&mut config)?;
     Ok((folder, config))
 }
 

@@ -338,6 +338,17 @@ impl Config {
         if self.profile { refuse_on_gpu("profile", &true, "") } else { Ok(()) }
     }
 
+    /// Refuses settings that several ranks do not support yet.
+    ///
+    /// # Errors
+    /// [`Error::NotDistributed`] for carried state.
+    pub fn check_distributed(&self) -> Result<()> {
+        if self.carry_state {
+            return Err(Error::NotDistributed { setting: "carry_state", value: true.to_string() });
+        }
+        Ok(())
+    }
+
     /// Settings of the CUDA engine.
     pub(crate) fn on_device(&self) -> ComputeConfig {
         ComputeConfig {

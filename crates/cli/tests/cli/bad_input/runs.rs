@@ -24,6 +24,36 @@ const CASES: &[Case] = &[
         says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
     },
     Case {
+        what: "asked where its data are gone",
+        given: |stage| {
+            make_run(stage);
+            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+        },
+        command: "predict --run run --out predictions.csv",
+        exit_code: DATA,
+        says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
+    },
+    Case {
+        what: "asked for the latest where its data are gone",
+        given: |stage| {
+            make_run(stage);
+            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+        },
+        command: "predict --run run --samples latest --out predictions.csv",
+        exit_code: DATA,
+        says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
+    },
+    Case {
+        what: "resumed where its data are gone",
+        given: |stage| {
+            make_run(stage);
+            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+        },
+        command: "train --out run --resume",
+        exit_code: DATA,
+        says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
+    },
+    Case {
         what: "resumed with another seed",
         given: make_run,
         command: "train --out run --resume --set training.seed=9",

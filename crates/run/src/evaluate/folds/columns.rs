@@ -88,9 +88,13 @@ impl FoldColumn {
         !matches!(self.measure, FoldMeasure::IcT | FoldMeasure::RankIcT)
     }
 
-    /// True for a correlation of predictions with targets.
-    pub(crate) fn is_correlation(&self) -> bool {
-        matches!(self.measure, FoldMeasure::Ic | FoldMeasure::RankIc)
+    /// The one of the model's two t-statistics that is about this column.
+    pub(super) fn own_t(&self, ic_t: Option<f64>, rank_ic_t: Option<f64>) -> Option<f64> {
+        match (self.measure, self.baseline) {
+            (FoldMeasure::Ic, None) => ic_t,
+            (FoldMeasure::RankIc, None) => rank_ic_t,
+            _ => None,
+        }
     }
 
     /// True if both have the same measure.

@@ -245,7 +245,8 @@ impl Folds<'_> {
         text + "\n" + &self.verdict() + "\n"
     }
 
-    /// Rows below the folds: mean, deviation and, of correlations, the t-statistic over folds.
+    /// Rows below the folds: mean, deviation and, of the model's correlations, the t-statistic over
+    /// the days of all tests. One over a few folds would be large by chance.
     pub(crate) fn summary_rows(&self, columns: &[FoldColumn]) -> Vec<(&'static str, Vec<String>)> {
         let spreads: Vec<Option<Spread>> = columns.iter().map(|column| self.spread(column)).collect();
         let cells = |number: &dyn Fn(&Spread) -> Option<f64>| -> Vec<String> {
@@ -253,11 +254,8 @@ impl Folds<'_> {
         };
         let mut rows =
             vec![("mean", cells(&|spread| Some(spread.mean))), ("deviation", cells(&|spread| spread.deviation))];
-        if self.are_tests() && columns.iter().any(FoldColumn::is_correlation) {
-            let t = |column: &FoldColumn| {
-                let t = self.t_over_folds(|evaluation| column.value(evaluation)).filter(|_| column.is_correlation());
-                t.map_or("-".to_owned(), |t| format!("{t:.2}"))
-            };
+        if let Some(OverDays { ic_t, rank_ic_t, .. }) = self.over_days().and_then(|all| all.first().copied()) {
+            let t = |column: &FoldColumn| column.own_t(ic_t, rank_ic_t).map_or("-".to_owned(), |t| format!("{t:.2}"));
             rows.push(("t", columns.iter().map(t).collect()));
         }
         rows
@@ -470,17 +468,18 @@ mod tests {
         };
         assert_eq!(words("fold"), "fold test begins train test IC t rank IC t".split(' ').collect::<Vec<_>>());
         assert_eq!(words("1 ")[3..], ["20", "2", "0.2000", "1.50", "0.4000", "-"]);
-        // Means 0.2, 0.4 and 0: 0.2 in the mean, 0.2 the deviation, t = √3.
+        // Means 0.2, 0.4 and 0: 0.2 in the mean, 0.2 the deviation. The row had t over these three.
         assert_eq!(words("mean"), ["mean", "0.2000", "-", "0.4000", "-"]);
         assert_eq!(words("deviation"), ["deviation", "0.2000", "-", "0.4000", "-"]);
-        assert_eq!(words("t "), ["t", "1.73", "-", "1.73", "-"]);
+        let days: Vec<Option<f64>> = [0.1, 0.3, 0.3, 0.5, -0.1, 0.1].map(Some).to_vec();
+        let t = format!("{:.2}", t_statistic(&days, 1).unwrap());
+        assert_eq!(words("t "), ["t", &t, "-", &t, "-"]);
         assert!(!text.to_lowercase().contains("rmse") && !text.contains("777"), "{text}");
         assert!(text.contains("IC 0.2000 ± 0.2000; rank IC 0.4000 ± 0.4000: mean ± deviation over 3 folds."), "{text}");
         assert!(text.contains("Over the days of all tests: rank IC 0.4000 (t = "), "{text}");
 
         let json = folds.to_json(Progress::Finished);
         assert!((json["t_over_folds"]["ic"][0].as_f64().unwrap() - 3f64.sqrt()).abs() < 1e-12, "{json}");
-        let days: Vec<Option<f64>> = [0.1, 0.3, 0.3, 0.5, -0.1, 0.1].map(Some).to_vec();
         assert_eq!(json["over_days"][0]["ic_t"], json!(t_statistic(&days, 1)));
         assert_eq!((&json["kind"], &json["over_days"][0]["lag"]), (&json!("walk_forward"), &json!(1)));
     }
@@ -511,6 +510,6 @@ mod tests {
         let expected = t_statistic(&[Some(0.2), Some(0.4), Some(0.0)], 1);
         let found = folds.t_over_folds(|evaluation| columns::ic(evaluation, 0));
         assert!((found.unwrap() - expected.unwrap()).abs() < 1e-9);
-        assert!(folds.over_days().is_none());
+        assert!(folds.over_days().is_none() && !folds.to_text().contains("\n        t "));
     }
 }

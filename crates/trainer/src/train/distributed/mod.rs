@@ -94,11 +94,9 @@ impl Trainer {
     /// All ranks do the same in the same order: [`Trainer::resume`], then [`Trainer::train`].
     ///
     /// # Errors
-    /// [`Error::NotDistributed`] for carried state.
+    /// As [`Config::check_distributed`](crate::Config::check_distributed).
     pub fn join(&mut self, peers: Box<dyn Peers>, idle: IdleRanks) -> Result<()> {
-        if self.config.carry_state {
-            return Err(Error::NotDistributed { setting: "carry_state", value: true.to_string() });
-        }
+        self.config.check_distributed()?;
         let (relay, blocks) = (Relay::default(), Vec::new());
         let (wants_end, has_chunks, any_rank_releases) = (false, false, false);
         self.process_group =
