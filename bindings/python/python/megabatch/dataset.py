@@ -23,6 +23,7 @@ from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
+from ._requirements import required
 from ._settings_types import Settings
 from ._wording import in_python
 from .errors import ConfigError, DataError
@@ -365,7 +366,8 @@ class Dataset:
         `dtype` is that of the windows, torch.float16 or torch.bfloat16.
         With `overlap` windows of consecutive samples that are evenly apart are views of the bars: what is written to
         one is seen in others."""
-        from ._torch import TensorBatches
+        with required("dataset.torch()"):
+            from ._torch import TensorBatches
 
         if device is None and (overlap or dtype is not None):
             raise TypeError("overlap and dtype are of batches on a device: give device, which may be cpu")
@@ -374,7 +376,8 @@ class Dataset:
     def tensors(self, device: DeviceName = "cpu", *, dtype: NumberType | None = None) -> SeriesTensors:
         """The samples of a series on a device: its bars, what finds windows in them, and targets. `dtype` is that of the
         bars, torch.float16 or torch.bfloat16."""
-        from ._tensors import series_tensors
+        with required("dataset.tensors()"):
+            from ._tensors import series_tensors
 
         whole = series_tensors(self, device, dtype)
         return whole if self._indices is None else whole.part(self._indices)
