@@ -386,9 +386,7 @@ class GraphLoader(InTurn):
 
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
-        if epoch < 0:
-            raise ConfigError(f"epoch is {epoch}: expected 0 or more", key="epoch")
-        self._epoch, self._batch, self._resumes = epoch, 0, False
+        self._epoch, self._batch, self._resumes = whole_number(epoch, "epoch"), 0, False
 
     def __iter__(self) -> Iterator[Any]:
         epoch, batch = self._place()
