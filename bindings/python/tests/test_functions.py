@@ -173,7 +173,11 @@ class Functions(InFolder):
         options = {**OPTIONS, "features": ["body", indicators], "horizon": 20, "target": label}
         ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **options)
         whole = mb.ingest(frame, **options)
-        with self.assertRaisesRegex(mb.ConfigError, "the features strength, flow3 and the targets up are columns of functions"):
+        with self.assertRaisesRegex(
+            mb.ConfigError,
+            r"the features strength, flow3 and the targets up are columns of functions, .*"
+            r"as dataset\.append\(bars, features=\[function\], target=function\) or dataset\.append\(bars, target=function, context=",
+        ):
             ds.append(frame[8900:])
         with self.assertRaisesRegex(mb.DataError, "made with the features strength, flow3 and the targets up of functions, and the ones given have the features tomorrow"):
             ds.append(frame[8900:], features=[tomorrow])
@@ -192,6 +196,13 @@ class Functions(InFolder):
         mb.leak(longer, samples=2, features=[indicators], target=label)
         with self.assertRaisesRegex(mb.ConfigError, "are columns of functions"):
             mb.leak(longer)
+        labelled = mb.ingest(frame, **{**options, "features": ["body"]})
+        message = r"the targets up are columns of functions: give these in Python, as mb\.leak\(dataset, target=function\)$"
+        with self.assertRaisesRegex(mb.ConfigError, message):
+            mb.leak(labelled)
+        message = "made with the targets up of functions, .* have the features tomorrow: .*, in the same order, and that of targets as target=function$"
+        with self.assertRaisesRegex(mb.DataError, message):
+            mb.leak(labelled, features=[tomorrow])
 
     def test_bars_that_come_are_followed(self) -> None:
         frame = self.frame(21)
