@@ -204,6 +204,20 @@ class Functions(InFolder):
         with self.assertRaisesRegex(mb.DataError, message):
             mb.leak(labelled, features=[tomorrow])
 
+    def test_a_target_that_is_decided_after_its_horizon_is_doubted(self) -> None:
+        frame = self.frame()
+
+        def ahead(bars: pandas.DataFrame) -> pandas.Series:
+            return (bars["close"].shift(-12) / bars["close"] - 1).rename("ahead")
+
+        for horizon, doubt in ((4, r"^EURUSD: is the target function:ahead decided later than the horizon says\? "), (12, None)):
+            ds = mb.ingest(frame, **{**OPTIONS, "features": ["range"], "target": ahead, "horizon": horizon})
+            assert ds.report is not None
+            doubts = [warning for warning in ds.report.warnings if "decided later" in warning]
+            self.assertEqual(len(doubts), 0 if doubt is None else 1)
+            if doubt is not None:
+                self.assertRegex(doubts[0], doubt)
+
     def test_bars_that_come_are_followed(self) -> None:
         frame = self.frame(21)
         lengths: list[int] = []
