@@ -490,7 +490,11 @@ print(ds.fingerprint())
         def drawn(bars: pandas.DataFrame) -> Any:
             return np.random.default_rng().normal(size=len(bars))
 
+        def later(bars: pandas.DataFrame) -> pandas.Series:
+            return (bars["close"].shift(-5) / bars["close"]).rename("fwd5")
+
         cases: list[tuple[dict[str, Any], str, str]] = [
+            ({"target": later}, "later", "later: EURUSD, M1: column fwd5 looks ahead: .*; as a target it needs a horizon of 5 bars or more$"),
             ({"features": [tomorrow]}, "tomorrow", "tomorrow: EURUSD, M1: column tomorrow looks ahead: where the bars end after"),
             ({"features": [drawn]}, "drawn", "gives? another|is .* when it is called again with the same bars"),
             ({"target": early}, "early", "early: EURUSD, M1: column up looks ahead"),
