@@ -76,7 +76,7 @@ class Functions(InFolder):
         self.assertEqual(proof.facts["columns_taken_as_known"], [])
         self.assertGreater(proof.facts["functions"]["cuts"], 500)
         run = mb.train(ds, {**MODEL, "training": {"loss": "cross_entropy", "classes": 3}}, out=self.folder / "run", max_steps=5)
-        self.assertIn("accuracy", str(run.evaluate()))
+        self.assertRegex(str(run.evaluate()), r"\n  target +accuracy model .*\n      up  ")
         for options, message in (
             ({}, "the features strength, flow3 are columns of functions: give these in Python"),
             ({"features": [indicators], "cold": True}, "a cold start has none"),
